@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The operating system: namespaces, TUN, sockets, splice, clock.
+//!
+//! All `unsafe` of longhaul is here, behind safe functions. Nothing here decides anything: `model`
+//! decides, this crate acts.
+#![allow(unsafe_code)]
+
+pub mod clock;
+pub mod netns;
+pub mod tun;

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted or not supported here.
+
+use std::process::ExitCode;
+
+/// A failure whose exit code is not 1. Everything else that goes wrong exits with 1.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// The input is wrong; nothing was touched. The text names the input and the way out.
+    #[error("{0}")]
+    Usage(String),
+    /// The machine or the caller's rights do not allow it. The text says what is missing.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl Refusal {
+    /// Bad input, as an error that `?` carries to `main`.
+    pub(crate) fn usage(reason: impl ToString) -> anyhow::Error {
+        Self::Usage(reason.to_string()).into()
+    }
+
+    /// Something that this machine or this user lacks.
+    pub(crate) fn unsupported(reason: impl ToString) -> anyhow::Error {
+        Self::Unsupported(reason.to_string()).into()
+    }
+}
+
+/// Prints a failure as one line on stderr and picks the exit code.
+pub(crate) fn code(outcome: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = outcome else {
+        return ExitCode::SUCCESS;
+    };
+    eprintln!("longhaul: {error:#}");
+    match error.downcast_ref::<Refusal>() {
+        Some(Refusal::Usage(_)) => ExitCode::from(2),
+        Some(Refusal::Unsupported(_)) => ExitCode::from(3),
+        None => ExitCode::FAILURE,
+    }
+}

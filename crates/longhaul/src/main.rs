@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul`: moves data fast over long fat networks. One binary, one subcommand a job.
+
+mod exit;
+mod lab;
+mod link;
+mod relay;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "longhaul", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Emulate a long path between two interfaces or network namespaces
+    Link(link::Args),
+    /// Relay TCP connections in legs, each with the TCP that suits it
+    Relay(relay::Args),
+    /// Run experiments on an emulated testbed and report on them
+    Lab(lab::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Link(args) => link::run(args),
+        Command::Relay(args) => relay::run(args),
+        Command::Lab(args) => lab::run(args),
+    };
+    exit::code(outcome)
+}

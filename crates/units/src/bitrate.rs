@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use crate::{
+    Bytes, Time,
+    quantity::{self, ParseError},
+};
+use std::{fmt, str::FromStr};
+
+/// A rate in bits a second, at least 1. Parses `10gbit`, `622.08Mbit/s`, `1Gbps`, `125MB/s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BitRate(u64);
+
+const UNITS: [(u64, &str); 5] = [
+    (1, "bit/s"),
+    (1_000, "kbit/s"),
+    (1_000_000, "Mbit/s"),
+    (1_000_000_000, "Gbit/s"),
+    (1_000_000_000_000, "Tbit/s"),
+];
+
+impl BitRate {
+    /// `bits` a second. Zero becomes 1: a link that never sends is said with `loss 100%`.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(if bits == 0 { 1 } else { bits })
+    }
+
+    /// The mean rate of `bytes` moved in `span`; `None` for an empty span.
+    #[must_use]
+    pub fn mean(bytes: Bytes, span: Time) -> Option<Self> {
+        let nanos = u128::from(span.as_nanos());
+        (nanos > 0)
+            .then(|| Self::from_bits((u128::from(bytes.get()) * 8_000_000_000 / nanos) as u64))
+    }
+
+    /// Bits a second.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// How long `bytes` take at this rate, rounded up to the next nanosecond so that a sender that
+    /// waits so long never exceeds the rate.
+    #[must_use]
+    pub fn time_for(self, bytes: u64) -> Time {
+        let bits_nanos = u128::from(bytes) * 8_000_000_000;
+        Time::from_nanos(bits_nanos.div_ceil(u128::from(self.0)) as u64)
+    }
+
+    /// How many whole bytes fit into `span` at this rate.
+    #[must_use]
+    pub fn bytes_in(self, span: Time) -> u64 {
+        (u128::from(self.0) * u128::from(span.as_nanos()) / 8_000_000_000) as u64
+    }
+
+    /// A text that parses back to exactly this rate.
+    #[must_use]
+    pub fn exact(self) -> String {
+        quantity::exact(self.0, &UNITS)
+    }
+}
+
+impl FromStr for BitRate {
+    type Err = ParseError;
+
+    fn from_str(input: &str) -> Result<Self, ParseError> {
+        const EXAMPLE: &str = "250mbit, 10gbit or 125MB/s";
+        let (value, unit) = quantity::split(input, EXAMPLE)?;
+        let scale = unit_scale(unit).ok_or_else(|| ParseError::UnknownUnit {
+            input: input.to_owned(),
+            example: EXAMPLE,
+        })?;
+        match quantity::scaled(input, value, scale, RANGE)? {
+            0 => Err(ParseError::OutOfRange {
+                input: input.to_owned(),
+                range: RANGE,
+            }),
+            bits => Ok(Self(bits)),
+        }
+    }
+}
+
+const RANGE: &str = "a rate is 1 bit/s to 9 Ebit/s (say 'loss 100%' for a dead link)";
+
+/// Bits a second that one of `unit` stands for. A capital `B` means bytes, as in `125MB/s`.
+fn unit_scale(unit: &str) -> Option<f64> {
+    let per_byte = if unit.contains("B/s") || unit.ends_with("Bps") {
+        8.0
+    } else {
+        1.0
+    };
+    let lower = unit.to_ascii_lowercase();
+    let prefix = ["bit/s", "bits", "bit", "bps", "b/s", "b"]
+        .iter()
+        .find_map(|suffix| lower.strip_suffix(suffix))
+        .unwrap_or(&lower);
+    let scale = match prefix {
+        "" if !lower.is_empty() => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        "t" => 1e12,
+        _ => return None,
+    };
+    Some(scale * per_byte)
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        quantity::rounded(f, self.0, &UNITS)
+    }
+}
+
+crate::serde_as_text!(BitRate);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_bits_and_bytes() {
+        assert_eq!("10gbit".parse(), Ok(BitRate(10_000_000_000)));
+        assert_eq!("937 Mbit/s".parse(), Ok(BitRate(937_000_000)));
+        assert_eq!("125MB/s".parse(), Ok(BitRate(1_000_000_000)));
+        assert_eq!("1Gbps".parse(), Ok(BitRate(1_000_000_000)));
+        assert_eq!("100bit".parse(), Ok(BitRate(100)));
+    }
+
+    #[test]
+    fn refuses_zero_negative_and_unitless() {
+        for bad in ["0gbit", "-1mbit", "10", "10 parsec"] {
+            assert!(bad.parse::<BitRate>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn serialisation_time_is_exact_or_rounded_up() {
+        let rate = BitRate(1_000_000_000);
+        assert_eq!(rate.time_for(1500), Time::from_nanos(12_000));
+        assert_eq!(BitRate(3).time_for(1), Time::from_nanos(2_666_666_667));
+        assert_eq!(rate.bytes_in(Time::from_nanos(12_000)), 1500);
+    }
+
+    #[test]
+    fn exact_text_reads_back() {
+        for bits in [1, 622_080_000, 10_000_000_000, 8_200_000_001] {
+            assert_eq!(BitRate(bits).exact().parse(), Ok(BitRate(bits)));
+        }
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Quantities with units.
+//!
+//! Every number that a person types or reads in longhaul is one of these types: [`Bytes`],
+//! [`BitRate`], [`Time`] and [`Ratio`]. Each parses what people write (`4.7GB`, `10gbit`, `26ms`,
+//! `0.1%`), prints three significant digits with an SI unit, and serialises as the text that it
+//! parses, so that a configuration read back is the configuration written.
+//!
+//! Decimal prefixes are powers of 1,000 and binary ones (`KiB`, `MiB`, `GiB`) powers of 1,024.
+//! Rates count bits, sizes count bytes; a rate may be written in bytes a second (`125MB/s`).
+
+mod bitrate;
+mod bytes;
+mod quantity;
+mod ratio;
+mod time;
+
+pub use bitrate::BitRate;
+pub use bytes::Bytes;
+pub use quantity::ParseError;
+pub use ratio::Ratio;
+pub use time::Time;
+
+/// Bandwidth–delay product: the bytes that fill a path of `rate` for one round trip `rtt`.
+///
+/// ```
+/// # use units::{bdp, BitRate, Time};
+/// assert_eq!(bdp(BitRate::from_bits(10_000_000_000), Time::from_millis(26)).get(), 32_500_000);
+/// ```
+#[must_use]
+pub fn bdp(rate: BitRate, rtt: Time) -> Bytes {
+    Bytes::new(rate.bytes_in(rtt))
+}
+
+/// Serialises and parses a quantity through its text form.
+macro_rules! serde_as_text {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.exact())
+            }
+        }
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(input)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+use serde_as_text;
