@@ -3,10 +3,10 @@
 //!
 //! Source: `Documentation/networking/tuntap.rst`, `drivers/net/tun.c`.
 
-use rustix::io::{IoSlice, IoSliceMut, readv, writev};
+use rustix::io::writev;
 use std::{
     fs::{File, OpenOptions},
-    io,
+    io::{self, IoSlice},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     os::unix::fs::OpenOptionsExt,
 };
@@ -64,10 +64,10 @@ impl Tun {
         Ok(Self { file: self.file.try_clone()?, name: self.name.clone(), uso: self.uso })
     }
 
-    /// Reads one packet; its length without the vnet header. `WouldBlock` when there is none.
-    pub fn read(&self, vnet: &mut [u8; vnet::LEN], packet: &mut [u8]) -> io::Result<usize> {
-        let mut parts = [IoSliceMut::new(vnet), IoSliceMut::new(packet)];
-        Ok(readv(&self.file, &mut parts)?.saturating_sub(vnet::LEN))
+    /// Reads one packet with its vnet header in front; its length with that. What does not fit is
+    /// lost. `WouldBlock` when there is none.
+    pub fn read(&self, space: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.file, space)?)
     }
 
     /// Writes one packet: `head` begins with the vnet header, `payload` may be empty.

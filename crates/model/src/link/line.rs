@@ -10,9 +10,9 @@
 
 use super::{
     Delivered, Drop, Event, Segment,
-    ack::PureAck,
-    acks::AckRules,
-    discipline::Rule,
+    ack_rules::{AckRules, Ruling},
+    acking::Acking,
+    discipline::{QueueRule, Verdict},
     flight::Flight,
     jitter::JitterProcess,
     loss::{Loss, LossProcess},
@@ -29,15 +29,16 @@ use units::{Ratio, Time};
 pub struct Line {
     shape: Shape,
     limit: Limit,
-    seed: u64,
     schedule: Schedule,
     acks: AckRules,
+    /// Scratch space, empty between calls.
+    rulings: Vec<Ruling>,
     loss: LossProcess,
     duplicate: LossProcess,
     corrupt: LossProcess,
     reorder: LossProcess,
     jitter: JitterProcess,
-    rule: Rule,
+    rule: QueueRule,
     transmitter: Transmitter,
     queue: VecDeque<Waiting>,
     backlog: u64,
@@ -75,14 +76,20 @@ impl Line {
             LossProcess::new(&Loss::Independent(ratio), random::stream(seed, name))
         };
         Self {
-            acks: AckRules::new(&shape.ack),
+            acks: AckRules::new(&shape.ack, shape.mtu),
+            rulings: Vec::new(),
             loss: LossProcess::new(&shape.loss, random::stream(seed, "loss")),
             duplicate: chance(shape.duplicate, "duplicate"),
             corrupt: chance(shape.corrupt, "corrupt"),
             reorder: chance(shape.reorder.probability, "reorder"),
             jitter: JitterProcess::new(&shape.jitter, random::stream(seed, "jitter")),
-            rule: Rule::new(&shape.rule, random::stream(seed, "queue rule")),
-            transmitter: Transmitter::new(&shape.rate),
+            rule: QueueRule::new(
+                &shape.rule,
+                shape.mtu,
+                shape.rate_for_rule(),
+                random::stream(seed, "queue rule"),
+            ),
+            transmitter: Transmitter::new(&shape.rate, start),
             queue: VecDeque::new(),
             backlog: 0,
             idle_since: Some(start),
@@ -93,21 +100,21 @@ impl Line {
             schedule: schedule.starting_at(start),
             limit: shape.limit(),
             shape,
-            seed,
         }
     }
 
-    /// A segment arrives. `ack` is what the ACK rules need to know of it, if it is a pure ACK.
+    /// A segment arrives. `acking` is what the ACK rules need to know of it; it may be left out
+    /// unless [`wants_acking`](Self::wants_acking).
     pub fn offer(
         &mut self,
         now: Time,
         segment: Segment,
-        ack: Option<&PureAck>,
+        acking: Option<Acking>,
         emit: &mut impl FnMut(Event),
     ) {
         self.advance(now, emit);
-        match ack.filter(|_| self.acks.active()) {
-            Some(ack) => self.offer_ack(now, segment, ack, emit),
+        match acking.filter(|_| self.acks.active()) {
+            Some(acking) => self.offer_acking(now, segment, acking, emit),
             None => self.admit(now, segment, emit),
         }
     }
@@ -123,7 +130,7 @@ impl Line {
 
     /// When `poll` must be called again at the latest, if nothing is offered before.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Time> {
+    pub fn next_deadline(&mut self) -> Option<Time> {
         let serving = self.in_service.as_ref().map(|service| self.earliest_exit(service.finish));
         [self.flight.next(), serving, self.acks.next_deadline(), self.schedule.next()]
             .into_iter()
@@ -134,7 +141,7 @@ impl Line {
     /// Changes one setting from `now` on.
     pub fn set(&mut self, now: Time, setting: Setting, emit: &mut impl FnMut(Event)) {
         self.advance(now, emit);
-        self.apply(now, setting);
+        self.apply(now, setting, emit);
     }
 
     /// What is set now.
@@ -178,7 +185,7 @@ impl Line {
                 return;
             }
             if change == next {
-                self.apply_scheduled(next);
+                self.apply_scheduled(next, emit);
             } else if serving == next {
                 self.finish_service(emit);
             } else {
@@ -187,20 +194,28 @@ impl Line {
         }
     }
 
-    fn offer_ack(
+    fn offer_acking(
         &mut self,
         now: Time,
         segment: Segment,
-        ack: &PureAck,
+        acking: Acking,
         emit: &mut impl FnMut(Event),
     ) {
-        let verdict = self.acks.offer(now, segment, ack);
-        for superseded in verdict.dropped.into_iter().flatten() {
-            emit(Event::Drop { segment: superseded, cause: Drop::AckRule });
+        let mut rulings = std::mem::take(&mut self.rulings);
+        self.acks.offer(now, segment, acking, &mut |ruling| rulings.push(ruling));
+        for ruling in rulings.drain(..) {
+            match ruling {
+                Ruling::Forward(segment) => self.admit(now, segment, emit),
+                Ruling::Discard(segment) => emit(Event::Drop { segment, cause: Drop::AckRule }),
+            }
         }
-        if let Some(segment) = verdict.send {
-            self.admit(now, segment, emit);
-        }
+        self.rulings = rulings;
+    }
+
+    /// Whether the ACK rules are on and must be told of every TCP packet.
+    #[must_use]
+    pub fn wants_acking(&self) -> bool {
+        self.acks.active()
     }
 
     fn release_ack(&mut self, at: Time, emit: &mut impl FnMut(Event)) {
@@ -230,8 +245,7 @@ impl Line {
         if !self.limit.admits(self.backlog, self.queue.len(), segment.len) {
             return emit(Event::Drop { segment, cause: Drop::Overflow });
         }
-        let idle_since = self.idle_since;
-        if !self.rule.admit(now, self.backlog, idle_since, segment.len) {
+        if !self.rule.admit(now, self.backlog, self.idle_since) {
             return emit(Event::Drop { segment, cause: Drop::QueueRule });
         }
         self.backlog += u64::from(segment.len);
@@ -246,7 +260,7 @@ impl Line {
         while let Some(waiting) = self.queue.pop_front() {
             let segment = waiting.carried.segment;
             self.backlog -= u64::from(segment.len);
-            if !self.rule.keep(now, now.since(waiting.since), self.backlog) {
+            if self.rule.keep(now, now.since(waiting.since), self.backlog) == Verdict::Drop {
                 emit(Event::Drop { segment, cause: Drop::QueueRule });
                 continue;
             }
@@ -289,20 +303,18 @@ impl Line {
         }
     }
 
-    fn apply_scheduled(&mut self, now: Time) {
+    fn apply_scheduled(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
         if let Some(setting) = self.schedule.take(now) {
-            self.apply(now, setting);
+            self.apply(now, setting, emit);
         }
     }
 
-    fn apply(&mut self, now: Time, setting: Setting) {
+    fn apply(&mut self, now: Time, setting: Setting, emit: &mut impl FnMut(Event)) {
         self.shape.apply(setting.clone());
         match setting {
             Setting::Delay(_) if self.shape.order == Order::Switch => self.newest_exit = now,
             Setting::Rate(_) => self.change_rate(now),
-            Setting::Rule(rule) => {
-                self.rule = Rule::new(&rule, random::stream(self.seed, "queue rule"));
-            }
+            Setting::Rule(_) => self.change_rule(),
             Setting::Queue(_) => self.limit = self.shape.limit(),
             Setting::Loss(loss) => self.loss.change(&loss),
             Setting::Duplicate(ratio) => self.duplicate.change(&Loss::Independent(ratio)),
@@ -311,9 +323,10 @@ impl Line {
                 self.reorder.change(&Loss::Independent(reorder.probability));
             }
             Setting::Jitter(jitter) => self.jitter.change(&jitter),
-            Setting::AckThin(_) | Setting::AckPace(_) | Setting::AckBuffer(_) => {
-                self.acks.change(&self.shape.ack);
-            }
+            Setting::AckThin(_)
+            | Setting::AckHold(_)
+            | Setting::AckPace(_)
+            | Setting::AckBuffer(_) => self.change_ack_rules(now, emit),
             _ => {}
         }
     }
@@ -321,10 +334,23 @@ impl Line {
     /// The segment that is being sent keeps what it has sent; its rest goes at the new rate.
     fn change_rate(&mut self, now: Time) {
         let rest = self.in_service.as_ref().map(|s| self.transmitter.rest(now, s.finish));
-        self.transmitter = Transmitter::new(&self.shape.rate);
+        self.transmitter = Transmitter::new(&self.shape.rate, now);
         if let (Some(service), Some(rest)) = (&mut self.in_service, rest) {
             service.finish = self.transmitter.finish(now, rest);
         }
+        self.change_rule();
+    }
+
+    fn change_rule(&mut self) {
+        self.rule.change(&self.shape.rule, self.shape.mtu, self.shape.rate_for_rule());
+    }
+
+    /// ACKs that the old rules hold go on at once.
+    fn change_ack_rules(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
+        while let Some(segment) = self.acks.release(Time::MAX) {
+            self.admit(now, segment, emit);
+        }
+        self.acks = AckRules::new(&self.shape.ack, self.shape.mtu);
     }
 
     /// A different bit for each damaged segment (Numerical Recipes' linear congruence).

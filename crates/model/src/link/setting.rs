@@ -34,6 +34,8 @@ pub enum Setting {
     Reorder(Reorder),
     /// Keep one pure ACK in 2^n.
     AckThin(u8),
+    /// The longest that thinning holds an ACK back.
+    AckHold(Time),
     /// At most so many pure ACKs a second.
     AckPace(Option<u32>),
     /// How many pure ACKs may wait for pacing.
@@ -41,7 +43,7 @@ pub enum Setting {
 }
 
 /// Keys in the order in which the manual lists them, each with an example.
-pub const KEYS: [(&str, &str); 14] = [
+pub const KEYS: [(&str, &str); 15] = [
     ("delay", "13ms"),
     ("jitter", "2ms, uniform:2ms, pareto:2ms, normal:2ms,reorder or none"),
     ("order", "keep or switch"),
@@ -54,6 +56,7 @@ pub const KEYS: [(&str, &str); 14] = [
     ("corrupt", "0.1%"),
     ("reorder", "1%:5ms"),
     ("ack-thin", "3 (one pure ACK in 2^3)"),
+    ("ack-hold", "10ms"),
     ("ack-pace", "60000 (pure ACKs a second) or unlimited"),
     ("ack-buffer", "1000"),
 ];
@@ -112,6 +115,7 @@ impl Setting {
             "corrupt" => text(value).map(Self::Corrupt),
             "reorder" => text(value).map(Self::Reorder),
             "ack-thin" => whole(value, 0, 10).map(|n| Self::AckThin(n as u8)),
+            "ack-hold" => text(value).map(Self::AckHold),
             "ack-pace" => {
                 unless("unlimited", value, |v| whole(v, 1, 100_000_000)).map(Self::AckPace)
             }
@@ -237,6 +241,9 @@ impl Limit {
 pub struct AckShape {
     /// Keep one in 2^thin.
     pub thin: u8,
+    /// The longest that thinning holds an ACK back: well below the path's RTT, so that the sender
+    /// sees its window open, and Linux's smallest retransmission time-out, 200 ms.
+    pub hold: Time,
     /// At most so many a second.
     pub pace: Option<u32>,
     /// How many may wait for pacing. 1,000 ACKs take about 100 KB.
@@ -271,6 +278,8 @@ pub struct Shape {
     pub reorder: Reorder,
     /// Rules for pure ACKs.
     pub ack: AckShape,
+    /// Largest segment in bytes, which CoDel, RED and ACK thinning reckon with.
+    pub mtu: u32,
 }
 
 impl Default for Shape {
@@ -288,7 +297,8 @@ impl Default for Shape {
             duplicate: Ratio::ZERO,
             corrupt: Ratio::ZERO,
             reorder: Reorder::default(),
-            ack: AckShape { thin: 0, pace: None, buffer: 1_000 },
+            ack: AckShape { thin: 0, hold: Time::from_millis(10), pace: None, buffer: 1_000 },
+            mtu: 1_500,
         }
     }
 }
@@ -313,6 +323,7 @@ impl Shape {
             Setting::Corrupt(ratio) => self.corrupt = ratio,
             Setting::Reorder(reorder) => self.reorder = reorder,
             Setting::AckThin(n) => self.ack.thin = n,
+            Setting::AckHold(hold) => self.ack.hold = hold,
             Setting::AckPace(pace) => self.ack.pace = pace,
             Setting::AckBuffer(n) => self.ack.buffer = n,
         }
@@ -343,6 +354,11 @@ impl Shape {
             Some(QueueLimit::Bdp(factor)) => self.bdp_limit(factor),
             None => self.default_limit(),
         }
+    }
+
+    /// The rate at which a queue rule reckons that an idle queue drains.
+    pub(crate) fn rate_for_rule(&self) -> BitRate {
+        self.rate.mean().unwrap_or(BitRate::from_bits(u64::MAX))
     }
 
     fn bdp_limit(&self, factor: f64) -> Limit {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long a segment occupies the sending end of the wire.
 
-use super::trace::{OPPORTUNITY_BYTES, Trace, TraceClock};
+use super::trace::{Trace, TraceClock};
 use std::sync::Arc;
 use units::{BitRate, Time};
 
@@ -34,22 +34,21 @@ impl Rate {
 pub(crate) enum Transmitter {
     Unlimited,
     Constant { rate: BitRate, carry: u64 },
-    Trace { clock: TraceClock, opportunity: Time, left: u32 },
+    Trace { clock: TraceClock, origin: Time },
 }
 
 /// Bit-nanoseconds of one byte at 1 bit/s.
 const BYTE_BIT_NANOS: u64 = 8_000_000_000;
 
 impl Transmitter {
-    pub(crate) fn new(rate: &Rate) -> Self {
+    /// A trace begins at `start`.
+    pub(crate) fn new(rate: &Rate, start: Time) -> Self {
         match rate {
             Rate::Unlimited => Self::Unlimited,
             Rate::Constant(rate) => Self::Constant { rate: *rate, carry: 0 },
-            Rate::Trace(trace) => Self::Trace {
-                clock: TraceClock::new(trace.clone()),
-                opportunity: Time::ZERO,
-                left: 0,
-            },
+            Rate::Trace(trace) => {
+                Self::Trace { clock: TraceClock::new(trace.clone()), origin: start }
+            }
         }
     }
 
@@ -66,9 +65,7 @@ impl Transmitter {
                 *carry = work % rate.bits();
                 start + Time::from_nanos(work / rate.bits())
             }
-            Self::Trace { clock, opportunity, left } => {
-                finish_on_trace(clock, opportunity, left, start, len)
-            }
+            Self::Trace { clock, origin } => *origin + clock.carry(start.since(*origin), len),
         }
     }
 
@@ -82,33 +79,6 @@ impl Transmitter {
     }
 }
 
-/// Bytes of an opportunity that find the queue empty are lost, as in Mahimahi.
-fn finish_on_trace(
-    clock: &mut TraceClock,
-    opportunity: &mut Time,
-    left: &mut u32,
-    start: Time,
-    len: u32,
-) -> Time {
-    if *opportunity < start {
-        *left = 0;
-    }
-    let mut rest = len;
-    loop {
-        let sent = rest.min(*left);
-        *left -= sent;
-        rest -= sent;
-        if rest == 0 {
-            return *opportunity;
-        }
-        while clock.peek() < start {
-            clock.next();
-        }
-        *opportunity = clock.next();
-        *left = OPPORTUNITY_BYTES;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,7 +86,7 @@ mod tests {
     #[test]
     fn a_million_segments_drift_by_less_than_a_nanosecond() {
         let rate = BitRate::from_bits(7_000_000_000);
-        let mut transmitter = Transmitter::new(&Rate::Constant(rate));
+        let mut transmitter = Transmitter::new(&Rate::Constant(rate), Time::ZERO);
         let end = (0..1_000_000).fold(Time::ZERO, |at, _| transmitter.finish(at, 1500));
         assert_eq!(end, Time::from_nanos(1_000_000 * 1500 * 8 / 7));
     }
@@ -124,9 +94,10 @@ mod tests {
     #[test]
     fn a_trace_gives_1500_bytes_an_opportunity_and_wastes_what_is_not_used() {
         let trace = Arc::new("1\n2\n5\n".parse::<Trace>().unwrap());
-        let mut transmitter = Transmitter::new(&Rate::Trace(trace));
+        let mut transmitter = Transmitter::new(&Rate::Trace(trace), Time::from_secs(9));
         let mut at = |start, len| {
-            transmitter.finish(Time::from_micros(start), len).as_nanos() / 1_000
+            let start = Time::from_secs(9) + Time::from_micros(start);
+            transmitter.finish(start, len).since(Time::from_secs(9)).as_nanos() / 1_000
         };
         assert_eq!(at(0, 500), 1_000, "first opportunity");
         assert_eq!(at(1_000, 1_000), 1_000, "the rest of the same one");
