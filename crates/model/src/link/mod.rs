@@ -5,13 +5,25 @@
 //! when and whether it comes out ([`Line::poll`]); it never sees a byte of payload. Behind real
 //! interfaces and under simulated time it is the same code.
 
+pub mod ack;
+mod ack_rules;
+pub mod acking;
+pub mod codel;
+pub mod discipline;
 mod flight;
+pub mod grammar;
+pub mod jitter;
 pub mod line;
+pub mod loss;
+pub mod random;
+pub mod red;
 pub mod regroup;
 pub mod schedule;
 pub mod setting;
+pub mod trace;
 pub mod transmitter;
 
+pub use acking::Acking;
 pub use line::Line;
 pub use regroup::{Delivery, Regroup, Run};
 pub use schedule::Schedule;
