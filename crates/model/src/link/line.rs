@@ -68,6 +68,17 @@ struct InService {
     finish: Time,
 }
 
+/// What can happen inside a line without an arrival, first things first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// A change of its schedule.
+    Change,
+    /// The last bit of a segment leaves the transmitter.
+    Sent,
+    /// An ACK was held long enough.
+    Ack,
+}
+
 impl Line {
     /// A line that begins its schedule at `start`. Every random decision follows from `seed`.
     #[must_use]
@@ -190,25 +201,28 @@ impl Line {
 
     /// Lets everything happen that happens by `now`, in its order.
     fn advance(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
-        loop {
-            let serving = self
-                .in_service
-                .as_ref()
-                .map_or(Time::MAX, |service| service.finish);
-            let acks = self.acks.next_deadline().unwrap_or(Time::MAX);
-            let change = self.schedule.next().unwrap_or(Time::MAX);
-            let next = serving.min(acks).min(change);
-            if next > now {
-                return;
-            }
-            if change == next {
-                self.apply_scheduled(next, emit);
-            } else if serving == next {
-                self.finish_service(emit);
-            } else {
-                self.release_ack(next, emit);
+        while let Some((at, step)) = self.next_step().filter(|(at, _)| *at <= now) {
+            match step {
+                Step::Change => self.apply_scheduled(at, emit),
+                Step::Sent => self.finish_service(emit),
+                Step::Ack => self.release_ack(at, emit),
             }
         }
+    }
+
+    /// What happens next inside the line; at the same time a change comes first, so that it holds
+    /// from its nanosecond on.
+    fn next_step(&mut self) -> Option<(Time, Step)> {
+        let change = self.schedule.next().map(|at| (at, Step::Change));
+        let sent = self
+            .in_service
+            .as_ref()
+            .map(|service| (service.finish, Step::Sent));
+        let ack = match self.acks.active() {
+            true => self.acks.next_deadline().map(|at| (at, Step::Ack)),
+            false => None,
+        };
+        [change, sent, ack].into_iter().flatten().min()
     }
 
     fn offer_acking(
