@@ -5,9 +5,10 @@
 # Under `sudo make …` in a user's checkout the build belongs to that user: cargo runs as them, with
 # their toolchain, and what root has to write into target/ and out/ is handed over at the end.
 
+: "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
+export HOME
 if [ "$(id -u)" -eq 0 ] && [ "${SUDO_UID:-0}" -ne 0 ] && [ "$(stat -c %u .)" -eq "$SUDO_UID" ]; then
     HOME=$(getent passwd "$SUDO_UID" | cut -d: -f6)
-    export HOME
     as_builder() { setpriv --reuid="$SUDO_UID" --regid="$SUDO_GID" --init-groups "$@"; }
     hand_over() { chown -R --from=root "$SUDO_UID:$SUDO_GID" target out 2>/dev/null || true; }
 else
