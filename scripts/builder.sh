@@ -16,9 +16,9 @@ else
     hand_over() { :; }
 fi
 
-# Debian keeps nft, nginx and ethtool out of an ordinary user's PATH.
-# $tools holds the pinned developer tools of scripts/setup --dev, shared by all checkouts.
+# The pinned developer tools of `scripts/setup --dev`, shared by all checkouts.
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/longhaul/tools
+# Debian keeps nft, nginx and ethtool out of an ordinary user's PATH.
 export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:$tools/bin
 
 rust_version=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
