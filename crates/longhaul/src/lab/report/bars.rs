@@ -18,10 +18,12 @@ pub(super) fn section(result: &LabResult) -> Markup {
     let Some(name) = result.main_metric() else {
         return html! {};
     };
+    let baseline = result.answer.as_ref().and_then(|answer| answer.baseline);
     let bars: Vec<Bar> = result
         .cells
         .iter()
-        .filter_map(|cell| Bar::of(cell, name))
+        .enumerate()
+        .filter_map(|(n, cell)| Bar::of(cell, name, baseline == Some(n)))
         .collect();
     let longest = bars.iter().map(Bar::reach).fold(0.0, f64::max);
     let scale = LONGEST_PERCENT / longest.max(f64::MIN_POSITIVE);
@@ -49,15 +51,18 @@ pub(super) fn section(result: &LabResult) -> Markup {
 /// What one row shows.
 struct Bar {
     name: String,
+    /// What the answer compares with; drawn quietly.
+    baseline: bool,
     runs: usize,
     ours: Summary,
     paper: Option<f64>,
 }
 
 impl Bar {
-    fn of(cell: &Cell, metric: &str) -> Option<Self> {
+    fn of(cell: &Cell, metric: &str, baseline: bool) -> Option<Self> {
         Some(Self {
             name: cell.name(),
+            baseline,
             runs: cell.runs.len(),
             ours: *cell.metrics.get(metric)?,
             paper: cell.paper_figure(metric),
@@ -97,7 +102,7 @@ fn draw(bar: &Bar, metric: &Metric, scale: f64) -> Markup {
     let whisker = bar.ours.min < bar.ours.max;
     html! {
         text.name x="0" y="13" { (bar.name) }
-        rect.ours x="0" y="19" width=(at(bar.ours.median)) height="17" {}
+        rect.ours.baseline[bar.baseline] x="0" y="19" width=(at(bar.ours.median)) height="17" {}
         @if whisker {
             line.whisker x1=(at(bar.ours.min)) x2=(at(bar.ours.max)) y1="27.5" y2="27.5" {}
             @for end in [bar.ours.min, bar.ours.max] {
