@@ -6,5 +6,11 @@
 #![allow(unsafe_code)]
 
 pub mod clock;
+pub mod interface;
 pub mod netns;
+pub mod process;
+pub mod sandbox;
+pub mod sock_diag;
+pub mod sysctl;
 pub mod tun;
+pub mod wait;
