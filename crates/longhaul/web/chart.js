@@ -95,11 +95,12 @@ function label(u, text, x, y, fill, align) {
   ctx.restore();
 }
 
-function rule(u, fill, from, to) {
+function rule(u, fill, from, to, dash = []) {
   const { ctx } = u;
   ctx.save();
   ctx.strokeStyle = fill;
   ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash(dash.map((px) => px * devicePixelRatio));
   ctx.beginPath();
   ctx.moveTo(...from);
   ctx.lineTo(...to);
@@ -119,7 +120,7 @@ function drawEvents(u, chart) {
   for (const event of chart.events) {
     const x = u.valToPos(event.at_s, "x", true);
     if (x < left || x > left + width) continue;
-    rule(u, colour("--quiet"), [x, top], [x, top + height]);
+    rule(u, colour("--quiet"), [x, top], [x, top + height], [4, 4]);
     label(u, event.label, x + 4 * devicePixelRatio, top + height - 8 * devicePixelRatio, colour("--quiet"), "left");
   }
 }
