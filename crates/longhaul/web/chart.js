@@ -77,7 +77,7 @@ function axis(unit, size, log) {
 function yRange(chart) {
   if (chart.range) return chart.range;
   const values = chart.lines.flatMap((line) => [...line.values, ...line.high]).filter((v) => v !== null);
-  return [0, Math.max(chart.limit?.value ?? 0, ...values) * 1.08];
+  return [0, Math.max(chart.limit?.value ?? 0, ...values) * 1.12];
 }
 
 // Text with a halo in the colour of the page, so that it reads on top of lines.
@@ -112,7 +112,7 @@ function drawLimit(u, chart) {
   const { left, width } = u.bbox;
   const y = u.valToPos(chart.limit.value, "y", true);
   rule(u, colour("--reference"), [left, y], [left + width, y]);
-  label(u, chart.limit.label, left + width - 6 * devicePixelRatio, y + 16 * devicePixelRatio, colour("--reference"), "right");
+  label(u, chart.limit.label, left + width - 6 * devicePixelRatio, y - 6 * devicePixelRatio, colour("--reference"), "right");
 }
 
 function drawEvents(u, chart) {

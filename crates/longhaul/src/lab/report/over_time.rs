@@ -36,8 +36,11 @@ pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
     vec![Chart {
         title: finding(result, &cells),
         caption: format!(
-            "Goodput at the receiver in bins of {}; line: median of the runs, band: their range.",
-            Metric::of("bin_s").print(bin_s)
+            "Goodput at the receiver in bins of {}; line: median of the runs, band: their range. \
+             Drawn: {} of {} cells.",
+            Metric::of("bin_s").print(bin_s),
+            cells.len(),
+            result.cells.len(),
         ),
         unit: "bit/s",
         wide: true,
