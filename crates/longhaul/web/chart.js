@@ -86,6 +86,7 @@ function label(u, text, x, y, fill, align) {
   ctx.save();
   ctx.font = labelFont();
   ctx.textAlign = align;
+  ctx.textBaseline = "alphabetic";
   ctx.lineWidth = 4 * devicePixelRatio;
   ctx.lineJoin = "round";
   ctx.strokeStyle = colour("--paper-white");

@@ -35,13 +35,7 @@ pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
         .unwrap_or(0);
     vec![Chart {
         title: finding(result, &cells),
-        caption: format!(
-            "Goodput at the receiver in bins of {}; line: median of the runs, band: their range. \
-             Drawn: {} of {} cells.",
-            Metric::of("bin_s").print(bin_s),
-            cells.len(),
-            result.cells.len(),
-        ),
+        caption: caption(bin_s, cells.len(), result.cells.len()),
         unit: "bit/s",
         wide: true,
         x: (0..bins).map(|bin| bin as f64 * bin_s).collect(),
@@ -52,6 +46,17 @@ pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
             .map_or_else(Vec::new, |n| events(&result.cells[*n])),
         ..Chart::default()
     }]
+}
+
+fn caption(bin_s: f64, drawn: usize, all: usize) -> String {
+    let bin = Metric::of("bin_s").print(bin_s);
+    let left_out = match drawn < all {
+        true => format!(" Drawn: {drawn} of {all} cells."),
+        false => String::new(),
+    };
+    format!(
+        "Goodput at the receiver in bins of {bin}; line: median of the runs, band: their range.{left_out}"
+    )
 }
 
 /// Indices of the cells to draw: all that have series while they are few, else those that the
