@@ -74,7 +74,7 @@ fn wide(testbed: &Testbed, connections: &[Connections]) -> Markup {
     let width = host_x(testbed.links.len()) + HOST_PX;
     let height = LEGS_TOP_PX + connections.len() as u32 * LEGS_ROW_PX;
     html! {
-        svg.wide viewBox={ "-2 -2 " (width + 4) " " (height) } role="img" aria-label=(caption(testbed)) {
+        svg.wide width=(width + 4) viewBox={ "-2 -2 " (width + 4) " " (height) } role="img" aria-label=(caption(testbed)) {
             @for (n, host) in testbed.hosts.iter().enumerate() { (host_box(host, n)) }
             @for (n, link) in testbed.links.iter().enumerate() {
                 (wire(link, n, mark(testbed, n)))
