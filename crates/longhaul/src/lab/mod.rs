@@ -2,9 +2,15 @@
 //! `longhaul lab`.
 
 #[allow(dead_code, reason = "written by `lab run`, which is on its own branch")]
+pub(crate) mod metric;
+#[allow(dead_code, reason = "written by `lab run`, which is on its own branch")]
+pub(crate) mod report;
+#[allow(dead_code, reason = "written by `lab run`, which is on its own branch")]
 pub(crate) mod result;
 #[allow(dead_code, reason = "called by `lab run`, which is on its own branch")]
 pub(crate) mod summary;
+#[allow(dead_code, reason = "printed by `lab run`, which is on its own branch")]
+pub(crate) mod table;
 
 /// Arguments of `longhaul lab`.
 #[derive(clap::Args)]
