@@ -205,7 +205,7 @@ impl Line {
             match step {
                 Step::Change => self.apply_scheduled(at, emit),
                 Step::Sent => self.finish_service(emit),
-                Step::Ack => self.release_ack(at, emit),
+                Step::Ack => self.release_acks(at, emit),
             }
         }
     }
@@ -233,15 +233,29 @@ impl Line {
         emit: &mut impl FnMut(Event),
     ) {
         let mut rulings = std::mem::take(&mut self.rulings);
-        self.acks
-            .offer(now, segment, acking, &mut |ruling| rulings.push(ruling));
+        self.acks.offer(now, segment, acking, &mut |ruling| rulings.push(ruling));
+        self.carry_out(now, rulings, emit);
+    }
+
+    fn release_acks(&mut self, at: Time, emit: &mut impl FnMut(Event)) {
+        let mut rulings = std::mem::take(&mut self.rulings);
+        self.acks.release(at, &mut |ruling| rulings.push(ruling));
+        self.carry_out(at, rulings, emit);
+    }
+
+    /// ACKs that the old rules hold go on at once.
+    fn change_ack_rules(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
+        let mut rulings = std::mem::take(&mut self.rulings);
+        self.acks.release_all(&mut |ruling| rulings.push(ruling));
+        self.carry_out(now, rulings, emit);
+        self.acks = AckRules::new(&self.shape.ack, self.shape.mtu);
+    }
+
+    fn carry_out(&mut self, now: Time, mut rulings: Vec<Ruling>, emit: &mut impl FnMut(Event)) {
         for ruling in rulings.drain(..) {
             match ruling {
                 Ruling::Forward(segment) => self.admit(now, segment, emit),
-                Ruling::Discard(segment) => emit(Event::Drop {
-                    segment,
-                    cause: Drop::AckRule,
-                }),
+                Ruling::Discard(segment) => emit(Event::Drop { segment, cause: Drop::AckRule }),
             }
         }
         self.rulings = rulings;
@@ -251,12 +265,6 @@ impl Line {
     #[must_use]
     pub fn wants_acking(&self) -> bool {
         self.acks.active()
-    }
-
-    fn release_ack(&mut self, at: Time, emit: &mut impl FnMut(Event)) {
-        if let Some(segment) = self.acks.release(at) {
-            self.admit(at, segment, emit);
-        }
     }
 
     /// Loss, duplication and corruption: what the medium does before the queue.
@@ -412,14 +420,6 @@ impl Line {
     fn change_rule(&mut self) {
         self.rule
             .change(&self.shape.rule, self.shape.mtu, self.shape.rate_for_rule());
-    }
-
-    /// ACKs that the old rules hold go on at once.
-    fn change_ack_rules(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
-        while let Some(segment) = self.acks.release(Time::MAX) {
-            self.admit(now, segment, emit);
-        }
-        self.acks = AckRules::new(&self.shape.ack, self.shape.mtu);
     }
 
     /// A different bit for each damaged segment (Numerical Recipes' linear congruence).
