@@ -238,10 +238,9 @@ impl Sender {
         let count = ack.end() - ack.start() + 1;
         self.arrived += count;
         self.recover.take_if(|start| *ack.end() >= *start);
-        match self.recover {
+        if self.recover.is_none() {
             // RFC 5681 §3.1, equation 3: 1/cwnd an ACK, whatever it covers.
-            None => self.window += 1.0 / self.window,
-            Some(_) => {}
+            self.window += 1.0 / self.window;
         }
         self.find_losses(count as u32);
     }
