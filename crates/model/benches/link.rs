@@ -61,14 +61,14 @@ fn run(settings: &[(&str, &str)]) -> f64 {
         now += GAP;
         let acking = wants_acking.then(|| acking(packet));
         line.offer(now, segment(packet), acking, &mut |event| {
-            events += count(event)
+            events += count(event);
         });
-        if packet % BURST == 0 {
+        if packet.is_multiple_of(BURST) {
             line.poll(now, &mut |event| events += count(event));
         }
     }
     line.poll(now + Time::from_secs(10), &mut |event| {
-        events += count(event)
+        events += count(event);
     });
     let elapsed = begin.elapsed().as_secs_f64();
     assert!(events >= SEGMENTS, "every segment comes out or is dropped");
@@ -84,7 +84,7 @@ fn line(settings: &[(&str, &str)]) -> Line {
 }
 
 fn segment(packet: u64) -> Segment {
-    let len = if packet % 4 == 0 { 52 } else { 1500 };
+    let len = if packet.is_multiple_of(4) { 52 } else { 1500 };
     Segment {
         packet,
         index: 0,
