@@ -6,5 +6,10 @@
 #![allow(unsafe_code)]
 
 pub mod clock;
+pub mod conduit;
 pub mod netns;
+pub mod pipe_pool;
+pub mod socket;
+pub mod splice;
+pub mod tcp_info;
 pub mod tun;
