@@ -7,6 +7,7 @@
 
 pub mod clock;
 pub mod conduit;
+pub mod descriptors;
 pub mod netns;
 pub mod pipe_pool;
 pub mod socket;

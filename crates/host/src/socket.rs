@@ -39,7 +39,11 @@ impl Options {
 /// Sockets that listen on one port, for `count` threads that accept each on its own (SO_REUSEPORT).
 /// Port 0 takes a free port, the same for all. Fails if another process listens there, although
 /// SO_REUSEPORT would let it share the port.
-pub fn listen(address: SocketAddr, count: usize, options: &Options) -> io::Result<Vec<TcpListener>> {
+pub fn listen(
+    address: SocketAddr,
+    count: usize,
+    options: &Options,
+) -> io::Result<Vec<TcpListener>> {
     let probe = bound(address, options, false)?;
     let address = local_address(&probe)?;
     drop(probe);
@@ -102,6 +106,11 @@ pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO))
 }
 
+/// Sends FIN and leaves the other direction open (shutdown(2), `SHUT_WR`).
+pub fn finish_sending(socket: &impl AsFd) -> io::Result<()> {
+    socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write)
+}
+
 /// The error that is pending on a socket, which this call takes off it (SO_ERROR).
 pub fn pending_error(socket: &impl AsFd) -> io::Result<Option<io::Error>> {
     socket2::SockRef::from(socket).take_error()
@@ -139,7 +148,13 @@ fn set_flag(socket: &Socket, level: i32, name: i32) -> io::Result<()> {
     let len = size_of_val(&one) as libc::socklen_t;
     // SAFETY: the pointer and the length describe `one`, which lives through the call.
     let outcome = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const one).cast(), len)
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const one).cast(),
+            len,
+        )
     };
     match outcome {
         0 => Ok(()),
@@ -154,7 +169,11 @@ fn set_flag(socket: &Socket, level: i32, name: i32) -> io::Result<()> {
 pub(crate) unsafe trait PlainOption: Copy {}
 
 /// getsockopt(2) for a plain struct; what the kernel does not fill stays zero.
-pub(crate) fn get_option<T: PlainOption>(socket: impl AsFd, level: i32, name: i32) -> io::Result<T> {
+pub(crate) fn get_option<T: PlainOption>(
+    socket: impl AsFd,
+    level: i32,
+    name: i32,
+) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
@@ -177,7 +196,11 @@ mod tests {
         let any = "127.0.0.1:0".parse().unwrap();
         let listeners = listen(any, 3, &Options::default()).unwrap();
         let port = |l: &TcpListener| l.local_addr().unwrap().port();
-        assert!(listeners.iter().all(|l| port(l) == port(&listeners[0]) && port(l) != 0));
+        assert!(
+            listeners
+                .iter()
+                .all(|l| port(l) == port(&listeners[0]) && port(l) != 0)
+        );
     }
 
     #[test]

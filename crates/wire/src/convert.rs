@@ -93,7 +93,10 @@ impl ErrorCode {
     pub fn code(self) -> u8 {
         match self {
             Self::Other(code) => code,
-            known => Self::TABLE.iter().find(|(e, _)| *e == known).map_or(0, |(_, c)| *c),
+            known => Self::TABLE
+                .iter()
+                .find(|(e, _)| *e == known)
+                .map_or(0, |(_, c)| *c),
         }
     }
 }
@@ -149,7 +152,11 @@ impl Request {
     #[must_use]
     pub fn new(destination: Destination, hops: Vec<SocketAddr>) -> Self {
         let hop_limit = HOPS_MAX as u8;
-        Self { destination, hops, hop_limit }
+        Self {
+            destination,
+            hops,
+            hop_limit,
+        }
     }
 
     /// The message.
@@ -197,9 +204,18 @@ impl RequestParts {
     fn take(&mut self, kind: u8, value: &[u8]) -> Result<(), ConvertError> {
         let malformed = ConvertError::Malformed(kind);
         let repeated = match kind {
-            CONNECT => self.connect.replace(parse_endpoint(value).ok_or(malformed)?).is_some(),
-            NAME => self.name.replace(parse_name(value).ok_or(malformed)?).is_some(),
-            HOP_LIMIT => self.hop_limit.replace(*value.first().ok_or(malformed)?).is_some(),
+            CONNECT => self
+                .connect
+                .replace(parse_endpoint(value).ok_or(malformed)?)
+                .is_some(),
+            NAME => self
+                .name
+                .replace(parse_name(value).ok_or(malformed)?)
+                .is_some(),
+            HOP_LIMIT => self
+                .hop_limit
+                .replace(*value.first().ok_or(malformed)?)
+                .is_some(),
             HOP => {
                 self.hops.push(parse_endpoint(value).ok_or(malformed)?);
                 self.hops.len() > HOPS_MAX
@@ -219,7 +235,11 @@ impl RequestParts {
             None => Destination::from_ip(connect.ip(), connect.port()),
         };
         let hop_limit = self.hop_limit.unwrap_or(HOPS_MAX as u8);
-        Ok(Request { destination, hops: self.hops, hop_limit })
+        Ok(Request {
+            destination,
+            hops: self.hops,
+            hop_limit,
+        })
     }
 }
 
@@ -276,7 +296,10 @@ impl Answer {
             if kind == ERROR {
                 let code = *value.first().ok_or(ConvertError::Malformed(ERROR))?;
                 let detail = value.get(1).copied().unwrap_or(0);
-                answer = Self::Refused { code: ErrorCode::from_code(code), detail };
+                answer = Self::Refused {
+                    code: ErrorCode::from_code(code),
+                    detail,
+                };
             }
         }
         Ok(Some((answer, HEADER_LEN + body.len())))
@@ -388,7 +411,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn example() -> Request {
-        let hops = vec!["192.0.2.1:5124".parse().unwrap(), "[2001:db8::1]:9".parse().unwrap()];
+        let hops = vec![
+            "192.0.2.1:5124".parse().unwrap(),
+            "[2001:db8::1]:9".parse().unwrap(),
+        ];
         Request::new("host.test:80".parse().unwrap(), hops)
     }
 
@@ -399,7 +425,10 @@ mod tests {
         // Fixed header, 7 words: 1 header, 5 Connect, 1 hop limit.
         assert_eq!(message[..4], [1, 7, 0x22, 0x63]);
         assert_eq!(message[4..8], [0x0A, 5, 0, 80]);
-        assert_eq!(message[8..24], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 5]);
+        assert_eq!(
+            message[8..24],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 5]
+        );
         assert_eq!(message[24..], [0xC2, 1, 16, 0]);
     }
 
@@ -419,16 +448,26 @@ mod tests {
         let hop = "[2001:db8::1]:9".parse().unwrap();
         let name = Destination::from_host(&"n".repeat(HostName::LEN_MAX), 1).unwrap();
         let request = Request::new(name, vec![hop; HOPS_MAX]);
-        assert_eq!(Request::parse(&request.encode()).unwrap().unwrap().0, request);
+        assert_eq!(
+            Request::parse(&request.encode()).unwrap().unwrap().0,
+            request
+        );
     }
 
     #[test]
     fn answers_read_back() {
         let unreachable = ErrorCode::DestinationUnreachable;
-        let refused = Answer::Refused { code: unreachable, detail: 1 };
+        let refused = Answer::Refused {
+            code: unreachable,
+            detail: 1,
+        };
         assert_eq!(refused.encode(), [1, 2, 0x22, 0x63, 0x1E, 1, 97, 1]);
         assert_eq!(Answer::Accepted.encode(), [1, 1, 0x22, 0x63]);
-        for answer in [refused, Answer::Accepted, Answer::refused(ErrorCode::Other(200))] {
+        for answer in [
+            refused,
+            Answer::Accepted,
+            Answer::refused(ErrorCode::Other(200)),
+        ] {
             let bytes = answer.encode();
             assert_eq!(Answer::parse(&bytes), Ok(Some((answer, bytes.len()))));
         }
@@ -437,7 +476,9 @@ mod tests {
     #[test]
     fn missing_counts_down_to_the_answer_s_end() {
         let bytes = Answer::refused(ErrorCode::NotAuthorized).encode();
-        let missing: Vec<_> = (0..=8).map(|n| Answer::missing(&bytes[..n]).unwrap()).collect();
+        let missing: Vec<_> = (0..=8)
+            .map(|n| Answer::missing(&bytes[..n]).unwrap())
+            .collect();
         assert_eq!(missing, [4, 3, 2, 1, 4, 3, 2, 1, 0]);
     }
 
@@ -445,10 +486,22 @@ mod tests {
     fn refusals_say_what_is_wrong() {
         let code = |bytes: &[u8]| Request::parse(bytes).unwrap_err().answer();
         let refused = Answer::refused;
-        assert_eq!(code(&[2, 1, 0x22, 0x63]), refused(ErrorCode::UnsupportedVersion));
-        assert_eq!(code(&[1, 0, 0x22, 0x63]), refused(ErrorCode::MalformedMessage));
-        assert_eq!(code(&[1, 1, 0x22, 0x63]), refused(ErrorCode::MalformedMessage));
-        assert_eq!(code(b"GET / HTTP/1.1"), refused(ErrorCode::MalformedMessage));
+        assert_eq!(
+            code(&[2, 1, 0x22, 0x63]),
+            refused(ErrorCode::UnsupportedVersion)
+        );
+        assert_eq!(
+            code(&[1, 0, 0x22, 0x63]),
+            refused(ErrorCode::MalformedMessage)
+        );
+        assert_eq!(
+            code(&[1, 1, 0x22, 0x63]),
+            refused(ErrorCode::MalformedMessage)
+        );
+        assert_eq!(
+            code(b"GET / HTTP/1.1"),
+            refused(ErrorCode::MalformedMessage)
+        );
         let unknown = [1, 2, 0x22, 0x63, 0x77, 1, 0, 0];
         assert_eq!(code(&unknown), refused(ErrorCode::UnsupportedMessage));
         let beyond = [1, 2, 0x22, 0x63, 0x0A, 9, 0, 80];

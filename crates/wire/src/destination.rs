@@ -80,7 +80,11 @@ impl FromStr for Destination {
     fn from_str(text: &str) -> Result<Self, DestinationError> {
         let no_port = || DestinationError::Port(text.to_owned());
         let (host, port) = text.rsplit_once(':').ok_or_else(no_port)?;
-        let port = port.parse::<u16>().ok().filter(|p| *p > 0).ok_or_else(no_port)?;
+        let port = port
+            .parse::<u16>()
+            .ok()
+            .filter(|p| *p > 0)
+            .ok_or_else(no_port)?;
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
         Self::from_host(bare.unwrap_or(host), port)
     }
@@ -108,7 +112,16 @@ mod tests {
 
     #[test]
     fn refuses_bad_ports_and_hosts() {
-        for bad in ["host", "host:", "host:0", "host:65536", "host:-1", ":80", "a b:80", "h\0:1"] {
+        for bad in [
+            "host",
+            "host:",
+            "host:0",
+            "host:65536",
+            "host:-1",
+            ":80",
+            "a b:80",
+            "h\0:1",
+        ] {
             assert!(bad.parse::<Destination>().is_err(), "{bad:?}");
         }
     }

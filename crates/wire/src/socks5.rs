@@ -224,7 +224,10 @@ mod tests {
     fn greeting_is_complete_with_its_last_method() {
         assert_eq!(parse_greeting(&[5, 2, 2]), Ok(None));
         assert_eq!(parse_greeting(&[5, 2, 2, 0]), Ok(Some((Method::None, 4))));
-        assert_eq!(parse_greeting(&[5, 1, 2, 9]), Ok(Some((Method::NoneAcceptable, 3))));
+        assert_eq!(
+            parse_greeting(&[5, 1, 2, 9]),
+            Ok(Some((Method::NoneAcceptable, 3)))
+        );
         assert_eq!(parse_greeting(&[4, 1]), Err(Socks5Error::Version(4)));
     }
 
@@ -236,8 +239,14 @@ mod tests {
 
     #[test]
     fn request_carries_each_address_type() {
-        assert_eq!(destination_of(&[5, 1, 0, 1, 10, 0, 0, 1, 0, 80]), "10.0.0.1:80");
-        assert_eq!(destination_of(b"\x05\x01\x00\x03\x04host\x01\xbb"), "host:443");
+        assert_eq!(
+            destination_of(&[5, 1, 0, 1, 10, 0, 0, 1, 0, 80]),
+            "10.0.0.1:80"
+        );
+        assert_eq!(
+            destination_of(b"\x05\x01\x00\x03\x04host\x01\xbb"),
+            "host:443"
+        );
         let mut v6 = vec![5, 1, 0, 4];
         v6.extend(Ipv6Addr::LOCALHOST.octets());
         v6.extend([0, 80]);
@@ -265,7 +274,10 @@ mod tests {
         let bound = "192.0.2.7:258".parse().unwrap();
         let message = Reply::Succeeded.encode(Some(bound));
         assert_eq!(message, [5, 0, 0, 1, 192, 0, 2, 7, 1, 2]);
-        assert_eq!(Reply::ConnectionRefused.encode(None), [5, 5, 0, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            Reply::ConnectionRefused.encode(None),
+            [5, 5, 0, 1, 0, 0, 0, 0, 0, 0]
+        );
     }
 
     proptest! {
