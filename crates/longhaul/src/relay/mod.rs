@@ -125,7 +125,7 @@ fn explain(error: io::Error, listener: &Listener) -> anyhow::Error {
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     match kind {
         Kind::Transparent { .. } if denied => Refusal::unsupported(format!(
-            "--transparent {address}: IP_TRANSPARENT needs CAP_NET_ADMIN (run it as root)"
+            "--transparent {address}: IP_TRANSPARENT needs CAP_NET_ADMIN or CAP_NET_RAW (run it as root)"
         )),
         _ if denied => Refusal::unsupported(format!(
             "--{kind} {address}: ports below net.ipv4.ip_unprivileged_port_start need \
