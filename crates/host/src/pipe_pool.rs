@@ -29,6 +29,8 @@ pub struct PoolConfig {
     pub pipe_bytes: usize,
     /// Capacity of a copy buffer in bytes.
     pub buffer_bytes: usize,
+    /// Pipes that exist at once, idle ones included; beyond that, buffers stand in.
+    pub pipes_max: usize,
     /// Conduits kept for reuse: memory of an idle pool is at most this times the capacity of a
     /// buffer, or 10 KiB and two descriptors a 1 MiB pipe.
     pub idle_max: usize,
@@ -54,6 +56,7 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct State {
     idle: Vec<Conduit>,
+    pipes: usize,
     shortfall: Option<Shortfall>,
 }
 
@@ -84,15 +87,15 @@ impl Pool {
     }
 
     fn create(&self) -> Conduit {
-        match self.config.mode {
-            Mode::Copy => self.buffer(),
-            Mode::Splice => match Pipe::with_capacity(self.config.pipe_bytes) {
-                Ok(pipe) => self.checked(pipe),
-                Err(error) => {
-                    self.note(Shortfall::NoPipe(error.to_string()));
-                    self.buffer()
-                }
-            },
+        if self.config.mode == Mode::Copy || self.state().pipes >= self.config.pipes_max {
+            return self.buffer();
+        }
+        match Pipe::with_capacity(self.config.pipe_bytes) {
+            Ok(pipe) => self.checked(pipe),
+            Err(error) => {
+                self.note(Shortfall::NoPipe(error.to_string()));
+                self.buffer()
+            }
         }
     }
 
@@ -104,6 +107,7 @@ impl Pool {
         if pipe.capacity() < self.config.pipe_bytes {
             self.note(Shortfall::SmallPipes(pipe.capacity()));
         }
+        self.state().pipes += 1;
         Conduit::Splice(pipe)
     }
 
@@ -114,13 +118,13 @@ impl Pool {
     /// Only an empty conduit may be used again, or one connection's bytes would reach another. A
     /// buffer that stood in for a pipe goes too: the next lease tries for a pipe again.
     fn give_back(&self, conduit: Conduit) {
-        let stand_in = matches!(
-            (&conduit, self.config.mode),
-            (Conduit::Copy(_), Mode::Splice)
-        );
+        let pipe = matches!(conduit, Conduit::Splice(_));
+        let stand_in = !pipe && self.config.mode == Mode::Splice;
         let mut state = self.state();
         if conduit.held() == 0 && !stand_in && state.idle.len() < self.config.idle_max {
             state.idle.push(conduit);
+        } else if pipe {
+            state.pipes -= 1;
         }
     }
 
@@ -167,6 +171,7 @@ mod tests {
             mode,
             pipe_bytes: 1 << 16,
             buffer_bytes: 1 << 12,
+            pipes_max: 2,
             idle_max,
         })
     }
@@ -190,6 +195,16 @@ mod tests {
             drop(lease);
             assert_eq!(pool.state().idle.len(), 0, "{mode:?}");
         }
+    }
+
+    #[test]
+    fn buffers_stand_in_beyond_the_bound_on_pipes() {
+        let pool = pool(Mode::Splice, 0);
+        let leases = [pool.lease(), pool.lease(), pool.lease()];
+        let pipe = |lease: &Lease<'_>| matches!(**lease, Conduit::Splice(_));
+        assert_eq!(leases.each_ref().map(pipe), [true, true, false]);
+        drop(leases);
+        assert!(pipe(&pool.lease()), "the bound counts pipes that are gone");
     }
 
     #[test]

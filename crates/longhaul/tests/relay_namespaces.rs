@@ -248,6 +248,8 @@ fn without_the_capability_it_says_which_and_exits_3() {
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     let output = Command::new("timeout")
         .args([
+            "20",
+            "setpriv",
             "--bounding-set",
             "-net_admin",
             "--inh-caps",

@@ -187,6 +187,7 @@ fn pool(args: &Args) -> anyhow::Result<PoolConfig> {
         },
         pipe_bytes: bytes as usize,
         buffer_bytes: BUFFER_BYTES,
+        pipes_max: usize::MAX,
         idle_max: IDLE_CONDUITS_MAX,
     })
 }

@@ -6,6 +6,7 @@
 //! records. Workers are threads that share nothing but counters.
 
 mod args;
+mod budget;
 mod config;
 mod connect;
 mod counters;
@@ -27,6 +28,7 @@ pub(crate) use args::Args;
 
 use crate::exit::Refusal;
 use anyhow::Context as _;
+use budget::Budget;
 use config::{Config, Kind, Listener};
 use drain::{Drain, Phase};
 use host::socket;
@@ -53,14 +55,16 @@ pub(crate) struct Relay {
     journal: Journal,
     /// A permit for each connection that may be open.
     places: Arc<Semaphore>,
+    places_all: u32,
     /// This relay's name in Via fields, unlike any other's (RFC 9110 §7.6.3).
     pseudonym: String,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let config = Config::new(args)?;
-    warn_of_few_descriptors(&config);
+    let mut config = Config::new(args)?;
+    let budget = budget(&config)?;
+    config.pool.pipes_max = budget.pipes_per_worker;
     let opened = open_doors(&config)?;
     let (journal, writer) = config
         .counters
@@ -76,7 +80,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         },
         drain: Drain::new(),
         journal: journal.unwrap_or_default(),
-        places: Arc::new(Semaphore::new(config.limits.connections_max as usize)),
+        places: Arc::new(Semaphore::new(budget.connections)),
+        places_all: budget.connections as u32,
         pseudonym: pseudonym(),
         config,
     });
@@ -135,20 +140,25 @@ fn explain(error: io::Error, listener: &Listener) -> anyhow::Error {
     }
 }
 
-/// Two sockets a connection, and two pipes of two ends each while it moves bytes.
-const DESCRIPTORS_PER_CONNECTION: u64 = 6;
-
-fn warn_of_few_descriptors(config: &Config) {
-    let wanted = u64::from(config.limits.connections_max) * DESCRIPTORS_PER_CONNECTION;
-    if let Some(limit) = host::descriptors::raise_limit()
-        && limit < wanted
-    {
+/// Raises the limit on descriptors as far as it goes, and says what it has room for if that is
+/// less than asked for.
+fn budget(config: &Config) -> anyhow::Result<Budget> {
+    let limit = host::descriptors::raise_limit();
+    let wanted = config.limits.connections_max;
+    let workers = config.limits.workers;
+    let Some(budget) = Budget::new(limit, wanted, workers, config.listeners.len()) else {
+        return Err(Refusal::unsupported(
+            "RLIMIT_NOFILE is too low for a single connection",
+        ));
+    };
+    if budget.connections < wanted as usize {
         eprintln!(
-            "longhaul relay: RLIMIT_NOFILE is {limit}, enough for {} busy connections, not {}",
-            limit / DESCRIPTORS_PER_CONNECTION,
-            config.limits.connections_max
+            "longhaul relay: RLIMIT_NOFILE has room for {} connections at once, not {wanted}: \
+             others wait",
+            budget.connections
         );
     }
+    Ok(budget)
 }
 
 fn pseudonym() -> String {
@@ -232,7 +242,7 @@ const CUT_TIME: Duration = Duration::from_secs(2);
 /// Stops accepting; cuts what is left after the grace period, or at a second signal.
 async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
     relay.drain.enter(Phase::Drain);
-    let all = relay.config.limits.connections_max;
+    let all = relay.places_all;
     let patience = async {
         select! {
             all_back = relay.places.acquire_many(all) => drop(all_back),

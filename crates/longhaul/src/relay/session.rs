@@ -82,6 +82,7 @@ impl Session {
 
     async fn serve(self: &Arc<Self>) -> End {
         if !self.is_welcome() {
+            let _ = reset_on_close(&*self.client);
             return self.fail(Failure::NotAllowed);
         }
         match &self.door.config.kind {
