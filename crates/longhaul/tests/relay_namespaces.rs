@@ -251,7 +251,7 @@ fn without_the_capability_it_says_which_and_exits_3() {
             "20",
             "setpriv",
             "--bounding-set",
-            "-net_admin",
+            "-net_admin,-net_raw",
             "--inh-caps",
             "-all",
             longhaul,
