@@ -178,6 +178,18 @@ fn http_clients_are_kept_alive_over_several_requests() {
 }
 
 #[test]
+fn an_idle_http_client_is_let_go_without_rst() {
+    let (listener, address) = origin();
+    let relay = Relay::start(&["--http", ANY, "--handshake-timeout", "300ms"]);
+    let mut client = connect(relay.address("http"));
+    write!(client, "GET http://{address}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut server = accept(&listener);
+    reply(&mut server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(http_status(&http_head(&mut client)), 200);
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
 fn http_proxies_in_a_circle_are_found_out() {
     let relay = Relay::start(&["--http", ANY]);
     let itself = relay.address("http");

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul lab`.
 
+#[allow(dead_code, reason = "written by `lab run`, which is on its own branch")]
+pub(crate) mod result;
+#[allow(dead_code, reason = "called by `lab run`, which is on its own branch")]
+pub(crate) mod summary;
+
 /// Arguments of `longhaul lab`.
 #[derive(clap::Args)]
 pub(crate) struct Args {}

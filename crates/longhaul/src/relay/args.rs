@@ -91,7 +91,7 @@ pub(crate) struct Args {
     pub(super) handshake_timeout: Time,
 
     /// Connections served at once; more wait in the listen queue. One takes two descriptors and
-    /// about 10 KiB when idle; one that moves bytes takes up to 4 more descriptors, 2 MiB in pipes,
+    /// about 5 KiB when idle, besides its two kernel sockets; one that moves bytes takes up to 4 more descriptors, 2 MiB in pipes,
     /// and what tcp_rmem and tcp_wmem allow its two sockets
     #[arg(long, value_name = "N", default_value_t = 16384, help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -3,7 +3,7 @@
 
 use super::{failure::Failure, profile::Profile};
 use host::socket::{self, Options};
-use std::{net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
     net::{TcpSocket, TcpStream, lookup_host},
     time::timeout,
@@ -55,14 +55,28 @@ async fn by_name(
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
+/// With a source, the port is kept if it can be: an earlier connection between the same four
+/// (address and port, twice) may still be in TIME-WAIT,
+/// and connect(2) notices it where bind(2) does not.
 async fn connect_to(
     address: SocketAddr,
     source: Option<SocketAddr>,
     options: &Options,
 ) -> Result<TcpStream, Failure> {
-    let attempt = async {
-        let socket = socket::outgoing(address, source, options)?;
-        TcpSocket::from_std_stream(socket).connect(address).await
+    let outcome = match (attempt(address, source, options).await, source) {
+        (Err(error), Some(source)) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            attempt(address, Some((source.ip(), 0).into()), options).await
+        }
+        (outcome, _) => outcome,
     };
-    attempt.await.map_err(|error| Failure::from_connect(&error))
+    outcome.map_err(|error| Failure::from_connect(&error))
+}
+
+async fn attempt(
+    address: SocketAddr,
+    source: Option<SocketAddr>,
+    options: &Options,
+) -> io::Result<TcpStream> {
+    let socket = socket::outgoing(address, source, options)?;
+    TcpSocket::from_std_stream(socket).connect(address).await
 }

@@ -73,11 +73,7 @@ pub(in crate::relay) async fn serve(session: &Arc<Session>) -> End {
         tunnel: Mutex::default(),
     });
     if let Err(error) = exchange(&proxy).await {
-        // A message was cut short on one side: so it must end on the other (invariant 3).
-        if let Some(origin) = &*proxy.origin.lock().await {
-            let _ = reset_on_close(&*origin.stream);
-        }
-        return End::Broken(culprit(&error), io::Error::other(error));
+        return proxy.broken_off(error).await;
     }
     let tunnel = proxy
         .tunnel
@@ -195,6 +191,23 @@ impl Proxy {
             Err(Unsent::GivenBack(_)) => Err(no_response("closed at once")),
             Err(Unsent::Lost(declined)) => Err(declined),
         }
+    }
+
+    /// The exchange ended other than by a clean close between two requests.
+    async fn broken_off(&self, error: hyper::Error) -> End {
+        let origin = self.origin.lock().await;
+        if error.is_timeout() {
+            // Kept alive long enough, or a client that never finished its first request.
+            return match &*origin {
+                Some(_) => End::Finished,
+                None => self.session.fail(Failure::HandshakeTimeout),
+            };
+        }
+        // A message was cut short on one side: so it must end on the other (invariant 3).
+        if let Some(origin) = &*origin {
+            let _ = reset_on_close(&*origin.stream);
+        }
+        End::Broken(culprit(&error), io::Error::other(error))
     }
 
     async fn send(

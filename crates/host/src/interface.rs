@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Interfaces, addresses, routes and policy rules of a network namespace, through rtnetlink.
+//!
+//! Each function opens its netlink socket inside the namespace that it changes, does one thing and
+//! returns when the kernel has acknowledged it.
+
+use crate::netns::Netns;
+use netlink_packet_route::{
+    link::{InfoData, InfoVeth},
+    route::{RouteScope, RouteType},
+    rule::RuleAction,
+};
+use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr},
+};
+
+/// One end of a wire: an interface to make, and where.
+#[derive(Debug, Clone)]
+pub struct End<'a> {
+    /// The namespace that it lives in.
+    pub netns: &'a Netns,
+    /// Its name, up to 15 bytes (`IFNAMSIZ` of `linux/if.h` counts the final NUL).
+    pub name: &'a str,
+    /// Its address.
+    pub address: IpAddr,
+    /// Length of the subnet's prefix in bits.
+    pub prefix: u8,
+}
+
+/// Makes a pair of virtual Ethernet interfaces, gives both their addresses and brings them up.
+/// `mtu` is in bytes.
+pub fn create_veth(left: &End, right: &End, mtu: u32) -> io::Result<()> {
+    let peer = LinkUnspec::new_with_name(right.name)
+        .mtu(mtu)
+        .setns_by_fd(right.netns.raw());
+    let pair = LinkMessageBuilder::<LinkVeth>::new(left.name, right.name)
+        .mtu(mtu)
+        .set_info_data(InfoData::Veth(InfoVeth::Peer(peer.build())))
+        .build();
+    let doing = format!("create the veth pair {}–{}", left.name, right.name);
+    ask(left.netns, &doing, async |kernel| {
+        kernel.link().add(pair).execute().await
+    })?;
+    [left, right].into_iter().try_for_each(address_and_raise)
+}
+
+/// Gives an interface that exists its MTU in bytes, its transmit queue in packets and its
+/// addresses, and brings it up.
+pub fn configure(
+    netns: &Netns,
+    name: &str,
+    mtu: u32,
+    queue: u32,
+    addresses: &[(IpAddr, u8)],
+) -> io::Result<()> {
+    let sizes = LinkUnspec::new_with_name(name).mtu(mtu).txqueuelen(queue);
+    let doing = format!("set the MTU of {name} to {mtu} and its queue to {queue}");
+    ask(netns, &doing, async |kernel| {
+        kernel.link().set(sizes.build()).execute().await
+    })?;
+    for &(address, prefix) in addresses {
+        add_address(netns, name, address, prefix)?;
+    }
+    bring_up(netns, name)
+}
+
+fn address_and_raise(end: &End) -> io::Result<()> {
+    add_address(end.netns, end.name, end.address, end.prefix)?;
+    bring_up(end.netns, end.name)
+}
+
+fn add_address(netns: &Netns, name: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
+    let index = index_of(netns, name)?;
+    let doing = format!("give {name} the address {address}/{prefix}");
+    ask(netns, &doing, async |kernel| {
+        kernel.address().add(index, address, prefix).execute().await
+    })
+}
+
+/// Brings an interface up; `lo` of a fresh namespace is down.
+pub fn bring_up(netns: &Netns, name: &str) -> io::Result<()> {
+    let up = LinkUnspec::new_with_name(name).up().build();
+    let doing = format!("bring {name} up");
+    ask(netns, &doing, async |kernel| {
+        kernel.link().set(up).execute().await
+    })
+}
+
+/// Adds a route to `destination/prefix` by way of `gateway`.
+pub fn add_route(
+    netns: &Netns,
+    destination: Ipv4Addr,
+    prefix: u8,
+    gateway: Ipv4Addr,
+) -> io::Result<()> {
+    let route = RouteMessageBuilder::<Ipv4Addr>::new()
+        .destination_prefix(destination, prefix)
+        .gateway(gateway)
+        .build();
+    let doing = format!("add the route to {destination}/{prefix} by way of {gateway}");
+    ask(netns, &doing, async |kernel| {
+        kernel.route().add(route).execute().await
+    })
+}
+
+/// Hands packets with the firewall mark `mark` to this host whatever their destination, through
+/// routing table `table`: the second half of a transparent proxy (Linux
+/// `Documentation/networking/tproxy.rst`).
+pub fn deliver_marked_locally(netns: &Netns, mark: u32, table: u32) -> io::Result<()> {
+    let doing = format!("route packets marked {mark} to this host");
+    ask(netns, &doing, async |kernel| {
+        let rule = kernel.rule().add().v4().fw_mark(mark).table_id(table);
+        rule.action(RuleAction::ToTable).execute().await
+    })?;
+    let everything = RouteMessageBuilder::<Ipv4Addr>::new()
+        .table_id(table)
+        .kind(RouteType::Local)
+        .scope(RouteScope::Host)
+        .output_interface(index_of(netns, "lo")?)
+        .build();
+    ask(netns, &doing, async |kernel| {
+        kernel.route().add(everything).execute().await
+    })
+}
+
+/// Packets that the interface dropped because nobody took them from its transmit queue in time.
+pub fn transmit_drops(netns: &Netns, name: &str) -> io::Result<u64> {
+    let table = netns.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
+    let line = table
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
+    // Eight columns for receiving, then bytes, packets, errors and drops for sending.
+    line.and_then(|columns| columns.split_whitespace().nth(11)?.parse().ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface {name}")))
+}
+
+fn index_of(netns: &Netns, name: &str) -> io::Result<u32> {
+    netns.run(|| {
+        let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        Ok(rustix::net::netdevice::name_to_index(&socket, name)?)
+    })
+}
+
+/// One question to the kernel, asked inside `netns`; an error says what was being done and where.
+fn ask(
+    netns: &Netns,
+    doing: &str,
+    question: impl AsyncFnOnce(Handle) -> Result<(), rtnetlink::Error> + Send,
+) -> io::Result<()> {
+    let answer = netns.run(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()?;
+        runtime.block_on(async {
+            let (connection, kernel, _) = rtnetlink::new_connection()?;
+            tokio::spawn(connection);
+            question(kernel).await.map_err(io::Error::other)
+        })
+    });
+    let place = netns.name().unwrap_or("this network namespace");
+    answer.map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot {doing} in {place}: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_interface_is_named_with_its_namespace() {
+        let here = Netns::current().unwrap();
+        let error = bring_up(&here, "nosuch0").unwrap_err().to_string();
+        assert!(
+            error.contains("nosuch0") && error.contains("namespace"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Work that leaves nothing behind: a process in namespaces of its own, which the kernel itself
+//! takes down.
+//!
+//! [`enclose`] starts two processes. The *guard* is PID 1 of a new PID namespace, in new mount and
+//! network namespaces (and a user namespace if the caller is not root); it asks to be killed when
+//! its parent dies. The *worker* is its child and does the work. When the guard ends, however it
+//! ends, the kernel kills every process of the PID namespace, and with the last one go the mounts,
+//! the named network namespaces, their interfaces, routes and rules. So `kill -9` of the caller
+//! cleans up as well as a normal end does, and nothing has to be recorded to be undone later.
+
+use crate::{interface, netns::Netns};
+use libc::{
+    CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, SIGCHLD, c_int, pid_t, sigset_t,
+};
+use rustix::{
+    mount::{MountFlags, MountPropagationFlags, mount, mount_change},
+    process::{Signal, set_parent_process_death_signal},
+};
+use std::{
+    fs, io,
+    io::{Read, Write},
+    mem::MaybeUninit,
+};
+
+/// What the kernel would not do, and why.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The namespaces were refused.
+    #[error("cannot create {namespaces} namespaces: {source}")]
+    Namespaces {
+        /// Which ones.
+        namespaces: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The user could not be mapped to root of the new user namespace.
+    #[error("cannot map this user to root of a new user namespace: {0}")]
+    UserMap(#[source] io::Error),
+    /// The namespaces stand but could not be furnished.
+    #[error("cannot {step} inside the new namespaces: {source}")]
+    Furnish {
+        /// What was being done.
+        step: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A process could not be started or waited for.
+    #[error("cannot start the sandbox: {0}")]
+    Process(#[from] io::Error),
+}
+
+/// Runs `work` in a sandbox and returns the exit code that it gave, or 128 + the number of the
+/// signal that ended it, as shells do. `work` is told if the sandbox could not be furnished.
+///
+/// Inside, `/run` is an empty tmpfs (so `/run/netns` is private), `/proc` shows the sandbox alone
+/// and `lo` is up. SIGINT, SIGTERM and SIGHUP are passed on to the worker.
+///
+/// The caller must have one thread: only the calling thread exists in the children.
+pub fn enclose(work: impl FnOnce(Result<(), SandboxError>) -> u8) -> Result<u8, SandboxError> {
+    let root = rustix::process::geteuid().is_root();
+    let (gate, opener) = io::pipe()?;
+    let before = block_supervised_signals()?;
+    let guard = fork_into(namespaces(root)).map_err(|source| SandboxError::Namespaces {
+        namespaces: if root {
+            "PID, mount and network"
+        } else {
+            "user, PID, mount and network"
+        },
+        source,
+    })?;
+    if guard == 0 {
+        drop(opener);
+        be_guard(gate, &before, work);
+    }
+    drop(gate);
+    let opened = open_gate(opener, guard, root);
+    let code = supervise(guard);
+    restore_signals(&before);
+    opened.and(Ok(code?))
+}
+
+fn namespaces(root: bool) -> c_int {
+    let all = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET;
+    if root { all } else { all | CLONE_NEWUSER }
+}
+
+/// Lets the guard go on once its user is mapped; without the byte it sees the end of the pipe and
+/// gives up.
+fn open_gate(mut opener: io::PipeWriter, guard: pid_t, root: bool) -> Result<(), SandboxError> {
+    if !root {
+        map_to_root(guard).map_err(SandboxError::UserMap)?;
+    }
+    Ok(opener.write_all(&[1])?)
+}
+
+/// `user_namespaces(7)`: an ordinary user may map itself alone, with setgroups denied.
+fn map_to_root(guard: pid_t) -> io::Result<()> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    fs::write(format!("/proc/{guard}/setgroups"), "deny")?;
+    fs::write(
+        format!("/proc/{guard}/uid_map"),
+        format!("0 {} 1", user.as_raw()),
+    )?;
+    fs::write(
+        format!("/proc/{guard}/gid_map"),
+        format!("0 {} 1", group.as_raw()),
+    )
+}
+
+/// The guard's life: never returns.
+fn be_guard(
+    mut gate: io::PipeReader,
+    before: &sigset_t,
+    work: impl FnOnce(Result<(), SandboxError>) -> u8,
+) -> ! {
+    // First the death signal, then the wait: if the parent dies in between, the pipe ends.
+    let armed = set_parent_process_death_signal(Some(Signal::KILL));
+    let opened = gate.read_exact(&mut [0]);
+    if armed.is_err() || opened.is_err() {
+        std::process::exit(1);
+    }
+    match fork_into(0) {
+        Ok(0) => {
+            restore_signals(before);
+            std::process::exit(work(furnish()).into())
+        }
+        Ok(worker) => std::process::exit(supervise(worker).unwrap_or(1).into()),
+        Err(_) => std::process::exit(1),
+    }
+}
+
+/// Private mounts, then a `/proc` that shows this PID namespace, an empty `/run`, and `lo` up.
+fn furnish() -> Result<(), SandboxError> {
+    let step = |step| move |source: io::Error| SandboxError::Furnish { step, source };
+    let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+    mount_change("/", private)
+        .map_err(io::Error::from)
+        .map_err(step("make the mounts private"))?;
+    let plain = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", plain, None)
+        .map_err(io::Error::from)
+        .map_err(step("mount /proc"))?;
+    mount(
+        "tmpfs",
+        "/run",
+        "tmpfs",
+        MountFlags::NOSUID | MountFlags::NODEV,
+        Some(c"mode=0755"),
+    )
+    .map_err(io::Error::from)
+    .map_err(step("mount a private /run"))?;
+    let here = Netns::current().map_err(step("open the network namespace"))?;
+    interface::bring_up(&here, "lo").map_err(step("bring lo up"))
+}
+
+/// Waits for `child`, passing on the signals that ask a process to end, and reaping whatever else
+/// ends meanwhile (PID 1 inherits every orphan). Returns the child's exit code.
+fn supervise(child: pid_t) -> io::Result<u8> {
+    let signals = supervised_signals();
+    loop {
+        if let Some(code) = reap_until(child)? {
+            return Ok(code);
+        }
+        match wait_for_signal(&signals)? {
+            SIGCHLD => {}
+            // SAFETY: kill takes plain numbers; the child is not reaped yet, so its id is its own.
+            other => unsafe {
+                libc::kill(child, other);
+            },
+        }
+    }
+}
+
+/// Reaps every process that has ended; `child`'s exit code if it is among them.
+fn reap_until(child: pid_t) -> io::Result<Option<u8>> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a live integer that waitpid writes.
+        match unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) } {
+            0 => return Ok(None),
+            -1 => return Err(io::Error::last_os_error()),
+            pid if pid == child => return Ok(Some(exit_code(status))),
+            _ => {}
+        }
+    }
+}
+
+fn exit_code(status: c_int) -> u8 {
+    if libc::WIFEXITED(status) {
+        libc::WEXITSTATUS(status) as u8
+    } else {
+        128 + libc::WTERMSIG(status) as u8
+    }
+}
+
+/// fork, the child being the first process of the new `namespaces` (clone flags). Returns 0 in
+/// the child.
+fn fork_into(namespaces: c_int) -> io::Result<pid_t> {
+    if namespaces == 0 {
+        // SAFETY: the caller has one thread, so the child's copy of every lock is consistent.
+        let pid = unsafe { libc::fork() };
+        return if pid < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(pid)
+        };
+    }
+    let flags = libc::c_long::from(namespaces | SIGCHLD);
+    // SAFETY: without CLONE_VM and with no new stack, clone is fork: the child goes on with a copy
+    // of this stack. libc's fork handlers are skipped, so the guard does no more than read a pipe,
+    // fork the worker through libc (which puts libc's own state right) and wait.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    if pid < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(pid as pid_t)
+    }
+}
+
+fn supervised_signals() -> sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set that sigaddset then changes; the numbers are valid.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in [SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Blocks what `supervise` waits for (PID 1 would not even see an unblocked SIGTERM) and returns
+/// the mask as it was.
+fn block_supervised_signals() -> io::Result<sigset_t> {
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: both sets are live; the call writes `before` if it succeeds.
+    match unsafe { libc::sigprocmask(libc::SIG_BLOCK, &supervised_signals(), before.as_mut_ptr()) }
+    {
+        // SAFETY: initialised by the successful call.
+        0 => Ok(unsafe { before.assume_init() }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn restore_signals(mask: &sigset_t) {
+    // SAFETY: `mask` is a set that the kernel gave.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
+}
+
+fn wait_for_signal(signals: &sigset_t) -> io::Result<c_int> {
+    let mut signal = 0;
+    // SAFETY: both pointers are to live values.
+    match unsafe { libc::sigwait(signals, &raw mut signal) } {
+        0 => Ok(signal),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TCP_INFO of every connection in a network namespace, through `NETLINK_SOCK_DIAG`
+//! (Linux `include/uapi/linux/{inet_diag,tcp}.h`).
+
+use crate::netns::Netns;
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_sock_diag::{
+    SockDiagMessage,
+    constants::{AF_INET, IPPROTO_TCP},
+    inet::{
+        ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
+        nlas::{Nla, TcpInfo},
+    },
+};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
+use serde::Serialize;
+use std::io;
+
+/// Room for one datagram of a dump; the kernel fills at most 32 KiB at a time
+/// (`net/netlink/af_netlink.c`, `netlink_dump`).
+const DATAGRAM: usize = 32 * 1024;
+
+/// What the kernel says about one connection. Times are in microseconds, rates in bits a second.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Connection {
+    /// This end.
+    pub local: std::net::SocketAddr,
+    /// The other end.
+    pub remote: std::net::SocketAddr,
+    /// Congestion control of this end.
+    pub congestion: String,
+    /// Smoothed round-trip time.
+    pub rtt_us: u32,
+    /// Least round-trip time of late.
+    pub min_rtt_us: u32,
+    /// Congestion window, bytes.
+    pub cwnd_bytes: u64,
+    /// Slow-start threshold, bytes; absent until the first congestion event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssthresh_bytes: Option<u64>,
+    /// The window that the other end advertises, bytes.
+    pub send_window_bytes: u32,
+    /// Receive buffer space that auto-tuning has reached, bytes.
+    pub receive_space_bytes: u32,
+    /// Segments sent again since the connection began.
+    pub retransmits: u32,
+    /// Payload bytes that the other end has acknowledged.
+    pub bytes_acked: u64,
+    /// Payload bytes received in order.
+    pub bytes_received: u64,
+    /// Rate at which the other end acknowledged the latest data.
+    pub delivery_rate_bps: u64,
+    /// Rate that pacing allows.
+    pub pacing_rate_bps: u64,
+    /// Time that the other end's window held this end back.
+    pub window_limited_us: u64,
+    /// Time that an empty or short send buffer held this end back.
+    pub buffer_limited_us: u64,
+}
+
+/// A channel to the kernel that lists the TCP connections of one namespace, IPv4.
+pub struct SockDiag {
+    socket: Socket,
+    datagram: Vec<u8>,
+}
+
+impl SockDiag {
+    /// Opens the channel inside `netns`; it stays there.
+    pub fn open(netns: &Netns) -> io::Result<Self> {
+        let socket = netns.run(|| {
+            let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            Ok(socket)
+        })?;
+        Ok(Self {
+            socket,
+            datagram: vec![0; DATAGRAM],
+        })
+    }
+
+    /// Every connection that is open or closing, with its TCP_INFO.
+    pub fn connections(&mut self) -> io::Result<Vec<Connection>> {
+        self.socket.send(&request(), 0)?;
+        let mut found = Vec::new();
+        loop {
+            let size = self.socket.recv(&mut &mut self.datagram[..], 0)?;
+            if !collect(&self.datagram[..size], &mut found)? {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+fn request() -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let states = StateFlags::ESTABLISHED
+        | StateFlags::FIN_WAIT1
+        | StateFlags::FIN_WAIT2
+        | StateFlags::CLOSE_WAIT
+        | StateFlags::LAST_ACK
+        | StateFlags::CLOSING;
+    let question = InetRequest {
+        family: AF_INET,
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
+        states,
+        socket_id: SocketId::new_v4(),
+    };
+    let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(question).into());
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
+}
+
+/// Adds the connections of one datagram; false when the dump is over.
+fn collect(mut datagram: &[u8], found: &mut Vec<Connection>) -> io::Result<bool> {
+    while !datagram.is_empty() {
+        let message = NetlinkMessage::<SockDiagMessage>::deserialize(datagram)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+        match message.payload {
+            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(answer)) => {
+                found.extend(Connection::read(&answer));
+            }
+            NetlinkPayload::Error(error) => return Err(error.to_io()),
+            NetlinkPayload::Done(_) => return Ok(false),
+            _ => {}
+        }
+        let step = (message.header.length as usize).next_multiple_of(4);
+        datagram = datagram.get(step.max(4)..).unwrap_or_default();
+    }
+    Ok(true)
+}
+
+impl Connection {
+    fn read(answer: &InetResponse) -> Option<Self> {
+        let id = &answer.header.socket_id;
+        let info = answer.nlas.iter().find_map(|nla| match nla {
+            Nla::TcpInfo(info) => Some(info),
+            _ => None,
+        })?;
+        let congestion = answer.nlas.iter().find_map(|nla| match nla {
+            Nla::Congestion(name) => Some(name.clone()),
+            _ => None,
+        });
+        Some(Self {
+            local: (id.source_address, id.source_port).into(),
+            remote: (id.destination_address, id.destination_port).into(),
+            congestion: congestion.unwrap_or_default(),
+            ..Self::of(info)
+        })
+    }
+
+    fn of(info: &TcpInfo) -> Self {
+        let nowhere = (std::net::Ipv4Addr::UNSPECIFIED, 0).into();
+        let mss = u64::from(info.snd_mss);
+        // TCP_INFINITE_SSTHRESH of Linux `include/net/tcp.h`.
+        let threshold = (info.snd_ssthresh < 0x7fff_ffff).then_some(info.snd_ssthresh);
+        Self {
+            local: nowhere,
+            remote: nowhere,
+            congestion: String::new(),
+            rtt_us: info.rtt,
+            min_rtt_us: info.min_rtt,
+            cwnd_bytes: u64::from(info.snd_cwnd) * mss,
+            ssthresh_bytes: threshold.map(|segments| u64::from(segments) * mss),
+            send_window_bytes: info.snd_wnd,
+            receive_space_bytes: info.rcv_space,
+            retransmits: info.total_retrans,
+            bytes_acked: info.bytes_acked,
+            bytes_received: info.bytes_received,
+            delivery_rate_bps: info.delivery_rate.saturating_mul(8),
+            pacing_rate_bps: info.pacing_rate.saturating_mul(8),
+            window_limited_us: info.rwnd_limited,
+            buffer_limited_us: info.sndbuf_limited,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+    };
+
+    #[test]
+    fn sees_both_ends_of_a_loopback_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(&[7; 1000]).unwrap();
+        server.read_exact(&mut [0; 1000]).unwrap();
+
+        let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
+        let all = diag.connections().unwrap();
+        let end = |local| {
+            all.iter()
+                .find(|c| c.local == local)
+                .expect("connection listed")
+        };
+        assert_eq!(
+            end(client.local_addr().unwrap()).remote,
+            server.local_addr().unwrap()
+        );
+        assert_eq!(
+            end(server.local_addr().unwrap()).remote,
+            client.local_addr().unwrap()
+        );
+        let receiver = all
+            .iter()
+            .find(|c| c.remote == client.local_addr().unwrap())
+            .unwrap();
+        assert_eq!(receiver.bytes_received, 1000);
+        assert!(!receiver.congestion.is_empty());
+    }
+}

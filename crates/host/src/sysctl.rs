@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kernel settings under `/proc/sys`, by their dotted names (`net.ipv4.tcp_rmem`).
+
+use crate::netns::Netns;
+use std::{fs, io, path::PathBuf};
+
+/// Reads a setting as seen from `netns`; several values are separated by one blank.
+pub fn read(netns: &Netns, name: &str) -> io::Result<String> {
+    let path = path_of(name)?;
+    let text = netns
+        .run(|| fs::read_to_string(&path))
+        .map_err(naming(name))?;
+    Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Changes a setting of `netns`.
+pub fn write(netns: &Netns, name: &str, value: &str) -> io::Result<()> {
+    let path = path_of(name)?;
+    // The file is there or the kernel lacks the setting: never create one.
+    netns
+        .run(|| {
+            fs::OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()))
+        })
+        .map_err(naming(name))
+}
+
+/// `net.ipv4.tcp_rmem` → `/proc/sys/net/ipv4/tcp_rmem`. As `sysctl(8)` does, a name that holds a
+/// slash is taken as a path, so that interface names with dots can be written.
+fn path_of(name: &str) -> io::Result<PathBuf> {
+    let relative = match name.contains('/') {
+        true => name.to_owned(),
+        false => name.replace('.', "/"),
+    };
+    let clean = relative
+        .split('/')
+        .all(|part| !matches!(part, "" | "." | ".."));
+    match clean {
+        true => Ok(PathBuf::from("/proc/sys").join(relative)),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{name:?} is no sysctl name"),
+        )),
+    }
+}
+
+fn naming(name: &str) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("sysctl {name}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_below_proc_sys() {
+        assert_eq!(
+            path_of("net.ipv4.tcp_rmem").unwrap(),
+            PathBuf::from("/proc/sys/net/ipv4/tcp_rmem")
+        );
+        for bad in ["", "net..ipv4", "net/../../etc/passwd", "/etc/passwd"] {
+            assert!(path_of(bad).is_err(), "{bad}");
+        }
+    }
+}

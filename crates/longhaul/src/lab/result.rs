@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `result.json`: what a scenario gave. The page, the terminal table and other people's scripts
+//! read this and nothing else, so names and units here do not change lightly.
+//!
+//! A metric's name ends in its unit: `goodput_bps` (bits a second), `rtt_us`, `cwnd_bytes`,
+//! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
+
+use super::summary::Summary;
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Metrics by name, in the order that the scenario gives them. Every value is finite.
+pub(crate) type Metrics<T = f64> = IndexMap<String, T>;
+
+/// What the cells of one scenario were varied in, by name: `{"delay": "1ms", "relays": true}`.
+pub(crate) type Vary = IndexMap<String, Value>;
+
+/// The whole file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LabResult {
+    /// Name of the scenario, as under `scenarios/`.
+    pub(crate) scenario: String,
+    /// Version of longhaul that ran it.
+    pub(crate) longhaul: String,
+    /// When the first run began.
+    pub(crate) started: jiff::Timestamp,
+    /// Seed of every random decision: order of runs, losses, jitter.
+    pub(crate) seed: u64,
+    /// Runs were shortened by `--quick`.
+    #[serde(default)]
+    pub(crate) quick: bool,
+    /// What the scenario is about, in words. Absent: the page shows the name alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) about: Option<About>,
+    /// Which number answers the scenario's question. Absent: the page begins with the checks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answer: Option<Answer>,
+    pub(crate) host: Host,
+    /// The scenario with every default filled in.
+    pub(crate) resolved: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) testbed: Option<Testbed>,
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) checks: Vec<Check>,
+    /// The emulator's own account of each emulated link, over all runs.
+    pub(crate) links: Vec<LinkAccount>,
+    /// Files of raw records, relative to the directory of `result.json`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) raw: Vec<String>,
+}
+
+/// The scenario in words.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// One line: "Downloading a DVD image over 2,600 km".
+    pub(crate) title: String,
+    /// The question that the scenario answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) question: Option<String>,
+    /// Where the paper's figures come from: "Hasegawa and Jibiki, TCP Booster, figure 6".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) paper: Option<String>,
+    /// The command that repeats this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    /// What differs from the paper's experiment, one sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
+}
+
+/// The number that answers the question: `metric` of one cell, as a factor over a baseline cell
+/// if one is named.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// A sentence that holds `{}` where the number goes: "Two relays make it {} faster".
+    pub(crate) sentence: String,
+    /// Name of a metric.
+    pub(crate) metric: String,
+    /// Index into `cells`.
+    pub(crate) cell: usize,
+    /// Index into `cells` of what it is compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) baseline: Option<usize>,
+}
+
+/// The machine that ran it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Host {
+    /// `uname -r`.
+    pub(crate) kernel: String,
+    /// CPUs that this process may use.
+    pub(crate) cpus: usize,
+    /// Model name of the first CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu: Option<String>,
+    /// Settings that bear on throughput, by their sysctl name.
+    #[serde(default)]
+    pub(crate) sysctl: BTreeMap<String, String>,
+    /// Offloads of the emulated interfaces, `tso4` → `on`.
+    #[serde(default)]
+    pub(crate) offloads: BTreeMap<String, String>,
+    /// Versions of the programs that made the traffic, `curl` → `8.5.0`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) programs: BTreeMap<String, String>,
+}
+
+/// One combination of what was varied, with all its runs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    pub(crate) vary: Vary,
+    /// A name for people: "two relays". Absent: made from `vary`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) label: Option<String>,
+    /// Hosts of the testbed that relay in this cell, along the path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) relays: Vec<String>,
+    pub(crate) runs: Vec<Run>,
+    /// Of the runs that did not fail.
+    pub(crate) metrics: Metrics<Summary>,
+    /// The paper's figures for this cell.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub(crate) paper: Metrics,
+    /// Metrics whose figure in the paper looks misprinted. They are shown and not compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) paper_suspect: Vec<String>,
+}
+
+impl Cell {
+    /// Fills `metrics` from `runs`.
+    pub(crate) fn summarise(&mut self) {
+        let good = || self.runs.iter().filter(|run| run.failed.is_none());
+        let names: indexmap::IndexSet<&String> =
+            good().flat_map(|run| run.metrics.keys()).collect();
+        self.metrics = names
+            .into_iter()
+            .filter_map(|name| {
+                let values = good().filter_map(|run| run.metrics.get(name).copied());
+                Some((name.clone(), Summary::of(values)?))
+            })
+            .collect();
+    }
+}
+
+/// One run: its metrics, flat, and what the page draws.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    #[serde(flatten)]
+    pub(crate) metrics: Metrics,
+    /// Why the run gave no valid figure. Such a run is listed and not summarised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) series: Option<Series>,
+}
+
+/// How a run went over time, thinned for drawing. Times count from the start of the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Series {
+    /// Width of a bin of `goodput_bps`, in milliseconds; the first bin begins at 0.
+    pub(crate) bin_ms: f64,
+    /// Goodput at the receiver in each bin, in bits a second.
+    pub(crate) goodput_bps: Vec<f64>,
+    /// The legs of the connection, along the path; one if nothing relays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) legs: Vec<LegSeries>,
+    /// What happened when: a phase, a path switch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) events: Vec<Event>,
+}
+
+/// What the sender of one leg reported through TCP_INFO. The vectors are equally long.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LegSeries {
+    /// "server–relay2".
+    pub(crate) name: String,
+    /// Seconds, ascending.
+    pub(crate) at_s: Vec<f64>,
+    /// Congestion window in bytes.
+    pub(crate) cwnd_bytes: Vec<f64>,
+    /// Smoothed round-trip time in microseconds.
+    pub(crate) rtt_us: Vec<f64>,
+}
+
+/// A moment worth a rule across the chart.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Event {
+    pub(crate) at_s: f64,
+    pub(crate) label: String,
+}
+
+/// The emulated network, as drawn: a chain of hosts, `links[i]` between `hosts[i]` and
+/// `hosts[i + 1]`, in the direction of the data from left to right.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Testbed {
+    pub(crate) hosts: Vec<TestbedHost>,
+    pub(crate) links: Vec<TestbedLink>,
+}
+
+/// A network namespace.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TestbedHost {
+    pub(crate) name: String,
+    /// What runs there: "nginx", "curl, window 1.4 MB".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+}
+
+/// A link as configured; `links` of the result says how it behaved.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TestbedLink {
+    pub(crate) name: String,
+    /// In the direction of the data, bits a second. Absent: not limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rate_bps: Option<f64>,
+    /// Propagation delay of both directions together, microseconds.
+    pub(crate) rtt_us: f64,
+    /// Share of packets lost in the direction of the data, 0 to 1.
+    #[serde(default)]
+    pub(crate) loss: f64,
+    /// Queue limit in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) queue_bytes: Option<f64>,
+}
+
+/// A claim that the run had to meet.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Check {
+    pub(crate) name: String,
+    pub(crate) pass: bool,
+    /// What was found: a number or a text.
+    pub(crate) value: Value,
+    /// What was wanted: ">= 6".
+    pub(crate) want: String,
+}
+
+/// How well an emulated link kept its promise.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LinkAccount {
+    pub(crate) name: String,
+    /// `exact` or `bulk` delivery.
+    pub(crate) mode: String,
+    /// Actual minus planned departure.
+    pub(crate) delay_error_us: DelayError,
+    /// Packets dropped by cause: `queue`, `loss`.
+    #[serde(default)]
+    pub(crate) drops: BTreeMap<String, u64>,
+    /// Packets that went in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) packets: Option<u64>,
+}
+
+/// Distribution of a link's delay error, microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DelayError {
+    pub(crate) median: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The least that a result holds; anything longer is optional.
+    fn smallest() -> Value {
+        json!({
+            "scenario": "nec-linux", "longhaul": "0.1.0", "started": "2026-11-21T03:00:00Z",
+            "seed": 7, "quick": false,
+            "host": {"kernel": "6.18", "cpus": 2, "sysctl": {}, "offloads": {}}, "resolved": {},
+            "cells": [{
+                "vary": {"delay": "1ms", "loss": 0.001, "relays": true},
+                "runs": [{"goodput_bps": 1.23e8}],
+                "metrics": {"goodput_bps": {"median": 1.23e8, "min": 1.2e8, "max": 1.3e8}},
+                "paper": {"goodput_bps": 1.24e8}
+            }],
+            "checks": [{"name": "n", "pass": true, "value": 1.2, "want": ">= 1.0"}],
+            "links": [{"name": "wan", "mode": "exact",
+                "delay_error_us": {"median": 3.0, "p99": 80.0, "max": 400.0}, "drops": {}}]
+        })
+    }
+
+    #[test]
+    fn the_documented_format_reads_and_writes_unchanged() {
+        let result: LabResult = serde_json::from_value(smallest()).unwrap();
+        assert_eq!(result.cells[0].runs[0].metrics["goodput_bps"], 1.23e8);
+        assert_eq!(serde_json::to_value(&result).unwrap(), smallest());
+    }
+
+    #[test]
+    fn a_run_keeps_its_series_apart_from_its_metrics() {
+        let text =
+            r#"{"download_s":16.2,"failed":"reset","series":{"bin_ms":100.0,"goodput_bps":[1e9]}}"#;
+        let run: Run = serde_json::from_str(text).unwrap();
+        assert_eq!(run.metrics.len(), 1);
+        assert_eq!(run.series.as_ref().unwrap().goodput_bps, [1e9]);
+        let again: Run = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
+        assert_eq!(again, run);
+    }
+
+    #[test]
+    fn failed_runs_are_not_summarised() {
+        let run = |s: f64, failed: Option<&str>| Run {
+            metrics: Metrics::from([("download_s".to_owned(), s)]),
+            failed: failed.map(str::to_owned),
+            ..Run::default()
+        };
+        let mut cell = Cell {
+            runs: vec![run(16.0, None), run(1.0, Some("reset")), run(18.0, None)],
+            ..Cell::default()
+        };
+        cell.summarise();
+        let expected = Summary {
+            median: 17.0,
+            min: 16.0,
+            max: 18.0,
+        };
+        assert_eq!(cell.metrics["download_s"], expected);
+    }
+}
