@@ -212,7 +212,15 @@ impl Lane {
 
     /// Writes all that is due by `now`.
     fn deliver(&mut self, now: Time) {
-        let Self { line, regroup, store, counters, egress, damaged, .. } = self;
+        let Self {
+            line,
+            regroup,
+            store,
+            counters,
+            egress,
+            damaged,
+            ..
+        } = self;
         let mut write = |run: Run, store: &mut Store, counters: &mut Counters| {
             write_run(egress, store, counters, &run, damaged);
         };

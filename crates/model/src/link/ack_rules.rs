@@ -32,8 +32,14 @@ impl AckRules {
     pub(crate) fn new(shape: &AckShape, mtu: u32) -> Self {
         let thinner = (shape.thin > 0)
             .then(|| Thinner::new(Limits::new(u32::from(shape.thin), shape.hold, mtu)));
-        let pacer = shape.pace.map(|rate| Pacer::new(u64::from(rate), shape.buffer as usize));
-        Self { thinner, pacer, held: HashMap::new() }
+        let pacer = shape
+            .pace
+            .map(|rate| Pacer::new(u64::from(rate), shape.buffer as usize));
+        Self {
+            thinner,
+            pacer,
+            held: HashMap::new(),
+        }
     }
 
     /// Whether any rule is on; without one nothing need be offered.
@@ -57,13 +63,7 @@ impl AckRules {
         }
     }
 
-    fn thin(
-        &mut self,
-        now: Time,
-        segment: Segment,
-        ack: PureAck,
-        rule: &mut impl FnMut(Ruling),
-    ) {
+    fn thin(&mut self, now: Time, segment: Segment, ack: PureAck, rule: &mut impl FnMut(Ruling)) {
         let Some(thinner) = &mut self.thinner else {
             return self.pace(now, segment, ack, rule);
         };
@@ -92,7 +92,11 @@ impl AckRules {
         while let Some(paced) = self.pacer.as_mut().and_then(|pacer| pacer.flush(flow)) {
             rule(Ruling::Forward(named(paced)));
         }
-        if let Some(held) = self.thinner.as_mut().and_then(|thinner| thinner.flush(now, flow)) {
+        if let Some(held) = self
+            .thinner
+            .as_mut()
+            .and_then(|thinner| thinner.flush(now, flow))
+        {
             self.held.remove(&held);
             rule(Ruling::Forward(named(held)));
         }
@@ -106,13 +110,7 @@ impl AckRules {
         }
     }
 
-    fn pace(
-        &mut self,
-        now: Time,
-        segment: Segment,
-        ack: PureAck,
-        rule: &mut impl FnMut(Ruling),
-    ) {
+    fn pace(&mut self, now: Time, segment: Segment, ack: PureAck, rule: &mut impl FnMut(Ruling)) {
         let Some(pacer) = &mut self.pacer else {
             return rule(Ruling::Forward(segment));
         };
@@ -132,7 +130,11 @@ impl AckRules {
 
     /// Lets go what has waited long enough by `now`.
     pub(crate) fn release(&mut self, now: Time, rule: &mut impl FnMut(Ruling)) {
-        while let Some(held) = self.thinner.as_mut().and_then(|thinner| thinner.release(now)) {
+        while let Some(held) = self
+            .thinner
+            .as_mut()
+            .and_then(|thinner| thinner.release(now))
+        {
             self.pace_held(now, held, rule);
         }
         while let Some(paced) = self.pacer.as_mut().and_then(|pacer| pacer.release(now)) {
@@ -142,7 +144,11 @@ impl AckRules {
 
     /// Lets go everything, in order.
     pub(crate) fn release_all(&mut self, rule: &mut impl FnMut(Ruling)) {
-        while let Some(paced) = self.pacer.as_mut().and_then(|pacer| pacer.release(Time::MAX)) {
+        while let Some(paced) = self
+            .pacer
+            .as_mut()
+            .and_then(|pacer| pacer.release(Time::MAX))
+        {
             rule(Ruling::Forward(named(paced)));
         }
         while let Some(held) = self.thinner.as_mut().and_then(|t| t.release(Time::MAX)) {

@@ -233,7 +233,8 @@ impl Line {
         emit: &mut impl FnMut(Event),
     ) {
         let mut rulings = std::mem::take(&mut self.rulings);
-        self.acks.offer(now, segment, acking, &mut |ruling| rulings.push(ruling));
+        self.acks
+            .offer(now, segment, acking, &mut |ruling| rulings.push(ruling));
         self.carry_out(now, rulings, emit);
     }
 
@@ -255,7 +256,10 @@ impl Line {
         for ruling in rulings.drain(..) {
             match ruling {
                 Ruling::Forward(segment) => self.admit(now, segment, emit),
-                Ruling::Discard(segment) => emit(Event::Drop { segment, cause: Drop::AckRule }),
+                Ruling::Discard(segment) => emit(Event::Drop {
+                    segment,
+                    cause: Drop::AckRule,
+                }),
             }
         }
         self.rulings = rulings;
