@@ -51,6 +51,29 @@ pub(crate) struct LabResult {
     pub(crate) raw: Vec<String>,
 }
 
+impl LabResult {
+    /// The scenario's title, or its name.
+    pub(crate) fn title(&self) -> &str {
+        self.about
+            .as_ref()
+            .map_or(&self.scenario, |about| &about.title)
+    }
+
+    /// The metric that the answer is about, or the first one.
+    pub(crate) fn main_metric(&self) -> Option<&str> {
+        let first = || Some(self.cells.first()?.metrics.first()?.0.as_str());
+        self.answer
+            .as_ref()
+            .map(|answer| answer.metric.as_str())
+            .or_else(first)
+    }
+
+    /// The slowest link of the testbed, bits a second, with its index.
+    pub(crate) fn bottleneck(&self) -> Option<(usize, f64)> {
+        self.testbed.as_ref()?.bottleneck()
+    }
+}
+
 /// The scenario in words.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct About {
@@ -128,6 +151,23 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
+    /// The label, or what was varied: "relays, delay 1ms".
+    pub(crate) fn name(&self) -> String {
+        let made = || {
+            self.vary
+                .iter()
+                .map(|(key, value)| varied(key, value))
+                .collect::<Vec<_>>()
+        };
+        self.label.clone().unwrap_or_else(|| made().join(", "))
+    }
+
+    /// The paper's figure, unless it is missing or suspicious.
+    pub(crate) fn paper_figure(&self, metric: &str) -> Option<f64> {
+        let suspect = self.paper_suspect.iter().any(|name| name == metric);
+        self.paper.get(metric).copied().filter(|_| !suspect)
+    }
+
     /// Fills `metrics` from `runs`.
     pub(crate) fn summarise(&mut self) {
         let good = || self.runs.iter().filter(|run| run.failed.is_none());
@@ -141,6 +181,22 @@ impl Cell {
             })
             .collect();
     }
+}
+
+/// One varied setting in words: `relays` and `no relays` for a switch, `delay 1ms` for others.
+pub(crate) fn varied(key: &str, value: &Value) -> String {
+    match value {
+        Value::Bool(true) => key.to_owned(),
+        Value::Bool(false) => format!("no {key}"),
+        other => format!("{key} {}", plain(other)),
+    }
+}
+
+/// A JSON value without the quotes of a string.
+pub(crate) fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// One run: its metrics, flat, and what the page draws.
@@ -196,6 +252,22 @@ pub(crate) struct Event {
 pub(crate) struct Testbed {
     pub(crate) hosts: Vec<TestbedHost>,
     pub(crate) links: Vec<TestbedLink>,
+}
+
+impl Testbed {
+    /// Index and rate of the slowest link; of equals the one with the longest round trip, which
+    /// needs the largest window. `None` if no link is limited.
+    pub(crate) fn bottleneck(&self) -> Option<(usize, f64)> {
+        let limited = self
+            .links
+            .iter()
+            .enumerate()
+            .filter_map(|(i, l)| Some((i, l.rate_bps?)));
+        limited.min_by(|(a, a_rate), (b, b_rate)| {
+            let longer_first = || self.links[*b].rtt_us.total_cmp(&self.links[*a].rtt_us);
+            a_rate.total_cmp(b_rate).then_with(longer_first)
+        })
+    }
 }
 
 /// A network namespace.

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The charts that `chart.js` draws: their place on the page, and their data as a JSON block.
+
+use maud::{Markup, PreEscaped, html};
+use serde::Serialize;
+
+/// One chart over time. The lines share `x`; a missing point is null.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Chart {
+    /// The finding.
+    pub(super) title: String,
+    /// What is drawn.
+    pub(super) caption: String,
+    /// `bit/s`, `B` or `s`: base units, prefixes are the page's work.
+    pub(super) unit: &'static str,
+    /// Spans the page instead of half of it.
+    pub(super) wide: bool,
+    /// Logarithmic y axis.
+    pub(super) log: bool,
+    /// Fixed range of y, so that charts that are compared share it.
+    pub(super) range: Option<[f64; 2]>,
+    /// Seconds, ascending.
+    pub(super) x: Vec<f64>,
+    pub(super) lines: Vec<Line>,
+    /// A thin labelled line across the chart.
+    pub(super) limit: Option<Limit>,
+    /// Labelled vertical rules.
+    pub(super) events: Vec<crate::lab::result::Event>,
+}
+
+/// One line, with a band from `low` to `high` unless they are empty.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Line {
+    pub(super) label: String,
+    /// Custom property of `longhaul.css` that holds the colour.
+    pub(super) colour: &'static str,
+    /// Lengths of dash and gap in pixels; empty for a solid line.
+    pub(super) dash: &'static [u8],
+    pub(super) values: Vec<Option<f64>>,
+    pub(super) low: Vec<Option<f64>>,
+    pub(super) high: Vec<Option<f64>>,
+}
+
+/// A constant to compare the lines with.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Limit {
+    pub(super) value: f64,
+    pub(super) label: String,
+}
+
+/// Colour and dash of the nth line: told apart without colour too.
+pub(super) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
+    const STYLES: [(&str, &[u8]); 5] = [
+        ("--ours", &[]),
+        ("--second", &[8, 3]),
+        ("--third", &[2, 3]),
+        ("--fourth", &[8, 3, 2, 3]),
+        ("--quiet", &[5, 4]),
+    ];
+    STYLES[n % STYLES.len()]
+}
+
+/// The charts' places, in order; `chart.js` finds them by id.
+pub(super) fn section(charts: &[Chart]) -> Markup {
+    html! {
+        section.charts {
+            h2 { "Over time" }
+            p.note {
+                "Drag to zoom, double-click to reset. With the keyboard: arrows move the cursor, "
+                kbd { "+" } " and " kbd { "−" } " zoom, " kbd { "Esc" } " resets."
+            }
+            noscript { p { "The charts need JavaScript; the same figures are in result.json." } }
+            @for (n, chart) in charts.iter().enumerate() { (place(n, chart)) }
+        }
+    }
+}
+
+fn place(n: usize, chart: &Chart) -> Markup {
+    html! {
+        figure.chart.wide[chart.wide] id={ "chart-" (n) } {
+            figcaption { h3 { (chart.title) } p { (chart.caption) } }
+            div.plot tabindex="0" role="group" aria-label=(chart.title) {}
+            output.readout {}
+            details { summary { "Data of this chart" } }
+        }
+    }
+}
+
+/// The data block. `<` is escaped inside it, so that no text can end the script element.
+pub(super) fn data(charts: &[Chart]) -> Markup {
+    let json = serde_json::to_string(charts)
+        .unwrap_or_default()
+        .replace('<', "\\u003c");
+    html! { script type="application/json" id="charts" { (PreEscaped(json)) } }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Draws the charts of a page. The data stands in <script type="application/json" id="charts">: a
+// list of charts as report/script.rs writes them; the nth is drawn into #chart-n by uPlot.
+"use strict";
+
+const HEIGHT_WIDE_PX = 320;
+const HEIGHT_PX = 240;
+const CURSOR_STEP_PX = 10;
+const TABLE_ROWS_MAX = 500;
+
+// Three significant digits with an SI prefix; times go down from one, all else goes up.
+function si(value, unit) {
+  if (value === null || value === undefined) return "–";
+  if (value === 0) return `0 ${unit}`;
+  const scales = unit === "s"
+    ? [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]]
+    : [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
+  const [scale, prefix] = scales.find(([s]) => Math.abs(value) >= s * 0.9995) ?? scales.at(-1);
+  return `${Number((value / scale).toPrecision(3))} ${prefix}${unit}`;
+}
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const translucent = (name) => `color-mix(in srgb, ${colour(name)} 22%, transparent)`;
+
+// uPlot wants columns: x, every line, then low and high of every line that has a band.
+function columns(chart) {
+  const banded = chart.lines.filter((line) => line.low.length > 0);
+  const all = [...chart.lines.map((line) => line.values), ...banded.flatMap((line) => [line.high, line.low])];
+  const padded = all.map((values) => chart.x.map((_, i) => values[i] ?? null));
+  return [chart.x, ...padded];
+}
+
+function seriesOf(chart) {
+  const banded = chart.lines.filter((line) => line.low.length > 0);
+  const edge = { stroke: "transparent", width: 0, points: { show: false } };
+  return [
+    {},
+    ...chart.lines.map((line) => ({
+      label: line.label,
+      stroke: () => colour(line.colour),
+      width: 2,
+      dash: line.dash,
+      spanGaps: true,
+      points: { show: false },
+    })),
+    ...banded.flatMap(() => [edge, edge]),
+  ];
+}
+
+function bandsOf(chart) {
+  const first = 1 + chart.lines.length;
+  return chart.lines
+    .filter((line) => line.low.length > 0)
+    .map((line, n) => ({ series: [first + 2 * n, first + 2 * n + 1], fill: () => translucent(line.colour) }));
+}
+
+function axis(unit, size) {
+  return {
+    stroke: () => colour("--quiet"),
+    font: "14px system-ui, sans-serif",
+    size,
+    grid: { stroke: () => colour("--rule"), width: 1 },
+    ticks: { stroke: () => colour("--rule"), width: 1 },
+    // A logarithmic axis passes null for the ticks that are to stay without a label.
+    values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : si(tick, unit))),
+  };
+}
+
+function yRange(chart) {
+  if (chart.range) return chart.range;
+  const values = chart.lines.flatMap((line) => [...line.values, ...line.high]).filter((v) => v !== null);
+  return [0, Math.max(chart.limit?.value ?? 0, ...values) * 1.08];
+}
+
+// Text with a halo in the colour of the page, so that it reads on top of lines.
+function label(u, text, x, y, fill, align) {
+  const { ctx } = u;
+  ctx.font = `600 ${14 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.textAlign = align;
+  ctx.lineWidth = 4 * devicePixelRatio;
+  ctx.lineJoin = "round";
+  ctx.strokeStyle = colour("--paper-white");
+  ctx.strokeText(text, x, y);
+  ctx.fillStyle = fill;
+  ctx.fillText(text, x, y);
+}
+
+function rule(u, fill, from, to) {
+  const { ctx } = u;
+  ctx.strokeStyle = fill;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.beginPath();
+  ctx.moveTo(...from);
+  ctx.lineTo(...to);
+  ctx.stroke();
+}
+
+function drawLimit(u, chart) {
+  const { left, width } = u.bbox;
+  const y = u.valToPos(chart.limit.value, "y", true);
+  rule(u, colour("--reference"), [left, y], [left + width, y]);
+  label(u, chart.limit.label, left + width - 6 * devicePixelRatio, y + 16 * devicePixelRatio, colour("--reference"), "right");
+}
+
+function drawEvents(u, chart) {
+  const { left, top, width, height } = u.bbox;
+  for (const event of chart.events) {
+    const x = u.valToPos(event.at_s, "x", true);
+    if (x < left || x > left + width) continue;
+    rule(u, colour("--quiet"), [x, top], [x, top + height]);
+    label(u, event.label, x + 4 * devicePixelRatio, top + height - 8 * devicePixelRatio, colour("--quiet"), "left");
+  }
+}
+
+// Where a line's name goes: above its own middle, within what is in view.
+function labelPlace(u, line, chart) {
+  const { min, max } = u.scales.x;
+  const seen = chart.x.map((_, i) => i).filter((i) => chart.x[i] >= min && chart.x[i] <= max && (line.values[i] ?? null) !== null);
+  if (seen.length === 0) return null;
+  const i = seen[Math.floor(seen.length / 2)];
+  return { line, x: u.valToPos(chart.x[i], "x", true), y: u.valToPos(line.values[i], "y", true) - 8 * devicePixelRatio };
+}
+
+// Names that would touch are pushed apart, upwards from the lowest.
+function spread(places, gap) {
+  places.sort((a, b) => b.y - a.y);
+  for (let i = 1; i < places.length; i++) places[i].y = Math.min(places[i].y, places[i - 1].y - gap);
+  return places;
+}
+
+function drawLabels(u, chart) {
+  const { left, top, width } = u.bbox;
+  const line = 18 * devicePixelRatio;
+  const places = chart.lines.map((l) => labelPlace(u, l, chart)).filter(Boolean);
+  for (const place of spread(places, line)) {
+    u.ctx.font = `600 ${14 * devicePixelRatio}px system-ui, sans-serif`;
+    const half = u.ctx.measureText(place.line.label).width / 2;
+    const x = Math.min(Math.max(place.x, left + half + 4), left + width - half - 4);
+    label(u, place.line.label, x, Math.max(place.y, top + line), colour(place.line.colour), "center");
+  }
+}
+
+function readout(figure, u, chart) {
+  const i = u.cursor.idx;
+  const shown = i === null || i === undefined
+    ? ""
+    : [`at ${si(chart.x[i], "s")}`, ...chart.lines.map((line) => `${line.label} ${si(line.values[i], chart.unit)}`)].join(" · ");
+  figure.querySelector(".readout").textContent = shown;
+}
+
+function options(figure, chart) {
+  const plot = figure.querySelector(".plot");
+  return {
+    width: plot.clientWidth,
+    height: chart.wide ? HEIGHT_WIDE_PX : HEIGHT_PX,
+    legend: { show: false },
+    cursor: { drag: { x: true, y: false }, points: { size: 7 } },
+    scales: {
+      x: { time: false },
+      y: { distr: chart.log ? 3 : 1, range: yRange(chart) },
+    },
+    axes: [axis("s", 40), axis(chart.unit, 92)],
+    series: seriesOf(chart),
+    bands: bandsOf(chart),
+    hooks: {
+      draw: [
+        (u) => { if (chart.limit) drawLimit(u, chart); },
+        (u) => drawEvents(u, chart),
+        (u) => drawLabels(u, chart),
+      ],
+      setCursor: [(u) => readout(figure, u, chart)],
+    },
+  };
+}
+
+function zoom(u, factor) {
+  const { min, max } = u.scales.x;
+  const middle = u.cursor.idx === null || u.cursor.idx === undefined ? (min + max) / 2 : u.data[0][u.cursor.idx];
+  const half = ((max - min) * factor) / 2;
+  u.setScale("x", {
+    min: Math.max(middle - half, u.data[0][0]),
+    max: Math.min(middle + half, u.data[0].at(-1)),
+  });
+}
+
+const reset = (u) => u.setScale("x", { min: u.data[0][0], max: u.data[0].at(-1) });
+const step = (u, by) => u.setCursor({ left: Math.min(Math.max(u.cursor.left + by, 0), u.over.clientWidth - 1), top: 10 });
+
+const KEYS = {
+  ArrowLeft: (u) => step(u, -CURSOR_STEP_PX),
+  ArrowRight: (u) => step(u, CURSOR_STEP_PX),
+  "+": (u) => zoom(u, 0.5),
+  "-": (u) => zoom(u, 2),
+  Escape: reset,
+};
+
+function onKey(event, u) {
+  const action = KEYS[event.key];
+  if (!action) return;
+  action(u);
+  event.preventDefault();
+}
+
+function row(cells, tag) {
+  const tr = document.createElement("tr");
+  for (const [n, text] of cells.entries()) {
+    const heading = tag === "th" || n === 0;
+    const cell = document.createElement(heading ? "th" : "td");
+    if (heading) cell.scope = tag === "th" ? "col" : "row";
+    cell.textContent = text;
+    tr.append(cell);
+  }
+  return tr;
+}
+
+// The chart's data as a table, thinned to what a person would scroll through.
+function table(chart) {
+  const every = Math.ceil(chart.x.length / TABLE_ROWS_MAX) || 1;
+  const [head, body, whole] = ["thead", "tbody", "table"].map((tag) => document.createElement(tag));
+  head.append(row(["Time", ...chart.lines.map((line) => line.label)], "th"));
+  for (let i = 0; i < chart.x.length; i += every) {
+    body.append(row([si(chart.x[i], "s"), ...chart.lines.map((line) => si(line.values[i], chart.unit))], "td"));
+  }
+  whole.append(head, body);
+  return whole;
+}
+
+function fillOnOpen(details, chart) {
+  details.addEventListener("toggle", () => {
+    if (details.querySelector("table")) return;
+    const scroll = document.createElement("div");
+    scroll.className = "scroll tall";
+    scroll.tabIndex = 0;
+    scroll.setAttribute("role", "region");
+    scroll.setAttribute("aria-label", chart.title);
+    scroll.append(table(chart));
+    details.append(scroll);
+  });
+}
+
+function draw(chart, n) {
+  const figure = document.getElementById(`chart-${n}`);
+  const plot = figure.querySelector(".plot");
+  const u = new uPlot(options(figure, chart), columns(chart), plot);
+  plot.addEventListener("keydown", (event) => onKey(event, u));
+  fillOnOpen(figure.querySelector("details"), chart);
+  new ResizeObserver(() => u.setSize({ width: plot.clientWidth, height: u.height })).observe(plot);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => u.redraw());
+}
+
+JSON.parse(document.getElementById("charts").textContent).forEach(draw);
