@@ -46,20 +46,35 @@ pub fn create_veth(left: &End, right: &End, mtu: u32) -> io::Result<()> {
     [left, right].into_iter().try_for_each(address_and_raise)
 }
 
+/// Gives an interface that exists its MTU in bytes, its transmit queue in packets and its
+/// addresses, and brings it up.
+pub fn configure(
+    netns: &Netns,
+    name: &str,
+    mtu: u32,
+    queue: u32,
+    addresses: &[(IpAddr, u8)],
+) -> io::Result<()> {
+    let sizes = LinkUnspec::new_with_name(name).mtu(mtu).txqueuelen(queue);
+    let doing = format!("set the MTU of {name} to {mtu} and its queue to {queue}");
+    ask(netns, &doing, async |kernel| kernel.link().set(sizes.build()).execute().await)?;
+    for &(address, prefix) in addresses {
+        add_address(netns, name, address, prefix)?;
+    }
+    bring_up(netns, name)
+}
+
 fn address_and_raise(end: &End) -> io::Result<()> {
-    let index = index_of(end.netns, end.name)?;
-    let doing = format!(
-        "give {} the address {}/{}",
-        end.name, end.address, end.prefix
-    );
-    ask(end.netns, &doing, async |kernel| {
-        kernel
-            .address()
-            .add(index, end.address, end.prefix)
-            .execute()
-            .await
-    })?;
+    add_address(end.netns, end.name, end.address, end.prefix)?;
     bring_up(end.netns, end.name)
+}
+
+fn add_address(netns: &Netns, name: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
+    let index = index_of(netns, name)?;
+    let doing = format!("give {name} the address {address}/{prefix}");
+    ask(netns, &doing, async |kernel| {
+        kernel.address().add(index, address, prefix).execute().await
+    })
 }
 
 /// Brings an interface up; `lo` of a fresh namespace is down.

@@ -13,3 +13,4 @@ pub mod sandbox;
 pub mod sock_diag;
 pub mod sysctl;
 pub mod tun;
+pub mod wait;

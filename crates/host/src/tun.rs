@@ -1,2 +1,122 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TUN devices with vnet_hdr.
+//! TUN devices with vnet_hdr: super-packets in and out.
+//!
+//! Source: `Documentation/networking/tuntap.rst`, `drivers/net/tun.c`.
+
+use rustix::io::writev;
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, IoSlice},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::unix::fs::OpenOptionsExt,
+};
+use wire::vnet;
+
+/// The largest packet that a TUN device hands over, without its vnet header.
+pub const PACKET_MAX: usize = 65_535;
+
+/// Offloads that let super-packets through: checksum, TSO for IPv4 and IPv6 with ECN.
+const OFFLOADS: u32 = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+/// UDP segmentation offload, kernel ≥ 6.2 (`include/uapi/linux/if_tun.h`).
+const USO: u32 = 0x20 | 0x40;
+const TUNSETVNETLE: libc::c_ulong = 0x4004_54dc;
+
+/// An open TUN device without persistence: the interface goes when the last clone is dropped,
+/// also when the process is killed.
+#[derive(Debug)]
+pub struct Tun {
+    file: File,
+    name: String,
+    /// Whether UDP super-packets come through.
+    pub uso: bool,
+}
+
+impl Tun {
+    /// Creates the interface `name` in the calling thread's network namespace.
+    ///
+    /// With `offload` the kernel hands over and takes super-packets of up to 64 KB; without it,
+    /// packets of MTU size only.
+    pub fn create(name: &str, offload: bool) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open("/dev/net/tun")?;
+        attach(&file, name)?;
+        let mut uso = false;
+        if offload {
+            uso = set_offload(&file, OFFLOADS | USO).is_ok();
+            if !uso {
+                set_offload(&file, OFFLOADS)?;
+            }
+        }
+        Ok(Self { file, name: name.to_owned(), uso })
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Another handle to the same device, for the thread of the other direction.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { file: self.file.try_clone()?, name: self.name.clone(), uso: self.uso })
+    }
+
+    /// Reads one packet with its vnet header in front; its length with that. What does not fit is
+    /// lost. `WouldBlock` when there is none.
+    pub fn read(&self, space: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.file, space)?)
+    }
+
+    /// Writes one packet: `head` begins with the vnet header, `payload` may be empty.
+    pub fn write(&self, head: &[u8], payload: &[u8]) -> io::Result<()> {
+        writev(&self.file, &[IoSlice::new(head), IoSlice::new(payload)])?;
+        Ok(())
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn attach(file: &File, name: &str) -> io::Result<()> {
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("interface name {name:?} must have 1 to 15 bytes"),
+        ));
+    }
+    // SAFETY: an all-zero ifreq is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes one ifreq.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) })?;
+    let size = vnet::LEN as libc::c_int;
+    // SAFETY: TUNSETVNETHDRSZ reads one int.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ, &size) })?;
+    let little_endian: libc::c_int = 1;
+    // SAFETY: TUNSETVNETLE reads one int.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), TUNSETVNETLE, &little_endian) })
+}
+
+fn set_offload(file: &File, flags: u32) -> io::Result<()> {
+    // SAFETY: TUNSETOFFLOAD takes its flags by value.
+    check(unsafe {
+        libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(flags))
+    })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}

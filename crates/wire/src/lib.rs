@@ -1,2 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! placeholder
+//! Bytes on the wire: header views, checksums, super-packets and relay handshakes.
+//!
+//! A view reads or writes fields in place and allocates nothing; a value holds the meaning. No
+//! input makes anything here panic.
+
+pub mod checksum;
+pub mod ip;
+pub mod super_packet;
+pub mod tcp;
+pub mod vnet;

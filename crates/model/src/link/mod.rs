@@ -1,2 +1,84 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An emulated wire: what happens to each segment, and when it leaves.
+//! An emulated wire: what happens to each segment, and when it comes out.
+//!
+//! [`Line`] is one direction. It is told of each segment that arrives ([`Line::offer`]) and says
+//! when and whether it comes out ([`Line::poll`]); it never sees a byte of payload. Behind real
+//! interfaces and under simulated time it is the same code.
+
+pub mod ack;
+mod ack_rules;
+pub mod acking;
+pub mod codel;
+pub mod discipline;
+mod flight;
+pub mod grammar;
+pub mod jitter;
+pub mod line;
+pub mod loss;
+pub mod random;
+pub mod red;
+pub mod regroup;
+pub mod schedule;
+pub mod setting;
+pub mod trace;
+pub mod transmitter;
+
+pub use acking::Acking;
+pub use line::Line;
+pub use regroup::{Delivery, Regroup, Run};
+pub use schedule::Schedule;
+pub use setting::{Setting, Shape};
+pub use transmitter::Rate;
+
+/// One packet on the wire, named by the super-packet that it came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Which super-packet; the caller counts them.
+    pub packet: u64,
+    /// Which segment of it.
+    pub index: u16,
+    /// Whether it is the last one of it.
+    pub last: bool,
+    /// Bytes from the IP header on.
+    pub len: u32,
+}
+
+/// What a [`Line`] says of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// It is out.
+    Deliver(Delivered),
+    /// It was lost.
+    Drop {
+        /// Which one.
+        segment: Segment,
+        /// Why.
+        cause: Drop,
+    },
+    /// It will come out, or be dropped, once more than it was offered.
+    Copy(Segment),
+}
+
+/// A segment that is out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivered {
+    /// When it came out: at or before the `now` of the poll.
+    pub at: units::Time,
+    /// Which one.
+    pub segment: Segment,
+    /// One bit of it is wrong; which one follows from this number.
+    pub corrupt: Option<u32>,
+}
+
+/// Why a segment was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drop {
+    /// The loss process.
+    Loss,
+    /// The queue was full.
+    Overflow,
+    /// The queue rule (CoDel, RED).
+    QueueRule,
+    /// Thinned out, or replaced by a newer ACK.
+    AckRule,
+}

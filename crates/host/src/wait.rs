@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sleeping until a descriptor is readable, another thread rings, or a span is over, to the
+//! microsecond.
+
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
+    io::{Errno, read, write},
+};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+use units::Time;
+
+/// Asks for timers without slack on the calling thread: by default the kernel may wake a sleeper
+/// 50 µs late to save power (`prctl(2)`, PR_SET_TIMERSLACK).
+pub fn precise_timers() -> io::Result<()> {
+    // SAFETY: PR_SET_TIMERSLACK takes its argument by value.
+    match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Wakes a thread that waits for packets.
+#[derive(Debug, Clone)]
+pub struct Bell(Arc<OwnedFd>);
+
+impl Bell {
+    /// A silent bell.
+    pub fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self(Arc::new(eventfd(0, flags)?)))
+    }
+
+    /// Ends the current or the next [`wait`](Self::wait).
+    pub fn ring(&self) -> io::Result<()> {
+        write(&self.0, &1_u64.to_ne_bytes())?;
+        Ok(())
+    }
+
+    /// Sleeps until `source` is readable, the bell rings or `span` is over; whether it rang.
+    pub fn wait(&self, source: &impl AsFd, span: Time) -> io::Result<bool> {
+        let span = Timespec {
+            tv_sec: (span.as_nanos() / 1_000_000_000) as i64,
+            tv_nsec: (span.as_nanos() % 1_000_000_000) as i64,
+        };
+        let mut both = [PollFd::new(source, PollFlags::IN), PollFd::new(&self.0, PollFlags::IN)];
+        match poll(&mut both, Some(&span)) {
+            Err(Errno::INTR) => return Ok(false),
+            other => other?,
+        };
+        let rang = both[1].revents().contains(PollFlags::IN);
+        if rang {
+            read(&self.0, &mut [0; 8])?;
+        }
+        Ok(rang)
+    }
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One direction at work: reads packets from one device, lets [`Line`] decide on each segment, and
+//! writes what comes out to the other device. One thread, one reader, no lock.
+
+use super::{
+    counters::{Counters, Snapshot},
+    store::Store,
+};
+use host::{clock, tun::Tun, wait::Bell};
+use model::link::{Delivered, Event, Line, Regroup, Run, Segment, Setting};
+use std::{
+    io,
+    sync::mpsc::{Receiver, TryRecvError},
+};
+use tokio::sync::mpsc::Sender;
+use units::Time;
+use wire::{super_packet::SuperPacket, vnet};
+
+/// What a direction is told while it runs.
+#[derive(Debug, Clone)]
+pub(super) enum Order {
+    /// Change one setting now.
+    Set(Setting),
+    /// Send a last snapshot and end.
+    Stop,
+}
+
+/// One direction of a link.
+pub(super) struct Pump {
+    /// Where packets come from.
+    pub(super) ingress: Tun,
+    /// Where they go.
+    pub(super) egress: Tun,
+    /// Decides.
+    pub(super) line: Line,
+    /// Joins what is due.
+    pub(super) regroup: Regroup,
+    /// Holds packets meanwhile.
+    pub(super) store: Store,
+    /// Counts.
+    pub(super) counters: Counters,
+    /// Orders from the outside, announced by `bell`.
+    pub(super) orders: Receiver<Order>,
+    /// Wakes the thread.
+    pub(super) bell: Bell,
+    /// Where snapshots go.
+    pub(super) snapshots: Sender<Snapshot>,
+    /// How often.
+    pub(super) interval: Time,
+}
+
+/// Packets read before deliveries are looked at again: bounds the time for which a due segment can
+/// wait behind reads, at about 10 µs each.
+const READS_A_TURN: usize = 4;
+
+/// A deadline so near is waited for awake: sleeping and waking takes longer.
+const SPIN: Time = Time::from_micros(3);
+
+impl Pump {
+    /// Works until told to stop. An error means that a device is gone.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        host::wait::precise_timers()?;
+        let mut damaged = Vec::new();
+        let mut next_report = clock::now() + self.interval;
+        loop {
+            let full_turn = self.read_turn()?;
+            self.deliver(clock::now(), &mut damaged);
+            let now = clock::now();
+            if now >= next_report {
+                next_report = next_report.max(now) + self.interval;
+                self.report(now);
+            }
+            if !full_turn && self.wait(next_report)? && self.obey() {
+                self.report(clock::now());
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads what is there, up to a bound; whether more may be there.
+    fn read_turn(&mut self) -> io::Result<bool> {
+        for _ in 0..READS_A_TURN {
+            let Some(space) = self.store.vacant() else {
+                return self.read_without_room();
+            };
+            match self.ingress.read(space) {
+                Ok(len) => self.arrive(len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// With no room left a packet is read and lost, as a device does, instead of holding up those
+    /// that are due.
+    fn read_without_room(&mut self) -> io::Result<bool> {
+        let mut scratch = [0; vnet::LEN + 128];
+        match self.ingress.read(&mut scratch) {
+            Ok(_) => self.counters.no_memory += 1,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    fn arrive(&mut self, len: usize) {
+        let now = clock::now();
+        let Some(space) = self.store.vacant() else { return };
+        let Some((head, packet)) = space[..len].split_first_chunk::<{ vnet::LEN }>() else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Some(layout) = SuperPacket::parse(head, packet) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let ack = (layout.segments() == 1 && self.line.wants_acks())
+            .then(|| model::link::ack::PureAck::of(packet))
+            .flatten();
+        self.counters.arrived(&layout);
+        let number = self.store.keep(len, layout);
+        let Self { line, store, counters, .. } = self;
+        for index in 0..layout.segments() {
+            let last = index + 1 == layout.segments();
+            let segment = Segment { packet: number, index, last, len: layout.segment_len(index) };
+            line.offer(now, segment, ack.as_ref(), &mut |event| lost(event, store, counters));
+        }
+    }
+
+    /// Writes all that is due by `now`.
+    fn deliver(&mut self, now: Time, damaged: &mut Vec<u8>) {
+        let Self { line, regroup, store, counters, egress, .. } = self;
+        let mut write = |run: Run, store: &mut Store, counters: &mut Counters| {
+            write_run(egress, store, counters, &run, damaged);
+        };
+        line.poll(now, &mut |event| match event {
+            Event::Deliver(Delivered { at, segment, corrupt }) => {
+                regroup.push(at, segment, corrupt, |run| write(run, store, counters));
+            }
+            other => lost(other, store, counters),
+        });
+        if let Some(run) = regroup.flush(now) {
+            write(run, store, counters);
+        }
+    }
+
+    /// Sleeps until a packet, an order or a deadline comes; whether there are orders.
+    fn wait(&mut self, next_report: Time) -> io::Result<bool> {
+        let mut deadline = next_report;
+        for due in [self.line.next_deadline(), self.regroup.deadline()].into_iter().flatten() {
+            deadline = deadline.min(due);
+        }
+        let left = deadline.since(clock::now());
+        match left < SPIN {
+            true => Ok(false),
+            false => self.bell.wait(&self.ingress, left),
+        }
+    }
+
+    /// Carries out what was ordered; whether to end.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Set(setting)) => {
+                    let Self { line, store, counters, .. } = self;
+                    let mut emit = |event| lost(event, store, counters);
+                    line.set(clock::now(), setting, &mut emit);
+                }
+                Err(TryRecvError::Empty) => return false,
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Snapshots are for people and logs: one that finds no room is left out, never waited for.
+    fn report(&mut self, now: Time) {
+        let snapshot = self.counters.snapshot(now, &self.line);
+        drop(self.snapshots.try_send(snapshot));
+    }
+}
+
+/// Books a segment that will not, or not only once, be delivered.
+fn lost(event: Event, store: &mut Store, counters: &mut Counters) {
+    match event {
+        Event::Drop { segment, cause } => {
+            counters.dropped(cause, segment.len);
+            store.release(segment.packet, 1);
+        }
+        Event::Copy(segment) => {
+            counters.duplicated += 1;
+            store.retain(segment.packet);
+        }
+        Event::Deliver(_) => {}
+    }
+}
+
+fn write_run(
+    egress: &Tun,
+    store: &mut Store,
+    counters: &mut Counters,
+    run: &Run,
+    damaged: &mut Vec<u8>,
+) {
+    let (packet, bytes) = store.get(run.packet);
+    let layout = packet.layout;
+    let written = match run.corrupt {
+        Some(entropy) => {
+            layout.corrupt_into(&bytes[vnet::LEN..], run.segments.start, entropy, damaged);
+            egress.write(damaged, &[])
+        }
+        None if run.segments == (0..layout.segments()) => egress.write(bytes, &[]),
+        None => {
+            let packet = &bytes[vnet::LEN..];
+            let part = layout.run(packet, run.segments.clone());
+            egress.write(part.head(), &packet[part.payload.clone()])
+        }
+    };
+    counters.delivered(&layout, run, written.is_ok(), clock::now());
+    store.release(run.packet, run.segments.len() as u32);
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Segments on the wire, ordered by the time at which they come out.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
+use units::Time;
+
+/// A queue by time. Nearly every segment leaves after the one before it and costs one push and one
+/// pop of a ring; only those that jitter or reordering put before an earlier one go to a heap.
+#[derive(Debug)]
+pub(crate) struct Flight<T> {
+    in_order: VecDeque<(Time, T)>,
+    overtaking: BinaryHeap<Reverse<Entry<T>>>,
+    pushed: u64,
+}
+
+impl<T> Flight<T> {
+    pub(crate) fn new() -> Self {
+        Self { in_order: VecDeque::new(), overtaking: BinaryHeap::new(), pushed: 0 }
+    }
+
+    /// Puts `item` on the wire until `at`.
+    pub(crate) fn push(&mut self, at: Time, item: T) {
+        match self.in_order.back() {
+            Some((last, _)) if at < *last => {
+                self.pushed += 1;
+                self.overtaking.push(Reverse(Entry { at, order: self.pushed, item }));
+            }
+            _ => self.in_order.push_back((at, item)),
+        }
+    }
+
+    /// When the next segment comes out.
+    pub(crate) fn next(&self) -> Option<Time> {
+        let in_order = self.in_order.front().map(|(at, _)| *at);
+        match self.overtaking.peek() {
+            None => in_order,
+            Some(Reverse(entry)) => Some(in_order.map_or(entry.at, |at| at.min(entry.at))),
+        }
+    }
+
+    /// Takes the next segment if it is out by `now`.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<(Time, T)> {
+        let next = self.next().filter(|at| *at <= now)?;
+        match self.overtaking.peek() {
+            Some(Reverse(entry)) if entry.at == next => {
+                self.overtaking.pop().map(|Reverse(entry)| (entry.at, entry.item))
+            }
+            _ => self.in_order.pop_front(),
+        }
+    }
+
+    /// How many segments are on the wire.
+    pub(crate) fn len(&self) -> usize {
+        self.in_order.len() + self.overtaking.len()
+    }
+}
+
+/// Ordered by time, then by arrival.
+#[derive(Debug)]
+struct Entry<T> {
+    at: Time,
+    order: u64,
+    item: T,
+}
+
+impl<T> Entry<T> {
+    fn key(&self) -> (Time, u64) {
+        (self.at, self.order)
+    }
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Entry<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comes_out_by_time_and_ties_by_arrival() {
+        let mut flight = Flight::new();
+        for (at, item) in [(10, 'a'), (30, 'b'), (20, 'c'), (20, 'd'), (30, 'e')] {
+            flight.push(Time::from_nanos(at), item);
+        }
+        let mut out = String::new();
+        while let Some((_, item)) = flight.pop(Time::MAX) {
+            out.push(item);
+        }
+        assert_eq!(out, "acdbe");
+    }
+
+    #[test]
+    fn nothing_comes_out_a_nanosecond_early() {
+        let mut flight = Flight::new();
+        flight.push(Time::from_nanos(10), ());
+        assert_eq!(flight.pop(Time::from_nanos(9)), None);
+        assert!(flight.pop(Time::from_nanos(10)).is_some());
+    }
+}

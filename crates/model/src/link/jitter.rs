@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How far the delay of one segment strays from the link's delay.
+
+use super::grammar::{RuleError, head, serde_as_rule};
+use super::random;
+use rand_distr::{Distribution, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::{f64::consts::SQRT_2, fmt, str::FromStr};
+use units::Time;
+
+/// The distribution of the offset. All have mean 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shape {
+    /// No jitter.
+    #[default]
+    None,
+    /// Normal; the spread is the standard deviation.
+    Normal,
+    /// Uniform; the spread is the half-width.
+    Uniform,
+    /// Pareto of shape α = 3 and scale m = 2·spread/√3, shifted left by its mean 3m/2. The spread
+    /// is the standard deviation, no offset is below −spread/√3, and P(offset > x) falls as x⁻³.
+    /// This is the family of iproute2's `pareto` table, without its cut at four deviations.
+    Pareto,
+}
+
+/// How the delay of segments varies.
+///
+/// Text forms: `none`, `2ms` or `normal:2ms`, `uniform:2ms`, `pareto:2ms`; each may end in
+/// `,reorder`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Jitter {
+    /// The distribution.
+    pub shape: Shape,
+    /// Standard deviation, or half-width of [`Shape::Uniform`].
+    pub spread: Time,
+    /// Whether a segment may overtake those before it. Without it the link holds a segment that
+    /// would arrive too early until its predecessor has arrived, so the observed distribution is
+    /// no longer the declared one when segments are closer than the spread.
+    pub reorder: bool,
+}
+
+impl Jitter {
+    /// The probability of an offset of at most `x_ns` nanoseconds.
+    #[must_use]
+    pub fn cdf(&self, x_ns: f64) -> f64 {
+        let x = x_ns / self.spread.as_nanos() as f64;
+        match self.shape {
+            Shape::None => f64::from(x_ns >= 0.0),
+            _ if self.is_none() => f64::from(x_ns >= 0.0),
+            Shape::Normal => normal_cdf(x),
+            Shape::Uniform => ((x + 1.0) / 2.0).clamp(0.0, 1.0),
+            Shape::Pareto => pareto_cdf(x),
+        }
+    }
+
+    /// Whether every offset is zero.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.shape == Shape::None || self.spread == Time::ZERO
+    }
+}
+
+/// Scale of the Pareto distribution with shape 3 and standard deviation 1.
+const PARETO_SCALE: f64 = 1.154_700_538_379_251_5;
+/// Its mean: α/(α − 1) scales.
+const PARETO_MEAN: f64 = 1.5 * PARETO_SCALE;
+
+fn pareto_cdf(x: f64) -> f64 {
+    let tail = PARETO_SCALE / (x + PARETO_MEAN).max(PARETO_SCALE);
+    1.0 - tail.powi(3)
+}
+
+/// Φ(x) within 1.5·10⁻⁷: Abramowitz and Stegun, formula 7.1.26.
+fn normal_cdf(x: f64) -> f64 {
+    let z = x.abs() / SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * z);
+    let poly = [
+        1.061_405_429,
+        -1.453_152_027,
+        1.421_413_741,
+        -0.284_496_736,
+        0.254_829_592,
+    ];
+    let tail = poly.iter().fold(0.0, |sum, c| (sum + c) * t) * (-z * z).exp() / 2.0;
+    if x < 0.0 { tail } else { 1.0 - tail }
+}
+
+impl FromStr for Jitter {
+    type Err = RuleError;
+
+    fn from_str(input: &str) -> Result<Self, RuleError> {
+        parse(input).map_err(|reason| RuleError::new("jitter", input, reason))
+    }
+}
+
+fn parse(input: &str) -> Result<Jitter, String> {
+    let (text, reorder) = match input.trim().split_once(',') {
+        Some((text, flag)) if flag.trim() == "reorder" => (text, true),
+        Some((_, other)) => return Err(format!("unknown suffix {other:?} (known: reorder)")),
+        None => (input.trim(), false),
+    };
+    let (shape, spread) = match head(text) {
+        ("none", "") => (Shape::None, "0"),
+        ("normal", spread) => (Shape::Normal, spread),
+        ("uniform", spread) => (Shape::Uniform, spread),
+        ("pareto", spread) => (Shape::Pareto, spread),
+        (_, "") => (Shape::Normal, text),
+        (name, _) => {
+            return Err(format!(
+                "unknown shape {name:?} (known: normal, uniform, pareto)"
+            ));
+        }
+    };
+    let spread = spread.parse::<Time>().map_err(|e| e.to_string())?;
+    Ok(Jitter {
+        shape,
+        spread,
+        reorder,
+    })
+}
+
+impl fmt::Display for Jitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spread = self.spread.exact();
+        match self.shape {
+            Shape::None => f.write_str("none")?,
+            Shape::Normal => f.write_str(&spread)?,
+            Shape::Uniform => write!(f, "uniform:{spread}")?,
+            Shape::Pareto => write!(f, "pareto:{spread}")?,
+        }
+        f.write_str(if self.reorder { ",reorder" } else { "" })
+    }
+}
+
+serde_as_rule!(
+    Jitter,
+    "a jitter such as \"2ms\", \"uniform:2ms\" or \"pareto:2ms,reorder\""
+);
+
+/// A [`Jitter`] at work on one direction of a link.
+#[derive(Debug, Clone)]
+pub struct JitterProcess {
+    shape: Shape,
+    spread_ns: f64,
+    rng: Xoshiro256PlusPlus,
+}
+
+impl JitterProcess {
+    /// A process that draws from `rng` only (see [`stream`](super::random::stream)).
+    #[must_use]
+    pub fn new(jitter: &Jitter, rng: Xoshiro256PlusPlus) -> Self {
+        let mut process = Self {
+            shape: Shape::None,
+            spread_ns: 0.0,
+            rng,
+        };
+        process.change(jitter);
+        process
+    }
+
+    /// Goes on under another rule.
+    pub fn change(&mut self, jitter: &Jitter) {
+        self.shape = if jitter.is_none() {
+            Shape::None
+        } else {
+            jitter.shape
+        };
+        self.spread_ns = jitter.spread.as_nanos() as f64;
+    }
+
+    /// Nanoseconds to add to the delay of the next segment; often negative. The link clamps the
+    /// sum at zero, so a delay below the spread cuts the distribution.
+    #[inline]
+    pub fn offset(&mut self) -> i64 {
+        let spreads = match self.shape {
+            Shape::None => return 0,
+            Shape::Normal => StandardNormal.sample(&mut self.rng),
+            Shape::Uniform => 2.0 * random::unit(&mut self.rng) - 1.0,
+            Shape::Pareto => PARETO_SCALE / random::open_unit(&mut self.rng).cbrt() - PARETO_MEAN,
+        };
+        // The cast saturates: no offset wraps.
+        (spreads * self.spread_ns).round() as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::random::stream;
+
+    #[test]
+    fn text_reads_back() {
+        for text in [
+            "none",
+            "2ms",
+            "uniform:2ms",
+            "pareto:1500us,reorder",
+            "2ms,reorder",
+        ] {
+            let jitter: Jitter = text.parse().unwrap();
+            assert_eq!(jitter.to_string().parse(), Ok(jitter), "{text}");
+        }
+        assert_eq!("normal:2ms".parse::<Jitter>(), "2ms".parse());
+    }
+
+    #[test]
+    fn bad_text_is_refused_and_named() {
+        for bad in [
+            "",
+            "-2ms",
+            "2",
+            "cauchy:2ms",
+            "uniform",
+            "uniform:",
+            "2ms,order",
+        ] {
+            let error = bad.parse::<Jitter>().unwrap_err().to_string();
+            assert!(error.contains(&format!("{bad:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn cumulative_distributions_have_known_points() {
+        let cdf = |text: &str, x| text.parse::<Jitter>().unwrap().cdf(x);
+        assert!((cdf("1us", 0.0) - 0.5).abs() < 2e-7);
+        assert!((cdf("1us", -1960.0) - 0.025).abs() < 1e-5);
+        assert_eq!(cdf("uniform:1us", 500.0), 0.75);
+        assert_eq!(cdf("pareto:1us", -578.0), 0.0);
+        assert!(cdf("pareto:1us", -577.0) > 0.0);
+        assert_eq!(cdf("none", -1.0), 0.0);
+        assert_eq!(cdf("none", 0.0), 1.0);
+    }
+
+    #[test]
+    fn no_jitter_draws_nothing() {
+        let mut process = JitterProcess::new(&"uniform:0".parse().unwrap(), stream(1, "jitter"));
+        assert!((0..100).all(|_| process.offset() == 0));
+    }
+}

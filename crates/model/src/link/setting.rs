@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can be set on one direction of a link, and the one grammar in which a flag, a TOML key, a
+//! schedule and the control socket all say it: a key and a value, such as `delay 80ms`.
+
+use super::{discipline::Discipline, jitter::Jitter, loss::Loss, transmitter::Rate};
+use std::{fmt, str::FromStr};
+use units::{BitRate, Bytes, Ratio, Time, bdp};
+
+/// One thing that is set.
+#[derive(Debug, Clone)]
+pub enum Setting {
+    /// Propagation delay, one way.
+    Delay(Time),
+    /// Random part of the delay.
+    Jitter(Jitter),
+    /// What a change of delay does to segments in flight.
+    Order(Order),
+    /// How fast the wire takes segments.
+    Rate(Rate),
+    /// Bytes added to each segment when its sending time is computed, for example 38 for Ethernet
+    /// with preamble, header, check sequence and gap.
+    Overhead(u32),
+    /// How much may wait.
+    Queue(QueueLimit),
+    /// Which of what waits is dropped.
+    Rule(Discipline),
+    /// Loss ahead of the queue.
+    Loss(Loss),
+    /// How often a segment arrives twice.
+    Duplicate(Ratio),
+    /// How often one bit of a segment is wrong.
+    Corrupt(Ratio),
+    /// How often a segment is held back so that others overtake it.
+    Reorder(Reorder),
+    /// Keep one pure ACK in 2^n.
+    AckThin(u8),
+    /// The longest that thinning holds an ACK back.
+    AckHold(Time),
+    /// At most so many pure ACKs a second.
+    AckPace(Option<u32>),
+    /// How many pure ACKs may wait for pacing.
+    AckBuffer(u32),
+}
+
+/// Keys in the order in which the manual lists them, each with an example.
+pub const KEYS: [(&str, &str); 15] = [
+    ("delay", "13ms"),
+    ("jitter", "2ms, uniform:2ms, pareto:2ms, normal:2ms,reorder or none"),
+    ("order", "keep or switch"),
+    ("rate", "10gbit or unlimited"),
+    ("overhead", "38"),
+    ("queue", "1bdp, 64KB or 1000p"),
+    ("rule", "tail, codel or red"),
+    ("loss", "0.1%, gilbert:p=1%,r=30% or at:5,17"),
+    ("duplicate", "0.1%"),
+    ("corrupt", "0.1%"),
+    ("reorder", "1%:5ms"),
+    ("ack-thin", "3 (one pure ACK in 2^3)"),
+    ("ack-hold", "10ms"),
+    ("ack-pace", "60000 (pure ACKs a second) or unlimited"),
+    ("ack-buffer", "1000"),
+];
+
+/// Why a setting was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// No such key.
+    #[error("unknown setting {0:?}; the settings are {list}", list = key_list())]
+    UnknownKey(String),
+    /// The value does not fit the key.
+    #[error("{key} {value:?}: {reason}")]
+    BadValue {
+        /// Which key.
+        key: &'static str,
+        /// What was given for it.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Two settings that can't stand together.
+    #[error("{0}")]
+    Conflict(&'static str),
+}
+
+fn key_list() -> String {
+    KEYS.map(|(key, _)| key).join(", ")
+}
+
+impl Setting {
+    /// Reads one setting.
+    pub fn parse(key: &str, value: &str) -> Result<Self, SettingError> {
+        let (key, example) = *KEYS
+            .iter()
+            .find(|(known, _)| *known == key)
+            .ok_or_else(|| SettingError::UnknownKey(key.to_owned()))?;
+        Self::parse_known(key, value.trim()).map_err(|reason| SettingError::BadValue {
+            key,
+            value: value.to_owned(),
+            reason: format!("{reason} (for example {example})"),
+        })
+    }
+
+    fn parse_known(key: &str, value: &str) -> Result<Self, String> {
+        match key {
+            "delay" => text(value).map(Self::Delay),
+            "jitter" => text(value).map(Self::Jitter),
+            "order" => text(value).map(Self::Order),
+            "rate" => unless("unlimited", value, text::<BitRate>)
+                .map(|rate| Self::Rate(rate.map_or(Rate::Unlimited, Rate::Constant))),
+            "overhead" => whole(value, 0, 1_000).map(Self::Overhead),
+            "queue" => text(value).map(Self::Queue),
+            "rule" => text(value).map(Self::Rule),
+            "loss" => text(value).map(Self::Loss),
+            "duplicate" => text(value).map(Self::Duplicate),
+            "corrupt" => text(value).map(Self::Corrupt),
+            "reorder" => text(value).map(Self::Reorder),
+            "ack-thin" => whole(value, 0, 10).map(|n| Self::AckThin(n as u8)),
+            "ack-hold" => text(value).map(Self::AckHold),
+            "ack-pace" => {
+                unless("unlimited", value, |v| whole(v, 1, 100_000_000)).map(Self::AckPace)
+            }
+            _ => whole(value, 1, 1_000_000).map(Self::AckBuffer),
+        }
+    }
+}
+
+fn text<T: FromStr<Err: fmt::Display>>(value: &str) -> Result<T, String> {
+    value.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn unless<T>(
+    word: &str,
+    value: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    if value == word { Ok(None) } else { parse(value).map(Some) }
+}
+
+fn whole(value: &str, min: u32, max: u32) -> Result<u32, String> {
+    value
+        .parse()
+        .ok()
+        .filter(|n| (min..=max).contains(n))
+        .ok_or_else(|| format!("not a whole number from {min} to {max}"))
+}
+
+/// What a change of delay means for segments in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// The wire got longer or shorter: no segment overtakes one that was sent before it.
+    #[default]
+    Keep,
+    /// The path was switched: segments in flight arrive as they would have, and those sent after a
+    /// change to a shorter path overtake them.
+    Switch,
+}
+
+impl FromStr for Order {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "keep" => Ok(Self::Keep),
+            "switch" => Ok(Self::Switch),
+            _ => Err("not keep or switch"),
+        }
+    }
+}
+
+/// Segments held back: each with probability `probability`, for `hold`.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Reorder {
+    /// How often.
+    pub probability: Ratio,
+    /// How much longer such a segment travels.
+    pub hold: Time,
+}
+
+impl FromStr for Reorder {
+    type Err = String;
+
+    fn from_str(value: &str) -> Result<Self, String> {
+        let (probability, hold) =
+            value.split_once(':').ok_or("needs a share and a time, as in 1%:5ms")?;
+        Ok(Self { probability: text(probability)?, hold: text(hold)? })
+    }
+}
+
+/// How much may wait for the transmitter, without the segment that is being sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum QueueLimit {
+    /// So many bytes.
+    Bytes(Bytes),
+    /// So many segments.
+    Packets(u32),
+    /// So many bandwidth–delay products of this link alone: rate × 2 × delay, as both are when the
+    /// limit is set. A later change of rate or delay leaves the queue as long as it is.
+    Bdp(f64),
+}
+
+impl FromStr for QueueLimit {
+    type Err = String;
+
+    fn from_str(value: &str) -> Result<Self, String> {
+        if let Some(factor) = value.strip_suffix("bdp") {
+            let factor = factor.trim().parse().unwrap_or(f64::NAN);
+            return match factor {
+                f if f > 0.0 && f <= 1_000.0 => Ok(Self::Bdp(f)),
+                _ => Err("a queue is more than 0 and at most 1000 bdp".to_owned()),
+            };
+        }
+        if let Some(packets) = value.strip_suffix('p') {
+            return whole(packets, 1, 100_000_000).map(Self::Packets);
+        }
+        match text(value)? {
+            bytes if bytes > Bytes::new(0) => Ok(Self::Bytes(bytes)),
+            _ => Err("a queue of 0 bytes drops everything".to_owned()),
+        }
+    }
+}
+
+/// A queue limit in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Most bytes that may wait.
+    pub bytes: u64,
+    /// Most segments that may wait.
+    pub packets: usize,
+}
+
+impl Limit {
+    /// Whether `len` more bytes may wait behind `bytes` in `packets` segments.
+    #[must_use]
+    pub fn admits(&self, bytes: u64, packets: usize, len: u32) -> bool {
+        bytes + u64::from(len) <= self.bytes && packets < self.packets
+    }
+}
+
+/// Rules for pure ACKs (`reference`: the ACK-ratio and ACK-pacing experiments).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AckShape {
+    /// Keep one in 2^thin.
+    pub thin: u8,
+    /// The longest that thinning holds an ACK back: well below the path's RTT, so that the sender
+    /// sees its window open, and Linux's smallest retransmission time-out, 200 ms.
+    pub hold: Time,
+    /// At most so many a second.
+    pub pace: Option<u32>,
+    /// How many may wait for pacing. 1,000 ACKs take about 100 KB.
+    pub buffer: u32,
+}
+
+/// All settings of one direction.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// Propagation delay, one way.
+    pub delay: Time,
+    /// Random part of the delay.
+    pub jitter: Jitter,
+    /// What a change of delay does to segments in flight.
+    pub order: Order,
+    /// How fast the wire takes segments.
+    pub rate: Rate,
+    /// Bytes added to each segment for its sending time.
+    pub overhead: u32,
+    /// How much may wait; `None` is 1 BDP, or 1,000 segments where that is less than 1,000 × 1,500
+    /// bytes: enough for a window-limited flow on any path, at the cost of rate × RTT of memory.
+    pub queue: Option<QueueLimit>,
+    /// Which of what waits is dropped.
+    pub rule: Discipline,
+    /// Loss ahead of the queue.
+    pub loss: Loss,
+    /// How often a segment arrives twice.
+    pub duplicate: Ratio,
+    /// How often one bit of a segment is wrong.
+    pub corrupt: Ratio,
+    /// How often a segment is held back.
+    pub reorder: Reorder,
+    /// Rules for pure ACKs.
+    pub ack: AckShape,
+    /// Largest segment in bytes, which CoDel, RED and ACK thinning reckon with.
+    pub mtu: u32,
+}
+
+impl Default for Shape {
+    /// A wire that does nothing.
+    fn default() -> Self {
+        Self {
+            delay: Time::ZERO,
+            jitter: Jitter::default(),
+            order: Order::Keep,
+            rate: Rate::Unlimited,
+            overhead: 0,
+            queue: None,
+            rule: Discipline::Tail,
+            loss: Loss::None,
+            duplicate: Ratio::ZERO,
+            corrupt: Ratio::ZERO,
+            reorder: Reorder::default(),
+            ack: AckShape { thin: 0, hold: Time::from_millis(10), pace: None, buffer: 1_000 },
+            mtu: 1_500,
+        }
+    }
+}
+
+/// The default queue where a BDP is small: Linux's default txqueuelen.
+const DEFAULT_PACKETS: u32 = 1_000;
+const FULL_SEGMENT: u64 = 1_500;
+
+impl Shape {
+    /// Takes one setting.
+    pub fn apply(&mut self, setting: Setting) {
+        match setting {
+            Setting::Delay(delay) => self.delay = delay,
+            Setting::Jitter(jitter) => self.jitter = jitter,
+            Setting::Order(order) => self.order = order,
+            Setting::Rate(rate) => self.rate = rate,
+            Setting::Overhead(bytes) => self.overhead = bytes,
+            Setting::Queue(limit) => self.queue = Some(limit),
+            Setting::Rule(rule) => self.rule = rule,
+            Setting::Loss(loss) => self.loss = loss,
+            Setting::Duplicate(ratio) => self.duplicate = ratio,
+            Setting::Corrupt(ratio) => self.corrupt = ratio,
+            Setting::Reorder(reorder) => self.reorder = reorder,
+            Setting::AckThin(n) => self.ack.thin = n,
+            Setting::AckHold(hold) => self.ack.hold = hold,
+            Setting::AckPace(pace) => self.ack.pace = pace,
+            Setting::AckBuffer(n) => self.ack.buffer = n,
+        }
+    }
+
+    /// Refuses what no single setting shows to be wrong.
+    pub fn check(&self) -> Result<(), SettingError> {
+        let limited = self.rate.mean().is_some();
+        if matches!(self.queue, Some(QueueLimit::Bdp(_))) && (!limited || self.delay == Time::ZERO) {
+            return Err(SettingError::Conflict(
+                "a queue in bdp needs a rate and a delay; give bytes (64KB) or packets (1000p)",
+            ));
+        }
+        if !limited && (self.queue.is_some() || self.rule != Discipline::Tail) {
+            return Err(SettingError::Conflict(
+                "a queue needs a rate: at an unlimited rate nothing waits",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The queue limit in numbers, from the rate and the delay of now.
+    #[must_use]
+    pub fn limit(&self) -> Limit {
+        match self.queue {
+            Some(QueueLimit::Bytes(bytes)) => Limit { bytes: bytes.get(), packets: usize::MAX },
+            Some(QueueLimit::Packets(n)) => Limit { bytes: u64::MAX, packets: n as usize },
+            Some(QueueLimit::Bdp(factor)) => self.bdp_limit(factor),
+            None => self.default_limit(),
+        }
+    }
+
+    /// The rate at which a queue rule reckons that an idle queue drains.
+    pub(crate) fn rate_for_rule(&self) -> BitRate {
+        self.rate.mean().unwrap_or(BitRate::from_bits(u64::MAX))
+    }
+
+    fn bdp_limit(&self, factor: f64) -> Limit {
+        let bytes = self.rate.mean().map_or(0, |rate| bdp(rate, self.delay * 2).get());
+        Limit { bytes: (bytes as f64 * factor) as u64, packets: usize::MAX }
+    }
+
+    fn default_limit(&self) -> Limit {
+        let one = self.bdp_limit(1.0);
+        match one.bytes < u64::from(DEFAULT_PACKETS) * FULL_SEGMENT {
+            true => Limit { bytes: u64::MAX, packets: DEFAULT_PACKETS as usize },
+            false => one,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_says_what_is_wrong_and_what_would_be_right() {
+        let message = |key, value| Setting::parse(key, value).unwrap_err().to_string();
+        assert!(message("latency", "1ms").contains("unknown setting \"latency\""));
+        for (key, value) in [
+            ("delay", "-13ms"),
+            ("rate", "0"),
+            ("rate", "0gbit"),
+            ("loss", "1.5"),
+            ("queue", "0bdp"),
+            ("queue", "0B"),
+            ("ack-thin", "11"),
+            ("reorder", "1%"),
+        ] {
+            let text = message(key, value);
+            assert!(text.contains(value) && text.contains("for example"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bdp_is_rate_times_both_delays() {
+        let mut shape = Shape::default();
+        for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "0.5bdp")] {
+            shape.apply(Setting::parse(key, value).unwrap());
+        }
+        assert_eq!(shape.limit().bytes, 16_250_000);
+        assert_eq!(shape.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_queue_without_a_rate_is_refused() {
+        let mut shape = Shape::default();
+        shape.apply(Setting::parse("queue", "64KB").unwrap());
+        assert!(shape.check().is_err());
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
+
+/// One's complement sum of `bytes` added to `initial`, not folded.
+#[must_use]
+pub fn sum(bytes: &[u8], initial: u64) -> u64 {
+    let mut words = bytes.chunks_exact(4);
+    let total = words.by_ref().fold(initial, |sum, word| {
+        sum + u64::from(u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+    });
+    let rest = words.remainder();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    total + u64::from(u32::from_be_bytes(last))
+}
+
+/// Folds a sum to the 16 bits that a NEEDS_CSUM packet carries: not complemented.
+#[must_use]
+pub const fn fold(mut sum: u64) -> u16 {
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// The checksum of `bytes`: the complement of the folded sum.
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u16 {
+    !fold(sum(bytes, 0))
+}
+
+/// The folded sum after one 16-bit word of what it covers changed from `old` to `new`
+/// (RFC 1624 §3, for the sum itself instead of its complement).
+#[must_use]
+pub const fn replace_word(folded: u16, old: u16, new: u16) -> u16 {
+    fold(folded as u64 + !old as u64 + new as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 1071 §3.
+    #[test]
+    fn sums_the_rfc_example() {
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(fold(sum(&bytes, 0)), 0xddf2);
+    }
+
+    #[test]
+    fn pads_an_odd_tail_with_zero() {
+        assert_eq!(sum(&[1, 2, 3, 4, 5], 0), sum(&[1, 2, 3, 4, 5, 0, 0, 0], 0));
+    }
+
+    #[test]
+    fn replacing_a_word_equals_summing_again() {
+        let before = fold(sum(&[0x12, 0x34, 0x56, 0x78], 0));
+        let after = fold(sum(&[0x12, 0x34, 0x9a, 0xbc], 0));
+        assert_eq!(replace_word(before, 0x5678, 0x9abc), after);
+    }
+}
