@@ -57,7 +57,9 @@ pub fn configure(
 ) -> io::Result<()> {
     let sizes = LinkUnspec::new_with_name(name).mtu(mtu).txqueuelen(queue);
     let doing = format!("set the MTU of {name} to {mtu} and its queue to {queue}");
-    ask(netns, &doing, async |kernel| kernel.link().set(sizes.build()).execute().await)?;
+    ask(netns, &doing, async |kernel| {
+        kernel.link().set(sizes.build()).execute().await
+    })?;
     for &(address, prefix) in addresses {
         add_address(netns, name, address, prefix)?;
     }

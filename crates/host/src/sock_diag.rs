@@ -96,7 +96,9 @@ impl SockDiag {
     /// Whether a socket waits for connections to `port`, on IPv4.
     pub fn listens_on(&mut self, port: u16) -> io::Result<bool> {
         let listeners = self.dump(StateFlags::LISTEN)?;
-        Ok(listeners.iter().any(|listener| listener.local.port() == port))
+        Ok(listeners
+            .iter()
+            .any(|listener| listener.local.port() == port))
     }
 
     fn dump(&mut self, states: StateFlags) -> io::Result<Vec<Connection>> {

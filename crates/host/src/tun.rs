@@ -50,7 +50,11 @@ impl Tun {
                 set_offload(&file, OFFLOADS)?;
             }
         }
-        Ok(Self { file, name: name.to_owned(), uso })
+        Ok(Self {
+            file,
+            name: name.to_owned(),
+            uso,
+        })
     }
 
     /// The interface's name.
@@ -61,7 +65,11 @@ impl Tun {
 
     /// Another handle to the same device, for the thread of the other direction.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { file: self.file.try_clone()?, name: self.name.clone(), uso: self.uso })
+        Ok(Self {
+            file: self.file.try_clone()?,
+            name: self.name.clone(),
+            uso: self.uso,
+        })
     }
 
     /// Reads one packet with its vnet header in front; its length with that. What does not fit is
@@ -110,7 +118,11 @@ fn attach(file: &File, name: &str) -> io::Result<()> {
 fn set_offload(file: &File, flags: u32) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes its flags by value.
     check(unsafe {
-        libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(flags))
+        libc::ioctl(
+            file.as_raw_fd(),
+            libc::TUNSETOFFLOAD,
+            libc::c_ulong::from(flags),
+        )
     })
 }
 

@@ -46,7 +46,10 @@ impl Bell {
             tv_sec: (span.as_nanos() / 1_000_000_000) as i64,
             tv_nsec: (span.as_nanos() % 1_000_000_000) as i64,
         };
-        let mut both = [PollFd::new(source, PollFlags::IN), PollFd::new(&self.0, PollFlags::IN)];
+        let mut both = [
+            PollFd::new(source, PollFlags::IN),
+            PollFd::new(&self.0, PollFlags::IN),
+        ];
         match poll(&mut both, Some(&span)) {
             Err(Errno::INTR) => return Ok(false),
             other => other?,

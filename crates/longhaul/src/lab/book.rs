@@ -75,10 +75,24 @@ impl Book {
             values.clone_from(&short);
         }
         let values = chosen(values, &choices.set)?;
-        let short = chosen(short, &choices.set.iter().filter(|(name, _)| !head.quick.contains_key(name)).cloned().collect::<Vec<_>>())?;
+        let short = chosen(
+            short,
+            &choices
+                .set
+                .iter()
+                .filter(|(name, _)| !head.quick.contains_key(name))
+                .cloned()
+                .collect::<Vec<_>>(),
+        )?;
 
         let (base, resolved) = scenario_with(source, &values)?;
-        let mut book = Self { name: source.name.clone(), base, resolved, cells: Vec::new(), quick: choices.quick };
+        let mut book = Self {
+            name: source.name.clone(),
+            base,
+            resolved,
+            cells: Vec::new(),
+            quick: choices.quick,
+        };
         book.choose(&head, choices);
         for plan in combinations(&head)? {
             book.cells.push(cell(source, &values, &short, plan)?);
@@ -89,9 +103,16 @@ impl Book {
     }
 
     fn choose(&mut self, head: &Head, choices: &Choices) {
-        let quick = head.quick.get("repetitions").and_then(Value::as_integer).filter(|_| choices.quick);
+        let quick = head
+            .quick
+            .get("repetitions")
+            .and_then(Value::as_integer)
+            .filter(|_| choices.quick);
         let quick = quick.and_then(|n| u32::try_from(n).ok());
-        self.base.repetitions = choices.repetitions.or(quick).unwrap_or(self.base.repetitions);
+        self.base.repetitions = choices
+            .repetitions
+            .or(quick)
+            .unwrap_or(self.base.repetitions);
         self.base.seed = choices.seed.unwrap_or(self.base.seed);
         if choices.quick {
             self.base.warmup = 0;
@@ -103,7 +124,10 @@ impl Book {
         self.cells.retain(|cell| cell.matches(only));
         match self.cells.is_empty() {
             false => Ok(()),
-            true => Err(Refusal::usage(format!("--only matches none of the cells: {}", all.join("; ")))),
+            true => Err(Refusal::usage(format!(
+                "--only matches none of the cells: {}",
+                all.join("; ")
+            ))),
         }
     }
 }
@@ -112,21 +136,30 @@ impl Cell {
     /// Its label, or its varied values.
     pub(crate) fn name(&self) -> String {
         self.label.clone().unwrap_or_else(|| {
-            let pairs: Vec<_> = self.vary.iter().map(|(k, v)| format!("{k}={}", plain(v))).collect();
+            let pairs: Vec<_> = self
+                .vary
+                .iter()
+                .map(|(k, v)| format!("{k}={}", plain(v)))
+                .collect();
             pairs.join(", ")
         })
     }
 
     /// Whether each pair is one of its varied values.
     pub(crate) fn matches(&self, wanted: &[(String, String)]) -> bool {
-        let has = |(key, value): &(String, String)| self.vary.get(key).is_some_and(|own| plain(own) == *value);
+        let has = |(key, value): &(String, String)| {
+            self.vary.get(key).is_some_and(|own| plain(own) == *value)
+        };
         wanted.iter().all(has)
     }
 }
 
 /// A table of varied values as pairs of text.
 pub(crate) fn pairs(table: &Table) -> Vec<(String, String)> {
-    table.iter().map(|(key, value)| (key.clone(), plain(value))).collect()
+    table
+        .iter()
+        .map(|(key, value)| (key.clone(), plain(value)))
+        .collect()
 }
 
 fn cell(source: &Source, values: &Table, short: &Table, plan: CellPlan) -> Result<Cell> {
@@ -136,19 +169,35 @@ fn cell(source: &Source, values: &Table, short: &Table, plan: CellPlan) -> Resul
         values.extend(plan.set.clone());
         scenario_with(source, &values)
     };
-    Ok(Cell { scenario: with(values)?.0, short: with(short)?.0, vary: plan.vary, label: plan.label })
+    Ok(Cell {
+        scenario: with(values)?.0,
+        short: with(short)?.0,
+        vary: plan.vary,
+        label: plan.label,
+    })
 }
 
 /// The declared parameters, with the names of `vary` beside them; cells may set no others.
 fn parameters_of(source: &Source, head: &Head) -> Result<Table> {
     let mut values = head.parameters.clone();
     for (name, choices) in &head.vary {
-        let first = choices.first().ok_or_else(|| refuse(source, &format!("vary.{name} is empty")))?;
+        let first = choices
+            .first()
+            .ok_or_else(|| refuse(source, &format!("vary.{name} is empty")))?;
         values.entry(name.clone()).or_insert_with(|| first.clone());
     }
-    let cells = head.cells.iter().flat_map(|cell| cell.vary.keys().chain(cell.set.keys()));
-    match cells.into_iter().find(|name| !values.contains_key(name.as_str())) {
-        Some(name) => Err(refuse(source, &format!("a cell sets {name:?}, which [parameters] does not declare"))),
+    let cells = head
+        .cells
+        .iter()
+        .flat_map(|cell| cell.vary.keys().chain(cell.set.keys()));
+    match cells
+        .into_iter()
+        .find(|name| !values.contains_key(name.as_str()))
+    {
+        Some(name) => Err(refuse(
+            source,
+            &format!("a cell sets {name:?}, which [parameters] does not declare"),
+        )),
         None => Ok(values),
     }
 }
@@ -169,7 +218,9 @@ fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
         let known: Vec<_> = values.keys().cloned().collect();
         let value = values.get_mut(name).ok_or_else(|| {
             let known = known.join(", ");
-            Refusal::usage(format!("--set {name}: no parameter has that name (there are: {known})"))
+            Refusal::usage(format!(
+                "--set {name}: no parameter has that name (there are: {known})"
+            ))
         })?;
         *value = parameters::typed(text);
     }
@@ -178,9 +229,15 @@ fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
 
 /// The cross product of `vary`, last key fastest, then the single cells.
 fn combinations(head: &Head) -> Result<Vec<CellPlan>> {
-    let count = head.vary.values().map(Vec::len).fold(1usize, usize::saturating_mul);
+    let count = head
+        .vary
+        .values()
+        .map(Vec::len)
+        .fold(1usize, usize::saturating_mul);
     if count.saturating_add(head.cells.len()) > CELLS_MAX {
-        return Err(Refusal::usage(format!("the scenario has more than {CELLS_MAX} cells")));
+        return Err(Refusal::usage(format!(
+            "the scenario has more than {CELLS_MAX} cells"
+        )));
     }
     let mut all = vec![CellPlan::default()];
     for (name, choices) in &head.vary {
@@ -189,7 +246,10 @@ fn combinations(head: &Head) -> Result<Vec<CellPlan>> {
             plan.vary.insert(name.clone(), choice.clone());
             plan
         };
-        all = all.iter().flat_map(|plan| choices.iter().map(move |choice| extended(plan, choice))).collect();
+        all = all
+            .iter()
+            .flat_map(|plan| choices.iter().map(move |choice| extended(plan, choice)))
+            .collect();
     }
     if head.vary.is_empty() && !head.cells.is_empty() {
         all.clear();
@@ -255,7 +315,14 @@ size = "${size}"
 
     fn open(text: &str, choices: &Choices) -> Result<Book> {
         let (name, origin) = ("t".to_owned(), "t.toml".to_owned());
-        Book::open(&Source { name, origin, text: text.to_owned() }, choices)
+        Book::open(
+            &Source {
+                name,
+                origin,
+                text: text.to_owned(),
+            },
+            choices,
+        )
     }
 
     fn error(text: &str) -> String {
@@ -266,32 +333,73 @@ size = "${size}"
     fn cells_are_the_cross_product_and_the_single_ones() {
         let book = open(TEXT, &Choices::default()).unwrap();
         let names: Vec<_> = book.cells.iter().map(Cell::name).collect();
-        let expected = ["relays=false, loss=0.0", "relays=false, loss=0.1", "relays=true, loss=0.0",
-            "relays=true, loss=0.1", "from=b"];
+        let expected = [
+            "relays=false, loss=0.0",
+            "relays=false, loss=0.1",
+            "relays=true, loss=0.0",
+            "relays=true, loss=0.1",
+            "from=b",
+        ];
         assert_eq!(names, expected);
         assert_eq!(book.cells[4].scenario.flows[0].from, "b");
-        assert_eq!(book.cells[0].scenario.flows[0].size.unwrap().get(), 1_000_000_000);
+        assert_eq!(
+            book.cells[0].scenario.flows[0].size.unwrap().get(),
+            1_000_000_000
+        );
         assert_eq!(book.cells[0].short.flows[0].size.unwrap().get(), 1_000_000);
     }
 
     #[test]
     fn the_command_line_sets_and_selects() {
         let pair = |k: &str, v: &str| vec![(k.to_owned(), v.to_owned())];
-        let choices = Choices { quick: true, set: pair("size", "5MB"), only: pair("relays", "true"), ..Choices::default() };
+        let choices = Choices {
+            quick: true,
+            set: pair("size", "5MB"),
+            only: pair("relays", "true"),
+            ..Choices::default()
+        };
         let book = open(TEXT, &choices).unwrap();
         assert_eq!(book.cells.len(), 2);
         assert_eq!(book.base.repetitions, 1);
-        assert_eq!(book.cells[0].scenario.flows[0].size.unwrap().get(), 5_000_000);
-        assert!(open(TEXT, &Choices { set: pair("sise", "1"), ..Choices::default() }).is_err());
-        assert!(open(TEXT, &Choices { only: pair("relays", "maybe"), ..Choices::default() }).is_err());
+        assert_eq!(
+            book.cells[0].scenario.flows[0].size.unwrap().get(),
+            5_000_000
+        );
+        assert!(
+            open(
+                TEXT,
+                &Choices {
+                    set: pair("sise", "1"),
+                    ..Choices::default()
+                }
+            )
+            .is_err()
+        );
+        assert!(
+            open(
+                TEXT,
+                &Choices {
+                    only: pair("relays", "maybe"),
+                    ..Choices::default()
+                }
+            )
+            .is_err()
+        );
     }
 
     #[test]
     fn unknown_keys_are_refused_with_line_and_column() {
         let wrong = TEXT.replace("program = \"curl\"", "progam = \"curl\"");
-        let line = wrong.lines().position(|line| line.starts_with("progam")).unwrap() + 1;
+        let line = wrong
+            .lines()
+            .position(|line| line.starts_with("progam"))
+            .unwrap()
+            + 1;
         let message = error(&wrong);
-        assert!(message.starts_with(&format!("t.toml: line {line}, column 1:")), "{message}");
+        assert!(
+            message.starts_with(&format!("t.toml: line {line}, column 1:")),
+            "{message}"
+        );
         assert!(message.contains("progam"), "{message}");
     }
 

@@ -16,7 +16,10 @@ use std::{iter::Peekable, str::Chars};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Expression {
     Number(f64),
-    Metric { name: String, cell: Vec<(String, String)> },
+    Metric {
+        name: String,
+        cell: Vec<(String, String)>,
+    },
     Operation(Operator, Box<Expression>, Box<Expression>),
 }
 
@@ -33,7 +36,9 @@ pub(crate) enum Operator {
 
 /// Why a text is no expression.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no expression: {problem} (for example: goodput_bps{{relays=true}} / goodput_bps{{relays=false}})")]
+#[error(
+    "{text:?} is no expression: {problem} (for example: goodput_bps{{relays=true}} / goodput_bps{{relays=false}})"
+)]
 pub(crate) struct ExpressionError {
     text: String,
     problem: String,
@@ -42,8 +47,14 @@ pub(crate) struct ExpressionError {
 impl Expression {
     /// Reads an expression; nothing may follow it.
     pub(crate) fn parse(text: &str) -> Result<Self, ExpressionError> {
-        let mut parser = Parser { rest: text.chars().peekable(), depth: 0 };
-        parser.whole().map_err(|problem| ExpressionError { text: text.to_owned(), problem })
+        let mut parser = Parser {
+            rest: text.chars().peekable(),
+            depth: 0,
+        };
+        parser.whole().map_err(|problem| ExpressionError {
+            text: text.to_owned(),
+            problem,
+        })
     }
 
     /// Its value, with the metrics that `look_up` finds.
@@ -102,7 +113,11 @@ impl Bound {
             .iter()
             .find_map(|(sign, relation)| Some((text.trim().strip_prefix(sign)?, *relation)));
         let (number, relation) = found?;
-        let limit = number.trim().parse().ok().filter(|limit: &f64| limit.is_finite())?;
+        let limit = number
+            .trim()
+            .parse()
+            .ok()
+            .filter(|limit: &f64| limit.is_finite())?;
         Some(Self { relation, limit })
     }
 
@@ -146,7 +161,10 @@ impl Parser<'_> {
     }
 
     fn product(&mut self) -> Result<Expression, String> {
-        self.chain([('*', Operator::Multiply), ('/', Operator::Divide)], Self::factor)
+        self.chain(
+            [('*', Operator::Multiply), ('/', Operator::Divide)],
+            Self::factor,
+        )
     }
 
     fn chain(
@@ -185,7 +203,10 @@ impl Parser<'_> {
         match name.as_str() {
             "min" => self.extreme(Operator::Min),
             "max" => self.extreme(Operator::Max),
-            _ => Ok(Expression::Metric { name, cell: self.selector()? }),
+            _ => Ok(Expression::Metric {
+                name,
+                cell: self.selector()?,
+            }),
         }
     }
 
@@ -232,7 +253,11 @@ impl Parser<'_> {
     }
 
     fn expect(&mut self, sign: char) -> Result<(), String> {
-        if self.take(sign) { Ok(()) } else { Err(format!("{sign:?} is missing")) }
+        if self.take(sign) {
+            Ok(())
+        } else {
+            Err(format!("{sign:?} is missing"))
+        }
     }
 }
 
@@ -260,7 +285,10 @@ mod tests {
 
     #[test]
     fn metrics_of_other_cells_are_chosen_in_braces() {
-        assert_eq!(value("rate_bps{relays=true} / rate_bps{ relays = false }"), 6.0);
+        assert_eq!(
+            value("rate_bps{relays=true} / rate_bps{ relays = false }"),
+            6.0
+        );
     }
 
     #[test]

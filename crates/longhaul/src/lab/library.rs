@@ -5,7 +5,10 @@ use crate::exit::Refusal;
 use std::path::Path;
 
 /// The files of `scenarios/`, so that an installed binary has them.
-const BUILT_IN: [(&str, &str); 1] = [("dvd-download", include_str!("../../../../scenarios/dvd-download.toml"))];
+const BUILT_IN: [(&str, &str); 1] = [(
+    "dvd-download",
+    include_str!("../../../../scenarios/dvd-download.toml"),
+)];
 
 /// A scenario's text and where it was found.
 #[derive(Debug, Clone)]
@@ -27,7 +30,11 @@ pub(crate) fn find(wanted: &str) -> anyhow::Result<Source> {
     let built_in = BUILT_IN.iter().find(|(name, _)| *name == wanted);
     if let Some((name, text)) = built_in {
         let origin = format!("{name} (built in)");
-        return Ok(Source { name: (*name).to_owned(), origin, text: (*text).to_owned() });
+        return Ok(Source {
+            name: (*name).to_owned(),
+            origin,
+            text: (*text).to_owned(),
+        });
     }
     let path = Path::new(wanted);
     let text = std::fs::read_to_string(path).map_err(|error| {
@@ -38,8 +45,16 @@ pub(crate) fn find(wanted: &str) -> anyhow::Result<Source> {
             known.join(", ")
         ))
     })?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Source { name, origin: wanted.to_owned(), text })
+    let name = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    Ok(Source {
+        name,
+        origin: wanted.to_owned(),
+        text,
+    })
 }
 
 #[cfg(test)]

@@ -41,9 +41,14 @@ fn fill_line(line: &str, values: &Table) -> Result<String, (usize, String)> {
     let mut rest = line;
     while let Some(start) = rest.find("${") {
         let at = line.len() - rest.len() + start;
-        let end = rest[start..].find('}').ok_or((at, "'${' without '}'".to_owned()))? + start;
+        let end = rest[start..]
+            .find('}')
+            .ok_or((at, "'${' without '}'".to_owned()))?
+            + start;
         let name = &rest[start + 2..end];
-        let value = values.get(name).ok_or_else(|| (at, unknown(name, values)))?;
+        let value = values
+            .get(name)
+            .ok_or_else(|| (at, unknown(name, values)))?;
         let (before, after) = (&rest[..start], &rest[end + 1..]);
         match (before.strip_suffix('"'), after.strip_prefix('"')) {
             (Some(before), Some(after)) => {
@@ -63,7 +68,10 @@ fn fill_line(line: &str, values: &Table) -> Result<String, (usize, String)> {
 
 fn unknown(name: &str, values: &Table) -> String {
     let known: Vec<&str> = values.keys().map(String::as_str).collect();
-    format!("no parameter is called {name:?} (there are: {})", known.join(", "))
+    format!(
+        "no parameter is called {name:?} (there are: {})",
+        known.join(", ")
+    )
 }
 
 /// A value as a person writes it: strings without quotes.

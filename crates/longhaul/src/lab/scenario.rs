@@ -182,7 +182,9 @@ pub(crate) struct Address {
 impl Address {
     /// The address of the subnet itself.
     pub(crate) fn network(self) -> Ipv4Addr {
-        let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
+        let mask = u32::MAX
+            .checked_shl(32 - u32::from(self.prefix))
+            .unwrap_or(0);
         Ipv4Addr::from_bits(self.ip.to_bits() & mask)
     }
 }
@@ -199,10 +201,17 @@ impl std::str::FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         let parts = text.split_once('/');
         let parsed = parts.and_then(|(ip, prefix)| {
-            let prefix = prefix.parse().ok().filter(|prefix| (1..=31).contains(prefix))?;
-            Some(Self { ip: ip.parse().ok()?, prefix })
+            let prefix = prefix
+                .parse()
+                .ok()
+                .filter(|prefix| (1..=31).contains(prefix))?;
+            Some(Self {
+                ip: ip.parse().ok()?,
+                prefix,
+            })
         });
-        parsed.ok_or_else(|| format!("{text:?} is no IPv4 address with a prefix such as 10.9.0.1/30"))
+        parsed
+            .ok_or_else(|| format!("{text:?} is no IPv4 address with a prefix such as 10.9.0.1/30"))
     }
 }
 
@@ -214,7 +223,9 @@ impl Serialize for Address {
 
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        String::deserialize(input)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(input)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -260,7 +271,7 @@ pub(crate) struct Flow {
 }
 
 /// What makes a flow's traffic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Program {
     /// curl fetches a file from nginx; its SHA-256 is checked.

@@ -36,8 +36,17 @@ pub(crate) const LINKS_MAX: usize = 256;
 impl Topology {
     /// Of a scenario that has at most [`LINKS_MAX`] links.
     pub(crate) fn of(scenario: &Scenario) -> Self {
-        let hosts = scenario.links.iter().flat_map(|link| link.between.clone()).collect();
-        let wires = scenario.links.iter().enumerate().map(|(n, link)| Wire::of(n, link)).collect();
+        let hosts = scenario
+            .links
+            .iter()
+            .flat_map(|link| link.between.clone())
+            .collect();
+        let wires = scenario
+            .links
+            .iter()
+            .enumerate()
+            .map(|(n, link)| Wire::of(n, link))
+            .collect();
         Self { hosts, wires }
     }
 
@@ -50,7 +59,11 @@ impl Topology {
             let nearest = first_hops.keys().find(|near| wire.end_of(near).is_some())?;
             let address = wire.ends[0].1;
             let (network, prefix) = (address.network(), address.prefix);
-            Some(Route { network, prefix, gateway: first_hops[nearest].other_end(host)?.ip })
+            Some(Route {
+                network,
+                prefix,
+                gateway: first_hops[nearest].other_end(host)?.ip,
+            })
         })
         .collect()
     }
@@ -84,7 +97,9 @@ impl Topology {
         let mut reached: VecDeque<&str> = VecDeque::from([host]);
         while let Some(here) = reached.pop_front() {
             for wire in &self.wires {
-                let Some(next) = wire.neighbour(here) else { continue };
+                let Some(next) = wire.neighbour(here) else {
+                    continue;
+                };
                 if next != host && !found.contains_key(next) {
                     let first = found.get(here).copied().unwrap_or(wire);
                     found.insert(next, first);
@@ -98,25 +113,40 @@ impl Topology {
 
 impl Wire {
     fn of(number: usize, link: &Link) -> Self {
-        let subnet = |last| Address { ip: Ipv4Addr::new(10, 9, number as u8, last), prefix: 30 };
+        let subnet = |last| Address {
+            ip: Ipv4Addr::new(10, 9, number as u8, last),
+            prefix: 30,
+        };
         let [left, right] = link.addresses.unwrap_or([subnet(1), subnet(2)]);
         let [from, to] = link.between.clone();
-        Self { name: link.name.clone(), ends: [(from, left), (to, right)] }
+        Self {
+            name: link.name.clone(),
+            ends: [(from, left), (to, right)],
+        }
     }
 
     /// The address of `host` on this wire.
     pub(crate) fn end_of(&self, host: &str) -> Option<Address> {
-        self.ends.iter().find(|(name, _)| name == host).map(|(_, address)| *address)
+        self.ends
+            .iter()
+            .find(|(name, _)| name == host)
+            .map(|(_, address)| *address)
     }
 
     fn other_end(&self, host: &str) -> Option<Address> {
         self.end_of(host)?;
-        self.ends.iter().find(|(name, _)| name != host).map(|(_, address)| *address)
+        self.ends
+            .iter()
+            .find(|(name, _)| name != host)
+            .map(|(_, address)| *address)
     }
 
     fn neighbour(&self, host: &str) -> Option<&str> {
         self.end_of(host)?;
-        self.ends.iter().map(|(name, _)| name.as_str()).find(|name| *name != host)
+        self.ends
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .find(|name| *name != host)
     }
 }
 
@@ -128,11 +158,20 @@ mod tests {
         let wire = |n: u8, left: &str, right: &str| Wire {
             name: format!("w{n}"),
             ends: [(left, 1), (right, 2)].map(|(host, last)| {
-                (host.to_owned(), Address { ip: Ipv4Addr::new(10, 9, n, last), prefix: 30 })
+                (
+                    host.to_owned(),
+                    Address {
+                        ip: Ipv4Addr::new(10, 9, n, last),
+                        prefix: 30,
+                    },
+                )
             }),
         };
-        let wires =
-            vec![wire(0, "client", "r1"), wire(1, "r1", "r2"), wire(2, "r2", "server")];
+        let wires = vec![
+            wire(0, "client", "r1"),
+            wire(1, "r1", "r2"),
+            wire(2, "r2", "server"),
+        ];
         let hosts = ["client", "r1", "r2", "server"].map(str::to_owned).into();
         Topology { hosts, wires }
     }
@@ -141,21 +180,42 @@ mod tests {
     fn far_subnets_go_by_the_neighbour_on_the_way() {
         let gateways = |host| -> Vec<(String, String)> {
             let routes = chain().routes(host);
-            routes.iter().map(|r| (r.network.to_string(), r.gateway.to_string())).collect()
+            routes
+                .iter()
+                .map(|r| (r.network.to_string(), r.gateway.to_string()))
+                .collect()
         };
         let by = |net: &str, via: &str| (net.to_owned(), via.to_owned());
-        assert_eq!(gateways("client"), [by("10.9.1.0", "10.9.0.2"), by("10.9.2.0", "10.9.0.2")]);
+        assert_eq!(
+            gateways("client"),
+            [by("10.9.1.0", "10.9.0.2"), by("10.9.2.0", "10.9.0.2")]
+        );
         assert_eq!(gateways("r1"), [by("10.9.2.0", "10.9.1.2")]);
-        assert_eq!(gateways("server"), [by("10.9.0.0", "10.9.2.1"), by("10.9.1.0", "10.9.2.1")]);
+        assert_eq!(
+            gateways("server"),
+            [by("10.9.0.0", "10.9.2.1"), by("10.9.1.0", "10.9.2.1")]
+        );
     }
 
     #[test]
     fn a_host_is_seen_at_its_near_interface() {
         let topology = chain();
-        assert_eq!(topology.address("client", "server"), Some(Ipv4Addr::new(10, 9, 2, 2)));
-        assert_eq!(topology.address("server", "r2"), Some(Ipv4Addr::new(10, 9, 2, 1)));
-        assert_eq!(topology.address("client", "r2"), Some(Ipv4Addr::new(10, 9, 1, 2)));
-        assert_eq!(topology.path("server", "client").unwrap(), ["server", "r2", "r1", "client"]);
+        assert_eq!(
+            topology.address("client", "server"),
+            Some(Ipv4Addr::new(10, 9, 2, 2))
+        );
+        assert_eq!(
+            topology.address("server", "r2"),
+            Some(Ipv4Addr::new(10, 9, 2, 1))
+        );
+        assert_eq!(
+            topology.address("client", "r2"),
+            Some(Ipv4Addr::new(10, 9, 1, 2))
+        );
+        assert_eq!(
+            topology.path("server", "client").unwrap(),
+            ["server", "r2", "r1", "client"]
+        );
         assert_eq!(topology.path("server", "nobody"), None);
     }
 
@@ -165,7 +225,13 @@ mod tests {
         ring.wires.push(Wire {
             name: "w3".to_owned(),
             ends: [("server", 1), ("client", 2)].map(|(host, last)| {
-                (host.to_owned(), Address { ip: Ipv4Addr::new(10, 9, 3, last), prefix: 30 })
+                (
+                    host.to_owned(),
+                    Address {
+                        ip: Ipv4Addr::new(10, 9, 3, last),
+                        prefix: 30,
+                    },
+                )
             }),
         });
         assert_eq!(ring.path("client", "server").unwrap(), ["client", "server"]);

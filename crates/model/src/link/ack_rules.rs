@@ -29,7 +29,9 @@ impl AckRules {
     pub(crate) fn new(shape: &AckShape, mtu: u32) -> Self {
         let thinner = (shape.thin > 0)
             .then(|| Thinner::new(Limits::new(u32::from(shape.thin), shape.hold, mtu)));
-        let pacer = shape.pace.map(|rate| Pacer::new(u64::from(rate), shape.buffer as usize));
+        let pacer = shape
+            .pace
+            .map(|rate| Pacer::new(u64::from(rate), shape.buffer as usize));
         Self { thinner, pacer }
     }
 
@@ -51,21 +53,19 @@ impl AckRules {
                 rule(Ruling::Forward(segment));
             }
             (Acking::Pure(_), None) => self.pace(now, segment, acking, rule),
-            (Acking::Pure(ack), Some(thinner)) => {
-                match thinner.offer(now, &ack, token(segment)) {
-                    Thinned::Pass { discard } => {
-                        discard.map(|old| rule(Ruling::Discard(named(old))));
-                        self.pace(now, segment, acking, rule);
-                    }
-                    Thinned::PassBoth(held) => {
-                        self.pace(now, named(held), acking, rule);
-                        self.pace(now, segment, acking, rule);
-                    }
-                    Thinned::Hold { discard } => {
-                        discard.map(|old| rule(Ruling::Discard(named(old))));
-                    }
+            (Acking::Pure(ack), Some(thinner)) => match thinner.offer(now, &ack, token(segment)) {
+                Thinned::Pass { discard } => {
+                    discard.map(|old| rule(Ruling::Discard(named(old))));
+                    self.pace(now, segment, acking, rule);
                 }
-            }
+                Thinned::PassBoth(held) => {
+                    self.pace(now, named(held), acking, rule);
+                    self.pace(now, segment, acking, rule);
+                }
+                Thinned::Hold { discard } => {
+                    discard.map(|old| rule(Ruling::Discard(named(old))));
+                }
+            },
         }
     }
 
@@ -74,18 +74,16 @@ impl AckRules {
         while let Some(held) = self.pacer.as_mut().and_then(|pacer| pacer.flush(flow)) {
             rule(Ruling::Forward(named(held)));
         }
-        if let Some(held) = self.thinner.as_mut().and_then(|thinner| thinner.flush(now, flow)) {
+        if let Some(held) = self
+            .thinner
+            .as_mut()
+            .and_then(|thinner| thinner.flush(now, flow))
+        {
             rule(Ruling::Forward(named(held)));
         }
     }
 
-    fn pace(
-        &mut self,
-        now: Time,
-        segment: Segment,
-        acking: Acking,
-        rule: &mut impl FnMut(Ruling),
-    ) {
+    fn pace(&mut self, now: Time, segment: Segment, acking: Acking, rule: &mut impl FnMut(Ruling)) {
         let (Some(pacer), Acking::Pure(ack)) = (&mut self.pacer, acking) else {
             return rule(Ruling::Forward(segment));
         };
@@ -106,8 +104,12 @@ impl AckRules {
     /// Forwards one segment whose time has come. An ACK that thinning held to its deadline is not
     /// paced as well: it has waited enough.
     pub(crate) fn release(&mut self, now: Time) -> Option<Segment> {
-        let held = self.thinner.as_mut().and_then(|thinner| thinner.release(now));
-        held.or_else(|| self.pacer.as_mut().and_then(|pacer| pacer.release(now))).map(named)
+        let held = self
+            .thinner
+            .as_mut()
+            .and_then(|thinner| thinner.release(now));
+        held.or_else(|| self.pacer.as_mut().and_then(|pacer| pacer.release(now)))
+            .map(named)
     }
 }
 
@@ -117,5 +119,10 @@ fn token(segment: Segment) -> u64 {
 }
 
 fn named(token: u64) -> Segment {
-    Segment { packet: token >> 16, index: 0, last: true, len: (token & 0xffff) as u32 }
+    Segment {
+        packet: token >> 16,
+        index: 0,
+        last: true,
+        len: (token & 0xffff) as u32,
+    }
 }

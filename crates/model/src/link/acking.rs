@@ -30,9 +30,11 @@ impl Acking {
         let payload = packet.len() - transport.offset - header.len();
         let pure = payload == 0 && header.flags() == tcp::ACK && !header.has_sack();
         Some(match pure {
-            true => {
-                Self::Pure(PureAck { flow, ack: header.ack(), window: header.window() })
-            }
+            true => Self::Pure(PureAck {
+                flow,
+                ack: header.ack(),
+                window: header.window(),
+            }),
             false => Self::Other { flow },
         })
     }
@@ -63,15 +65,34 @@ mod tests {
     }
 
     fn is_pure(flags: u8, options: &[u8], payload: &[u8]) -> bool {
-        matches!(Acking::of(&packet(flags, options, payload)), Some(Acking::Pure(_)))
+        matches!(
+            Acking::of(&packet(flags, options, payload)),
+            Some(Acking::Pure(_))
+        )
     }
 
     #[test]
     fn only_a_bare_ack_is_pure() {
-        assert!(is_pure(tcp::ACK, &[1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0], &[]));
+        assert!(is_pure(
+            tcp::ACK,
+            &[1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[]
+        ));
         assert!(!is_pure(tcp::ACK, &[], b"x"));
-        assert!(!is_pure(tcp::ACK, &[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2], &[]));
-        for flag in [tcp::FIN, tcp::SYN, tcp::RST, tcp::ECE, tcp::CWR, tcp::URG, tcp::PSH] {
+        assert!(!is_pure(
+            tcp::ACK,
+            &[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2],
+            &[]
+        ));
+        for flag in [
+            tcp::FIN,
+            tcp::SYN,
+            tcp::RST,
+            tcp::ECE,
+            tcp::CWR,
+            tcp::URG,
+            tcp::PSH,
+        ] {
             assert!(!is_pure(tcp::ACK | flag, &[], &[]), "flag {flag:#x}");
         }
     }

@@ -18,7 +18,11 @@ pub(crate) struct Flight<T> {
 
 impl<T> Flight<T> {
     pub(crate) fn new() -> Self {
-        Self { in_order: VecDeque::new(), overtaking: BinaryHeap::new(), pushed: 0 }
+        Self {
+            in_order: VecDeque::new(),
+            overtaking: BinaryHeap::new(),
+            pushed: 0,
+        }
     }
 
     /// Puts `item` on the wire until `at`.
@@ -26,7 +30,11 @@ impl<T> Flight<T> {
         match self.in_order.back() {
             Some((last, _)) if at < *last => {
                 self.pushed += 1;
-                self.overtaking.push(Reverse(Entry { at, order: self.pushed, item }));
+                self.overtaking.push(Reverse(Entry {
+                    at,
+                    order: self.pushed,
+                    item,
+                }));
             }
             _ => self.in_order.push_back((at, item)),
         }
@@ -45,9 +53,10 @@ impl<T> Flight<T> {
     pub(crate) fn pop(&mut self, now: Time) -> Option<(Time, T)> {
         let next = self.next().filter(|at| *at <= now)?;
         match self.overtaking.peek() {
-            Some(Reverse(entry)) if entry.at == next => {
-                self.overtaking.pop().map(|Reverse(entry)| (entry.at, entry.item))
-            }
+            Some(Reverse(entry)) if entry.at == next => self
+                .overtaking
+                .pop()
+                .map(|Reverse(entry)| (entry.at, entry.item)),
             _ => self.in_order.pop_front(),
         }
     }

@@ -124,18 +124,30 @@ impl Line {
         self.advance(now, emit);
         while let Some((at, carried)) = self.flight.pop(now) {
             let corrupt = carried.corrupt.then(|| self.next_damage());
-            emit(Event::Deliver(Delivered { at, segment: carried.segment, corrupt }));
+            emit(Event::Deliver(Delivered {
+                at,
+                segment: carried.segment,
+                corrupt,
+            }));
         }
     }
 
     /// When `poll` must be called again at the latest, if nothing is offered before.
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<Time> {
-        let serving = self.in_service.as_ref().map(|service| self.earliest_exit(service.finish));
-        [self.flight.next(), serving, self.acks.next_deadline(), self.schedule.next()]
-            .into_iter()
-            .flatten()
-            .min()
+        let serving = self
+            .in_service
+            .as_ref()
+            .map(|service| self.earliest_exit(service.finish));
+        [
+            self.flight.next(),
+            serving,
+            self.acks.next_deadline(),
+            self.schedule.next(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Changes one setting from `now` on.
@@ -171,13 +183,18 @@ impl Line {
     /// How long the segment at the head of the queue has waited.
     #[must_use]
     pub fn queue_delay(&self, now: Time) -> Time {
-        self.queue.front().map_or(Time::ZERO, |head| now.since(head.since))
+        self.queue
+            .front()
+            .map_or(Time::ZERO, |head| now.since(head.since))
     }
 
     /// Lets everything happen that happens by `now`, in its order.
     fn advance(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
         loop {
-            let serving = self.in_service.as_ref().map_or(Time::MAX, |service| service.finish);
+            let serving = self
+                .in_service
+                .as_ref()
+                .map_or(Time::MAX, |service| service.finish);
             let acks = self.acks.next_deadline().unwrap_or(Time::MAX);
             let change = self.schedule.next().unwrap_or(Time::MAX);
             let next = serving.min(acks).min(change);
@@ -202,11 +219,15 @@ impl Line {
         emit: &mut impl FnMut(Event),
     ) {
         let mut rulings = std::mem::take(&mut self.rulings);
-        self.acks.offer(now, segment, acking, &mut |ruling| rulings.push(ruling));
+        self.acks
+            .offer(now, segment, acking, &mut |ruling| rulings.push(ruling));
         for ruling in rulings.drain(..) {
             match ruling {
                 Ruling::Forward(segment) => self.admit(now, segment, emit),
-                Ruling::Discard(segment) => emit(Event::Drop { segment, cause: Drop::AckRule }),
+                Ruling::Discard(segment) => emit(Event::Drop {
+                    segment,
+                    cause: Drop::AckRule,
+                }),
             }
         }
         self.rulings = rulings;
@@ -227,12 +248,22 @@ impl Line {
     /// Loss, duplication and corruption: what the medium does before the queue.
     fn admit(&mut self, now: Time, segment: Segment, emit: &mut impl FnMut(Event)) {
         if self.loss.lose() {
-            return emit(Event::Drop { segment, cause: Drop::Loss });
+            return emit(Event::Drop {
+                segment,
+                cause: Drop::Loss,
+            });
         }
         let corrupt = self.corrupt.lose();
         if self.duplicate.lose() {
             emit(Event::Copy(segment));
-            self.enqueue(now, Carried { segment, corrupt: false }, emit);
+            self.enqueue(
+                now,
+                Carried {
+                    segment,
+                    corrupt: false,
+                },
+                emit,
+            );
         }
         self.enqueue(now, Carried { segment, corrupt }, emit);
     }
@@ -242,14 +273,26 @@ impl Line {
             return self.propagate(now, carried);
         }
         let segment = carried.segment;
-        if !self.limit.admits(self.backlog, self.queue.len(), segment.len) {
-            return emit(Event::Drop { segment, cause: Drop::Overflow });
+        if !self
+            .limit
+            .admits(self.backlog, self.queue.len(), segment.len)
+        {
+            return emit(Event::Drop {
+                segment,
+                cause: Drop::Overflow,
+            });
         }
         if !self.rule.admit(now, self.backlog, self.idle_since) {
-            return emit(Event::Drop { segment, cause: Drop::QueueRule });
+            return emit(Event::Drop {
+                segment,
+                cause: Drop::QueueRule,
+            });
         }
         self.backlog += u64::from(segment.len);
-        self.queue.push_back(Waiting { carried, since: now });
+        self.queue.push_back(Waiting {
+            carried,
+            since: now,
+        });
         if self.in_service.is_none() {
             self.serve(now, emit);
         }
@@ -261,12 +304,20 @@ impl Line {
             let segment = waiting.carried.segment;
             self.backlog -= u64::from(segment.len);
             if self.rule.keep(now, now.since(waiting.since), self.backlog) == Verdict::Drop {
-                emit(Event::Drop { segment, cause: Drop::QueueRule });
+                emit(Event::Drop {
+                    segment,
+                    cause: Drop::QueueRule,
+                });
                 continue;
             }
             self.idle_since = None;
-            let finish = self.transmitter.finish(now, segment.len + self.shape.overhead);
-            self.in_service = Some(InService { carried: waiting.carried, finish });
+            let finish = self
+                .transmitter
+                .finish(now, segment.len + self.shape.overhead);
+            self.in_service = Some(InService {
+                carried: waiting.carried,
+                finish,
+            });
             return;
         }
         self.idle_since = Some(now);
@@ -333,7 +384,10 @@ impl Line {
 
     /// The segment that is being sent keeps what it has sent; its rest goes at the new rate.
     fn change_rate(&mut self, now: Time) {
-        let rest = self.in_service.as_ref().map(|s| self.transmitter.rest(now, s.finish));
+        let rest = self
+            .in_service
+            .as_ref()
+            .map(|s| self.transmitter.rest(now, s.finish));
         self.transmitter = Transmitter::new(&self.shape.rate, now);
         if let (Some(service), Some(rest)) = (&mut self.in_service, rest) {
             service.finish = self.transmitter.finish(now, rest);
@@ -342,7 +396,8 @@ impl Line {
     }
 
     fn change_rule(&mut self) {
-        self.rule.change(&self.shape.rule, self.shape.mtu, self.shape.rate_for_rule());
+        self.rule
+            .change(&self.shape.rule, self.shape.mtu, self.shape.rate_for_rule());
     }
 
     /// ACKs that the old rules hold go on at once.
@@ -355,7 +410,10 @@ impl Line {
 
     /// A different bit for each damaged segment (Numerical Recipes' linear congruence).
     fn next_damage(&mut self) -> u32 {
-        self.damage = self.damage.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.damage = self
+            .damage
+            .wrapping_mul(1_664_525)
+            .wrapping_add(1_013_904_223);
         self.damage >> 8
     }
 }

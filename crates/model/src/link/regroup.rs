@@ -24,7 +24,9 @@ pub enum Delivery {
 impl Default for Delivery {
     /// 100 µs: at 10 Gbit/s a whole 64 KB super-packet (52 µs), at 1 Gbit/s eight segments.
     fn default() -> Self {
-        Self::Bulk { quantum: Time::from_micros(100) }
+        Self::Bulk {
+            quantum: Time::from_micros(100),
+        }
     }
 }
 
@@ -77,7 +79,10 @@ impl Regroup {
     /// Nothing collected yet.
     #[must_use]
     pub fn new(delivery: Delivery) -> Self {
-        Self { delivery, open: None }
+        Self {
+            delivery,
+            open: None,
+        }
     }
 
     /// Takes the next due segment; calls `emit` for each run that is complete by that.
@@ -91,7 +96,12 @@ impl Regroup {
         if !self.extend(due, segment, corrupt) {
             self.open.take().map(&mut emit);
             let segments = segment.index..segment.index + 1;
-            self.open = Some(Run { packet: segment.packet, segments, due, corrupt });
+            self.open = Some(Run {
+                packet: segment.packet,
+                segments,
+                due,
+                corrupt,
+            });
         }
         if segment.last || corrupt.is_some() || self.delivery == Delivery::Exact {
             self.open.take().map(emit);
@@ -115,7 +125,9 @@ impl Regroup {
     /// When the open run must go even if its neighbours are not due yet.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let Delivery::Bulk { quantum } = self.delivery else { return None };
+        let Delivery::Bulk { quantum } = self.delivery else {
+            return None;
+        };
         self.open.as_ref().map(|run| run.due + quantum)
     }
 
@@ -134,11 +146,18 @@ mod tests {
         let mut regroup = Regroup::new(delivery);
         let mut out = Vec::new();
         for &(at, packet, index, last) in due {
-            let segment = Segment { packet, index, last, len: 1500 };
+            let segment = Segment {
+                packet,
+                index,
+                last,
+                len: 1500,
+            };
             regroup.push(Time::from_micros(at), segment, None, |run| out.push(run));
         }
         out.extend(regroup.flush(Time::MAX));
-        out.into_iter().map(|run| (run.packet, run.segments)).collect()
+        out.into_iter()
+            .map(|run| (run.packet, run.segments))
+            .collect()
     }
 
     #[test]
@@ -156,15 +175,28 @@ mod tests {
 
     #[test]
     fn a_hole_or_another_packet_ends_the_run() {
-        let due = [(0, 1, 0, false), (0, 1, 2, false), (0, 2, 0, false), (0, 2, 1, true)];
-        assert_eq!(runs(Delivery::default(), &due), [(1, 0..1), (1, 2..3), (2, 0..2)]);
+        let due = [
+            (0, 1, 0, false),
+            (0, 1, 2, false),
+            (0, 2, 0, false),
+            (0, 2, 1, true),
+        ];
+        assert_eq!(
+            runs(Delivery::default(), &due),
+            [(1, 0..1), (1, 2..3), (2, 0..2)]
+        );
     }
 
     #[test]
     fn the_last_segment_waits_for_nobody() {
         let mut regroup = Regroup::new(Delivery::default());
         let mut out = 0;
-        let segment = Segment { packet: 1, index: 0, last: true, len: 52 };
+        let segment = Segment {
+            packet: 1,
+            index: 0,
+            last: true,
+            len: 52,
+        };
         regroup.push(Time::ZERO, segment, None, |_| out += 1);
         assert_eq!((out, regroup.deadline()), (1, None));
     }
@@ -174,7 +206,12 @@ mod tests {
         let mut regroup = Regroup::new(Delivery::default());
         let mut out = Vec::new();
         for (index, corrupt) in [(0, None), (1, Some(5)), (2, None)] {
-            let segment = Segment { packet: 1, index, last: index == 2, len: 1500 };
+            let segment = Segment {
+                packet: 1,
+                index,
+                last: index == 2,
+                len: 1500,
+            };
             regroup.push(Time::ZERO, segment, corrupt, |run| out.push(run.segments));
         }
         assert_eq!(out, [0..1, 1..2, 2..3]);

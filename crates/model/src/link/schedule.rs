@@ -74,7 +74,10 @@ mod tests {
         for line in ["30s: delay 80ms", "at 10s: rate 1gbit", "30s: delay 38ms"] {
             schedule.add_text(line).unwrap();
         }
-        let times: Vec<u64> = schedule.iter().map(|(at, _)| at.as_nanos() / 1_000_000_000).collect();
+        let times: Vec<u64> = schedule
+            .iter()
+            .map(|(at, _)| at.as_nanos() / 1_000_000_000)
+            .collect();
         assert_eq!(times, [10, 30, 30]);
         let last = schedule.iter().last().unwrap();
         assert!(matches!(last.1, Setting::Delay(delay) if delay == Time::from_millis(38)));
@@ -82,7 +85,13 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_change() {
-        for bad in ["delay 80ms", "30s delay 80ms", "soon: delay 80ms", "30s: latency 1ms", "1s: x"] {
+        for bad in [
+            "delay 80ms",
+            "30s delay 80ms",
+            "soon: delay 80ms",
+            "30s: latency 1ms",
+            "1s: x",
+        ] {
             assert!(Schedule::default().add_text(bad).is_err(), "{bad}");
         }
     }

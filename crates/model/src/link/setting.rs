@@ -45,7 +45,10 @@ pub enum Setting {
 /// Keys in the order in which the manual lists them, each with an example.
 pub const KEYS: [(&str, &str); 15] = [
     ("delay", "13ms"),
-    ("jitter", "2ms, uniform:2ms, pareto:2ms, normal:2ms,reorder or none"),
+    (
+        "jitter",
+        "2ms, uniform:2ms, pareto:2ms, normal:2ms,reorder or none",
+    ),
     ("order", "keep or switch"),
     ("rate", "10gbit or unlimited"),
     ("overhead", "38"),
@@ -133,7 +136,11 @@ fn unless<T>(
     value: &str,
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Result<Option<T>, String> {
-    if value == word { Ok(None) } else { parse(value).map(Some) }
+    if value == word {
+        Ok(None)
+    } else {
+        parse(value).map(Some)
+    }
 }
 
 fn whole(value: &str, min: u32, max: u32) -> Result<u32, String> {
@@ -180,9 +187,13 @@ impl FromStr for Reorder {
     type Err = String;
 
     fn from_str(value: &str) -> Result<Self, String> {
-        let (probability, hold) =
-            value.split_once(':').ok_or("needs a share and a time, as in 1%:5ms")?;
-        Ok(Self { probability: text(probability)?, hold: text(hold)? })
+        let (probability, hold) = value
+            .split_once(':')
+            .ok_or("needs a share and a time, as in 1%:5ms")?;
+        Ok(Self {
+            probability: text(probability)?,
+            hold: text(hold)?,
+        })
     }
 }
 
@@ -297,7 +308,12 @@ impl Default for Shape {
             duplicate: Ratio::ZERO,
             corrupt: Ratio::ZERO,
             reorder: Reorder::default(),
-            ack: AckShape { thin: 0, hold: Time::from_millis(10), pace: None, buffer: 1_000 },
+            ack: AckShape {
+                thin: 0,
+                hold: Time::from_millis(10),
+                pace: None,
+                buffer: 1_000,
+            },
             mtu: 1_500,
         }
     }
@@ -332,7 +348,8 @@ impl Shape {
     /// Refuses what no single setting shows to be wrong.
     pub fn check(&self) -> Result<(), SettingError> {
         let limited = self.rate.mean().is_some();
-        if matches!(self.queue, Some(QueueLimit::Bdp(_))) && (!limited || self.delay == Time::ZERO) {
+        if matches!(self.queue, Some(QueueLimit::Bdp(_))) && (!limited || self.delay == Time::ZERO)
+        {
             return Err(SettingError::Conflict(
                 "a queue in bdp needs a rate and a delay; give bytes (64KB) or packets (1000p)",
             ));
@@ -349,8 +366,14 @@ impl Shape {
     #[must_use]
     pub fn limit(&self) -> Limit {
         match self.queue {
-            Some(QueueLimit::Bytes(bytes)) => Limit { bytes: bytes.get(), packets: usize::MAX },
-            Some(QueueLimit::Packets(n)) => Limit { bytes: u64::MAX, packets: n as usize },
+            Some(QueueLimit::Bytes(bytes)) => Limit {
+                bytes: bytes.get(),
+                packets: usize::MAX,
+            },
+            Some(QueueLimit::Packets(n)) => Limit {
+                bytes: u64::MAX,
+                packets: n as usize,
+            },
             Some(QueueLimit::Bdp(factor)) => self.bdp_limit(factor),
             None => self.default_limit(),
         }
@@ -362,14 +385,23 @@ impl Shape {
     }
 
     fn bdp_limit(&self, factor: f64) -> Limit {
-        let bytes = self.rate.mean().map_or(0, |rate| bdp(rate, self.delay * 2).get());
-        Limit { bytes: (bytes as f64 * factor) as u64, packets: usize::MAX }
+        let bytes = self
+            .rate
+            .mean()
+            .map_or(0, |rate| bdp(rate, self.delay * 2).get());
+        Limit {
+            bytes: (bytes as f64 * factor) as u64,
+            packets: usize::MAX,
+        }
     }
 
     fn default_limit(&self) -> Limit {
         let one = self.bdp_limit(1.0);
         match one.bytes < u64::from(DEFAULT_PACKETS) * FULL_SEGMENT {
-            true => Limit { bytes: u64::MAX, packets: DEFAULT_PACKETS as usize },
+            true => Limit {
+                bytes: u64::MAX,
+                packets: DEFAULT_PACKETS as usize,
+            },
             false => one,
         }
     }
@@ -394,7 +426,10 @@ mod tests {
             ("reorder", "1%"),
         ] {
             let text = message(key, value);
-            assert!(text.contains(value) && text.contains("for example"), "{text}");
+            assert!(
+                text.contains(value) && text.contains("for example"),
+                "{text}"
+            );
         }
     }
 

@@ -45,10 +45,14 @@ impl Transmitter {
     pub(crate) fn new(rate: &Rate, start: Time) -> Self {
         match rate {
             Rate::Unlimited => Self::Unlimited,
-            Rate::Constant(rate) => Self::Constant { rate: *rate, carry: 0 },
-            Rate::Trace(trace) => {
-                Self::Trace { clock: TraceClock::new(trace.clone()), origin: start }
-            }
+            Rate::Constant(rate) => Self::Constant {
+                rate: *rate,
+                carry: 0,
+            },
+            Rate::Trace(trace) => Self::Trace {
+                clock: TraceClock::new(trace.clone()),
+                origin: start,
+            },
         }
     }
 
@@ -97,12 +101,20 @@ mod tests {
         let mut transmitter = Transmitter::new(&Rate::Trace(trace), Time::from_secs(9));
         let mut at = |start, len| {
             let start = Time::from_secs(9) + Time::from_micros(start);
-            transmitter.finish(start, len).since(Time::from_secs(9)).as_nanos() / 1_000
+            transmitter
+                .finish(start, len)
+                .since(Time::from_secs(9))
+                .as_nanos()
+                / 1_000
         };
         assert_eq!(at(0, 500), 1_000, "first opportunity");
         assert_eq!(at(1_000, 1_000), 1_000, "the rest of the same one");
         assert_eq!(at(1_000, 40), 2_000, "full: the next one");
         assert_eq!(at(2_500, 40), 5_000, "idle at 2 ms: its rest is lost");
-        assert_eq!(at(5_000, 3_000), 7_000, "the period repeats: 5 ms + 1 ms, 5 ms + 2 ms");
+        assert_eq!(
+            at(5_000, 3_000),
+            7_000,
+            "the period repeats: 5 ms + 1 ms, 5 ms + 2 ms"
+        );
     }
 }

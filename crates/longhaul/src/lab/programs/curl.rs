@@ -30,7 +30,14 @@ pub(crate) async fn fetch(
     let mut command = Command::new("curl");
     command
         // First: no ~/.curlrc.
-        .args(["--disable", "--silent", "--show-error", "--fail", "--noproxy", "*"])
+        .args([
+            "--disable",
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--noproxy",
+            "*",
+        ])
         .args(["--max-time", &limit.as_secs_f64().to_string()])
         .args(["--write-out", "%{stderr}%{json}"])
         .arg(format!("http://{server}/{file}"))
@@ -39,8 +46,14 @@ pub(crate) async fn fetch(
         .stderr(Stdio::piped());
     process::inside(&mut command, netns);
     let mut command = tokio::process::Command::from(command);
-    let child = command.kill_on_drop(true).spawn().context("cannot start curl")?;
-    let output = child.wait_with_output().await.context("cannot wait for curl")?;
+    let child = command
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot start curl")?;
+    let output = child
+        .wait_with_output()
+        .await
+        .context("cannot wait for curl")?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         // Behind curl's message stands the record.
@@ -50,7 +63,11 @@ pub(crate) async fn fetch(
 }
 
 fn read(record: &Value) -> Result<Outcome> {
-    let number = |key: &str| record[key].as_f64().with_context(|| format!("curl reported no {key}"));
+    let number = |key: &str| {
+        record[key]
+            .as_f64()
+            .with_context(|| format!("curl reported no {key}"))
+    };
     let seconds = number("time_total")?;
     ensure!(seconds > 0.0, "curl reported a transfer of no time");
     let first_byte = ("first_byte_s".to_owned(), number("time_starttransfer")?);

@@ -2,7 +2,10 @@
 //! iperf3, one test at a time.
 
 use super::{Outcome, daemon::Daemon, keep_json};
-use crate::lab::{result::Metrics, scenario::{Direction, Flow}};
+use crate::lab::{
+    result::Metrics,
+    scenario::{Direction, Flow},
+};
 use anyhow::{Context, Result, bail};
 use host::{netns::Netns, process};
 use serde_json::Value;
@@ -35,23 +38,40 @@ pub(crate) async fn measure(
 ) -> Result<Outcome> {
     let mut command = Command::new("iperf3");
     command.arg("--json").args(arguments(server, port, flow));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     process::inside(&mut command, netns);
     let mut command = tokio::process::Command::from(command);
-    let child = command.kill_on_drop(true).spawn().context("cannot start iperf3")?;
-    let output = child.wait_with_output().await.context("cannot wait for iperf3")?;
+    let child = command
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot start iperf3")?;
+    let output = child
+        .wait_with_output()
+        .await
+        .context("cannot wait for iperf3")?;
     read(&keep_json(record, &output.stdout, "iperf3")?)
 }
 
 fn arguments(server: Ipv4Addr, port: u16, flow: &Flow) -> Vec<String> {
-    let mut all = vec!["--client".to_owned(), server.to_string(), "--port".to_owned(), port.to_string()];
+    let mut all = vec![
+        "--client".to_owned(),
+        server.to_string(),
+        "--port".to_owned(),
+        port.to_string(),
+    ];
     all.extend(["--parallel".to_owned(), flow.parallel.to_string()]);
     if let Some(size) = flow.size {
         // iperf3 splits nothing: --bytes counts all streams together.
         all.extend(["--bytes".to_owned(), size.get().to_string()]);
     }
     if let Some(duration) = flow.duration {
-        all.extend(["--time".to_owned(), duration.as_secs_f64().ceil().to_string()]);
+        all.extend([
+            "--time".to_owned(),
+            duration.as_secs_f64().ceil().to_string(),
+        ]);
     }
     if flow.direction == Direction::Download {
         all.push("--reverse".to_owned());
@@ -85,7 +105,12 @@ mod tests {
     fn reads_what_the_receiver_got_and_the_sender_repeated() {
         let record = json!({"end": {"sum_received": {"bytes": 1e9, "seconds": 8.0},
             "sum_sent": {"bytes": 1.1e9, "seconds": 8.0, "retransmits": 3}}});
-        let expected = Outcome { bytes: 1_000_000_000, seconds: 8.0, retransmits: Some(3), extra: Metrics::new() };
+        let expected = Outcome {
+            bytes: 1_000_000_000,
+            seconds: 8.0,
+            retransmits: Some(3),
+            extra: Metrics::new(),
+        };
         assert_eq!(read(&record).unwrap(), expected);
         assert!(read(&json!({"error": "connection refused", "end": {}})).is_err());
     }

@@ -15,8 +15,14 @@ pub(crate) fn check(link: &Link) -> Result<(), String> {
 /// Starts the emulator, which makes both interfaces; ready on return.
 pub(crate) async fn start(link: &Link, wire: &Wire, directory: &Path) -> Result<Daemon> {
     let mut command = longhaul()?;
-    command.arg("link").args(ends(wire)).args(["--name", &link.name]);
-    command.args(["--mtu", &link.mtu.to_string()]).arg("--counters").arg(counters(link, directory));
+    command
+        .arg("link")
+        .args(ends(wire))
+        .args(["--name", &link.name]);
+    command
+        .args(["--mtu", &link.mtu.to_string()])
+        .arg("--counters")
+        .arg(counters(link, directory));
     command.args(flags(&link.options).map_err(anyhow::Error::msg)?);
     let name = format!("link-{}", link.name);
     let mut daemon = Daemon::start(&name, command, &Netns::current()?, directory)?;
@@ -31,5 +37,9 @@ pub(crate) fn counters(link: &Link, directory: &Path) -> PathBuf {
 
 fn ends(wire: &Wire) -> Vec<String> {
     let sides = ["--left", "--right"].into_iter().zip(&wire.ends);
-    sides.flat_map(|(side, (host, address))| [side.to_owned(), format!("{host}:{}:{address}", wire.name)]).collect()
+    sides
+        .flat_map(|(side, (host, address))| {
+            [side.to_owned(), format!("{host}:{}:{address}", wire.name)]
+        })
+        .collect()
 }

@@ -69,7 +69,9 @@ fn first_line(text: &str) -> String {
 
 /// A command of this very binary.
 fn longhaul() -> Result<Command> {
-    Ok(Command::new(std::env::current_exe().context("cannot find this program's own file")?))
+    Ok(Command::new(
+        std::env::current_exe().context("cannot find this program's own file")?,
+    ))
 }
 
 /// The version that `program FLAG` prints, or what is missing and how to get it.
@@ -83,7 +85,9 @@ fn version(program: &str, flag: &str) -> Result<String> {
     // nginx prints its version on stderr.
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
-    let number = text.split([' ', '/', '\n']).find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    let number = text
+        .split([' ', '/', '\n'])
+        .find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
     Ok(number.unwrap_or(&text).to_owned())
 }
 
@@ -120,8 +124,18 @@ mod tests {
 
     #[test]
     fn keys_become_flags() {
-        let table = toml::from_str("keep_source = true\nquiet = false\nloss = 0.001\npeer = ['a', 'b']").unwrap();
-        let expected = ["--keep-source", "--loss", "0.001", "--peer", "a", "--peer", "b"];
+        let table =
+            toml::from_str("keep_source = true\nquiet = false\nloss = 0.001\npeer = ['a', 'b']")
+                .unwrap();
+        let expected = [
+            "--keep-source",
+            "--loss",
+            "0.001",
+            "--peer",
+            "a",
+            "--peer",
+            "b",
+        ];
         assert_eq!(flags(&table).unwrap(), expected);
         assert!(flags(&toml::from_str("x = { y = 1 }").unwrap()).is_err());
     }

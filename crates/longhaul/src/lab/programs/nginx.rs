@@ -17,7 +17,11 @@ pub(crate) async fn start(netns: &Netns, files: &Path, directory: &Path) -> Resu
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
     fs::write(&configuration, text(files, &scratch))?;
     let mut command = Command::new("nginx");
-    command.arg("-c").arg(fs::canonicalize(&configuration)?).arg("-e").arg("stderr");
+    command
+        .arg("-c")
+        .arg(fs::canonicalize(&configuration)?)
+        .arg("-e")
+        .arg("stderr");
     let mut daemon = Daemon::start(&format!("nginx-{host}"), command, netns, directory)?;
     daemon.listening(netns, PORT).await?;
     Ok(daemon)

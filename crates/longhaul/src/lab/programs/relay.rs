@@ -29,9 +29,13 @@ pub(crate) fn check(relay: &Relay) -> Result<(), String> {
 
 /// The transparent listener's address, if it has one.
 fn transparent(relay: &Relay) -> Result<Option<SocketAddr>, String> {
-    let Some(value) = relay.options.get("transparent") else { return Ok(None) };
+    let Some(value) = relay.options.get("transparent") else {
+        return Ok(None);
+    };
     let address = value.as_str().and_then(|text| text.parse().ok());
-    address.map(Some).ok_or_else(|| format!("transparent = {value} is no ADDRESS:PORT"))
+    address
+        .map(Some)
+        .ok_or_else(|| format!("transparent = {value} is no ADDRESS:PORT"))
 }
 
 /// Starts the relay with its rules; ready on return.
@@ -42,9 +46,13 @@ pub(crate) async fn start(relay: &Relay, netns: &Netns, directory: &Path) -> Res
     let host = netns.name().unwrap_or("host");
     let mut options = relay.options.clone();
     let counters = directory.join(format!("relay-{host}.jsonl"));
-    options.entry("counters").or_insert_with(|| Value::String(counters.display().to_string()));
+    options
+        .entry("counters")
+        .or_insert_with(|| Value::String(counters.display().to_string()));
     let mut command = longhaul()?;
-    command.arg("relay").args(flags(&options).map_err(anyhow::Error::msg)?);
+    command
+        .arg("relay")
+        .args(flags(&options).map_err(anyhow::Error::msg)?);
     let mut daemon = Daemon::start(&format!("relay-{host}"), command, netns, directory)?;
     daemon.printed("listening").await?;
     Ok(daemon)
@@ -70,12 +78,25 @@ fn divert(netns: &Netns, ports: &[u16], listener: u16) -> Result<()> {
 
 fn nft(netns: &Netns, rules: &str) -> Result<()> {
     let mut command = Command::new("nft");
-    command.args(["-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = process::inside(&mut command, netns).spawn().context("cannot run nft")?;
-    child.stdin.take().context("nft has no input")?.write_all(rules.as_bytes())?;
+    command
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = process::inside(&mut command, netns)
+        .spawn()
+        .context("cannot run nft")?;
+    child
+        .stdin
+        .take()
+        .context("nft has no input")?
+        .write_all(rules.as_bytes())?;
     let output = child.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "nft refused the TPROXY rules: {}", said.trim());
+    ensure!(
+        output.status.success(),
+        "nft refused the TPROXY rules: {}",
+        said.trim()
+    );
     Ok(())
 }
 
@@ -89,7 +110,10 @@ mod tests {
 
     #[test]
     fn a_transparent_listener_and_its_ports_go_together() {
-        assert_eq!(check(&relay("transparent = '0.0.0.0:3129'\nintercept = [80]")), Ok(()));
+        assert_eq!(
+            check(&relay("transparent = '0.0.0.0:3129'\nintercept = [80]")),
+            Ok(())
+        );
         assert!(check(&relay("transparent = '0.0.0.0:3129'")).is_err());
         assert!(check(&relay("intercept = [80]")).is_err());
         assert!(check(&relay("transparent = 'here'\nintercept = [80]")).is_err());

@@ -4,7 +4,7 @@
 //! The answer comes first, then the picture that proves it, the table, how it was measured, and
 //! the raw data. maud escapes every text that comes from the scenario.
 
-mod answer;
+pub(super) mod answer;
 mod bars;
 mod grid;
 mod legs;
