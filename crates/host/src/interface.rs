@@ -125,6 +125,17 @@ pub fn deliver_marked_locally(netns: &Netns, mark: u32, table: u32) -> io::Resul
     })
 }
 
+/// Packets that the interface dropped because nobody took them from its transmit queue in time.
+pub fn transmit_drops(netns: &Netns, name: &str) -> io::Result<u64> {
+    let table = netns.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
+    let line = table
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
+    // Eight columns for receiving, then bytes, packets, errors and drops for sending.
+    line.and_then(|columns| columns.split_whitespace().nth(11)?.parse().ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface {name}")))
+}
+
 fn index_of(netns: &Netns, name: &str) -> io::Result<u32> {
     netns.run(|| {
         let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;

@@ -11,3 +11,9 @@ pub fn inside<'a>(command: &'a mut Command, netns: &Netns) -> &'a mut Command {
     // its own clone keeps open, and allocates nothing.
     unsafe { command.pre_exec(move || netns.enter()) }
 }
+
+/// The user that this process acts as.
+#[must_use]
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}

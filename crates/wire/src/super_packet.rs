@@ -110,7 +110,13 @@ impl SuperPacket {
     /// Bytes on the wire of all segments, IP headers included.
     #[must_use]
     pub fn wire_len(&self) -> u64 {
-        u64::from(self.headers) * u64::from(self.segments) + u64::from(self.payload)
+        self.run_len(0..self.segments)
+    }
+
+    /// Bytes on the wire of a run of segments.
+    #[must_use]
+    pub fn run_len(&self, run: Range<u16>) -> u64 {
+        u64::from(self.headers) * run.len() as u64 + self.payload_of(run).len() as u64
     }
 
     /// The payload of a run, as offsets from the end of the headers.

@@ -145,6 +145,9 @@ pub(super) struct ShapeArgs {
     /// Keep one pure ACK in 2^N, where that is safe
     #[arg(long, value_name = "N")]
     ack_thin: Option<String>,
+    /// The longest that thinning holds an ACK back
+    #[arg(long, value_name = "TIME")]
+    ack_hold: Option<String>,
     /// Space pure ACKs to so many a second
     #[arg(long, value_name = "N")]
     ack_pace: Option<String>,
@@ -178,6 +181,7 @@ impl ShapeArgs {
             ("corrupt", &self.corrupt),
             ("reorder", &self.reorder),
             ("ack-thin", &self.ack_thin),
+            ("ack-hold", &self.ack_hold),
             ("ack-pace", &self.ack_pace),
             ("ack-buffer", &self.ack_buffer),
         ]

@@ -2,7 +2,7 @@
 //! What a direction counts, and the records that it tells.
 
 use hdrhistogram::Histogram;
-use model::link::{Drop, Line, Run};
+use model::link::{Delivery, Drop, Line, Run};
 use serde::{Deserialize, Serialize};
 use units::Time;
 use wire::super_packet::SuperPacket;
@@ -170,7 +170,8 @@ impl Counters {
         self.delivered_segments += run.segments.len() as u64;
         self.delivered_bytes += layout.run_len(run.segments.clone());
         self.corrupted += u64::from(run.corrupt.is_some());
-        self.lateness.saturating_record(now.since(run.due).as_nanos().max(1));
+        self.lateness
+            .saturating_record(now.since(run.due).as_nanos().max(1));
     }
 
     pub(super) fn snapshot(&self, now: Time, line: &Line) -> Snapshot {
@@ -200,10 +201,86 @@ impl Counters {
 
     fn lateness(&self) -> Lateness {
         let at = |quantile| micros(self.lateness.value_at_quantile(quantile));
-        Lateness { median_us: at(0.5), p99_us: at(0.99), max_us: micros(self.lateness.max()) }
+        Lateness {
+            median_us: at(0.5),
+            p99_us: at(0.99),
+            max_us: micros(self.lateness.max()),
+        }
     }
 }
 
 fn micros(nanos: u64) -> f64 {
     nanos as f64 / 1_000.0
+}
+
+/// The last record of a direction: what became of its segments and how accurate the times were.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename = "selfcheck")]
+pub(crate) struct SelfCheck {
+    /// The link's name.
+    pub(crate) link: String,
+    /// Which way.
+    pub(crate) direction: Direction,
+    /// How due segments were handed on.
+    pub(crate) delivery: String,
+    /// Segments that came in.
+    pub(crate) segments: u64,
+    /// Segments handed on.
+    pub(crate) delivered_segments: u64,
+    /// Bytes handed on.
+    pub(crate) delivered_bytes: u64,
+    /// Lost segments by cause.
+    pub(crate) drops: Drops,
+    /// Packets lost before the link read them: the interface's transmit queue was full because
+    /// the machine was too slow.
+    pub(crate) device_overflow: u64,
+    /// Packets lost to the memory bound.
+    pub(crate) no_memory: u64,
+    /// Timing accuracy.
+    pub(crate) lateness: Lateness,
+}
+
+impl SelfCheck {
+    pub(super) fn new(last: &Snapshot, delivery: Delivery, device_overflow: u64) -> Self {
+        Self {
+            link: last.link.clone(),
+            direction: last.direction,
+            delivery: delivery.to_string(),
+            segments: last.segments,
+            delivered_segments: last.delivered_segments,
+            delivered_bytes: last.delivered_bytes,
+            drops: last.drops,
+            device_overflow,
+            no_memory: last.no_memory,
+            lateness: last.lateness,
+        }
+    }
+}
+
+impl std::fmt::Display for SelfCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            lateness, drops, ..
+        } = self;
+        write!(
+            f,
+            "link {} {}: {} of {} segments delivered ({}), lost {} by loss, {} to a full queue, \
+             {} to the queue rule, {} to ACK rules, {} before the link, {} for want of memory; \
+             late by {:.0} µs median, {:.0} µs p99, {:.0} µs at most",
+            self.link,
+            self.direction.name(),
+            self.delivered_segments,
+            self.segments,
+            self.delivery,
+            drops.loss,
+            drops.overflow,
+            drops.queue_rule,
+            drops.ack_rule,
+            self.device_overflow,
+            self.no_memory,
+            lateness.median_us,
+            lateness.p99_us,
+            lateness.max_us
+        )
+    }
 }

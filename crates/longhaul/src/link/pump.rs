@@ -7,7 +7,7 @@ use super::{
     store::Store,
 };
 use host::{clock, tun::Tun, wait::Bell};
-use model::link::{Delivered, Event, Line, Regroup, Run, Segment, Setting};
+use model::link::{Acking, Delivered, Event, Line, Regroup, Run, Segment, Setting};
 use std::{
     io,
     sync::mpsc::{Receiver, TryRecvError},
@@ -106,7 +106,9 @@ impl Pump {
 
     fn arrive(&mut self, len: usize) {
         let now = clock::now();
-        let Some(space) = self.store.vacant() else { return };
+        let Some(space) = self.store.vacant() else {
+            return;
+        };
         let Some((head, packet)) = space[..len].split_first_chunk::<{ vnet::LEN }>() else {
             self.counters.malformed += 1;
             return;
@@ -115,27 +117,52 @@ impl Pump {
             self.counters.malformed += 1;
             return;
         };
-        let ack = (layout.segments() == 1 && self.line.wants_acks())
-            .then(|| model::link::ack::PureAck::of(packet))
+        let acking = self
+            .line
+            .wants_acking()
+            .then(|| Acking::of(packet))
             .flatten();
         self.counters.arrived(&layout);
         let number = self.store.keep(len, layout);
-        let Self { line, store, counters, .. } = self;
+        let Self {
+            line,
+            store,
+            counters,
+            ..
+        } = self;
         for index in 0..layout.segments() {
             let last = index + 1 == layout.segments();
-            let segment = Segment { packet: number, index, last, len: layout.segment_len(index) };
-            line.offer(now, segment, ack.as_ref(), &mut |event| lost(event, store, counters));
+            let segment = Segment {
+                packet: number,
+                index,
+                last,
+                len: layout.segment_len(index),
+            };
+            line.offer(now, segment, acking, &mut |event| {
+                lost(event, store, counters)
+            });
         }
     }
 
     /// Writes all that is due by `now`.
     fn deliver(&mut self, now: Time, damaged: &mut Vec<u8>) {
-        let Self { line, regroup, store, counters, egress, .. } = self;
+        let Self {
+            line,
+            regroup,
+            store,
+            counters,
+            egress,
+            ..
+        } = self;
         let mut write = |run: Run, store: &mut Store, counters: &mut Counters| {
             write_run(egress, store, counters, &run, damaged);
         };
         line.poll(now, &mut |event| match event {
-            Event::Deliver(Delivered { at, segment, corrupt }) => {
+            Event::Deliver(Delivered {
+                at,
+                segment,
+                corrupt,
+            }) => {
                 regroup.push(at, segment, corrupt, |run| write(run, store, counters));
             }
             other => lost(other, store, counters),
@@ -148,7 +175,10 @@ impl Pump {
     /// Sleeps until a packet, an order or a deadline comes; whether there are orders.
     fn wait(&mut self, next_report: Time) -> io::Result<bool> {
         let mut deadline = next_report;
-        for due in [self.line.next_deadline(), self.regroup.deadline()].into_iter().flatten() {
+        for due in [self.line.next_deadline(), self.regroup.deadline()]
+            .into_iter()
+            .flatten()
+        {
             deadline = deadline.min(due);
         }
         let left = deadline.since(clock::now());
@@ -163,7 +193,12 @@ impl Pump {
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Set(setting)) => {
-                    let Self { line, store, counters, .. } = self;
+                    let Self {
+                        line,
+                        store,
+                        counters,
+                        ..
+                    } = self;
                     let mut emit = |event| lost(event, store, counters);
                     line.set(clock::now(), setting, &mut emit);
                 }
@@ -184,7 +219,7 @@ impl Pump {
 fn lost(event: Event, store: &mut Store, counters: &mut Counters) {
     match event {
         Event::Drop { segment, cause } => {
-            counters.dropped(cause, segment.len);
+            counters.dropped(cause);
             store.release(segment.packet, 1);
         }
         Event::Copy(segment) => {

@@ -37,7 +37,12 @@ impl Store {
     /// A ring of `bytes`, at least four of the longest packets. Memory is taken as it is used.
     pub(super) fn new(bytes: usize) -> Self {
         let ring = vec![0; bytes.max(4 * READ_MAX)].into_boxed_slice();
-        Self { ring, packets: VecDeque::new(), first: 0, head: 0 }
+        Self {
+            ring,
+            packets: VecDeque::new(),
+            first: 0,
+            head: 0,
+        }
     }
 
     /// Space for one read, if there is any. A ring that ran empty begins again at its start, where
@@ -51,7 +56,11 @@ impl Store {
             self.head = 0;
         }
         // A head at the oldest packet means full: an empty ring was dealt with above.
-        let end = if self.head > oldest { self.ring.len() } else { oldest };
+        let end = if self.head > oldest {
+            self.ring.len()
+        } else {
+            oldest
+        };
         let free = self.head + READ_MAX <= end && self.packets.len() < self.packets_max();
         free.then(|| &mut self.ring[self.head..self.head + READ_MAX])
     }
@@ -64,7 +73,12 @@ impl Store {
     /// Keeps the `len` bytes just read into [`vacant`](Self::vacant); returns the packet's number.
     pub(super) fn keep(&mut self, len: usize, layout: SuperPacket) -> u64 {
         let left = u32::from(layout.segments());
-        self.packets.push_back(Packet { offset: self.head, len, layout, left });
+        self.packets.push_back(Packet {
+            offset: self.head,
+            len,
+            layout,
+            left,
+        });
         self.head += len;
         self.first + self.packets.len() as u64 - 1
     }
@@ -72,7 +86,10 @@ impl Store {
     /// A packet and its bytes: vnet header, then IP.
     pub(super) fn get(&self, number: u64) -> (&Packet, &[u8]) {
         let packet = &self.packets[(number - self.first) as usize];
-        (packet, &self.ring[packet.offset..packet.offset + packet.len])
+        (
+            packet,
+            &self.ring[packet.offset..packet.offset + packet.len],
+        )
     }
 
     /// One more segment of the packet will be released than it has.
@@ -132,7 +149,11 @@ mod tests {
         let first = put(&mut store, 60_000, 1).unwrap();
         while put(&mut store, 60_000, 2).is_some() {}
         store.release(first + 1, 1);
-        assert_eq!(put(&mut store, 60_000, 3), None, "released behind the oldest");
+        assert_eq!(
+            put(&mut store, 60_000, 3),
+            None,
+            "released behind the oldest"
+        );
         store.release(first, 1);
         assert!(put(&mut store, 60_000, 3).is_some());
         assert!(store.get(first + 2).1.iter().all(|byte| *byte == 2));

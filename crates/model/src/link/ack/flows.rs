@@ -5,7 +5,7 @@ use units::Time;
 
 /// An eight-way set-associative table: a flow's hash names a set of eight slots, and a newcomer
 /// takes the slot whose flow was seen longest ago, if its state may go. Costs the size of `S` plus
-/// 24 bytes a flow.
+/// 16 bytes a flow.
 #[derive(Debug, Clone)]
 pub(super) struct Flows<S> {
     slots: Vec<Option<Slot<S>>>,
@@ -47,17 +47,23 @@ impl<S> Flows<S> {
         self.set(flow).find(known).map(|at| Place(at as u32))
     }
 
-    /// The state at `place` if `flow` still has it, marked as seen at `now`.
-    pub(super) fn touch(&mut self, place: Place, flow: u64, now: Time) -> Option<&mut S> {
-        let slot = self.slots[place.0 as usize].as_mut()?;
-        slot.seen = now;
-        (slot.flow == flow).then_some(&mut slot.state)
-    }
-
     /// The state at `place` if `flow` still has it.
     pub(super) fn get(&self, place: Place, flow: u64) -> Option<&S> {
         let slot = self.slots[place.0 as usize].as_ref()?;
         (slot.flow == flow).then_some(&slot.state)
+    }
+
+    /// The state at `place`, to be changed, if `flow` still has it.
+    pub(super) fn get_mut(&mut self, place: Place, flow: u64) -> Option<&mut S> {
+        let slot = self.slots[place.0 as usize].as_mut()?;
+        (slot.flow == flow).then_some(&mut slot.state)
+    }
+
+    /// Like [`get_mut`](Self::get_mut), and the flow counts as seen at `now`.
+    pub(super) fn touch(&mut self, place: Place, flow: u64, now: Time) -> Option<&mut S> {
+        let slot = self.slots[place.0 as usize].as_mut()?;
+        slot.seen = now;
+        (slot.flow == flow).then_some(&mut slot.state)
     }
 
     /// Gives `flow`, which must be unknown, the place of the flow that was seen longest ago among

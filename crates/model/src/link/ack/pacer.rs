@@ -31,8 +31,8 @@ pub struct Pacer {
     slot: u64,
     queue: VecDeque<Queued>,
     buffer: usize,
-    /// The last ACK of each flow, by which a duplicate is known.
-    flows: Flows<PureAck>,
+    /// The last ACK of each flow, by which a duplicate is known; `None` after another segment.
+    flows: Flows<Option<PureAck>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -105,10 +105,15 @@ impl Pacer {
     /// The oldest queued ACK of `flow`, to be forwarded unpaced before another segment of the flow.
     /// Call it until it returns `None`. Walks the queue.
     pub fn flush(&mut self, flow: u64) -> Option<u64> {
-        let at = self
-            .queue
-            .iter()
-            .position(|queued| queued.ack.flow == flow)?;
+        if let Some(last) = self
+            .flows
+            .find(flow)
+            .and_then(|at| self.flows.get_mut(at, flow))
+        {
+            *last = None;
+        }
+        let same = |queued: &Queued| queued.ack.flow == flow;
+        let at = self.queue.iter().position(same)?;
         self.queue.remove(at).map(|queued| queued.token)
     }
 
@@ -128,13 +133,11 @@ impl Pacer {
     /// leaves open.
     fn note(&mut self, now: Time, ack: &PureAck) -> bool {
         let place = self.flows.find(ack.flow);
-        match place.and_then(|place| self.flows.touch(place, ack.flow, now)) {
-            Some(last) => !ack.supersedes(&std::mem::replace(last, *ack)),
-            None => {
-                self.flows.insert(ack.flow, now, *ack, |_| true);
-                true
-            }
-        }
+        let Some(last) = place.and_then(|place| self.flows.touch(place, ack.flow, now)) else {
+            self.flows.insert(ack.flow, now, Some(*ack), |_| true);
+            return true;
+        };
+        last.replace(*ack).is_none_or(|last| !ack.supersedes(&last))
     }
 
     /// Puts `new` in the place of the latest queued ACK of its flow, if that may go. Walks the

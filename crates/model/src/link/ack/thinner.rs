@@ -22,7 +22,7 @@ pub struct Limits {
     pub hold_max: Time,
     /// An ACK that covers at least so many bytes since the last one forwarded goes at once.
     pub covered_max: u32,
-    /// Flows known at a time, 72 bytes each and 40 for their deadlines. A flow that finds no room
+    /// Flows known at a time, 88 bytes each and 64 for their deadlines. A flow that finds no room
     /// is not thinned.
     pub flows_max: usize,
 }
@@ -79,6 +79,8 @@ pub struct Thinner {
 #[derive(Debug, Clone)]
 struct Flow {
     last: PureAck,
+    /// Something else of the flow went by since `last`, so that the next ACK may repeat that.
+    interrupted: bool,
     /// The number and time of the last ACK that was forwarded, and how many came since.
     passed_ack: u32,
     passed_at: Time,
@@ -146,10 +148,13 @@ impl Thinner {
     }
 
     /// The ACK that is held for `flow`, to be forwarded before another segment of the flow. Call
-    /// it for each segment of the direction that is not offered.
+    /// it for each segment of the direction that is not offered. The next ACK of the flow is
+    /// forwarded too: it may repeat the number of that other segment.
     pub fn flush(&mut self, now: Time, flow: u64) -> Option<u64> {
         let place = self.flows.find(flow)?;
-        self.flows.touch(place, flow, now)?.pass(now)
+        let flow = self.flows.touch(place, flow, now)?;
+        flow.interrupted = true;
+        flow.pass(now)
     }
 
     /// When [`release`](Self::release) has something to give; `None` while nothing is held.
@@ -198,6 +203,7 @@ impl Flow {
     fn new(now: Time, ack: PureAck) -> Self {
         Self {
             last: ack,
+            interrupted: false,
             passed_ack: ack.ack,
             passed_at: now,
             suppressed: 0,
@@ -207,9 +213,10 @@ impl Flow {
 
     /// What goes on with `ack`, or `None` if it may be held.
     fn forward(&mut self, now: Time, ack: &PureAck, limits: &Limits) -> Option<Thinned> {
-        let progress = ack.supersedes(&self.last);
+        let progress = ack.supersedes(&self.last) && !self.interrupted;
         let due = self.is_due(now, ack, limits);
         self.last = *ack;
+        self.interrupted = false;
         match progress {
             true if !due => None,
             true => Some(Thinned::Pass {
@@ -368,6 +375,8 @@ mod tests {
         assert_eq!(thinner.flush(MS(1), 1), Some(2));
         assert_eq!(thinner.flush(MS(1), 1), None);
         assert_eq!(thinner.next_deadline(), None);
+        assert_eq!(thinner.offer(MS(1), &ack(1, 3000), 3), PASS);
+        assert_eq!(thinner.offer(MS(1), &ack(1, 4000), 4), HOLD);
     }
 
     #[test]

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From flags or a file to links that are known to be sound. Nothing is touched here but the files
+//! that are named.
+
+use super::args::{ShapeArgs, Start};
+use crate::exit::Refusal;
+use anyhow::Result;
+use host::netns::{self, Netns};
+use model::link::{Delivery, Rate, Schedule, Setting, Shape, trace::Trace};
+use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
+use units::{BitRate, Bytes, Time};
+
+/// A link, checked.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// In records and for `longhaul link set`.
+    pub(super) name: String,
+    /// Where it begins.
+    pub(super) left: Endpoint,
+    /// Where it ends.
+    pub(super) right: Endpoint,
+    /// Left to right.
+    pub(super) forward: Way,
+    /// Right to left.
+    pub(super) backward: Way,
+    /// Largest packet, in bytes.
+    pub(super) mtu: u32,
+    /// How due segments are handed on.
+    pub(super) delivery: Delivery,
+    /// Whether super-packets come through.
+    pub(super) offload: bool,
+    /// Every random decision follows from this.
+    pub(super) seed: u64,
+}
+
+/// One direction.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Way {
+    /// What is set at the start.
+    pub(super) shape: Shape,
+    /// What changes later.
+    pub(super) schedule: Schedule,
+    /// Bytes that it may hold, if that was said.
+    memory: Option<Bytes>,
+}
+
+/// One end: an interface to make, where, and its addresses.
+#[derive(Debug, Clone)]
+pub(super) struct Endpoint {
+    /// The namespace; `None` is this one.
+    netns: Option<String>,
+    /// The interface.
+    pub(super) interface: String,
+    /// Addresses with their prefixes.
+    pub(super) addresses: Vec<(IpAddr, u8)>,
+}
+
+/// What a direction holds at an unlimited rate: 10 Gbit/s for 200 ms.
+const UNLIMITED_RATE: u64 = 10_000_000_000;
+/// Beside what the settings need: 64 of the longest packets.
+const MEMORY_FLOOR: u64 = 4 << 20;
+/// Beyond this a direction's memory must be asked for by `--memory`.
+const MEMORY_MAX: u64 = 4 << 30;
+
+impl Way {
+    fn check(&self) -> Result<()> {
+        let mut shape = self.shape.clone();
+        shape.check().map_err(Refusal::usage)?;
+        for (_, setting) in self.schedule.iter() {
+            shape.apply(setting.clone());
+            shape.check().map_err(Refusal::usage)?;
+        }
+        self.memory_bytes().map(drop)
+    }
+
+    /// Bytes that this direction may hold: what was asked for, or twice what its settings need at
+    /// any time of its schedule.
+    pub(super) fn memory_bytes(&self) -> Result<usize> {
+        if let Some(memory) = self.memory {
+            return Ok(memory.get() as usize);
+        }
+        let mut shape = self.shape.clone();
+        let mut most = need(&shape);
+        for (_, setting) in self.schedule.iter() {
+            shape.apply(setting.clone());
+            most = most.max(need(&shape));
+        }
+        let bytes = most.saturating_mul(2) + MEMORY_FLOOR;
+        match bytes <= MEMORY_MAX {
+            true => Ok(bytes as usize),
+            false => Err(Refusal::usage(format!(
+                "delay, rate and queue need {} a direction; say --memory to allow that",
+                Bytes::new(bytes)
+            ))),
+        }
+    }
+}
+
+/// Bytes in flight and in the queue, at the most.
+fn need(shape: &Shape) -> u64 {
+    let rate = shape
+        .rate
+        .mean()
+        .unwrap_or(BitRate::from_bits(UNLIMITED_RATE));
+    let spread = shape.jitter.spread * 8 + shape.reorder.hold + shape.ack.hold;
+    let limit = shape.limit();
+    let queue = limit.bytes.min(limit.packets as u64 * u64::from(shape.mtu));
+    let waiting = if shape.rate.mean().is_some() {
+        queue
+    } else {
+        0
+    };
+    rate.bytes_in(shape.delay + spread) + waiting
+}
+
+impl Endpoint {
+    /// Reads `[NAMESPACE:]INTERFACE:ADDRESS/PREFIX[,ADDRESS/PREFIX]`.
+    fn parse(text: &str) -> Result<Self> {
+        let bad = |why: &str| {
+            Refusal::usage(format!(
+                "end {text:?}: {why}; write client:wan0:10.9.0.1/30"
+            ))
+        };
+        let (first, rest) = text.split_once(':').ok_or_else(|| bad("no interface"))?;
+        // An address has a slash, and an IPv6 one has colons of its own.
+        let (netns, interface, addresses) = match rest.split_once(':') {
+            Some((interface, addresses)) if !interface.contains('/') && is_name(interface) => {
+                (Some(first), interface, addresses)
+            }
+            _ => (None, first, rest),
+        };
+        if interface.is_empty() || interface.len() > 15 {
+            return Err(bad("an interface name has 1 to 15 characters"));
+        }
+        let addresses: Option<Vec<_>> = addresses.split(',').map(address).collect();
+        Ok(Self {
+            netns: netns.filter(|name| !name.is_empty()).map(str::to_owned),
+            interface: interface.to_owned(),
+            addresses: addresses.ok_or_else(|| bad("not ADDRESS/PREFIX"))?,
+        })
+    }
+
+    /// Opens the namespace; a missing one is named with what would make it.
+    pub(super) fn open(&self) -> Result<Netns> {
+        let Some(name) = &self.netns else {
+            return Ok(Netns::current()?);
+        };
+        Netns::named(name).map_err(|error| {
+            Refusal::usage(format!(
+                "network namespace {name:?} in {}: {error}; make it with: ip netns add {name}",
+                netns::DIRECTORY
+            ))
+        })
+    }
+}
+
+/// Whether the middle of `A:B:C` is an interface and not the first group of an IPv6 address.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().any(|c| !c.is_ascii_hexdigit()) || text.len() > 4
+}
+
+fn address(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, prefix) = text.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let prefix = prefix.parse().ok()?;
+    (prefix <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, prefix))
+}
+
+/// One link from flags, or all links of a file.
+pub(super) fn links(start: &Start) -> Result<Vec<Link>> {
+    let links = match &start.config {
+        Some(path) => from_file(path)?,
+        None => vec![from_flags(start)?],
+    };
+    links.iter().try_for_each(check)?;
+    Ok(links)
+}
+
+fn check(link: &Link) -> Result<()> {
+    if !(1_280..=9_000).contains(&link.mtu) {
+        return Err(Refusal::usage(format!(
+            "mtu {}: an MTU is 1280 to 9000 bytes",
+            link.mtu
+        )));
+    }
+    let named = |error: anyhow::Error| match error.downcast::<Refusal>() {
+        Ok(refusal) => Refusal::usage(format!("link {:?}: {refusal}", link.name)),
+        Err(other) => other,
+    };
+    link.forward.check().map_err(named)?;
+    link.backward.check().map_err(named)
+}
+
+fn from_flags(start: &Start) -> Result<Link> {
+    let end = |text: &Option<String>| Endpoint::parse(text.as_deref().unwrap_or_default());
+    let (forward, backward) = ways(&start.shape, start.mtu, start.memory)?;
+    Ok(Link {
+        name: start.name.clone(),
+        left: end(&start.left)?,
+        right: end(&start.right)?,
+        forward,
+        backward,
+        mtu: start.mtu,
+        delivery: start.delivery,
+        offload: !start.no_offload,
+        seed: start.seed,
+    })
+}
+
+fn ways(args: &ShapeArgs, mtu: u32, memory: Option<Bytes>) -> Result<(Way, Way)> {
+    let mut both = Way {
+        memory,
+        ..Way::default()
+    };
+    both.shape.mtu = mtu;
+    for (key, value) in args.settings() {
+        both.shape.apply(setting(key, value)?);
+    }
+    if let Some(path) = &args.trace {
+        both.shape.apply(trace(path)?);
+    }
+    for change in &args.at {
+        both.schedule.add_text(change).map_err(Refusal::usage)?;
+    }
+    Ok((
+        overridden(&both, &args.forward)?,
+        overridden(&both, &args.backward)?,
+    ))
+}
+
+fn overridden(both: &Way, changes: &[String]) -> Result<Way> {
+    let mut way = both.clone();
+    for change in changes {
+        let form = || Refusal::usage(format!("{change:?} is not KEY=VALUE, as in loss=0.1%"));
+        let (key, value) = change.split_once('=').ok_or_else(form)?;
+        way.shape.apply(setting(key.trim(), value)?);
+    }
+    Ok(way)
+}
+
+fn setting(key: &str, value: &str) -> Result<Setting> {
+    Setting::parse(key, value).map_err(Refusal::usage)
+}
+
+fn trace(path: &Path) -> Result<Setting> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Refusal::usage(format!("trace {}: {error}", path.display())))?;
+    let trace: Trace = text
+        .parse()
+        .map_err(|error| Refusal::usage(format!("trace {}: {error}", path.display())))?;
+    Ok(Setting::Rate(Rate::Trace(Arc::new(trace))))
+}
+
+/// A file with links: `[[links]]`, each with its ends, its settings by the names of the flags, and
+/// what differs in `[links.forward]` and `[links.backward]`.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    links: Vec<LinkTable>,
+}
+
+#[derive(serde::Deserialize)]
+struct LinkTable {
+    name: String,
+    left: String,
+    right: String,
+    mtu: Option<u32>,
+    delivery: Option<String>,
+    offload: Option<bool>,
+    seed: Option<u64>,
+    memory: Option<Bytes>,
+    #[serde(default)]
+    forward: BTreeMap<String, toml::Value>,
+    #[serde(default)]
+    backward: BTreeMap<String, toml::Value>,
+    /// Everything else is a setting; an unknown one is refused by name.
+    #[serde(flatten)]
+    both: BTreeMap<String, toml::Value>,
+}
+
+fn from_file(path: &Path) -> Result<Vec<Link>> {
+    let named =
+        |error: &dyn std::fmt::Display| Refusal::usage(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    let file: File = toml::from_str(&text).map_err(|error| named(&error))?;
+    let base = path.parent().unwrap_or(Path::new("."));
+    let mut links = Vec::new();
+    for table in file.links {
+        let name = table.name.clone();
+        if links.iter().any(|link: &Link| link.name == name) {
+            return Err(named(&format!("two links are named {name:?}")));
+        }
+        let link = table.link(base);
+        links.push(link.map_err(|error| named(&format!("link {name:?}: {error}")))?);
+    }
+    Ok(links)
+}
+
+impl LinkTable {
+    fn link(self, base: &Path) -> Result<Link> {
+        let mtu = self.mtu.unwrap_or(1_500);
+        let mut both = Way {
+            memory: self.memory,
+            ..Way::default()
+        };
+        both.shape.mtu = mtu;
+        apply(&mut both, &self.both, base)?;
+        let (mut forward, mut backward) = (both.clone(), both);
+        apply(&mut forward, &self.forward, base)?;
+        apply(&mut backward, &self.backward, base)?;
+        let delivery = self.delivery.as_deref().unwrap_or("bulk");
+        Ok(Link {
+            name: self.name,
+            left: Endpoint::parse(&self.left)?,
+            right: Endpoint::parse(&self.right)?,
+            forward,
+            backward,
+            mtu,
+            delivery: delivery
+                .parse()
+                .map_err(|error: String| Refusal::usage(error))?,
+            offload: self.offload.unwrap_or(true),
+            seed: self.seed.unwrap_or(1),
+        })
+    }
+}
+
+fn apply(way: &mut Way, table: &BTreeMap<String, toml::Value>, base: &Path) -> Result<()> {
+    for (key, value) in table {
+        match (key.as_str(), value) {
+            ("at", toml::Value::Array(changes)) => {
+                for change in changes {
+                    way.schedule
+                        .add_text(&text_of(change))
+                        .map_err(Refusal::usage)?;
+                }
+            }
+            ("trace", toml::Value::String(path)) => way.shape.apply(trace(&base.join(path))?),
+            _ => way.shape.apply(setting(key, &text_of(value))?),
+        }
+    }
+    Ok(())
+}
+
+/// `0.001` and `"0.1%"` are both fine.
+fn text_of(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Reads the value of a change that comes while the link runs, as it would stand in a file.
+pub(super) fn change(key: &str, value: &str) -> Result<Setting> {
+    match key {
+        "trace" => trace(Path::new(value)),
+        _ => setting(key, value),
+    }
+}
+
+/// Whether a changed shape still fits into the memory that the direction has.
+pub(super) fn fits(shape: &Shape, memory: usize) -> Result<()> {
+    shape.check().map_err(Refusal::usage)?;
+    match need(shape) <= memory as u64 {
+        true => Ok(()),
+        false => Err(Refusal::usage(format!(
+            "that needs {} a direction and {} were set aside at the start; start with --memory",
+            Bytes::new(need(shape)),
+            Bytes::new(memory as u64)
+        ))),
+    }
+}
+
+impl Link {
+    /// The interval over which a schedule runs, for the terminal.
+    pub(super) fn schedule_end(&self) -> Time {
+        let ends = [&self.forward, &self.backward].map(|way| way.schedule.iter().last());
+        ends.into_iter()
+            .flatten()
+            .map(|(at, _)| *at)
+            .max()
+            .unwrap_or(Time::ZERO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_read_with_and_without_a_namespace() {
+        let end = Endpoint::parse("client:wan0:10.9.0.1/30,fd00::1/64").unwrap();
+        assert_eq!(
+            (end.netns.as_deref(), end.interface.as_str()),
+            (Some("client"), "wan0")
+        );
+        assert_eq!(end.addresses.len(), 2);
+        let here = Endpoint::parse("wan0:fd00::1/64").unwrap();
+        assert_eq!((here.netns, here.interface.as_str()), (None, "wan0"));
+    }
+
+    #[test]
+    fn ends_that_make_no_sense_are_refused_with_an_example() {
+        for bad in [
+            "wan0",
+            "a:b",
+            "a:b:10.9.0.1",
+            "a:b:10.9.0.1/33",
+            "a:sixteen-letters-x:10.0.0.1/8",
+        ] {
+            let message = Endpoint::parse(bad).unwrap_err().to_string();
+            assert!(message.contains("client:wan0:10.9.0.1/30"), "{message}");
+        }
+    }
+
+    #[test]
+    fn memory_is_twice_what_the_settings_need() {
+        let mut way = Way::default();
+        for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "1bdp")] {
+            way.shape.apply(setting(key, value).unwrap());
+        }
+        let need = 16_250_000 + 32_500_000 + 12_500_000; // flight, queue, ACK hold of 10 ms
+        assert_eq!(
+            way.memory_bytes().unwrap(),
+            2 * need + MEMORY_FLOOR as usize
+        );
+    }
+}

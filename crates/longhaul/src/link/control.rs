@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Changes while a link runs: one JSON line asks, one JSON line answers.
+//!
+//! The socket has an abstract name, so that nothing stays in the file system when the link is
+//! killed; it is reached from the network namespace in which `longhaul link` was started, by the
+//! same user or root.
+
+use super::{
+    args::Way,
+    config,
+    counters::{Direction, Snapshot},
+    run::Running,
+};
+use crate::exit::Refusal;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    },
+    time::Duration,
+};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+
+/// What is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Request {
+    /// Change a setting.
+    Set {
+        key: String,
+        value: String,
+        /// Only this direction.
+        direction: Option<Direction>,
+    },
+    /// Tell the counters.
+    Show {},
+}
+
+/// What is answered.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    /// Done.
+    Done,
+    /// Refused, and why.
+    Refused(String),
+    /// The newest counters.
+    Counters(Vec<Snapshot>),
+}
+
+/// Longest request, in bytes; longer ones are refused.
+const REQUEST_MAX: u64 = 4_096;
+/// A client that says nothing for so long is let go.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn address(link: &str) -> std::io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("longhaul/link/{link}"))
+}
+
+/// Takes the link's name. A name that is taken means that such a link runs already.
+pub(super) fn listen(link: &str) -> Result<UnixListener> {
+    let listener = UnixListener::bind_addr(&address(link)?).map_err(|_| {
+        Refusal::usage(format!(
+            "a link named {link:?} runs here already; give another --name"
+        ))
+    })?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Answers one client after the other.
+pub(super) async fn serve(listener: UnixListener, link: &Running) -> Result<()> {
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let peer = stream.peer_cred()?.uid();
+        let own = host::process::user();
+        if peer == 0 || peer == own {
+            // A client that breaks off has nobody left to be told.
+            drop(tokio::time::timeout(PATIENCE, answer(stream, link)).await);
+        }
+    }
+}
+
+async fn answer(mut stream: tokio::net::UnixStream, link: &Running) -> Result<()> {
+    let (input, mut output) = stream.split();
+    let mut line = String::new();
+    tokio::io::BufReader::new(input.take(REQUEST_MAX))
+        .read_line(&mut line)
+        .await?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(request) => carry_out(request, link),
+        Err(error) => Answer::Refused(format!("not a request: {error}")),
+    };
+    output
+        .write_all(&[serde_json::to_vec(&answer)?, b"\n".to_vec()].concat())
+        .await?;
+    Ok(())
+}
+
+fn carry_out(request: Request, link: &Running) -> Answer {
+    match request {
+        Request::Show {} => Answer::Counters(link.latest()),
+        Request::Set {
+            key,
+            value,
+            direction,
+        } => {
+            let done = config::change(&key, &value).and_then(|s| link.set(&s, direction));
+            done.map_or_else(
+                |error| Answer::Refused(error.to_string()),
+                |()| Answer::Done,
+            )
+        }
+    }
+}
+
+/// `longhaul link set`.
+pub(super) fn set(link: &str, key: String, value: String, way: Option<Way>) -> Result<()> {
+    let direction = way.map(|way| match way {
+        Way::Forward => Direction::Forward,
+        Way::Backward => Direction::Backward,
+    });
+    ask(
+        link,
+        &Request::Set {
+            key,
+            value,
+            direction,
+        },
+    )
+    .map(drop)
+}
+
+/// `longhaul link show`.
+pub(super) fn show(link: &str) -> Result<()> {
+    if let Answer::Counters(snapshots) = ask(link, &Request::Show {})? {
+        for snapshot in snapshots {
+            println!("{}", serde_json::to_string(&snapshot)?);
+        }
+    }
+    Ok(())
+}
+
+fn ask(link: &str, request: &Request) -> Result<Answer> {
+    let mut stream = UnixStream::connect_addr(&address(link)?).map_err(|_| {
+        Refusal::usage(format!(
+            "no link named {link:?} runs in this network namespace; \
+             ask from the namespace in which `longhaul link` was started"
+        ))
+    })?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(&[serde_json::to_vec(request)?, b"\n".to_vec()].concat())?;
+    let mut line = String::new();
+    BufReader::new(stream.take(1 << 20)).read_line(&mut line)?;
+    match serde_json::from_str(&line).context("the link did not answer; see its own output")? {
+        Answer::Refused(reason) => Err(Refusal::usage(reason)),
+        answer => Ok(answer),
+    }
+}

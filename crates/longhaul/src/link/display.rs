@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a running link tells: JSON lines for machines, a few lines on a terminal.
+
+use super::{
+    args::Start,
+    config::Link,
+    counters::{SelfCheck, Snapshot},
+};
+use crate::exit::Refusal;
+use anyhow::Result;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{IsTerminal, Write, stderr, stdout},
+    path::Path,
+};
+use units::{BitRate, Bytes, Time};
+
+/// Where records and lines go.
+pub(super) struct Display {
+    records: Option<Box<dyn Write>>,
+    terminal: Option<Terminal>,
+}
+
+/// One line a direction, kept up to date.
+struct Terminal {
+    lines: MultiProgress,
+    of: HashMap<String, (ProgressBar, Snapshot)>,
+}
+
+impl Display {
+    pub(super) fn open(start: &Start, links: &[Link]) -> Result<Self> {
+        let records = start.counters.as_deref().map(open).transpose()?;
+        let terminal = stderr().is_terminal().then(Terminal::new);
+        for link in links {
+            eprintln!("{}", describe(link));
+        }
+        Ok(Self { records, terminal })
+    }
+
+    pub(super) fn show(&mut self, snapshot: &Snapshot) -> Result<()> {
+        if let Some(records) = &mut self.records {
+            writeln!(records, "{}", serde_json::to_string(snapshot)?)?;
+        }
+        if let Some(terminal) = &mut self.terminal {
+            terminal.show(snapshot);
+        }
+        Ok(())
+    }
+
+    /// The last word on a direction: what was lost, and how accurate the emulator was.
+    pub(super) fn conclude(&mut self, check: &SelfCheck) -> Result<()> {
+        if let Some(records) = &mut self.records {
+            writeln!(records, "{}", serde_json::to_string(check)?)?;
+            records.flush()?;
+        }
+        if let Some(terminal) = &mut self.terminal {
+            terminal.clear();
+        }
+        eprintln!("{check}");
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> Result<Box<dyn Write>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(stdout()));
+    }
+    let file = File::create(path).map_err(|error| {
+        Refusal::usage(format!(
+            "cannot write counters to {}: {error}",
+            path.display()
+        ))
+    })?;
+    Ok(Box::new(file))
+}
+
+fn describe(link: &Link) -> String {
+    let way = |way: &super::config::Way| {
+        let shape = &way.shape;
+        let rate = shape
+            .rate
+            .mean()
+            .map_or("no rate limit".to_owned(), |rate| rate.to_string());
+        let limit = shape.limit();
+        let queue = match (shape.rate.mean(), limit.bytes) {
+            (None, _) => "no queue".to_owned(),
+            (_, u64::MAX) => format!("queue {} packets", limit.packets),
+            (_, bytes) => format!("queue {}", Bytes::new(bytes)),
+        };
+        format!("{} {rate} {queue} loss {}", shape.delay, shape.loss)
+    };
+    format!(
+        "link {}: {} → {}: {}; back: {}; mtu {}, delivery {}, seed {}",
+        link.name,
+        link.left.interface,
+        link.right.interface,
+        way(&link.forward),
+        way(&link.backward),
+        link.mtu,
+        link.delivery,
+        link.seed
+    )
+}
+
+impl Terminal {
+    fn new() -> Self {
+        Self {
+            lines: MultiProgress::new(),
+            of: HashMap::new(),
+        }
+    }
+
+    fn show(&mut self, snapshot: &Snapshot) {
+        let key = format!("{} {}", snapshot.link, snapshot.direction.name());
+        let lines = &self.lines;
+        let (line, before) = self.of.entry(key.clone()).or_insert_with(|| {
+            let style = ProgressStyle::with_template("{msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            (
+                lines.add(ProgressBar::new_spinner().with_style(style)),
+                snapshot.clone(),
+            )
+        });
+        line.set_message(format!("{key:>20}  {}", progress(before, snapshot)));
+        *before = snapshot.clone();
+    }
+
+    fn clear(&mut self) {
+        self.of.clear();
+        // A terminal that is gone needs no clearing.
+        drop(self.lines.clear());
+    }
+}
+
+fn progress(before: &Snapshot, now: &Snapshot) -> String {
+    let bytes = Bytes::new(now.delivered_bytes - before.delivered_bytes);
+    let rate = BitRate::mean(bytes, Time::from_secs_f64(now.seconds - before.seconds));
+    let drops = now.drops;
+    format!(
+        "{:>12}  queue {:>9} {:>9.1} ms  drops {} loss, {} overflow, {} rule, {} ack  late p99 {:.0} µs",
+        rate.map_or("idle".to_owned(), |rate| rate.to_string()),
+        Bytes::new(now.queue_bytes).to_string(),
+        now.queue_delay_us / 1_000.0,
+        drops.loss,
+        drops.overflow,
+        drops.queue_rule,
+        drops.ack_rule,
+        now.lateness.p99_us
+    )
+}

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Links at work: makes the interfaces, starts a thread a direction, tells what happens, and ends.
+
+use super::{
+    args::Start,
+    config::{self, Link, Way},
+    control,
+    counters::{Counters, Direction, SelfCheck, Snapshot},
+    display::Display,
+    pump::{Order, Pump},
+    store::Store,
+};
+use crate::exit::Refusal;
+use anyhow::{Context, Result};
+use host::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Bell};
+use model::link::{Delivery, Line, Regroup, Setting, Shape};
+use std::{
+    cell::RefCell,
+    io,
+    sync::mpsc,
+    thread::{self, JoinHandle},
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc::{Receiver, Sender, channel},
+};
+use units::Time;
+
+/// Snapshots that may wait for the terminal or the log: four seconds of eight links.
+const SNAPSHOTS_MAX: usize = 64;
+/// Transmit queue of both interfaces, in packets. A full one drops, so it is long enough for the
+/// burst of a large window: 10,000 super-packets are 640 MB at the very most.
+const DEVICE_QUEUE: u32 = 10_000;
+
+/// A link with its threads.
+pub(super) struct Running {
+    name: String,
+    delivery: Delivery,
+    ends: [(Netns, String); 2],
+    forward: Wire,
+    backward: Wire,
+}
+
+/// One direction as seen from outside its thread.
+struct Wire {
+    orders: mpsc::Sender<Order>,
+    bell: Bell,
+    memory: usize,
+    shape: RefCell<Shape>,
+    latest: RefCell<Option<Snapshot>>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+/// `longhaul link` without a subcommand.
+pub(super) fn run(start: &Start) -> Result<()> {
+    let links = config::links(start)?;
+    let namespaces = links
+        .iter()
+        .map(|link| Ok((link.left.open()?, link.right.open()?)))
+        .collect::<Result<Vec<_>>>()?;
+    let mut display = Display::open(start, &links)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (snapshots, mut inbox) = channel(SNAPSHOTS_MAX);
+    let mut running = Vec::new();
+    for (link, ends) in links.iter().zip(namespaces) {
+        let socket = control::listen(&link.name)?;
+        running.push((
+            Running::start(link, ends, start.interval, &snapshots)?,
+            socket,
+        ));
+    }
+    drop(snapshots);
+    eprintln!("ready");
+    let (running, sockets): (Vec<_>, Vec<_>) = running.into_iter().unzip();
+    runtime.block_on(async {
+        let controls = sockets
+            .into_iter()
+            .zip(&running)
+            .map(|(s, link)| control::serve(s, link));
+        tokio::select! {
+            ended = until_told(start.duration) => ended,
+            broken = watch(&mut inbox, &running, &mut display) => broken,
+            refused = all(controls) => refused,
+        }
+    })?;
+    finish(running, &mut inbox, &mut display)
+}
+
+async fn all(controls: impl Iterator<Item = impl Future<Output = Result<()>>>) -> Result<()> {
+    let controls: Vec<_> = controls.map(Box::pin).collect();
+    // A control socket serves for ever; the first that does not says why.
+    let mut controls = controls;
+    std::future::poll_fn(|context| {
+        for control in &mut controls {
+            if let std::task::Poll::Ready(ended) = control.as_mut().poll(context) {
+                return std::task::Poll::Ready(ended);
+            }
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+async fn until_told(duration: Option<Time>) -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let over = tokio::time::sleep(duration.unwrap_or(Time::from_secs(1 << 31)).into());
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        () = over => {}
+    }
+    Ok(())
+}
+
+/// Tells of each snapshot. Ends only when all threads have, which they do by themselves only when
+/// a device is gone.
+async fn watch(
+    inbox: &mut Receiver<Snapshot>,
+    links: &[Running],
+    display: &mut Display,
+) -> Result<()> {
+    while let Some(snapshot) = inbox.recv().await {
+        note(links, &snapshot);
+        display.show(&snapshot)?;
+    }
+    anyhow::bail!("an interface of the link was taken away")
+}
+
+fn note(links: &[Running], snapshot: &Snapshot) {
+    if let Some(link) = links.iter().find(|link| link.name == snapshot.link) {
+        link.wire(snapshot.direction)
+            .latest
+            .replace(Some(snapshot.clone()));
+    }
+}
+
+/// Stops all threads, takes their last snapshots and tells the result.
+fn finish(
+    links: Vec<Running>,
+    inbox: &mut Receiver<Snapshot>,
+    display: &mut Display,
+) -> Result<()> {
+    links.iter().for_each(Running::stop);
+    while let Some(snapshot) = inbox.blocking_recv() {
+        note(&links, &snapshot);
+        display.show(&snapshot)?;
+    }
+    for link in links {
+        for check in link.join()? {
+            display.conclude(&check)?;
+        }
+    }
+    Ok(())
+}
+
+impl Running {
+    fn start(
+        link: &Link,
+        ends: (Netns, Netns),
+        interval: Time,
+        snapshots: &Sender<Snapshot>,
+    ) -> Result<Self> {
+        let left = device(&ends.0, &link.left, link)?;
+        let right = device(&ends.1, &link.right, link)?;
+        let cross = |from: &Tun, to: &Tun, way: &Way, direction: Direction| {
+            let parts = (from.try_clone()?, to.try_clone()?);
+            Wire::start(link, way, direction, parts, interval, snapshots.clone())
+        };
+        Ok(Self {
+            name: link.name.clone(),
+            delivery: link.delivery,
+            forward: cross(&left, &right, &link.forward, Direction::Forward)?,
+            backward: cross(&right, &left, &link.backward, Direction::Backward)?,
+            ends: [
+                (ends.0, link.left.interface.clone()),
+                (ends.1, link.right.interface.clone()),
+            ],
+        })
+    }
+
+    fn wire(&self, direction: Direction) -> &Wire {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Backward => &self.backward,
+        }
+    }
+
+    /// Changes a setting in one direction or both, in both or in none.
+    pub(super) fn set(&self, setting: &Setting, direction: Option<Direction>) -> Result<()> {
+        let directions = match direction {
+            Some(one) => vec![one],
+            None => vec![Direction::Forward, Direction::Backward],
+        };
+        for direction in &directions {
+            self.wire(*direction).check(setting)?;
+        }
+        directions
+            .iter()
+            .try_for_each(|direction| self.wire(*direction).set(setting))
+    }
+
+    /// The newest snapshot of each direction.
+    pub(super) fn latest(&self) -> Vec<Snapshot> {
+        let both = [&self.forward, &self.backward];
+        both.iter()
+            .filter_map(|wire| wire.latest.borrow().clone())
+            .collect()
+    }
+
+    fn stop(&self) {
+        for wire in [&self.forward, &self.backward] {
+            // A thread that has ended already hears neither.
+            drop(wire.orders.send(Order::Stop));
+            drop(wire.bell.ring());
+        }
+    }
+
+    fn join(self) -> Result<Vec<SelfCheck>> {
+        let mut checks = Vec::new();
+        for (wire, (netns, interface)) in [self.forward, self.backward].into_iter().zip(self.ends) {
+            let ended = wire.thread.join();
+            ended.map_err(|_| anyhow::anyhow!("a link thread panicked"))??;
+            let overflow = interface::transmit_drops(&netns, &interface).unwrap_or(0);
+            let latest = wire.latest.into_inner();
+            checks.extend(latest.map(|last| SelfCheck::new(&last, self.delivery, overflow)));
+        }
+        Ok(checks)
+    }
+}
+
+impl Wire {
+    fn start(
+        link: &Link,
+        way: &Way,
+        direction: Direction,
+        (ingress, egress): (Tun, Tun),
+        interval: Time,
+        snapshots: Sender<Snapshot>,
+    ) -> Result<Self> {
+        let start = clock::now();
+        let memory = way.memory_bytes()?;
+        let (orders, inbox) = mpsc::channel();
+        let bell = Bell::new()?;
+        // Each direction draws from numbers of its own.
+        let seed = link.seed.wrapping_mul(2).wrapping_add(direction as u64);
+        let pump = Pump {
+            ingress,
+            egress,
+            line: Line::new(way.shape.clone(), way.schedule.clone(), seed, start),
+            regroup: Regroup::new(link.delivery),
+            store: Store::new(memory),
+            counters: Counters::new(&link.name, direction, start),
+            orders: inbox,
+            bell: bell.clone(),
+            snapshots,
+            interval,
+        };
+        let name = format!("{} {}", link.name, direction.name());
+        let thread = thread::Builder::new().name(name).spawn(|| pump.run())?;
+        let shape = RefCell::new(way.shape.clone());
+        Ok(Self {
+            orders,
+            bell,
+            memory,
+            shape,
+            latest: RefCell::default(),
+            thread,
+        })
+    }
+
+    fn changed(&self, setting: &Setting) -> Shape {
+        let mut shape = self.shape.borrow().clone();
+        shape.apply(setting.clone());
+        shape
+    }
+
+    fn check(&self, setting: &Setting) -> Result<()> {
+        config::fits(&self.changed(setting), self.memory)
+    }
+
+    fn set(&self, setting: &Setting) -> Result<()> {
+        let shape = self.changed(setting);
+        self.orders
+            .send(Order::Set(setting.clone()))
+            .context("the link has ended")?;
+        self.shape.replace(shape);
+        Ok(self.bell.ring()?)
+    }
+}
+
+/// Makes one end's interface.
+fn device(netns: &Netns, end: &config::Endpoint, link: &Link) -> Result<Tun> {
+    let name = &end.interface;
+    let tun = netns
+        .run(|| Tun::create(name, link.offload))
+        .map_err(|error| refusal(name, &error))?;
+    silence_ipv6(netns, name, end.addresses.iter().all(|(a, _)| a.is_ipv4()))
+        .with_context(|| format!("cannot configure IPv6 on {name}"))?;
+    interface::configure(netns, name, link.mtu, DEVICE_QUEUE, &end.addresses)?;
+    Ok(tun)
+}
+
+/// No packets of its own on a link whose packets may be counted: no router solicitations, no
+/// link-local address, and no IPv6 at all without an IPv6 address.
+fn silence_ipv6(netns: &Netns, interface: &str, v4_only: bool) -> io::Result<()> {
+    let set = |key: &str, value: &str| {
+        match sysctl::write(netns, &format!("net/ipv6/conf/{interface}/{key}"), value) {
+            // A kernel without IPv6 is as quiet as can be.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    };
+    set("addr_gen_mode", "1")?;
+    set("router_solicitations", "0")?;
+    set("disable_ipv6", if v4_only { "1" } else { "0" })
+}
+
+fn refusal(name: &str, error: &io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
+            "cannot make interface {name}: {error}; run as root, or in a user namespace with \
+             /dev/net/tun open to you (sudo chmod 0666 /dev/net/tun)"
+        )),
+        io::ErrorKind::NotFound => Refusal::unsupported(format!(
+            "cannot make interface {name}: no /dev/net/tun; load the tun module (modprobe tun)"
+        )),
+        io::ErrorKind::ResourceBusy => Refusal::usage(format!(
+            "interface {name} exists already in that namespace; choose another name"
+        )),
+        _ => anyhow::anyhow!("cannot make interface {name}: {error}"),
+    }
+}

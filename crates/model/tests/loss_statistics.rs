@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lost segments have the declared distribution.
+
+mod statistics;
+
+use model::link::{
+    loss::{Loss, LossProcess},
+    random::stream,
+};
+use statistics::{binomial_fits, geometric_fits};
+
+fn pattern(rule: &str, seed: u64, segments: usize) -> Vec<bool> {
+    let loss: Loss = rule.parse().unwrap();
+    let mut process = LossProcess::new(&loss, stream(seed, "loss"));
+    (0..segments).map(|_| process.lose()).collect()
+}
+
+fn count(pattern: &[bool]) -> u64 {
+    pattern.iter().filter(|lost| **lost).count() as u64
+}
+
+/// Lengths of the runs of `state`. The last run is cut by the end, so it is left out.
+fn runs(pattern: &[bool], state: bool) -> Vec<u64> {
+    let runs: Vec<&[bool]> = pattern.chunk_by(|a, b| a == b).collect();
+    let whole = runs[..runs.len() - 1].iter();
+    whole
+        .filter(|run| run[0] == state)
+        .map(|run| run.len() as u64)
+        .collect()
+}
+
+#[test]
+fn independent_loss_is_binomial() {
+    for (p, segments) in [
+        (0.5, 100_000),
+        (0.1, 200_000),
+        (0.01, 1_000_000),
+        (0.001, 2_000_000),
+        (0.0001, 2_000_000),
+        (0.000_03, 3_000_000),
+    ] {
+        for seed in 0..3 {
+            let lost = count(&pattern(&p.to_string(), seed, segments));
+            assert!(
+                binomial_fits(lost, segments as u64, p),
+                "{lost} of {segments} at {p}"
+            );
+        }
+    }
+}
+
+#[test]
+fn independent_loss_has_no_memory() {
+    for p in [0.3, 0.02] {
+        let pattern = pattern(&p.to_string(), 4, 500_000);
+        assert!(geometric_fits(&runs(&pattern, true), 1.0 - p));
+        assert!(geometric_fits(&runs(&pattern, false), p));
+    }
+}
+
+#[test]
+fn the_tests_notice_a_wrong_rate() {
+    let pattern = pattern("1.1%", 0, 1_000_000);
+    assert!(!binomial_fits(count(&pattern), 1_000_000, 0.01));
+    assert!(!geometric_fits(&runs(&pattern, false), 0.01));
+}
+
+#[test]
+fn gilbert_bursts_and_gaps_are_geometric() {
+    for (p, r) in [(0.01, 0.3), (0.05, 0.5), (0.002, 0.1)] {
+        let pattern = pattern(&format!("gilbert:p={p},r={r}"), 5, 1_000_000);
+        assert!(
+            geometric_fits(&runs(&pattern, true), r),
+            "bursts at p={p}, r={r}"
+        );
+        assert!(
+            geometric_fits(&runs(&pattern, false), p),
+            "gaps at p={p}, r={r}"
+        );
+    }
+}
+
+#[test]
+fn elliott_loses_its_mean_share() {
+    let rule = "gilbert:p=1%,r=20%,good=0.1%,bad=60%";
+    let mean = rule.parse::<Loss>().unwrap().mean();
+    let share = count(&pattern(rule, 6, 4_000_000)) as f64 / 4e6;
+    // Correlated losses: the variance of the share is (1 + 2λ/(1 − λ)) times the binomial one at
+    // most, with λ = 1 − p − r = 0.79. Four deviations are 0.0011 here.
+    assert!(
+        (share - mean).abs() < 0.0011,
+        "{share} lost, {mean} declared"
+    );
+}
+
+#[test]
+fn offered_segments_alone_decide() {
+    let rule = "gilbert:p=1%,r=30%,bad=50%";
+    assert_eq!(pattern(rule, 7, 100_000), pattern(rule, 7, 100_000));
+    assert_ne!(pattern(rule, 7, 100_000), pattern(rule, 8, 100_000));
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Delivery traces: reading, writing and the clock, for any trace.
+
+use model::link::trace::{OPPORTUNITY_BYTES, Trace, TraceClock};
+use proptest::prelude::*;
+use std::sync::Arc;
+use units::Time;
+
+fn traces() -> impl Strategy<Value = Trace> {
+    let gaps = prop::collection::vec(prop_oneof![3 => 0..3u32, 1 => 0..500u32], 1..60);
+    (gaps, 1..5u32).prop_map(|(gaps, last)| {
+        let mut ms = 0;
+        let mut lines: Vec<String> = Vec::new();
+        for gap in gaps {
+            lines.push(ms.to_string());
+            ms += gap;
+        }
+        lines.push((ms + last).to_string());
+        lines.join("\n").parse().expect("a rising trace")
+    })
+}
+
+/// The same accounting, one opportunity after the other and without any skipping.
+fn carry_slowly(
+    clock: &mut TraceClock,
+    open: &mut Option<(Time, u32)>,
+    ready: Time,
+    len: u32,
+) -> Time {
+    if open.is_none_or(|(at, left)| left == 0 || at < ready) {
+        while clock.peek() < ready {
+            clock.next();
+        }
+        *open = Some((clock.next(), OPPORTUNITY_BYTES));
+    }
+    let (mut at, mut left) = open.expect("just opened");
+    let mut rest = len;
+    while rest > left {
+        rest -= left;
+        (at, left) = (clock.next(), OPPORTUNITY_BYTES);
+    }
+    *open = Some((at, left - rest));
+    at
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn text_reads_back(trace in traces()) {
+        prop_assert_eq!(trace.to_string().parse(), Ok(trace));
+    }
+
+    #[test]
+    fn no_text_panics(text in "([0-9]{1,12}[\n ]?|[ -~]{0,5}\n){0,20}") {
+        if let Ok(trace) = text.parse::<Trace>() {
+            let mut clock = TraceClock::new(Arc::new(trace.clone()));
+            prop_assert!(clock.carry(Time::from_secs(1_000_000), 9000) >= Time::from_secs(1_000_000));
+            prop_assert!(trace.mean_rate().bits() > 0);
+        }
+    }
+
+    #[test]
+    fn skipping_ahead_changes_nothing(
+        trace in traces(),
+        segments in prop::collection::vec((0..2_000_000_000u64, 1..9000u32), 1..50),
+    ) {
+        let trace = Arc::new(trace);
+        let (mut fast, mut slow) = (TraceClock::new(trace.clone()), TraceClock::new(trace));
+        let (mut open, mut departed, mut arrived) = (None, Time::ZERO, Time::ZERO);
+        for (gap, len) in segments {
+            arrived += Time::from_nanos(gap / 100);
+            let ready = departed.max(arrived);
+            departed = fast.carry(ready, len);
+            prop_assert_eq!(departed, carry_slowly(&mut slow, &mut open, ready, len));
+            prop_assert!(departed >= ready);
+        }
+    }
+
+    #[test]
+    fn a_busy_link_carries_the_mean_rate(trace in traces(), passes in 1..20u64) {
+        let period = trace.period();
+        let bytes = trace.mean_rate().bits() as f64 / 8.0 * period.as_secs_f64();
+        let segments = (bytes / f64::from(OPPORTUNITY_BYTES)).round() as u64 * passes;
+        let mut clock = TraceClock::new(Arc::new(trace));
+        let last = (0..segments).map(|_| clock.carry(Time::ZERO, OPPORTUNITY_BYTES)).last();
+        prop_assert_eq!(last, Some(period * passes));
+    }
+}
