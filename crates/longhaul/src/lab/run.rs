@@ -9,9 +9,9 @@ use super::{
     programs,
     progress::{self, Progress},
     result::{self, About, Answer, Host, LabResult, Run, TestbedHost, TestbedLink},
-    scenario::{LinkKind, Order, Program, Scenario},
+    scenario::{Link, LinkKind, Order, Program, Scenario},
     testbed::Testbed,
-    topology::Topology,
+    topology::{LINKS_MAX, Topology, Wire},
     validate::one_cell,
     verdict,
 };
@@ -156,7 +156,9 @@ impl<'a> Lab<'a> {
         let directory = self.directory(turn)?;
         let delivered = Arc::new(AtomicU64::new(0));
         let running = progress.begin(turn.cell, &name, goal(scenario), &delivered);
-        let run = self.attempt(scenario, &directory, delivered).await;
+        let run = self
+            .attempt(scenario, self.seed(turn), &directory, delivered)
+            .await;
         let run = run.unwrap_or_else(|error| Run {
             failed: Some(format!("{error:#}")),
             ..Run::default()
@@ -176,13 +178,23 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
+    /// Repetitions differ in what the links decide, cells of one repetition do not.
+    fn seed(&self, turn: Turn) -> u64 {
+        let repetition = u64::from(turn.repetition.unwrap_or(0));
+        self.book
+            .base
+            .seed
+            .wrapping_add(repetition * LINKS_MAX as u64)
+    }
+
     async fn attempt(
         &mut self,
         scenario: &Scenario,
+        seed: u64,
         directory: &Path,
         delivered: Arc<AtomicU64>,
     ) -> Result<Run> {
-        let mut testbed = Testbed::build(scenario, directory).await?;
+        let mut testbed = Testbed::build(scenario, seed, directory).await?;
         let run = flows::execute(
             scenario,
             &mut testbed,
@@ -367,8 +379,13 @@ fn drawing(scenario: &Scenario) -> result::Testbed {
     let topology = Topology::of(scenario);
     let path = path_of_first_flow(scenario);
     let link = |pair: &[String]| {
-        let link = &scenario.links[topology.between(&pair[0], &pair[1])?];
-        Some(drawn(link, link.between[0] == pair[0]))
+        let index = topology.between(&pair[0], &pair[1])?;
+        let link = &scenario.links[index];
+        Some(drawn(
+            link,
+            &topology.wires[index],
+            link.between[0] == pair[0],
+        ))
     };
     let note = |name: &String| scenario.hosts.get(name).and_then(|host| host.note.clone());
     result::Testbed {
@@ -383,20 +400,25 @@ fn drawing(scenario: &Scenario) -> result::Testbed {
     }
 }
 
-fn drawn(link: &super::scenario::Link, _forward: bool) -> TestbedLink {
-    let text = |key: &str| link.options.get(key).map(super::parameters::plain);
-    let delay = text("delay")
-        .and_then(|text| text.parse::<units::Time>().ok())
-        .unwrap_or_default();
-    let rate = text("rate").and_then(|text| text.parse::<units::BitRate>().ok());
-    let loss = text("loss").and_then(|text| text.parse::<units::Ratio>().ok());
-    TestbedLink {
+/// A link in the direction of the data. Propagation delay counts both ways, as a ping sees it.
+fn drawn(link: &Link, wire: &Wire, forward: bool) -> TestbedLink {
+    let plain = TestbedLink {
         name: link.name.clone(),
+        ..TestbedLink::default()
+    };
+    let shapes = (link.kind == LinkKind::Emulated).then(|| programs::link::shapes(link, wire));
+    let Some(Ok([right, left])) = shapes else {
+        return plain;
+    };
+    let rtt = right.delay + left.delay;
+    let shape = if forward { right } else { left };
+    let rate = shape.rate.mean();
+    let queue = shape.limit().bytes;
+    TestbedLink {
         rate_bps: rate.map(|rate| rate.bits() as f64),
-        rtt_us: delay.as_secs_f64() * 2e6,
-        loss: loss.map_or(0.0, units::Ratio::get),
-        queue_bytes: text("queue")
-            .and_then(|text| text.parse::<Bytes>().ok())
-            .map(|bytes| bytes.get() as f64),
+        rtt_us: rtt.as_secs_f64() * 1e6,
+        loss: shape.loss.mean(),
+        queue_bytes: (rate.is_some() && queue < u64::MAX).then_some(queue as f64),
+        ..plain
     }
 }

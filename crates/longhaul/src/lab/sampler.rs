@@ -170,13 +170,13 @@ impl Recording {
         points.push((seconds, total as f64));
         let bin_s = INTERVAL.as_secs_f64();
         let bins = (seconds / bin_s).ceil() as usize;
-        let edges: Vec<f64> = (0..=bins)
-            .map(|n| at_time(&points, n as f64 * bin_s))
-            .collect();
-        let goodput_bps = edges
-            .windows(2)
-            .map(|w| ((w[1] - w[0]) * 8.0 / bin_s).max(0.0))
-            .collect();
+        // The last bin ends with the transfer.
+        let edge = |n: usize| (n as f64 * bin_s).min(seconds);
+        let goodput = |n: usize| {
+            let bytes = at_time(&points, edge(n + 1)) - at_time(&points, edge(n));
+            (bytes * 8.0 / (edge(n + 1) - edge(n))).max(0.0)
+        };
+        let goodput_bps = (0..bins).map(goodput).collect();
         Series {
             bin_ms: bin_s * 1e3,
             goodput_bps,
@@ -269,7 +269,7 @@ mod tests {
             .iter()
             .map(|(at, port)| sample(*at, "c", *port, (at * 1e4) as u64, 0));
         let series = Recording(samples.collect()).series("c", 4000, 0.2);
-        // Two connections of 10 kB/s each, then 1,000 bytes in the last 50 ms.
+        // Two connections of 10 kB/s each, up to the end.
         assert_eq!(series.bin_ms, 100.0);
         assert_eq!(series.goodput_bps.len(), 2);
         assert!(

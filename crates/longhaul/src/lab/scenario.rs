@@ -153,7 +153,7 @@ pub(crate) struct Link {
     pub(crate) kind: LinkKind,
     /// Address and prefix length of each end; one subnet a link is chosen if absent.
     pub(crate) addresses: Option<[Address; 2]>,
-    /// Bytes, 576 to 9,000.
+    /// Bytes, 1,280 to 9,000.
     #[serde(default = "defaults::mtu")]
     pub(crate) mtu: u32,
     /// Every other key: an option of `longhaul link`.

@@ -34,8 +34,9 @@ const FORWARDING: [(&str, &str); 3] = [
 ];
 
 impl Testbed {
-    /// Builds what `scenario` describes; programs log into `directory`.
-    pub(crate) async fn build(scenario: &Scenario, directory: &Path) -> Result<Self> {
+    /// Builds what `scenario` describes; programs log into `directory`. The links' random decisions
+    /// follow from `seed`.
+    pub(crate) async fn build(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Self> {
         let topology = Topology::of(scenario);
         let mut testbed = Self {
             hosts: IndexMap::new(),
@@ -44,8 +45,9 @@ impl Testbed {
             topology,
         };
         testbed.make_hosts(scenario)?;
-        for (link, wire) in scenario.links.iter().zip(testbed.topology.wires.clone()) {
-            testbed.make_link(link, &wire, directory).await?;
+        let wires = testbed.topology.wires.clone();
+        for ((link, wire), seed) in scenario.links.iter().zip(wires).zip(seed..) {
+            testbed.make_link(link, &wire, seed, directory).await?;
         }
         testbed.make_routes()?;
         for (host, relay) in scenario.relays.iter().filter(|(_, relay)| relay.when) {
@@ -79,12 +81,13 @@ impl Testbed {
     }
 
     /// Ends relays and links, so that they write their last records, and removes the hosts.
-    pub(crate) async fn take_down(self) -> Result<()> {
-        for daemon in self.relays.into_iter().chain(self.links) {
+    pub(crate) async fn take_down(mut self) -> Result<()> {
+        let relays = std::mem::take(&mut self.relays).into_iter();
+        for daemon in relays.chain(std::mem::take(&mut self.links)) {
             daemon.stop().await?;
         }
-        for name in self.hosts.keys() {
-            Netns::delete(name).with_context(|| format!("cannot remove the namespace {name}"))?;
+        for (name, _) in std::mem::take(&mut self.hosts) {
+            Netns::delete(&name).with_context(|| format!("cannot remove the namespace {name}"))?;
         }
         Ok(())
     }
@@ -109,12 +112,18 @@ impl Testbed {
         Ok(())
     }
 
-    async fn make_link(&mut self, link: &Link, wire: &Wire, directory: &Path) -> Result<()> {
+    async fn make_link(
+        &mut self,
+        link: &Link,
+        wire: &Wire,
+        seed: u64,
+        directory: &Path,
+    ) -> Result<()> {
         match link.kind {
             LinkKind::Veth => self.make_veth(link, wire),
             LinkKind::Emulated => {
-                self.links
-                    .push(programs::link::start(link, wire, directory).await?);
+                let daemon = programs::link::start(link, wire, seed, directory).await?;
+                self.links.push(daemon);
                 Ok(())
             }
         }
@@ -144,6 +153,15 @@ impl Testbed {
             }
         }
         Ok(())
+    }
+}
+
+/// A testbed that could not be finished leaves its names to the next.
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        for name in self.hosts.keys() {
+            let _ = Netns::delete(name);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     expression::{Bound, Expression},
     programs,
     scenario::{Direction, Flow, Link, LinkKind, Program, Scenario},
-    topology::{LINKS_MAX, Topology},
+    topology::{LINKS_MAX, Topology, Wire},
 };
 use std::collections::HashSet;
 
@@ -42,9 +42,11 @@ fn scenario(scenario: &Scenario) -> Checked {
     })?;
     distinct("links", links.iter().map(|link| &link.name))?;
     distinct("flows", scenario.flows.iter().map(|flow| &flow.name))?;
-    links.iter().try_for_each(link)?;
-
     let topology = Topology::of(scenario);
+    links
+        .iter()
+        .zip(&topology.wires)
+        .try_for_each(|(each, wire)| link(each, wire))?;
     topology
         .hosts
         .iter()
@@ -93,14 +95,14 @@ fn name(what: &str, name: &str, longest: usize) -> Checked {
     })
 }
 
-fn link(link: &Link) -> Checked {
+fn link(link: &Link, wire: &Wire) -> Checked {
     // IFNAMSIZ of linux/if.h, without its final NUL.
     name("link", &link.name, 15)?;
     let place = |problem: String| format!("link {:?}: {problem}", link.name);
     ensure(link.between[0] != link.between[1], || {
         place("it joins a host with itself".to_owned())
     })?;
-    within("mtu", link.mtu, 576, 9000).map_err(place)?;
+    within("mtu", link.mtu, 1280, 9000).map_err(place)?;
     if let Some([left, right]) = link.addresses {
         let same =
             left.network() == right.network() && left.prefix == right.prefix && left != right;
@@ -113,7 +115,7 @@ fn link(link: &Link) -> Checked {
     match (link.kind, link.options.keys().next()) {
         (LinkKind::Veth, Some(key)) => Err(place(format!("kind \"veth\" has no option {key:?}"))),
         (LinkKind::Veth, None) => Ok(()),
-        (LinkKind::Emulated, _) => programs::link::check(link).map_err(place),
+        (LinkKind::Emulated, _) => programs::link::shapes(link, wire).map(drop).map_err(place),
     }
 }
 

@@ -52,21 +52,6 @@ fn scalar(key: &str, value: &Value) -> Result<String, String> {
     }
 }
 
-/// Whether the flags of `options`, with the `needed` ones, are what the subcommand takes.
-fn parses<A: clap::Args>(options: &Table, needed: &[String]) -> Result<(), String> {
-    let command = A::augment_args(clap::Command::new("options").no_binary_name(true));
-    let all = needed.iter().cloned().chain(flags(options)?);
-    match command.try_get_matches_from(all) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(first_line(&error.to_string())),
-    }
-}
-
-fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
-}
-
 /// A command of this very binary.
 fn longhaul() -> Result<Command> {
     Ok(Command::new(
