@@ -6,11 +6,17 @@
 #![allow(unsafe_code)]
 
 pub mod clock;
+pub mod conduit;
+pub mod descriptors;
 pub mod interface;
 pub mod netns;
+pub mod pipe_pool;
 pub mod process;
 pub mod sandbox;
 pub mod sock_diag;
+pub mod socket;
+pub mod splice;
 pub mod sysctl;
+pub mod tcp_info;
 pub mod tun;
 pub mod wait;

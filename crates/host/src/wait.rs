@@ -40,21 +40,29 @@ impl Bell {
         Ok(())
     }
 
-    /// Sleeps until `source` is readable, the bell rings or `span` is over; whether it rang.
-    pub fn wait(&self, source: &impl AsFd, span: Time) -> io::Result<bool> {
+    /// Sleeps until one of at most two `sources` is readable, the bell rings or `span` is over;
+    /// whether it rang.
+    pub fn wait<'a, S: AsFd + 'a>(
+        &'a self,
+        sources: impl Iterator<Item = &'a S>,
+        span: Time,
+    ) -> io::Result<bool> {
         let span = Timespec {
             tv_sec: (span.as_nanos() / 1_000_000_000) as i64,
             tv_nsec: (span.as_nanos() % 1_000_000_000) as i64,
         };
-        let mut both = [
-            PollFd::new(source, PollFlags::IN),
-            PollFd::new(&self.0, PollFlags::IN),
-        ];
-        match poll(&mut both, Some(&span)) {
+        let mut fds = [const { None }; 3];
+        let bell = std::iter::once(self.0.as_fd());
+        let all = bell.chain(sources.map(AsFd::as_fd));
+        for (slot, fd) in fds.iter_mut().zip(all) {
+            *slot = Some(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        }
+        let mut fds = fds.map(|fd| fd.unwrap_or(PollFd::new(&self.0, PollFlags::empty())));
+        match poll(&mut fds, Some(&span)) {
             Err(Errno::INTR) => return Ok(false),
             other => other?,
         };
-        let rang = both[1].revents().contains(PollFlags::IN);
+        let rang = fds[0].revents().contains(PollFlags::IN);
         if rang {
             read(&self.0, &mut [0; 8])?;
         }

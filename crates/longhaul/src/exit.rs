@@ -16,12 +16,12 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// Bad input, as an error that `?` carries to `main`.
-    pub(crate) fn usage(reason: impl ToString) -> anyhow::Error {
+    pub(crate) fn usage(reason: impl std::fmt::Display) -> anyhow::Error {
         Self::Usage(reason.to_string()).into()
     }
 
     /// Something that this machine or this user lacks.
-    pub(crate) fn unsupported(reason: impl ToString) -> anyhow::Error {
+    pub(crate) fn unsupported(reason: impl std::fmt::Display) -> anyhow::Error {
         Self::Unsupported(reason.to_string()).into()
     }
 }

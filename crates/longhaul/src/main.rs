@@ -21,7 +21,7 @@ enum Command {
     /// Emulate a long path between two interfaces or network namespaces
     Link(link::Args),
     /// Relay TCP connections in legs, each with the TCP that suits it
-    Relay(relay::Args),
+    Relay(Box<relay::Args>),
     /// Run experiments on an emulated testbed and report on them
     Lab(lab::Args),
 }
@@ -29,7 +29,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(args),
-        Command::Relay(args) => relay::run(args),
+        Command::Relay(args) => relay::run(*args),
         Command::Lab(args) => lab::run(args),
     };
     exit::code(&outcome)

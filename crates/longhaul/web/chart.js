@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Draws the charts of a page. The data stands in <script type="application/json" id="charts">: a
-// list of charts as report/script.rs writes them; the nth is drawn into #chart-n by uPlot.
+// Draws the charts of a page. The data stands in the page's JSON block with the id "charts": a list
+// of charts as report/script.rs writes them; the nth is drawn into #chart-n by uPlot.
 "use strict";
 
 const HEIGHT_WIDE_PX = 320;
 const HEIGHT_PX = 240;
 const CURSOR_STEP_PX = 10;
+const CURSOR_TOP_PX = 10;
+const LABEL_REACH_PX = 60;
 const TABLE_ROWS_MAX = 500;
 
 // Three significant digits with an SI prefix; times go down from one, all else goes up.
@@ -20,6 +22,7 @@ function si(value, unit) {
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const labelFont = () => `600 ${14 * devicePixelRatio}px system-ui, sans-serif`;
 const translucent = (name) => `color-mix(in srgb, ${colour(name)} 22%, transparent)`;
 
 // uPlot wants columns: x, every line, then low and high of every line that has a band.
@@ -54,13 +57,18 @@ function bandsOf(chart) {
     .map((line, n) => ({ series: [first + 2 * n, first + 2 * n + 1], fill: () => translucent(line.colour) }));
 }
 
-function axis(unit, size) {
+// Ticks between the powers of ten would be a grey wall.
+const powersOfTen = (_, ticks) => ticks.map((tick) => (Number.isInteger(Math.round(Math.log10(tick) * 1e6) / 1e6) ? tick : null));
+
+function axis(unit, size, log) {
+  const filter = log ? { filter: powersOfTen } : {};
   return {
     stroke: () => colour("--quiet"),
     font: "14px system-ui, sans-serif",
     size,
-    grid: { stroke: () => colour("--rule"), width: 1 },
-    ticks: { stroke: () => colour("--rule"), width: 1 },
+    ...filter,
+    grid: { stroke: () => colour("--rule"), width: 1, ...filter },
+    ticks: { stroke: () => colour("--rule"), width: 1, ...filter },
     // A logarithmic axis passes null for the ticks that are to stay without a label.
     values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : si(tick, unit))),
   };
@@ -69,37 +77,43 @@ function axis(unit, size) {
 function yRange(chart) {
   if (chart.range) return chart.range;
   const values = chart.lines.flatMap((line) => [...line.values, ...line.high]).filter((v) => v !== null);
-  return [0, Math.max(chart.limit?.value ?? 0, ...values) * 1.08];
+  return [0, Math.max(chart.limit?.value ?? 0, ...values) * 1.12];
 }
 
 // Text with a halo in the colour of the page, so that it reads on top of lines.
 function label(u, text, x, y, fill, align) {
   const { ctx } = u;
-  ctx.font = `600 ${14 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.save();
+  ctx.font = labelFont();
   ctx.textAlign = align;
+  ctx.textBaseline = "alphabetic";
   ctx.lineWidth = 4 * devicePixelRatio;
   ctx.lineJoin = "round";
   ctx.strokeStyle = colour("--paper-white");
   ctx.strokeText(text, x, y);
   ctx.fillStyle = fill;
   ctx.fillText(text, x, y);
+  ctx.restore();
 }
 
-function rule(u, fill, from, to) {
+function rule(u, fill, from, to, dash = []) {
   const { ctx } = u;
+  ctx.save();
   ctx.strokeStyle = fill;
   ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash(dash.map((px) => px * devicePixelRatio));
   ctx.beginPath();
   ctx.moveTo(...from);
   ctx.lineTo(...to);
   ctx.stroke();
+  ctx.restore();
 }
 
 function drawLimit(u, chart) {
   const { left, width } = u.bbox;
   const y = u.valToPos(chart.limit.value, "y", true);
   rule(u, colour("--reference"), [left, y], [left + width, y]);
-  label(u, chart.limit.label, left + width - 6 * devicePixelRatio, y + 16 * devicePixelRatio, colour("--reference"), "right");
+  label(u, chart.limit.label, left + width - 6 * devicePixelRatio, y - 6 * devicePixelRatio, colour("--reference"), "right");
 }
 
 function drawEvents(u, chart) {
@@ -107,18 +121,20 @@ function drawEvents(u, chart) {
   for (const event of chart.events) {
     const x = u.valToPos(event.at_s, "x", true);
     if (x < left || x > left + width) continue;
-    rule(u, colour("--quiet"), [x, top], [x, top + height]);
+    rule(u, colour("--quiet"), [x, top], [x, top + height], [4, 4]);
     label(u, event.label, x + 4 * devicePixelRatio, top + height - 8 * devicePixelRatio, colour("--quiet"), "left");
   }
 }
 
-// Where a line's name goes: above its own middle, within what is in view.
+// Where a line's name goes: above its own middle, within what is in view, clear of its peaks.
 function labelPlace(u, line, chart) {
   const { min, max } = u.scales.x;
   const seen = chart.x.map((_, i) => i).filter((i) => chart.x[i] >= min && chart.x[i] <= max && (line.values[i] ?? null) !== null);
   if (seen.length === 0) return null;
-  const i = seen[Math.floor(seen.length / 2)];
-  return { line, x: u.valToPos(chart.x[i], "x", true), y: u.valToPos(line.values[i], "y", true) - 8 * devicePixelRatio };
+  const x = u.valToPos(chart.x[seen[Math.floor(seen.length / 2)]], "x", true);
+  const near = seen.filter((i) => Math.abs(u.valToPos(chart.x[i], "x", true) - x) < LABEL_REACH_PX * devicePixelRatio);
+  const peak = Math.max(...near.map((i) => line.high[i] ?? line.values[i]));
+  return { line, x, y: u.valToPos(peak, "y", true) - 8 * devicePixelRatio };
 }
 
 // Names that would touch are pushed apart, upwards from the lowest.
@@ -131,13 +147,15 @@ function spread(places, gap) {
 function drawLabels(u, chart) {
   const { left, top, width } = u.bbox;
   const line = 18 * devicePixelRatio;
+  u.ctx.save();
+  u.ctx.font = labelFont();
   const places = chart.lines.map((l) => labelPlace(u, l, chart)).filter(Boolean);
   for (const place of spread(places, line)) {
-    u.ctx.font = `600 ${14 * devicePixelRatio}px system-ui, sans-serif`;
     const half = u.ctx.measureText(place.line.label).width / 2;
     const x = Math.min(Math.max(place.x, left + half + 4), left + width - half - 4);
     label(u, place.line.label, x, Math.max(place.y, top + line), colour(place.line.colour), "center");
   }
+  u.ctx.restore();
 }
 
 function readout(figure, u, chart) {
@@ -159,7 +177,7 @@ function options(figure, chart) {
       x: { time: false },
       y: { distr: chart.log ? 3 : 1, range: yRange(chart) },
     },
-    axes: [axis("s", 40), axis(chart.unit, 92)],
+    axes: [axis("s", 40), axis(chart.unit, 92, chart.log)],
     series: seriesOf(chart),
     bands: bandsOf(chart),
     hooks: {
@@ -181,10 +199,12 @@ function zoom(u, factor) {
     min: Math.max(middle - half, u.data[0][0]),
     max: Math.min(middle + half, u.data[0].at(-1)),
   });
+  // uPlot applies a scale in a microtask; the cursor then stays at its moment.
+  queueMicrotask(() => u.setCursor({ left: u.valToPos(middle, "x"), top: CURSOR_TOP_PX }));
 }
 
 const reset = (u) => u.setScale("x", { min: u.data[0][0], max: u.data[0].at(-1) });
-const step = (u, by) => u.setCursor({ left: Math.min(Math.max(u.cursor.left + by, 0), u.over.clientWidth - 1), top: 10 });
+const step = (u, by) => u.setCursor({ left: Math.min(Math.max(u.cursor.left + by, 0), u.over.clientWidth - 1), top: CURSOR_TOP_PX });
 
 const KEYS = {
   ArrowLeft: (u) => step(u, -CURSOR_STEP_PX),

@@ -5,7 +5,10 @@
 //! input makes anything here panic.
 
 pub mod checksum;
+pub mod convert;
+pub mod destination;
 pub mod ip;
+pub mod socks5;
 pub mod super_packet;
 pub mod tcp;
 pub mod vnet;

@@ -47,7 +47,7 @@ impl Metric {
             .unwrap_or((name, Unit::Count));
         let lossy = ["loss", "lost", "retrans", "drop", "error"];
         Self {
-            label: sentence_case(&stem.replace('_', " ")),
+            label: label(stem),
             unit,
             less_is_better: matches!(unit, Unit::Seconds | Unit::Micros)
                 || lossy.iter().any(|word| stem.contains(word)),
@@ -141,6 +141,15 @@ fn digits(x: f64) -> String {
     }
 }
 
+/// `client_cpu` → "Client CPU".
+fn label(stem: &str) -> String {
+    let word = |word: &str| match ["cpu", "rtt", "rto", "ack", "tcp"].contains(&word) {
+        true => word.to_uppercase(),
+        false => word.to_owned(),
+    };
+    sentence_case(&stem.split('_').map(word).collect::<Vec<_>>().join(" "))
+}
+
 fn sentence_case(text: &str) -> String {
     let mut letters = text.chars();
     match letters.next() {
@@ -163,6 +172,7 @@ mod tests {
         assert!(download.less_is_better);
         assert!(!Metric::of("goodput_bps").less_is_better);
         assert!(Metric::of("retransmits").less_is_better);
+        assert_eq!(Metric::of("client_cpu_s").label, "Client CPU");
         assert_eq!(Metric::of("flows").unit, Unit::Count);
         assert_eq!(Metric::of("srtt_us").unit, Unit::Micros);
     }

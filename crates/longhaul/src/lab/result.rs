@@ -5,7 +5,7 @@
 //! A metric's name ends in its unit: `goodput_bps` (bits a second), `rtt_us`, `cwnd_bytes`,
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
 
-use super::summary::Summary;
+use super::{metric::percent, summary::Summary};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -188,7 +188,15 @@ pub(crate) fn varied(key: &str, value: &Value) -> String {
     match value {
         Value::Bool(true) => key.to_owned(),
         Value::Bool(false) => format!("no {key}"),
-        other => format!("{key} {}", plain(other)),
+        other => format!("{key} {}", setting(key, other)),
+    }
+}
+
+/// The value of a varied setting for people: a loss in percent, all else as it stands.
+pub(crate) fn setting(key: &str, value: &Value) -> String {
+    match value.as_f64() {
+        Some(share) if key == "loss" => percent(share),
+        _ => plain(value),
     }
 }
 

@@ -85,6 +85,9 @@ pub(super) struct Start {
     /// Refuse super-packets: the kernel cuts to MTU size before the link sees them. Slow
     #[arg(long)]
     pub(super) no_offload: bool,
+    /// Threads a link: 1, or 2 for one a direction where there are cores to spare
+    #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=2))]
+    pub(super) threads: usize,
     /// Every random decision follows from this number
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,

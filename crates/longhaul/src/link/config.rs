@@ -8,7 +8,7 @@ use anyhow::Result;
 use host::netns::{self, Netns};
 use model::link::{Delivery, Rate, Schedule, Setting, Shape, trace::Trace};
 use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes};
 
 /// A link, checked.
 #[derive(Debug)]
@@ -371,18 +371,6 @@ pub(super) fn fits(shape: &Shape, memory: usize) -> Result<()> {
     }
 }
 
-impl Link {
-    /// The interval over which a schedule runs, for the terminal.
-    pub(super) fn schedule_end(&self) -> Time {
-        let ends = [&self.forward, &self.backward].map(|way| way.schedule.iter().last());
-        ends.into_iter()
-            .flatten()
-            .map(|(at, _)| *at)
-            .max()
-            .unwrap_or(Time::ZERO)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -419,7 +407,8 @@ mod tests {
         for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "1bdp")] {
             way.shape.apply(setting(key, value).unwrap());
         }
-        let need = 16_250_000 + 32_500_000 + 12_500_000; // flight, queue, ACK hold of 10 ms
+        // In flight, in the queue, and held by ACK rules for up to 10 ms.
+        let need = 16_250_000 + 32_500_000 + 12_500_000;
         assert_eq!(
             way.memory_bytes().unwrap(),
             2 * need + MEMORY_FLOOR as usize

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One direction at work: reads packets from one device, lets [`Line`] decide on each segment, and
-//! writes what comes out to the other device. One thread, one reader, no lock.
+//! Directions at work: reads packets from one device, lets [`Line`] decide on each segment, and
+//! writes what comes out to the other device. One reader a direction, no lock.
 
 use super::{
-    counters::{Counters, Snapshot},
+    counters::{Counters, Direction, Snapshot},
     store::Store,
 };
 use host::{clock, tun::Tun, wait::Bell};
@@ -16,17 +16,33 @@ use tokio::sync::mpsc::Sender;
 use units::Time;
 use wire::{super_packet::SuperPacket, vnet};
 
-/// What a direction is told while it runs.
+/// What a thread is told while it runs.
 #[derive(Debug, Clone)]
 pub(super) enum Order {
-    /// Change one setting now.
-    Set(Setting),
+    /// Change one setting of one direction now.
+    Set(Direction, Setting),
     /// Send a last snapshot and end.
     Stop,
 }
 
-/// One direction of a link.
+/// A thread that serves one direction or both.
 pub(super) struct Pump {
+    /// What it serves.
+    pub(super) lanes: Vec<Lane>,
+    /// Orders from the outside, announced by `bell`.
+    pub(super) orders: Receiver<Order>,
+    /// Wakes the thread.
+    pub(super) bell: Bell,
+    /// Where snapshots go.
+    pub(super) snapshots: Sender<Snapshot>,
+    /// How often.
+    pub(super) interval: Time,
+}
+
+/// One direction of a link.
+pub(super) struct Lane {
+    /// Which one.
+    pub(super) direction: Direction,
     /// Where packets come from.
     pub(super) ingress: Tun,
     /// Where they go.
@@ -39,14 +55,8 @@ pub(super) struct Pump {
     pub(super) store: Store,
     /// Counts.
     pub(super) counters: Counters,
-    /// Orders from the outside, announced by `bell`.
-    pub(super) orders: Receiver<Order>,
-    /// Wakes the thread.
-    pub(super) bell: Bell,
-    /// Where snapshots go.
-    pub(super) snapshots: Sender<Snapshot>,
-    /// How often.
-    pub(super) interval: Time,
+    /// Scratch space for damaged segments.
+    pub(super) damaged: Vec<u8>,
 }
 
 /// Packets read before deliveries are looked at again: bounds the time for which a due segment can
@@ -60,23 +70,79 @@ impl Pump {
     /// Works until told to stop. An error means that a device is gone.
     pub(super) fn run(mut self) -> io::Result<()> {
         host::wait::precise_timers()?;
-        let mut damaged = Vec::new();
         let mut next_report = clock::now() + self.interval;
         loop {
-            let full_turn = self.read_turn()?;
-            self.deliver(clock::now(), &mut damaged);
+            let mut more = false;
+            for lane in &mut self.lanes {
+                more |= lane.read_turn()?;
+                lane.deliver(clock::now());
+            }
             let now = clock::now();
             if now >= next_report {
                 next_report = next_report.max(now) + self.interval;
                 self.report(now);
             }
-            if !full_turn && self.wait(next_report)? && self.obey() {
+            if !more && self.wait(next_report)? && self.obey() {
                 self.report(clock::now());
                 return Ok(());
             }
         }
     }
 
+    /// Sleeps until a packet, an order or a deadline comes; whether there are orders.
+    fn wait(&mut self, next_report: Time) -> io::Result<bool> {
+        let deadlines = self.lanes.iter_mut().filter_map(Lane::next_deadline);
+        let deadline = deadlines.fold(next_report, Time::min);
+        let left = deadline.since(clock::now());
+        match left < SPIN {
+            true => Ok(false),
+            false => self
+                .bell
+                .wait(self.lanes.iter().map(|lane| &lane.ingress), left),
+        }
+    }
+
+    /// Carries out what was ordered; whether to end.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Set(direction, setting)) => self.set(direction, setting),
+                Err(TryRecvError::Empty) => return false,
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    fn set(&mut self, direction: Direction, setting: Setting) {
+        let lane = self
+            .lanes
+            .iter_mut()
+            .find(|lane| lane.direction == direction);
+        if let Some(Lane {
+            line,
+            store,
+            counters,
+            ..
+        }) = lane
+        {
+            line.set(clock::now(), setting, &mut |event| {
+                lost(event, store, counters)
+            });
+        }
+    }
+
+    /// Snapshots are for people and logs: one that finds no room is left out, never waited for.
+    fn report(&mut self, now: Time) {
+        for lane in &self.lanes {
+            drop(
+                self.snapshots
+                    .try_send(lane.counters.snapshot(now, &lane.line)),
+            );
+        }
+    }
+}
+
+impl Lane {
     /// Reads what is there, up to a bound; whether more may be there.
     fn read_turn(&mut self) -> io::Result<bool> {
         for _ in 0..READS_A_TURN {
@@ -145,13 +211,14 @@ impl Pump {
     }
 
     /// Writes all that is due by `now`.
-    fn deliver(&mut self, now: Time, damaged: &mut Vec<u8>) {
+    fn deliver(&mut self, now: Time) {
         let Self {
             line,
             regroup,
             store,
             counters,
             egress,
+            damaged,
             ..
         } = self;
         let mut write = |run: Run, store: &mut Store, counters: &mut Counters| {
@@ -172,46 +239,12 @@ impl Pump {
         }
     }
 
-    /// Sleeps until a packet, an order or a deadline comes; whether there are orders.
-    fn wait(&mut self, next_report: Time) -> io::Result<bool> {
-        let mut deadline = next_report;
-        for due in [self.line.next_deadline(), self.regroup.deadline()]
+    /// When something is due at the latest.
+    fn next_deadline(&mut self) -> Option<Time> {
+        [self.line.next_deadline(), self.regroup.deadline()]
             .into_iter()
             .flatten()
-        {
-            deadline = deadline.min(due);
-        }
-        let left = deadline.since(clock::now());
-        match left < SPIN {
-            true => Ok(false),
-            false => self.bell.wait(&self.ingress, left),
-        }
-    }
-
-    /// Carries out what was ordered; whether to end.
-    fn obey(&mut self) -> bool {
-        loop {
-            match self.orders.try_recv() {
-                Ok(Order::Set(setting)) => {
-                    let Self {
-                        line,
-                        store,
-                        counters,
-                        ..
-                    } = self;
-                    let mut emit = |event| lost(event, store, counters);
-                    line.set(clock::now(), setting, &mut emit);
-                }
-                Err(TryRecvError::Empty) => return false,
-                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
-            }
-        }
-    }
-
-    /// Snapshots are for people and logs: one that finds no room is left out, never waited for.
-    fn report(&mut self, now: Time) {
-        let snapshot = self.counters.snapshot(now, &self.line);
-        drop(self.snapshots.try_send(snapshot));
+            .min()
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     control,
     counters::{Counters, Direction, SelfCheck, Snapshot},
     display::Display,
-    pump::{Order, Pump},
+    pump::{Lane, Order, Pump},
     store::Store,
 };
 use crate::exit::Refusal;
@@ -37,18 +37,23 @@ pub(super) struct Running {
     name: String,
     delivery: Delivery,
     ends: [(Netns, String); 2],
-    forward: Wire,
-    backward: Wire,
+    wires: [Wire; 2],
+    threads: Vec<Thread>,
 }
 
 /// One direction as seen from outside its thread.
 struct Wire {
-    orders: mpsc::Sender<Order>,
-    bell: Bell,
     memory: usize,
     shape: RefCell<Shape>,
     latest: RefCell<Option<Snapshot>>,
-    thread: JoinHandle<io::Result<()>>,
+    thread: usize,
+}
+
+/// A thread as seen from outside.
+struct Thread {
+    orders: mpsc::Sender<Order>,
+    bell: Bell,
+    handle: JoinHandle<io::Result<()>>,
 }
 
 /// `longhaul link` without a subcommand.
@@ -66,10 +71,7 @@ pub(super) fn run(start: &Start) -> Result<()> {
     let mut running = Vec::new();
     for (link, ends) in links.iter().zip(namespaces) {
         let socket = control::listen(&link.name)?;
-        running.push((
-            Running::start(link, ends, start.interval, &snapshots)?,
-            socket,
-        ));
+        running.push((Running::start(link, ends, start, &snapshots)?, socket));
     }
     drop(snapshots);
     eprintln!("ready");
@@ -160,20 +162,32 @@ impl Running {
     fn start(
         link: &Link,
         ends: (Netns, Netns),
-        interval: Time,
+        start: &Start,
         snapshots: &Sender<Snapshot>,
     ) -> Result<Self> {
         let left = device(&ends.0, &link.left, link)?;
         let right = device(&ends.1, &link.right, link)?;
-        let cross = |from: &Tun, to: &Tun, way: &Way, direction: Direction| {
-            let parts = (from.try_clone()?, to.try_clone()?);
-            Wire::start(link, way, direction, parts, interval, snapshots.clone())
+        let lanes = [
+            lane(link, &link.forward, Direction::Forward, &left, &right)?,
+            lane(link, &link.backward, Direction::Backward, &right, &left)?,
+        ];
+        let wires = [
+            (&link.forward, 0),
+            (&link.backward, start.threads.min(2) - 1),
+        ];
+        let [forward, backward] = wires.map(|(way, thread)| Wire::new(way, thread));
+        let groups = match start.threads {
+            1 => vec![Vec::from(lanes)],
+            _ => lanes.map(|lane| vec![lane]).into(),
         };
+        let threads = groups
+            .into_iter()
+            .map(|lanes| Thread::start(&link.name, lanes, start.interval, snapshots.clone()));
         Ok(Self {
             name: link.name.clone(),
             delivery: link.delivery,
-            forward: cross(&left, &right, &link.forward, Direction::Forward)?,
-            backward: cross(&right, &left, &link.backward, Direction::Backward)?,
+            wires: [forward?, backward?],
+            threads: threads.collect::<Result<_>>()?,
             ends: [
                 (ends.0, link.left.interface.clone()),
                 (ends.1, link.right.interface.clone()),
@@ -182,10 +196,7 @@ impl Running {
     }
 
     fn wire(&self, direction: Direction) -> &Wire {
-        match direction {
-            Direction::Forward => &self.forward,
-            Direction::Backward => &self.backward,
-        }
+        &self.wires[direction as usize]
     }
 
     /// Changes a setting in one direction or both, in both or in none.
@@ -199,30 +210,41 @@ impl Running {
         }
         directions
             .iter()
-            .try_for_each(|direction| self.wire(*direction).set(setting))
+            .try_for_each(|direction| self.set_one(setting, *direction))
+    }
+
+    fn set_one(&self, setting: &Setting, direction: Direction) -> Result<()> {
+        let wire = self.wire(direction);
+        let thread = &self.threads[wire.thread];
+        let order = Order::Set(direction, setting.clone());
+        thread.orders.send(order).context("the link has ended")?;
+        wire.shape.replace(wire.changed(setting));
+        Ok(thread.bell.ring()?)
     }
 
     /// The newest snapshot of each direction.
     pub(super) fn latest(&self) -> Vec<Snapshot> {
-        let both = [&self.forward, &self.backward];
-        both.iter()
+        self.wires
+            .iter()
             .filter_map(|wire| wire.latest.borrow().clone())
             .collect()
     }
 
     fn stop(&self) {
-        for wire in [&self.forward, &self.backward] {
+        for thread in &self.threads {
             // A thread that has ended already hears neither.
-            drop(wire.orders.send(Order::Stop));
-            drop(wire.bell.ring());
+            drop(thread.orders.send(Order::Stop));
+            drop(thread.bell.ring());
         }
     }
 
     fn join(self) -> Result<Vec<SelfCheck>> {
-        let mut checks = Vec::new();
-        for (wire, (netns, interface)) in [self.forward, self.backward].into_iter().zip(self.ends) {
-            let ended = wire.thread.join();
+        for thread in self.threads {
+            let ended = thread.handle.join();
             ended.map_err(|_| anyhow::anyhow!("a link thread panicked"))??;
+        }
+        let mut checks = Vec::new();
+        for (wire, (netns, interface)) in self.wires.into_iter().zip(self.ends) {
             let overflow = interface::transmit_drops(&netns, &interface).unwrap_or(0);
             let latest = wire.latest.into_inner();
             checks.extend(latest.map(|last| SelfCheck::new(&last, self.delivery, overflow)));
@@ -231,40 +253,54 @@ impl Running {
     }
 }
 
-impl Wire {
+fn lane(link: &Link, way: &Way, direction: Direction, ingress: &Tun, egress: &Tun) -> Result<Lane> {
+    let start = clock::now();
+    // Each direction draws from numbers of its own.
+    let seed = link.seed.wrapping_mul(2).wrapping_add(direction as u64);
+    Ok(Lane {
+        direction,
+        ingress: ingress.try_clone()?,
+        egress: egress.try_clone()?,
+        line: Line::new(way.shape.clone(), way.schedule.clone(), seed, start),
+        regroup: Regroup::new(link.delivery),
+        store: Store::new(way.memory_bytes()?),
+        counters: Counters::new(&link.name, direction, start),
+        damaged: Vec::new(),
+    })
+}
+
+impl Thread {
     fn start(
-        link: &Link,
-        way: &Way,
-        direction: Direction,
-        (ingress, egress): (Tun, Tun),
+        link: &str,
+        lanes: Vec<Lane>,
         interval: Time,
         snapshots: Sender<Snapshot>,
     ) -> Result<Self> {
-        let start = clock::now();
-        let memory = way.memory_bytes()?;
         let (orders, inbox) = mpsc::channel();
         let bell = Bell::new()?;
-        // Each direction draws from numbers of its own.
-        let seed = link.seed.wrapping_mul(2).wrapping_add(direction as u64);
         let pump = Pump {
-            ingress,
-            egress,
-            line: Line::new(way.shape.clone(), way.schedule.clone(), seed, start),
-            regroup: Regroup::new(link.delivery),
-            store: Store::new(memory),
-            counters: Counters::new(&link.name, direction, start),
+            lanes,
             orders: inbox,
             bell: bell.clone(),
             snapshots,
             interval,
         };
-        let name = format!("{} {}", link.name, direction.name());
-        let thread = thread::Builder::new().name(name).spawn(|| pump.run())?;
-        let shape = RefCell::new(way.shape.clone());
+        let handle = thread::Builder::new()
+            .name(link.to_owned())
+            .spawn(|| pump.run())?;
         Ok(Self {
             orders,
             bell,
-            memory,
+            handle,
+        })
+    }
+}
+
+impl Wire {
+    fn new(way: &Way, thread: usize) -> Result<Self> {
+        let shape = RefCell::new(way.shape.clone());
+        Ok(Self {
+            memory: way.memory_bytes()?,
             shape,
             latest: RefCell::default(),
             thread,
@@ -279,15 +315,6 @@ impl Wire {
 
     fn check(&self, setting: &Setting) -> Result<()> {
         config::fits(&self.changed(setting), self.memory)
-    }
-
-    fn set(&self, setting: &Setting) -> Result<()> {
-        let shape = self.changed(setting);
-        self.orders
-            .send(Order::Set(setting.clone()))
-            .context("the link has ended")?;
-        self.shape.replace(shape);
-        Ok(self.bell.ring()?)
     }
 }
 

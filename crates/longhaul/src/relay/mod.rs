@@ -1,11 +1,275 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul relay`.
+//! `longhaul relay`: TCP connections in legs.
+//!
+//! A listener turns a client into a [`route::Request`]; the route opens the outgoing leg; the
+//! transfer moves bytes between the two legs and passes every kind of end on; the session sees to
+//! records. Workers are threads that share nothing but counters.
 
-/// Arguments of `longhaul relay`.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+mod args;
+mod budget;
+mod config;
+mod connect;
+mod counters;
+mod drain;
+mod failure;
+mod journal;
+mod listener;
+mod prefix;
+mod profile;
+mod proxy_headers;
+pub(crate) mod record;
+mod route;
+mod session;
+mod stream;
+mod transfer;
+mod worker;
+
+pub(crate) use args::Args;
+
+use crate::exit::Refusal;
+use anyhow::Context as _;
+use budget::Budget;
+use config::{Config, Kind, Listener};
+use drain::{Drain, Phase};
+use host::socket;
+use jiff::Timestamp;
+use journal::Journal;
+use record::{ListenerCounts, Record, RelayRecord};
+use route::Route;
+use session::Door;
+use std::{io, net::TcpListener, sync::Arc, time::Duration};
+use tokio::{
+    select,
+    signal::unix::{SignalKind, signal},
+    sync::Semaphore,
+    time::{interval, timeout},
+};
+use worker::Worker;
+
+/// What all workers share.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    config: Config,
+    route: Route,
+    drain: Drain,
+    journal: Journal,
+    /// A permit for each connection that may be open.
+    places: Arc<Semaphore>,
+    places_all: u32,
+    /// This relay's name in Via fields, unlike any other's (RFC 9110 §7.6.3).
+    pseudonym: String,
+}
 
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    Err(crate::exit::Refusal::unsupported("not built yet"))
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let mut config = Config::new(args)?;
+    let budget = budget(&config)?;
+    config.pool.pipes_max = budget.pipes_per_worker;
+    let opened = open_doors(&config)?;
+    let (journal, writer) = config
+        .counters
+        .as_deref()
+        .map(Journal::open)
+        .transpose()?
+        .unzip();
+    let relay = Arc::new(Relay {
+        route: Route {
+            peers: config.peers.clone(),
+            profile: config.far.clone(),
+            limit: config.limits.connect_timeout,
+        },
+        drain: Drain::new(),
+        journal: journal.unwrap_or_default(),
+        places: Arc::new(Semaphore::new(budget.connections)),
+        places_all: budget.connections as u32,
+        pseudonym: pseudonym(),
+        config,
+    });
+    serve(&relay, opened)?;
+    // The writer ends when the last user of the journal is gone.
+    drop(relay);
+    if let Some(writer) = writer {
+        writer
+            .join()
+            .map_err(|_| anyhow::anyhow!("the counters' writer panicked"))?;
+    }
+    Ok(())
+}
+
+/// A door and the sockets behind it, one a worker.
+type OpenDoor = (Arc<Door>, Vec<TcpListener>);
+
+fn open_doors(config: &Config) -> anyhow::Result<Vec<OpenDoor>> {
+    config
+        .listeners
+        .iter()
+        .map(|listener| open_door(config, listener))
+        .collect()
+}
+
+fn open_door(config: &Config, listener: &Listener) -> anyhow::Result<OpenDoor> {
+    let Listener { kind, address } = listener;
+    let options = socket::Options {
+        transparent: matches!(kind, Kind::Transparent { .. }),
+        ..config.near.options()
+    };
+    let sockets = socket::listen(*address, config.limits.workers, &options)
+        .map_err(|error| explain(error, listener))?;
+    let door = Door {
+        config: Listener {
+            kind: kind.clone(),
+            address: sockets[0].local_addr()?,
+        },
+        counters: counters::Counters::default(),
+    };
+    Ok((Arc::new(door), sockets))
+}
+
+fn explain(error: io::Error, listener: &Listener) -> anyhow::Error {
+    let Listener { kind, address } = listener;
+    let denied = error.kind() == io::ErrorKind::PermissionDenied;
+    match kind {
+        Kind::Transparent { .. } if denied => Refusal::unsupported(format!(
+            "--transparent {address}: IP_TRANSPARENT needs CAP_NET_ADMIN or CAP_NET_RAW (run it as root)"
+        )),
+        _ if denied => Refusal::unsupported(format!(
+            "--{kind} {address}: ports below net.ipv4.ip_unprivileged_port_start need \
+             CAP_NET_BIND_SERVICE"
+        )),
+        _ => anyhow::Error::new(error).context(format!("--{kind} {address}")),
+    }
+}
+
+/// Raises the limit on descriptors as far as it goes, and says what it has room for if that is
+/// less than asked for.
+fn budget(config: &Config) -> anyhow::Result<Budget> {
+    let limit = host::descriptors::raise_limit();
+    let wanted = config.limits.connections_max;
+    let workers = config.limits.workers;
+    let Some(budget) = Budget::new(limit, wanted, workers, config.listeners.len()) else {
+        return Err(Refusal::unsupported(
+            "RLIMIT_NOFILE is too low for a single connection",
+        ));
+    };
+    if budget.connections < wanted as usize {
+        eprintln!(
+            "longhaul relay: RLIMIT_NOFILE has room for {} connections at once, not {wanted}: \
+             others wait",
+            budget.connections
+        );
+    }
+    Ok(budget)
+}
+
+fn pseudonym() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    format!("longhaul-{:016x}", RandomState::new().hash_one(0))
+}
+
+/// Starts the workers, waits for the signal, drains, and stops them.
+fn serve(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> anyhow::Result<()> {
+    let doors: Vec<_> = opened.iter().map(|(door, _)| door.clone()).collect();
+    let threads = start_workers(relay, opened)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(supervise(relay, &doors));
+    relay.drain.enter(Phase::Stop);
+    for thread in threads {
+        thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+    }
+    relay.journal.put(counters_record(relay, &doors));
+    outcome
+}
+
+type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
+
+fn start_workers(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> io::Result<Vec<WorkerThread>> {
+    let mut workers: Vec<_> = (0..relay.config.limits.workers)
+        .map(|_| Worker {
+            relay: relay.clone(),
+            doors: Vec::new(),
+        })
+        .collect();
+    for (door, sockets) in opened {
+        for (worker, socket) in workers.iter_mut().zip(sockets) {
+            worker.doors.push((door.clone(), socket));
+        }
+    }
+    let start = |(index, worker): (usize, Worker)| {
+        let thread = std::thread::Builder::new().name(format!("relay-{index}"));
+        thread.spawn(move || worker.run())
+    };
+    workers.into_iter().enumerate().map(start).collect()
+}
+
+/// Serves until SIGINT or SIGTERM, then lets connections go on for the grace period.
+async fn supervise(relay: &Relay, doors: &[Arc<Door>]) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    for door in doors {
+        eprintln!("listening {} {}", door.config.kind, door.config.address);
+    }
+    select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        () = report_counters(relay, doors) => {}
+    }
+    let impatient = async {
+        select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    wind_down(relay, impatient).await;
+    Ok(())
+}
+
+/// Writes all counters, once an interval, for ever.
+async fn report_counters(relay: &Relay, doors: &[Arc<Door>]) {
+    let mut ticks = interval(relay.config.interval);
+    loop {
+        ticks.tick().await;
+        relay.journal.put(counters_record(relay, doors));
+    }
+}
+
+/// How long connections that were cut may take to write their records.
+const CUT_TIME: Duration = Duration::from_secs(2);
+
+/// Stops accepting; cuts what is left after the grace period, or at a second signal.
+async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
+    relay.drain.enter(Phase::Drain);
+    let all = relay.places_all;
+    let patience = async {
+        select! {
+            all_back = relay.places.acquire_many(all) => drop(all_back),
+            () = impatient => {}
+        }
+    };
+    let _ = timeout(relay.config.limits.grace, patience).await;
+    let cut = all as usize - relay.places.available_permits();
+    relay.drain.enter(Phase::Cut);
+    let _ = timeout(CUT_TIME, relay.places.acquire_many(all)).await;
+    match cut {
+        0 => eprintln!("longhaul relay: stopped, no connection cut"),
+        n => eprintln!("longhaul relay: stopped, {n} connections cut"),
+    }
+}
+
+fn counters_record(relay: &Relay, doors: &[Arc<Door>]) -> Record {
+    let counts = |door: &Arc<Door>| ListenerCounts {
+        kind: door.config.kind.to_string(),
+        address: door.config.address,
+        counts: door.counters.read(),
+    };
+    let listeners: Vec<_> = doors.iter().map(counts).collect();
+    Record::Relay(RelayRecord {
+        time: Timestamp::now(),
+        total: counters::total(&listeners),
+        listeners,
+        records_lost: relay.journal.lost(),
+    })
 }

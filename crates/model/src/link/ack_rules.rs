@@ -3,10 +3,11 @@
 
 use super::{
     Segment,
-    ack::{Limits, Pacer, Pacing, Thinned, Thinner},
+    ack::{Limits, Pacer, Pacing, PureAck, Thinned, Thinner},
     acking::Acking,
     setting::AckShape,
 };
+use std::collections::HashMap;
 use units::Time;
 
 /// What becomes of a segment.
@@ -22,6 +23,8 @@ pub(crate) enum Ruling {
 pub(crate) struct AckRules {
     thinner: Option<Thinner>,
     pacer: Option<Pacer>,
+    /// What the ACKs that thinning holds say: at most one a flow.
+    held: HashMap<u64, PureAck>,
 }
 
 impl AckRules {
@@ -32,7 +35,11 @@ impl AckRules {
         let pacer = shape
             .pace
             .map(|rate| Pacer::new(u64::from(rate), shape.buffer as usize));
-        Self { thinner, pacer }
+        Self {
+            thinner,
+            pacer,
+            held: HashMap::new(),
+        }
     }
 
     /// Whether any rule is on; without one nothing need be offered.
@@ -47,44 +54,64 @@ impl AckRules {
         acking: Acking,
         rule: &mut impl FnMut(Ruling),
     ) {
-        match (acking, &mut self.thinner) {
-            (Acking::Other { flow }, _) => {
+        match acking {
+            Acking::Other { flow } => {
                 self.flush(now, flow, rule);
                 rule(Ruling::Forward(segment));
             }
-            (Acking::Pure(_), None) => self.pace(now, segment, acking, rule),
-            (Acking::Pure(ack), Some(thinner)) => match thinner.offer(now, &ack, token(segment)) {
-                Thinned::Pass { discard } => {
-                    discard.map(|old| rule(Ruling::Discard(named(old))));
-                    self.pace(now, segment, acking, rule);
-                }
-                Thinned::PassBoth(held) => {
-                    self.pace(now, named(held), acking, rule);
-                    self.pace(now, segment, acking, rule);
-                }
-                Thinned::Hold { discard } => {
-                    discard.map(|old| rule(Ruling::Discard(named(old))));
-                }
-            },
+            Acking::Pure(ack) => self.thin(now, segment, ack, rule),
+        }
+    }
+
+    fn thin(&mut self, now: Time, segment: Segment, ack: PureAck, rule: &mut impl FnMut(Ruling)) {
+        let Some(thinner) = &mut self.thinner else {
+            return self.pace(now, segment, ack, rule);
+        };
+        let verdict = thinner.offer(now, &ack, token(segment));
+        match verdict {
+            Thinned::Pass { discard } | Thinned::Hold { discard } => {
+                self.discard(discard, rule);
+            }
+            Thinned::PassBoth(held) => self.pace_held(now, held, rule),
+        }
+        match verdict {
+            Thinned::Hold { .. } => drop(self.held.insert(token(segment), ack)),
+            _ => self.pace(now, segment, ack, rule),
+        }
+    }
+
+    fn discard(&mut self, superseded: Option<u64>, rule: &mut impl FnMut(Ruling)) {
+        if let Some(token) = superseded {
+            self.held.remove(&token);
+            rule(Ruling::Discard(named(token)));
         }
     }
 
     /// What is held of a flow goes before anything else of it.
     fn flush(&mut self, now: Time, flow: u64, rule: &mut impl FnMut(Ruling)) {
-        while let Some(held) = self.pacer.as_mut().and_then(|pacer| pacer.flush(flow)) {
-            rule(Ruling::Forward(named(held)));
+        while let Some(paced) = self.pacer.as_mut().and_then(|pacer| pacer.flush(flow)) {
+            rule(Ruling::Forward(named(paced)));
         }
         if let Some(held) = self
             .thinner
             .as_mut()
             .and_then(|thinner| thinner.flush(now, flow))
         {
+            self.held.remove(&held);
             rule(Ruling::Forward(named(held)));
         }
     }
 
-    fn pace(&mut self, now: Time, segment: Segment, acking: Acking, rule: &mut impl FnMut(Ruling)) {
-        let (Some(pacer), Acking::Pure(ack)) = (&mut self.pacer, acking) else {
+    /// An ACK that thinning lets go takes its place behind those of its flow that are paced.
+    fn pace_held(&mut self, now: Time, held: u64, rule: &mut impl FnMut(Ruling)) {
+        match self.held.remove(&held) {
+            Some(ack) => self.pace(now, named(held), ack, rule),
+            None => rule(Ruling::Forward(named(held))),
+        }
+    }
+
+    fn pace(&mut self, now: Time, segment: Segment, ack: PureAck, rule: &mut impl FnMut(Ruling)) {
+        let Some(pacer) = &mut self.pacer else {
             return rule(Ruling::Forward(segment));
         };
         match pacer.offer(now, &ack, token(segment)) {
@@ -101,15 +128,32 @@ impl AckRules {
         [held, paced].into_iter().flatten().min()
     }
 
-    /// Forwards one segment whose time has come. An ACK that thinning held to its deadline is not
-    /// paced as well: it has waited enough.
-    pub(crate) fn release(&mut self, now: Time) -> Option<Segment> {
-        let held = self
+    /// Lets go what has waited long enough by `now`.
+    pub(crate) fn release(&mut self, now: Time, rule: &mut impl FnMut(Ruling)) {
+        while let Some(held) = self
             .thinner
             .as_mut()
-            .and_then(|thinner| thinner.release(now));
-        held.or_else(|| self.pacer.as_mut().and_then(|pacer| pacer.release(now)))
-            .map(named)
+            .and_then(|thinner| thinner.release(now))
+        {
+            self.pace_held(now, held, rule);
+        }
+        while let Some(paced) = self.pacer.as_mut().and_then(|pacer| pacer.release(now)) {
+            rule(Ruling::Forward(named(paced)));
+        }
+    }
+
+    /// Lets go everything, in order.
+    pub(crate) fn release_all(&mut self, rule: &mut impl FnMut(Ruling)) {
+        while let Some(paced) = self
+            .pacer
+            .as_mut()
+            .and_then(|pacer| pacer.release(Time::MAX))
+        {
+            rule(Ruling::Forward(named(paced)));
+        }
+        while let Some(held) = self.thinner.as_mut().and_then(|t| t.release(Time::MAX)) {
+            rule(Ruling::Forward(named(held)));
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! CoDel (RFC 8289), one verdict for each segment that leaves the head of the queue.
 //!
 //! The RFC's pseudocode (§5.5, §5.6) loops over segments inside `deque`; here the owner loops. Its
-//! loop position becomes [`Phase`]. The RFC also resets its clock when the queue is found empty;
+//! loop position becomes `Phase`. The RFC also resets its clock when the queue is found empty;
 //! that needs no call here, because the last segment of a queue has no more than an MTU behind it
 //! and resets the clock itself.
 

@@ -68,6 +68,17 @@ struct InService {
     finish: Time,
 }
 
+/// What can happen inside a line without an arrival, first things first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// A change of its schedule.
+    Change,
+    /// The last bit of a segment leaves the transmitter.
+    Sent,
+    /// An ACK was held long enough.
+    Ack,
+}
+
 impl Line {
     /// A line that begins its schedule at `start`. Every random decision follows from `seed`.
     #[must_use]
@@ -190,25 +201,28 @@ impl Line {
 
     /// Lets everything happen that happens by `now`, in its order.
     fn advance(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
-        loop {
-            let serving = self
-                .in_service
-                .as_ref()
-                .map_or(Time::MAX, |service| service.finish);
-            let acks = self.acks.next_deadline().unwrap_or(Time::MAX);
-            let change = self.schedule.next().unwrap_or(Time::MAX);
-            let next = serving.min(acks).min(change);
-            if next > now {
-                return;
-            }
-            if change == next {
-                self.apply_scheduled(next, emit);
-            } else if serving == next {
-                self.finish_service(emit);
-            } else {
-                self.release_ack(next, emit);
+        while let Some((at, step)) = self.next_step().filter(|(at, _)| *at <= now) {
+            match step {
+                Step::Change => self.apply_scheduled(at, emit),
+                Step::Sent => self.finish_service(emit),
+                Step::Ack => self.release_acks(at, emit),
             }
         }
+    }
+
+    /// What happens next inside the line; at the same time a change comes first, so that it holds
+    /// from its nanosecond on.
+    fn next_step(&mut self) -> Option<(Time, Step)> {
+        let change = self.schedule.next().map(|at| (at, Step::Change));
+        let sent = self
+            .in_service
+            .as_ref()
+            .map(|service| (service.finish, Step::Sent));
+        let ack = match self.acks.active() {
+            true => self.acks.next_deadline().map(|at| (at, Step::Ack)),
+            false => None,
+        };
+        [change, sent, ack].into_iter().flatten().min()
     }
 
     fn offer_acking(
@@ -221,6 +235,24 @@ impl Line {
         let mut rulings = std::mem::take(&mut self.rulings);
         self.acks
             .offer(now, segment, acking, &mut |ruling| rulings.push(ruling));
+        self.carry_out(now, rulings, emit);
+    }
+
+    fn release_acks(&mut self, at: Time, emit: &mut impl FnMut(Event)) {
+        let mut rulings = std::mem::take(&mut self.rulings);
+        self.acks.release(at, &mut |ruling| rulings.push(ruling));
+        self.carry_out(at, rulings, emit);
+    }
+
+    /// ACKs that the old rules hold go on at once.
+    fn change_ack_rules(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
+        let mut rulings = std::mem::take(&mut self.rulings);
+        self.acks.release_all(&mut |ruling| rulings.push(ruling));
+        self.carry_out(now, rulings, emit);
+        self.acks = AckRules::new(&self.shape.ack, self.shape.mtu);
+    }
+
+    fn carry_out(&mut self, now: Time, mut rulings: Vec<Ruling>, emit: &mut impl FnMut(Event)) {
         for ruling in rulings.drain(..) {
             match ruling {
                 Ruling::Forward(segment) => self.admit(now, segment, emit),
@@ -237,12 +269,6 @@ impl Line {
     #[must_use]
     pub fn wants_acking(&self) -> bool {
         self.acks.active()
-    }
-
-    fn release_ack(&mut self, at: Time, emit: &mut impl FnMut(Event)) {
-        if let Some(segment) = self.acks.release(at) {
-            self.admit(at, segment, emit);
-        }
     }
 
     /// Loss, duplication and corruption: what the medium does before the queue.
@@ -398,14 +424,6 @@ impl Line {
     fn change_rule(&mut self) {
         self.rule
             .change(&self.shape.rule, self.shape.mtu, self.shape.rate_for_rule());
-    }
-
-    /// ACKs that the old rules hold go on at once.
-    fn change_ack_rules(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
-        while let Some(segment) = self.acks.release(Time::MAX) {
-            self.admit(now, segment, emit);
-        }
-        self.acks = AckRules::new(&self.shape.ack, self.shape.mtu);
     }
 
     /// A different bit for each damaged segment (Numerical Recipes' linear congruence).

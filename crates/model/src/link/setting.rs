@@ -53,7 +53,7 @@ pub const KEYS: [(&str, &str); 15] = [
     ("rate", "10gbit or unlimited"),
     ("overhead", "38"),
     ("queue", "1bdp, 64KB or 1000p"),
-    ("rule", "tail, codel or red"),
+    ("rule", "tail, codel or red:min=100KB"),
     ("loss", "0.1%, gilbert:p=1%,r=30% or at:5,17"),
     ("duplicate", "0.1%"),
     ("corrupt", "0.1%"),

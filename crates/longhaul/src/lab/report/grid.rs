@@ -4,7 +4,7 @@
 
 use crate::lab::{
     metric::Metric,
-    result::{Cell, LabResult, Vary, plain, varied},
+    result::{Cell, LabResult, Vary, setting, varied},
 };
 use indexmap::{IndexMap, IndexSet};
 use maud::{Markup, html};
@@ -67,7 +67,7 @@ impl Plan {
 fn values_by_key(cells: &[Cell]) -> IndexMap<&String, IndexSet<String>> {
     let mut values: IndexMap<&String, IndexSet<String>> = IndexMap::new();
     for (key, value) in cells.iter().flat_map(|cell| &cell.vary) {
-        values.entry(key).or_default().insert(plain(value));
+        values.entry(key).or_default().insert(setting(key, value));
     }
     values
 }
@@ -100,7 +100,8 @@ fn draw(result: &LabResult, plan: &Plan, panel: &Vary, metric: &str, scale: &Sca
         .collect();
     let find = |column: &str, row: &str| {
         result.cells.iter().find(|cell| {
-            let is = |key: &str, text: &str| cell.vary.get(key).is_some_and(|v| plain(v) == text);
+            let is =
+                |key: &str, text: &str| cell.vary.get(key).is_some_and(|v| setting(key, v) == text);
             let in_panel = panel
                 .iter()
                 .all(|(key, value)| cell.vary.get(key) == Some(value));

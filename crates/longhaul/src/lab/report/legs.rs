@@ -23,13 +23,13 @@ struct Quantity {
 
 const QUANTITIES: [Quantity; 2] = [
     Quantity {
-        title: "congestion window",
+        title: "Congestion window",
         caption: "Congestion window of each sender (TCP_INFO), one run.",
         unit: "B",
         values: |leg| leg.cwnd_bytes.clone(),
     },
     Quantity {
-        title: "round trip",
+        title: "Round trip",
         caption: "Smoothed RTT that each sender saw (TCP_INFO), one run.",
         unit: "s",
         values: |leg| leg.rtt_us.iter().map(|us| us / 1e6).collect(),
@@ -60,16 +60,26 @@ fn row(quantity: &Quantity, runs: &[(&Cell, &Run)]) -> Vec<Chart> {
         .flat_map(|(_, run)| legs(run))
         .flat_map(quantity.values);
     let positive: Vec<f64> = all.filter(|x| *x > 0.0).collect();
-    let low = positive.iter().copied().fold(f64::INFINITY, f64::min) / 1.5;
-    let high = positive.iter().copied().fold(0.0, f64::max) * 1.5;
     let draw = |(cell, run): &(&Cell, &Run)| Chart {
-        range: Some([low, high]),
+        range: Some(decades(&positive)),
         ..chart(quantity, cell, run)
     };
     match positive.is_empty() {
         true => Vec::new(),
         false => runs.iter().map(draw).collect(),
     }
+}
+
+/// The whole decades that hold `values`, which are positive.
+fn decades(values: &[f64]) -> [f64; 2] {
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(0.0, f64::max);
+    // Read from text, a power of ten is exact: 10f64.powi(-4) is not always 1e-4.
+    let power = |exponent: f64| format!("1e{exponent}").parse().unwrap_or(f64::NAN);
+    [
+        power(low.log10().floor()),
+        power(high.log10().floor() + 1.0),
+    ]
 }
 
 /// The run with legs whose main metric is nearest to the median.
@@ -90,7 +100,8 @@ fn legs(run: &Run) -> &[LegSeries] {
 }
 
 fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
-    let mut x: Vec<f64> = legs(run).iter().flat_map(|leg| leg.at_s.clone()).collect();
+    let samples = legs(run).iter().flat_map(|leg| leg.at_s.iter().copied());
+    let mut x: Vec<f64> = samples.chain([0.0]).collect();
     x.sort_by(f64::total_cmp);
     x.dedup();
     let lines = legs(run)
@@ -99,7 +110,12 @@ fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
         .map(|(n, leg)| line(quantity, leg, n, &x))
         .collect();
     Chart {
-        title: format!("{}: {}", cell.name(), finding(quantity, legs(run))),
+        title: format!(
+            "{}, {}{}",
+            quantity.title,
+            cell.name(),
+            finding(quantity, legs(run))
+        ),
         caption: quantity.caption.to_owned(),
         unit: quantity.unit,
         log: true,
@@ -115,11 +131,9 @@ fn line(quantity: &Quantity, leg: &LegSeries, n: usize, x: &[f64]) -> Line {
     let values = x
         .iter()
         .map(|moment| {
-            samples
-                .next_if(|(at, _)| *at <= moment)
-                .map(|(_, value)| value)
+            let due = std::iter::from_fn(|| samples.next_if(|(at, _)| *at <= moment));
+            due.last().map(|(_, value)| value).filter(|v| *v > 0.0)
         })
-        .map(|value| value.filter(|v| *v > 0.0))
         .collect();
     let (colour, dash) = line_style(n);
     Line {
@@ -131,23 +145,18 @@ fn line(quantity: &Quantity, leg: &LegSeries, n: usize, x: &[f64]) -> Line {
     }
 }
 
-/// "round trip at most 31 ms, on relay2–relay1".
+/// ": at most 31 ms, on relay2–relay1".
 fn finding(quantity: &Quantity, legs: &[LegSeries]) -> String {
     let peak = |leg: &LegSeries| (quantity.values)(leg).into_iter().fold(0.0, f64::max);
     let Some(top) = legs.iter().max_by(|a, b| peak(a).total_cmp(&peak(b))) else {
-        return quantity.title.to_owned();
+        return String::new();
     };
     let metric = Metric::of(if quantity.unit == "B" {
         "x_bytes"
     } else {
         "x_s"
     });
-    format!(
-        "{} at most {}, on {}",
-        quantity.title,
-        metric.print(peak(top)),
-        top.name
-    )
+    format!(": at most {}, on {}", metric.print(peak(top)), top.name)
 }
 
 #[cfg(test)]
@@ -171,6 +180,23 @@ mod tests {
             &[0.1, 0.2, 0.3],
         );
         assert_eq!(line.values, [Some(0.0002), None, Some(0.0003)]);
+    }
+
+    #[test]
+    fn two_samples_of_one_moment_do_not_delay_the_rest() {
+        let line = line(
+            &QUANTITIES[1],
+            &leg(&[0.1, 0.1, 0.2], &[1e3, 2e3, 3e3]),
+            0,
+            &[0.1, 0.2],
+        );
+        assert_eq!(line.values, [Some(0.002), Some(0.003)]);
+    }
+
+    #[test]
+    fn the_axis_holds_whole_decades() {
+        assert_eq!(decades(&[0.0004, 0.027]), [1e-4, 1e-1]);
+        assert_eq!(decades(&[10.0]), [10.0, 100.0]);
     }
 
     #[test]

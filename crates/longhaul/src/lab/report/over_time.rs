@@ -35,10 +35,7 @@ pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
         .unwrap_or(0);
     vec![Chart {
         title: finding(result, &cells),
-        caption: format!(
-            "Goodput at the receiver in bins of {}; line: median of the runs, band: their range.",
-            Metric::of("bin_s").print(bin_s)
-        ),
+        caption: caption(bin_s, cells.len(), result.cells.len()),
         unit: "bit/s",
         wide: true,
         x: (0..bins).map(|bin| bin as f64 * bin_s).collect(),
@@ -49,6 +46,17 @@ pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
             .map_or_else(Vec::new, |n| events(&result.cells[*n])),
         ..Chart::default()
     }]
+}
+
+fn caption(bin_s: f64, drawn: usize, all: usize) -> String {
+    let bin = Metric::of("bin_s").print(bin_s);
+    let left_out = match drawn < all {
+        true => format!(" Drawn: {drawn} of {all} cells."),
+        false => String::new(),
+    };
+    format!(
+        "Goodput at the receiver in bins of {bin}; line: median of the runs, band: their range.{left_out}"
+    )
 }
 
 /// Indices of the cells to draw: all that have series while they are few, else those that the
@@ -137,25 +145,22 @@ fn events(cell: &Cell) -> Vec<crate::lab::result::Event> {
         .map_or_else(Vec::new, |series| series.events.clone())
 }
 
-/// "No relays: 390 Mbit/s for 91 s; …": mean rate and length of each cell's median run.
+/// "Goodput: no relays 390 Mbit/s, two relays 2.4 Gbit/s", from the cells' own figures: bins at the
+/// end of a run are not full.
 fn finding(result: &LabResult, cells: &[usize]) -> String {
     let said = |n: &usize| {
-        let runs = || series(&result.cells[*n]);
-        let mean = Summary::of(
-            runs().map(|s| s.goodput_bps.iter().sum::<f64>() / s.goodput_bps.len() as f64),
-        );
-        let length = Summary::of(runs().map(length_s));
-        let figure = |name, summary: Option<Summary>| {
-            Metric::of(name).print(summary.map_or(0.0, |s| s.median))
-        };
-        format!(
-            "{} {} for {}",
-            result.cells[*n].name(),
-            figure("x_bps", mean),
-            figure("x_s", length)
-        )
+        let cell = &result.cells[*n];
+        let goodput = cell.metrics.get("goodput_bps")?.median;
+        Some(format!(
+            "{} {}",
+            cell.name(),
+            Metric::of("goodput_bps").print(goodput)
+        ))
     };
-    cells.iter().map(said).collect::<Vec<_>>().join(", ")
+    let figures: Option<Vec<String>> = cells.iter().map(said).collect();
+    figures.map_or("Goodput".to_owned(), |figures| {
+        format!("Goodput: {}", figures.join(", "))
+    })
 }
 
 #[cfg(test)]

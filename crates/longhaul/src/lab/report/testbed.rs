@@ -74,10 +74,10 @@ fn wide(testbed: &Testbed, connections: &[Connections]) -> Markup {
     let width = host_x(testbed.links.len()) + HOST_PX;
     let height = LEGS_TOP_PX + connections.len() as u32 * LEGS_ROW_PX;
     html! {
-        svg.wide viewBox={ "-2 -2 " (width + 4) " " (height) } role="img" aria-label=(caption(testbed)) {
+        svg.wide width=(width + 4) viewBox={ "-2 -2 " (width + 4) " " (height) } role="img" aria-label=(caption(testbed)) {
             @for (n, host) in testbed.hosts.iter().enumerate() { (host_box(host, n)) }
             @for (n, link) in testbed.links.iter().enumerate() {
-                (wire(link, n, is_bottleneck(testbed, n)))
+                (wire(link, n, mark(testbed, n)))
             }
             @for (n, kind) in connections.iter().enumerate() {
                 (legs(kind, LEGS_TOP_PX + n as u32 * LEGS_ROW_PX))
@@ -99,17 +99,17 @@ fn host_box(host: &TestbedHost, n: usize) -> Markup {
     }
 }
 
-fn wire(link: &TestbedLink, n: usize, bottleneck: bool) -> Markup {
+fn wire(link: &TestbedLink, n: usize, mark: Option<&str>) -> Markup {
     let (from, to) = (host_x(n) + HOST_PX, host_x(n + 1));
     let middle = from.midpoint(to);
     html! {
-        line.wire.bottleneck[bottleneck] x1=(from) y1="78" x2=(to - 9) y2="78" {}
-        path.arrow.bottleneck[bottleneck] d={ "M" (to) " 78l-10 -5v10z" } {}
+        line.wire.bottleneck[mark.is_some()] x1=(from) y1="78" x2=(to - 9) y2="78" {}
+        path.arrow.bottleneck[mark.is_some()] d={ "M" (to) " 78l-10 -5v10z" } {}
         text.name x=(middle) y="28" { (link.name) }
         text.small x=(middle) y="48" { (rate(link)) }
         text.small x=(middle) y="66" { "RTT " (rtt(link)) }
         text.small x=(middle) y="98" { (loss(link)) }
-        @if bottleneck { text.mark x=(middle) y="117" { "▲ bottleneck" } }
+        @if let Some(mark) = mark { text.mark x=(middle) y="117" { "▲ " (mark) } }
     }
 }
 
@@ -139,9 +139,9 @@ fn narrow(testbed: &Testbed) -> Markup {
             @for (n, host) in testbed.hosts.iter().enumerate() {
                 li.host { strong { (host.name) } @if let Some(note) = &host.note { " " small { (note) } } }
                 @if let Some(link) = testbed.links.get(n) {
-                    li.link.bottleneck[is_bottleneck(testbed, n)] {
+                    li.link.bottleneck[mark(testbed, n).is_some()] {
                         "↓ " (link.name) ": " (rate(link)) ", RTT " (rtt(link)) ", " (loss(link))
-                        @if is_bottleneck(testbed, n) { strong { " – bottleneck" } }
+                        @if let Some(mark) = mark(testbed, n) { strong { " – " (mark) } }
                     }
                 }
             }
@@ -163,10 +163,20 @@ fn caption(testbed: &Testbed) -> String {
     )
 }
 
-fn is_bottleneck(testbed: &Testbed, n: usize) -> bool {
-    testbed
-        .bottleneck()
-        .is_some_and(|(slowest, _)| slowest == n)
+/// What makes link `n` the one to watch: it alone is the slowest, or of equally slow ones it needs
+/// the largest window.
+fn mark(testbed: &Testbed, n: usize) -> Option<&'static str> {
+    let (slowest, rate) = testbed.bottleneck()?;
+    let as_slow = testbed
+        .links
+        .iter()
+        .filter(|link| link.rate_bps == Some(rate))
+        .count();
+    (slowest == n).then_some(if as_slow == 1 {
+        "bottleneck"
+    } else {
+        "largest BDP"
+    })
 }
 
 fn rate(link: &TestbedLink) -> String {
@@ -189,6 +199,29 @@ fn loss(link: &TestbedLink) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_link_that_is_slower_than_all_others_is_called_bottleneck() {
+        let link = |rate_bps, rtt_us| TestbedLink {
+            rate_bps,
+            rtt_us,
+            ..TestbedLink::default()
+        };
+        let marks = |links: &[TestbedLink]| {
+            let testbed = Testbed {
+                links: links.to_vec(),
+                ..Testbed::default()
+            };
+            [mark(&testbed, 0), mark(&testbed, 1)]
+        };
+        let (slow, fast) = (link(Some(1e9), 26e3), link(Some(1e10), 2e2));
+        assert_eq!(marks(&[fast.clone(), slow]), [None, Some("bottleneck")]);
+        assert_eq!(
+            marks(&[link(Some(1e10), 26e3), fast]),
+            [Some("largest BDP"), None]
+        );
+        assert_eq!(marks(&[link(None, 1.0), link(None, 1.0)]), [None, None]);
+    }
 
     #[test]
     fn connections_end_where_a_cell_relays() {

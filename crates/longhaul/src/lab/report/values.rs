@@ -9,6 +9,9 @@ use crate::lab::{
 use indexmap::IndexSet;
 use maud::{Markup, html};
 
+/// Cells beyond which the table is folded away: the heat map above it says the same at a glance.
+const OPEN_CELLS_MAX: usize = 12;
+
 pub(super) fn section(result: &LabResult) -> Markup {
     let names: IndexSet<&str> = result
         .cells
@@ -18,20 +21,27 @@ pub(super) fn section(result: &LabResult) -> Markup {
     html! {
         section {
             h2 { "All figures" }
-            div.scroll tabindex="0" role="region" aria-label="All figures" {
-                table.values {
-                    caption { "Median of the runs [smallest – largest]; below it the paper’s figure." }
-                    thead {
-                        tr {
-                            th scope="col" { "Cell" }
-                            th scope="col" { "Runs" }
-                            @for name in &names { th scope="col" { (Metric::of(name).label) } }
-                        }
-                    }
-                    tbody { @for cell in &result.cells { (row(cell, &names)) } }
-                }
-            }
+            @if result.cells.len() <= OPEN_CELLS_MAX { (cells(result, &names)) }
+            @else { details { summary { "Every cell" } (cells(result, &names)) } }
             details { summary { "Every run" } (runs(result, &names)) }
+        }
+    }
+}
+
+fn cells(result: &LabResult, names: &IndexSet<&str>) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="All figures" {
+            table.values {
+                caption { "Median of the runs [smallest – largest]; below it the paper’s figure." }
+                thead {
+                    tr {
+                        th scope="col" { "Cell" }
+                        th scope="col" { "Runs" }
+                        @for name in names { th scope="col" { (Metric::of(name).label) } }
+                    }
+                }
+                tbody { @for cell in &result.cells { (row(cell, names)) } }
+            }
         }
     }
 }

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What carries bytes from one socket to another: a pipe (splice) or a buffer (copy). Both are
+//! filled only when empty and drained until empty.
+
+use crate::splice::Pipe;
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv, send},
+};
+use std::{io, os::fd::AsFd};
+
+/// Bytes in user space between two sockets.
+#[derive(Debug)]
+pub struct Buffer {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    /// An empty buffer of `capacity` bytes.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self {
+            bytes: vec![0; capacity].into(),
+            start: 0,
+            end: 0,
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.end - self.start
+    }
+
+    fn fill(&mut self, source: impl AsFd) -> io::Result<usize> {
+        assert_eq!(self.held(), 0, "a buffer is drained before it is filled");
+        let read = uninterrupted(|| recv(&source, &mut *self.bytes, RecvFlags::DONTWAIT))?.0;
+        (self.start, self.end) = (0, read);
+        Ok(read)
+    }
+
+    fn drain(&mut self, sink: impl AsFd) -> io::Result<usize> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let sent = uninterrupted(|| send(&sink, &self.bytes[self.start..self.end], flags))?;
+        self.start += sent;
+        Ok(sent)
+    }
+}
+
+fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            outcome => return Ok(outcome?),
+        }
+    }
+}
+
+/// A pipe or a buffer.
+#[derive(Debug)]
+pub enum Conduit {
+    /// Bytes stay in the kernel.
+    Splice(Pipe),
+    /// Bytes pass through user space.
+    Copy(Buffer),
+}
+
+impl Conduit {
+    /// Bytes that were taken from the source and not yet given to the sink.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        match self {
+            Self::Splice(pipe) => pipe.held(),
+            Self::Copy(buffer) => buffer.held(),
+        }
+    }
+
+    /// Takes what `source` has. `Ok(0)` is the end of the stream, `WouldBlock` an empty socket.
+    ///
+    /// # Panics
+    /// If bytes are still held.
+    pub fn fill(&mut self, source: impl AsFd) -> io::Result<usize> {
+        match self {
+            Self::Splice(pipe) => pipe.fill(source),
+            Self::Copy(buffer) => buffer.fill(source),
+        }
+    }
+
+    /// Gives `sink` what it takes. `WouldBlock`: its send buffer is full.
+    pub fn drain(&mut self, sink: impl AsFd) -> io::Result<usize> {
+        match self {
+            Self::Splice(pipe) => pipe.drain(sink),
+            Self::Copy(buffer) => buffer.drain(sink),
+        }
+    }
+}

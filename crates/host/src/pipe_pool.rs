@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Conduits for the legs of one thread: taken when bytes move, given back when they have moved, so
+//! that an idle connection holds none.
+
+use crate::{
+    conduit::{Buffer, Conduit},
+    splice::Pipe,
+};
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{Mutex, PoisonError},
+};
+
+/// How bytes move from leg to leg.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// splice(2) through pipes; copying where the system has no pipe left.
+    Splice,
+    /// recv(2) and send(2).
+    Copy,
+}
+
+/// What a pool hands out, and how much it keeps.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolConfig {
+    /// Pipes or buffers.
+    pub mode: Mode,
+    /// Wanted capacity of a pipe in bytes. The kernel may grant less.
+    pub pipe_bytes: usize,
+    /// Capacity of a copy buffer in bytes.
+    pub buffer_bytes: usize,
+    /// Pipes that exist at once, idle ones included; beyond that, buffers stand in.
+    pub pipes_max: usize,
+    /// Conduits kept for reuse: memory of an idle pool is at most this times the capacity of a
+    /// buffer, or 10 KiB and two descriptors a 1 MiB pipe.
+    pub idle_max: usize,
+}
+
+/// What became of the wish for pipes, for the one line that tells the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shortfall {
+    /// Pipes have this capacity instead of the one asked for.
+    SmallPipes(usize),
+    /// No pipe at all: bytes are copied.
+    NoPipe(String),
+}
+
+/// A bounded store of empty conduits. Its lock is for soundness only: each thread has a pool of
+/// its own.
+#[derive(Debug)]
+pub struct Pool {
+    config: PoolConfig,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    idle: Vec<Conduit>,
+    pipes: usize,
+    shortfall: Option<Shortfall>,
+}
+
+impl Pool {
+    /// An empty pool.
+    #[must_use]
+    pub fn new(config: PoolConfig) -> Self {
+        Self {
+            config,
+            state: Mutex::default(),
+        }
+    }
+
+    /// An empty conduit that comes back to the pool by itself.
+    #[must_use]
+    pub fn lease(&self) -> Lease<'_> {
+        let idle = self.state().idle.pop();
+        let conduit = Some(idle.unwrap_or_else(|| self.create()));
+        Lease {
+            pool: self,
+            conduit,
+        }
+    }
+
+    /// The first shortfall since the last call, if any.
+    pub fn take_shortfall(&self) -> Option<Shortfall> {
+        self.state().shortfall.take()
+    }
+
+    fn create(&self) -> Conduit {
+        if self.config.mode == Mode::Copy || self.state().pipes >= self.config.pipes_max {
+            return self.buffer();
+        }
+        match Pipe::with_capacity(self.config.pipe_bytes) {
+            Ok(pipe) => self.checked(pipe),
+            Err(error) => {
+                self.note(Shortfall::NoPipe(error.to_string()));
+                self.buffer()
+            }
+        }
+    }
+
+    fn buffer(&self) -> Conduit {
+        Conduit::Copy(Buffer::with_capacity(self.config.buffer_bytes))
+    }
+
+    fn checked(&self, pipe: Pipe) -> Conduit {
+        if pipe.capacity() < self.config.pipe_bytes {
+            self.note(Shortfall::SmallPipes(pipe.capacity()));
+        }
+        self.state().pipes += 1;
+        Conduit::Splice(pipe)
+    }
+
+    fn note(&self, shortfall: Shortfall) {
+        self.state().shortfall.get_or_insert(shortfall);
+    }
+
+    /// Only an empty conduit may be used again, or one connection's bytes would reach another. A
+    /// buffer that stood in for a pipe goes too: the next lease tries for a pipe again.
+    fn give_back(&self, conduit: Conduit) {
+        let pipe = matches!(conduit, Conduit::Splice(_));
+        let stand_in = !pipe && self.config.mode == Mode::Splice;
+        let mut state = self.state();
+        if conduit.held() == 0 && !stand_in && state.idle.len() < self.config.idle_max {
+            state.idle.push(conduit);
+        } else if pipe {
+            state.pipes -= 1;
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A conduit on loan.
+#[derive(Debug)]
+pub struct Lease<'a> {
+    pool: &'a Pool,
+    conduit: Option<Conduit>,
+}
+
+impl Deref for Lease<'_> {
+    type Target = Conduit;
+    fn deref(&self) -> &Conduit {
+        self.conduit.as_ref().expect("present until drop")
+    }
+}
+
+impl DerefMut for Lease<'_> {
+    fn deref_mut(&mut self) -> &mut Conduit {
+        self.conduit.as_mut().expect("present until drop")
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        if let Some(conduit) = self.conduit.take() {
+            self.pool.give_back(conduit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{io::Write, os::unix::net::UnixStream};
+
+    fn pool(mode: Mode, idle_max: usize) -> Pool {
+        Pool::new(PoolConfig {
+            mode,
+            pipe_bytes: 1 << 16,
+            buffer_bytes: 1 << 12,
+            pipes_max: 2,
+            idle_max,
+        })
+    }
+
+    #[test]
+    fn keeps_no_more_than_its_bound() {
+        let pool = pool(Mode::Splice, 1);
+        let leases = (pool.lease(), pool.lease());
+        drop(leases);
+        assert_eq!(pool.state().idle.len(), 1);
+    }
+
+    #[test]
+    fn never_reuses_a_conduit_that_holds_bytes() {
+        for mode in [Mode::Splice, Mode::Copy] {
+            let pool = pool(mode, 8);
+            let (mut client, near) = UnixStream::pair().unwrap();
+            client.write_all(b"secret").unwrap();
+            let mut lease = pool.lease();
+            assert_eq!(lease.fill(&near).unwrap(), 6);
+            drop(lease);
+            assert_eq!(pool.state().idle.len(), 0, "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn buffers_stand_in_beyond_the_bound_on_pipes() {
+        let pool = pool(Mode::Splice, 0);
+        let leases = [pool.lease(), pool.lease(), pool.lease()];
+        let pipe = |lease: &Lease<'_>| matches!(**lease, Conduit::Splice(_));
+        assert_eq!(leases.each_ref().map(pipe), [true, true, false]);
+        drop(leases);
+        assert!(pipe(&pool.lease()), "the bound counts pipes that are gone");
+    }
+
+    #[test]
+    fn reuses_an_empty_one() {
+        let pool = pool(Mode::Copy, 8);
+        drop(pool.lease());
+        let _lease = pool.lease();
+        assert_eq!(pool.state().idle.len(), 0);
+    }
+}

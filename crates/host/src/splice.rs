@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A pipe as a kernel-side buffer between two sockets: bytes move by reference, never through
+//! user space (splice(2)).
+
+use rustix::{
+    io::Errno,
+    pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
+};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+/// The default capacity of a new pipe (`PIPE_DEF_BUFFERS` pages, linux/pipe_fs_i.h).
+const CAPACITY_DEFAULT: usize = 16 * 4096;
+
+/// A non-blocking pipe that knows how many bytes it holds.
+///
+/// It is filled only when empty. EAGAIN from splice(2) can mean "the socket has nothing" or "no
+/// slot is free in the pipe", and each skb fragment takes a slot whatever its size; with an empty
+/// pipe only the first is possible.
+#[derive(Debug)]
+pub struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+    capacity: usize,
+    held: usize,
+}
+
+impl Pipe {
+    /// A pipe of `wanted` bytes, rounded up to a power of two of pages, or as large as the kernel
+    /// grants: above pipe-max-size, or with pipe-user-pages-soft used up, that is less. Kernel
+    /// memory: 40 bytes a page of capacity, plus the pages while they hold data.
+    pub fn with_capacity(wanted: usize) -> io::Result<Self> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let capacity = enlarge(&write, wanted)?;
+        Ok(Self {
+            read,
+            write,
+            capacity,
+            held: 0,
+        })
+    }
+
+    /// The capacity that the kernel granted, in bytes.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Bytes that wait in the pipe.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Takes what `source` has, up to the pipe's capacity. `Ok(0)` is the end of the stream,
+    /// `WouldBlock` an empty socket.
+    ///
+    /// # Panics
+    /// If the pipe still holds bytes.
+    pub fn fill(&mut self, source: impl AsFd) -> io::Result<usize> {
+        assert_eq!(self.held, 0, "EAGAIN would be ambiguous");
+        self.held = move_bytes(source, &self.write, self.capacity)?;
+        Ok(self.held)
+    }
+
+    /// Gives `sink` what it takes. `WouldBlock`: its send buffer is full.
+    pub fn drain(&mut self, sink: impl AsFd) -> io::Result<usize> {
+        let moved = move_bytes(&self.read, sink, self.held)?;
+        self.held -= moved;
+        Ok(moved)
+    }
+}
+
+/// Halves the wish until the kernel agrees; the pipe's own size needs no agreement.
+fn enlarge(pipe: &OwnedFd, wanted: usize) -> io::Result<usize> {
+    let mut size = wanted;
+    while size > CAPACITY_DEFAULT {
+        match fcntl_setpipe_size(pipe, size) {
+            Ok(_) => break,
+            Err(Errno::PERM | Errno::NOMEM) => size /= 2,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if size < CAPACITY_DEFAULT {
+        // A wish below the default is for tests and small machines, and always granted.
+        fcntl_setpipe_size(pipe, size)?;
+    }
+    Ok(fcntl_getpipe_size(pipe)?)
+}
+
+/// SPLICE_F_MORE is not set: it would hold back the last segment of a burst. Inside one call the
+/// kernel corks by itself (fs/splice.c, splice_to_socket).
+fn move_bytes(from: impl AsFd, to: impl AsFd, len: usize) -> io::Result<usize> {
+    let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+    loop {
+        match splice(&from, None, &to, None, len, flags) {
+            Err(Errno::INTR) => {}
+            outcome => return Ok(outcome?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        io::{Read, Write},
+        os::unix::net::UnixStream,
+    };
+
+    fn pair() -> (UnixStream, UnixStream) {
+        let (a, b) = UnixStream::pair().unwrap();
+        a.set_nonblocking(true).unwrap();
+        b.set_nonblocking(true).unwrap();
+        (a, b)
+    }
+
+    #[test]
+    fn moves_bytes_and_counts_them() {
+        let (mut client, near) = pair();
+        let (far, mut server) = pair();
+        let mut pipe = Pipe::with_capacity(1 << 20).unwrap();
+        client.write_all(b"ten bytes!").unwrap();
+        assert_eq!(pipe.fill(&near).unwrap(), 10);
+        assert_eq!(pipe.held(), 10);
+        assert_eq!(pipe.drain(&far).unwrap(), 10);
+        assert_eq!(pipe.held(), 0);
+        let mut got = [0; 10];
+        server.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"ten bytes!");
+    }
+
+    #[test]
+    fn empty_socket_and_end_of_stream_differ() {
+        let (client, near) = pair();
+        let mut pipe = Pipe::with_capacity(1 << 16).unwrap();
+        let empty = pipe.fill(&near).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+        drop(client);
+        assert_eq!(pipe.fill(&near).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_full_sink_keeps_the_rest_in_the_pipe() {
+        let (mut client, near) = pair();
+        let (far, _server) = pair();
+        let mut pipe = Pipe::with_capacity(1 << 16).unwrap();
+        while (&far).write(&[0; 4096]).is_ok() {}
+        client.write_all(b"held").unwrap();
+        pipe.fill(&near).unwrap();
+        let full = pipe.drain(&far).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(pipe.held(), 4);
+    }
+}

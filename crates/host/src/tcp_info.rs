@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `TCP_INFO` of a socket, with the fields that libc's older struct lacks.
+
+use crate::socket::get_option;
+use serde::{Deserialize, Serialize};
+use std::{io, os::fd::AsFd};
+
+/// include/uapi/linux/tcp.h, `struct tcp_info`, up to `tcpi_sndbuf_limited` (Linux 4.10). Older or
+/// newer kernels fill less or have more; what is not filled stays zero.
+#[repr(C)]
+#[derive(Debug, Default, Clone, Copy)]
+struct Raw {
+    state: u8,
+    ca_state: u8,
+    retransmits: u8,
+    probes: u8,
+    backoff: u8,
+    options: u8,
+    wscale: u8,
+    flags: u8,
+    rto: u32,
+    ato: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt: u32,
+    rttvar: u32,
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt: u32,
+    rcv_space: u32,
+    total_retrans: u32,
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+    notsent_bytes: u32,
+    min_rtt: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    delivery_rate: u64,
+    busy_time: u64,
+    rwnd_limited: u64,
+    sndbuf_limited: u64,
+}
+
+/// How a leg fares, as its kernel socket sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time in microseconds.
+    pub rtt_us: u32,
+    /// The smallest round-trip time seen, in microseconds; `u32::MAX` before the first sample.
+    pub rtt_min_us: u32,
+    /// Congestion window in segments.
+    pub cwnd_segments: u32,
+    /// Sender's segment size in bytes.
+    pub mss_bytes: u32,
+    /// Segments retransmitted since the start.
+    pub retransmits: u32,
+    /// The newest delivery-rate sample in bytes a second.
+    pub delivery_rate_bytes_per_s: u64,
+    /// Bytes sent and acknowledged.
+    pub acked_bytes: u64,
+    /// Bytes received in order.
+    pub received_bytes: u64,
+    /// Bytes in the send buffer that have not been sent yet.
+    pub notsent_bytes: u32,
+    /// Segments in flight.
+    pub unacked_segments: u32,
+    /// Time with data in flight or waiting, in microseconds.
+    pub busy_us: u64,
+    /// Part of it that the peer's receive window limited, in microseconds.
+    pub rwnd_limited_us: u64,
+    /// Part of it that the send buffer limited, in microseconds.
+    pub sndbuf_limited_us: u64,
+}
+
+impl TcpInfo {
+    /// Asks the kernel.
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let raw: Raw = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+        Ok(raw.into())
+    }
+}
+
+impl From<Raw> for TcpInfo {
+    fn from(raw: Raw) -> Self {
+        Self {
+            rtt_us: raw.rtt,
+            rtt_min_us: raw.min_rtt,
+            cwnd_segments: raw.snd_cwnd,
+            mss_bytes: raw.snd_mss,
+            retransmits: raw.total_retrans,
+            delivery_rate_bytes_per_s: raw.delivery_rate,
+            acked_bytes: raw.bytes_acked,
+            received_bytes: raw.bytes_received,
+            notsent_bytes: raw.notsent_bytes,
+            unacked_segments: raw.unacked,
+            busy_us: raw.busy_time,
+            rwnd_limited_us: raw.rwnd_limited,
+            sndbuf_limited_us: raw.sndbuf_limited,
+        }
+    }
+}
+
+// SAFETY: integers only, no padding, so any bytes the kernel writes make a value.
+unsafe impl crate::socket::PlainOption for Raw {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+    };
+
+    #[test]
+    fn layout_is_the_kernel_s() {
+        assert_eq!(std::mem::offset_of!(Raw, pacing_rate), 104);
+        assert_eq!(std::mem::offset_of!(Raw, delivery_rate), 160);
+        assert_eq!(size_of::<Raw>(), 192);
+    }
+
+    #[test]
+    fn counts_bytes_of_a_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(&[0; 1000]).unwrap();
+        server.read_exact(&mut [0; 1000]).unwrap();
+        assert_eq!(TcpInfo::of(&server).unwrap().received_bytes, 1000);
+        assert!(TcpInfo::of(&client).unwrap().cwnd_segments > 0);
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command line of `longhaul relay`, as typed.
+
+use super::prefix::Prefix;
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+};
+use units::{Bytes, Time};
+use wire::{convert, destination::Destination};
+
+/// Relays TCP connections in legs, so that each leg's TCP sees a short or a well-tuned path only.
+///
+/// Connections come in through any number of listeners and leave straight for the destination, or
+/// through a chain of other relays (--peer). Listeners off loopback serve only clients that
+/// --allow-from names.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Accept SOCKS5 clients here (RFC 1928: CONNECT, no authentication); repeatable
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Ways in")]
+    pub(super) socks5: Vec<SocketAddr>,
+
+    /// Accept HTTP proxy clients here (CONNECT and http:// requests); repeatable
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Ways in")]
+    pub(super) http: Vec<SocketAddr>,
+
+    /// Accept connections here and take them all to one destination; repeatable
+    #[arg(long, value_name = "ADDR:PORT=HOST:PORT", help_heading = "Ways in")]
+    pub(super) forward: Vec<Forward>,
+
+    /// Accept connections that TPROXY rules divert here, to whatever they were going to
+    /// (needs CAP_NET_ADMIN); repeatable
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Ways in")]
+    pub(super) transparent: Vec<SocketAddr>,
+
+    /// Accept other relays here (TCP Convert, RFC 8803); repeatable
+    #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways in")]
+    pub(super) convert: Vec<Peer>,
+
+    /// Serve clients from this network on listeners off loopback; repeatable
+    #[arg(long, value_name = "CIDR", help_heading = "Ways in")]
+    pub(super) allow_from: Vec<Prefix>,
+
+    /// Leave through this relay; several make a chain, nearest first
+    #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways out")]
+    pub(super) peer: Vec<Peer>,
+
+    /// Transparent listeners: leave with the client's address and port as source
+    #[arg(long, help_heading = "Ways out")]
+    pub(super) keep_source: bool,
+
+    /// Congestion control of the legs towards clients [default: the system's]
+    #[arg(long, value_name = "NAME", help_heading = "Legs")]
+    pub(super) cc_near: Option<String>,
+
+    /// Congestion control of the legs towards destinations and peers [default: the system's]
+    #[arg(long, value_name = "NAME", help_heading = "Legs")]
+    pub(super) cc_far: Option<String>,
+
+    /// How bytes move from leg to leg
+    #[arg(long, value_enum, default_value_t = Mode::Splice, help_heading = "Legs")]
+    pub(super) mode: Mode,
+
+    /// Capacity of a splice pipe, held only while bytes move; below 1MiB costs CPU
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "1MiB",
+        help_heading = "Legs"
+    )]
+    pub(super) pipe_size: Bytes,
+
+    /// Give up on a connect, or on a peer's answer, after this long
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        help_heading = "Limits"
+    )]
+    pub(super) connect_timeout: Time,
+
+    /// Give up on a client that has not said where to go after this long
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        help_heading = "Limits"
+    )]
+    pub(super) handshake_timeout: Time,
+
+    /// Connections served at once; more wait in the listen queue. One takes two descriptors and
+    /// about 5 KiB when idle, besides its two kernel sockets; one that moves bytes takes up to 4 more descriptors, 2 MiB in pipes,
+    /// and what tcp_rmem and tcp_wmem allow its two sockets
+    #[arg(long, value_name = "N", default_value_t = 16384, help_heading = "Limits",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) max_connections: u32,
+
+    /// Threads, each with its own share of the connections [default: one a core]
+    #[arg(long, value_name = "N", help_heading = "Limits",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) workers: Option<u16>,
+
+    /// On SIGTERM or SIGINT, let connections go on for this long before they are cut
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        help_heading = "Limits"
+    )]
+    pub(super) grace: Time,
+
+    /// Write counters and one record a connection as JSON lines; - is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Counters")]
+    pub(super) counters: Option<PathBuf>,
+
+    /// How often counters are written
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        help_heading = "Counters"
+    )]
+    pub(super) interval: Time,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul relay --socks5 127.0.0.1:1080
+      a SOCKS5 proxy for this machine
+  longhaul relay --http 10.1.0.1:3128 --allow-from 10.1.0.0/16 --peer 192.0.2.9
+      a web proxy for a network, whose connections leave through the relay at 192.0.2.9
+  longhaul relay --convert 192.0.2.9 --allow-from 198.51.100.7 --cc-near bbr
+      that relay: it serves 198.51.100.7 only, and uses bbr on the long leg
+  longhaul relay --transparent 0.0.0.0:3129 --keep-source --counters -
+      relays what TPROXY rules divert, invisibly; docs/relay.md has the rules
+
+Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are ready; port 0 takes
+a free port.";
+
+/// How bytes move from leg to leg.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Mode {
+    /// Inside the kernel, through pipes
+    Splice,
+    /// Through buffers of 256 KiB
+    Copy,
+}
+
+/// `LISTEN=DESTINATION`.
+#[derive(Debug, Clone)]
+pub(crate) struct Forward {
+    pub(super) listen: SocketAddr,
+    pub(super) destination: Destination,
+}
+
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "want LISTEN=DESTINATION, for example 127.0.0.1:8080=10.0.0.1:80";
+        let (listen, destination) = text.split_once('=').ok_or(form)?;
+        Ok(Self {
+            listen: listen.parse().map_err(|_| form)?,
+            destination: destination
+                .parse::<Destination>()
+                .map_err(|e| e.to_string())?,
+        })
+    }
+}
+
+/// A relay's address; without a port, the Convert service's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(super) SocketAddr);
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let alone = |_| text.parse::<IpAddr>().map(|ip| (ip, convert::PORT).into());
+        let address = text.parse::<SocketAddr>().or_else(alone);
+        address
+            .map(Self)
+            .map_err(|_| "want an IP address, with or without :PORT".to_owned())
+    }
+}

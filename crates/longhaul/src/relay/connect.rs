@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Opening a leg: resolve, connect, and say why not.
+
+use super::{failure::Failure, profile::Profile};
+use host::socket::{self, Options};
+use std::{io, net::SocketAddr, time::Duration};
+use tokio::{
+    net::{TcpSocket, TcpStream, lookup_host},
+    time::timeout,
+};
+use wire::destination::Destination;
+
+/// Connects to `destination` within `limit`, resolution included. A name's addresses are tried in
+/// the resolver's order; the last one's failure is reported.
+pub(crate) async fn connect(
+    destination: &Destination,
+    source: Option<SocketAddr>,
+    profile: &Profile,
+    limit: Duration,
+) -> Result<TcpStream, Failure> {
+    let options = Options {
+        transparent: source.is_some(),
+        ..profile.options()
+    };
+    let attempt = async {
+        match destination {
+            Destination::Address(address) => connect_to(*address, source, &options).await,
+            Destination::Name(name, port) => by_name(name.as_str(), *port, source, &options).await,
+        }
+    };
+    timeout(limit, attempt)
+        .await
+        .unwrap_or(Err(Failure::TimedOut))
+}
+
+async fn by_name(
+    name: &str,
+    port: u16,
+    source: Option<SocketAddr>,
+    options: &Options,
+) -> Result<TcpStream, Failure> {
+    let addresses = lookup_host((name, port))
+        .await
+        .map_err(|_| Failure::NameNotFound)?;
+    let mut outcome = Err(Failure::NameNotFound);
+    for address in addresses.take(ADDRESSES_MAX) {
+        outcome = connect_to(address, source, options).await;
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 8;
+
+/// With a source, the port is kept if it can be: an earlier connection between the same four
+/// (address and port, twice) may still be in TIME-WAIT,
+/// and connect(2) notices it where bind(2) does not.
+async fn connect_to(
+    address: SocketAddr,
+    source: Option<SocketAddr>,
+    options: &Options,
+) -> Result<TcpStream, Failure> {
+    let outcome = match (attempt(address, source, options).await, source) {
+        (Err(error), Some(source)) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            attempt(address, Some((source.ip(), 0).into()), options).await
+        }
+        (outcome, _) => outcome,
+    };
+    outcome.map_err(|error| Failure::from_connect(&error))
+}
+
+async fn attempt(
+    address: SocketAddr,
+    source: Option<SocketAddr>,
+    options: &Options,
+) -> io::Result<TcpStream> {
+    let socket = socket::outgoing(address, source, options)?;
+    TcpSocket::from_std_stream(socket).connect(address).await
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the relay counts. Any thread adds, one reads.
+
+use super::{
+    failure::Failure,
+    record::{Counts, ListenerCounts},
+};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the client to the destination.
+    Up,
+    /// From the destination to the client.
+    Down,
+}
+
+/// Bytes that went through, each way.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+impl Traffic {
+    pub(crate) fn add(&self, direction: Direction, bytes: usize) {
+        let counter = match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        };
+        counter.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Bytes up and down.
+    pub(crate) fn read(&self) -> (u64, u64) {
+        (self.up.load(Relaxed), self.down.load(Relaxed))
+    }
+}
+
+/// One listener's counters.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    accepted: AtomicU64,
+    active: AtomicU64,
+    failed: [AtomicU64; Failure::ALL.len()],
+    pub(crate) traffic: Traffic,
+    /// Bytes taken from one leg and not yet given to the other, kernel socket buffers not counted.
+    buffered: AtomicU64,
+}
+
+impl Counters {
+    /// Counts a connection in, and out when the guard is dropped.
+    pub(crate) fn connection(&self) -> Guard<'_> {
+        self.accepted.fetch_add(1, Relaxed);
+        Guard::new(&self.active, 1)
+    }
+
+    /// Counts bytes as buffered until the guard is dropped.
+    pub(crate) fn hold(&self, bytes: usize) -> Guard<'_> {
+        Guard::new(&self.buffered, bytes as u64)
+    }
+
+    pub(crate) fn fail(&self, failure: Failure) {
+        self.failed[failure as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Counts {
+        let (bytes_up, bytes_down) = self.traffic.read();
+        let failed = Failure::ALL.into_iter().zip(&self.failed);
+        Counts {
+            accepted: self.accepted.load(Relaxed),
+            active: self.active.load(Relaxed),
+            failed: failed
+                .map(|(failure, count)| (failure.to_string(), count.load(Relaxed)))
+                .filter(|(_, count)| *count > 0)
+                .collect(),
+            bytes_up,
+            bytes_down,
+            bytes_buffered: self.buffered.load(Relaxed),
+        }
+    }
+}
+
+/// The sum over all listeners.
+pub(crate) fn total(listeners: &[ListenerCounts]) -> Counts {
+    let mut total = Counts::default();
+    for ListenerCounts { counts, .. } in listeners {
+        total.accepted += counts.accepted;
+        total.active += counts.active;
+        total.bytes_up += counts.bytes_up;
+        total.bytes_down += counts.bytes_down;
+        total.bytes_buffered += counts.bytes_buffered;
+        for (cause, count) in &counts.failed {
+            *total.failed.entry(cause.clone()).or_default() += count;
+        }
+    }
+    total
+}
+
+/// A share of a gauge, taken back on drop.
+#[derive(Debug)]
+pub(crate) struct Guard<'a> {
+    gauge: &'a AtomicU64,
+    share: u64,
+}
+
+impl<'a> Guard<'a> {
+    fn new(gauge: &'a AtomicU64, share: u64) -> Self {
+        gauge.fetch_add(share, Relaxed);
+        Self { gauge, share }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.gauge.fetch_sub(self.share, Relaxed);
+    }
+}

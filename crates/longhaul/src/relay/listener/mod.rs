@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each kind of listener knows: how its clients say where to go, and how they are answered.
+
+mod convert;
+mod forward;
+pub(super) mod http;
+mod socks5;
+mod transparent;
+
+use super::{
+    config::Kind,
+    failure::Failure,
+    route::{Far, Request},
+    session::Session,
+    stream::{Unread, read_some, write_all},
+    transfer::End,
+};
+use host::socket::{finish_sending, reset_on_close};
+use std::{net::SocketAddr, time::Duration};
+use tokio::{net::TcpStream, time::timeout};
+
+/// What a listener makes of a client: what it wants, and the words to answer it.
+struct Asked {
+    request: Request,
+    language: Language,
+}
+
+/// How success and failure are said.
+#[derive(Debug, Clone, Copy)]
+enum Language {
+    /// SOCKS5 replies.
+    Socks5,
+    /// Convert answers.
+    Convert,
+    /// None: relayed bytes, or RST.
+    Tcp,
+}
+
+impl Language {
+    fn success(self, far: &Far) -> Vec<u8> {
+        match self {
+            Self::Socks5 => socks5::success(far.stream.local_addr().ok()),
+            Self::Convert => wire::convert::Answer::Accepted.encode(),
+            Self::Tcp => Vec::new(),
+        }
+    }
+
+    fn failure(self, failure: Failure) -> Vec<u8> {
+        match self {
+            Self::Socks5 => failure.socks5().encode(None),
+            Self::Convert => failure.convert().encode(),
+            Self::Tcp => Vec::new(),
+        }
+    }
+}
+
+/// A client that gets no connection.
+struct Rejected {
+    failure: Failure,
+    /// The last words; none means RST.
+    answer: Vec<u8>,
+}
+
+impl Rejected {
+    fn new(failure: Failure, answer: impl Into<Vec<u8>>) -> Self {
+        let answer = answer.into();
+        Self { failure, answer }
+    }
+
+    /// For messages that were not understood, with the answer to a malformed one.
+    fn unread<E>(unread: Unread<E>, answer: impl FnOnce(&E) -> Vec<u8>) -> Self {
+        match unread {
+            Unread::Malformed(error) => Self::new(Failure::BadRequest, answer(&error)),
+            Unread::Failed(failure) => Self::new(failure, []),
+        }
+    }
+}
+
+/// Serves a client that says once where to go, or not at all.
+pub(super) async fn serve(session: &Session, kind: &Kind) -> End {
+    let limit = session.relay.config.limits.handshake_timeout;
+    let asked = timeout(limit, ask(session, kind)).await;
+    let late = || Err(Rejected::new(Failure::HandshakeTimeout, []));
+    match asked.unwrap_or_else(|_| late()) {
+        Ok(Asked { request, language }) => connect(session, request, language).await,
+        Err(Rejected { failure, answer }) => {
+            farewell(&session.client, &answer).await;
+            session.fail(failure)
+        }
+    }
+}
+
+async fn ask(session: &Session, kind: &Kind) -> Result<Asked, Rejected> {
+    match kind {
+        Kind::Socks5 => socks5::ask(&session.client).await,
+        Kind::Convert => convert::ask(&session.client).await,
+        Kind::Forward(destination) => Ok(forward::ask(destination)),
+        Kind::Transparent { keep_source } => transparent::ask(session, *keep_source),
+        Kind::Http => unreachable!("http has a loop of its own"),
+    }
+}
+
+async fn connect(session: &Session, request: Request, language: Language) -> End {
+    let end = match session.open(&request).await {
+        Ok(far) => session.transfer(&far, &language.success(&far)).await,
+        Err(failure) => End::Failed(failure),
+    };
+    if let End::Failed(failure) = end {
+        farewell(&session.client, &language.failure(failure)).await;
+        return session.fail(failure);
+    }
+    end
+}
+
+/// How long a client may take to hear its refusal. RFC 1928 §6 allows 10 s.
+const FAREWELL_TIME: Duration = Duration::from_secs(2);
+/// What is read of what it still sends, in bytes.
+const FAREWELL_BYTES_MAX: usize = 1 << 20;
+
+/// Says `answer` and lets the client close first: a close with unread bytes would send RST, which
+/// can destroy the answer on its way. Without an answer, RST is the answer.
+async fn farewell(client: &TcpStream, answer: &[u8]) {
+    if answer.is_empty() {
+        // An error here means that the socket has lost its connection already.
+        let _ = reset_on_close(client);
+        return;
+    }
+    let say = async {
+        write_all(client, answer).await?;
+        finish_sending(client)?;
+        let mut heard = Vec::new();
+        let mut total = 0;
+        while total < FAREWELL_BYTES_MAX {
+            heard.clear();
+            match read_some(client, &mut heard, 1 << 16).await? {
+                0 => break,
+                read => total += read,
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    // Whatever goes wrong, the client is gone, and so is the need to tell it.
+    let _ = timeout(FAREWELL_TIME, say).await;
+}
+
+/// The address of this end of the client's connection.
+fn local_address(client: &TcpStream) -> Result<SocketAddr, Rejected> {
+    client
+        .local_addr()
+        .map_err(|_| Rejected::new(Failure::ClientGone, []))
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a relay writes with --counters: JSON, one record a line. Everything that reads a relay
+//! reads these.
+
+use host::tcp_info::TcpInfo;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, net::SocketAddr};
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub(crate) enum Record {
+    /// All counters, every interval and at the end.
+    Relay(RelayRecord),
+    /// One connection, at its end.
+    Connection(Box<ConnectionRecord>),
+}
+
+/// All counters since the start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RelayRecord {
+    pub(crate) time: Timestamp,
+    pub(crate) total: Counts,
+    pub(crate) listeners: Vec<ListenerCounts>,
+    /// Records that were dropped because the file took them too slowly.
+    pub(crate) records_lost: u64,
+}
+
+/// Counters of one listener.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ListenerCounts {
+    /// `socks5`, `http`, `forward`, `transparent` or `convert`.
+    pub(crate) kind: String,
+    pub(crate) address: SocketAddr,
+    #[serde(flatten)]
+    pub(crate) counts: Counts,
+}
+
+/// Counters since the start; `active` and `bytes_buffered` are of now.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    /// Connections accepted.
+    pub(crate) accepted: u64,
+    /// Connections open now.
+    pub(crate) active: u64,
+    /// Connections that were not made, by cause.
+    pub(crate) failed: BTreeMap<String, u64>,
+    /// Bytes delivered from clients to destinations.
+    pub(crate) bytes_up: u64,
+    /// Bytes delivered from destinations to clients.
+    pub(crate) bytes_down: u64,
+    /// Bytes in pipes and copy buffers; socket buffers are not counted.
+    pub(crate) bytes_buffered: u64,
+}
+
+/// One connection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ConnectionRecord {
+    /// When it ended.
+    pub(crate) time: Timestamp,
+    pub(crate) kind: String,
+    pub(crate) listener: SocketAddr,
+    pub(crate) client: SocketAddr,
+    /// What the client asked for; `None` if it never came to that. Of several HTTP requests, the
+    /// last one's.
+    pub(crate) destination: Option<String>,
+    /// Where the outgoing leg went: the destination's address, or the first peer's.
+    pub(crate) next_hop: Option<SocketAddr>,
+    pub(crate) bytes_up: u64,
+    pub(crate) bytes_down: u64,
+    pub(crate) duration_s: f64,
+    pub(crate) ended: Ended,
+    /// The failure or the error in words; `None` for a clean end.
+    pub(crate) cause: Option<String>,
+    /// The leg to the client, last seen.
+    pub(crate) near: Option<TcpInfo>,
+    /// The leg to the destination or peer, last seen.
+    pub(crate) far: Option<TcpInfo>,
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ended {
+    /// Both directions by FIN, all bytes delivered.
+    Finished,
+    /// The client's leg broke (RST, time-out); the destination's was reset.
+    ClientBroke,
+    /// The destination's leg broke; the client's was reset.
+    DestinationBroke,
+    /// There never was a connection to the destination.
+    Failed,
+    /// The relay stopped; both legs were reset.
+    Cut,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_reads_back() {
+        let counts = Counts {
+            accepted: 3,
+            failed: [("timed out".to_owned(), 1)].into(),
+            ..Counts::default()
+        };
+        let record = Record::Relay(RelayRecord {
+            time: Timestamp::UNIX_EPOCH,
+            total: counts.clone(),
+            listeners: vec![ListenerCounts {
+                kind: "socks5".into(),
+                address: ([127, 0, 0, 1], 1080).into(),
+                counts,
+            }],
+            records_lost: 0,
+        });
+        let line = serde_json::to_string(&record).unwrap();
+        assert!(
+            line.starts_with(r#"{"record":"relay","time":"1970-01-01T00:00:00Z""#),
+            "{line}"
+        );
+        assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), record);
+    }
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One client connection from accept to its record.
+
+use super::{
+    Relay,
+    config::{Kind, Listener},
+    counters::{Counters, Direction, Traffic},
+    drain::Phase,
+    failure::Failure,
+    listener,
+    record::{ConnectionRecord, Ended, Record},
+    route::{Far, Request},
+    transfer::{self, End, Means, Side},
+};
+use host::{pipe_pool::Pool, socket::reset_on_close, tcp_info::TcpInfo};
+use jiff::Timestamp;
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+use tokio::{net::TcpStream, select};
+
+/// A listener at work: its address is the one that the kernel gave it.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) config: Listener,
+    pub(crate) counters: Counters,
+}
+
+/// One client connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) relay: Arc<Relay>,
+    pub(crate) door: Arc<Door>,
+    pool: Arc<Pool>,
+    pub(crate) client: Arc<TcpStream>,
+    pub(crate) client_address: SocketAddr,
+    traffic: Traffic,
+    way_out: Mutex<WayOut>,
+}
+
+/// What became of the client's last request.
+#[derive(Debug, Default)]
+struct WayOut {
+    destination: Option<String>,
+    next_hop: Option<SocketAddr>,
+    far: Option<Arc<TcpStream>>,
+}
+
+impl Session {
+    pub(crate) fn new(
+        relay: Arc<Relay>,
+        door: Arc<Door>,
+        pool: Arc<Pool>,
+        client: TcpStream,
+        client_address: SocketAddr,
+    ) -> Self {
+        Self {
+            relay,
+            door,
+            pool,
+            client: Arc::new(client),
+            client_address,
+            traffic: Traffic::default(),
+            way_out: Mutex::default(),
+        }
+    }
+
+    /// Serves the client, sees both legs to their right end, and writes the record.
+    pub(crate) async fn run(self) {
+        let started = Instant::now();
+        let session = Arc::new(self);
+        let _active = session.door.counters.connection();
+        let end = select! {
+            end = session.serve() => end,
+            () = session.relay.drain.reached(Phase::Cut) => End::Cut,
+        };
+        session.close(&end);
+        session.relay.journal.put(session.record(started, &end));
+    }
+
+    async fn serve(self: &Arc<Self>) -> End {
+        if !self.is_welcome() {
+            let _ = reset_on_close(&*self.client);
+            return self.fail(Failure::NotAllowed);
+        }
+        match &self.door.config.kind {
+            Kind::Http => listener::http::serve(self).await,
+            kind => listener::serve(self, kind).await,
+        }
+    }
+
+    /// Invariant: no relay forwards for strangers.
+    fn is_welcome(&self) -> bool {
+        let from = self.client_address.ip();
+        let transparent = matches!(self.door.config.kind, Kind::Transparent { .. });
+        let allowed = || {
+            self.relay
+                .config
+                .allow_from
+                .iter()
+                .any(|prefix| prefix.contains(from))
+        };
+        transparent || from.to_canonical().is_loopback() || allowed()
+    }
+
+    /// Opens the way out and remembers it for the record.
+    pub(crate) async fn open(&self, request: &Request) -> Result<Far, Failure> {
+        self.way_out().destination = Some(request.destination.to_string());
+        let far = self.relay.route.open(request).await?;
+        self.count(Direction::Up, request.early.len());
+        let mut way_out = self.way_out();
+        way_out.next_hop = far.stream.peer_addr().ok();
+        way_out.far = Some(far.stream.clone());
+        drop(way_out);
+        Ok(far)
+    }
+
+    /// Relays between the client and `far` until the end.
+    pub(crate) async fn transfer(&self, far: &Far, on_success: &[u8]) -> End {
+        let means = Means {
+            pool: &self.pool,
+            counters: &self.door.counters,
+            traffic: &self.traffic,
+        };
+        transfer::run(&self.client, far, on_success, &means).await
+    }
+
+    /// Counts bytes that did not pass through [`Session::transfer`].
+    pub(crate) fn count(&self, direction: Direction, bytes: usize) {
+        self.door.counters.traffic.add(direction, bytes);
+        self.traffic.add(direction, bytes);
+    }
+
+    /// Counts a failure and names it as the end.
+    pub(crate) fn fail(&self, failure: Failure) -> End {
+        self.door.counters.fail(failure);
+        End::Failed(failure)
+    }
+
+    /// Invariant: an abnormal end is never turned into a clean FIN. A failed connection was
+    /// answered in words, if its protocol has any; otherwise the listener has asked for RST.
+    fn close(&self, end: &End) {
+        if matches!(end, End::Broken(..) | End::Cut) {
+            // An error here means that the socket has lost its connection already.
+            let _ = reset_on_close(&*self.client);
+        }
+        if let (Some(far), false) = (&self.way_out().far, matches!(end, End::Finished)) {
+            let _ = reset_on_close(&**far);
+        }
+    }
+
+    fn record(&self, started: Instant, end: &End) -> Record {
+        let way_out = self.way_out();
+        let (bytes_up, bytes_down) = self.traffic.read();
+        let (ended, cause) = describe(end);
+        let far = way_out.far.as_deref();
+        Record::Connection(Box::new(ConnectionRecord {
+            time: Timestamp::now(),
+            kind: self.door.config.kind.to_string(),
+            listener: self.door.config.address,
+            client: self.client_address,
+            destination: way_out.destination.clone(),
+            next_hop: way_out.next_hop,
+            bytes_up,
+            bytes_down,
+            duration_s: started.elapsed().as_secs_f64(),
+            ended,
+            cause,
+            near: TcpInfo::of(&*self.client).ok(),
+            far: far.and_then(|far| TcpInfo::of(far).ok()),
+        }))
+    }
+
+    fn way_out(&self) -> std::sync::MutexGuard<'_, WayOut> {
+        self.way_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn describe(end: &End) -> (Ended, Option<String>) {
+    match end {
+        End::Finished => (Ended::Finished, None),
+        End::Broken(Side::Near, error) => (Ended::ClientBroke, Some(error.to_string())),
+        End::Broken(Side::Far, error) => (Ended::DestinationBroke, Some(error.to_string())),
+        End::Failed(failure) => (Ended::Failed, Some(failure.to_string())),
+        End::Cut => (Ended::Cut, None),
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reading and writing handshakes on a socket that splice uses as well: everything goes through a
+//! shared reference and leaves no byte behind in a buffer.
+
+use super::failure::Failure;
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+/// Writes all of `bytes`.
+pub(crate) async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Appends up to `len` bytes to `bytes`; `Ok(0)` is the end of the stream.
+pub(crate) async fn read_some(
+    stream: &TcpStream,
+    bytes: &mut Vec<u8>,
+    len: usize,
+) -> io::Result<usize> {
+    let filled = bytes.len();
+    loop {
+        stream.readable().await?;
+        bytes.resize(filled + len, 0);
+        let outcome = stream.try_read(&mut bytes[filled..]);
+        bytes.truncate(filled + *outcome.as_ref().unwrap_or(&0));
+        match outcome {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// What a client has sent and no parser has taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox(Vec<u8>);
+
+/// Bytes asked for in one read of a handshake: a request and some early data.
+const READ_LEN: usize = 4096;
+
+impl Inbox {
+    /// Reads until `parse` has a whole message, and takes it out. A message that the parser calls
+    /// incomplete although more than `len_max` bytes are there is a bad request.
+    pub(crate) async fn message<T, E>(
+        &mut self,
+        stream: &TcpStream,
+        len_max: usize,
+        parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> Result<T, Unread<E>> {
+        loop {
+            if let Some((message, len)) = parse(&self.0).map_err(Unread::Malformed)? {
+                self.0.drain(..len);
+                return Ok(message);
+            }
+            if self.0.len() >= len_max {
+                return Err(Unread::Failed(Failure::BadRequest));
+            }
+            match read_some(stream, &mut self.0, READ_LEN).await {
+                Ok(1..) => {}
+                _ => return Err(Unread::Failed(Failure::ClientGone)),
+            }
+        }
+    }
+
+    /// What came behind the last message.
+    pub(crate) fn into_rest(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// Why there is no message.
+#[derive(Debug)]
+pub(crate) enum Unread<E> {
+    /// The parser says so.
+    Malformed(E),
+    /// The client left, or never came to an end.
+    Failed(Failure),
+}
+
+/// A socket as hyper wants it. Clones share the socket, so that the relay keeps hold of it for
+/// splice, RST and TCP_INFO.
+pub(crate) struct Shared {
+    pub(crate) stream: Arc<TcpStream>,
+    /// Told how many bytes were read (first) or written (second).
+    pub(crate) on_bytes: Box<dyn Fn(usize, usize) + Send + Sync>,
+}
+
+impl AsyncRead for Shared {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.stream.poll_read_ready(cx))?;
+            match self.stream.try_read_buf(buffer) {
+                Ok(read) => {
+                    (self.on_bytes)(read, 0);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Shared {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.stream.poll_write_ready(cx))?;
+            match self.stream.try_write_vectored(slices) {
+                Ok(written) => {
+                    (self.on_bytes)(0, written);
+                    return Poll::Ready(Ok(written));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(host::socket::finish_sending(&*self.stream))
+    }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Two legs become one connection: bytes both ways, each direction with an end of its own.
+
+use super::{
+    counters::{Counters, Direction, Traffic},
+    failure::Failure,
+    route::Far,
+    stream::write_all,
+};
+use host::{
+    conduit::Conduit,
+    pipe_pool::{Pool, Shortfall},
+    socket::{finish_sending, pending_error},
+};
+use std::{io, sync::Once};
+use tokio::{io::Interest, net::TcpStream, select, sync::Notify, task::yield_now};
+
+/// How a connection ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Both directions by FIN, everything delivered.
+    Finished,
+    /// A leg ended abnormally.
+    Broken(Side, io::Error),
+    /// There never was a connection to the destination.
+    Failed(Failure),
+    /// The relay stopped first.
+    Cut,
+}
+
+/// One of the two legs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Towards the client.
+    Near,
+    /// Towards the destination.
+    Far,
+}
+
+/// What a transfer works with besides its two legs.
+pub(crate) struct Means<'a> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) counters: &'a Counters,
+    pub(crate) traffic: &'a Traffic,
+}
+
+/// Relays until both directions have ended, or one leg breaks. `on_success` is what the client is
+/// told once the destination is reached. The caller resets both legs unless the end is
+/// [`End::Finished`] or [`End::Failed`].
+///
+/// The client's bytes leave at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
+pub(crate) async fn run(near: &TcpStream, far: &Far, on_success: &[u8], means: &Means<'_>) -> End {
+    let answered = Notify::new();
+    let up = async {
+        let outcome = direction(Direction::Up, near, &far.stream, means).await;
+        if let Err(End::Broken(Side::Far, _)) = outcome {
+            // A peer that refuses closes, and may do so before it has read what was sent to it:
+            // its answer says more than the error.
+            answered.notified().await;
+        }
+        outcome
+    };
+    let down = async {
+        far.answer().await.map_err(End::Failed)?;
+        answered.notify_one();
+        write_all(near, on_success)
+            .await
+            .map_err(|e| End::Broken(Side::Near, e))?;
+        direction(Direction::Down, &far.stream, near, means).await
+    };
+    match both(up, down, near, &far.stream).await {
+        Ok(()) => End::Finished,
+        Err(end) => end,
+    }
+}
+
+/// Waits for both directions. The leg whose direction has ended is no longer read from, so that a
+/// RST on it would go unnoticed while the other direction is idle: it is watched for errors.
+async fn both(
+    up: impl Future<Output = Result<(), End>>,
+    down: impl Future<Output = Result<(), End>>,
+    near: &TcpStream,
+    far: &TcpStream,
+) -> Result<(), End> {
+    tokio::pin!(up, down);
+    select! {
+        ended = &mut up => {
+            ended?;
+            select! { ended = &mut down => ended, error = broken(near) => Err(End::Broken(Side::Near, error)) }
+        }
+        ended = &mut down => {
+            ended?;
+            select! { ended = &mut up => ended, error = broken(far) => Err(End::Broken(Side::Far, error)) }
+        }
+    }
+}
+
+/// Returns when the socket has an error.
+async fn broken(stream: &TcpStream) -> io::Error {
+    match stream
+        .ready(Interest::ERROR)
+        .await
+        .and_then(|_| pending_error(stream))
+    {
+        Err(error) | Ok(Some(error)) => error,
+        // Another call has taken the error off the socket.
+        Ok(None) => io::ErrorKind::ConnectionReset.into(),
+    }
+}
+
+/// Moves everything one way, then passes the FIN on.
+async fn direction(
+    direction: Direction,
+    from: &TcpStream,
+    to: &TcpStream,
+    means: &Means<'_>,
+) -> Result<(), End> {
+    let (source, sink) = match direction {
+        Direction::Up => (Side::Near, Side::Far),
+        Direction::Down => (Side::Far, Side::Near),
+    };
+    pump(direction, from, to, means)
+        .await
+        .map_err(|broken| match broken {
+            Broken::Source(error) => End::Broken(source, error),
+            Broken::Sink(error) => End::Broken(sink, error),
+        })?;
+    finish_sending(to).map_err(|error| End::Broken(sink, error))
+}
+
+enum Broken {
+    Source(io::Error),
+    Sink(io::Error),
+}
+
+/// Fills of one conduit before other connections of this thread have their turn: 16 MiB with 1 MiB
+/// pipes.
+const FILLS_PER_TURN: usize = 16;
+
+/// Moves bytes until the source's FIN. All of them are delivered to the sink's socket then.
+async fn pump(
+    direction: Direction,
+    from: &TcpStream,
+    to: &TcpStream,
+    means: &Means<'_>,
+) -> Result<(), Broken> {
+    loop {
+        from.readable().await.map_err(Broken::Source)?;
+        match turn(direction, from, to, means).await? {
+            Turn::Dry => {}
+            Turn::UsedUp => yield_now().await,
+            Turn::EndOfStream => return Ok(()),
+        }
+    }
+}
+
+/// How a turn ended.
+enum Turn {
+    /// The source has nothing now.
+    Dry,
+    /// Others have waited long enough.
+    UsedUp,
+    EndOfStream,
+}
+
+/// Takes a conduit, moves what is there, and gives the conduit back.
+async fn turn(
+    direction: Direction,
+    from: &TcpStream,
+    to: &TcpStream,
+    means: &Means<'_>,
+) -> Result<Turn, Broken> {
+    let mut conduit = means.pool.lease();
+    report_shortfall(means.pool);
+    for _ in 0..FILLS_PER_TURN {
+        match from.try_io(Interest::READABLE, || conduit.fill(from)) {
+            Ok(0) => return Ok(Turn::EndOfStream),
+            Ok(_) => deliver(direction, &mut conduit, to, means)
+                .await
+                .map_err(Broken::Sink)?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::Dry),
+            Err(error) => return Err(Broken::Source(error)),
+        }
+    }
+    Ok(Turn::UsedUp)
+}
+
+/// Empties the conduit into the sink.
+async fn deliver(
+    direction: Direction,
+    conduit: &mut Conduit,
+    to: &TcpStream,
+    means: &Means<'_>,
+) -> io::Result<()> {
+    let _held = means.counters.hold(conduit.held());
+    while conduit.held() > 0 {
+        match to.try_io(Interest::WRITABLE, || conduit.drain(to)) {
+            Ok(delivered) => {
+                means.counters.traffic.add(direction, delivered);
+                means.traffic.add(direction, delivered);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Tells the operator once that pipes are not what was asked for.
+fn report_shortfall(pool: &Pool) {
+    static TOLD: Once = Once::new();
+    if let Some(shortfall) = pool.take_shortfall() {
+        TOLD.call_once(|| match shortfall {
+            Shortfall::SmallPipes(bytes) => eprintln!(
+                "longhaul relay: the kernel grants pipes of {} KiB only, which costs CPU: raise \
+                 fs.pipe-max-size and fs.pipe-user-pages-soft",
+                bytes / 1024
+            ),
+            Shortfall::NoPipe(error) => {
+                eprintln!("longhaul relay: no pipe ({error}): bytes are copied instead");
+            }
+        });
+    }
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A real `longhaul relay`, and clients and origins on real sockets to test it with.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::{
+    ffi::OsStr,
+    io::{BufRead, BufReader, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+    thread::JoinHandle,
+    time::Duration,
+};
+use wire::{
+    convert::{Answer, Request},
+    destination::Destination,
+};
+
+/// No test waits longer for anything; it decides only how long a failure takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running relay, killed on drop.
+pub(crate) struct Relay {
+    child: Child,
+    listening: Vec<(String, SocketAddr)>,
+    stderr: Option<JoinHandle<String>>,
+}
+
+impl Relay {
+    /// Starts `longhaul relay ARGS` and waits until it listens.
+    pub(crate) fn start<S: AsRef<OsStr>>(args: &[S]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.arg("relay").args(args);
+        Self::spawn(command)
+    }
+
+    /// Starts a command that becomes a relay.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let wanted = command.get_args().filter(|arg| is_listener(arg)).count();
+        assert!(wanted > 0, "no listener in {command:?}");
+        let mut child = command
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the relay starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped"));
+        let mut listening = Vec::new();
+        while listening.len() < wanted {
+            let mut line = String::new();
+            assert!(
+                lines.read_line(&mut line).unwrap() > 0,
+                "{command:?} ended early"
+            );
+            listening.extend(parse_ready(&line));
+        }
+        let stderr = Some(std::thread::spawn(|| read_all(lines)));
+        Self {
+            child,
+            listening,
+            stderr,
+        }
+    }
+
+    /// The address of its first listener of a kind.
+    pub(crate) fn address(&self, kind: &str) -> SocketAddr {
+        self.listening
+            .iter()
+            .find(|(k, _)| k == kind)
+            .expect(kind)
+            .1
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for its exit; also returns what it said on stderr after it was ready.
+    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().unwrap();
+        let stderr = self.stderr.take().expect("once").join().unwrap();
+        (status, stderr)
+    }
+
+    /// SIGTERM, then [`Relay::wait`].
+    pub(crate) fn stop(self) -> (ExitStatus, String) {
+        self.signal(rustix::process::Signal::TERM);
+        self.wait()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_listener(arg: &OsStr) -> bool {
+    [
+        "--socks5",
+        "--http",
+        "--forward",
+        "--transparent",
+        "--convert",
+    ]
+    .iter()
+    .any(|l| arg == *l)
+}
+
+fn parse_ready(line: &str) -> Option<(String, SocketAddr)> {
+    let (kind, address) = line.strip_prefix("listening ")?.trim().split_once(' ')?;
+    Some((kind.to_owned(), address.parse().unwrap()))
+}
+
+fn read_all(mut lines: BufReader<ChildStderr>) -> String {
+    let mut text = String::new();
+    let _ = lines.read_to_string(&mut text);
+    text
+}
+
+/// A listener on loopback that plays the origin server.
+pub(crate) fn origin() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// An address that refuses connections for as long as the socket lives: bound, not listening.
+pub(crate) fn refusing() -> (TcpStream, SocketAddr) {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let socket = host::socket::outgoing(any, Some(any), &host::socket::Options::default()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    patient(&stream);
+    stream
+}
+
+pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
+    let (stream, _) = listener.accept().unwrap();
+    patient(&stream);
+    stream
+}
+
+fn patient(stream: &TcpStream) {
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+}
+
+/// Connects through a listener of the given kind, with its handshake. Returns the reply's code
+/// instead of the stream if it is a refusal.
+pub(crate) fn dial(kind: &str, relay: SocketAddr, to: &Destination) -> Result<TcpStream, u16> {
+    let mut stream = connect(relay);
+    match kind {
+        "socks5" => socks5(&mut stream, to)?,
+        "http" => http_connect(&mut stream, to)?,
+        "convert" => convert(&mut stream, to)?,
+        _ => {}
+    }
+    Ok(stream)
+}
+
+fn socks5(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
+    stream.write_all(&[5, 1, 0]).unwrap();
+    assert_eq!(read_array(stream), [5, 0]);
+    let mut request = vec![5, 1, 0];
+    match to {
+        Destination::Address(SocketAddr::V4(v4)) => {
+            request.push(1);
+            request.extend(v4.ip().octets());
+        }
+        Destination::Address(SocketAddr::V6(v6)) => {
+            request.push(4);
+            request.extend(v6.ip().octets());
+        }
+        Destination::Name(name, _) => {
+            request.extend([3, name.as_str().len() as u8]);
+            request.extend(name.as_str().as_bytes());
+        }
+    }
+    request.extend(to.port().to_be_bytes());
+    stream.write_all(&request).unwrap();
+    let [5, code, 0, 1] = read_array(stream) else {
+        panic!("no SOCKS5 reply");
+    };
+    let _bound: [u8; 6] = read_array(stream);
+    if code == 0 { Ok(()) } else { Err(code.into()) }
+}
+
+fn http_connect(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
+    write!(stream, "CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").unwrap();
+    match http_status(&http_head(stream)) {
+        200 => Ok(()),
+        status => Err(status),
+    }
+}
+
+/// Reads up to the empty line and not a byte more.
+pub(crate) fn http_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.extend(read_array::<1>(stream));
+    }
+    String::from_utf8(head).unwrap()
+}
+
+pub(crate) fn http_status(head: &str) -> u16 {
+    head.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn convert(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
+    stream
+        .write_all(&Request::new(to.clone(), vec![]).encode())
+        .unwrap();
+    match convert_answer(stream) {
+        Answer::Accepted => Ok(()),
+        Answer::Refused { code, .. } => Err(code.code().into()),
+    }
+}
+
+pub(crate) fn convert_answer(stream: &mut TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    while let missing @ 1.. = Answer::missing(&bytes).unwrap() {
+        let mut more = vec![0; missing];
+        stream.read_exact(&mut more).unwrap();
+        bytes.extend(more);
+    }
+    Answer::parse(&bytes).unwrap().unwrap().0
+}
+
+pub(crate) fn read_array<const N: usize>(stream: &mut TcpStream) -> [u8; N] {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// Both ends send `mib` MiB at once, close their direction, and check every byte that arrives, and
+/// that nothing follows.
+pub(crate) fn exchange(client: &TcpStream, server: &TcpStream, mib: u64) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(client, 1, mib));
+        scope.spawn(|| send(server, 2, mib));
+        scope.spawn(|| receive(client, 2, mib));
+        scope.spawn(|| receive(server, 1, mib));
+    });
+}
+
+/// Sends a sequence that no other seed gives, then FIN.
+pub(crate) fn send(mut stream: &TcpStream, seed: u64, mib: u64) {
+    let mut block = block(seed);
+    for number in 0..mib {
+        block[..8].copy_from_slice(&number.to_be_bytes());
+        stream.write_all(&block).unwrap();
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+}
+
+/// Expects exactly what [`send`] sends.
+pub(crate) fn receive(mut stream: &TcpStream, seed: u64, mib: u64) {
+    let (mut want, mut got) = (block(seed), vec![0; 1 << 20]);
+    for number in 0..mib {
+        want[..8].copy_from_slice(&number.to_be_bytes());
+        stream.read_exact(&mut got).unwrap();
+        assert!(got == want, "MiB {number} differs");
+    }
+    assert_eq!(stream.read(&mut got).unwrap(), 0, "bytes after the end");
+}
+
+/// 1 MiB without a period that a lost or doubled chunk could hide in (xorshift64).
+fn block(seed: u64) -> Vec<u8> {
+    let mut x = seed;
+    let words = (0..1 << 17).map(|_| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    });
+    words.flat_map(u64::to_ne_bytes).collect()
+}
+
+/// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
+pub(crate) fn may_use_namespaces() -> bool {
+    if rustix::process::geteuid().is_root() {
+        return true;
+    }
+    let allowed = std::env::var_os("ALLOW_SKIP").is_some_and(|v| v == "1");
+    assert!(
+        allowed,
+        "needs CAP_NET_ADMIN and CAP_SYS_ADMIN (root); ALLOW_SKIP=1 skips"
+    );
+    eprintln!("skipped: needs CAP_NET_ADMIN and CAP_SYS_ADMIN");
+    false
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Segments a second that one core decides, under simulated time: `cargo bench -p model`.
+//!
+//! Segments of 1,500 bytes arrive every 1.2 µs (10 Gbit/s) and the line is polled every 64, as a
+//! super-packet would make it. Each case runs five times; printed are the median and the extremes.
+
+#![allow(missing_docs, reason = "a program")]
+
+use model::link::{Acking, Event, Line, Schedule, Segment, Setting, Shape, ack::PureAck};
+use std::{hint::black_box, time::Instant};
+use units::Time;
+
+const SEGMENTS: u64 = 2_000_000;
+const GAP: Time = Time::from_nanos(1_200);
+const BURST: u64 = 64;
+const RUNS: usize = 5;
+
+type Case = (&'static str, &'static [(&'static str, &'static str)]);
+
+const CASES: [Case; 4] = [
+    ("delay", &[("delay", "13ms")]),
+    ("delay, loss", &[("delay", "13ms"), ("loss", "0.1%")]),
+    (
+        "delay, rate, queue",
+        &[("delay", "13ms"), ("rate", "10gbit"), ("queue", "1bdp")],
+    ),
+    (
+        "everything",
+        &[
+            ("delay", "13ms"),
+            ("jitter", "1ms,reorder"),
+            ("rate", "9gbit"),
+            ("queue", "1bdp"),
+            ("rule", "codel"),
+            ("loss", "gilbert:p=0.1%,r=30%"),
+            ("duplicate", "0.1%"),
+            ("corrupt", "0.1%"),
+            ("reorder", "0.1%:1ms"),
+            ("ack-thin", "2"),
+            ("ack-pace", "1000000"),
+        ],
+    ),
+];
+
+fn main() {
+    for (name, settings) in CASES {
+        let mut rates: Vec<f64> = (0..RUNS).map(|_| run(settings)).collect();
+        rates.sort_by(f64::total_cmp);
+        let [low, median, high] = [0, RUNS / 2, RUNS - 1].map(|i| rates[i] / 1e6);
+        println!("{name:<20} {median:6.1} M segments/s  ({low:.1} to {high:.1})");
+    }
+}
+
+/// Segments a second of wall clock for one run. Every fourth segment is a pure ACK.
+fn run(settings: &[(&str, &str)]) -> f64 {
+    let mut line = line(settings);
+    let wants_acking = line.wants_acking();
+    let (mut now, mut events) = (Time::ZERO, 0u64);
+    let begin = Instant::now();
+    for packet in 0..SEGMENTS {
+        now += GAP;
+        let acking = wants_acking.then(|| acking(packet));
+        line.offer(now, segment(packet), acking, &mut |event| {
+            events += count(event);
+        });
+        if packet.is_multiple_of(BURST) {
+            line.poll(now, &mut |event| events += count(event));
+        }
+    }
+    line.poll(now + Time::from_secs(10), &mut |event| {
+        events += count(event);
+    });
+    let elapsed = begin.elapsed().as_secs_f64();
+    assert!(events >= SEGMENTS, "every segment comes out or is dropped");
+    SEGMENTS as f64 / elapsed
+}
+
+fn line(settings: &[(&str, &str)]) -> Line {
+    let mut shape = Shape::default();
+    for (key, value) in settings {
+        shape.apply(Setting::parse(key, value).expect("a setting"));
+    }
+    Line::new(shape, Schedule::default(), 1, Time::ZERO)
+}
+
+fn segment(packet: u64) -> Segment {
+    let len = if packet.is_multiple_of(4) { 52 } else { 1500 };
+    Segment {
+        packet,
+        index: 0,
+        last: true,
+        len,
+    }
+}
+
+/// Two flows: one sends data, the other only acknowledges.
+fn acking(packet: u64) -> Acking {
+    match packet % 4 {
+        0 => Acking::Pure(PureAck {
+            flow: 1,
+            ack: (packet * 724) as u32,
+            window: 500,
+        }),
+        _ => Acking::Other { flow: 2 },
+    }
+}
+
+fn count(event: Event) -> u64 {
+    black_box(event);
+    1
+}

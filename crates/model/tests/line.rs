@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A line under simulated time: every fate and every nanosecond.
+
+use model::link::{Delivered, Drop, Event, Line, Schedule, Segment, Setting, Shape};
+use proptest::prelude::*;
+use units::Time;
+
+/// A line with its own log.
+struct Sim {
+    line: Line,
+    out: Vec<(u64, Time)>,
+    dropped: Vec<(u64, Drop)>,
+    corrupt: Vec<u64>,
+    copies: usize,
+}
+
+fn shape(settings: &[(&str, &str)]) -> Shape {
+    let mut shape = Shape::default();
+    for (key, value) in settings {
+        shape.apply(Setting::parse(key, value).unwrap());
+    }
+    shape.check().unwrap();
+    shape
+}
+
+impl Sim {
+    fn new(settings: &[(&str, &str)]) -> Self {
+        Self::scheduled(settings, &[], 1)
+    }
+
+    fn scheduled(settings: &[(&str, &str)], changes: &[&str], seed: u64) -> Self {
+        let mut schedule = Schedule::default();
+        changes
+            .iter()
+            .for_each(|change| schedule.add_text(change).unwrap());
+        Self {
+            line: Line::new(shape(settings), schedule, seed, Time::ZERO),
+            out: Vec::new(),
+            dropped: Vec::new(),
+            corrupt: Vec::new(),
+            copies: 0,
+        }
+    }
+
+    fn offer(&mut self, at: Time, packet: u64, len: u32) {
+        self.offer_segment(
+            at,
+            Segment {
+                packet,
+                index: 0,
+                last: true,
+                len,
+            },
+        );
+    }
+
+    fn offer_segment(&mut self, at: Time, segment: Segment) {
+        let mut events = Vec::new();
+        self.line
+            .offer(at, segment, None, &mut |event| events.push(event));
+        self.log(events);
+    }
+
+    fn poll(&mut self, now: Time) {
+        let mut events = Vec::new();
+        self.line.poll(now, &mut |event| events.push(event));
+        self.log(events);
+    }
+
+    fn log(&mut self, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Deliver(Delivered {
+                    at,
+                    segment,
+                    corrupt,
+                }) => {
+                    self.out.push((segment.packet, at));
+                    self.corrupt.extend(corrupt.map(|_| segment.packet));
+                }
+                Event::Drop { segment, cause } => self.dropped.push((segment.packet, cause)),
+                Event::Copy(_) => self.copies += 1,
+            }
+        }
+    }
+
+    fn packets_out(mut self) -> Vec<u64> {
+        self.poll(Time::MAX);
+        self.out.iter().map(|(packet, _)| *packet).collect()
+    }
+}
+
+const fn micros(n: u64) -> Time {
+    Time::from_micros(n)
+}
+
+/// Proof (a): the queue as a pure function of all arrivals, computed another way: a segment may
+/// wait if those accepted before it that have not begun to be sent leave room.
+fn reference(
+    arrivals: &[(Time, u32)],
+    nanos_a_byte: u64,
+    limit: u64,
+    delay: Time,
+) -> Vec<Option<Time>> {
+    let mut accepted: Vec<(Time, u32)> = Vec::new();
+    let mut free = Time::ZERO;
+    let decide = |&(at, len): &(Time, u32)| {
+        let waiting: u64 = accepted
+            .iter()
+            .filter(|(begin, _)| *begin > at)
+            .map(|(_, len)| u64::from(*len))
+            .sum();
+        let begin = free.max(at);
+        if waiting + u64::from(len) > limit {
+            return None;
+        }
+        accepted.push((begin, len));
+        free = begin + Time::from_nanos(u64::from(len) * nanos_a_byte);
+        Some(free + delay)
+    };
+    arrivals.iter().map(decide).collect()
+}
+
+proptest! {
+    #[test]
+    fn departures_equal_the_pure_function(
+        gaps in prop::collection::vec((0_u64..20_000, 40_u32..1500), 1..200),
+        limit in 1_500_u64..20_000,
+    ) {
+        let arrivals: Vec<_> = gaps.iter().scan(Time::ZERO, |at, &(gap, len)| {
+            *at += Time::from_nanos(gap);
+            Some((*at, len))
+        }).collect();
+        let queue = format!("{limit}B");
+        let mut sim = Sim::new(&[("rate", "1gbit"), ("delay", "1ms"), ("queue", &queue)]);
+        for (packet, (at, len)) in arrivals.iter().enumerate() {
+            sim.offer(*at, packet as u64, *len);
+        }
+        sim.poll(Time::MAX);
+        let expected = reference(&arrivals, 8, limit, Time::from_millis(1));
+        let out: Vec<_> = expected.iter().enumerate()
+            .filter_map(|(packet, at)| Some((packet as u64, (*at)?))).collect();
+        prop_assert_eq!(sim.out, out);
+    }
+
+    /// Whether a segment is looked at one by one as it happens or all at the end makes no
+    /// difference: the deadline that the line names is never too late.
+    #[test]
+    fn waking_at_the_deadlines_misses_nothing(
+        gaps in prop::collection::vec(0_u64..50_000, 1..100),
+        seed in any::<u64>(),
+    ) {
+        let settings = [("rate", "500mbit"), ("delay", "3ms"), ("jitter", "uniform:1ms,reorder"),
+            ("queue", "30p"), ("reorder", "5%:2ms"), ("rule", "codel:target=100us,interval=1ms")];
+        let changes = ["1ms: rate 100mbit", "2ms: delay 1ms"];
+        let mut sim = Sim::scheduled(&settings, &changes, seed);
+        let mut now = Time::ZERO;
+        let mut on_time = Vec::new();
+        let wake = |sim: &mut Sim, until: Time, on_time: &mut Vec<(u64, Time)>| {
+            while let Some(deadline) = sim.line.next_deadline().filter(|at| *at < until) {
+                let before = sim.out.len();
+                sim.poll(deadline);
+                on_time.extend(sim.out[before..].iter().map(|(packet, _)| (*packet, deadline)));
+            }
+        };
+        for (packet, gap) in gaps.iter().enumerate() {
+            now += Time::from_nanos(*gap);
+            wake(&mut sim, now, &mut on_time);
+            sim.offer(now, packet as u64, 1500);
+            sim.poll(now);
+        }
+        wake(&mut sim, Time::MAX, &mut on_time);
+        let late = on_time.iter().find(|event| !sim.out.contains(event));
+        prop_assert_eq!(late, None, "woken after it was due");
+        prop_assert_eq!(sim.out.len() + sim.dropped.len(), gaps.len());
+    }
+}
+
+/// Proof (d).
+#[test]
+fn back_to_back_segments_drain_at_the_rate_to_the_nanosecond() {
+    let mut sim = Sim::new(&[("rate", "10gbit"), ("delay", "13ms"), ("queue", "2000p")]);
+    (0..1_000).for_each(|packet| sim.offer(Time::ZERO, packet, 1500));
+    sim.poll(Time::MAX);
+    for (packet, at) in sim.out {
+        assert_eq!(
+            at,
+            Time::from_millis(13) + Time::from_nanos((packet + 1) * 1_200)
+        );
+    }
+}
+
+/// Proof (e): one segment is being sent, and the queue takes exactly its bytes, both sides of the
+/// boundary.
+#[test]
+fn the_queue_overflows_at_the_exact_byte() {
+    for (queue, passed) in [("15000B", 11), ("14999B", 10), ("10p", 11), ("9p", 10)] {
+        let mut sim = Sim::new(&[("rate", "1mbit"), ("delay", "1ms"), ("queue", queue)]);
+        (0..20).for_each(|packet| sim.offer(Time::ZERO, packet, 1500));
+        let overflowed: Vec<_> = (passed..20)
+            .map(|packet| (packet, Drop::Overflow))
+            .collect();
+        assert_eq!(sim.dropped, overflowed, "{queue}");
+    }
+}
+
+/// Proof (g): the fate of the n-th segment is the same whether it came alone or in a super-packet.
+#[test]
+fn super_packets_and_single_segments_meet_the_same_losses() {
+    for loss in ["3%", "gilbert:p=1%,r=30%", "at:5,17,100-110"] {
+        let lost = |stride: u64| {
+            let settings = [
+                ("loss", loss),
+                ("delay", "1ms"),
+                ("jitter", "1ms"),
+                ("corrupt", "1%"),
+            ];
+            let mut sim = Sim::scheduled(&settings, &[], 7);
+            for n in 0..5_000_u64 {
+                let index = (n % stride) as u16;
+                let last = n % stride == stride - 1;
+                let segment = Segment {
+                    packet: n,
+                    index,
+                    last,
+                    len: 1500,
+                };
+                sim.offer_segment(micros(n / stride), segment);
+            }
+            sim.dropped
+                .iter()
+                .map(|(packet, _)| *packet)
+                .collect::<Vec<_>>()
+        };
+        assert!(!lost(1).is_empty());
+        assert_eq!(lost(1), lost(45), "{loss}");
+    }
+}
+
+#[test]
+fn one_seed_one_history() {
+    let history = |seed| {
+        let settings = [
+            ("loss", "1%"),
+            ("duplicate", "1%"),
+            ("delay", "5ms"),
+            ("jitter", "1ms"),
+        ];
+        let mut sim = Sim::scheduled(&settings, &["1ms: loss 10%"], seed);
+        (0..2_000).for_each(|packet| sim.offer(micros(packet), packet, 1500));
+        sim.poll(Time::MAX);
+        sim.out
+    };
+    assert_eq!(history(1), history(1));
+    assert_ne!(history(1), history(2));
+}
+
+#[test]
+fn a_shorter_delay_keeps_the_order_or_switches_the_path() {
+    let out = |order| {
+        let settings = [("delay", "80ms"), ("order", order)];
+        let mut sim = Sim::scheduled(&settings, &["10ms: delay 20ms"], 1);
+        (0..4).for_each(|n| sim.offer(Time::from_millis(n * 8), n, 1500));
+        sim.poll(Time::MAX);
+        sim.out
+            .iter()
+            .map(|(n, at)| (*n, at.as_nanos() / 1_000_000))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(out("keep"), [(0, 80), (1, 88), (2, 88), (3, 88)]);
+    assert_eq!(out("switch"), [(2, 36), (3, 44), (0, 80), (1, 88)]);
+}
+
+#[test]
+fn a_change_of_rate_meets_the_segment_that_is_being_sent() {
+    // 1,500 bytes at 1 Mbit/s take 12 ms; half are sent when the rate becomes 10 times higher.
+    let mut sim = Sim::scheduled(&[("rate", "1mbit")], &["6ms: rate 10mbit"], 1);
+    sim.offer(Time::ZERO, 0, 1500);
+    sim.offer(Time::ZERO, 1, 1500);
+    sim.poll(Time::MAX);
+    let micros: Vec<_> = sim
+        .out
+        .iter()
+        .map(|(_, at)| at.as_nanos() / 1_000)
+        .collect();
+    assert_eq!(micros, [6_600, 7_800]);
+}
+
+#[test]
+fn a_rate_that_becomes_unlimited_empties_the_queue() {
+    let mut sim = Sim::scheduled(&[("rate", "1mbit")], &["6ms: rate unlimited"], 1);
+    (0..5).for_each(|packet| sim.offer(Time::ZERO, packet, 1500));
+    sim.poll(Time::MAX);
+    assert!(sim.out.iter().all(|(_, at)| *at == Time::from_millis(6)));
+    assert_eq!(sim.out.len(), 5);
+}
+
+#[test]
+fn a_change_holds_from_its_nanosecond_on() {
+    let lost = |at: u64| {
+        let mut sim = Sim::scheduled(&[], &["1us: loss 100%"], 1);
+        sim.offer(Time::from_nanos(at), 0, 1500);
+        sim.dropped.len()
+    };
+    assert_eq!((lost(999), lost(1_000)), (0, 1));
+}
+
+#[test]
+fn jitter_keeps_the_order_unless_told_otherwise() {
+    let out = |jitter| {
+        let mut sim = Sim::new(&[("delay", "10ms"), ("jitter", jitter)]);
+        (0..500).for_each(|packet| sim.offer(micros(packet * 10), packet, 1500));
+        sim.packets_out()
+    };
+    assert!(out("2ms").is_sorted());
+    assert!(!out("2ms,reorder").is_sorted());
+}
+
+#[test]
+fn a_held_segment_is_overtaken_by_those_behind_it() {
+    let mut sim = Sim::new(&[("delay", "1ms"), ("reorder", "100%:5ms")]);
+    sim.offer(Time::ZERO, 0, 1500);
+    let calm = Setting::parse("reorder", "0:0ms").unwrap();
+    sim.line.set(micros(1), calm, &mut |_| {});
+    (1..4).for_each(|packet| sim.offer(Time::from_millis(packet), packet, 1500));
+    assert_eq!(sim.packets_out(), [1, 2, 3, 0]);
+}
+
+#[test]
+fn a_duplicate_comes_out_twice_and_is_announced() {
+    let mut sim = Sim::new(&[("duplicate", "100%"), ("delay", "1ms")]);
+    sim.offer(Time::ZERO, 0, 1500);
+    assert_eq!(sim.copies, 1);
+    assert_eq!(sim.packets_out(), [0, 0]);
+}
+
+#[test]
+fn corruption_marks_and_does_not_lose() {
+    let mut sim = Sim::new(&[("corrupt", "100%")]);
+    sim.offer(Time::ZERO, 0, 1500);
+    sim.poll(Time::ZERO);
+    assert_eq!((sim.corrupt.as_slice(), sim.out.len()), ([0].as_slice(), 1));
+}
+
+#[test]
+fn overhead_counts_for_sending_time_only() {
+    let mut sim = Sim::new(&[("rate", "1gbit"), ("overhead", "38"), ("queue", "3000B")]);
+    (0..4).for_each(|packet| sim.offer(Time::ZERO, packet, 1500));
+    sim.poll(Time::MAX);
+    let nanos: Vec<_> = sim.out.iter().map(|(_, at)| at.as_nanos()).collect();
+    assert_eq!(nanos, [12_304, 24_608, 36_912]);
+    assert_eq!(sim.dropped, [(3, Drop::Overflow)]);
+}

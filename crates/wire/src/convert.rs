@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The 0-RTT TCP Convert Protocol (RFC 8803), longhaul's relay-to-relay preamble. No I/O.
+//!
+//! The client sends one message and its own bytes right behind it; the converter answers with one
+//! message before the first relayed byte. longhaul adds three private TLVs (RFC 8803 §10.2.2 keeps
+//! 192–255 free for this):
+//!
+//! * [`NAME`]: the destination's host name, to be resolved at the last relay. The Connect TLV then
+//!   carries the port and the unspecified address.
+//! * [`HOP`], one for each relay still to pass, in order. Nested Convert messages would need no
+//!   private TLV, but would hide from a relay that its next leg leads to another relay: it could
+//!   take no ready connection from its pool, encrypt nothing, and the client would read one answer
+//!   a hop. With the list, each relay strips itself off and one answer comes back.
+//! * [`HOP_LIMIT`]: relays that the message may still pass, so that relays which point at each
+//!   other end the chase.
+//!
+//! A converter that does not know them answers "Unsupported Message", as the RFC asks.
+
+use crate::destination::{Destination, HostName};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// The Convert service's TCP port.
+pub const PORT: u16 = 5124;
+/// The longest message: the length field is a byte that counts 32-bit words (RFC 8803 §6.1).
+pub const MESSAGE_LEN_MAX: usize = 255 * WORD;
+/// The most relays that one message may name, and the most that it passes.
+pub const HOPS_MAX: usize = 16;
+
+/// Private TLV: host name, zero-padded.
+pub const NAME: u8 = 0xC0;
+/// Private TLV: the next relay, as port and address (the layout of the Connect TLV).
+pub const HOP: u8 = 0xC1;
+/// Private TLV: relays that may still be passed, one byte, zero-padded.
+pub const HOP_LIMIT: u8 = 0xC2;
+
+// RFC 8803 §6.1.
+const VERSION: u8 = 1;
+const MAGIC: u16 = 0x2263;
+const WORD: usize = 4;
+const HEADER_LEN: usize = WORD;
+// RFC 8803 §6.2.
+const CONNECT: u8 = 0x0A;
+const ERROR: u8 = 0x1E;
+
+/// RFC 8803 §6.2.8, table 3: why a connection was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// The header's version is not 1.
+    UnsupportedVersion,
+    /// The message can't be read.
+    MalformedMessage,
+    /// A TLV that the converter does not know.
+    UnsupportedMessage,
+    /// The converter wants a cookie.
+    MissingCookie,
+    /// The client may not use this converter, or not for this destination.
+    NotAuthorized,
+    /// A TCP option that the converter does not know.
+    UnsupportedTcpOption,
+    /// The converter has no room for another connection.
+    ResourceExceeded,
+    /// The converter's network failed, or nobody answered.
+    NetworkFailure,
+    /// The destination answered with RST.
+    ConnectionReset,
+    /// ICMP said that the destination can't be reached.
+    DestinationUnreachable,
+    /// A code that the RFC does not list.
+    Other(u8),
+}
+
+impl ErrorCode {
+    const TABLE: [(Self, u8); 10] = [
+        (Self::UnsupportedVersion, 0),
+        (Self::MalformedMessage, 1),
+        (Self::UnsupportedMessage, 2),
+        (Self::MissingCookie, 3),
+        (Self::NotAuthorized, 32),
+        (Self::UnsupportedTcpOption, 33),
+        (Self::ResourceExceeded, 64),
+        (Self::NetworkFailure, 65),
+        (Self::ConnectionReset, 96),
+        (Self::DestinationUnreachable, 97),
+    ];
+
+    fn from_code(code: u8) -> Self {
+        let known = Self::TABLE.iter().find(|(_, c)| *c == code);
+        known.map_or(Self::Other(code), |(error, _)| *error)
+    }
+
+    /// The number on the wire.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Other(code) => code,
+            known => Self::TABLE
+                .iter()
+                .find(|(e, _)| *e == known)
+                .map_or(0, |(_, c)| *c),
+        }
+    }
+}
+
+/// Why bytes are not a Convert message that longhaul understands.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConvertError {
+    /// The magic number is missing: the peer does not speak Convert.
+    #[error("the peer does not speak TCP Convert (RFC 8803)")]
+    Magic,
+    /// A version other than 1.
+    #[error("TCP Convert version {0}, not 1")]
+    Version(u8),
+    /// A length of zero, or one that runs past the message.
+    #[error("TCP Convert message with a wrong length field")]
+    Length,
+    /// A TLV that must be understood and is not.
+    #[error("TCP Convert TLV {0:#04x} is not supported")]
+    Unsupported(u8),
+    /// A TLV with an impossible value, or one too many of it.
+    #[error("TCP Convert TLV {0:#04x} is malformed")]
+    Malformed(u8),
+    /// A request without Connect TLV.
+    #[error("TCP Convert request without a Connect TLV")]
+    NoConnect,
+}
+
+impl ConvertError {
+    /// What to answer (RFC 8803 §6.2.8).
+    #[must_use]
+    pub fn answer(&self) -> Answer {
+        Answer::refused(match self {
+            Self::Version(_) => ErrorCode::UnsupportedVersion,
+            Self::Unsupported(_) => ErrorCode::UnsupportedMessage,
+            _ => ErrorCode::MalformedMessage,
+        })
+    }
+}
+
+/// What a client, or the relay before, asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The far end.
+    pub destination: Destination,
+    /// The relays still to pass, nearest first; at most [`HOPS_MAX`].
+    pub hops: Vec<SocketAddr>,
+    /// How many relays the request may still pass, this one included.
+    pub hop_limit: u8,
+}
+
+impl Request {
+    /// A request that no relay has passed on yet.
+    #[must_use]
+    pub fn new(destination: Destination, hops: Vec<SocketAddr>) -> Self {
+        let hop_limit = HOPS_MAX as u8;
+        Self {
+            destination,
+            hops,
+            hop_limit,
+        }
+    }
+
+    /// The message.
+    ///
+    /// # Panics
+    /// With more than [`HOPS_MAX`] hops, which the configuration refuses.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.hops.len() <= HOPS_MAX, "{} hops", self.hops.len());
+        let mut message = Message::new();
+        message.tlv(CONNECT, &endpoint(connect_address(&self.destination)));
+        if let Destination::Name(name, _) = &self.destination {
+            message.tlv(NAME, name.as_str().as_bytes());
+        }
+        for hop in &self.hops {
+            message.tlv(HOP, &endpoint(*hop));
+        }
+        message.tlv(HOP_LIMIT, &[self.hop_limit]);
+        message.finish()
+    }
+
+    /// Reads a request and says how long it was; `Ok(None)` while it is incomplete.
+    pub fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ConvertError> {
+        let Some(body) = body(input)? else {
+            return Ok(None);
+        };
+        let mut parts = RequestParts::default();
+        for tlv in Tlvs(body) {
+            let (kind, value) = tlv?;
+            parts.take(kind, value)?;
+        }
+        Ok(Some((parts.request()?, HEADER_LEN + body.len())))
+    }
+}
+
+#[derive(Default)]
+struct RequestParts {
+    connect: Option<SocketAddr>,
+    name: Option<HostName>,
+    hops: Vec<SocketAddr>,
+    hop_limit: Option<u8>,
+}
+
+impl RequestParts {
+    fn take(&mut self, kind: u8, value: &[u8]) -> Result<(), ConvertError> {
+        let malformed = ConvertError::Malformed(kind);
+        let repeated = match kind {
+            CONNECT => self
+                .connect
+                .replace(parse_endpoint(value).ok_or(malformed)?)
+                .is_some(),
+            NAME => self
+                .name
+                .replace(parse_name(value).ok_or(malformed)?)
+                .is_some(),
+            HOP_LIMIT => self
+                .hop_limit
+                .replace(*value.first().ok_or(malformed)?)
+                .is_some(),
+            HOP => {
+                self.hops.push(parse_endpoint(value).ok_or(malformed)?);
+                self.hops.len() > HOPS_MAX
+            }
+            other => return Err(ConvertError::Unsupported(other)),
+        };
+        match repeated {
+            true => Err(ConvertError::Malformed(kind)),
+            false => Ok(()),
+        }
+    }
+
+    fn request(self) -> Result<Request, ConvertError> {
+        let connect = self.connect.ok_or(ConvertError::NoConnect)?;
+        let destination = match self.name {
+            Some(name) => Destination::Name(name, connect.port()),
+            None => Destination::from_ip(connect.ip(), connect.port()),
+        };
+        let hop_limit = self.hop_limit.unwrap_or(HOPS_MAX as u8);
+        Ok(Request {
+            destination,
+            hops: self.hops,
+            hop_limit,
+        })
+    }
+}
+
+/// The converter's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The connection stands; relayed bytes follow.
+    Accepted,
+    /// There is no connection.
+    Refused {
+        /// Why.
+        code: ErrorCode,
+        /// For [`ErrorCode::DestinationUnreachable`]: the ICMP code (RFC 8803 §6.2.8).
+        detail: u8,
+    },
+}
+
+impl Answer {
+    /// A refusal without detail.
+    #[must_use]
+    pub fn refused(code: ErrorCode) -> Self {
+        Self::Refused { code, detail: 0 }
+    }
+
+    /// The message.
+    #[must_use]
+    pub fn encode(self) -> Vec<u8> {
+        let mut message = Message::new();
+        if let Self::Refused { code, detail } = self {
+            message.tlv(ERROR, &[code.code(), detail]);
+        }
+        message.finish()
+    }
+
+    /// How many more bytes are needed before [`Answer::parse`] can finish, given those read so
+    /// far; 0 when the answer is whole. Reading exactly so much leaves the relayed bytes that
+    /// follow in the socket, for splice.
+    pub fn missing(input: &[u8]) -> Result<usize, ConvertError> {
+        match input.len() {
+            read @ 0..HEADER_LEN => Ok(HEADER_LEN - read),
+            read => Ok(message_len(input)?.saturating_sub(read)),
+        }
+    }
+
+    /// Reads an answer and says how long it was; `Ok(None)` while it is incomplete. TLVs other
+    /// than Error (such as Extended TCP Header) are information that longhaul has no use for.
+    pub fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ConvertError> {
+        let Some(body) = body(input)? else {
+            return Ok(None);
+        };
+        let mut answer = Self::Accepted;
+        for tlv in Tlvs(body) {
+            let (kind, value) = tlv?;
+            if kind == ERROR {
+                let code = *value.first().ok_or(ConvertError::Malformed(ERROR))?;
+                let detail = value.get(1).copied().unwrap_or(0);
+                answer = Self::Refused {
+                    code: ErrorCode::from_code(code),
+                    detail,
+                };
+            }
+        }
+        Ok(Some((answer, HEADER_LEN + body.len())))
+    }
+}
+
+/// A message under construction; the total length is filled in at the end.
+struct Message(Vec<u8>);
+
+impl Message {
+    fn new() -> Self {
+        let [high, low] = MAGIC.to_be_bytes();
+        Self(vec![VERSION, 0, high, low])
+    }
+
+    /// RFC 8803 §6.2: type, length in words with these two bytes included, value, zero padding.
+    fn tlv(&mut self, kind: u8, value: &[u8]) {
+        let words = (2 + value.len()).div_ceil(WORD);
+        let end = self.0.len() + words * WORD;
+        self.0.extend([kind, words as u8]);
+        self.0.extend(value);
+        self.0.resize(end, 0);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        assert!(self.0.len() <= MESSAGE_LEN_MAX, "{} bytes", self.0.len());
+        self.0[1] = (self.0.len() / WORD) as u8;
+        self.0
+    }
+}
+
+/// RFC 8803 §6.1: checks the fixed header and returns the message's length in bytes.
+fn message_len(input: &[u8]) -> Result<usize, ConvertError> {
+    // The magic first: without it, the other fields mean nothing.
+    if input[2..HEADER_LEN] != MAGIC.to_be_bytes() {
+        return Err(ConvertError::Magic);
+    }
+    match (input[0], input[1]) {
+        (VERSION, 0) => Err(ConvertError::Length),
+        (VERSION, words) => Ok(usize::from(words) * WORD),
+        (other, _) => Err(ConvertError::Version(other)),
+    }
+}
+
+/// The TLVs of a whole message, or `None` while bytes are missing.
+fn body(input: &[u8]) -> Result<Option<&[u8]>, ConvertError> {
+    if input.len() < HEADER_LEN {
+        return Ok(None);
+    }
+    let len = message_len(input)?;
+    Ok(input.get(HEADER_LEN..len))
+}
+
+/// Type and value, padding included, of each TLV.
+struct Tlvs<'a>(&'a [u8]);
+
+impl<'a> Iterator for Tlvs<'a> {
+    type Item = Result<(u8, &'a [u8]), ConvertError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (&kind, &words) = (self.0.first()?, self.0.get(1)?);
+        let len = usize::from(words) * WORD;
+        if words == 0 || len > self.0.len() {
+            self.0 = &[];
+            return Some(Err(ConvertError::Length));
+        }
+        let (tlv, rest) = self.0.split_at(len);
+        self.0 = rest;
+        Some(Ok((kind, &tlv[2..])))
+    }
+}
+
+fn connect_address(destination: &Destination) -> SocketAddr {
+    match destination {
+        Destination::Address(address) => *address,
+        Destination::Name(_, port) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port)),
+    }
+}
+
+/// RFC 8803 §6.2.5: port, then a 128-bit address, IPv4 as IPv4-mapped IPv6.
+fn endpoint(address: SocketAddr) -> [u8; 18] {
+    let ip = match address.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    let mut bytes = [0; 18];
+    bytes[..2].copy_from_slice(&address.port().to_be_bytes());
+    bytes[2..].copy_from_slice(&ip.octets());
+    bytes
+}
+
+/// The TCP options that may follow the address (RFC 8803 §6.2.5) are ignored: kernel TCP
+/// negotiates its own on each leg.
+fn parse_endpoint(value: &[u8]) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes(value.get(..2)?.try_into().ok()?);
+    let octets: [u8; 16] = value.get(2..18)?.try_into().ok()?;
+    let ip = IpAddr::V6(octets.into()).to_canonical();
+    (port > 0).then_some(SocketAddr::new(ip, port))
+}
+
+fn parse_name(value: &[u8]) -> Option<HostName> {
+    let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
+    HostName::new(std::str::from_utf8(&value[..end]).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn example() -> Request {
+        let hops = vec![
+            "192.0.2.1:5124".parse().unwrap(),
+            "[2001:db8::1]:9".parse().unwrap(),
+        ];
+        Request::new("host.test:80".parse().unwrap(), hops)
+    }
+
+    #[test]
+    fn plain_connect_is_the_rfc_s_layout() {
+        let request = Request::new("192.0.2.5:80".parse().unwrap(), vec![]);
+        let message = request.encode();
+        // Fixed header, 7 words: 1 header, 5 Connect, 1 hop limit.
+        assert_eq!(message[..4], [1, 7, 0x22, 0x63]);
+        assert_eq!(message[4..8], [0x0A, 5, 0, 80]);
+        assert_eq!(
+            message[8..24],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 5]
+        );
+        assert_eq!(message[24..], [0xC2, 1, 16, 0]);
+    }
+
+    #[test]
+    fn request_reads_back_and_leaves_the_data_behind_it() {
+        let mut bytes = example().encode();
+        let len = bytes.len();
+        for end in 0..len {
+            assert_eq!(Request::parse(&bytes[..end]), Ok(None), "{end}");
+        }
+        bytes.extend(b"GET / HTTP/1.1");
+        assert_eq!(Request::parse(&bytes), Ok(Some((example(), len))));
+    }
+
+    #[test]
+    fn the_longest_request_fits() {
+        let hop = "[2001:db8::1]:9".parse().unwrap();
+        let name = Destination::from_host(&"n".repeat(HostName::LEN_MAX), 1).unwrap();
+        let request = Request::new(name, vec![hop; HOPS_MAX]);
+        assert_eq!(
+            Request::parse(&request.encode()).unwrap().unwrap().0,
+            request
+        );
+    }
+
+    #[test]
+    fn answers_read_back() {
+        let unreachable = ErrorCode::DestinationUnreachable;
+        let refused = Answer::Refused {
+            code: unreachable,
+            detail: 1,
+        };
+        assert_eq!(refused.encode(), [1, 2, 0x22, 0x63, 0x1E, 1, 97, 1]);
+        assert_eq!(Answer::Accepted.encode(), [1, 1, 0x22, 0x63]);
+        for answer in [
+            refused,
+            Answer::Accepted,
+            Answer::refused(ErrorCode::Other(200)),
+        ] {
+            let bytes = answer.encode();
+            assert_eq!(Answer::parse(&bytes), Ok(Some((answer, bytes.len()))));
+        }
+    }
+
+    #[test]
+    fn missing_counts_down_to_the_answer_s_end() {
+        let bytes = Answer::refused(ErrorCode::NotAuthorized).encode();
+        let missing: Vec<_> = (0..=8)
+            .map(|n| Answer::missing(&bytes[..n]).unwrap())
+            .collect();
+        assert_eq!(missing, [4, 3, 2, 1, 4, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn refusals_say_what_is_wrong() {
+        let code = |bytes: &[u8]| Request::parse(bytes).unwrap_err().answer();
+        let refused = Answer::refused;
+        assert_eq!(
+            code(&[2, 1, 0x22, 0x63]),
+            refused(ErrorCode::UnsupportedVersion)
+        );
+        assert_eq!(
+            code(&[1, 0, 0x22, 0x63]),
+            refused(ErrorCode::MalformedMessage)
+        );
+        assert_eq!(
+            code(&[1, 1, 0x22, 0x63]),
+            refused(ErrorCode::MalformedMessage)
+        );
+        assert_eq!(
+            code(b"GET / HTTP/1.1"),
+            refused(ErrorCode::MalformedMessage)
+        );
+        let unknown = [1, 2, 0x22, 0x63, 0x77, 1, 0, 0];
+        assert_eq!(code(&unknown), refused(ErrorCode::UnsupportedMessage));
+        let beyond = [1, 2, 0x22, 0x63, 0x0A, 9, 0, 80];
+        assert_eq!(code(&beyond), refused(ErrorCode::MalformedMessage));
+    }
+
+    #[test]
+    fn a_second_connect_is_refused() {
+        let mut message = Message::new();
+        let address = endpoint("192.0.2.1:1".parse().unwrap());
+        message.tlv(CONNECT, &address);
+        message.tlv(CONNECT, &address);
+        let parsed = Request::parse(&message.finish());
+        assert_eq!(parsed, Err(ConvertError::Malformed(CONNECT)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_panics(tail in proptest::collection::vec(any::<u8>(), 0..1100), words: u8) {
+            let _ = (Request::parse(&tail), Answer::parse(&tail), Answer::missing(&tail));
+            let mut shaped = vec![1, words, 0x22, 0x63];
+            shaped.extend(&tail);
+            let _ = (Answer::parse(&shaped), Answer::missing(&shaped));
+            if let Ok(Some((request, len))) = Request::parse(&shaped) {
+                prop_assert_eq!(len, usize::from(words) * 4);
+                prop_assert!(request.hops.len() <= HOPS_MAX);
+            }
+        }
+
+        #[test]
+        fn every_request_reads_back(ip: [u8; 16], port in 1u16.., hops in 0..=HOPS_MAX, limit: u8) {
+            let destination = Destination::from_ip(IpAddr::from(ip), port);
+            let hop = SocketAddr::from(([192, 0, 2, 1], port));
+            let request = Request { destination, hops: vec![hop; hops], hop_limit: limit };
+            let bytes = request.encode();
+            prop_assert_eq!(Request::parse(&bytes), Ok(Some((request, bytes.len()))));
+        }
+    }
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SOCKS5 (RFC 1928), the server's side: bytes in, meaning out, and back. No I/O.
+//!
+//! A parser returns `Ok(None)` while the message is incomplete; call it again with more bytes. No
+//! message is longer than [`MESSAGE_LEN_MAX`].
+
+use crate::destination::{Destination, DestinationError, HostName};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The longest message that a client may send: greeting with 255 methods, or request with a name
+/// of 255 bytes.
+pub const MESSAGE_LEN_MAX: usize = 262;
+
+const VERSION: u8 = 5;
+const RESERVED: u8 = 0;
+
+/// Why the bytes are not SOCKS5. After any of these the connection is beyond repair.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Socks5Error {
+    /// SOCKS4, or something else altogether.
+    #[error("SOCKS version {0}, not 5")]
+    Version(u8),
+    /// An address type other than 1, 3 or 4: there is no telling how long the address is.
+    #[error("SOCKS address type {0} is unknown")]
+    AddressType(u8),
+    /// The name or the port can't be a destination.
+    #[error("SOCKS destination: {0}")]
+    Destination(#[from] DestinationError),
+}
+
+impl Socks5Error {
+    /// What to tell the client, if there is something to tell.
+    #[must_use]
+    pub fn reply(&self) -> Option<Reply> {
+        match self {
+            Self::Version(_) => None,
+            Self::AddressType(_) => Some(Reply::AddressTypeNotSupported),
+            Self::Destination(_) => Some(Reply::GeneralFailure),
+        }
+    }
+}
+
+/// RFC 1928 §3: authentication methods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// No authentication.
+    None,
+    /// The server takes none of what the client offered.
+    NoneAcceptable,
+}
+
+impl Method {
+    /// The server's answer to a greeting.
+    #[must_use]
+    pub fn encode(self) -> [u8; 2] {
+        match self {
+            Self::None => [VERSION, 0x00],
+            Self::NoneAcceptable => [VERSION, 0xFF],
+        }
+    }
+}
+
+/// Reads the client's greeting (RFC 1928 §3) and chooses a method. Also returns the greeting's
+/// length.
+pub fn parse_greeting(input: &[u8]) -> Result<Option<(Method, usize)>, Socks5Error> {
+    let Some(&version) = input.first() else {
+        return Ok(None);
+    };
+    if version != VERSION {
+        return Err(Socks5Error::Version(version));
+    }
+    let Some(&count) = input.get(1) else {
+        return Ok(None);
+    };
+    let end = 2 + usize::from(count);
+    let chosen = |methods: &[u8]| match methods.contains(&0) {
+        true => Method::None,
+        false => Method::NoneAcceptable,
+    };
+    Ok(input.get(2..end).map(|methods| (chosen(methods), end)))
+}
+
+/// RFC 1928 §4: what the client wants done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Connect to the destination.
+    Connect,
+    /// Wait for a connection from the destination.
+    Bind,
+    /// Relay datagrams.
+    UdpAssociate,
+    /// A number that the RFC does not know.
+    Unknown(u8),
+}
+
+/// RFC 1928 §4: the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub command: Command,
+    /// With or for whom.
+    pub destination: Destination,
+}
+
+/// Reads the request that follows the greeting. Also returns its length.
+pub fn parse_request(input: &[u8]) -> Result<Option<(Request, usize)>, Socks5Error> {
+    match input.first() {
+        Some(&VERSION) => {}
+        Some(&other) => return Err(Socks5Error::Version(other)),
+        None => return Ok(None),
+    }
+    let Some((host, end)) = parse_host(input)? else {
+        return Ok(None);
+    };
+    let Some(port) = array::<2>(input, end).map(u16::from_be_bytes) else {
+        return Ok(None);
+    };
+    let request = Request {
+        command: command(input[1]),
+        destination: host.with_port(port)?,
+    };
+    Ok(Some((request, end + 2)))
+}
+
+enum Host<'a> {
+    Ip(IpAddr),
+    Name(&'a [u8]),
+}
+
+impl Host<'_> {
+    fn with_port(&self, port: u16) -> Result<Destination, DestinationError> {
+        match self {
+            Self::Ip(ip) => Ok(Destination::from_ip(*ip, port)),
+            // Clients put addresses as text into the name field; from_host takes both.
+            Self::Name(name) => Destination::from_host(&String::from_utf8_lossy(name), port),
+        }
+    }
+}
+
+/// RFC 1928 §5: the address, which begins at byte 3, and where it ends.
+fn parse_host(input: &[u8]) -> Result<Option<(Host<'_>, usize)>, Socks5Error> {
+    const AT: usize = 4;
+    Ok(match input.get(3) {
+        None => None,
+        Some(1) => array(input, AT).map(|b: [u8; 4]| (Host::Ip(Ipv4Addr::from(b).into()), AT + 4)),
+        Some(4) => {
+            array(input, AT).map(|b: [u8; 16]| (Host::Ip(Ipv6Addr::from(b).into()), AT + 16))
+        }
+        Some(3) => input.get(AT).and_then(|&len| {
+            let end = AT + 1 + usize::from(len);
+            input.get(AT + 1..end).map(|name| (Host::Name(name), end))
+        }),
+        Some(&other) => return Err(Socks5Error::AddressType(other)),
+    })
+}
+
+fn array<const N: usize>(input: &[u8], at: usize) -> Option<[u8; N]> {
+    input.get(at..at + N)?.try_into().ok()
+}
+
+fn command(code: u8) -> Command {
+    match code {
+        1 => Command::Connect,
+        2 => Command::Bind,
+        3 => Command::UdpAssociate,
+        other => Command::Unknown(other),
+    }
+}
+
+/// RFC 1928 §6: reply codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reply {
+    /// The connection stands.
+    Succeeded = 0,
+    /// Anything without a code of its own.
+    GeneralFailure = 1,
+    /// Forbidden by the rules of this server.
+    NotAllowed = 2,
+    /// ICMP or routing says that the network can't be reached.
+    NetworkUnreachable = 3,
+    /// The host can't be reached, does not answer, or does not exist.
+    HostUnreachable = 4,
+    /// RST in answer to the SYN.
+    ConnectionRefused = 5,
+    /// The TTL expired on the way.
+    TtlExpired = 6,
+    /// BIND, UDP ASSOCIATE or an unknown command.
+    CommandNotSupported = 7,
+    /// An address type that the RFC does not know.
+    AddressTypeNotSupported = 8,
+}
+
+impl Reply {
+    /// The reply message. `bound` is the server's address of the outgoing connection; failures
+    /// carry the unspecified address.
+    #[must_use]
+    pub fn encode(self, bound: Option<SocketAddr>) -> Vec<u8> {
+        let bound = bound.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+        let mut message = vec![VERSION, self as u8, RESERVED];
+        match bound.ip().to_canonical() {
+            IpAddr::V4(ip) => {
+                message.push(1);
+                message.extend(ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                message.push(4);
+                message.extend(ip.octets());
+            }
+        }
+        message.extend(bound.port().to_be_bytes());
+        message
+    }
+}
+
+const _: () = assert!(MESSAGE_LEN_MAX == 4 + 1 + HostName::LEN_MAX + 2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn greeting_is_complete_with_its_last_method() {
+        assert_eq!(parse_greeting(&[5, 2, 2]), Ok(None));
+        assert_eq!(parse_greeting(&[5, 2, 2, 0]), Ok(Some((Method::None, 4))));
+        assert_eq!(
+            parse_greeting(&[5, 1, 2, 9]),
+            Ok(Some((Method::NoneAcceptable, 3)))
+        );
+        assert_eq!(parse_greeting(&[4, 1]), Err(Socks5Error::Version(4)));
+    }
+
+    fn destination_of(input: &[u8]) -> String {
+        let (request, len) = parse_request(input).unwrap().unwrap();
+        assert_eq!(len, input.len());
+        request.destination.to_string()
+    }
+
+    #[test]
+    fn request_carries_each_address_type() {
+        assert_eq!(
+            destination_of(&[5, 1, 0, 1, 10, 0, 0, 1, 0, 80]),
+            "10.0.0.1:80"
+        );
+        assert_eq!(
+            destination_of(b"\x05\x01\x00\x03\x04host\x01\xbb"),
+            "host:443"
+        );
+        let mut v6 = vec![5, 1, 0, 4];
+        v6.extend(Ipv6Addr::LOCALHOST.octets());
+        v6.extend([0, 80]);
+        assert_eq!(destination_of(&v6), "[::1]:80");
+    }
+
+    #[test]
+    fn request_is_incomplete_one_byte_early() {
+        let whole = b"\x05\x03\x00\x03\x04host\x01\xbb";
+        for end in 0..whole.len() {
+            assert_eq!(parse_request(&whole[..end]), Ok(None), "{end}");
+        }
+        let (request, _) = parse_request(whole).unwrap().unwrap();
+        assert_eq!(request.command, Command::UdpAssociate);
+    }
+
+    #[test]
+    fn unknown_address_type_has_its_reply() {
+        let error = parse_request(&[5, 1, 0, 2, 0, 0]).unwrap_err();
+        assert_eq!(error.reply(), Some(Reply::AddressTypeNotSupported));
+    }
+
+    #[test]
+    fn reply_names_the_bound_address() {
+        let bound = "192.0.2.7:258".parse().unwrap();
+        let message = Reply::Succeeded.encode(Some(bound));
+        assert_eq!(message, [5, 0, 0, 1, 192, 0, 2, 7, 1, 2]);
+        assert_eq!(
+            Reply::ConnectionRefused.encode(None),
+            [5, 5, 0, 1, 0, 0, 0, 0, 0, 0]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_panics(tail in proptest::collection::vec(any::<u8>(), 0..300), atyp in 0u8..6) {
+            let _ = parse_greeting(&tail);
+            let _ = parse_request(&tail);
+            let mut shaped = vec![5, 1, 0, atyp];
+            shaped.extend(&tail);
+            if let Ok(Some((_, len))) = parse_request(&shaped) {
+                prop_assert!(len <= shaped.len() && len <= MESSAGE_LEN_MAX);
+            }
+        }
+
+        #[test]
+        fn a_full_buffer_is_never_incomplete(tail in proptest::collection::vec(any::<u8>(), 262..300)) {
+            let mut shaped = tail;
+            shaped[0] = 5;
+            prop_assert!(!matches!(parse_greeting(&shaped), Ok(None)));
+            prop_assert!(!matches!(parse_request(&shaped), Ok(None)));
+        }
+    }
+}

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# shellcheck shell=bash
+# To be sourced from the top of the checkout: whose build is this, and with which Rust?
+#
+# Under `sudo make …` in a user's checkout the build belongs to that user: cargo runs as them, with
+# their toolchain, and what root has to write into target/ and out/ is handed over at the end.
+
+: "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
+export HOME
+if [ "$(id -u)" -eq 0 ] && [ "${SUDO_UID:-0}" -ne 0 ] && [ "$(stat -c %u .)" -eq "$SUDO_UID" ]; then
+    HOME=$(getent passwd "$SUDO_UID" | cut -d: -f6)
+    as_builder() { setpriv --reuid="$SUDO_UID" --regid="$SUDO_GID" --init-groups "$@"; }
+    hand_over() { chown -R --from=root "$SUDO_UID:$SUDO_GID" target out 2>/dev/null || true; }
+else
+    as_builder() { "$@"; }
+    hand_over() { :; }
+fi
+
+# The pinned developer tools of `scripts/setup --dev`, shared by all checkouts.
+tools=${XDG_CACHE_HOME:-$HOME/.cache}/longhaul/tools
+# Debian keeps nft, nginx and ethtool out of an ordinary user's PATH.
+export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:$tools/bin
+
+rust_version=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin
+
+# at_least WANTED FOUND: compares dotted versions.
+at_least() { printf '%s\n' "$1" "$2" | sort -VC; }
+
+cargo_is_new_enough() {
+    local found
+    found=$(RUSTUP_AUTO_INSTALL=0 as_builder cargo --version 2>/dev/null | awk '{print $2}')
+    [ -n "$found" ] && at_least "$rust_version" "$found"
+}
+
+# Makes `cargo` mean one that is new enough, for this process only: the one that the user chose if it
+# will do, else the newest that is installed beside it. Fails if there is none.
+choose_cargo() {
+    cargo_is_new_enough && return
+    PATH=$cargo_bin:$PATH
+    cargo_is_new_enough && return
+    for RUSTUP_TOOLCHAIN in stable "$rust_version"; do
+        export RUSTUP_TOOLCHAIN
+        cargo_is_new_enough && return
+    done
+    unset RUSTUP_TOOLCHAIN
+    return 1
+}
