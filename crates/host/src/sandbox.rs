@@ -18,10 +18,13 @@ use rustix::{
     process::{Signal, set_parent_process_death_signal},
 };
 use std::{
+    ffi::CString,
     fs, io,
     io::{Read, Write},
     mem::MaybeUninit,
+    path::Path,
 };
+use units::Bytes;
 
 /// What the kernel would not do, and why.
 #[derive(Debug, thiserror::Error)]
@@ -152,6 +155,18 @@ fn furnish() -> Result<(), SandboxError> {
     .map_err(step("mount a private /run"))?;
     let here = Netns::current().map_err(step("open the network namespace"))?;
     interface::bring_up(&here, "lo").map_err(step("bring lo up"))
+}
+
+/// Mounts a tmpfs that holds up to `size` on the directory `path`.
+pub fn mount_memory(path: &Path, size: Bytes) -> io::Result<()> {
+    let options = CString::new(format!("mode=0755,size={}", size.get()))?;
+    Ok(mount(
+        "tmpfs",
+        path,
+        "tmpfs",
+        MountFlags::NOSUID | MountFlags::NODEV,
+        Some(&*options),
+    )?)
 }
 
 /// Waits for `child`, passing on the signals that ask a process to end, and reaping whatever else

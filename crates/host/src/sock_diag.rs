@@ -83,7 +83,26 @@ impl SockDiag {
 
     /// Every connection that is open or closing, with its TCP_INFO.
     pub fn connections(&mut self) -> io::Result<Vec<Connection>> {
-        self.socket.send(&request(), 0)?;
+        self.dump(
+            StateFlags::ESTABLISHED
+                | StateFlags::FIN_WAIT1
+                | StateFlags::FIN_WAIT2
+                | StateFlags::CLOSE_WAIT
+                | StateFlags::LAST_ACK
+                | StateFlags::CLOSING,
+        )
+    }
+
+    /// Whether a socket waits for connections to `port`, on IPv4.
+    pub fn listens_on(&mut self, port: u16) -> io::Result<bool> {
+        let listeners = self.dump(StateFlags::LISTEN)?;
+        Ok(listeners
+            .iter()
+            .any(|listener| listener.local.port() == port))
+    }
+
+    fn dump(&mut self, states: StateFlags) -> io::Result<Vec<Connection>> {
+        self.socket.send(&request(states), 0)?;
         let mut found = Vec::new();
         loop {
             let size = self.socket.recv(&mut &mut self.datagram[..], 0)?;
@@ -94,15 +113,9 @@ impl SockDiag {
     }
 }
 
-fn request() -> Vec<u8> {
+fn request(states: StateFlags) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let states = StateFlags::ESTABLISHED
-        | StateFlags::FIN_WAIT1
-        | StateFlags::FIN_WAIT2
-        | StateFlags::CLOSE_WAIT
-        | StateFlags::LAST_ACK
-        | StateFlags::CLOSING;
     let question = InetRequest {
         family: AF_INET,
         protocol: IPPROTO_TCP,

@@ -27,14 +27,19 @@ impl Refusal {
 }
 
 /// Prints a failure as one line on stderr and picks the exit code.
-pub(crate) fn code(outcome: anyhow::Result<()>) -> ExitCode {
+pub(crate) fn code(outcome: &anyhow::Result<()>) -> ExitCode {
+    ExitCode::from(number(outcome))
+}
+
+/// The same, as the number that a process ends with.
+pub(crate) fn number(outcome: &anyhow::Result<()>) -> u8 {
     let Err(error) = outcome else {
-        return ExitCode::SUCCESS;
+        return 0;
     };
     eprintln!("longhaul: {error:#}");
     match error.downcast_ref::<Refusal>() {
-        Some(Refusal::Usage(_)) => ExitCode::from(2),
-        Some(Refusal::Unsupported(_)) => ExitCode::from(3),
-        None => ExitCode::FAILURE,
+        Some(Refusal::Usage(_)) => 2,
+        Some(Refusal::Unsupported(_)) => 3,
+        None => 1,
     }
 }

@@ -32,5 +32,5 @@ fn main() -> ExitCode {
         Command::Relay(args) => relay::run(*args),
         Command::Lab(args) => lab::run(args),
     };
-    exit::code(outcome)
+    exit::code(&outcome)
 }

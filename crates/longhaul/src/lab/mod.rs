@@ -1,22 +1,186 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul lab`.
+//! `longhaul lab`: experiments on an emulated testbed, and reports on them.
 
-#[allow(dead_code, reason = "written by `lab run`, which is on its own branch")]
+mod account;
+mod args;
+mod book;
+mod expression;
+mod flows;
+mod library;
+mod machine;
 pub(crate) mod metric;
-#[allow(dead_code, reason = "written by `lab run`, which is on its own branch")]
+mod parameters;
+mod payload;
+mod programs;
+mod progress;
 pub(crate) mod report;
-#[allow(dead_code, reason = "written by `lab run`, which is on its own branch")]
 pub(crate) mod result;
-#[allow(dead_code, reason = "called by `lab run`, which is on its own branch")]
+mod run;
+mod sampler;
+mod scenario;
 pub(crate) mod summary;
-#[allow(dead_code, reason = "printed by `lab run`, which is on its own branch")]
 pub(crate) mod table;
+mod testbed;
+mod topology;
+mod validate;
+mod verdict;
 
-/// Arguments of `longhaul lab`.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) use args::Args;
+
+use crate::exit::{self, Refusal};
+use anyhow::{Context, Result, bail};
+use args::Command;
+use book::{Book, Choices};
+use host::sandbox;
+use result::{Host, LabResult};
+use scenario::{LinkKind, Program};
+use std::{fs, path::Path};
 
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
-    Err(crate::exit::Refusal::unsupported("not built yet"))
+pub(crate) fn run(args: Args) -> Result<()> {
+    match args.command {
+        Command::Run(args) => run_scenario(&args),
+        Command::List => list(),
+        Command::Show(named) => show(&named.scenario),
+        Command::Check(named) => check(&named.scenario),
+        Command::Report(rebuild) => {
+            println!("{}", report::rebuild(&rebuild.directory)?.display());
+            Ok(())
+        }
+    }
+}
+
+fn list() -> Result<()> {
+    for name in library::names() {
+        let book = Book::open(&library::find(name)?, &Choices::default())?;
+        println!("{name}\t{}", book.base.title);
+    }
+    Ok(())
+}
+
+fn show(scenario: &str) -> Result<()> {
+    print!("{}", library::find(scenario)?.text);
+    Ok(())
+}
+
+fn check(scenario: &str) -> Result<()> {
+    let book = Book::open(&library::find(scenario)?, &Choices::default())?;
+    println!(
+        "{}: {} cells, {} runs each",
+        book.name,
+        book.cells.len(),
+        book.base.repetitions
+    );
+    Ok(())
+}
+
+/// Reads and checks everything, then does the work in a sandbox and ends with its exit code.
+fn run_scenario(args: &args::Run) -> Result<()> {
+    let choices = Choices {
+        quick: args.quick,
+        set: args.set.clone(),
+        only: args.only.clone(),
+        repetitions: args.repetitions,
+        seed: args.seed,
+    };
+    let book = Book::open(&library::find(&args.scenario)?, &choices)?;
+    let host = prerequisites(&book)?;
+    let out = output_directory(&args.out)?;
+    let work = |furnished: Result<(), sandbox::SandboxError>| {
+        let outcome = furnished
+            .map_err(unsupported)
+            .and_then(|()| enclosed(&book, &out, host, args.json));
+        exit::number(&outcome)
+    };
+    match sandbox::enclose(work).map_err(unsupported)? {
+        0 => Ok(()),
+        code => std::process::exit(code.into()),
+    }
+}
+
+/// The work inside the sandbox.
+fn enclosed(book: &Book, out: &Path, host: Host, json: bool) -> Result<()> {
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(run::run(book, out, host, command))?;
+    let text = serde_json::to_string_pretty(&result)?;
+    fs::write(out.join("result.json"), &text)
+        .with_context(|| format!("cannot write into {}", out.display()))?;
+    let page = report::rebuild(out)?;
+    match json {
+        true => println!("{text}"),
+        false => print!("{}\nReport: {}\n", table::text(&result), page.display()),
+    }
+    verdict_of(&result)
+}
+
+fn verdict_of(result: &LabResult) -> Result<()> {
+    let runs = || result.cells.iter().flat_map(|cell| &cell.runs);
+    let failed = runs().filter(|run| run.failed.is_some()).count();
+    let missed = result.checks.iter().filter(|check| !check.pass).count();
+    match (failed, missed) {
+        (0, 0) => Ok(()),
+        _ => bail!(
+            "{failed} of {} runs failed, {missed} of {} checks not met",
+            runs().count(),
+            result.checks.len()
+        ),
+    }
+}
+
+/// What the scenario needs of this machine; its facts if all is there.
+fn prerequisites(book: &Book) -> Result<Host> {
+    let scenarios = || book.cells.iter().map(|cell| &cell.scenario);
+    let programs: std::collections::BTreeSet<Program> = scenarios()
+        .flat_map(|s| &s.flows)
+        .filter(|flow| flow.when)
+        .map(|flow| flow.program)
+        .collect();
+    let versions = programs::versions(programs)?;
+    if scenarios()
+        .flat_map(|s| &s.links)
+        .any(|link| link.kind == LinkKind::Emulated)
+    {
+        let tun = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/net/tun");
+        tun.map_err(|error| {
+            Refusal::unsupported(format!(
+                "cannot open /dev/net/tun ({error}), which emulated links need; run as root, or: \
+             sudo modprobe tun && sudo chmod 666 /dev/net/tun"
+            ))
+        })?;
+    }
+    machine::describe(versions)
+}
+
+fn output_directory(out: &Path) -> Result<std::path::PathBuf> {
+    let made = fs::create_dir_all(out).and_then(|()| fs::canonicalize(out));
+    let out = made.map_err(|error| Refusal::usage(format!("--out {}: {error}", out.display())))?;
+    // The sandbox lays fresh file systems over these.
+    match out.starts_with("/run") || out.starts_with("/proc") {
+        true => Err(Refusal::usage(format!(
+            "--out {}: must not be below /run or /proc",
+            out.display()
+        ))),
+        false => Ok(out),
+    }
+}
+
+/// The sandbox was refused: what to change.
+fn unsupported(error: sandbox::SandboxError) -> anyhow::Error {
+    let advice = match rustix::process::geteuid().is_root() {
+        true => {
+            "inside a container, give it CAP_SYS_ADMIN and an unmasked /proc (docker: --privileged)"
+        }
+        false => {
+            "run as root, or allow user namespaces: sysctl user.max_user_namespaces above 0, \
+             kernel.unprivileged_userns_clone=1 (Debian), \
+             kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu 24.04)"
+        }
+    };
+    Refusal::unsupported(format!("{error}; {advice}"))
 }

@@ -10,8 +10,11 @@ mod pump;
 mod run;
 mod store;
 
+use crate::exit::Refusal;
 pub(crate) use args::Args;
 use args::Command;
+use clap::{Args as _, FromArgMatches};
+use model::link::Shape;
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -25,4 +28,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         }) => control::set(&name, key, value, direction),
         Some(Command::Show { name }) => control::show(&name),
     }
+}
+
+/// What these flags would make, from left to right and from right to left. Nothing is made: for
+/// those who write such flags for others, as `lab` does.
+pub(crate) fn shapes(flags: &[String]) -> anyhow::Result<[Shape; 2]> {
+    let command = Args::augment_args(clap::Command::new("link").no_binary_name(true));
+    let args = command
+        .try_get_matches_from(flags)
+        .and_then(|found| Args::from_arg_matches(&found));
+    let start = args
+        .map_err(|error| Refusal::usage(first_line(&error.to_string())))?
+        .start;
+    let link = config::links(&start)?.remove(0);
+    Ok([link.forward.shape, link.backward.shape])
+}
+
+fn first_line(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line)
 }

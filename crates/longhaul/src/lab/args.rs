@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command line of `longhaul lab`.
+
+use clap::Subcommand;
+use std::path::PathBuf;
+
+/// Arguments of `longhaul lab`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul lab run dvd-download --out /tmp/dvd
+      one scenario, results and report in /tmp/dvd
+  longhaul lab run dvd-download --out /tmp/dvd --set size=4.7GB
+      the same with the paper's own file size
+  longhaul lab run dvd-download --out /tmp/dvd --quick --only relays=true
+      a short look at one cell
+  longhaul lab check my-scenario.toml
+      is it written correctly?
+
+The lab runs in namespaces of its own, which the kernel removes when it ends, however it ends.
+docs/lab.md explains scenario files.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run a scenario; write result.json, report.html and raw records
+    Run(Run),
+    /// List the built-in scenarios
+    List,
+    /// Print a scenario's file
+    Show(Named),
+    /// Check a scenario without running it
+    Check(Named),
+    /// Write report.html anew from a directory's result.json
+    Report(Rebuild),
+}
+
+/// A scenario.
+#[derive(Debug, clap::Args)]
+pub(super) struct Named {
+    /// Name of a built-in scenario, or path of a file
+    #[arg(value_name = "SCENARIO")]
+    pub(super) scenario: String,
+}
+
+/// `longhaul lab report`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Rebuild {
+    /// Directory that a run wrote
+    pub(super) directory: PathBuf,
+}
+
+/// `longhaul lab run`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Run {
+    /// Name of a built-in scenario, or path of a file
+    #[arg(value_name = "SCENARIO")]
+    pub(super) scenario: String,
+    /// Where results go; made if absent, what an earlier run wrote there is replaced
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: PathBuf,
+    /// The same cells, shortened as the scenario says under [quick]
+    #[arg(long)]
+    pub(super) quick: bool,
+    /// Give a parameter of the scenario another value; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(super) set: Vec<(String, String)>,
+    /// Run only the cells with this varied value; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(super) only: Vec<(String, String)>,
+    /// Counted runs of each cell [default: the scenario's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) repetitions: Option<u32>,
+    /// Seed of the order, the contents and the links [default: the scenario's]
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+    /// Print result.json on standard output instead of the table
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("want NAME=VALUE, for example size=4.7GB")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From a scenario's text and the command line to the cells to run, each with the scenario as it
+//! reads with that cell's parameters. Everything is checked here, before anything is touched.
+
+use super::{
+    library::Source,
+    parameters::{self, fill_in, plain},
+    scenario::{CellPlan, Scenario},
+    validate,
+};
+use crate::exit::Refusal;
+use anyhow::Result;
+use indexmap::IndexMap;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+/// A scenario, ready to run.
+#[derive(Debug)]
+pub(crate) struct Book {
+    pub(crate) name: String,
+    /// With the default parameters; what all cells share is read from here.
+    pub(crate) base: Scenario,
+    /// The text that `base` was read from.
+    pub(crate) resolved: String,
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) quick: bool,
+}
+
+/// One combination of parameters.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) vary: Table,
+    pub(crate) label: Option<String>,
+    /// The scenario with this cell's parameters.
+    pub(crate) scenario: Scenario,
+    /// The same, shortened: for warm-up runs.
+    pub(crate) short: Scenario,
+}
+
+/// What the command line changes.
+#[derive(Debug, Default)]
+pub(crate) struct Choices {
+    pub(crate) quick: bool,
+    /// Parameters as `name=value`.
+    pub(crate) set: Vec<(String, String)>,
+    /// Run only cells whose varied values match all of these.
+    pub(crate) only: Vec<(String, String)>,
+    pub(crate) repetitions: Option<u32>,
+    pub(crate) seed: Option<u64>,
+}
+
+/// Cells of one scenario: five delays by four losses by relays and algorithms fit many times over.
+const CELLS_MAX: usize = 10_000;
+
+/// What is needed before the parameters are known.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    parameters: Table,
+    #[serde(default)]
+    quick: Table,
+    #[serde(default)]
+    vary: IndexMap<String, Vec<Value>>,
+    #[serde(default)]
+    cells: Vec<CellPlan>,
+}
+
+impl Book {
+    /// Reads and checks a scenario. Every error is a usage error that names file and line.
+    pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
+        let head: Head = read(source, &source.text)?;
+        let mut values = parameters_of(source, &head)?;
+        let short = shortened(source, &values, &head.quick)?;
+        if choices.quick {
+            values.clone_from(&short);
+        }
+        let values = chosen(values, &choices.set)?;
+        let short = chosen(
+            short,
+            &choices
+                .set
+                .iter()
+                .filter(|(name, _)| !head.quick.contains_key(name))
+                .cloned()
+                .collect::<Vec<_>>(),
+        )?;
+
+        let (base, resolved) = scenario_with(source, &values)?;
+        let mut book = Self {
+            name: source.name.clone(),
+            base,
+            resolved,
+            cells: Vec::new(),
+            quick: choices.quick,
+        };
+        book.choose(&head, choices);
+        for plan in combinations(&head)? {
+            book.cells.push(cell(source, &values, &short, plan)?);
+        }
+        validate::book(&book).map_err(|problem| refuse(source, &problem))?;
+        book.keep_only(&choices.only)?;
+        Ok(book)
+    }
+
+    fn choose(&mut self, head: &Head, choices: &Choices) {
+        let quick = head
+            .quick
+            .get("repetitions")
+            .and_then(Value::as_integer)
+            .filter(|_| choices.quick);
+        let quick = quick.and_then(|n| u32::try_from(n).ok());
+        self.base.repetitions = choices
+            .repetitions
+            .or(quick)
+            .unwrap_or(self.base.repetitions);
+        self.base.seed = choices.seed.unwrap_or(self.base.seed);
+        if choices.quick {
+            self.base.warmup = 0;
+        }
+    }
+
+    fn keep_only(&mut self, only: &[(String, String)]) -> Result<()> {
+        let all: Vec<String> = self.cells.iter().map(Cell::name).collect();
+        self.cells.retain(|cell| cell.matches(only));
+        match self.cells.is_empty() {
+            false => Ok(()),
+            true => Err(Refusal::usage(format!(
+                "--only matches none of the cells: {}",
+                all.join("; ")
+            ))),
+        }
+    }
+}
+
+impl Cell {
+    /// Its label, or its varied values.
+    pub(crate) fn name(&self) -> String {
+        self.label.clone().unwrap_or_else(|| {
+            let pairs: Vec<_> = self
+                .vary
+                .iter()
+                .map(|(k, v)| format!("{k}={}", plain(v)))
+                .collect();
+            pairs.join(", ")
+        })
+    }
+
+    /// Whether each pair is one of its varied values.
+    pub(crate) fn matches(&self, wanted: &[(String, String)]) -> bool {
+        let has = |(key, value): &(String, String)| {
+            self.vary.get(key).is_some_and(|own| plain(own) == *value)
+        };
+        wanted.iter().all(has)
+    }
+}
+
+/// A table of varied values as pairs of text.
+pub(crate) fn pairs(table: &Table) -> Vec<(String, String)> {
+    table
+        .iter()
+        .map(|(key, value)| (key.clone(), plain(value)))
+        .collect()
+}
+
+fn cell(source: &Source, values: &Table, short: &Table, plan: CellPlan) -> Result<Cell> {
+    let with = |values: &Table| {
+        let mut values = values.clone();
+        values.extend(plan.vary.clone());
+        values.extend(plan.set.clone());
+        scenario_with(source, &values)
+    };
+    Ok(Cell {
+        scenario: with(values)?.0,
+        short: with(short)?.0,
+        vary: plan.vary,
+        label: plan.label,
+    })
+}
+
+/// The declared parameters, with the names of `vary` beside them; cells may set no others.
+fn parameters_of(source: &Source, head: &Head) -> Result<Table> {
+    let mut values = head.parameters.clone();
+    for (name, choices) in &head.vary {
+        let first = choices
+            .first()
+            .ok_or_else(|| refuse(source, &format!("vary.{name} is empty")))?;
+        values.entry(name.clone()).or_insert_with(|| first.clone());
+    }
+    let cells = head
+        .cells
+        .iter()
+        .flat_map(|cell| cell.vary.keys().chain(cell.set.keys()));
+    match cells
+        .into_iter()
+        .find(|name| !values.contains_key(name.as_str()))
+    {
+        Some(name) => Err(refuse(
+            source,
+            &format!("a cell sets {name:?}, which [parameters] does not declare"),
+        )),
+        None => Ok(values),
+    }
+}
+
+fn shortened(source: &Source, values: &Table, quick: &Table) -> Result<Table> {
+    let mut short = values.clone();
+    for (name, value) in quick.iter().filter(|(name, _)| *name != "repetitions") {
+        match short.get_mut(name) {
+            Some(old) => *old = value.clone(),
+            None => return Err(refuse(source, &format!("quick.{name} is no parameter"))),
+        }
+    }
+    Ok(short)
+}
+
+fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
+    for (name, text) in set {
+        let known: Vec<_> = values.keys().cloned().collect();
+        let value = values.get_mut(name).ok_or_else(|| {
+            let known = known.join(", ");
+            Refusal::usage(format!(
+                "--set {name}: no parameter has that name (there are: {known})"
+            ))
+        })?;
+        *value = parameters::typed(text);
+    }
+    Ok(values)
+}
+
+/// The cross product of `vary`, last key fastest, then the single cells.
+fn combinations(head: &Head) -> Result<Vec<CellPlan>> {
+    let count = head
+        .vary
+        .values()
+        .map(Vec::len)
+        .fold(1usize, usize::saturating_mul);
+    if count.saturating_add(head.cells.len()) > CELLS_MAX {
+        return Err(Refusal::usage(format!(
+            "the scenario has more than {CELLS_MAX} cells"
+        )));
+    }
+    let mut all = vec![CellPlan::default()];
+    for (name, choices) in &head.vary {
+        let extended = |plan: &CellPlan, choice: &Value| {
+            let mut plan = plan.clone();
+            plan.vary.insert(name.clone(), choice.clone());
+            plan
+        };
+        all = all
+            .iter()
+            .flat_map(|plan| choices.iter().map(move |choice| extended(plan, choice)))
+            .collect();
+    }
+    if head.vary.is_empty() && !head.cells.is_empty() {
+        all.clear();
+    }
+    all.extend(head.cells.iter().cloned());
+    Ok(all)
+}
+
+fn scenario_with(source: &Source, values: &Table) -> Result<(Scenario, String)> {
+    let text = fill_in(&source.text, values).map_err(|error| refuse(source, &error))?;
+    Ok((read(source, &text)?, text))
+}
+
+/// TOML into `T`; an error names file, line and column.
+fn read<T: serde::de::DeserializeOwned>(source: &Source, text: &str) -> Result<T> {
+    toml::from_str(text).map_err(|error| {
+        let before = &text[..error.span().map_or(0, |span| span.start)];
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        let message = error.message().replace('\n', " ");
+        refuse(source, &format!("line {line}, column {column}: {message}"))
+    })
+}
+
+fn refuse(source: &Source, problem: &impl std::fmt::Display) -> anyhow::Error {
+    Refusal::usage(format!("{}: {problem}", source.origin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+title = "t"
+question = "q"
+[parameters]
+size = "1GB"
+relays = false
+from = "a"
+[quick]
+size = "1MB"
+repetitions = 1
+[vary]
+relays = [false, true]
+loss = [0.0, 0.1]
+[[cells]]
+vary = { from = "b" }
+[[links]]
+name = "wan"
+kind = "veth"
+between = ["a", "b"]
+[[links]]
+name = "lan"
+kind = "veth"
+between = ["b", "c"]
+[[flows]]
+name = "get"
+program = "curl"
+from = "${from}"
+to = "c"
+size = "${size}"
+"#;
+
+    fn open(text: &str, choices: &Choices) -> Result<Book> {
+        let (name, origin) = ("t".to_owned(), "t.toml".to_owned());
+        Book::open(
+            &Source {
+                name,
+                origin,
+                text: text.to_owned(),
+            },
+            choices,
+        )
+    }
+
+    fn error(text: &str) -> String {
+        open(text, &Choices::default()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn cells_are_the_cross_product_and_the_single_ones() {
+        let book = open(TEXT, &Choices::default()).unwrap();
+        let names: Vec<_> = book.cells.iter().map(Cell::name).collect();
+        let expected = [
+            "relays=false, loss=0.0",
+            "relays=false, loss=0.1",
+            "relays=true, loss=0.0",
+            "relays=true, loss=0.1",
+            "from=b",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(book.cells[4].scenario.flows[0].from, "b");
+        assert_eq!(
+            book.cells[0].scenario.flows[0].size.unwrap().get(),
+            1_000_000_000
+        );
+        assert_eq!(book.cells[0].short.flows[0].size.unwrap().get(), 1_000_000);
+    }
+
+    #[test]
+    fn the_command_line_sets_and_selects() {
+        let pair = |k: &str, v: &str| vec![(k.to_owned(), v.to_owned())];
+        let choices = Choices {
+            quick: true,
+            set: pair("size", "5MB"),
+            only: pair("relays", "true"),
+            ..Choices::default()
+        };
+        let book = open(TEXT, &choices).unwrap();
+        assert_eq!(book.cells.len(), 2);
+        assert_eq!(book.base.repetitions, 1);
+        assert_eq!(
+            book.cells[0].scenario.flows[0].size.unwrap().get(),
+            5_000_000
+        );
+        assert!(
+            open(
+                TEXT,
+                &Choices {
+                    set: pair("sise", "1"),
+                    ..Choices::default()
+                }
+            )
+            .is_err()
+        );
+        assert!(
+            open(
+                TEXT,
+                &Choices {
+                    only: pair("relays", "maybe"),
+                    ..Choices::default()
+                }
+            )
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_line_and_column() {
+        let wrong = TEXT.replace("program = \"curl\"", "progam = \"curl\"");
+        let line = wrong
+            .lines()
+            .position(|line| line.starts_with("progam"))
+            .unwrap()
+            + 1;
+        let message = error(&wrong);
+        assert!(
+            message.starts_with(&format!("t.toml: line {line}, column 1:")),
+            "{message}"
+        );
+        assert!(message.contains("progam"), "{message}");
+    }
+
+    #[test]
+    fn values_of_cells_are_checked_too() {
+        assert!(error(&TEXT.replace("from = \"b\" }", "form = \"b\" }")).contains("form"));
+        assert!(error(&TEXT.replace("from = \"b\" }", "from = \"nobody\" }")).contains("nobody"));
+        assert!(error(&TEXT.replace("size = \"1GB\"", "size = \"1 stone\"")).contains("stone"));
+        assert!(error(&TEXT.replace("[false, true]", "[]")).contains("vary.relays"));
+    }
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The flows of one run on a standing testbed: servers first, then all transfers at their times,
+//! TCP_INFO beside them, and at the end the proof that the right bytes arrived.
+
+use super::{
+    payload::{Landing, Store, payload_name},
+    programs::{Outcome, curl, daemon::Daemon, iperf3, nginx},
+    result::{Metrics, Run},
+    sampler::{Recording, Sampler},
+    scenario::{Direction, Flow, Program, Scenario},
+    testbed::Testbed,
+};
+use anyhow::{Context, Result, bail, ensure};
+use host::netns::Netns;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+use tokio::{task::JoinSet, time};
+use units::Time;
+
+/// Where the transfers of a scenario arrive, by flow.
+pub(crate) type Landings = BTreeMap<String, Arc<Landing>>;
+
+/// Runs every flow of `scenario` that is on; `delivered` counts payload bytes as they arrive.
+pub(crate) async fn execute(
+    scenario: &Scenario,
+    testbed: &mut Testbed,
+    store: &Store,
+    landings: &Landings,
+    directory: &Path,
+    delivered: Arc<AtomicU64>,
+) -> Result<Run> {
+    let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+    let servers = serve(&flows, testbed, store, directory).await?;
+    let transfers = prepare(&flows, scenario.limit, testbed, landings, directory)?;
+    let receivers = flows.iter().map(|flow| flow.to.clone()).collect();
+    let record = directory.join("tcp_info.jsonl");
+    let sampler = Sampler::start(&testbed.hosts(), receivers, delivered, &record)?;
+    let outcomes = all(transfers).await;
+    let recording = sampler.stop()?;
+    testbed.still_stands()?;
+    let outcomes = outcomes?;
+    for server in servers {
+        server.stop().await?;
+    }
+    verify(&flows, &outcomes, store, landings)?;
+    describe(scenario, &flows, &outcomes, &recording, testbed)
+}
+
+async fn serve(
+    flows: &[&Flow],
+    testbed: &Testbed,
+    store: &Store,
+    directory: &Path,
+) -> Result<Vec<Daemon>> {
+    let mut servers = Vec::new();
+    let web: BTreeSet<&String> = flows
+        .iter()
+        .filter(|flow| flow.program == Program::Curl)
+        .map(|flow| &flow.from)
+        .collect();
+    for host in web {
+        servers.push(nginx::start(testbed.host(host)?, store.directory(), directory).await?);
+    }
+    for (number, flow) in flows.iter().enumerate() {
+        if flow.program == Program::Iperf3 {
+            let server = testbed.host(accepting(flow))?;
+            servers.push(iperf3::serve(server, iperf_port(number), directory).await?);
+        }
+    }
+    Ok(servers)
+}
+
+/// The host that waits for the connection.
+fn accepting(flow: &Flow) -> &str {
+    match flow.direction {
+        Direction::Download => &flow.from,
+        Direction::Upload => &flow.to,
+    }
+}
+
+/// The host that opens it.
+fn opening(flow: &Flow) -> &str {
+    match flow.direction {
+        Direction::Download => &flow.to,
+        Direction::Upload => &flow.from,
+    }
+}
+
+/// Flows that share a host need a port each.
+fn iperf_port(number: usize) -> u16 {
+    iperf3::PORT.saturating_add(number as u16)
+}
+
+/// A transfer, ready to begin.
+struct Transfer {
+    number: usize,
+    flow: Flow,
+    netns: Netns,
+    server: Ipv4Addr,
+    landing: Option<Arc<Landing>>,
+    limit: Time,
+    record: PathBuf,
+}
+
+fn prepare(
+    flows: &[&Flow],
+    limit: Time,
+    testbed: &Testbed,
+    landings: &Landings,
+    directory: &Path,
+) -> Result<Vec<Transfer>> {
+    let each = |(number, flow): (usize, &&Flow)| {
+        let server = testbed.topology.address(opening(flow), accepting(flow));
+        let landing = landings
+            .get(&flow.name)
+            .filter(|_| flow.program == Program::Curl)
+            .cloned();
+        if let (Some(landing), Some(size)) = (&landing, flow.size) {
+            landing.clear(size)?;
+        }
+        Ok(Transfer {
+            number,
+            flow: (*flow).clone(),
+            netns: testbed.host(opening(flow))?.clone(),
+            server: server
+                .with_context(|| format!("flow {}: the server has no address", flow.name))?,
+            landing,
+            limit,
+            record: directory.join(format!("{}.json", flow.name)),
+        })
+    };
+    flows.iter().enumerate().map(each).collect()
+}
+
+impl Transfer {
+    async fn run(self) -> Result<(usize, Outcome)> {
+        time::sleep(self.flow.start.into()).await;
+        let name = self.flow.name.clone();
+        let limit = Duration::from(self.limit);
+        let outcome = match time::timeout(limit, self.transfer()).await {
+            Ok(outcome) => outcome,
+            Err(_) => bail!("flow {name} took longer than the limit of {}", self.limit),
+        };
+        Ok((
+            self.number,
+            outcome.with_context(|| format!("flow {name}"))?,
+        ))
+    }
+
+    async fn transfer(&self) -> Result<Outcome> {
+        let Self {
+            flow,
+            netns,
+            server,
+            landing,
+            limit,
+            record,
+            number,
+        } = self;
+        match flow.program {
+            Program::Curl => {
+                let landing = landing.as_ref().context("there is no place to arrive")?;
+                let file = payload_name(flow.size.unwrap_or_default());
+                curl::fetch(netns, *server, &file, landing, *limit, record).await
+            }
+            Program::Iperf3 => {
+                iperf3::measure(netns, *server, iperf_port(*number), flow, record).await
+            }
+        }
+    }
+}
+
+/// Runs all at the same time; the first failure ends the others.
+async fn all(transfers: Vec<Transfer>) -> Result<Vec<Outcome>> {
+    let mut running: JoinSet<_> = transfers.into_iter().map(Transfer::run).collect();
+    let mut outcomes = BTreeMap::new();
+    while let Some(ended) = running.join_next().await {
+        let (number, outcome) = ended.context("a transfer panicked")??;
+        outcomes.insert(number, outcome);
+    }
+    Ok(outcomes.into_values().collect())
+}
+
+/// The clocks have stopped: now the hashes.
+fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landings) -> Result<()> {
+    for (flow, outcome) in flows.iter().zip(outcomes) {
+        let (Program::Curl, Some(size)) = (flow.program, flow.size) else {
+            continue;
+        };
+        let place = || format!("flow {}", flow.name);
+        ensure!(
+            outcome.bytes == size.get(),
+            "{}: curl counted {} bytes",
+            place(),
+            outcome.bytes
+        );
+        let hash = store.hash(size).with_context(place)?;
+        landings
+            .get(&flow.name)
+            .with_context(place)?
+            .verify(size, hash)
+            .with_context(place)?;
+    }
+    Ok(())
+}
+
+fn describe(
+    scenario: &Scenario,
+    flows: &[&Flow],
+    outcomes: &[Outcome],
+    recording: &Recording,
+    testbed: &Testbed,
+) -> Result<Run> {
+    let mut metrics = Metrics::new();
+    let rate = |outcome: &Outcome| outcome.bytes as f64 * 8.0 / outcome.seconds;
+    if let [only] = outcomes {
+        metrics.extend(only.extra.clone());
+    }
+    metrics.insert("goodput_bps".to_owned(), outcomes.iter().map(rate).sum());
+    for (flow, outcome) in flows.iter().zip(outcomes).filter(|_| flows.len() > 1) {
+        metrics.insert(format!("{}_goodput_bps", flow.name), rate(outcome));
+    }
+    let seen: u64 = testbed
+        .hosts()
+        .iter()
+        .map(|(host, _)| recording.retransmits(host))
+        .sum();
+    let told: Option<u64> = outcomes.iter().map(|outcome| outcome.retransmits).sum();
+    metrics.insert(
+        "retransmits".to_owned(),
+        told.map_or(seen, |told| told.max(seen)) as f64,
+    );
+
+    let (flow, outcome) = flows
+        .first()
+        .zip(outcomes.first())
+        .context("there is no flow")?;
+    let mut series = recording.series(&flow.to, outcome.bytes, outcome.seconds);
+    series.legs = senders(scenario, flow, testbed)
+        .windows(2)
+        .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))
+        .collect();
+    Ok(Run {
+        metrics,
+        failed: None,
+        series: Some(series),
+    })
+}
+
+/// The hosts that end a TCP connection of `flow`, from where the data begins to where it ends.
+fn senders(scenario: &Scenario, flow: &Flow, testbed: &Testbed) -> Vec<String> {
+    let path = testbed
+        .topology
+        .path(&flow.from, &flow.to)
+        .unwrap_or_default();
+    let ends = |host: &String| {
+        let relays = scenario.relays.get(host).is_some_and(|relay| relay.when);
+        *host == flow.from || *host == flow.to || relays
+    };
+    path.into_iter().filter(ends).collect()
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The files that transfers carry: incompressible bytes, their SHA-256, and the place where they
+//! arrive. All of it is in memory if there is room, so that no disk limits a transfer; else in
+//! files of the output directory that have no name and so vanish with the lab.
+
+use anyhow::{Context, Result, ensure};
+use host::sandbox;
+use rand_xoshiro::{
+    Xoshiro256PlusPlus,
+    rand_core::{Rng, SeedableRng},
+};
+use sha2::{Digest, Sha256};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{Read, Write},
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+};
+use units::Bytes;
+
+/// Bytes that are written or hashed at a time.
+const CHUNK: usize = 1 << 20;
+/// Memory that must stay free beside the files, for sockets and links.
+const HEADROOM: u64 = 1 << 30;
+
+/// Where the files are.
+#[derive(Debug)]
+pub(crate) struct Store {
+    directory: PathBuf,
+    disk: Option<PathBuf>,
+    /// Files without a name, open as long as the store lives.
+    nameless: Vec<File>,
+    payloads: BTreeMap<Bytes, [u8; 32]>,
+}
+
+impl Store {
+    /// Room for `needed` bytes, in memory if they fit, else under `disk`.
+    pub(crate) fn open(directory: &Path, disk: &Path, needed: Bytes) -> Result<Self> {
+        fs::create_dir_all(directory)?;
+        let fits = memory_available()? >= needed.get().saturating_add(HEADROOM);
+        if fits {
+            sandbox::mount_memory(directory, needed + Bytes::new(HEADROOM))?;
+        }
+        let disk = (!fits).then(|| disk.to_owned());
+        Ok(Self {
+            directory: directory.to_owned(),
+            disk,
+            nameless: Vec::new(),
+            payloads: BTreeMap::new(),
+        })
+    }
+
+    /// Where a web server finds the payloads.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The files lie on a disk, which may limit the transfers.
+    pub(crate) fn on_disk(&self) -> bool {
+        self.disk.is_some()
+    }
+
+    /// Writes a payload of `size`, the same for the same `seed`, unless it is there already.
+    pub(crate) fn add_payload(&mut self, size: Bytes, seed: u64) -> Result<()> {
+        if self.payloads.contains_key(&size) {
+            return Ok(());
+        }
+        let mut file = self.create(&payload_name(size))?;
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ size.get());
+        let mut hash = Sha256::new();
+        write_chunks(&mut file, size, |chunk| {
+            random.fill_bytes(chunk);
+            hash.update(chunk);
+        })?;
+        self.payloads.insert(size, hash.finalize().into());
+        Ok(())
+    }
+
+    /// The SHA-256 of the payload of `size`, if there is one.
+    pub(crate) fn hash(&self, size: Bytes) -> Option<[u8; 32]> {
+        self.payloads.get(&size).copied()
+    }
+
+    /// A place where a transfer called `name` arrives.
+    pub(crate) fn landing(&mut self, name: &str) -> Result<Landing> {
+        self.create(&format!("landing-{name}"))?;
+        Ok(Landing {
+            path: self.directory.join(format!("landing-{name}")),
+        })
+    }
+
+    fn create(&mut self, name: &str) -> Result<File> {
+        let path = self.directory.join(name);
+        let Some(disk) = &self.disk else {
+            return File::create(&path)
+                .with_context(|| format!("cannot create {}", path.display()));
+        };
+        let visible = disk.join(format!(".{name}.{}", std::process::id()));
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&visible);
+        let file = file.with_context(|| format!("cannot create {}", visible.display()))?;
+        fs::remove_file(&visible)?;
+        let magic = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let _ = fs::remove_file(&path);
+        std::os::unix::fs::symlink(magic, &path)?;
+        // The symbolic link names the descriptor of `file`: keep that one, hand out a clone.
+        let clone = file.try_clone()?;
+        self.nameless.push(file);
+        Ok(clone)
+    }
+}
+
+/// The name under which the payload of `size` is served.
+pub(crate) fn payload_name(size: Bytes) -> String {
+    format!("payload-{}", size.get())
+}
+
+/// Where a transfer arrives. Its pages exist before the transfer begins, so that making them does
+/// not slow it.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    path: PathBuf,
+}
+
+impl Landing {
+    /// Fills it with `size` zeros: nothing of an earlier transfer may pass for this one.
+    pub(crate) fn clear(&self, size: Bytes) -> Result<()> {
+        let mut file = self.writer()?;
+        write_chunks(&mut file, size, |_| {})?;
+        Ok(file.set_len(size.get())?)
+    }
+
+    /// For writing from its first byte on, without losing its pages.
+    pub(crate) fn writer(&self) -> Result<File> {
+        let file = OpenOptions::new().write(true).open(&self.path);
+        file.with_context(|| format!("cannot open {}", self.path.display()))
+    }
+
+    /// Fails unless the content is `size` bytes with this SHA-256.
+    pub(crate) fn verify(&self, size: Bytes, expected: [u8; 32]) -> Result<()> {
+        let mut file = File::open(&self.path)?;
+        let (mut hash, mut chunk, mut total) = (Sha256::new(), vec![0; CHUNK], 0);
+        loop {
+            match file.read(&mut chunk)? {
+                0 => break,
+                n => {
+                    hash.update(&chunk[..n]);
+                    total += n as u64;
+                }
+            }
+        }
+        ensure!(
+            total == size.get(),
+            "{total} bytes arrived instead of {}",
+            size.get()
+        );
+        let found: [u8; 32] = hash.finalize().into();
+        ensure!(
+            found == expected,
+            "wrong content: SHA-256 {} instead of {}",
+            hex(&found),
+            hex(&expected)
+        );
+        Ok(())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn write_chunks(file: &mut File, size: Bytes, mut fill: impl FnMut(&mut [u8])) -> Result<()> {
+    let mut chunk = vec![0; CHUNK];
+    let mut left = size.get();
+    while left > 0 {
+        let part = &mut chunk[..left.min(CHUNK as u64) as usize];
+        fill(part);
+        file.write_all(part)
+            .context("cannot write the files to transfer")?;
+        left -= part.len() as u64;
+    }
+    Ok(())
+}
+
+/// `MemAvailable` of `/proc/meminfo`, in bytes.
+fn memory_available() -> Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    Ok(kib.context("/proc/meminfo has no MemAvailable")? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(directory: &Path, disk: Option<&Path>) -> Store {
+        let (directory, disk) = (directory.to_owned(), disk.map(Path::to_owned));
+        Store {
+            directory,
+            disk,
+            nameless: Vec::new(),
+            payloads: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_copy_is_accepted_and_one_wrong_byte_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let size = Bytes::new(3 * CHUNK as u64 + 7);
+        for disk in [None, Some(directory.path())] {
+            let mut store = store(directory.path(), disk);
+            store.add_payload(size, 1).unwrap();
+            let hash = store.hash(size).unwrap();
+            let landing = store.landing("x").unwrap();
+            landing.clear(size).unwrap();
+            assert!(landing.verify(size, hash).is_err());
+
+            let mut content = fs::read(directory.path().join(payload_name(size))).unwrap();
+            landing.writer().unwrap().write_all(&content).unwrap();
+            landing.verify(size, hash).unwrap();
+
+            content[CHUNK] ^= 1;
+            landing.writer().unwrap().write_all(&content).unwrap();
+            let error = landing.verify(size, hash).unwrap_err().to_string();
+            assert!(error.contains("SHA-256"), "{error}");
+            landing.clear(size).unwrap();
+            assert!(landing.verify(size, hash).is_err());
+        }
+        assert!(fs::read_dir(directory.path()).unwrap().all(|entry| {
+            !entry
+                .unwrap()
+                .file_name()
+                .to_string_lossy()
+                .starts_with('.')
+        }));
+    }
+
+    #[test]
+    fn payloads_follow_from_their_seed() {
+        let hash = |seed| {
+            let directory = tempfile::tempdir().unwrap();
+            let mut store = store(directory.path(), None);
+            store.add_payload(Bytes::new(1000), seed).unwrap();
+            store.hash(Bytes::new(1000)).unwrap()
+        };
+        assert_eq!(hash(1), hash(1));
+        assert_ne!(hash(1), hash(2));
+    }
+}

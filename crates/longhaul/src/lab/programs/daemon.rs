@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A program that runs beside the flows until it is stopped: a server, a relay, a link.
+
+use anyhow::{Context, Result, bail};
+use host::{netns::Netns, process, sock_diag::SockDiag};
+use std::{
+    fs::{self, File},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+use tokio::{process::Child, time};
+
+/// How long a daemon may take to be ready, and to end once asked to.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A running daemon; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts `command` inside `netns`, with both its outputs in `directory/NAME.log`.
+    pub(crate) fn start(
+        name: &str,
+        mut command: Command,
+        netns: &Netns,
+        directory: &Path,
+    ) -> Result<Self> {
+        let log = directory.join(format!("{name}.log"));
+        let output = OwnedFd::from(
+            File::create(&log).with_context(|| format!("cannot write {}", log.display()))?,
+        );
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        process::inside(&mut command, netns);
+        let mut command = tokio::process::Command::from(command);
+        let child = command
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            log,
+        })
+    }
+
+    /// Waits until it listens on a TCP port of `netns`.
+    pub(crate) async fn listening(&mut self, netns: &Netns, port: u16) -> Result<()> {
+        let mut sockets = SockDiag::open(netns)?;
+        self.until(&format!("listen on port {port}"), || {
+            Ok(sockets.listens_on(port)?)
+        })
+        .await
+    }
+
+    /// Waits until it has printed a line that begins with `word`.
+    pub(crate) async fn printed(&mut self, word: &str) -> Result<()> {
+        let log = self.log.clone();
+        let printed = || {
+            Ok(fs::read_to_string(&log)?
+                .lines()
+                .any(|line| line.starts_with(word)))
+        };
+        self.until(&format!("print '{word}'"), printed).await
+    }
+
+    async fn until(&mut self, what: &str, mut reached: impl FnMut() -> Result<bool>) -> Result<()> {
+        let give_up = time::Instant::now() + PATIENCE;
+        while !reached()? {
+            if let Some(status) = self.child.try_wait()? {
+                bail!(
+                    "{} ended with {status} before it could {what}: {}",
+                    self.name,
+                    self.last_words()
+                );
+            }
+            if time::Instant::now() > give_up {
+                bail!(
+                    "{} did not {what} within {PATIENCE:?}: {}",
+                    self.name,
+                    self.last_words()
+                );
+            }
+            time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Fails if it has ended, saying what it said last.
+    pub(crate) fn still_runs(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!(
+                "{} ended with {status} during the run: {}",
+                self.name,
+                self.last_words()
+            ),
+        }
+    }
+
+    /// Asks it to end (SIGTERM), waits, and kills it if it does not.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        let pid = self
+            .child
+            .id()
+            .and_then(|id| rustix::process::Pid::from_raw(id as i32));
+        if let Some(pid) = pid {
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        }
+        if time::timeout(PATIENCE, self.child.wait()).await.is_err() {
+            self.child.kill().await?;
+        }
+        Ok(())
+    }
+
+    fn last_words(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let last = text.lines().rev().find(|line| !line.trim().is_empty());
+        last.map_or_else(
+            || format!("it said nothing (see {})", self.log.display()),
+            str::to_owned,
+        )
+    }
+}

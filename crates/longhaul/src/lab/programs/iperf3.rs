@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! iperf3, one test at a time.
+
+use super::{Outcome, daemon::Daemon, keep_json};
+use crate::lab::{
+    result::Metrics,
+    scenario::{Direction, Flow},
+};
+use anyhow::{Context, Result, bail};
+use host::{netns::Netns, process};
+use serde_json::Value;
+use std::{
+    net::Ipv4Addr,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// Where the server listens.
+pub(crate) const PORT: u16 = 5201;
+
+/// Starts the server for one test; ready on return.
+pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<Daemon> {
+    let mut command = Command::new("iperf3");
+    command.args(["--server", "--one-off", "--port", &port.to_string()]);
+    let name = format!("iperf3-{}-{port}", netns.name().unwrap_or("host"));
+    let mut daemon = Daemon::start(&name, command, netns, directory)?;
+    daemon.listening(netns, port).await?;
+    Ok(daemon)
+}
+
+/// Runs the test of `flow` against the server at `server` from inside `netns`.
+pub(crate) async fn measure(
+    netns: &Netns,
+    server: Ipv4Addr,
+    port: u16,
+    flow: &Flow,
+    record: &Path,
+) -> Result<Outcome> {
+    let mut command = Command::new("iperf3");
+    command.arg("--json").args(arguments(server, port, flow));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    process::inside(&mut command, netns);
+    let mut command = tokio::process::Command::from(command);
+    let child = command
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot start iperf3")?;
+    let output = child
+        .wait_with_output()
+        .await
+        .context("cannot wait for iperf3")?;
+    read(&keep_json(record, &output.stdout, "iperf3")?)
+}
+
+fn arguments(server: Ipv4Addr, port: u16, flow: &Flow) -> Vec<String> {
+    let mut all = vec![
+        "--client".to_owned(),
+        server.to_string(),
+        "--port".to_owned(),
+        port.to_string(),
+    ];
+    all.extend(["--parallel".to_owned(), flow.parallel.to_string()]);
+    if let Some(size) = flow.size {
+        // iperf3 splits nothing: --bytes counts all streams together.
+        all.extend(["--bytes".to_owned(), size.get().to_string()]);
+    }
+    if let Some(duration) = flow.duration {
+        all.extend([
+            "--time".to_owned(),
+            duration.as_secs_f64().ceil().to_string(),
+        ]);
+    }
+    if flow.direction == Direction::Download {
+        all.push("--reverse".to_owned());
+    }
+    all
+}
+
+fn read(record: &Value) -> Result<Outcome> {
+    if let Some(error) = record["error"].as_str() {
+        bail!("iperf3: {error}");
+    }
+    let end = &record["end"];
+    let received = |key: &str| {
+        let number = end["sum_received"][key].as_f64();
+        number.with_context(|| format!("iperf3 reported no {key}"))
+    };
+    Ok(Outcome {
+        bytes: received("bytes")? as u64,
+        seconds: received("seconds")?,
+        retransmits: end["sum_sent"]["retransmits"].as_u64(),
+        extra: Metrics::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn reads_what_the_receiver_got_and_the_sender_repeated() {
+        let record = json!({"end": {"sum_received": {"bytes": 1e9, "seconds": 8.0},
+            "sum_sent": {"bytes": 1.1e9, "seconds": 8.0, "retransmits": 3}}});
+        let expected = Outcome {
+            bytes: 1_000_000_000,
+            seconds: 8.0,
+            retransmits: Some(3),
+            extra: Metrics::new(),
+        };
+        assert_eq!(read(&record).unwrap(), expected);
+        assert!(read(&json!({"error": "connection refused", "end": {}})).is_err());
+    }
+}

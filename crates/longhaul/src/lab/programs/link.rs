@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul link` as one wire of the testbed.
+
+use super::{daemon::Daemon, flags, longhaul};
+use crate::lab::{scenario::Link, topology::Wire};
+use anyhow::Result;
+use host::netns::Netns;
+use model::link::Shape;
+use std::path::{Path, PathBuf};
+
+/// Checks a link's options by what the emulator would make of them, in both directions.
+pub(crate) fn shapes(link: &Link, wire: &Wire) -> Result<[Shape; 2], String> {
+    let shapes = arguments(link, wire).and_then(|arguments| crate::link::shapes(&arguments));
+    shapes.map_err(|error| error.to_string())
+}
+
+/// Starts the emulator, which makes both interfaces; ready on return. `seed` is for a link that
+/// has none of its own.
+pub(crate) async fn start(link: &Link, wire: &Wire, seed: u64, directory: &Path) -> Result<Daemon> {
+    let mut command = longhaul()?;
+    command
+        .arg("link")
+        .args(arguments(link, wire)?)
+        .arg("--counters")
+        .arg(counters(link, directory));
+    if !link.options.contains_key("seed") {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    let name = format!("link-{}", link.name);
+    let mut daemon = Daemon::start(&name, command, &Netns::current()?, directory)?;
+    daemon.printed("ready").await?;
+    Ok(daemon)
+}
+
+fn arguments(link: &Link, wire: &Wire) -> Result<Vec<String>> {
+    let mut arguments = ends(wire);
+    arguments.extend(["--name".to_owned(), link.name.clone()]);
+    arguments.extend(["--mtu".to_owned(), link.mtu.to_string()]);
+    arguments.extend(flags(&link.options).map_err(anyhow::Error::msg)?);
+    Ok(arguments)
+}
+
+/// Where the emulator writes its records.
+pub(crate) fn counters(link: &Link, directory: &Path) -> PathBuf {
+    directory.join(format!("link-{}.jsonl", link.name))
+}
+
+fn ends(wire: &Wire) -> Vec<String> {
+    let sides = ["--left", "--right"].into_iter().zip(&wire.ends);
+    sides
+        .flat_map(|(side, (host, address))| {
+            [side.to_owned(), format!("{host}:{}:{address}", wire.name)]
+        })
+        .collect()
+}

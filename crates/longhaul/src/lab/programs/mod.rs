@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The programs that a scenario runs, one module each.
+
+pub(crate) mod curl;
+pub(crate) mod daemon;
+pub(crate) mod iperf3;
+pub(crate) mod link;
+pub(crate) mod nginx;
+pub(crate) mod relay;
+
+use super::result::Metrics;
+use anyhow::{Context, Result, bail};
+use std::{collections::BTreeMap, path::Path, process::Command};
+use toml::{Table, Value};
+
+/// What a program measured: from its first byte sent to its last byte received.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Outcome {
+    /// Payload bytes delivered.
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+    /// Segments sent again, if the program knows.
+    pub(crate) retransmits: Option<u64>,
+    /// What only this program measures.
+    pub(crate) extra: Metrics,
+}
+
+/// TOML keys as command-line flags: `keep_source = true` → `--keep-source`, lists → repeated flags.
+pub(crate) fn flags(options: &Table) -> Result<Vec<String>, String> {
+    let mut flags = Vec::new();
+    for (key, value) in options {
+        let flag = format!("--{}", key.replace('_', "-"));
+        match value {
+            Value::Boolean(true) => flags.push(flag),
+            Value::Boolean(false) => {}
+            Value::Array(all) => {
+                for one in all {
+                    flags.extend([flag.clone(), scalar(key, one)?]);
+                }
+            }
+            one => flags.extend([flag, scalar(key, one)?]),
+        }
+    }
+    Ok(flags)
+}
+
+fn scalar(key: &str, value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Ok(value.to_string()),
+        _ => Err(format!("{key} must be a text, a number or a list of them")),
+    }
+}
+
+/// A command of this very binary.
+fn longhaul() -> Result<Command> {
+    Ok(Command::new(
+        std::env::current_exe().context("cannot find this program's own file")?,
+    ))
+}
+
+/// The version that `program FLAG` prints, or what is missing and how to get it.
+fn version(program: &str, flag: &str) -> Result<String> {
+    let output = Command::new(program).arg(flag).output();
+    let output = output.map_err(|error| {
+        crate::exit::Refusal::unsupported(format!(
+            "cannot run {program} ({error}); install it, for example: apt-get install {program}"
+        ))
+    })?;
+    // nginx prints its version on stderr.
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let number = text
+        .split([' ', '/', '\n'])
+        .find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    Ok(number.unwrap_or(&text).to_owned())
+}
+
+/// The versions of the programs that the flows need.
+pub(crate) fn versions(
+    used: impl IntoIterator<Item = super::scenario::Program>,
+) -> Result<BTreeMap<String, String>> {
+    use super::scenario::Program;
+    let mut versions = BTreeMap::new();
+    for program in used {
+        let names: &[(&str, &str)] = match program {
+            Program::Curl => &[("curl", "--version"), ("nginx", "-v")],
+            Program::Iperf3 => &[("iperf3", "--version")],
+        };
+        for (name, flag) in names {
+            versions.insert((*name).to_owned(), version(name, flag)?);
+        }
+    }
+    Ok(versions)
+}
+
+/// The JSON that a program wrote, kept beside the other raw records.
+fn keep_json(path: &Path, text: &[u8], program: &str) -> Result<serde_json::Value> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    match serde_json::from_slice(text) {
+        Ok(value) => Ok(value),
+        Err(error) => bail!("{program} wrote no JSON ({error}); see {}", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_become_flags() {
+        let table =
+            toml::from_str("keep_source = true\nquiet = false\nloss = 0.001\npeer = ['a', 'b']")
+                .unwrap();
+        let expected = [
+            "--keep-source",
+            "--loss",
+            "0.001",
+            "--peer",
+            "a",
+            "--peer",
+            "b",
+        ];
+        assert_eq!(flags(&table).unwrap(), expected);
+        assert!(flags(&toml::from_str("x = { y = 1 }").unwrap()).is_err());
+    }
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A whole lab: every cell as often as wanted, in order, and the result of it all.
+
+use super::{
+    account::Accounts,
+    book::{Book, Cell, pairs},
+    flows::{self, Landings},
+    payload::Store,
+    programs,
+    progress::{self, Progress},
+    result::{self, About, Answer, Host, LabResult, Run, TestbedHost, TestbedLink},
+    scenario::{Link, LinkKind, Order, Program, Scenario},
+    testbed::Testbed,
+    topology::{LINKS_MAX, Topology, Wire},
+    validate::one_cell,
+    verdict,
+};
+use anyhow::{Context, Result};
+use rand_xoshiro::{
+    Xoshiro256PlusPlus,
+    rand_core::{Rng, SeedableRng},
+};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicU64},
+};
+use units::Bytes;
+
+/// Where the payloads are inside the sandbox.
+const FILES: &str = "/run/longhaul/files";
+
+/// One run to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    cell: usize,
+    /// Counted from 1; `None` for a warm-up run.
+    repetition: Option<u32>,
+}
+
+/// A lab at work.
+struct Lab<'a> {
+    book: &'a Book,
+    out: &'a Path,
+    store: Store,
+    landings: Landings,
+    accounts: Accounts,
+    cells: Vec<result::Cell>,
+    raw: Vec<String>,
+}
+
+/// Runs `book` inside the sandbox, writing raw records under `out`, and returns the result.
+pub(crate) async fn run(book: &Book, out: &Path, host: Host, command: String) -> Result<LabResult> {
+    let started = jiff::Timestamp::now();
+    let turns = turns(book);
+    let mut progress = Progress::new(turns.len());
+    let mut lab = Lab::open(book, out, &progress)?;
+    for (n, turn) in turns.iter().enumerate() {
+        let ahead: Vec<usize> = turns[n + 1..].iter().map(|turn| turn.cell).collect();
+        lab.take(*turn, &mut progress, &ahead).await?;
+    }
+    lab.finish(started, host, command)
+}
+
+/// Warm-up rounds, then as many rounds as there are repetitions. A round holds every cell once, in
+/// a random order of its own, so that a drift of the machine spreads over all cells.
+fn turns(book: &Book) -> Vec<Turn> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(book.base.seed);
+    let warmups = std::iter::repeat_n(None, book.base.warmup as usize);
+    let rounds = warmups.chain((1..=book.base.repetitions).map(Some));
+    let mut turns = Vec::new();
+    for repetition in rounds {
+        let mut round: Vec<Turn> = (0..book.cells.len())
+            .map(|cell| Turn { cell, repetition })
+            .collect();
+        if book.base.order == Order::Random {
+            shuffle(&mut round, &mut random);
+        }
+        turns.extend(round);
+    }
+    if book.base.order == Order::AsWritten {
+        turns.sort_by_key(|turn| (turn.cell, turn.repetition));
+    }
+    turns
+}
+
+/// Fisher–Yates. The remainder's bias is below 2⁻⁵⁰ for any list that fits here.
+fn shuffle<T>(list: &mut [T], random: &mut impl Rng) {
+    for last in (1..list.len()).rev() {
+        list.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
+    }
+}
+
+impl<'a> Lab<'a> {
+    fn open(book: &'a Book, out: &'a Path, progress: &Progress) -> Result<Self> {
+        let downloads = downloads(book);
+        let payloads: Bytes = downloads
+            .values()
+            .flatten()
+            .copied()
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .sum();
+        let arriving: Bytes = downloads
+            .values()
+            .filter_map(|sizes| sizes.iter().max().copied())
+            .sum();
+        let mut store = Store::open(Path::new(FILES), out, payloads + arriving)?;
+        let place = if store.on_disk() {
+            "on disk: memory is short, so the disk may limit the figures"
+        } else {
+            "in memory"
+        };
+        if payloads > Bytes::default() {
+            progress.note(&format!(
+                "Writing {payloads} of incompressible bytes, {place} …"
+            ));
+        }
+        let mut landings = Landings::new();
+        for (flow, sizes) in &downloads {
+            sizes
+                .iter()
+                .try_for_each(|size| store.add_payload(*size, book.base.seed))?;
+            landings.insert(flow.clone(), Arc::new(store.landing(flow)?));
+        }
+        let cells = book
+            .cells
+            .iter()
+            .map(|cell| describe_cell(book, cell))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            book,
+            out,
+            store,
+            landings,
+            accounts: Accounts::default(),
+            cells,
+            raw: Vec::new(),
+        })
+    }
+
+    /// One run, from an empty machine to an empty machine. What goes wrong inside it is its result;
+    /// only a machine that cannot be cleaned ends the lab.
+    async fn take(&mut self, turn: Turn, progress: &mut Progress, ahead: &[usize]) -> Result<()> {
+        let cell = &self.book.cells[turn.cell];
+        let scenario = if turn.repetition.is_some() {
+            &cell.scenario
+        } else {
+            &cell.short
+        };
+        let name = match turn.repetition {
+            Some(_) => cell.name(),
+            None => format!("{} (warm-up)", cell.name()),
+        };
+        let directory = self.directory(turn)?;
+        let delivered = Arc::new(AtomicU64::new(0));
+        let running = progress.begin(turn.cell, &name, goal(scenario), &delivered);
+        let run = self
+            .attempt(scenario, self.seed(turn), &directory, delivered)
+            .await;
+        let run = run.unwrap_or_else(|error| Run {
+            failed: Some(format!("{error:#}")),
+            ..Run::default()
+        });
+        let outcome = run
+            .failed
+            .as_ref()
+            .map(|reason| format!("FAILED: {reason}"));
+        progress.end(
+            running,
+            &outcome.unwrap_or_else(|| progress::figures(&run.metrics)),
+            ahead,
+        );
+        if turn.repetition.is_some() || run.failed.is_some() {
+            self.cells[turn.cell].runs.push(run);
+        }
+        Ok(())
+    }
+
+    /// Repetitions differ in what the links decide, cells of one repetition do not.
+    fn seed(&self, turn: Turn) -> u64 {
+        let repetition = u64::from(turn.repetition.unwrap_or(0));
+        self.book
+            .base
+            .seed
+            .wrapping_add(repetition * LINKS_MAX as u64)
+    }
+
+    async fn attempt(
+        &mut self,
+        scenario: &Scenario,
+        seed: u64,
+        directory: &Path,
+        delivered: Arc<AtomicU64>,
+    ) -> Result<Run> {
+        let mut testbed = Testbed::build(scenario, seed, directory).await?;
+        let run = flows::execute(
+            scenario,
+            &mut testbed,
+            &self.store,
+            &self.landings,
+            directory,
+            delivered,
+        )
+        .await;
+        testbed.take_down().await?;
+        for link in scenario
+            .links
+            .iter()
+            .filter(|link| link.kind == LinkKind::Emulated)
+        {
+            self.accounts
+                .add(&link.name, &programs::link::counters(link, directory));
+        }
+        let mut run = run?;
+        verdict::derive(scenario, &mut run.metrics);
+        Ok(run)
+    }
+
+    /// `out/raw/CELL-REPETITION`, fresh.
+    fn directory(&mut self, turn: Turn) -> Result<PathBuf> {
+        let cell = file_name(&self.book.cells[turn.cell].name());
+        let repetition = turn
+            .repetition
+            .map_or("warmup".to_owned(), |n| n.to_string());
+        let relative = format!("raw/{:02}-{cell}-{repetition}", turn.cell + 1);
+        let directory = self.out.join(&relative);
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
+        }
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        self.raw.push(relative);
+        Ok(directory)
+    }
+
+    fn finish(
+        mut self,
+        started: jiff::Timestamp,
+        host: Host,
+        command: String,
+    ) -> Result<LabResult> {
+        self.cells.iter_mut().for_each(result::Cell::summarise);
+        let base = &self.book.base;
+        Ok(LabResult {
+            scenario: self.book.name.clone(),
+            longhaul: env!("CARGO_PKG_VERSION").to_owned(),
+            started,
+            seed: base.seed,
+            quick: self.book.quick,
+            about: Some(About {
+                title: base.title.clone(),
+                question: Some(base.question.clone()),
+                paper: base.source.clone(),
+                command: Some(command),
+                notes: base.notes.clone(),
+            }),
+            answer: answer(self.book),
+            host,
+            resolved: serde_json::to_value(base)?,
+            testbed: Some(drawing(&self.book.cells[0].scenario)),
+            checks: verdict::checks(self.book, &self.cells),
+            links: self.accounts.result(),
+            raw: raw_files(self.out, &self.raw)?,
+            cells: self.cells,
+        })
+    }
+}
+
+/// Every curl flow with the sizes that it carries in any cell, warm-up runs included.
+fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
+    let mut downloads: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
+    let short = |cell: &'_ Cell| (book.base.warmup > 0).then(|| cell.short.flows.clone());
+    for cell in &book.cells {
+        let all = cell
+            .scenario
+            .flows
+            .iter()
+            .cloned()
+            .chain(short(cell).into_iter().flatten());
+        for flow in all.filter(|flow| flow.program == Program::Curl) {
+            downloads.entry(flow.name).or_default().extend(flow.size);
+        }
+    }
+    downloads
+}
+
+fn goal(scenario: &Scenario) -> Bytes {
+    scenario
+        .flows
+        .iter()
+        .filter(|flow| flow.when)
+        .filter_map(|flow| flow.size)
+        .sum()
+}
+
+fn file_name(text: &str) -> String {
+    let clean = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '.' | '=') {
+            c
+        } else {
+            '-'
+        }
+    };
+    text.chars().map(clean).take(60).collect()
+}
+
+/// Files below `out`, relative to it.
+fn raw_files(out: &Path, directories: &[String]) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for directory in directories {
+        let entries = fs::read_dir(out.join(directory))?.collect::<std::io::Result<Vec<_>>>()?;
+        let mut names: Vec<_> = entries
+            .iter()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        files.extend(names.iter().map(|name| format!("{directory}/{name}")));
+    }
+    Ok(files)
+}
+
+fn describe_cell(book: &Book, cell: &Cell) -> Result<result::Cell> {
+    let figures = book
+        .base
+        .paper
+        .iter()
+        .find(|paper| cell.matches(&pairs(&paper.cell)));
+    let vary = cell
+        .vary
+        .iter()
+        .map(|(key, value)| Ok((key.clone(), serde_json::to_value(value)?)));
+    Ok(result::Cell {
+        vary: vary.collect::<Result<_>>()?,
+        label: cell.label.clone(),
+        relays: relays_on_path(&cell.scenario),
+        paper: figures
+            .map(|paper| paper.figures.clone())
+            .unwrap_or_default(),
+        paper_suspect: figures
+            .map(|paper| paper.suspect.clone())
+            .unwrap_or_default(),
+        ..result::Cell::default()
+    })
+}
+
+/// The hosts that relay the first flow, along its path.
+fn relays_on_path(scenario: &Scenario) -> Vec<String> {
+    let relays = |host: &String| scenario.relays.get(host).is_some_and(|relay| relay.when);
+    path_of_first_flow(scenario)
+        .into_iter()
+        .filter(relays)
+        .collect()
+}
+
+fn path_of_first_flow(scenario: &Scenario) -> Vec<String> {
+    let first = scenario.flows.iter().find(|flow| flow.when);
+    first
+        .and_then(|flow| Topology::of(scenario).path(&flow.from, &flow.to))
+        .unwrap_or_default()
+}
+
+fn answer(book: &Book) -> Option<Answer> {
+    let plan = book.base.answer.as_ref()?;
+    Some(Answer {
+        sentence: plan.sentence.clone(),
+        metric: plan.metric.clone(),
+        cell: one_cell(book, &pairs(&plan.cell)).ok()?,
+        baseline: match &plan.baseline {
+            Some(cell) => Some(one_cell(book, &pairs(cell)).ok()?),
+            None => None,
+        },
+    })
+}
+
+/// The path of the first flow, as the report draws it.
+fn drawing(scenario: &Scenario) -> result::Testbed {
+    let topology = Topology::of(scenario);
+    let path = path_of_first_flow(scenario);
+    let link = |pair: &[String]| {
+        let index = topology.between(&pair[0], &pair[1])?;
+        let link = &scenario.links[index];
+        Some(drawn(
+            link,
+            &topology.wires[index],
+            link.between[0] == pair[0],
+        ))
+    };
+    let note = |name: &String| scenario.hosts.get(name).and_then(|host| host.note.clone());
+    result::Testbed {
+        links: path.windows(2).filter_map(link).collect(),
+        hosts: path
+            .iter()
+            .map(|name| TestbedHost {
+                name: name.clone(),
+                note: note(name),
+            })
+            .collect(),
+    }
+}
+
+/// A link in the direction of the data. Propagation delay counts both ways, as a ping sees it.
+fn drawn(link: &Link, wire: &Wire, forward: bool) -> TestbedLink {
+    let plain = TestbedLink {
+        name: link.name.clone(),
+        ..TestbedLink::default()
+    };
+    let shapes = (link.kind == LinkKind::Emulated).then(|| programs::link::shapes(link, wire));
+    let Some(Ok([right, left])) = shapes else {
+        return plain;
+    };
+    let rtt = right.delay + left.delay;
+    let shape = if forward { right } else { left };
+    let rate = shape.rate.mean();
+    let queue = shape.limit().bytes;
+    TestbedLink {
+        rate_bps: rate.map(|rate| rate.bits() as f64),
+        rtt_us: rtt.as_secs_f64() * 1e6,
+        loss: shape.loss.mean(),
+        queue_bytes: (rate.is_some() && queue < u64::MAX).then_some(queue as f64),
+        ..plain
+    }
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TCP_INFO of all hosts of the testbed, ten times a second, as raw records and as what the report
+//! draws.
+
+use super::result::{LegSeries, Series};
+use anyhow::{Context, Result};
+use host::{
+    clock,
+    netns::Netns,
+    sock_diag::{Connection, SockDiag},
+};
+use serde::Serialize;
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{BufWriter, Write},
+    net::SocketAddr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// Time between two samples.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Samples kept in memory for the report, about 200 bytes each; all go to the file.
+const KEPT_MAX: usize = 500_000;
+
+/// One connection's end at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Sample {
+    /// Seconds since the flows began.
+    pub(crate) at_s: f64,
+    pub(crate) host: Arc<str>,
+    #[serde(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// A thread that samples until it is stopped.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Recording>>,
+}
+
+/// All samples of one run, in order of time.
+#[derive(Debug, Default)]
+pub(crate) struct Recording(Vec<Sample>);
+
+impl Sampler {
+    /// Samples `hosts` into the file `path`, and keeps in `delivered` how many payload bytes the
+    /// hosts named in `receivers` have received so far.
+    pub(crate) fn start(
+        hosts: &[(String, Netns)],
+        receivers: Vec<String>,
+        delivered: Arc<AtomicU64>,
+        path: &Path,
+    ) -> Result<Self> {
+        let channels = hosts
+            .iter()
+            .map(|(name, netns)| Ok((Arc::from(name.as_str()), SockDiag::open(netns)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let work = Work {
+            channels,
+            receivers,
+            delivered,
+            file: BufWriter::new(file),
+            stop: stop.clone(),
+        };
+        let thread = thread::Builder::new()
+            .name("sampler".to_owned())
+            .spawn(|| work.run())?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends the thread and returns what it saw.
+    pub(crate) fn stop(self) -> Result<Recording> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        self.thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("the sampler panicked"))?
+    }
+}
+
+struct Work {
+    channels: Vec<(Arc<str>, SockDiag)>,
+    receivers: Vec<String>,
+    delivered: Arc<AtomicU64>,
+    file: BufWriter<File>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Work {
+    fn run(mut self) -> Result<Recording> {
+        let start = clock::now();
+        let mut recording = Recording::default();
+        let mut received = HashMap::new();
+        while !self.stop.load(Ordering::Relaxed) {
+            let at_s = clock::now().since(start).as_secs_f64();
+            for sample in self.look(at_s)? {
+                self.count(&sample, &mut received);
+                serde_json::to_writer(&mut self.file, &sample)?;
+                self.file.write_all(b"\n")?;
+                if recording.0.len() < KEPT_MAX {
+                    recording.0.push(sample);
+                }
+            }
+            thread::park_timeout(INTERVAL);
+        }
+        self.file.flush()?;
+        Ok(recording)
+    }
+
+    fn look(&mut self, at_s: f64) -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for (host, channel) in &mut self.channels {
+            let found = channel.connections()?.into_iter();
+            samples.extend(found.map(|connection| Sample {
+                at_s,
+                host: host.clone(),
+                connection,
+            }));
+        }
+        Ok(samples)
+    }
+
+    fn count(&self, sample: &Sample, received: &mut HashMap<End, u64>) {
+        if self.receivers.iter().any(|host| **host == *sample.host) {
+            received.insert(sample.end(), sample.connection.bytes_received);
+            self.delivered
+                .store(received.values().sum(), Ordering::Relaxed);
+        }
+    }
+}
+
+type End = (Arc<str>, SocketAddr, SocketAddr);
+
+impl Sample {
+    fn end(&self) -> End {
+        (
+            self.host.clone(),
+            self.connection.local,
+            self.connection.remote,
+        )
+    }
+}
+
+impl Recording {
+    /// Segments that `host` sent again, over all its connections.
+    pub(crate) fn retransmits(&self, host: &str) -> u64 {
+        let mut last = HashMap::new();
+        for sample in self.of(host) {
+            last.insert(sample.end(), u64::from(sample.connection.retransmits));
+        }
+        last.values().sum()
+    }
+
+    /// Goodput at `receiver` in bins of the sampling interval; `total` bytes had arrived after
+    /// `seconds`, which the last sample before may have missed.
+    pub(crate) fn series(&self, receiver: &str, total: u64, seconds: f64) -> Series {
+        let mut points = self.received(receiver);
+        points.retain(|(at, _)| *at < seconds);
+        points.push((seconds, total as f64));
+        let bin_s = INTERVAL.as_secs_f64();
+        let bins = (seconds / bin_s).ceil() as usize;
+        // The last bin ends with the transfer.
+        let edge = |n: usize| (n as f64 * bin_s).min(seconds);
+        let goodput = |n: usize| {
+            let bytes = at_time(&points, edge(n + 1)) - at_time(&points, edge(n));
+            (bytes * 8.0 / (edge(n + 1) - edge(n))).max(0.0)
+        };
+        let goodput_bps = (0..bins).map(goodput).collect();
+        Series {
+            bin_ms: bin_s * 1e3,
+            goodput_bps,
+            ..Series::default()
+        }
+    }
+
+    /// The sender's view of the leg that begins at `sender`: its connection that carried most.
+    pub(crate) fn leg(&self, sender: &str, name: String) -> Option<LegSeries> {
+        let busiest = self
+            .of(sender)
+            .max_by_key(|sample| sample.connection.bytes_acked)?
+            .end();
+        let mut leg = LegSeries {
+            name,
+            ..LegSeries::default()
+        };
+        for sample in self.of(sender).filter(|sample| sample.end() == busiest) {
+            leg.at_s.push(sample.at_s);
+            leg.cwnd_bytes.push(sample.connection.cwnd_bytes as f64);
+            leg.rtt_us.push(f64::from(sample.connection.rtt_us));
+        }
+        Some(leg)
+    }
+
+    fn of(&self, host: &str) -> impl Iterator<Item = &Sample> {
+        self.0.iter().filter(move |sample| *sample.host == *host)
+    }
+
+    /// Bytes received in all by `host` up to each moment of sampling.
+    fn received(&self, host: &str) -> Vec<(f64, f64)> {
+        let mut last = HashMap::new();
+        let mut points: Vec<(f64, f64)> = vec![(0.0, 0.0)];
+        for sample in self.of(host) {
+            last.insert(sample.end(), sample.connection.bytes_received);
+            let total = last.values().sum::<u64>() as f64;
+            match points.last_mut() {
+                Some(point) if point.0 == sample.at_s => point.1 = total,
+                _ => points.push((sample.at_s, total)),
+            }
+        }
+        points
+    }
+}
+
+/// The value at time `at`, on straight lines between the points.
+fn at_time(points: &[(f64, f64)], at: f64) -> f64 {
+    let next = points.partition_point(|(time, _)| *time < at);
+    match (next.checked_sub(1).map(|i| points[i]), points.get(next)) {
+        (Some((t0, v0)), Some((t1, v1))) => v0 + (v1 - v0) * (at - t0) / (t1 - t0),
+        (Some((_, value)), None) | (None, Some(&(_, value))) => value,
+        (None, None) => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_s: f64, host: &str, port: u16, received: u64, acked: u64) -> Sample {
+        let connection = Connection {
+            local: ([10, 9, 0, 1], port).into(),
+            remote: ([10, 9, 0, 2], 80).into(),
+            congestion: "cubic".to_owned(),
+            rtt_us: 1000,
+            min_rtt_us: 900,
+            cwnd_bytes: acked + 1,
+            ssthresh_bytes: None,
+            send_window_bytes: 0,
+            receive_space_bytes: 0,
+            retransmits: 2,
+            bytes_acked: acked,
+            bytes_received: received,
+            delivery_rate_bps: 0,
+            pacing_rate_bps: 0,
+            window_limited_us: 0,
+            buffer_limited_us: 0,
+        };
+        Sample {
+            at_s,
+            host: Arc::from(host),
+            connection,
+        }
+    }
+
+    #[test]
+    fn goodput_is_spread_over_even_bins_and_ends_with_the_transfer() {
+        let all = [(0.05, 1), (0.05, 2), (0.15, 1), (0.15, 2)];
+        let samples = all
+            .iter()
+            .map(|(at, port)| sample(*at, "c", *port, (at * 1e4) as u64, 0));
+        let series = Recording(samples.collect()).series("c", 4000, 0.2);
+        // Two connections of 10 kB/s each, up to the end.
+        assert_eq!(series.bin_ms, 100.0);
+        assert_eq!(series.goodput_bps.len(), 2);
+        assert!(
+            (series.goodput_bps[0] - 160_000.0).abs() < 1.0,
+            "{series:?}"
+        );
+        let carried: f64 = series.goodput_bps.iter().map(|bps| bps * 0.1 / 8.0).sum();
+        assert!((carried - 4000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_leg_is_the_busiest_connection_of_its_sender() {
+        let samples = vec![
+            sample(0.1, "s", 1, 0, 10),
+            sample(0.1, "s", 2, 0, 500),
+            sample(0.2, "s", 2, 0, 900),
+        ];
+        let recording = Recording(samples);
+        let leg = recording.leg("s", "s–c".to_owned()).unwrap();
+        assert_eq!(leg.at_s, [0.1, 0.2]);
+        assert_eq!(leg.cwnd_bytes, [501.0, 901.0]);
+        assert_eq!(recording.retransmits("s"), 4);
+        assert_eq!(recording.leg("x", String::new()), None);
+    }
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A scenario as its TOML file says it. `docs/lab.md` explains every key to its writers.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, net::Ipv4Addr};
+use toml::{Table, Value};
+use units::{Bytes, Time};
+
+/// The whole file, with its parameters filled in.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Scenario {
+    /// One line for the head of the report.
+    pub(crate) title: String,
+    /// What the experiment is to answer.
+    pub(crate) question: String,
+    /// Where the paper's figures come from.
+    pub(crate) source: Option<String>,
+    /// What differs from the paper's experiment, one sentence each.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
+    /// Seed of the order of runs, the files' contents and the links' decisions.
+    #[serde(default = "defaults::seed")]
+    pub(crate) seed: u64,
+    /// Counted runs of each cell, 1 to 1,000.
+    #[serde(default = "defaults::repetitions")]
+    pub(crate) repetitions: u32,
+    /// Runs of each cell, shortened as by `--quick`, before the counted ones; their figures are
+    /// thrown away. 0 to 10.
+    #[serde(default)]
+    pub(crate) warmup: u32,
+    #[serde(default)]
+    pub(crate) order: Order,
+    /// Longest that one run may take before it counts as failed.
+    #[serde(default = "defaults::limit")]
+    pub(crate) limit: Time,
+    /// Named values that the rest of the file uses as `${name}`.
+    #[serde(default)]
+    pub(crate) parameters: Table,
+    /// Parameters that `--quick` and warm-up runs use instead, and `repetitions`.
+    #[serde(default)]
+    pub(crate) quick: Table,
+    /// Parameters varied against each other: every combination is a cell.
+    #[serde(default)]
+    pub(crate) vary: IndexMap<String, Vec<Value>>,
+    /// Cells beside those of `vary`.
+    #[serde(default)]
+    pub(crate) cells: Vec<CellPlan>,
+    /// Kernel settings of every host, by their dotted names.
+    #[serde(default)]
+    pub(crate) sysctl: BTreeMap<String, Setting>,
+    /// What is special about single hosts.
+    #[serde(default)]
+    pub(crate) hosts: BTreeMap<String, Host>,
+    pub(crate) links: Vec<Link>,
+    /// Relays by the name of the host that each runs on.
+    #[serde(default)]
+    pub(crate) relays: IndexMap<String, Relay>,
+    pub(crate) flows: Vec<Flow>,
+    /// Metrics computed from others, as expressions.
+    #[serde(default)]
+    pub(crate) derived: IndexMap<String, String>,
+    #[serde(default)]
+    pub(crate) check: Vec<CheckPlan>,
+    /// Which number answers the question.
+    pub(crate) answer: Option<AnswerPlan>,
+    /// The paper's own figures.
+    #[serde(default)]
+    pub(crate) paper: Vec<PaperFigures>,
+}
+
+mod defaults {
+    use units::Time;
+
+    pub(super) fn seed() -> u64 {
+        1
+    }
+    pub(super) fn repetitions() -> u32 {
+        3
+    }
+    pub(super) fn limit() -> Time {
+        Time::from_secs(600)
+    }
+    pub(super) fn yes() -> bool {
+        true
+    }
+    pub(super) fn mtu() -> u32 {
+        1500
+    }
+    pub(super) fn one() -> u32 {
+        1
+    }
+}
+
+/// In which order the runs of all cells follow each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Order {
+    /// Shuffled by the seed, so that a slow drift of the machine hits all cells alike.
+    #[default]
+    Random,
+    /// Cell by cell, as in the file.
+    AsWritten,
+}
+
+/// A cell that `vary` does not make.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CellPlan {
+    /// A name for people.
+    pub(crate) label: Option<String>,
+    /// Parameters that tell this cell from the others.
+    pub(crate) vary: Table,
+    /// Parameters that go with them, without being named in the result.
+    #[serde(default)]
+    pub(crate) set: Table,
+}
+
+/// A sysctl's value.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Setting {
+    Number(i64),
+    Text(String),
+}
+
+impl std::fmt::Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+/// What is special about one host.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Host {
+    #[serde(default)]
+    pub(crate) sysctl: BTreeMap<String, Setting>,
+    /// For the drawing in the report.
+    pub(crate) note: Option<String>,
+}
+
+/// A wire between two hosts. Its name is the name of the interface on both.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Link {
+    pub(crate) name: String,
+    pub(crate) between: [String; 2],
+    #[serde(default)]
+    pub(crate) kind: LinkKind,
+    /// Address and prefix length of each end; one subnet a link is chosen if absent.
+    pub(crate) addresses: Option<[Address; 2]>,
+    /// Bytes, 1,280 to 9,000.
+    #[serde(default = "defaults::mtu")]
+    pub(crate) mtu: u32,
+    /// Every other key: an option of `longhaul link`.
+    #[serde(flatten)]
+    pub(crate) options: Table,
+}
+
+/// What the wire is made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LinkKind {
+    /// `longhaul link`.
+    #[default]
+    Emulated,
+    /// A plain veth pair: no delay, no limit.
+    Veth,
+}
+
+/// An IPv4 address with the length of its subnet's prefix, written `10.9.0.1/30`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) ip: Ipv4Addr,
+    pub(crate) prefix: u8,
+}
+
+impl Address {
+    /// The address of the subnet itself.
+    pub(crate) fn network(self) -> Ipv4Addr {
+        let mask = u32::MAX
+            .checked_shl(32 - u32::from(self.prefix))
+            .unwrap_or(0);
+        Ipv4Addr::from_bits(self.ip.to_bits() & mask)
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.ip, self.prefix)
+    }
+}
+
+impl std::str::FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/');
+        let parsed = parts.and_then(|(ip, prefix)| {
+            let prefix = prefix
+                .parse()
+                .ok()
+                .filter(|prefix| (1..=31).contains(prefix))?;
+            Some(Self {
+                ip: ip.parse().ok()?,
+                prefix,
+            })
+        });
+        parsed
+            .ok_or_else(|| format!("{text:?} is no IPv4 address with a prefix such as 10.9.0.1/30"))
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        String::deserialize(input)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+/// A relay on a host of the path.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Relay {
+    /// Whether it runs in this cell.
+    #[serde(default = "defaults::yes")]
+    pub(crate) when: bool,
+    /// Destination ports whose connections its transparent listener takes.
+    #[serde(default)]
+    pub(crate) intercept: Vec<u16>,
+    /// Every other key: an option of `longhaul relay`.
+    #[serde(flatten)]
+    pub(crate) options: Table,
+}
+
+/// A transfer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Flow {
+    pub(crate) name: String,
+    pub(crate) program: Program,
+    /// The host that the data leaves.
+    pub(crate) from: String,
+    /// The host that the data reaches.
+    pub(crate) to: String,
+    /// How much; `iperf3` takes this or `duration`.
+    pub(crate) size: Option<Bytes>,
+    /// How long (`iperf3`).
+    pub(crate) duration: Option<Time>,
+    /// Connections at a time (`iperf3`), 1 to 128.
+    #[serde(default = "defaults::one")]
+    pub(crate) parallel: u32,
+    #[serde(default)]
+    pub(crate) direction: Direction,
+    /// When it begins, from the start of the run.
+    #[serde(default)]
+    pub(crate) start: Time,
+    /// Whether it runs in this cell.
+    #[serde(default = "defaults::yes")]
+    pub(crate) when: bool,
+}
+
+/// What makes a flow's traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Program {
+    /// curl fetches a file from nginx; its SHA-256 is checked.
+    Curl,
+    /// iperf3 in its TCP mode.
+    Iperf3,
+}
+
+/// Which end opens the connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Direction {
+    /// The host that receives: a download.
+    #[default]
+    Download,
+    /// The host that sends: an upload.
+    Upload,
+}
+
+/// A claim that the run must meet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CheckPlan {
+    pub(crate) name: String,
+    /// An expression over the medians of cells.
+    pub(crate) value: String,
+    /// `>= 6`.
+    pub(crate) want: String,
+}
+
+/// The number that answers the question.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AnswerPlan {
+    /// Holds `{}` where the number goes.
+    pub(crate) sentence: String,
+    pub(crate) metric: String,
+    pub(crate) cell: Table,
+    pub(crate) baseline: Option<Table>,
+}
+
+/// The paper's figures for one cell.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PaperFigures {
+    pub(crate) cell: Table,
+    pub(crate) figures: IndexMap<String, f64>,
+    /// Metrics whose printed figure looks wrong: shown, never compared.
+    #[serde(default)]
+    pub(crate) suspect: Vec<String>,
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The testbed of one run: a network namespace a host, the wires between them, routes, kernel
+//! settings and relays. It lives inside the sandbox, which takes down what is not taken down here.
+
+use super::{
+    programs::{self, daemon::Daemon},
+    scenario::{Link, LinkKind, Scenario},
+    topology::{Topology, Wire},
+};
+use anyhow::{Context, Result};
+use host::{
+    interface::{self, End},
+    netns::Netns,
+    sysctl,
+};
+use indexmap::IndexMap;
+use std::path::Path;
+
+/// A standing testbed.
+#[derive(Debug)]
+pub(crate) struct Testbed {
+    pub(crate) topology: Topology,
+    hosts: IndexMap<String, Netns>,
+    links: Vec<Daemon>,
+    relays: Vec<Daemon>,
+}
+
+/// Kernel settings without which a host would not forward what the routes say. Reverse-path
+/// filtering would drop what transparent relays send with the client's address.
+const FORWARDING: [(&str, &str); 3] = [
+    ("net.ipv4.ip_forward", "1"),
+    ("net.ipv4.conf.all.rp_filter", "0"),
+    ("net.ipv4.conf.default.rp_filter", "0"),
+];
+
+impl Testbed {
+    /// Builds what `scenario` describes; programs log into `directory`. The links' random decisions
+    /// follow from `seed`.
+    pub(crate) async fn build(scenario: &Scenario, seed: u64, directory: &Path) -> Result<Self> {
+        let topology = Topology::of(scenario);
+        let mut testbed = Self {
+            hosts: IndexMap::new(),
+            links: Vec::new(),
+            relays: Vec::new(),
+            topology,
+        };
+        testbed.make_hosts(scenario)?;
+        let wires = testbed.topology.wires.clone();
+        for ((link, wire), seed) in scenario.links.iter().zip(wires).zip(seed..) {
+            testbed.make_link(link, &wire, seed, directory).await?;
+        }
+        testbed.make_routes()?;
+        for (host, relay) in scenario.relays.iter().filter(|(_, relay)| relay.when) {
+            let daemon = programs::relay::start(relay, testbed.host(host)?, directory).await?;
+            testbed.relays.push(daemon);
+        }
+        Ok(testbed)
+    }
+
+    /// The namespace of a host.
+    pub(crate) fn host(&self, name: &str) -> Result<&Netns> {
+        self.hosts
+            .get(name)
+            .with_context(|| format!("the testbed has no host {name:?}"))
+    }
+
+    /// Every host with its namespace.
+    pub(crate) fn hosts(&self) -> Vec<(String, Netns)> {
+        self.hosts
+            .iter()
+            .map(|(name, netns)| (name.clone(), netns.clone()))
+            .collect()
+    }
+
+    /// Fails if a relay or a link has ended.
+    pub(crate) fn still_stands(&mut self) -> Result<()> {
+        self.links
+            .iter_mut()
+            .chain(&mut self.relays)
+            .try_for_each(Daemon::still_runs)
+    }
+
+    /// Ends relays and links, so that they write their last records, and removes the hosts.
+    pub(crate) async fn take_down(mut self) -> Result<()> {
+        let relays = std::mem::take(&mut self.relays).into_iter();
+        for daemon in relays.chain(std::mem::take(&mut self.links)) {
+            daemon.stop().await?;
+        }
+        for (name, _) in std::mem::take(&mut self.hosts) {
+            Netns::delete(&name).with_context(|| format!("cannot remove the namespace {name}"))?;
+        }
+        Ok(())
+    }
+
+    fn make_hosts(&mut self, scenario: &Scenario) -> Result<()> {
+        for name in &self.topology.hosts {
+            let netns =
+                Netns::create(name).with_context(|| format!("cannot make the namespace {name}"))?;
+            interface::bring_up(&netns, "lo")?;
+            set(
+                &netns,
+                FORWARDING.map(|(name, value)| (name, value.to_owned())),
+            )?;
+            let special = scenario.hosts.get(name).map(|host| &host.sysctl);
+            let settings = scenario.sysctl.iter().chain(special.into_iter().flatten());
+            set(
+                &netns,
+                settings.map(|(name, value)| (name.as_str(), value.to_string())),
+            )?;
+            self.hosts.insert(name.clone(), netns);
+        }
+        Ok(())
+    }
+
+    async fn make_link(
+        &mut self,
+        link: &Link,
+        wire: &Wire,
+        seed: u64,
+        directory: &Path,
+    ) -> Result<()> {
+        match link.kind {
+            LinkKind::Veth => self.make_veth(link, wire),
+            LinkKind::Emulated => {
+                let daemon = programs::link::start(link, wire, seed, directory).await?;
+                self.links.push(daemon);
+                Ok(())
+            }
+        }
+    }
+
+    fn make_veth(&self, link: &Link, wire: &Wire) -> Result<()> {
+        let end = |(host, address): &(String, super::scenario::Address)| -> Result<End> {
+            let (netns, name) = (self.host(host)?, wire.name.as_str());
+            Ok(End {
+                netns,
+                name,
+                address: address.ip.into(),
+                prefix: address.prefix,
+            })
+        };
+        Ok(interface::create_veth(
+            &end(&wire.ends[0])?,
+            &end(&wire.ends[1])?,
+            link.mtu,
+        )?)
+    }
+
+    fn make_routes(&self) -> Result<()> {
+        for (name, netns) in &self.hosts {
+            for route in self.topology.routes(name) {
+                interface::add_route(netns, route.network, route.prefix, route.gateway)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A testbed that could not be finished leaves its names to the next.
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        for name in self.hosts.keys() {
+            let _ = Netns::delete(name);
+        }
+    }
+}
+
+fn set<'a>(netns: &Netns, settings: impl IntoIterator<Item = (&'a str, String)>) -> Result<()> {
+    for (name, value) in settings {
+        sysctl::write(netns, name, &value)
+            .with_context(|| format!("host {}", netns.name().unwrap_or_default()))?;
+    }
+    Ok(())
+}

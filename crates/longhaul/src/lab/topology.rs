@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who is connected to whom, under which addresses, and which way packets go. Pure: `testbed`
+//! builds what this decides.
+
+use super::scenario::{Address, Link, Scenario};
+use indexmap::{IndexMap, IndexSet};
+use std::{collections::VecDeque, net::Ipv4Addr};
+
+/// Hosts, wires with addresses, and static routes.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    /// In the order in which the links name them.
+    pub(crate) hosts: IndexSet<String>,
+    /// As in the scenario.
+    pub(crate) wires: Vec<Wire>,
+}
+
+/// A link with its addresses decided.
+#[derive(Debug, Clone)]
+pub(crate) struct Wire {
+    pub(crate) name: String,
+    pub(crate) ends: [(String, Address); 2],
+}
+
+/// One entry of a host's routing table.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) network: Ipv4Addr,
+    pub(crate) prefix: u8,
+    pub(crate) gateway: Ipv4Addr,
+}
+
+/// Links of one scenario, so that each has its subnet of 10.9.0.0/16.
+pub(crate) const LINKS_MAX: usize = 256;
+
+impl Topology {
+    /// Of a scenario that has at most [`LINKS_MAX`] links.
+    pub(crate) fn of(scenario: &Scenario) -> Self {
+        let hosts = scenario
+            .links
+            .iter()
+            .flat_map(|link| link.between.clone())
+            .collect();
+        let wires = scenario
+            .links
+            .iter()
+            .enumerate()
+            .map(|(n, link)| Wire::of(n, link))
+            .collect();
+        Self { hosts, wires }
+    }
+
+    /// The routes that `host` needs to reach every subnet that it is not part of; those that
+    /// cannot be reached have none.
+    pub(crate) fn routes(&self, host: &str) -> Vec<Route> {
+        let first_hops = self.first_hops(host);
+        let far = self.wires.iter().filter(|wire| wire.end_of(host).is_none());
+        far.filter_map(|wire| {
+            let nearest = first_hops.keys().find(|near| wire.end_of(near).is_some())?;
+            let address = wire.ends[0].1;
+            let (network, prefix) = (address.network(), address.prefix);
+            Some(Route {
+                network,
+                prefix,
+                gateway: first_hops[nearest].other_end(host)?.ip,
+            })
+        })
+        .collect()
+    }
+
+    /// The address under which `from` sees `to`: that of `to`'s interface on their path.
+    pub(crate) fn address(&self, from: &str, to: &str) -> Option<Ipv4Addr> {
+        let wire = *self.first_hops(to).get(from)?;
+        Some(wire.end_of(to)?.ip)
+    }
+
+    /// The hosts from `from` to `to`, both included; `None` if they are not connected.
+    pub(crate) fn path(&self, from: &str, to: &str) -> Option<Vec<String>> {
+        let mut path = vec![from.to_owned()];
+        while path.last()? != to {
+            let here = path.last()?;
+            let next = self.first_hops(here).get(to)?.neighbour(here)?.to_owned();
+            path.push(next);
+        }
+        Some(path)
+    }
+
+    /// The wire between two neighbours.
+    pub(crate) fn between(&self, one: &str, other: &str) -> Option<usize> {
+        let joins = |wire: &Wire| wire.end_of(one).is_some() && wire.end_of(other).is_some();
+        self.wires.iter().position(joins)
+    }
+
+    /// For every other host, nearest first, the wire on which a shortest path to it begins.
+    fn first_hops(&self, host: &str) -> IndexMap<&str, &Wire> {
+        let mut found: IndexMap<&str, &Wire> = IndexMap::new();
+        let mut reached: VecDeque<&str> = VecDeque::from([host]);
+        while let Some(here) = reached.pop_front() {
+            for wire in &self.wires {
+                let Some(next) = wire.neighbour(here) else {
+                    continue;
+                };
+                if next != host && !found.contains_key(next) {
+                    let first = found.get(here).copied().unwrap_or(wire);
+                    found.insert(next, first);
+                    reached.push_back(next);
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Wire {
+    fn of(number: usize, link: &Link) -> Self {
+        let subnet = |last| Address {
+            ip: Ipv4Addr::new(10, 9, number as u8, last),
+            prefix: 30,
+        };
+        let [left, right] = link.addresses.unwrap_or([subnet(1), subnet(2)]);
+        let [from, to] = link.between.clone();
+        Self {
+            name: link.name.clone(),
+            ends: [(from, left), (to, right)],
+        }
+    }
+
+    /// The address of `host` on this wire.
+    pub(crate) fn end_of(&self, host: &str) -> Option<Address> {
+        self.ends
+            .iter()
+            .find(|(name, _)| name == host)
+            .map(|(_, address)| *address)
+    }
+
+    fn other_end(&self, host: &str) -> Option<Address> {
+        self.end_of(host)?;
+        self.ends
+            .iter()
+            .find(|(name, _)| name != host)
+            .map(|(_, address)| *address)
+    }
+
+    fn neighbour(&self, host: &str) -> Option<&str> {
+        self.end_of(host)?;
+        self.ends
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .find(|name| *name != host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain() -> Topology {
+        let wire = |n: u8, left: &str, right: &str| Wire {
+            name: format!("w{n}"),
+            ends: [(left, 1), (right, 2)].map(|(host, last)| {
+                (
+                    host.to_owned(),
+                    Address {
+                        ip: Ipv4Addr::new(10, 9, n, last),
+                        prefix: 30,
+                    },
+                )
+            }),
+        };
+        let wires = vec![
+            wire(0, "client", "r1"),
+            wire(1, "r1", "r2"),
+            wire(2, "r2", "server"),
+        ];
+        let hosts = ["client", "r1", "r2", "server"].map(str::to_owned).into();
+        Topology { hosts, wires }
+    }
+
+    #[test]
+    fn far_subnets_go_by_the_neighbour_on_the_way() {
+        let gateways = |host| -> Vec<(String, String)> {
+            let routes = chain().routes(host);
+            routes
+                .iter()
+                .map(|r| (r.network.to_string(), r.gateway.to_string()))
+                .collect()
+        };
+        let by = |net: &str, via: &str| (net.to_owned(), via.to_owned());
+        assert_eq!(
+            gateways("client"),
+            [by("10.9.1.0", "10.9.0.2"), by("10.9.2.0", "10.9.0.2")]
+        );
+        assert_eq!(gateways("r1"), [by("10.9.2.0", "10.9.1.2")]);
+        assert_eq!(
+            gateways("server"),
+            [by("10.9.0.0", "10.9.2.1"), by("10.9.1.0", "10.9.2.1")]
+        );
+    }
+
+    #[test]
+    fn a_host_is_seen_at_its_near_interface() {
+        let topology = chain();
+        assert_eq!(
+            topology.address("client", "server"),
+            Some(Ipv4Addr::new(10, 9, 2, 2))
+        );
+        assert_eq!(
+            topology.address("server", "r2"),
+            Some(Ipv4Addr::new(10, 9, 2, 1))
+        );
+        assert_eq!(
+            topology.address("client", "r2"),
+            Some(Ipv4Addr::new(10, 9, 1, 2))
+        );
+        assert_eq!(
+            topology.path("server", "client").unwrap(),
+            ["server", "r2", "r1", "client"]
+        );
+        assert_eq!(topology.path("server", "nobody"), None);
+    }
+
+    #[test]
+    fn the_shorter_way_is_taken() {
+        let mut ring = chain();
+        ring.wires.push(Wire {
+            name: "w3".to_owned(),
+            ends: [("server", 1), ("client", 2)].map(|(host, last)| {
+                (
+                    host.to_owned(),
+                    Address {
+                        ip: Ipv4Addr::new(10, 9, 3, last),
+                        prefix: 30,
+                    },
+                )
+            }),
+        });
+        assert_eq!(ring.path("client", "server").unwrap(), ["client", "server"]);
+    }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a scenario must keep beyond its grammar. Every problem is one line that names the place.
+
+use super::{
+    book::{Book, pairs},
+    expression::{Bound, Expression},
+    programs,
+    scenario::{Direction, Flow, Link, LinkKind, Program, Scenario},
+    topology::{LINKS_MAX, Topology, Wire},
+};
+use std::collections::HashSet;
+
+type Checked = Result<(), String>;
+
+/// Checks a whole scenario with all its cells.
+pub(crate) fn book(book: &Book) -> Checked {
+    within("repetitions", book.base.repetitions, 1, 1000)?;
+    within("warmup", book.base.warmup, 0, 10)?;
+    for cell in &book.cells {
+        let named = |problem| format!("in the cell {:?}: {problem}", cell.name());
+        scenario(&cell.scenario).map_err(named)?;
+        scenario(&cell.short).map_err(named)?;
+    }
+    claims(book)
+}
+
+fn within(what: &str, value: u32, least: u32, most: u32) -> Checked {
+    let good = (least..=most).contains(&value);
+    ensure(good, || {
+        format!("{what} is {value}, but must be {least} to {most}")
+    })
+}
+
+fn ensure(good: bool, problem: impl FnOnce() -> String) -> Checked {
+    if good { Ok(()) } else { Err(problem()) }
+}
+
+fn scenario(scenario: &Scenario) -> Checked {
+    let links = &scenario.links;
+    ensure((1..=LINKS_MAX).contains(&links.len()), || {
+        format!("there must be 1 to {LINKS_MAX} [[links]]")
+    })?;
+    distinct("links", links.iter().map(|link| &link.name))?;
+    distinct("flows", scenario.flows.iter().map(|flow| &flow.name))?;
+    let topology = Topology::of(scenario);
+    links
+        .iter()
+        .zip(&topology.wires)
+        .try_for_each(|(each, wire)| link(each, wire))?;
+    topology
+        .hosts
+        .iter()
+        .try_for_each(|host| name("host", host, 32))?;
+    let known = |place: &str, host: &String| {
+        let problem = || format!("{place}: no link reaches a host {host:?}");
+        ensure(topology.hosts.contains(host), problem)
+    };
+    scenario
+        .hosts
+        .keys()
+        .try_for_each(|host| known("hosts", host))?;
+    for (host, relay) in &scenario.relays {
+        known("relays", host)?;
+        programs::relay::check(relay).map_err(|problem| format!("relays.{host}: {problem}"))?;
+    }
+    ensure(!scenario.flows.is_empty(), || {
+        "there are no [[flows]]".to_owned()
+    })?;
+    ensure(scenario.flows.iter().any(|flow| flow.when), || {
+        "no flow runs".to_owned()
+    })?;
+    scenario
+        .flows
+        .iter()
+        .try_for_each(|each| flow(each, &topology))
+}
+
+fn distinct<'a>(place: &str, names: impl Iterator<Item = &'a String>) -> Checked {
+    let mut seen = HashSet::new();
+    for name in names {
+        ensure(seen.insert(name), || {
+            format!("two {place} are called {name:?}")
+        })?;
+    }
+    Ok(())
+}
+
+/// Names become interface, namespace and file names.
+fn name(what: &str, name: &str, longest: usize) -> Checked {
+    let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let good =
+        (1..=longest).contains(&name.len()) && name.chars().all(clean) && !name.starts_with('-');
+    ensure(good, || {
+        format!("{what} {name:?}: a name is 1 to {longest} letters, digits, '-' and '_'")
+    })
+}
+
+fn link(link: &Link, wire: &Wire) -> Checked {
+    // IFNAMSIZ of linux/if.h, without its final NUL.
+    name("link", &link.name, 15)?;
+    let place = |problem: String| format!("link {:?}: {problem}", link.name);
+    ensure(link.between[0] != link.between[1], || {
+        place("it joins a host with itself".to_owned())
+    })?;
+    within("mtu", link.mtu, 1280, 9000).map_err(place)?;
+    if let Some([left, right]) = link.addresses {
+        let same =
+            left.network() == right.network() && left.prefix == right.prefix && left != right;
+        ensure(same, || {
+            place(format!(
+                "{left} and {right} are not two addresses of one subnet"
+            ))
+        })?;
+    }
+    match (link.kind, link.options.keys().next()) {
+        (LinkKind::Veth, Some(key)) => Err(place(format!("kind \"veth\" has no option {key:?}"))),
+        (LinkKind::Veth, None) => Ok(()),
+        (LinkKind::Emulated, _) => programs::link::shapes(link, wire).map(drop).map_err(place),
+    }
+}
+
+fn flow(flow: &Flow, topology: &Topology) -> Checked {
+    let place = |problem: &str| format!("flow {:?}: {problem}", flow.name);
+    name("flow", &flow.name, 32)?;
+    for host in [&flow.from, &flow.to] {
+        ensure(topology.hosts.contains(host), || {
+            place(&format!("no link reaches a host {host:?}"))
+        })?;
+    }
+    let joined = flow.from != flow.to && topology.path(&flow.from, &flow.to).is_some();
+    ensure(joined, || {
+        place(&format!(
+            "no path leads from {:?} to another host {:?}",
+            flow.from, flow.to
+        ))
+    })?;
+    within("parallel", flow.parallel, 1, 128).map_err(|problem| place(&problem))?;
+    match flow.program {
+        Program::Curl => curl(flow),
+        Program::Iperf3 => ensure(flow.size.is_some() != flow.duration.is_some(), || {
+            "iperf3 takes either size or duration".to_owned()
+        }),
+    }
+    .map_err(|problem| place(&problem))
+}
+
+fn curl(flow: &Flow) -> Checked {
+    ensure(flow.size.is_some_and(|size| size.get() > 0), || {
+        "curl needs a size above 0".to_owned()
+    })?;
+    ensure(flow.duration.is_none(), || {
+        "curl takes a size, not a duration".to_owned()
+    })?;
+    ensure(flow.direction == Direction::Download, || {
+        "curl downloads; use iperf3 for uploads".to_owned()
+    })?;
+    ensure(flow.parallel == 1, || {
+        "curl opens one connection; add flows for more".to_owned()
+    })
+}
+
+/// Checks, derived metrics, the answer and the paper's figures speak of cells that exist.
+fn claims(book: &Book) -> Checked {
+    for (name, text) in &book.base.derived {
+        Expression::parse(text).map_err(|error| format!("derived.{name}: {error}"))?;
+    }
+    for check in &book.base.check {
+        let place = |problem: String| format!("check {:?}: {problem}", check.name);
+        let expression =
+            Expression::parse(&check.value).map_err(|error| place(error.to_string()))?;
+        let one = |_: &str, wanted: &[(String, String)]| one_cell(book, wanted).map(|_| 1.0);
+        expression.value(&one).map_err(place)?;
+        let bound = Bound::parse(&check.want);
+        ensure(bound.is_some(), || {
+            place(format!(
+                "want = {:?} is no bound such as \">= 6\"",
+                check.want
+            ))
+        })?;
+    }
+    for figures in &book.base.paper {
+        one_cell(book, &pairs(&figures.cell)).map_err(|problem| format!("paper: {problem}"))?;
+    }
+    let answer = book
+        .base
+        .answer
+        .iter()
+        .flat_map(|answer| answer.baseline.iter().chain([&answer.cell]));
+    answer.into_iter().try_for_each(|cell| {
+        one_cell(book, &pairs(cell))
+            .map(|_| ())
+            .map_err(|problem| format!("answer: {problem}"))
+    })
+}
+
+/// The only cell whose varied values match.
+pub(crate) fn one_cell(book: &Book, wanted: &[(String, String)]) -> Result<usize, String> {
+    let matching: Vec<usize> = (0..book.cells.len())
+        .filter(|index| book.cells[*index].matches(wanted))
+        .collect();
+    match matching[..] {
+        [only] => Ok(only),
+        _ => {
+            let text: Vec<_> = wanted.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            Err(format!(
+                "{{{}}} matches {} cells instead of one",
+                text.join(","),
+                matching.len()
+            ))
+        }
+    }
+}
