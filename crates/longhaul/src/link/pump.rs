@@ -19,8 +19,8 @@ use wire::{super_packet::SuperPacket, vnet};
 /// What a thread is told while it runs.
 #[derive(Debug, Clone)]
 pub(super) enum Order {
-    /// Change one setting of one direction now.
-    Set(Direction, Setting),
+    /// Change one setting of one direction now, and hold so many bytes from now on.
+    Set(Direction, Setting, usize),
     /// Send a last snapshot and end.
     Stop,
 }
@@ -125,14 +125,14 @@ impl Pump {
     fn obey(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
-                Ok(Order::Set(direction, setting)) => self.set(direction, setting),
+                Ok(Order::Set(direction, setting, memory)) => self.set(direction, setting, memory),
                 Err(TryRecvError::Empty) => return false,
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
             }
         }
     }
 
-    fn set(&mut self, direction: Direction, setting: Setting) {
+    fn set(&mut self, direction: Direction, setting: Setting, memory: usize) {
         let lane = self
             .lanes
             .iter_mut()
@@ -144,8 +144,9 @@ impl Pump {
             ..
         }) = lane
         {
+            store.grow(memory);
             line.set(clock::now(), setting, &mut |event| {
-                lost(event, store, counters)
+                lost(event, store, counters);
             });
         }
     }
@@ -222,7 +223,7 @@ impl Lane {
                 len: layout.segment_len(index),
             };
             line.offer(now, segment, acking, &mut |event| {
-                lost(event, store, counters)
+                lost(event, store, counters);
             });
         }
     }
