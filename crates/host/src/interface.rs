@@ -7,7 +7,7 @@
 use crate::netns::Netns;
 use netlink_packet_route::{
     link::{InfoData, InfoVeth},
-    route::{RouteScope, RouteType},
+    route::{RouteAttribute, RouteMetric, RouteProtocol, RouteScope, RouteType},
     rule::RuleAction,
 };
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
@@ -88,21 +88,55 @@ pub fn bring_up(netns: &Netns, name: &str) -> io::Result<()> {
     })
 }
 
-/// Adds a route to `destination/prefix` by way of `gateway`.
+/// Adds a route to `destination/prefix` by way of `gateway`. Connections over it use
+/// `congestion_control`, if given and unless they choose another.
 pub fn add_route(
     netns: &Netns,
     destination: Ipv4Addr,
     prefix: u8,
     gateway: Ipv4Addr,
+    congestion_control: Option<&str>,
 ) -> io::Result<()> {
-    let route = RouteMessageBuilder::<Ipv4Addr>::new()
+    let mut route = RouteMessageBuilder::<Ipv4Addr>::new()
         .destination_prefix(destination, prefix)
         .gateway(gateway)
         .build();
+    route.attributes.extend(congestion_control.map(metric));
     let doing = format!("add the route to {destination}/{prefix} by way of {gateway}");
     ask(netns, &doing, async |kernel| {
         kernel.route().add(route).execute().await
     })
+}
+
+/// Makes connections inside the subnet `network/prefix` of interface `name`, where this host is
+/// `source`, use `congestion_control` unless they choose another.
+///
+/// A namespace other than the first may not make its default an algorithm that the first one does
+/// not allow to everybody (`tcp_allowed_congestion_control`); a route may name any.
+pub fn set_congestion_control(
+    netns: &Netns,
+    name: &str,
+    network: Ipv4Addr,
+    prefix: u8,
+    source: Ipv4Addr,
+    congestion_control: &str,
+) -> io::Result<()> {
+    let mut route = RouteMessageBuilder::<Ipv4Addr>::new()
+        .destination_prefix(network, prefix)
+        .protocol(RouteProtocol::Kernel)
+        .scope(RouteScope::Link)
+        .pref_source(source)
+        .output_interface(index_of(netns, name)?)
+        .build();
+    route.attributes.push(metric(congestion_control));
+    let doing = format!("use {congestion_control} on {name}");
+    ask(netns, &doing, async |kernel| {
+        kernel.route().add(route).replace().execute().await
+    })
+}
+
+fn metric(congestion_control: &str) -> RouteAttribute {
+    RouteAttribute::Metrics(vec![RouteMetric::CcAlgo(congestion_control.to_owned())])
 }
 
 /// Hands packets with the firewall mark `mark` to this host whatever their destination, through

@@ -142,9 +142,8 @@ impl Transfer {
         time::sleep(self.flow.start.into()).await;
         let name = self.flow.name.clone();
         let limit = Duration::from(self.limit);
-        let outcome = match time::timeout(limit, self.transfer()).await {
-            Ok(outcome) => outcome,
-            Err(_) => bail!("flow {name} took longer than the limit of {}", self.limit),
+        let Ok(outcome) = time::timeout(limit, self.transfer()).await else {
+            bail!("flow {name} took longer than the limit of {}", self.limit);
         };
         Ok((
             self.number,

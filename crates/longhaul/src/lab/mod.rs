@@ -88,11 +88,11 @@ fn run_scenario(args: &args::Run) -> Result<()> {
     let out = output_directory(&args.out)?;
     let work = |furnished: Result<(), sandbox::SandboxError>| {
         let outcome = furnished
-            .map_err(unsupported)
+            .map_err(|error| unsupported(&error))
             .and_then(|()| enclosed(&book, &out, host, args.json));
         exit::number(&outcome)
     };
-    match sandbox::enclose(work).map_err(unsupported)? {
+    match sandbox::enclose(work).map_err(|error| unsupported(&error))? {
         0 => Ok(()),
         code => std::process::exit(code.into()),
     }
@@ -171,7 +171,7 @@ fn output_directory(out: &Path) -> Result<std::path::PathBuf> {
 }
 
 /// The sandbox was refused: what to change.
-fn unsupported(error: sandbox::SandboxError) -> anyhow::Error {
+fn unsupported(error: &sandbox::SandboxError) -> anyhow::Error {
     let advice = match rustix::process::geteuid().is_root() {
         true => {
             "inside a container, give it CAP_SYS_ADMIN and an unmasked /proc (docker: --privileged)"

@@ -47,6 +47,8 @@ pub(crate) struct Scenario {
     /// Cells beside those of `vary`.
     #[serde(default)]
     pub(crate) cells: Vec<CellPlan>,
+    /// Congestion control of every host's connections; the machine's default if absent.
+    pub(crate) congestion_control: Option<String>,
     /// Kernel settings of every host, by their dotted names.
     #[serde(default)]
     pub(crate) sysctl: BTreeMap<String, Setting>,
@@ -138,6 +140,8 @@ impl std::fmt::Display for Setting {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Host {
+    /// Instead of the scenario's.
+    pub(crate) congestion_control: Option<String>,
     #[serde(default)]
     pub(crate) sysctl: BTreeMap<String, Setting>,
     /// For the drawing in the report.

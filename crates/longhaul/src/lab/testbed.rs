@@ -49,7 +49,7 @@ impl Testbed {
         for ((link, wire), seed) in scenario.links.iter().zip(wires).zip(seed..) {
             testbed.make_link(link, &wire, seed, directory).await?;
         }
-        testbed.make_routes()?;
+        testbed.make_routes(scenario)?;
         for (host, relay) in scenario.relays.iter().filter(|(_, relay)| relay.when) {
             let daemon = programs::relay::start(relay, testbed.host(host)?, directory).await?;
             testbed.relays.push(daemon);
@@ -96,6 +96,7 @@ impl Testbed {
         for name in &self.topology.hosts {
             let netns =
                 Netns::create(name).with_context(|| format!("cannot make the namespace {name}"))?;
+            self.hosts.insert(name.clone(), netns.clone());
             interface::bring_up(&netns, "lo")?;
             set(
                 &netns,
@@ -107,7 +108,6 @@ impl Testbed {
                 &netns,
                 settings.map(|(name, value)| (name.as_str(), value.to_string())),
             )?;
-            self.hosts.insert(name.clone(), netns);
         }
         Ok(())
     }
@@ -146,10 +146,31 @@ impl Testbed {
         )?)
     }
 
-    fn make_routes(&self) -> Result<()> {
+    fn make_routes(&self, scenario: &Scenario) -> Result<()> {
         for (name, netns) in &self.hosts {
+            let own = scenario
+                .hosts
+                .get(name)
+                .and_then(|host| host.congestion_control.as_deref());
+            let congestion = own.or(scenario.congestion_control.as_deref());
             for route in self.topology.routes(name) {
-                interface::add_route(netns, route.network, route.prefix, route.gateway)?;
+                let (network, prefix) = (route.network, route.prefix);
+                interface::add_route(netns, network, prefix, route.gateway, congestion)?;
+            }
+            if let Some(congestion) = congestion {
+                self.set_congestion_control(name, netns, congestion)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_congestion_control(&self, host: &str, netns: &Netns, algorithm: &str) -> Result<()> {
+        for wire in &self.topology.wires {
+            if let Some(own) = wire.end_of(host) {
+                let (network, prefix) = (own.network(), own.prefix);
+                interface::set_congestion_control(
+                    netns, &wire.name, network, prefix, own.ip, algorithm,
+                )?;
             }
         }
         Ok(())
