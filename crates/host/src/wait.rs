@@ -23,6 +23,11 @@ pub fn precise_timers() -> io::Result<()> {
     }
 }
 
+/// Lets other threads of this core run, if there are any.
+pub fn give_way() {
+    rustix::thread::sched_yield();
+}
+
 /// Wakes a thread that waits for packets.
 #[derive(Debug, Clone)]
 pub struct Bell(Arc<OwnedFd>);

@@ -19,7 +19,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Emulate a long path between two interfaces or network namespaces
-    Link(link::Args),
+    Link(Box<link::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<relay::Args>),
     /// Run experiments on an emulated testbed and report on them
@@ -28,7 +28,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Link(args) => link::run(args),
+        Command::Link(args) => link::run(*args),
         Command::Relay(args) => relay::run(*args),
         Command::Lab(args) => lab::run(args),
     };

@@ -8,7 +8,7 @@ use anyhow::Result;
 use host::netns::{self, Netns};
 use model::link::{Delivery, Rate, Schedule, Setting, Shape, trace::Trace};
 use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
-use units::{BitRate, Bytes};
+use units::{BitRate, Bytes, Time};
 
 /// A link, checked.
 #[derive(Debug)]
@@ -63,7 +63,8 @@ const MEMORY_FLOOR: u64 = 4 << 20;
 const MEMORY_MAX: u64 = 4 << 30;
 
 impl Way {
-    fn check(&self) -> Result<()> {
+    /// Refuses what makes no sense now or at any time of the schedule.
+    pub(super) fn check(&self) -> Result<()> {
         let mut shape = self.shape.clone();
         shape.check().map_err(Refusal::usage)?;
         for (_, setting) in self.schedule.iter() {
@@ -76,21 +77,21 @@ impl Way {
     /// Bytes that this direction may hold: what was asked for, or twice what its settings need at
     /// any time of its schedule.
     pub(super) fn memory_bytes(&self) -> Result<usize> {
-        if let Some(memory) = self.memory {
-            return Ok(memory.get() as usize);
-        }
         let mut shape = self.shape.clone();
         let mut most = need(&shape);
         for (_, setting) in self.schedule.iter() {
             shape.apply(setting.clone());
             most = most.max(need(&shape));
         }
+        if let Some(memory) = self.memory.filter(|memory| memory.get() >= most) {
+            return Ok(memory.get() as usize);
+        }
         let bytes = most.saturating_mul(2) + MEMORY_FLOOR;
-        match bytes <= MEMORY_MAX {
+        match self.memory.is_none() && bytes <= MEMORY_MAX {
             true => Ok(bytes as usize),
             false => Err(Refusal::usage(format!(
-                "delay, rate and queue need {} a direction; say --memory to allow that",
-                Bytes::new(bytes)
+                "delay, rate and queue need {} a direction; allow that with --memory",
+                Bytes::new(most)
             ))),
         }
     }
@@ -102,9 +103,16 @@ fn need(shape: &Shape) -> u64 {
         .rate
         .mean()
         .unwrap_or(BitRate::from_bits(UNLIMITED_RATE));
-    let spread = shape.jitter.spread * 8 + shape.reorder.hold + shape.ack.hold;
+    let held = if shape.ack.thin > 0 {
+        shape.ack.hold
+    } else {
+        Time::ZERO
+    };
+    let spread = shape.jitter.spread * 8 + shape.reorder.hold + held;
     let limit = shape.limit();
-    let queue = limit.bytes.min(limit.packets as u64 * u64::from(shape.mtu));
+    let queue = limit
+        .bytes
+        .min((limit.packets as u64).saturating_mul(u64::from(shape.mtu)));
     let waiting = if shape.rate.mean().is_some() {
         queue
     } else {
@@ -358,19 +366,6 @@ pub(super) fn change(key: &str, value: &str) -> Result<Setting> {
     }
 }
 
-/// Whether a changed shape still fits into the memory that the direction has.
-pub(super) fn fits(shape: &Shape, memory: usize) -> Result<()> {
-    shape.check().map_err(Refusal::usage)?;
-    match need(shape) <= memory as u64 {
-        true => Ok(()),
-        false => Err(Refusal::usage(format!(
-            "that needs {} a direction and {} were set aside at the start; start with --memory",
-            Bytes::new(need(shape)),
-            Bytes::new(memory as u64)
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -407,8 +402,9 @@ mod tests {
         for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "1bdp")] {
             way.shape.apply(setting(key, value).unwrap());
         }
-        // In flight, in the queue, and held by ACK rules for up to 10 ms.
-        let need = 16_250_000 + 32_500_000 + 12_500_000;
+        let in_flight = 16_250_000;
+        let queued = 32_500_000;
+        let need = in_flight + queued;
         assert_eq!(
             way.memory_bytes().unwrap(),
             2 * need + MEMORY_FLOOR as usize

@@ -13,7 +13,7 @@ use super::{
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
 use host::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Bell};
-use model::link::{Delivery, Line, Regroup, Setting, Shape};
+use model::link::{Delivery, Line, Regroup, Setting};
 use std::{
     cell::RefCell,
     io,
@@ -43,8 +43,7 @@ pub(super) struct Running {
 
 /// One direction as seen from outside its thread.
 struct Wire {
-    memory: usize,
-    shape: RefCell<Shape>,
+    way: RefCell<Way>,
     latest: RefCell<Option<Snapshot>>,
     thread: usize,
 }
@@ -186,7 +185,7 @@ impl Running {
         Ok(Self {
             name: link.name.clone(),
             delivery: link.delivery,
-            wires: [forward?, backward?],
+            wires: [forward, backward],
             threads: threads.collect::<Result<_>>()?,
             ends: [
                 (ends.0, link.left.interface.clone()),
@@ -206,7 +205,7 @@ impl Running {
             None => vec![Direction::Forward, Direction::Backward],
         };
         for direction in &directions {
-            self.wire(*direction).check(setting)?;
+            self.wire(*direction).changed(setting).check()?;
         }
         directions
             .iter()
@@ -216,9 +215,10 @@ impl Running {
     fn set_one(&self, setting: &Setting, direction: Direction) -> Result<()> {
         let wire = self.wire(direction);
         let thread = &self.threads[wire.thread];
-        let order = Order::Set(direction, setting.clone());
+        let changed = wire.changed(setting);
+        let order = Order::Set(direction, setting.clone(), changed.memory_bytes()?);
         thread.orders.send(order).context("the link has ended")?;
-        wire.shape.replace(wire.changed(setting));
+        wire.way.replace(changed);
         Ok(thread.bell.ring()?)
     }
 
@@ -297,24 +297,18 @@ impl Thread {
 }
 
 impl Wire {
-    fn new(way: &Way, thread: usize) -> Result<Self> {
-        let shape = RefCell::new(way.shape.clone());
-        Ok(Self {
-            memory: way.memory_bytes()?,
-            shape,
+    fn new(way: &Way, thread: usize) -> Self {
+        Self {
+            way: RefCell::new(way.clone()),
             latest: RefCell::default(),
             thread,
-        })
+        }
     }
 
-    fn changed(&self, setting: &Setting) -> Shape {
-        let mut shape = self.shape.borrow().clone();
-        shape.apply(setting.clone());
-        shape
-    }
-
-    fn check(&self, setting: &Setting) -> Result<()> {
-        config::fits(&self.changed(setting), self.memory)
+    fn changed(&self, setting: &Setting) -> Way {
+        let mut way = self.way.borrow().clone();
+        way.shape.apply(setting.clone());
+        way
     }
 }
 

@@ -45,6 +45,21 @@ impl Store {
         }
     }
 
+    /// Makes the ring at least `bytes` long; what it holds moves.
+    pub(super) fn grow(&mut self, bytes: usize) {
+        if bytes <= self.ring.len() {
+            return;
+        }
+        let old = std::mem::replace(&mut self.ring, vec![0; bytes].into_boxed_slice());
+        self.head = 0;
+        for packet in &mut self.packets {
+            let kept = &old[packet.offset..packet.offset + packet.len];
+            self.ring[self.head..self.head + packet.len].copy_from_slice(kept);
+            packet.offset = self.head;
+            self.head += packet.len;
+        }
+    }
+
     /// Space for one read, if there is any. A ring that ran empty begins again at its start, where
     /// the cache is warm.
     pub(super) fn vacant(&mut self) -> Option<&mut [u8]> {
@@ -157,6 +172,23 @@ mod tests {
         store.release(first, 1);
         assert!(put(&mut store, 60_000, 3).is_some());
         assert!(store.get(first + 2).1.iter().all(|byte| *byte == 2));
+    }
+
+    #[test]
+    fn growing_keeps_what_is_held() {
+        let mut store = Store::new(0);
+        let numbers: Vec<_> = (0..4)
+            .filter_map(|fill| put(&mut store, 50_000, fill))
+            .collect();
+        store.release(numbers[0], 1);
+        store.grow(1 << 20);
+        let more: Vec<_> = (4..14)
+            .filter_map(|fill| put(&mut store, 50_000, fill))
+            .collect();
+        assert_eq!(more.len(), 10);
+        for (fill, number) in (1..).zip(numbers[1..].iter().chain(&more)) {
+            assert!(store.get(*number).1.iter().all(|byte| *byte == fill));
+        }
     }
 
     #[test]
