@@ -43,3 +43,9 @@ pub(crate) fn number(outcome: &anyhow::Result<()>) -> u8 {
         None => 1,
     }
 }
+
+/// The first line of what clap says about bad flags, without its `error: `.
+pub(crate) fn first_line(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line)
+}

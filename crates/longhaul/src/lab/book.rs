@@ -20,8 +20,6 @@ pub(crate) struct Book {
     pub(crate) name: String,
     /// With the default parameters; what all cells share is read from here.
     pub(crate) base: Scenario,
-    /// The text that `base` was read from.
-    pub(crate) resolved: String,
     pub(crate) cells: Vec<Cell>,
     pub(crate) quick: bool,
 }
@@ -85,11 +83,10 @@ impl Book {
                 .collect::<Vec<_>>(),
         )?;
 
-        let (base, resolved) = scenario_with(source, &values)?;
+        let base = scenario_with(source, &values)?;
         let mut book = Self {
             name: source.name.clone(),
             base,
-            resolved,
             cells: Vec::new(),
             quick: choices.quick,
         };
@@ -170,8 +167,8 @@ fn cell(source: &Source, values: &Table, short: &Table, plan: CellPlan) -> Resul
         scenario_with(source, &values)
     };
     Ok(Cell {
-        scenario: with(values)?.0,
-        short: with(short)?.0,
+        scenario: with(values)?,
+        short: with(short)?,
         vary: plan.vary,
         label: plan.label,
     })
@@ -258,9 +255,9 @@ fn combinations(head: &Head) -> Result<Vec<CellPlan>> {
     Ok(all)
 }
 
-fn scenario_with(source: &Source, values: &Table) -> Result<(Scenario, String)> {
+fn scenario_with(source: &Source, values: &Table) -> Result<Scenario> {
     let text = fill_in(&source.text, values).map_err(|error| refuse(source, &error))?;
-    Ok((read(source, &text)?, text))
+    read(source, &text)
 }
 
 /// TOML into `T`; an error names file, line and column.

@@ -24,14 +24,6 @@ impl Summary {
     }
 }
 
-/// The smallest value that at least `share` (0 to 1) of `values` do not exceed: the nearest-rank
-/// quantile, which is always a value that was measured. `None` if none is finite.
-pub(crate) fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> Option<f64> {
-    let sorted = sorted(values);
-    let rank = (share.clamp(0.0, 1.0) * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied()
-}
-
 fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut finite: Vec<f64> = values.into_iter().filter(|x| x.is_finite()).collect();
     finite.sort_by(f64::total_cmp);
@@ -73,15 +65,5 @@ mod tests {
         );
         assert_eq!(Summary::of([f64::NAN]), None);
         assert_eq!(Summary::of([]), None);
-    }
-
-    #[test]
-    fn quantile_is_a_measured_value() {
-        let hundred = || (1..=100).map(f64::from);
-        assert_eq!(quantile(hundred(), 0.99), Some(99.0));
-        assert_eq!(quantile(hundred(), 0.0), Some(1.0));
-        assert_eq!(quantile(hundred(), 1.0), Some(100.0));
-        assert_eq!(quantile([7.0], 0.5), Some(7.0));
-        assert_eq!(quantile([], 0.5), None);
     }
 }

@@ -10,7 +10,7 @@ mod pump;
 mod run;
 mod store;
 
-use crate::exit::Refusal;
+use crate::exit::{self, Refusal};
 pub(crate) use args::Args;
 use args::Command;
 use clap::{Args as _, FromArgMatches};
@@ -38,13 +38,8 @@ pub(crate) fn shapes(flags: &[String]) -> anyhow::Result<[Shape; 2]> {
         .try_get_matches_from(flags)
         .and_then(|found| Args::from_arg_matches(&found));
     let start = args
-        .map_err(|error| Refusal::usage(first_line(&error.to_string())))?
+        .map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?
         .start;
     let link = config::links(&start)?.remove(0);
     Ok([link.forward.shape, link.backward.shape])
-}
-
-fn first_line(text: &str) -> &str {
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line)
 }

@@ -26,9 +26,10 @@ mod worker;
 
 pub(crate) use args::Args;
 
-use crate::exit::Refusal;
+use crate::exit::{self, Refusal};
 use anyhow::Context as _;
 use budget::Budget;
+use clap::{Args as _, FromArgMatches as _};
 use config::{Config, Kind, Listener};
 use drain::{Drain, Phase};
 use host::socket;
@@ -45,6 +46,17 @@ use tokio::{
     time::{interval, timeout},
 };
 use worker::Worker;
+
+/// Whether these flags make a relay, without making it: for those who write such flags for others,
+/// as `lab` does.
+pub(crate) fn check(flags: &[String]) -> anyhow::Result<()> {
+    let command = Args::augment_args(clap::Command::new("relay").no_binary_name(true));
+    let args = command
+        .try_get_matches_from(flags)
+        .and_then(|found| Args::from_arg_matches(&found));
+    Config::new(args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?)
+        .map(drop)
+}
 
 /// What all workers share.
 #[derive(Debug)]

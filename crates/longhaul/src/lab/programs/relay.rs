@@ -19,7 +19,8 @@ const TABLE: u32 = 100;
 
 /// Checks a relay's options.
 pub(crate) fn check(relay: &Relay) -> Result<(), String> {
-    flags(&relay.options)?;
+    let arguments = flags(&relay.options)?;
+    crate::relay::check(&arguments).map_err(|error| error.to_string())?;
     match (transparent(relay)?, relay.intercept.is_empty()) {
         (Some(_), true) => Err("a transparent listener needs intercept = [ports]".to_owned()),
         (None, false) => Err("intercept needs a transparent listener".to_owned()),
@@ -111,7 +112,9 @@ mod tests {
     #[test]
     fn a_transparent_listener_and_its_ports_go_together() {
         assert_eq!(
-            check(&relay("transparent = '0.0.0.0:3129'\nintercept = [80]")),
+            check(&relay(
+                "transparent = '0.0.0.0:3129'\nintercept = [80]\nallow_from = '10.9.0.0/16'"
+            )),
             Ok(())
         );
         assert!(check(&relay("transparent = '0.0.0.0:3129'")).is_err());
