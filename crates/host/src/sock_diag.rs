@@ -8,7 +8,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_sock_diag::{
     SockDiagMessage,
-    constants::{AF_INET, IPPROTO_TCP},
+    constants::{AF_INET, AF_INET6, IPPROTO_TCP},
     inet::{
         ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
         nlas::{Nla, TcpInfo},
@@ -60,7 +60,7 @@ pub struct Connection {
     pub buffer_limited_us: u64,
 }
 
-/// A channel to the kernel that lists the TCP connections of one namespace, IPv4.
+/// A channel to the kernel that lists the TCP sockets of one namespace.
 pub struct SockDiag {
     socket: Socket,
     datagram: Vec<u8>,
@@ -93,7 +93,7 @@ impl SockDiag {
         )
     }
 
-    /// Whether a socket waits for connections to `port`, on IPv4.
+    /// Whether a socket waits for connections to `port`.
     pub fn listens_on(&mut self, port: u16) -> io::Result<bool> {
         let listeners = self.dump(StateFlags::LISTEN)?;
         Ok(listeners
@@ -101,27 +101,40 @@ impl SockDiag {
             .any(|listener| listener.local.port() == port))
     }
 
+    /// Sockets of both families: an IPv6 socket carries IPv4 connections too.
     fn dump(&mut self, states: StateFlags) -> io::Result<Vec<Connection>> {
-        self.socket.send(&request(states), 0)?;
         let mut found = Vec::new();
+        self.ask(AF_INET, SocketId::new_v4(), states.clone(), &mut found)?;
+        self.ask(AF_INET6, SocketId::new_v6(), states, &mut found)?;
+        Ok(found)
+    }
+
+    fn ask(
+        &mut self,
+        family: u8,
+        any: SocketId,
+        states: StateFlags,
+        found: &mut Vec<Connection>,
+    ) -> io::Result<()> {
+        self.socket.send(&request(family, any, states), 0)?;
         loop {
             let size = self.socket.recv(&mut &mut self.datagram[..], 0)?;
-            if !collect(&self.datagram[..size], &mut found)? {
-                return Ok(found);
+            if !collect(&self.datagram[..size], found)? {
+                return Ok(());
             }
         }
     }
 }
 
-fn request(states: StateFlags) -> Vec<u8> {
+fn request(family: u8, any: SocketId, states: StateFlags) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
     let question = InetRequest {
-        family: AF_INET,
+        family,
         protocol: IPPROTO_TCP,
         extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
         states,
-        socket_id: SocketId::new_v4(),
+        socket_id: any,
     };
     let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(question).into());
     message.finalize();
@@ -161,8 +174,8 @@ impl Connection {
             _ => None,
         });
         Some(Self {
-            local: (id.source_address, id.source_port).into(),
-            remote: (id.destination_address, id.destination_port).into(),
+            local: (id.source_address.to_canonical(), id.source_port).into(),
+            remote: (id.destination_address.to_canonical(), id.destination_port).into(),
             congestion: congestion.unwrap_or_default(),
             ..Self::of(info)
         })
@@ -231,5 +244,23 @@ mod tests {
             .unwrap();
         assert_eq!(receiver.bytes_received, 1000);
         assert!(!receiver.congestion.is_empty());
+    }
+
+    #[test]
+    fn an_ipv6_socket_is_seen_with_the_ipv4_address_that_it_serves() {
+        let Ok(listener) = TcpListener::bind("[::]:0") else {
+            return; // IPv6 is off here.
+        };
+        let port = listener.local_addr().unwrap().port();
+        let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
+        assert!(diag.listens_on(port).unwrap());
+
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let _server = listener.accept().unwrap();
+        let all = diag.connections().unwrap();
+        let served = all
+            .iter()
+            .find(|c| c.remote == client.local_addr().unwrap());
+        assert_eq!(served.expect("listed").local, client.peer_addr().unwrap());
     }
 }

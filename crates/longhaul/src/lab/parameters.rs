@@ -86,6 +86,7 @@ pub(crate) fn plain(value: &Value) -> String {
 pub(crate) fn typed(text: &str) -> Value {
     toml::from_str::<Table>(&format!("value = {text}"))
         .ok()
+        .filter(|table| table.len() == 1)
         .and_then(|mut table| table.remove("value"))
         .unwrap_or_else(|| Value::String(text.to_owned()))
 }

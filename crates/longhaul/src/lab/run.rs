@@ -48,6 +48,8 @@ struct Lab<'a> {
     accounts: Accounts,
     cells: Vec<result::Cell>,
     raw: Vec<String>,
+    /// Of the testbed built last.
+    offloads: BTreeMap<String, String>,
 }
 
 /// Runs `book` inside the sandbox, writing raw records under `out`, and returns the result.
@@ -137,6 +139,7 @@ impl<'a> Lab<'a> {
             accounts: Accounts::default(),
             cells,
             raw: Vec::new(),
+            offloads: BTreeMap::new(),
         })
     }
 
@@ -195,6 +198,7 @@ impl<'a> Lab<'a> {
         delivered: Arc<AtomicU64>,
     ) -> Result<Run> {
         let mut testbed = Testbed::build(scenario, seed, directory).await?;
+        self.offloads = testbed.offloads()?;
         let run = flows::execute(
             scenario,
             &mut testbed,
@@ -245,7 +249,7 @@ impl<'a> Lab<'a> {
         let base = &self.book.base;
         Ok(LabResult {
             scenario: self.book.name.clone(),
-            longhaul: env!("CARGO_PKG_VERSION").to_owned(),
+            longhaul: env!("LONGHAUL_VERSION").to_owned(),
             started,
             seed: base.seed,
             quick: self.book.quick,
@@ -257,7 +261,10 @@ impl<'a> Lab<'a> {
                 notes: base.notes.clone(),
             }),
             answer: answer(self.book),
-            host,
+            host: Host {
+                offloads: self.offloads,
+                ..host
+            },
             resolved: serde_json::to_value(base)?,
             testbed: Some(drawing(&self.book.cells[0].scenario)),
             checks: verdict::checks(self.book, &self.cells),

@@ -14,7 +14,7 @@ use host::{
     sysctl,
 };
 use indexmap::IndexMap;
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 /// A standing testbed.
 #[derive(Debug)]
@@ -70,6 +70,18 @@ impl Testbed {
             .iter()
             .map(|(name, netns)| (name.clone(), netns.clone()))
             .collect()
+    }
+
+    /// Offloads of every wire, at its left end, as `cable tso` → `on`.
+    pub(crate) fn offloads(&self) -> Result<BTreeMap<String, String>> {
+        let mut offloads = BTreeMap::new();
+        for wire in &self.topology.wires {
+            for (offload, on) in interface::offloads(self.host(&wire.ends[0].0)?, &wire.name)? {
+                let state = if on { "on" } else { "off" };
+                offloads.insert(format!("{} {offload}", wire.name), state.to_owned());
+            }
+        }
+        Ok(offloads)
     }
 
     /// Fails if a relay or a link has ended.

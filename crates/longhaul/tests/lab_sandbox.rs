@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul lab run` on plain veth wires: what it writes, what it refuses, and that nothing is
+//! left however it ends.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// Client and server with a router between them.
+const WIRES: &str = r#"
+title = "test"
+question = "does it work?"
+seed = 3
+
+[parameters]
+size = "3MB"
+
+[quick]
+size = "1MB"
+
+[[links]]
+name = "near"
+kind = "veth"
+between = ["client", "router"]
+
+[[links]]
+name = "far"
+kind = "veth"
+between = ["router", "server"]
+"#;
+
+const DOWNLOAD: &str = r#"
+[[cells]]
+vary = { size = "3MB" }
+
+[[flows]]
+name = "get"
+program = "curl"
+from = "server"
+to = "client"
+size = "${size}"
+"#;
+
+const LONG: &str = r#"
+[[cells]]
+vary = { size = "3MB" }
+
+[[flows]]
+name = "flood"
+program = "iperf3"
+from = "server"
+to = "client"
+duration = "60s"
+"#;
+
+/// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
+fn may_use_namespaces() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
+    assert!(
+        root || allowed,
+        "needs root (CAP_SYS_ADMIN); ALLOW_SKIP=1 skips this test"
+    );
+    root
+}
+
+/// A scenario in a directory of its own.
+struct Bench {
+    directory: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(scenario: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        fs::write(directory.path().join("test.toml"), scenario.concat()).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(["lab", "run"])
+            .arg(self.path("test.toml"))
+            .arg("--out")
+            .arg(self.path("out"));
+        command
+    }
+
+    fn run(&self, flags: &[&str]) -> Output {
+        self.command(longhaul()).args(flags).output().unwrap()
+    }
+
+    fn result(&self) -> serde_json::Value {
+        serde_json::from_slice(&fs::read(self.path("out/result.json")).unwrap()).unwrap()
+    }
+}
+
+fn longhaul() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_longhaul"))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_download_leaves_a_result_a_report_and_raw_records() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bench = Bench::new(&[WIRES, "repetitions = 2\nwarmup = 1\n"]);
+    // Top-level keys stand before tables.
+    let text = ["repetitions = 2\nwarmup = 1\n", WIRES, DOWNLOAD].concat();
+    fs::write(bench.path("test.toml"), text).unwrap();
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("report.html"));
+
+    let result = bench.result();
+    let runs = result["cells"][0]["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2, "the warm-up run is not counted");
+    let run = &runs[0];
+    let (seconds, rate) = (
+        run["download_s"].as_f64().unwrap(),
+        run["goodput_bps"].as_f64().unwrap(),
+    );
+    assert!(
+        (rate * seconds / 8.0 - 3e6).abs() < 1.0,
+        "3 MB in {seconds} s is not {rate} bit/s"
+    );
+    assert_eq!(result["testbed"]["hosts"].as_array().unwrap().len(), 3);
+    assert!(bench.path("out/report.html").exists());
+    for raw in result["raw"].as_array().unwrap() {
+        assert!(
+            bench.path("out").join(raw.as_str().unwrap()).exists(),
+            "{raw}"
+        );
+    }
+}
+
+#[test]
+fn both_directions_of_iperf3_and_a_check_that_fails() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flow = |name: &str, from: &str, to: &str, direction: &str| {
+        format!(
+            "[[flows]]\nname = {name:?}\nprogram = \"iperf3\"\nfrom = {from:?}\nto = {to:?}\n\
+             direction = {direction:?}\nsize = \"2MB\"\nparallel = 2\n"
+        )
+    };
+    let check =
+        "[[check]]\nname = \"impossible\"\nvalue = \"goodput_bps{size=3MB}\"\nwant = \">= 1e18\"\n"
+            .replace("1e18", "1000000000000000000");
+    let cell = "[[cells]]\nvary = { size = \"3MB\" }\n";
+    let up = flow("up", "client", "server", "upload");
+    let down = flow("down", "server", "client", "download");
+    let bench = Bench::new(&["repetitions = 1\n", WIRES, cell, &up, &down, &check]);
+    let output = bench.run(&[]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("1 of 1 checks not met"),
+        "{}",
+        stderr(&output)
+    );
+    let result = bench.result();
+    let run = &result["cells"][0]["runs"][0];
+    assert!(run["up_goodput_bps"].as_f64().unwrap() > 0.0, "{run}");
+    assert!(run["down_goodput_bps"].as_f64().unwrap() > 0.0, "{run}");
+    assert_eq!(result["checks"][0]["pass"], false);
+}
+
+#[test]
+fn a_flow_beyond_its_limit_is_a_failed_run() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bench = Bench::new(&["repetitions = 1\nlimit = \"1s\"\n", WIRES, LONG]);
+    let output = bench.run(&[]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let failed = bench.result()["cells"][0]["runs"][0]["failed"].to_string();
+    assert!(failed.contains("limit of 1 s"), "{failed}");
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_is_touched() {
+    let wrong = [
+        (WIRES.replace("title", "titel"), "line 2, column 1"),
+        (WIRES.replace("kind = \"veth\"", "delay = \"-3ms\""), "-3ms"),
+        (WIRES.replace("kind = \"veth\"", "dealy = \"3ms\""), "dealy"),
+        (
+            WIRES.replace("\"router\"]", "\"client\"]"),
+            "joins a host with itself",
+        ),
+    ];
+    for (text, named) in wrong {
+        let bench = Bench::new(&[&text, DOWNLOAD]);
+        let output = bench.run(&[]);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{named}: {}",
+            stderr(&output)
+        );
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+        assert!(stderr(&output).contains(named), "{}", stderr(&output));
+        assert!(!bench.path("out").exists());
+    }
+    let bench = Bench::new(&[WIRES, DOWNLOAD]);
+    for flags in [
+        ["--set", "sise=1GB"],
+        ["--only", "size=7MB"],
+        ["--set", "size=much"],
+    ] {
+        assert_eq!(bench.run(&flags).status.code(), Some(2), "{flags:?}");
+    }
+}
+
+#[test]
+fn kill_9_leaves_nothing() {
+    ends_with_nothing_left(rustix::process::Signal::KILL, |status| {
+        status.code().is_none()
+    });
+}
+
+#[test]
+fn a_terminated_lab_leaves_nothing_and_says_how_it_ended() {
+    // 128 + SIGTERM.
+    ends_with_nothing_left(rustix::process::Signal::TERM, |status| {
+        status.code() == Some(143)
+    });
+}
+
+#[test]
+fn an_interrupted_lab_leaves_nothing_and_says_how_it_ended() {
+    // 128 + SIGINT.
+    ends_with_nothing_left(rustix::process::Signal::INT, |status| {
+        status.code() == Some(130)
+    });
+}
+
+/// Starts a long run, sends `signal` to the process that the user started, and looks for what is
+/// left of the run: processes with its mark in their environment.
+fn ends_with_nothing_left(signal: rustix::process::Signal, ended: fn(ExitStatus) -> bool) {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bench = Bench::new(&["repetitions = 1\n", WIRES, LONG]);
+    let mark = format!("LONGHAUL_TEST_MARK={}", bench.directory.path().display());
+    let (name, value) = mark.split_once('=').unwrap();
+    let mut command = bench.command(longhaul());
+    let mut lab = command
+        .env(name, value)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The lab, PID 1 and the worker of the sandbox, an iperf3 server and an iperf3 client.
+    let before =
+        wait_for(|| Some(marked(&mark)).filter(|found| found.len() >= 5)).expect("the run began");
+    assert!(before.contains(&lab.id()));
+
+    send(&lab, signal);
+    let status = lab.wait().unwrap();
+    assert!(ended(status), "{status}");
+    let left = wait_for(|| marked(&mark).is_empty().then_some(()));
+    assert!(left.is_some(), "left: {:?}", marked(&mark));
+}
+
+fn send(lab: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_child(lab);
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Every process that inherited the mark.
+fn marked(mark: &str) -> BTreeSet<u32> {
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    let with_mark = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == mark.as_bytes())
+    };
+    processes
+        .filter_map(|name| name.parse().ok())
+        .filter(with_mark)
+        .collect()
+}
+
+/// What `look` finds within twenty seconds.
+fn wait_for<T>(look: impl Fn() -> Option<T>) -> Option<T> {
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < give_up {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        sleep(Duration::from_millis(20));
+    }
+    None
+}
+
+#[test]
+fn an_ordinary_user_runs_it_in_a_user_namespace() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bench = Bench::new(&["repetitions = 1\n", WIRES, DOWNLOAD]);
+    // The build directory may be closed to others.
+    let program = bench.path("longhaul");
+    fs::copy(longhaul(), &program).unwrap();
+    let output = bench
+        .command(&program)
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .unwrap();
+    let off =
+        fs::read_to_string("/proc/sys/user/max_user_namespaces").is_ok_and(|n| n.trim() == "0");
+    match off {
+        true => {
+            assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+            assert!(
+                stderr(&output).contains("user.max_user_namespaces"),
+                "{}",
+                stderr(&output)
+            );
+        }
+        false => assert!(output.status.success(), "{}", stderr(&output)),
+    }
+}
