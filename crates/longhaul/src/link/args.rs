@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul link` is told on the command line.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts are printed as they stand"
+)]
 
 use model::link::Delivery;
 use std::path::PathBuf;
