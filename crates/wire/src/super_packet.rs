@@ -62,9 +62,13 @@ impl SuperPacket {
             }
             Gso::Udp => usize::from(vnet.csum_start) + UDP_HEADER,
         };
+        let ip_header = match version {
+            Version::V4 => (usize::from(packet[0] & 0xf) * 4).max(20),
+            Version::V6 => 40,
+        };
         let sound = vnet.needs_csum
             && vnet.gso_size > 0
-            && usize::from(vnet.csum_start) >= if version == Version::V4 { 20 } else { 40 }
+            && (ip_header..=HEADERS_MAX).contains(&usize::from(vnet.csum_start))
             && usize::from(vnet.csum_start) + usize::from(vnet.csum_offset) + 2 <= headers
             && headers < packet.len()
             && headers <= HEADERS_MAX;
