@@ -27,9 +27,9 @@ check: ## Format, lints, documentation, dependency policy
 	@scripts/setup --dev
 	@scripts/check
 
-bench: ## Benchmarks, under criterion
+bench: ## Benchmarks: decisions a second, and real traffic over emulated links
 	@scripts/setup
-	$(CARGO) bench --workspace --locked
+	@scripts/bench
 
 install: build ## Install the binary under $(DESTDIR)$(PREFIX)
 	install -D -m 755 $(RELEASE)/longhaul $(DESTDIR)$(PREFIX)/bin/longhaul

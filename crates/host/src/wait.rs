@@ -23,6 +23,17 @@ pub fn precise_timers() -> io::Result<()> {
     }
 }
 
+/// Puts the calling thread before all ordinary threads (`sched(7)`, SCHED_RR at the lowest
+/// real-time priority); whether the kernel allowed it (CAP_SYS_NICE).
+#[must_use]
+pub fn take_precedence() -> bool {
+    let parameter = libc::sched_param { sched_priority: 1 };
+    // SAFETY: reads one sched_param; 0 means the calling thread.
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &parameter) == 0
+    }
+}
+
 /// Lets other threads of this core run, if there are any.
 pub fn give_way() {
     rustix::thread::sched_yield();

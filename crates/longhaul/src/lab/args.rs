@@ -65,7 +65,7 @@ pub(super) struct Run {
     /// Where results go; made if absent, what an earlier run wrote there is replaced
     #[arg(long, value_name = "DIR")]
     pub(super) out: PathBuf,
-    /// The same cells, shortened as the scenario says under [quick]
+    /// The same cells, shortened as the scenario's `quick` table says
     #[arg(long)]
     pub(super) quick: bool,
     /// Give a parameter of the scenario another value; repeatable

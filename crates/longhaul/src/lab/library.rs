@@ -5,10 +5,24 @@ use crate::exit::Refusal;
 use std::path::Path;
 
 /// The files of `scenarios/`, so that an installed binary has them.
-const BUILT_IN: [(&str, &str); 1] = [(
-    "dvd-download",
-    include_str!("../../../../scenarios/dvd-download.toml"),
-)];
+const BUILT_IN: [(&str, &str); 4] = [
+    (
+        "dvd-download",
+        include_str!("../../../../scenarios/dvd-download.toml"),
+    ),
+    (
+        "whole-path",
+        include_str!("../../../../scenarios/whole-path.toml"),
+    ),
+    (
+        "link-beside-veth",
+        include_str!("../../../../scenarios/link-beside-veth.toml"),
+    ),
+    (
+        "link-long-fat",
+        include_str!("../../../../scenarios/link-long-fat.toml"),
+    ),
+];
 
 /// A scenario's text and where it was found.
 #[derive(Debug, Clone)]

@@ -261,6 +261,8 @@ pub(crate) struct Flow {
     pub(crate) size: Option<Bytes>,
     /// How long (`iperf3`).
     pub(crate) duration: Option<Time>,
+    /// How much of the beginning does not count (`iperf3`): slow start, say. Beside `duration`.
+    pub(crate) omit: Option<Time>,
     /// Connections at a time (`iperf3`), 1 to 128.
     #[serde(default = "defaults::one")]
     pub(crate) parallel: u32,

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul link` is told on the command line.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts are printed as they stand"
+)]
 
 use model::link::Delivery;
 use std::path::PathBuf;
@@ -88,6 +92,9 @@ pub(super) struct Start {
     /// Threads a link: 1, or 2 for one a direction where there are cores to spare
     #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=2))]
     pub(super) threads: usize,
+    /// Run before all ordinary threads (SCHED_RR): on busy cores delays err less, and less is carried
+    #[arg(long)]
+    pub(super) realtime: bool,
     /// Every random decision follows from this number
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,

@@ -37,6 +37,8 @@ pub(super) struct Pump {
     pub(super) snapshots: Sender<Snapshot>,
     /// How often.
     pub(super) interval: Time,
+    /// Whether it goes before all ordinary threads.
+    pub(super) realtime: bool,
 }
 
 /// One direction of a link.
@@ -75,6 +77,9 @@ impl Pump {
     /// Works until told to stop. An error means that a device is gone.
     pub(super) fn run(mut self) -> io::Result<()> {
         host::wait::precise_timers()?;
+        if self.realtime && !host::wait::take_precedence() {
+            return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        }
         let mut next_report = clock::now() + self.interval;
         let mut idle_turns = 0;
         loop {

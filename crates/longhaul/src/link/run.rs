@@ -62,6 +62,11 @@ pub(super) fn run(start: &Start) -> Result<()> {
         .iter()
         .map(|link| Ok((link.left.open()?, link.right.open()?)))
         .collect::<Result<Vec<_>>>()?;
+    if start.realtime && !may_take_precedence() {
+        return Err(Refusal::unsupported(
+            "--realtime needs CAP_SYS_NICE: run as root",
+        ));
+    }
     let mut display = Display::open(start, &links)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -87,6 +92,13 @@ pub(super) fn run(start: &Start) -> Result<()> {
         }
     })?;
     finish(running, &mut inbox, &mut display)
+}
+
+/// Tried on a thread of its own, so that this one stays what it is.
+fn may_take_precedence() -> bool {
+    thread::spawn(host::wait::take_precedence)
+        .join()
+        .unwrap_or(false)
 }
 
 async fn all(controls: impl Iterator<Item = impl Future<Output = Result<()>>>) -> Result<()> {
@@ -181,7 +193,7 @@ impl Running {
         };
         let threads = groups
             .into_iter()
-            .map(|lanes| Thread::start(&link.name, lanes, start.interval, snapshots.clone()));
+            .map(|lanes| Thread::start(&link.name, lanes, start, snapshots.clone()));
         Ok(Self {
             name: link.name.clone(),
             delivery: link.delivery,
@@ -273,7 +285,7 @@ impl Thread {
     fn start(
         link: &str,
         lanes: Vec<Lane>,
-        interval: Time,
+        start: &Start,
         snapshots: Sender<Snapshot>,
     ) -> Result<Self> {
         let (orders, inbox) = mpsc::channel();
@@ -283,7 +295,8 @@ impl Thread {
             orders: inbox,
             bell: bell.clone(),
             snapshots,
-            interval,
+            interval: start.interval,
+            realtime: start.realtime,
         };
         let handle = thread::Builder::new()
             .name(link.to_owned())

@@ -73,6 +73,9 @@ fn arguments(server: Ipv4Addr, port: u16, flow: &Flow) -> Vec<String> {
             duration.as_secs_f64().ceil().to_string(),
         ]);
     }
+    if let Some(omit) = flow.omit {
+        all.extend(["--omit".to_owned(), omit.as_secs_f64().ceil().to_string()]);
+    }
     if flow.direction == Direction::Download {
         all.push("--reverse".to_owned());
     }
