@@ -306,6 +306,9 @@ pub(crate) struct CheckPlan {
     pub(crate) value: String,
     /// `>= 6`.
     pub(crate) want: String,
+    /// Whether it must hold for runs shortened by `--quick` too.
+    #[serde(default = "defaults::yes")]
+    pub(crate) quick: bool,
 }
 
 /// The number that answers the question.

@@ -24,13 +24,11 @@ pub(crate) fn derive(scenario: &Scenario, metrics: &mut Metrics) {
     }
 }
 
-/// The outcome of every check whose cells were run.
+/// The outcome of every check that is meant for such a run and whose cells were run.
 pub(crate) fn checks(book: &Book, cells: &[Cell]) -> Vec<Check> {
-    book.base
-        .check
-        .iter()
-        .filter_map(|plan| check(plan, book, cells))
-        .collect()
+    let meant = |plan: &&CheckPlan| plan.quick || !book.quick;
+    let plans = book.base.check.iter().filter(meant);
+    plans.filter_map(|plan| check(plan, book, cells)).collect()
 }
 
 /// `None` if a cell that it speaks of was not to be run (`--only`).
