@@ -54,10 +54,10 @@ fn the_dvd_scenario_relays_real_bytes() {
             "{record}"
         );
     }
-    // Three links accounted for what they did; a first byte needs two round trips of 26.4 ms.
-    assert_eq!(result["links"].as_array().unwrap().len(), 3);
+    // The cable accounted for what it did; a first byte needs two round trips of 26 ms.
+    assert_eq!(result["links"].as_array().unwrap().len(), 1);
     assert!(
-        cell["runs"][0]["first_byte_s"].as_f64().unwrap() >= 0.0528,
+        cell["runs"][0]["first_byte_s"].as_f64().unwrap() >= 0.052,
         "{cell}"
     );
     assert_eq!(result["host"]["offloads"]["cable tso"], "on");
