@@ -22,8 +22,16 @@ pub(super) struct Plan {
 
 impl Plan {
     /// The two settings with the most values become columns and rows, in the scenario's order.
-    /// `None` if fewer than two were varied: then bars say it better.
+    /// `None` if fewer than two were varied, or if cells were chosen one by one and differ in what
+    /// they vary, so that most places of a grid would be empty: then bars say it better.
     pub(super) fn of(cells: &[Cell]) -> Option<Self> {
+        let first = cells.first()?;
+        if !cells
+            .iter()
+            .all(|cell| cell.vary.keys().eq(first.vary.keys()))
+        {
+            return None;
+        }
         let mut keys: Vec<(String, usize)> = values_by_key(cells)
             .into_iter()
             .map(|(key, values)| (key.clone(), values.len()))
@@ -200,6 +208,17 @@ mod tests {
         ]);
         assert_eq!(Plan::of(&one), None);
         assert_eq!(Plan::of(&[]), None);
+    }
+
+    #[test]
+    fn cells_that_vary_different_settings_are_no_grid() {
+        let chosen = cells(&[
+            json!({"relays": false}),
+            json!({"relays": true}),
+            json!({"from": "server", "to": "relay"}),
+            json!({"from": "relay", "to": "client"}),
+        ]);
+        assert_eq!(Plan::of(&chosen), None);
     }
 
     #[test]
