@@ -6,10 +6,10 @@
 //! 2.8–6 s into a fresh tmpfs file (the kernel makes its pages meanwhile) and 4–6 s through a pipe
 //! into a SHA-256. So the hash is computed after curl's clock has stopped.
 
-use super::{Outcome, keep_json};
+use super::{Outcome, finish, keep_json};
 use crate::lab::{payload::Landing, result::Metrics};
 use anyhow::{Context, Result, bail, ensure};
-use host::{netns::Netns, process};
+use host::netns::Netns;
 use serde_json::Value;
 use std::{
     net::Ipv4Addr,
@@ -44,16 +44,7 @@ pub(crate) async fn fetch(
         .stdin(Stdio::null())
         .stdout(landing.writer()?)
         .stderr(Stdio::piped());
-    process::inside(&mut command, netns);
-    let mut command = tokio::process::Command::from(command);
-    let child = command
-        .kill_on_drop(true)
-        .spawn()
-        .context("cannot start curl")?;
-    let output = child
-        .wait_with_output()
-        .await
-        .context("cannot wait for curl")?;
+    let output = finish(command, "curl", netns).await?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         // Behind curl's message stands the record.

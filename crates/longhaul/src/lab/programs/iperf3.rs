@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! iperf3, one test at a time.
 
-use super::{Outcome, daemon::Daemon, keep_json};
+use super::{Outcome, daemon::Daemon, finish, keep_json};
 use crate::lab::{
     result::Metrics,
     scenario::{Direction, Flow},
 };
 use anyhow::{Context, Result, bail};
-use host::{netns::Netns, process};
+use host::netns::Netns;
 use serde_json::Value;
 use std::{
     net::Ipv4Addr,
@@ -42,16 +42,7 @@ pub(crate) async fn measure(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    process::inside(&mut command, netns);
-    let mut command = tokio::process::Command::from(command);
-    let child = command
-        .kill_on_drop(true)
-        .spawn()
-        .context("cannot start iperf3")?;
-    let output = child
-        .wait_with_output()
-        .await
-        .context("cannot wait for iperf3")?;
+    let output = finish(command, "iperf3", netns).await?;
     read(&keep_json(record, &output.stdout, "iperf3")?)
 }
 

@@ -10,7 +10,12 @@ pub(crate) mod relay;
 
 use super::result::Metrics;
 use anyhow::{Context, Result, bail};
-use std::{collections::BTreeMap, path::Path, process::Command};
+use host::{netns::Netns, process};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    process::{Command, Output},
+};
 use toml::{Table, Value};
 
 /// What a program measured: from its first byte sent to its last byte received.
@@ -92,6 +97,17 @@ pub(crate) fn versions(
         }
     }
     Ok(versions)
+}
+
+/// Runs a client to its end inside `netns`; it ends with the future that waits for it.
+async fn finish(mut command: Command, program: &str, netns: &Netns) -> Result<Output> {
+    process::inside(&mut command, netns);
+    let child = tokio::process::Command::from(command)
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("cannot start {program}"))?;
+    let ended = child.wait_with_output().await;
+    ended.with_context(|| format!("cannot wait for {program}"))
 }
 
 /// The JSON that a program wrote, kept beside the other raw records.
