@@ -11,21 +11,25 @@ use tokio::{
 use wire::destination::Destination;
 
 /// Connects to `destination` within `limit`, resolution included. A name's addresses are tried in
-/// the resolver's order; the last one's failure is reported.
+/// the resolver's order, those only that `permits` allows; the last one's failure is reported.
 pub(crate) async fn connect(
     destination: &Destination,
     source: Option<SocketAddr>,
     profile: &Profile,
     limit: Duration,
+    permits: impl Fn(SocketAddr) -> bool,
 ) -> Result<TcpStream, Failure> {
     let options = Options {
         transparent: source.is_some(),
-        ..profile.options()
+        ..profile.options.clone()
     };
     let attempt = async {
         match destination {
             Destination::Address(address) => connect_to(*address, source, &options).await,
-            Destination::Name(name, port) => by_name(name.as_str(), *port, source, &options).await,
+            Destination::Name(name, port) => {
+                let name = (name.as_str(), *port);
+                by_name(name, source, &options, permits).await
+            }
         }
     };
     timeout(limit, attempt)
@@ -34,16 +38,18 @@ pub(crate) async fn connect(
 }
 
 async fn by_name(
-    name: &str,
-    port: u16,
+    name: (&str, u16),
     source: Option<SocketAddr>,
     options: &Options,
+    permits: impl Fn(SocketAddr) -> bool,
 ) -> Result<TcpStream, Failure> {
-    let addresses = lookup_host((name, port))
-        .await
-        .map_err(|_| Failure::NameNotFound)?;
+    let addresses = lookup_host(name).await.map_err(|_| Failure::NameNotFound)?;
     let mut outcome = Err(Failure::NameNotFound);
     for address in addresses.take(ADDRESSES_MAX) {
+        if !permits(address) {
+            outcome = Err(Failure::NotAllowed);
+            continue;
+        }
         outcome = connect_to(address, source, options).await;
         if outcome.is_ok() {
             break;

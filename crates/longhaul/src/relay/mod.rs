@@ -10,14 +10,21 @@ mod budget;
 mod config;
 mod connect;
 mod counters;
+mod door;
 mod drain;
 mod failure;
 mod journal;
 mod listener;
+mod memory;
+mod peer;
+mod policy;
+mod ports;
 mod prefix;
 mod profile;
 mod proxy_headers;
+mod rate;
 pub(crate) mod record;
+mod registry;
 mod route;
 mod session;
 mod stream;
@@ -31,14 +38,20 @@ use anyhow::Context as _;
 use budget::Budget;
 use clap::{Args as _, FromArgMatches as _};
 use config::{Config, Kind, Listener};
+use door::Door;
 use drain::{Drain, Phase};
 use host::socket;
 use jiff::Timestamp;
 use journal::Journal;
+use memory::Memory;
 use record::{ListenerCounts, Record, RelayRecord};
-use route::Route;
-use session::Door;
-use std::{io, net::TcpListener, sync::Arc, time::Duration};
+use registry::Registry;
+use std::{
+    io,
+    net::TcpListener,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},
@@ -54,17 +67,18 @@ pub(crate) fn check(flags: &[String]) -> anyhow::Result<()> {
     let args = command
         .try_get_matches_from(flags)
         .and_then(|found| Args::from_arg_matches(&found));
-    Config::new(args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?)
+    Config::from_args(args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?)
         .map(drop)
 }
 
 /// What all workers share.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    config: Config,
-    route: Route,
+    config: RwLock<Arc<Config>>,
     drain: Drain,
     journal: Journal,
+    sessions: Registry,
+    memory: Memory,
     /// A permit for each connection that may be open.
     places: Arc<Semaphore>,
     places_all: u32,
@@ -72,9 +86,25 @@ pub(crate) struct Relay {
     pseudonym: String,
 }
 
+impl Relay {
+    /// The configuration for whatever begins now.
+    fn config(&self) -> Arc<Config> {
+        let config = self.config.read().unwrap_or_else(PoisonError::into_inner);
+        config.clone()
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let mut config = Config::new(args)?;
+    let only_check = args.check_config;
+    let mut config = Config::from_args(args)?;
+    if only_check {
+        println!(
+            "the configuration stands: {} listeners",
+            config.listeners.len()
+        );
+        return Ok(());
+    }
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
     let opened = open_doors(&config)?;
@@ -85,17 +115,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .transpose()?
         .unzip();
     let relay = Arc::new(Relay {
-        route: Route {
-            peers: config.peers.clone(),
-            profile: config.far.clone(),
-            limit: config.limits.connect_timeout,
-        },
+        sessions: Registry::default(),
+        memory: Memory::new(config.limits.memory.unwrap_or_else(memory::default_budget)),
         drain: Drain::new(),
         journal: journal.unwrap_or_default(),
         places: Arc::new(Semaphore::new(budget.connections)),
         places_all: budget.connections as u32,
         pseudonym: pseudonym(),
-        config,
+        config: RwLock::new(config.into()),
     });
     serve(&relay, opened)?;
     // The writer ends when the last user of the journal is gone.
@@ -120,25 +147,18 @@ fn open_doors(config: &Config) -> anyhow::Result<Vec<OpenDoor>> {
 }
 
 fn open_door(config: &Config, listener: &Listener) -> anyhow::Result<OpenDoor> {
-    let Listener { kind, address } = listener;
     let options = socket::Options {
-        transparent: matches!(kind, Kind::Transparent { .. }),
-        ..config.near.options()
+        transparent: matches!(listener.kind, Kind::Transparent { .. }),
+        ..listener.profile.options.clone()
     };
-    let sockets = socket::listen(*address, config.limits.workers, &options)
+    let sockets = socket::listen(listener.address, config.limits.workers, &options)
         .map_err(|error| explain(error, listener))?;
-    let door = Door {
-        config: Listener {
-            kind: kind.clone(),
-            address: sockets[0].local_addr()?,
-        },
-        counters: counters::Counters::default(),
-    };
+    let door = Door::new(listener.clone(), sockets[0].local_addr()?);
     Ok((Arc::new(door), sockets))
 }
 
 fn explain(error: io::Error, listener: &Listener) -> anyhow::Error {
-    let Listener { kind, address } = listener;
+    let Listener { kind, address, .. } = listener;
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     match kind {
         Kind::Transparent { .. } if denied => Refusal::unsupported(format!(
@@ -199,7 +219,7 @@ fn serve(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> anyhow::Result<()> {
 type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
 
 fn start_workers(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> io::Result<Vec<WorkerThread>> {
-    let mut workers: Vec<_> = (0..relay.config.limits.workers)
+    let mut workers: Vec<_> = (0..relay.config().limits.workers)
         .map(|_| Worker {
             relay: relay.clone(),
             doors: Vec::new(),
@@ -222,12 +242,13 @@ async fn supervise(relay: &Relay, doors: &[Arc<Door>]) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     for door in doors {
-        eprintln!("listening {} {}", door.config.kind, door.config.address);
+        eprintln!("listening {} {}", door.listener().kind, door.address);
     }
     select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
         () = report_counters(relay, doors) => {}
+        () = memory::watch(relay) => {}
     }
     let impatient = async {
         select! {
@@ -241,7 +262,7 @@ async fn supervise(relay: &Relay, doors: &[Arc<Door>]) -> anyhow::Result<()> {
 
 /// Writes all counters, once an interval, for ever.
 async fn report_counters(relay: &Relay, doors: &[Arc<Door>]) {
-    let mut ticks = interval(relay.config.interval);
+    let mut ticks = interval(relay.config().interval);
     loop {
         ticks.tick().await;
         relay.journal.put(counters_record(relay, doors));
@@ -261,7 +282,7 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
             () = impatient => {}
         }
     };
-    let _ = timeout(relay.config.limits.grace, patience).await;
+    let _ = timeout(relay.config().limits.grace, patience).await;
     let cut = all as usize - relay.places.available_permits();
     relay.drain.enter(Phase::Cut);
     let _ = timeout(CUT_TIME, relay.places.acquire_many(all)).await;
@@ -273,15 +294,18 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
 
 fn counters_record(relay: &Relay, doors: &[Arc<Door>]) -> Record {
     let counts = |door: &Arc<Door>| ListenerCounts {
-        kind: door.config.kind.to_string(),
-        address: door.config.address,
+        kind: door.listener().kind.to_string(),
+        address: door.address,
         counts: door.counters.read(),
     };
     let listeners: Vec<_> = doors.iter().map(counts).collect();
+    let (memory_bytes, memory_budget_bytes) = relay.memory.read();
     Record::Relay(RelayRecord {
         time: Timestamp::now(),
         total: counters::total(&listeners),
         listeners,
         records_lost: relay.journal.lost(),
+        memory_bytes,
+        memory_budget_bytes,
     })
 }

@@ -53,6 +53,12 @@ impl fmt::Display for Prefix {
     }
 }
 
+impl<'de> serde::Deserialize<'de> for Prefix {
+    fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        super::config::settings::text(input)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

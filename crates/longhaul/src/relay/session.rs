@@ -3,16 +3,23 @@
 
 use super::{
     Relay,
-    config::{Kind, Listener},
-    counters::{Counters, Direction, Traffic},
+    config::{Config, Kind, Listener},
+    counters::{Direction, Traffic},
+    door::Door,
     drain::Phase,
     failure::Failure,
     listener,
+    prefix::Prefix,
+    rate::Limits,
     record::{ConnectionRecord, Ended, Record},
-    route::{Far, Request},
+    route::{Far, Request, Route},
     transfer::{self, End, Means, Side},
 };
-use host::{pipe_pool::Pool, socket::reset_on_close, tcp_info::TcpInfo};
+use host::{
+    pipe_pool::Pool,
+    socket::{memory, reset_on_close},
+    tcp_info::TcpInfo,
+};
 use jiff::Timestamp;
 use std::{
     net::SocketAddr,
@@ -21,21 +28,19 @@ use std::{
 };
 use tokio::{net::TcpStream, select};
 
-/// A listener at work: its address is the one that the kernel gave it.
-#[derive(Debug)]
-pub(crate) struct Door {
-    pub(crate) config: Listener,
-    pub(crate) counters: Counters,
-}
-
 /// One client connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) relay: Arc<Relay>,
+    /// What held when it came: a reload is for later connections.
+    pub(crate) config: Arc<Config>,
+    pub(crate) listener: Arc<Listener>,
     pub(crate) door: Arc<Door>,
     pool: Arc<Pool>,
+    limits: Limits,
     pub(crate) client: Arc<TcpStream>,
     pub(crate) client_address: SocketAddr,
+    started: Instant,
     traffic: Traffic,
     way_out: Mutex<WayOut>,
 }
@@ -56,12 +61,17 @@ impl Session {
         client: TcpStream,
         client_address: SocketAddr,
     ) -> Self {
+        let listener = door.listener();
         Self {
+            config: relay.config(),
+            limits: door.limits(&listener, client_address.ip()),
             relay,
+            listener,
             door,
             pool,
             client: Arc::new(client),
             client_address,
+            started: Instant::now(),
             traffic: Traffic::default(),
             way_out: Mutex::default(),
         }
@@ -69,15 +79,15 @@ impl Session {
 
     /// Serves the client, sees both legs to their right end, and writes the record.
     pub(crate) async fn run(self) {
-        let started = Instant::now();
         let session = Arc::new(self);
         let _active = session.door.counters.connection();
+        let _listed = session.relay.sessions.enter(session.clone());
         let end = select! {
             end = session.serve() => end,
             () = session.relay.drain.reached(Phase::Cut) => End::Cut,
         };
         session.close(&end);
-        session.relay.journal.put(session.record(started, &end));
+        session.relay.journal.put(session.record(&end));
     }
 
     async fn serve(self: &Arc<Self>) -> End {
@@ -85,7 +95,7 @@ impl Session {
             let _ = reset_on_close(&*self.client);
             return self.fail(Failure::NotAllowed);
         }
-        match &self.door.config.kind {
+        match &self.listener.kind {
             Kind::Http => listener::http::serve(self).await,
             kind => listener::serve(self, kind).await,
         }
@@ -94,21 +104,21 @@ impl Session {
     /// Invariant: no relay forwards for strangers.
     fn is_welcome(&self) -> bool {
         let from = self.client_address.ip();
-        let transparent = matches!(self.door.config.kind, Kind::Transparent { .. });
-        let allowed = || {
-            self.relay
-                .config
-                .allow_from
-                .iter()
-                .any(|prefix| prefix.contains(from))
-        };
-        transparent || from.to_canonical().is_loopback() || allowed()
+        let listed = |prefixes: &[Prefix]| prefixes.iter().any(|prefix| prefix.contains(from));
+        let transparent = matches!(self.listener.kind, Kind::Transparent { .. });
+        let known = transparent || from.to_canonical().is_loopback();
+        !listed(&self.listener.deny_from) && (known || listed(&self.listener.allow_from))
     }
 
     /// Opens the way out and remembers it for the record.
     pub(crate) async fn open(&self, request: &Request) -> Result<Far, Failure> {
         self.way_out().destination = Some(request.destination.to_string());
-        let far = self.relay.route.open(request).await?;
+        let route = Route {
+            config: &self.config,
+            listener: &self.listener.name,
+            client: self.client_address.ip().to_canonical(),
+        };
+        let far = route.open(request).await?;
         self.count(Direction::Up, request.early.len());
         let mut way_out = self.way_out();
         way_out.next_hop = far.stream.peer_addr().ok();
@@ -123,6 +133,8 @@ impl Session {
             pool: &self.pool,
             counters: &self.door.counters,
             traffic: &self.traffic,
+            limits: &self.limits,
+            mode: far.mode.map(Into::into),
         };
         transfer::run(&self.client, far, on_success, &means).await
     }
@@ -151,21 +163,29 @@ impl Session {
         }
     }
 
-    fn record(&self, started: Instant, end: &End) -> Record {
+    /// Kernel memory that both legs hold for data, in bytes. What is in pipes is counted by
+    /// neither socket and bounded by the pool.
+    pub(crate) fn memory(&self) -> u64 {
+        let far = self.way_out().far.clone();
+        let far = far.map(|far| memory(&*far).unwrap_or(0));
+        memory(&*self.client).unwrap_or(0) + far.unwrap_or(0)
+    }
+
+    fn record(&self, end: &End) -> Record {
         let way_out = self.way_out();
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
         let far = way_out.far.as_deref();
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
-            kind: self.door.config.kind.to_string(),
-            listener: self.door.config.address,
+            kind: self.listener.kind.to_string(),
+            listener: self.door.address,
             client: self.client_address,
             destination: way_out.destination.clone(),
             next_hop: way_out.next_hop,
             bytes_up,
             bytes_down,
-            duration_s: started.elapsed().as_secs_f64(),
+            duration_s: self.started.elapsed().as_secs_f64(),
             ended,
             cause,
             near: TcpInfo::of(&*self.client).ok(),

@@ -4,16 +4,19 @@
 use super::{
     counters::{Counters, Direction, Traffic},
     failure::Failure,
+    rate::Limits,
     route::Far,
     stream::write_all,
 };
 use host::{
     conduit::Conduit,
-    pipe_pool::{Pool, Shortfall},
+    pipe_pool::{Mode, Pool, Shortfall},
     socket::{finish_sending, pending_error},
 };
-use std::{io, sync::Once};
-use tokio::{io::Interest, net::TcpStream, select, sync::Notify, task::yield_now};
+use std::{io, sync::Once, time::Instant};
+use tokio::{
+    io::Interest, net::TcpStream, select, sync::Notify, task::yield_now, time::sleep_until,
+};
 
 /// How a connection ended.
 #[derive(Debug)]
@@ -42,6 +45,10 @@ pub(crate) struct Means<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) counters: &'a Counters,
     pub(crate) traffic: &'a Traffic,
+    /// What may pass in which time.
+    pub(crate) limits: &'a Limits,
+    /// How bytes move, if a profile says.
+    pub(crate) mode: Option<Mode>,
 }
 
 /// Relays until both directions have ended, or one leg breaks. `on_success` is what the client is
@@ -149,6 +156,7 @@ async fn pump(
         match turn(direction, from, to, means).await? {
             Turn::Dry => {}
             Turn::UsedUp => yield_now().await,
+            Turn::TooFast(until) => sleep_until(until.into()).await,
             Turn::EndOfStream => return Ok(()),
         }
     }
@@ -160,6 +168,8 @@ enum Turn {
     Dry,
     /// Others have waited long enough.
     UsedUp,
+    /// A rate limit wants a pause.
+    TooFast(Instant),
     EndOfStream,
 }
 
@@ -170,14 +180,20 @@ async fn turn(
     to: &TcpStream,
     means: &Means<'_>,
 ) -> Result<Turn, Broken> {
-    let mut conduit = means.pool.lease();
+    let mut conduit = means.pool.lease(means.mode);
     report_shortfall(means.pool);
+    let chunk = means.limits.chunk(direction);
     for _ in 0..FILLS_PER_TURN {
-        match from.try_io(Interest::READABLE, || conduit.fill(from)) {
+        match from.try_io(Interest::READABLE, || conduit.fill(from, chunk)) {
             Ok(0) => return Ok(Turn::EndOfStream),
-            Ok(_) => deliver(direction, &mut conduit, to, means)
-                .await
-                .map_err(Broken::Sink)?,
+            Ok(bytes) => {
+                deliver(direction, &mut conduit, to, means)
+                    .await
+                    .map_err(Broken::Sink)?;
+                if let Some(until) = means.limits.spend(direction, bytes, Instant::now()) {
+                    return Ok(Turn::TooFast(until));
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::Dry),
             Err(error) => return Err(Broken::Source(error)),
         }

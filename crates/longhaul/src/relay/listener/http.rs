@@ -112,7 +112,7 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(session.relay.config.limits.handshake_timeout)
+        .header_read_timeout(session.config.limits.handshake_timeout)
         .half_close(true)
         .preserve_header_case(true)
         .serve_connection(io, service)

@@ -78,7 +78,7 @@ impl Rejected {
 
 /// Serves a client that says once where to go, or not at all.
 pub(super) async fn serve(session: &Session, kind: &Kind) -> End {
-    let limit = session.relay.config.limits.handshake_timeout;
+    let limit = session.config.limits.handshake_timeout;
     let asked = timeout(limit, ask(session, kind)).await;
     let late = || Err(Rejected::new(Failure::HandshakeTimeout, []));
     match asked.unwrap_or_else(|_| late()) {

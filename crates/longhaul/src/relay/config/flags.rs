@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Flags are a short way to write settings: they add to those of a file, or take their place.
+
+use super::{
+    super::args::Args,
+    settings::{KindName, ListenerSettings, PeerSettings, RouteSettings, Settings},
+};
+use crate::exit::Refusal;
+use std::net::SocketAddr;
+
+impl Args {
+    /// Adds to `settings` what the flags say.
+    pub(crate) fn apply(self, settings: &mut Settings) -> anyhow::Result<()> {
+        if self.keep_source && self.transparent.is_empty() {
+            return Err(Refusal::usage(
+                "--keep-source is for --transparent listeners",
+            ));
+        }
+        settings.listener.extend(self.listeners());
+        settings.allow_from.extend(self.allow_from);
+        add_peers(&self.peer, settings);
+        for (name, cc) in [("near", self.cc_near), ("far", self.cc_far)] {
+            if cc.is_some() {
+                let profile = settings.profile.entry(name.to_owned()).or_default();
+                profile.congestion_control = cc;
+            }
+        }
+        if let Some(mode) = self.mode {
+            let far = settings.profile.entry("far".to_owned()).or_default();
+            far.mode = Some(mode);
+        }
+        let limits = &mut settings.limits;
+        replace(&mut limits.connections, self.max_connections);
+        replace(&mut limits.workers, self.workers);
+        replace(&mut limits.connect_timeout, self.connect_timeout);
+        replace(&mut limits.handshake_timeout, self.handshake_timeout);
+        replace(&mut limits.grace, self.grace);
+        replace(&mut limits.pipe_size, self.pipe_size);
+        replace(&mut limits.memory, self.memory);
+        replace(&mut settings.counters.file, self.counters);
+        replace(&mut settings.counters.interval, self.interval);
+        Ok(())
+    }
+
+    fn listeners(&self) -> Vec<ListenerSettings> {
+        let all = |kind, addresses: &[SocketAddr]| {
+            let listener = |address: &SocketAddr| listener(kind, *address);
+            addresses.iter().map(listener).collect::<Vec<_>>()
+        };
+        let convert: Vec<SocketAddr> = self.convert.iter().map(|peer| peer.0).collect();
+        let forward = self.forward.iter().map(|forward| ListenerSettings {
+            destination: Some(forward.destination.clone()),
+            ..listener(KindName::Forward, forward.listen)
+        });
+        let transparent = all(KindName::Transparent, &self.transparent);
+        let mut listeners = all(KindName::Socks5, &self.socks5);
+        listeners.extend(all(KindName::Http, &self.http));
+        listeners.extend(forward);
+        listeners.extend(transparent.into_iter().map(|listener| ListenerSettings {
+            keep_source: self.keep_source,
+            ..listener
+        }));
+        listeners.extend(all(KindName::Convert, &convert));
+        listeners
+    }
+}
+
+fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
+    ListenerSettings {
+        kind,
+        address,
+        name: None,
+        destination: None,
+        keep_source: false,
+        allow_from: Vec::new(),
+        deny_from: Vec::new(),
+        profile: None,
+        rate: None,
+        rate_per_client: None,
+    }
+}
+
+/// A chain for everything that no rule of the file decides.
+fn add_peers(peers: &[super::super::args::Peer], settings: &mut Settings) {
+    if peers.is_empty() {
+        return;
+    }
+    let mut via = Vec::new();
+    for peer in peers {
+        let name = peer.0.to_string();
+        via.push(name.clone());
+        settings.peer.entry(name).or_insert(PeerSettings {
+            address: *peer,
+            profile: None,
+        });
+    }
+    settings.route.push(RouteSettings {
+        via,
+        ..RouteSettings::default()
+    });
+}
+
+fn replace<T>(value: &mut Option<T>, by: Option<T>) {
+    if by.is_some() {
+        *value = by;
+    }
+}
