@@ -139,7 +139,7 @@ impl Route<'_> {
         };
         // A name may lead where its rule did not look.
         let permits = |address| self.decide(&Destination::Address(address)).is_ok();
-        let stream = connect(&leg, request.source, profile, limit, permits).await?;
+        let (stream, address) = connect(&leg, request.source, profile, limit, permits).await?;
         let answer_due = AtomicBool::new(!first.is_empty());
         let first = [first, request.early.clone()].concat();
         write_all(&stream, &first)
@@ -147,6 +147,7 @@ impl Route<'_> {
             .map_err(|error| Failure::from_connect(&error))?;
         Ok(Far {
             stream: Arc::new(stream),
+            address,
             mode: profile.mode,
             answer_due,
             limit,
@@ -171,6 +172,8 @@ fn next_leg(chain: &[Arc<Peer>], request: &Request) -> Result<NextLeg, Failure> 
 #[derive(Debug)]
 pub(crate) struct Far {
     pub(crate) stream: Arc<TcpStream>,
+    /// Where it goes: the destination's address or the peer's.
+    pub(crate) address: SocketAddr,
     /// How its bytes move, if its profile says.
     pub(crate) mode: Option<Mode>,
     /// The peer's answer has not been read yet.

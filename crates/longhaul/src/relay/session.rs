@@ -87,7 +87,9 @@ impl Session {
             () = session.relay.drain.reached(Phase::Cut) => End::Cut,
         };
         session.close(&end);
-        session.relay.journal.put(session.record(&end));
+        if session.relay.journal.is_kept() {
+            session.relay.journal.put(session.record(&end));
+        }
     }
 
     async fn serve(self: &Arc<Self>) -> End {
@@ -96,7 +98,9 @@ impl Session {
             return self.fail(Failure::NotAllowed);
         }
         match &self.listener.kind {
-            Kind::Http => listener::http::serve(self).await,
+            // In a box, as everything that is over before bytes are relayed: an idle connection
+            // is as large as the largest state that its future may be in.
+            Kind::Http => Box::pin(listener::http::serve(self)).await,
             kind => listener::serve(self, kind).await,
         }
     }
@@ -118,10 +122,10 @@ impl Session {
             listener: &self.listener.name,
             client: self.client_address.ip().to_canonical(),
         };
-        let far = route.open(request).await?;
+        let far = Box::pin(route.open(request)).await?;
         self.count(Direction::Up, request.early.len());
         let mut way_out = self.way_out();
-        way_out.next_hop = far.stream.peer_addr().ok();
+        way_out.next_hop = Some(far.address);
         way_out.far = Some(far.stream.clone());
         drop(way_out);
         Ok(far)

@@ -79,12 +79,12 @@ impl Rejected {
 /// Serves a client that says once where to go, or not at all.
 pub(super) async fn serve(session: &Session, kind: &Kind) -> End {
     let limit = session.config.limits.handshake_timeout;
-    let asked = timeout(limit, ask(session, kind)).await;
+    let asked = Box::pin(timeout(limit, ask(session, kind))).await;
     let late = || Err(Rejected::new(Failure::HandshakeTimeout, []));
     match asked.unwrap_or_else(|_| late()) {
         Ok(Asked { request, language }) => connect(session, request, language).await,
         Err(Rejected { failure, answer }) => {
-            farewell(&session.client, &answer).await;
+            Box::pin(farewell(&session.client, &answer)).await;
             session.fail(failure)
         }
     }
@@ -101,12 +101,15 @@ async fn ask(session: &Session, kind: &Kind) -> Result<Asked, Rejected> {
 }
 
 async fn connect(session: &Session, request: Request, language: Language) -> End {
-    let end = match session.open(&request).await {
+    let outcome = session.open(&request).await;
+    // Its early bytes have left: an idle connection need not keep their buffer.
+    drop(request);
+    let end = match outcome {
         Ok(far) => session.transfer(&far, &language.success(&far)).await,
         Err(failure) => End::Failed(failure),
     };
     if let End::Failed(failure) = end {
-        farewell(&session.client, &language.failure(failure)).await;
+        Box::pin(farewell(&session.client, &language.failure(failure))).await;
         return session.fail(failure);
     }
     end
