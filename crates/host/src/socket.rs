@@ -139,23 +139,22 @@ pub fn is_local_address(ip: IpAddr) -> io::Result<bool> {
 fn set_transparent(socket: &Socket, family: SocketAddr) -> io::Result<()> {
     match family {
         SocketAddr::V4(_) => socket.set_ip_transparent_v4(true),
-        SocketAddr::V6(_) => set_flag(socket, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT),
+        SocketAddr::V6(_) => set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT, 1),
     }
 }
 
-fn set_flag(socket: &Socket, level: i32, name: i32) -> io::Result<()> {
-    let one: libc::c_int = 1;
-    let len = size_of_val(&one) as libc::socklen_t;
-    // SAFETY: the pointer and the length describe `one`, which lives through the call.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const one).cast(),
-            len,
-        )
-    };
+/// setsockopt(2) for an int.
+pub(crate) fn set_option(
+    socket: &impl AsRawFd,
+    level: i32,
+    name: i32,
+    value: i32,
+) -> io::Result<()> {
+    let value: libc::c_int = value;
+    let len = size_of_val(&value) as libc::socklen_t;
+    let fd = socket.as_raw_fd();
+    // SAFETY: the pointer and the length describe `value`, which lives through the call.
+    let outcome = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) };
     match outcome {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -19,13 +19,13 @@ pub fn binomial(successes: u64, trials: u64, p: f64) -> f64 {
     (2.0 * at_most.min(at_least)).min(1.0)
 }
 
-/// Most cells of the χ² test.
-const CELLS_MAX: f64 = 20.0;
+/// Cells of the χ² test, for the rest at the end there may be one more.
+const CELLS: f64 = 20.0;
 /// Fewest runs that a cell must expect, twice the customary 5.
 const EXPECTED_MIN: f64 = 10.0;
 
 /// p-value of run `lengths` (each at least 1) under the geometric law that ends a run with
-/// probability `p` after each member: χ² over up to twenty cells of about equal probability.
+/// probability `p` after each member: χ² over about twenty cells of equal probability, fewer for few runs.
 /// `None` if there are too few runs for two cells, or `p` leaves nothing to test.
 #[must_use]
 pub fn geometric(lengths: &[u64], p: f64) -> Option<f64> {
@@ -45,15 +45,15 @@ pub fn geometric(lengths: &[u64], p: f64) -> Option<f64> {
 }
 
 /// Lower ends of the cells, each excluded from its own cell. A cell is closed as soon as it expects
-/// its share, if the rest still does.
+/// its share, if enough is left over for another.
 fn cells(n: f64, p: f64) -> Option<Vec<u64>> {
-    let share = (EXPECTED_MIN / n).max(1.0 / CELLS_MAX);
+    let share = (EXPECTED_MIN / n).max(1.0 / CELLS);
     let mut edges = vec![0];
     let mut left = 1.0;
     while p > 0.0 && p < 1.0 && left > share {
         let edge = ((left - share).ln() / (1.0 - p).ln()).ceil();
         left = (1.0 - p).powf(edge);
-        if left >= share {
+        if left * n >= EXPECTED_MIN {
             edges.push(edge as u64);
         }
     }
@@ -155,7 +155,7 @@ mod tests {
                     .windows(2)
                     .map(|ends| longer(ends[0]) - longer(ends[1]));
                 assert!(ends.all(|expected| expected > 9.999), "p = {p}, n = {n}");
-                assert!(longer(edges[edges.len() - 1]) > 9.999 && edges.len() <= 20);
+                assert!(longer(edges[edges.len() - 1]) > 9.999 && edges.len() <= 21);
             }
         }
     }
