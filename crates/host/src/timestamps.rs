@@ -46,15 +46,19 @@ pub struct Arrival {
 }
 
 impl Sender {
-    /// A sender to `destination` in the calling thread's network namespace. A message longer than
-    /// `segment` bytes goes as one super-packet of datagrams of that length (`UDP_SEGMENT`).
-    pub fn open(destination: SocketAddr, segment: u16) -> io::Result<Self> {
+    /// A sender to `destination` in the calling thread's network namespace. With `segment`, a longer
+    /// message goes as one super-packet of datagrams of that length (`UDP_SEGMENT`). Nothing is
+    /// fragmented: what is too long for the path is refused.
+    pub fn open(destination: SocketAddr, segment: Option<u16>) -> io::Result<Self> {
         // Each message is named by its number, and only the stamp comes back, not the packet.
         let flags = libc::SOF_TIMESTAMPING_TX_SOFTWARE
             | libc::SOF_TIMESTAMPING_OPT_ID
             | libc::SOF_TIMESTAMPING_OPT_TSONLY;
         let socket = stamping(destination, flags)?;
-        set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, segment.into())?;
+        forbid_fragments(&socket, destination)?;
+        if let Some(segment) = segment {
+            set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, segment.into())?;
+        }
         socket.connect(&destination.into())?;
         Ok(Self(socket))
     }
@@ -145,6 +149,18 @@ fn stamping(family: SocketAddr, what: u32) -> io::Result<Socket> {
         flags as i32,
     )?;
     Ok(socket)
+}
+
+fn forbid_fragments(socket: &Socket, family: SocketAddr) -> io::Result<()> {
+    let (level, name, value) = match family {
+        SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
+        SocketAddr::V6(_) => (
+            libc::SOL_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_DO,
+        ),
+    };
+    set_option(socket, level, name, value)
 }
 
 /// Room for a `scm_timestamping` and a `sock_extended_err` with an IPv6 address.
@@ -238,7 +254,7 @@ fn int(bytes: &[u8], at: usize) -> Option<i32> {
 mod tests {
     use super::*;
 
-    fn pair(segment: u16) -> (Sender, Receiver) {
+    fn pair(segment: Option<u16>) -> (Sender, Receiver) {
         let receiver = Receiver::open("127.0.0.1:0".parse().unwrap()).unwrap();
         let sender = Sender::open(receiver.address().unwrap(), segment).unwrap();
         (sender, receiver)
@@ -247,7 +263,7 @@ mod tests {
     /// The loopback stamps what it is given, then hands it on: within this test's own two readings.
     #[test]
     fn both_stamps_are_the_kernels_and_in_order() {
-        let (sender, receiver) = pair(100);
+        let (sender, receiver) = pair(None);
         let patience = Duration::from_secs(10);
         let mut buffer = [0; 200];
         for message in 0..3 {
@@ -265,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut_into_datagrams_and_stamped_once() {
-        let (sender, receiver) = pair(100);
+        let (sender, receiver) = pair(Some(100));
         sender.send(&[7; 250]).unwrap();
         let mut buffer = [0; 200];
         let mut len = || {
@@ -278,8 +294,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_long_for_the_path_is_refused() {
+        let (sender, _receiver) = pair(None);
+        let error = sender.send(&vec![7; 70_000]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
+    }
+
+    #[test]
     fn what_finds_the_buffer_full_is_counted() {
-        let (sender, receiver) = pair(1000);
+        let (sender, receiver) = pair(None);
         receiver.0.set_recv_buffer_size(4096).unwrap();
         (0..50).for_each(|_| sender.send(&[7; 1000]).unwrap());
         let mut buffer = [0; 1000];
