@@ -14,7 +14,7 @@ use host::netns::{self, Netns};
 pub(crate) use judge::judge;
 use measure::Plan;
 use model::link::{Setting, Shape};
-pub(crate) use recording::Recording;
+pub(crate) use recording::{Recording, Timing};
 use serde_json::Value;
 
 /// Runs the command.
