@@ -61,8 +61,8 @@ pub(crate) struct Args {
     pub(super) json: bool,
 }
 
-/// Longest interval, so that every probe ends.
-const INTERVAL_MAX: Time = Time::from_secs(60);
+/// Longest interval and wait, so that every probe ends.
+const SPAN_MAX: Time = Time::from_secs(60);
 
 impl Args {
     /// What is sent, checked.
@@ -74,9 +74,18 @@ impl Args {
             segments: self.segments,
         };
         timing.check().map_err(Refusal::usage)?;
-        if self.interval > INTERVAL_MAX || self.wait > INTERVAL_MAX {
-            return Err(Refusal::usage("interval and wait are 1min at most"));
-        }
+        short("interval", self.interval)?;
+        short("wait", self.wait)?;
         Ok(timing)
+    }
+}
+
+fn short(what: &str, span: Time) -> Result<()> {
+    match span <= SPAN_MAX {
+        true => Ok(()),
+        false => Err(Refusal::usage(format!(
+            "probe: {what} is {}, but must be {SPAN_MAX} at most",
+            span.exact()
+        ))),
     }
 }
