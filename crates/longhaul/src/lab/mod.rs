@@ -4,7 +4,7 @@
 mod account;
 mod args;
 mod book;
-mod expression;
+pub(crate) mod expression;
 mod flows;
 mod library;
 mod machine;

@@ -21,7 +21,7 @@ mod policy;
 mod ports;
 mod prefix;
 mod profile;
-mod proxy_headers;
+pub(crate) mod proxy_headers;
 mod rate;
 pub(crate) mod record;
 mod registry;
