@@ -30,8 +30,15 @@ pub(crate) fn check(input: &[u8]) {
     onward_request(&mut head, PSEUDONYM);
     goes_to_the_origin(&before.uri, &head);
     assert!(has_passed(&head.headers, PSEUDONYM));
-    assert_eq!(kept(&before.headers, &before.headers), kept(&before.headers, &head.headers));
-    assert!(head.headers.keys().all(|name| name == header::VIA || !is_for_proxy(&before.headers, name)));
+    assert_eq!(
+        kept(&before.headers, &before.headers),
+        kept(&before.headers, &head.headers)
+    );
+    assert!(
+        head.headers
+            .keys()
+            .all(|name| name == header::VIA || !is_for_proxy(&before.headers, name))
+    );
 }
 
 fn request(text: &str) -> Option<Parts> {

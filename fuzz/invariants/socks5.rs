@@ -5,9 +5,7 @@
 use std::net::SocketAddr;
 use wire::{
     destination::Destination,
-    socks5::{
-        Command, MESSAGE_LEN_MAX, Request, Socks5Error, parse_greeting, parse_request,
-    },
+    socks5::{Command, MESSAGE_LEN_MAX, Request, Socks5Error, parse_greeting, parse_request},
 };
 
 pub(crate) fn check(input: &[u8]) {

@@ -6,6 +6,7 @@ mod args;
 mod book;
 pub(crate) mod expression;
 mod flows;
+mod keys;
 mod library;
 mod machine;
 pub(crate) mod metric;

@@ -60,6 +60,13 @@ use tokio::{
 };
 use worker::Worker;
 
+/// The names of all options, as typed behind `--`.
+pub(crate) fn options() -> Vec<String> {
+    let command = Args::augment_args(clap::Command::new("relay"));
+    let names = command.get_arguments().filter_map(clap::Arg::get_long);
+    names.map(str::to_owned).collect()
+}
+
 /// Whether these flags make a relay, without making it: for those who write such flags for others,
 /// as `lab` does.
 pub(crate) fn check(flags: &[String]) -> anyhow::Result<()> {
