@@ -188,6 +188,13 @@ pub fn divert_marked(family: Family, mark: u32, table: u32) -> io::Result<()> {
     })
 }
 
+/// Whether this namespace has no IPv6, by module or by `disable_ipv6`.
+#[must_use]
+pub fn ipv6_is_off() -> bool {
+    let disabled = std::fs::read_to_string("/proc/sys/net/ipv6/conf/lo/disable_ipv6");
+    disabled.map_or(true, |text| text.trim() != "0")
+}
+
 /// Takes back what [`divert_marked`] did; that it is gone already is no error.
 pub fn undo_diversion(family: Family, mark: u32, table: u32) -> io::Result<()> {
     let here = Netns::current()?;

@@ -30,13 +30,6 @@ pub fn tables(family: Family) -> Result<Vec<String>, NftError> {
     Ok(listing.lines().filter_map(name).collect())
 }
 
-/// The elements of a set as nft prints them, `None` if there is no such set.
-pub fn elements(family: Family, table: &str, set: &str) -> Option<String> {
-    let listing = run(&["list", "set", family.name(), table, set], "").ok()?;
-    let elements = listing.split_once("elements = {").map(|(_, after)| after);
-    Some(elements.unwrap_or_default().to_owned())
-}
-
 /// Deletes a table; that it is not there is no error.
 pub fn delete_table(family: Family, table: &str) -> Result<(), NftError> {
     let family = family.name();

@@ -145,11 +145,32 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 type OpenDoor = (Arc<Door>, Vec<TcpListener>);
 
 fn open_doors(config: &Config) -> anyhow::Result<Vec<OpenDoor>> {
-    config
+    let present = config
         .listeners
         .iter()
+        .filter(|listener| is_possible(listener));
+    let opened: Vec<_> = present
         .map(|listener| open_door(config, listener))
-        .collect()
+        .collect::<Result<_, _>>()?;
+    match opened.is_empty() {
+        true => Err(Refusal::unsupported(
+            "no listener is left: IPv6 is off here",
+        )),
+        false => Ok(opened),
+    }
+}
+
+/// Where IPv6 is off there is nothing to divert, and that is no reason not to divert the rest.
+fn is_possible(listener: &Listener) -> bool {
+    let transparent = matches!(listener.kind, Kind::Transparent { .. });
+    let possible = !transparent || listener.address.is_ipv4() || !host::interface::ipv6_is_off();
+    if !possible {
+        eprintln!(
+            "longhaul relay: IPv6 is off here: transparent {} is left out",
+            listener.address
+        );
+    }
+    possible
 }
 
 fn open_door(config: &Config, listener: &Listener) -> anyhow::Result<OpenDoor> {

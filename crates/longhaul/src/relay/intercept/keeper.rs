@@ -11,7 +11,9 @@ use super::{
 use crate::{exit::Refusal, relay::Relay};
 use host::{
     interface::{divert_marked, undo_diversion},
-    netfilter::{Family, lease::Lease, lease::SET, nft, target::append_queue_rule},
+    netfilter::{Family, lease::Lease, nft, target::append_queue_rule},
+    netns::Netns,
+    sock_diag::SockDiag,
 };
 use std::{
     io,
@@ -25,11 +27,11 @@ use std::{
 };
 
 /// How often the lease is renewed.
-const PERIOD: Duration = Duration::from_millis(200);
+const PERIOD: Duration = Duration::from_millis(150);
 
-/// How long it lasts: six renewals. A relay that is killed or stopped lets connections pass after
+/// How long it lasts: six renewals, and less than the second after which TCP sends a SYN again. A relay that is killed or stopped lets connections pass after
 /// this long, one of whose threads hangs after this long and [`STALLED_AFTER`]: both under 2 s.
-const LEASE: Duration = Duration::from_millis(1200);
+const LEASE: Duration = Duration::from_millis(900);
 const _: () = assert!(LEASE.as_millis() + STALLED_AFTER.as_millis() + PERIOD.as_millis() <= 2000);
 
 /// How long threads may take for their first sign of life.
@@ -109,22 +111,20 @@ fn remove(family: Family, port: u16) {
     }
 }
 
-/// Takes down what relays left behind that were killed: tables of theirs whose lease has run out.
-/// One that is only stalled puts its table back when it comes to.
-fn remove_leftovers() {
+/// Takes down what relays left behind that were killed: tables of theirs on whose port nobody
+/// listens any more.
+fn remove_leftovers() -> io::Result<()> {
+    let mut sockets = SockDiag::open(&Netns::current()?)?;
     for family in [Family::Ip, Family::Ip6] {
         let port = |name: &String| name.strip_prefix(TABLE_PREFIX)?.parse::<u16>().ok();
         let tables = nft::tables(family).unwrap_or_default();
-        for (name, port) in tables.iter().filter_map(|name| Some((name, port(name)?))) {
-            if nft::elements(family, name, SET).is_some_and(|leases| leases.is_empty()) {
-                eprintln!(
-                    "longhaul relay: removing {name} ({}), which a relay left",
-                    family.name()
-                );
+        for port in tables.iter().filter_map(port) {
+            if !sockets.listens_on(port)? {
                 remove(family, port);
             }
         }
     }
+    Ok(())
 }
 
 /// Interception at work. Dropping it takes everything down.
@@ -144,7 +144,7 @@ enum Order {
 impl Keeper {
     /// Installs all rules, waits for the relay's threads, and intercepts from then on.
     pub(crate) fn start(relay: &Arc<Relay>, gates: Vec<Gate>) -> anyhow::Result<Self> {
-        remove_leftovers();
+        remove_leftovers()?;
         let gates = Gates(gates);
         gates.install().map_err(explain)?;
         let began = Instant::now();
