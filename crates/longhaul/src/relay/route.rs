@@ -182,6 +182,17 @@ pub(crate) struct Far {
 }
 
 impl Far {
+    /// The same leg, driven by the calling thread's event loop from now on.
+    pub(crate) fn at_home_here(mut self) -> Result<Self, Failure> {
+        let moved = |stream: TcpStream| TcpStream::from_std(stream.into_std()?);
+        self.stream = match Arc::try_unwrap(self.stream) {
+            Ok(stream) => Arc::new(moved(stream).map_err(|_| Failure::Other)?),
+            // Somebody else has it too: it stays where it is, which costs wake-ups only.
+            Err(shared) => shared,
+        };
+        Ok(self)
+    }
+
     /// Whether the destination is reached. A direct leg knows at once; over a peer, this reads the
     /// answer, and not one byte more. Call it before anything else is read; after the first call it
     /// does nothing.

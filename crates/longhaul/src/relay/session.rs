@@ -8,6 +8,7 @@ use super::{
     door::Door,
     drain::Phase,
     failure::Failure,
+    intercept::Flow,
     listener,
     prefix::Prefix,
     rate::Limits,
@@ -27,6 +28,7 @@ use std::{
     time::Instant,
 };
 use tokio::{net::TcpStream, select};
+use wire::destination::Destination;
 
 /// One client connection.
 #[derive(Debug)]
@@ -122,13 +124,24 @@ impl Session {
             listener: &self.listener.name,
             client: self.client_address.ip().to_canonical(),
         };
-        let far = Box::pin(route.open(request)).await?;
+        let far = match self.opened_ahead(&request.destination) {
+            Some(far) => far.at_home_here()?,
+            None => Box::pin(route.open(request)).await?,
+        };
         self.count(Direction::Up, request.early.len());
         let mut way_out = self.way_out();
         way_out.next_hop = Some(far.address);
         way_out.far = Some(far.stream.clone());
         drop(way_out);
         Ok(far)
+    }
+
+    /// The far leg, if the client was let in because it stood.
+    fn opened_ahead(&self, destination: &Destination) -> Option<Far> {
+        match destination {
+            Destination::Address(to) => self.door.ready.take(Flow::new(self.client_address, *to)),
+            Destination::Name(..) => None,
+        }
     }
 
     /// Relays between the client and `far` until the end.
