@@ -16,6 +16,11 @@ impl Args {
                 "--keep-source is for --transparent listeners",
             ));
         }
+        if self.users.is_some() && self.socks5.is_empty() && self.http.is_empty() {
+            return Err(Refusal::usage(
+                "--users is for --socks5 and --http listeners",
+            ));
+        }
         settings.listener.extend(self.listeners());
         settings.allow_from.extend(self.allow_from);
         add_peers(&self.peer, settings);
@@ -55,12 +60,21 @@ impl Args {
         let transparent = all(KindName::Transparent, &self.transparent);
         let mut listeners = all(KindName::Socks5, &self.socks5);
         listeners.extend(all(KindName::Http, &self.http));
+        for listener in &mut listeners {
+            listener.users.clone_from(&self.users);
+        }
         listeners.extend(forward);
         listeners.extend(transparent.into_iter().map(|listener| ListenerSettings {
             keep_source: self.keep_source,
             ..listener
         }));
+        for listener in &mut listeners {
+            listener.send_proxy = self.send_proxy;
+        }
         listeners.extend(all(KindName::Convert, &convert));
+        for listener in &mut listeners {
+            listener.accept_proxy = self.accept_proxy;
+        }
         listeners
     }
 }
@@ -74,6 +88,9 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
         keep_source: false,
         allow_from: Vec::new(),
         deny_from: Vec::new(),
+        users: None,
+        accept_proxy: false,
+        send_proxy: None,
         profile: None,
         rate: None,
         rate_per_client: None,
