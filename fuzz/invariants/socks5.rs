@@ -5,11 +5,13 @@
 use std::net::SocketAddr;
 use wire::{
     destination::Destination,
-    socks5::{Command, MESSAGE_LEN_MAX, Request, Socks5Error, parse_greeting, parse_request},
+    socks5::{Command, MESSAGE_LEN_MAX, Method, Request, Socks5Error, parse_greeting, parse_request},
 };
 
 pub(crate) fn check(input: &[u8]) {
-    ends_where_it_says(input, parse_greeting);
+    for method in [Method::None, Method::Password] {
+        ends_where_it_says(input, |input| parse_greeting(input, method));
+    }
     ends_where_it_says(input, parse_request);
     if let Ok(Some((request, _))) = parse_request(input) {
         let again = encoded(&request);
@@ -19,7 +21,7 @@ pub(crate) fn check(input: &[u8]) {
 
 fn ends_where_it_says<T: PartialEq + std::fmt::Debug>(
     input: &[u8],
-    parse: fn(&[u8]) -> Result<Option<(T, usize)>, Socks5Error>,
+    parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, Socks5Error>,
 ) {
     match parse(input) {
         Ok(Some((message, len))) => {

@@ -30,6 +30,7 @@ mod route;
 mod session;
 mod stream;
 mod transfer;
+mod users;
 mod worker;
 
 pub(crate) use args::Args;

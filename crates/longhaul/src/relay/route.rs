@@ -113,6 +113,16 @@ impl Route<'_> {
         })
     }
 
+    /// The profile of a leg straight to `destination`, or `None` if it is to go through peers.
+    pub(crate) fn straight(
+        &self,
+        destination: &Destination,
+    ) -> Result<Option<Arc<Profile>>, Failure> {
+        let way = self.decide(destination)?;
+        let straight = way.chains[0].is_empty();
+        Ok(straight.then(|| way.profile.clone()))
+    }
+
     fn decide(&self, destination: &Destination) -> Result<&WayOut, Failure> {
         let question = Question {
             listener: self.listener,
@@ -191,6 +201,21 @@ impl Far {
             Err(shared) => shared,
         };
         Ok(self)
+    }
+
+    /// A leg that the destination opened itself.
+    pub(crate) fn standing(
+        (stream, address): (TcpStream, SocketAddr),
+        profile: &Profile,
+        limit: Duration,
+    ) -> Self {
+        Self {
+            stream: Arc::new(stream),
+            address,
+            mode: profile.mode,
+            answer_due: AtomicBool::new(false),
+            limit,
+        }
     }
 
     /// Whether the destination is reached. A direct leg knows at once; over a peer, this reads the
