@@ -187,9 +187,8 @@ async fn turn(
         match from.try_io(Interest::READABLE, || conduit.fill(from, chunk)) {
             Ok(0) => return Ok(Turn::EndOfStream),
             Ok(bytes) => {
-                deliver(direction, &mut conduit, to, means)
-                    .await
-                    .map_err(Broken::Sink)?;
+                let delivered = deliver(direction, &mut conduit, to, means);
+                or_broken(delivered, from).await?;
                 if let Some(until) = means.limits.spend(direction, bytes, Instant::now()) {
                     return Ok(Turn::TooFast(until));
                 }
@@ -199,6 +198,20 @@ async fn turn(
         }
     }
     Ok(Turn::UsedUp)
+}
+
+/// Waits for the delivery. Meanwhile nothing is read, so that a RST of the source would go unnoticed
+/// for as long as the sink takes nothing: it is watched for errors, and what is held then is lost as
+/// what is queued in the sink's socket is.
+async fn or_broken(
+    delivered: impl Future<Output = io::Result<()>>,
+    from: &TcpStream,
+) -> Result<(), Broken> {
+    select! {
+        biased;
+        outcome = delivered => outcome.map_err(Broken::Sink),
+        error = broken(from) => Err(Broken::Source(error)),
+    }
 }
 
 /// Empties the conduit into the sink.
