@@ -5,7 +5,9 @@
 use std::net::SocketAddr;
 use wire::{
     destination::Destination,
-    socks5::{Command, MESSAGE_LEN_MAX, Method, Request, Socks5Error, parse_greeting, parse_request},
+    socks5::{
+        Command, MESSAGE_LEN_MAX, Method, Request, Socks5Error, parse_greeting, parse_request,
+    },
 };
 
 pub(crate) fn check(input: &[u8]) {

@@ -194,9 +194,7 @@ async fn turn(
         match fill(&mut conduit, from, chunk) {
             Ok(0) => return Ok(Turn::EndOfStream),
             Ok(bytes) => {
-                deliver(direction, &mut conduit, to, means)
-                    .await
-                    .map_err(Broken::Sink)?;
+                deliver(direction, &mut conduit, from, to, means).await?;
                 if let Some(until) = means.limits.spend(direction, bytes, Instant::now()) {
                     return Ok(Turn::TooFast(until));
                 }
@@ -228,13 +226,25 @@ fn fill(conduit: &mut Conduit, from: &TcpStream, chunk: usize) -> io::Result<usi
 /// at least, and a fragment takes one.
 const LITTLE: usize = 16;
 
+/// Waits until the sink takes more. Meanwhile nothing is read, so that a RST of the source would go
+/// unnoticed: it is watched for errors, and what is held then is lost as what is queued in the
+/// sink's socket is.
+async fn blocked(from: &TcpStream, to: &TcpStream) -> Result<(), Broken> {
+    select! {
+        biased;
+        outcome = writable(to) => outcome.map_err(Broken::Sink),
+        error = broken(from) => Err(Broken::Source(error)),
+    }
+}
+
 /// Empties the conduit into the sink.
 async fn deliver(
     direction: Direction,
     conduit: &mut Conduit,
+    from: &TcpStream,
     to: &TcpStream,
     means: &Means<'_>,
-) -> io::Result<()> {
+) -> Result<(), Broken> {
     let _held = means.counters.hold(conduit.held());
     while conduit.held() > 0 {
         match to.try_io(Interest::WRITABLE, || conduit.drain(to)) {
@@ -242,8 +252,11 @@ async fn deliver(
                 means.counters.traffic.add(direction, delivered);
                 means.traffic.add(direction, delivered);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => writable(to).await?,
-            Err(error) => return Err(error),
+            // In a box: an idle connection has no need of the room.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Box::pin(blocked(from, to)).await?;
+            }
+            Err(error) => return Err(Broken::Sink(error)),
         }
     }
     Ok(())
