@@ -55,6 +55,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways out")]
     pub(super) peer: Vec<Peer>,
 
+    /// Keep this many connections to the first --peer ready in each worker, so that a request leaves
+    /// without a round trip for connecting [default: 0]. Each takes a descriptor and about 4 KiB of
+    /// kernel memory here and there; 8 suits a path of 20ms or more with many short connections
+    #[arg(long, value_name = "N", help_heading = "Ways out", requires = "peer",
+          value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub(super) peer_pool: Option<u16>,
+
     /// Transparent listeners: leave with the client's address and port as source
     #[arg(long, help_heading = "Ways out")]
     pub(super) keep_source: bool,

@@ -7,13 +7,16 @@
 
 mod args;
 mod budget;
+mod certificates;
 mod config;
 mod connect;
 mod counters;
 mod door;
 mod drain;
 mod failure;
+mod health;
 mod journal;
+mod leg;
 mod listener;
 mod memory;
 mod peer;
@@ -23,11 +26,13 @@ mod prefix;
 mod profile;
 mod proxy_headers;
 mod rate;
+mod ready;
 pub(crate) mod record;
 mod registry;
 mod route;
 mod session;
 mod stream;
+mod tls;
 mod transfer;
 mod worker;
 
@@ -178,7 +183,8 @@ fn budget(config: &Config) -> anyhow::Result<Budget> {
     let limit = host::descriptors::raise_limit();
     let wanted = config.limits.connections_max;
     let workers = config.limits.workers;
-    let Some(budget) = Budget::new(limit, wanted, workers, config.listeners.len()) else {
+    let ready: usize = config.peers.values().map(|peer| peer.pool).sum();
+    let Some(budget) = Budget::new(limit, wanted, workers, config.listeners.len(), ready) else {
         return Err(Refusal::unsupported(
             "RLIMIT_NOFILE is too low for a single connection",
         ));
@@ -249,6 +255,7 @@ async fn supervise(relay: &Relay, doors: &[Arc<Door>]) -> anyhow::Result<()> {
         _ = terminate.recv() => {}
         () = report_counters(relay, doors) => {}
         () = memory::watch(relay) => {}
+        () = peer::watch(relay) => {}
     }
     let impatient = async {
         select! {
@@ -307,5 +314,11 @@ fn counters_record(relay: &Relay, doors: &[Arc<Door>]) -> Record {
         records_lost: relay.journal.lost(),
         memory_bytes,
         memory_budget_bytes,
+        peers: relay
+            .config()
+            .peers
+            .values()
+            .map(|peer| peer.read())
+            .collect(),
     })
 }

@@ -4,16 +4,24 @@
 use super::{
     counters::{Counters, Direction, Traffic},
     failure::Failure,
+    leg::Leg,
     rate::Limits,
     route::Far,
-    stream::write_all,
+    stream::{Channel, write_all},
 };
 use host::{
     conduit::Conduit,
     pipe_pool::{Mode, Pool, Shortfall},
-    socket::{finish_sending, pending_error},
+    socket::pending_error,
 };
-use std::{io, sync::Once, time::Instant};
+use std::{
+    io,
+    sync::{
+        Once,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Instant,
+};
 use tokio::{
     io::Interest, net::TcpStream, select, sync::Notify, task::yield_now, time::sleep_until,
 };
@@ -49,6 +57,8 @@ pub(crate) struct Means<'a> {
     pub(crate) limits: &'a Limits,
     /// How bytes move, if a profile says.
     pub(crate) mode: Option<Mode>,
+    /// Set when the first byte is taken from the client.
+    pub(crate) client_heard: &'a AtomicBool,
 }
 
 /// Relays until both directions have ended, or one leg breaks. `on_success` is what the client is
@@ -56,7 +66,7 @@ pub(crate) struct Means<'a> {
 /// [`End::Finished`] or [`End::Failed`].
 ///
 /// The client's bytes leave at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
-pub(crate) async fn run(near: &TcpStream, far: &Far, on_success: &[u8], means: &Means<'_>) -> End {
+pub(crate) async fn run(near: &Leg, far: &Far, on_success: &[u8], means: &Means<'_>) -> End {
     let answered = Notify::new();
     let up = async {
         let outcome = direction(Direction::Up, near, &far.stream, means).await;
@@ -86,18 +96,18 @@ pub(crate) async fn run(near: &TcpStream, far: &Far, on_success: &[u8], means: &
 async fn both(
     up: impl Future<Output = Result<(), End>>,
     down: impl Future<Output = Result<(), End>>,
-    near: &TcpStream,
-    far: &TcpStream,
+    near: &Leg,
+    far: &Leg,
 ) -> Result<(), End> {
     tokio::pin!(up, down);
     select! {
         ended = &mut up => {
             ended?;
-            select! { ended = &mut down => ended, error = broken(near) => Err(End::Broken(Side::Near, error)) }
+            select! { ended = &mut down => ended, error = broken(near.socket()) => Err(End::Broken(Side::Near, error)) }
         }
         ended = &mut down => {
             ended?;
-            select! { ended = &mut up => ended, error = broken(far) => Err(End::Broken(Side::Far, error)) }
+            select! { ended = &mut up => ended, error = broken(far.socket()) => Err(End::Broken(Side::Far, error)) }
         }
     }
 }
@@ -118,8 +128,8 @@ async fn broken(stream: &TcpStream) -> io::Error {
 /// Moves everything one way, then passes the FIN on.
 async fn direction(
     direction: Direction,
-    from: &TcpStream,
-    to: &TcpStream,
+    from: &Leg,
+    to: &Leg,
     means: &Means<'_>,
 ) -> Result<(), End> {
     let (source, sink) = match direction {
@@ -132,7 +142,8 @@ async fn direction(
             Broken::Source(error) => End::Broken(source, error),
             Broken::Sink(error) => End::Broken(sink, error),
         })?;
-    finish_sending(to).map_err(|error| End::Broken(sink, error))
+    let finished = to.finish_sending().await;
+    finished.map_err(|error| End::Broken(sink, error))
 }
 
 enum Broken {
@@ -145,12 +156,7 @@ enum Broken {
 const FILLS_PER_TURN: usize = 16;
 
 /// Moves bytes until the source's FIN. All of them are delivered to the sink's socket then.
-async fn pump(
-    direction: Direction,
-    from: &TcpStream,
-    to: &TcpStream,
-    means: &Means<'_>,
-) -> Result<(), Broken> {
+async fn pump(direction: Direction, from: &Leg, to: &Leg, means: &Means<'_>) -> Result<(), Broken> {
     loop {
         from.readable().await.map_err(Broken::Source)?;
         match turn(direction, from, to, means).await? {
@@ -176,17 +182,20 @@ enum Turn {
 /// Takes a conduit, moves what is there, and gives the conduit back.
 async fn turn(
     direction: Direction,
-    from: &TcpStream,
-    to: &TcpStream,
+    from: &Leg,
+    to: &Leg,
     means: &Means<'_>,
 ) -> Result<Turn, Broken> {
     let mut conduit = means.pool.lease(means.mode);
     report_shortfall(means.pool);
     let chunk = means.limits.chunk(direction);
     for _ in 0..FILLS_PER_TURN {
-        match from.try_io(Interest::READABLE, || conduit.fill(from, chunk)) {
+        match from.fill(&mut conduit, chunk) {
             Ok(0) => return Ok(Turn::EndOfStream),
             Ok(bytes) => {
+                if direction == Direction::Up {
+                    means.client_heard.store(true, Relaxed);
+                }
                 deliver(direction, &mut conduit, to, means)
                     .await
                     .map_err(Broken::Sink)?;
@@ -205,12 +214,12 @@ async fn turn(
 async fn deliver(
     direction: Direction,
     conduit: &mut Conduit,
-    to: &TcpStream,
+    to: &Leg,
     means: &Means<'_>,
 ) -> io::Result<()> {
     let _held = means.counters.hold(conduit.held());
     while conduit.held() > 0 {
-        match to.try_io(Interest::WRITABLE, || conduit.drain(to)) {
+        match to.drain(conduit) {
             Ok(delivered) => {
                 means.counters.traffic.add(direction, delivered);
                 means.traffic.add(direction, delivered);
@@ -219,7 +228,7 @@ async fn deliver(
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    to.flush().await
 }
 
 /// Tells the operator once that pipes are not what was asked for.

@@ -6,6 +6,7 @@ use crate::relay::{
     counters::Direction,
     drain::Phase,
     failure::Failure,
+    leg::Leg,
     proxy_headers::{destination, has_passed, onward_request, onward_response},
     route::{Far, Request},
     session::Session,
@@ -30,7 +31,7 @@ use std::{
     io,
     sync::{Arc, Mutex, PoisonError},
 };
-use tokio::{net::TcpStream, select};
+use tokio::select;
 use wire::destination::Destination;
 
 type ClientRequest = hyper::Request<Incoming>;
@@ -49,7 +50,7 @@ struct Proxy {
 struct Origin {
     destination: Destination,
     sender: SendRequest<Incoming>,
-    stream: Arc<TcpStream>,
+    stream: Leg,
 }
 
 /// A request that gets an answer from the proxy itself.
@@ -99,7 +100,7 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
     let session = proxy.session.clone();
     let counted = session.clone();
     let io = TokioIo::new(Shared {
-        stream: session.client.clone(),
+        stream: Leg::plain(session.client.clone()),
         on_bytes: Box::new(move |read, written| {
             counted.count(Direction::Up, read);
             counted.count(Direction::Down, written);
@@ -158,9 +159,8 @@ impl Proxy {
     ) -> Result<Response<Body>, Declined> {
         let far = self
             .session
-            .open(&Request::to(destination, Vec::new()))
+            .open_answered(&Request::to(destination, Vec::new()))
             .await?;
-        far.answer().await?;
         let upgrade = hyper::upgrade::on(&mut request);
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, far));
         Ok(Response::new(Either::Right(Full::default())))
@@ -205,7 +205,7 @@ impl Proxy {
         }
         // A message was cut short on one side: so it must end on the other (invariant 3).
         if let Some(origin) = &*origin {
-            let _ = reset_on_close(&*origin.stream);
+            let _ = reset_on_close(&origin.stream);
         }
         End::Broken(culprit(&error), io::Error::other(error))
     }
@@ -229,8 +229,7 @@ impl Proxy {
 
     async fn open(&self, destination: Destination) -> Result<Origin, Declined> {
         let request = Request::to(destination.clone(), Vec::new());
-        let far = self.session.open(&request).await?;
-        far.answer().await?;
+        let far = self.session.open_answered(&request).await?;
         let stream = far.stream;
         let io = TokioIo::new(Shared {
             stream: stream.clone(),
