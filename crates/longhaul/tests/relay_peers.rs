@@ -189,12 +189,8 @@ fn a_ready_connection_outlives_the_handshake_timeout() {
 
 #[test]
 fn a_relay_s_patience_with_silence_ends() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("relay.toml");
     let listener = "[[listener]]\nkind = 'convert'\naddress = '127.0.0.1:0'\nidle_timeout = '50ms'";
-    std::fs::write(&file, listener).unwrap();
-    let far = Relay::start(&["--socks5", ANY, "--config", file.to_str().unwrap()]);
-    // The other listener's line may come later.
+    let far = Relay::configured(listener, 1);
     let mut silent = connect(far.address("convert"));
     assert_eq!(silent.read(&mut [0]).unwrap(), 0);
 }
@@ -237,25 +233,20 @@ fn real_relays_with_a_pool_carry_everything() {
 }
 
 /// A relay whose route has a first peer and one to fall back on.
-fn with_fallback(first: SocketAddr, second: SocketAddr) -> (Relay, tempfile::TempDir) {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("relay.toml");
+fn with_fallback(first: SocketAddr, second: SocketAddr) -> Relay {
     let text = format!(
-        "[peer.first]\naddress = '{first}'\n[peer.second]\naddress = '{second}'\n\
+        "[[listener]]\nkind = 'forward'\naddress = '{ANY}'\ndestination = '192.0.2.7:7'\n\
+         [peer.first]\naddress = '{first}'\n[peer.second]\naddress = '{second}'\n\
          [[route]]\nvia = ['first']\nfallback = [['second']]\n"
     );
-    std::fs::write(&file, text).unwrap();
-    let forward = format!("{ANY}=192.0.2.7:7");
-    let file = file.to_str().unwrap();
-    let relay = Relay::start(&["--forward", &forward, "--config", file]);
-    (relay, directory)
+    Relay::configured(&text, 1)
 }
 
 #[test]
 fn a_dead_peer_s_clients_go_by_the_next_and_come_back_to_it() {
     let (socket, first) = refusing();
     let (second, address) = origin();
-    let (near, _directory) = with_fallback(first, address);
+    let near = with_fallback(first, address);
     for _ in 0..3 {
         let mut client = connect(near.address("forward"));
         let mut peer = accept(&second);

@@ -26,6 +26,11 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Configuration")]
     pub(super) check_config: bool,
 
+    /// Make an authority (ca.pem) in this directory, or go on with the one that is there, and a
+    /// certificate and key for each named relay (host names or IP addresses), and end
+    #[arg(long, num_args = 2.., value_names = ["DIR", "NAME"], help_heading = "Configuration")]
+    pub(super) make_certificates: Vec<String>,
+
     /// Accept SOCKS5 clients here (RFC 1928: CONNECT, no authentication); repeatable
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Ways in")]
     pub(super) socks5: Vec<SocketAddr>,

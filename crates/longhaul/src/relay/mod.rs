@@ -6,6 +6,7 @@
 //! records. Workers are threads that share nothing but counters.
 
 mod args;
+mod authority;
 mod budget;
 mod certificates;
 mod config;
@@ -101,6 +102,9 @@ impl Relay {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    if let Some((directory, names)) = args.make_certificates.split_first() {
+        return authority::make(directory.as_ref(), names);
+    }
     let only_check = args.check_config;
     let mut config = Config::from_args(args)?;
     if only_check {
