@@ -91,15 +91,14 @@ fn relay(name: &str) -> anyhow::Result<CertificateParams> {
 
 /// Valid from the day before, since clocks differ.
 fn named(params: &mut CertificateParams, name: &str) {
-    let date = jiff::Timestamp::now()
+    let today = jiff::Timestamp::now()
         .to_zoned(jiff::tz::TimeZone::UTC)
         .date();
-    let day = |date: jiff::civil::Date| {
-        date_time_ymd(date.year().into(), date.month() as u8, date.day() as u8)
-    };
-    params.not_before = day(date.yesterday().unwrap_or(date));
+    let from = today.yesterday().unwrap_or(today);
+    params.not_before = date_time_ymd(from.year().into(), from.month() as u8, from.day() as u8);
     // The 28th is in every month of every year.
-    params.not_after = date_time_ymd((date.year() + YEARS).into(), date.month() as u8, 28);
+    let last = i32::from(today.year() + YEARS);
+    params.not_after = date_time_ymd(last, today.month() as u8, 28);
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
 }

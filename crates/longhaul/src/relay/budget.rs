@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn connections_have_nearly_all_of_a_limit() {
-        let budget = Budget::new(Some(20_000), 16_384, 2, 1).unwrap();
+        let budget = Budget::new(Some(20_000), 16_384, 2, 1, 0).unwrap();
         assert!(budget.connections > 9_800, "{budget:?}");
         assert!(
             budget.pipes_per_worker >= PIPES_MIN_PER_WORKER,

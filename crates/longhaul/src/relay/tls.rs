@@ -4,6 +4,7 @@
 
 use rustls::Connection;
 use std::{
+    collections::VecDeque,
     io::{self, IoSlice, Read, Write},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -12,10 +13,20 @@ use tokio::net::TcpStream;
 /// One end of a TLS connection. The lock is for soundness only: each connection belongs to one
 /// thread.
 ///
-/// Memory: up to 64 KiB that the socket has not taken yet, 16 KiB received, and about 10 KiB of
-/// keys and state.
+/// Memory: about 10 KiB of keys and state; while bytes move, up to 64 KiB that the socket has not
+/// taken yet and as much that was received and not yet decrypted.
 #[derive(Debug)]
-pub(crate) struct Tls(Mutex<Connection>);
+pub(crate) struct Tls(Mutex<Session>);
+
+#[derive(Debug)]
+struct Session {
+    connection: Connection,
+    /// Received, and of no use to rustls yet, which takes 4 KiB at a time.
+    incoming: VecDeque<u8>,
+}
+
+/// Bytes in one read from the socket: a few records (RFC 8446 §5.1: 16 KiB each).
+const RECEIVE_LEN: usize = 64 * 1024;
 
 impl Tls {
     /// Shakes hands over `socket`. An error is told to the other side in an alert, if it can be.
@@ -23,16 +34,19 @@ impl Tls {
         socket: &TcpStream,
         connection: impl Into<Connection>,
     ) -> io::Result<Self> {
-        let tls = Self(Mutex::new(connection.into()));
+        let tls = Self(Mutex::new(Session {
+            connection: connection.into(),
+            incoming: VecDeque::new(),
+        }));
         loop {
             while !tls.try_flush(socket)? {
                 socket.writable().await?;
             }
-            if !tls.connection().is_handshaking() {
+            if !tls.session().connection.is_handshaking() {
                 return Ok(tls);
             }
             socket.readable().await?;
-            match receive(&mut tls.connection(), socket) {
+            match tls.session().receive(socket) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 _ => {}
@@ -43,13 +57,13 @@ impl Tls {
     /// Reads what has come. `Ok(0)` is the other side's close_notify; a FIN without it is
     /// `UnexpectedEof` (RFC 8446 §6.1: data may have been cut off).
     pub(crate) fn try_read(&self, socket: &TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
-        let mut connection = self.connection();
+        let mut session = self.session();
         let mut read = 0;
         while read < bytes.len() {
-            match connection.reader().read(&mut bytes[read..]) {
+            match session.connection.reader().read(&mut bytes[read..]) {
                 Ok(more @ 1..) => read += more,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match receive(&mut connection, socket) {
+                    match session.receive(socket) {
                         Ok(_) => {}
                         Err(_) if read > 0 => break,
                         Err(error) => return Err(error),
@@ -66,37 +80,42 @@ impl Tls {
     /// Encrypts what there is room for and gives the socket what it takes; the rest leaves with
     /// the next call.
     pub(crate) fn try_write(&self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-        let mut connection = self.connection();
-        if !flush(&mut connection, socket)? {
+        let connection = &mut self.session().connection;
+        if !flush(connection, socket)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let written = connection.writer().write(bytes)?;
-        flush(&mut connection, socket)?;
+        flush(connection, socket)?;
         Ok(written)
     }
 
     /// Whether the socket has taken everything that was written.
     pub(crate) fn try_flush(&self, socket: &TcpStream) -> io::Result<bool> {
-        flush(&mut self.connection(), socket)
+        flush(&mut self.session().connection, socket)
     }
 
     /// Queues close_notify; a second one is none.
     pub(crate) fn close_notify(&self) {
-        self.connection().send_close_notify();
+        self.session().connection.send_close_notify();
     }
 
     /// Whether a read has something to say without looking at the socket.
     pub(crate) fn has_received(&self) -> bool {
-        let state = self.connection().process_new_packets();
-        state.map_or(true, |state| {
+        let mut session = self.session();
+        let state = session.connection.process_new_packets();
+        let decrypted = state.map_or(true, |state| {
             state.plaintext_bytes_to_read() > 0 || state.peer_has_closed()
-        })
+        });
+        decrypted || !session.incoming.is_empty()
     }
 
     /// Whether the other side's certificate is for one of `names`.
     pub(crate) fn peer_is_one_of(&self, names: &[rustls::pki_types::ServerName<'static>]) -> bool {
-        let connection = self.connection();
-        let certificate = connection.peer_certificates().and_then(<[_]>::first);
+        let session = self.session();
+        let certificate = session
+            .connection
+            .peer_certificates()
+            .and_then(<[_]>::first);
         let Some(certificate) = certificate else {
             return false;
         };
@@ -108,7 +127,7 @@ impl Tls {
             .any(|name| certificate.verify_is_valid_for_subject_name(name).is_ok())
     }
 
-    fn connection(&self) -> MutexGuard<'_, Connection> {
+    fn session(&self) -> MutexGuard<'_, Session> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,14 +140,32 @@ pub(crate) fn first_of<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
         .map_or(&[], |slice| slice)
 }
 
-/// Reads and decrypts; `Ok(0)` is FIN. What the protocol itself has to answer leaves at once.
-fn receive(connection: &mut Connection, socket: &TcpStream) -> io::Result<usize> {
-    let read = connection.read_tls(&mut Socket(socket))?;
-    let outcome = connection.process_new_packets();
-    // After an error this is the alert that names it; if it can't leave, the error stands anyway.
-    let _ = flush(connection, socket);
-    outcome.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    Ok(read)
+impl Session {
+    /// Reads and decrypts some; `Ok(0)` is FIN. What the protocol itself has to answer leaves at
+    /// once.
+    fn receive(&mut self, socket: &TcpStream) -> io::Result<usize> {
+        if self.incoming.is_empty() {
+            self.fetch(socket)?;
+        }
+        let read = self.connection.read_tls(&mut self.incoming)?;
+        if self.incoming.is_empty() {
+            // An idle connection holds no memory for what it does not receive.
+            self.incoming = VecDeque::new();
+        }
+        let outcome = self.connection.process_new_packets();
+        // After an error this is the alert that names it; if it can't leave, the error stands
+        // anyway.
+        let _ = flush(&mut self.connection, socket);
+        outcome.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok(read)
+    }
+
+    fn fetch(&mut self, socket: &TcpStream) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(RECEIVE_LEN);
+        socket.try_read_buf(&mut bytes)?;
+        self.incoming = bytes.into();
+        Ok(())
+    }
 }
 
 fn flush(connection: &mut Connection, socket: &TcpStream) -> io::Result<bool> {
@@ -144,12 +181,6 @@ fn flush(connection: &mut Connection, socket: &TcpStream) -> io::Result<bool> {
 
 /// A socket as rustls wants it.
 struct Socket<'a>(&'a TcpStream);
-
-impl Read for Socket<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(bytes)
-    }
-}
 
 impl Write for Socket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
