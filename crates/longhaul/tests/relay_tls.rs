@@ -43,13 +43,17 @@ fn listener(kind: &str, more: &str) -> String {
     format!("[[listener]]\nkind = '{kind}'\naddress = '{ANY}'\n{more}")
 }
 
+fn forward_to(to: SocketAddr) -> String {
+    listener("forward", &format!("destination = '{to}'\n"))
+}
+
 fn far(directory: &Path, more: &str) -> Relay {
     Relay::configured(&listener("convert", &tls(directory, "far", more)), 1)
 }
 
 /// A relay with three ways in, whose connections leave by `peer`.
 fn near(directory: &Path, owner: &str, peer: SocketAddr, more: &str, to: SocketAddr) -> Relay {
-    let forward = listener("forward", &format!("destination = '{to}'\n"));
+    let forward = forward_to(to);
     let others = listener("socks5", "") + &listener("http", "");
     let peer = format!("[[route]]\nvia = ['far']\n[peer.far]\naddress = '{peer}'\n{more}");
     let text = [forward, others, peer].concat();
@@ -304,6 +308,21 @@ fn a_peer_must_be_who_it_is_called() {
     let near = near(directory.path(), "near", peer, &wrong, address);
     let to = Destination::Address(address);
     assert_eq!(dial("socks5", near.address("socks5"), &to).err(), Some(1));
+}
+
+#[test]
+fn a_peer_that_is_someone_else_makes_room_for_the_next_chain() {
+    let directory = authority();
+    let (listener, address) = origin();
+    let far = far(directory.path(), "");
+    let text = [
+        forward_to(address),
+        "[[route]]\nvia = ['far']\nfallback = [[]]\n".to_owned(),
+        format!("[peer.far]\naddress = '{}'\n", far.address("convert")),
+        tls(directory.path(), "near", ", name = 'other'"),
+    ];
+    let near = Relay::configured(&text.concat(), 1);
+    exchange(&connect(near.address("forward")), &accept(&listener), 1);
 }
 
 fn refusal(text: &str) -> String {

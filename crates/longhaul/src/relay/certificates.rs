@@ -11,7 +11,7 @@ use rustls::{
     server::WebPkiClientVerifier,
     version::TLS13,
 };
-use std::{fmt::Display, path::Path, sync::Arc};
+use std::{fmt::Display, io, path::Path, sync::Arc};
 use tokio::net::TcpStream;
 
 /// What a relay shows and believes, read and checked.
@@ -78,16 +78,10 @@ impl Initiator {
         })
     }
 
-    /// Shakes hands. What is wrong is told to the operator: the client only hears that the peer
-    /// can't be used.
-    pub(crate) async fn protect(&self, socket: &TcpStream, peer: &str) -> Result<Tls, Failure> {
+    /// Shakes hands.
+    pub(crate) async fn protect(&self, socket: &TcpStream) -> io::Result<Tls> {
         let connection = ClientConnection::new(self.config.clone(), self.peer.clone());
-        let connection = connection.map_err(|_| Failure::PeerProtocol)?;
-        let tls = Tls::handshake(socket, connection).await;
-        tls.map_err(|error| {
-            tracing::warn!(peer, %error, "TLS handshake");
-            Failure::PeerProtocol
-        })
+        Tls::handshake(socket, connection.map_err(io::Error::other)?).await
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     leg::Leg,
     profile::Profile,
     record::PeerCounts,
+    tls::Tls,
 };
 use std::{
     hash::{BuildHasher, RandomState},
@@ -20,7 +21,10 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::time::{sleep, timeout};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 use wire::destination::Destination;
 
 /// A peer as configured, and what is known of it.
@@ -106,10 +110,22 @@ impl Peer {
         let address = Destination::Address(self.address);
         let socket = Arc::new(connect(&address, None, &self.profile, limit, |_| true).await?);
         let tls = match &self.tls {
-            Some(initiator) => Some(Arc::new(initiator.protect(&socket, &self.name).await?)),
+            Some(initiator) => Some(self.protect(initiator, &socket).await?),
             None => None,
         };
         Ok(Leg::protected(socket, tls))
+    }
+
+    /// What is wrong with certificates is for the operator, once; clients only hear that the peer
+    /// can't be used.
+    async fn protect(&self, by: &Initiator, socket: &TcpStream) -> Result<Arc<Tls>, Failure> {
+        let tls = by.protect(socket).await;
+        tls.map(Arc::new).map_err(|error| {
+            if self.health.is_up() {
+                eprintln!("longhaul relay: peer {}: TLS: {error}", self.name);
+            }
+            Failure::PeerProtocol
+        })
     }
 
     /// Its health and its ready connections.

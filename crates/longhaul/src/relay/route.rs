@@ -93,7 +93,7 @@ impl Route<'_> {
     pub(crate) async fn open(&self, request: &Request) -> Result<Far, Failure> {
         let way = self.way_out(request)?;
         let mut outcome = Err(Failure::NotAllowed);
-        for chain in hopeful(&way.chains) {
+        for chain in by_hope(&way.chains) {
             let missed = match next_leg(chain, request)? {
                 NextLeg::Destination(to) => return self.straight(&to, &way.profile, request).await,
                 NextLeg::Peer(peer, onward) => self.by_peer(&peer, &onward, request).await,
@@ -184,14 +184,11 @@ enum Missed {
     Late(Failure),
 }
 
-/// The chains whose first peer is up, or all if none is: being tried is then the peers' chance.
-fn hopeful(chains: &[Chain]) -> Vec<&Chain> {
+/// The chains whose first peer is up before the others, which are the last resort.
+fn by_hope(chains: &[Chain]) -> Vec<&Chain> {
     let is_up = |chain: &&Chain| chain.first().is_none_or(|peer| peer.health.is_up());
-    let up: Vec<_> = chains.iter().filter(is_up).collect();
-    match up.is_empty() {
-        true => chains.iter().collect(),
-        false => up,
-    }
+    let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(is_up);
+    [up, down].concat()
 }
 
 /// The most that is offered to a ready leg in one write: with TLS one record, which the peer gets
@@ -361,23 +358,17 @@ mod tests {
     }
 
     #[test]
-    fn chains_behind_a_dead_peer_wait_for_their_chance() {
-        let chains = [chain(&["10.0.0.1:1"]), chain(&["10.0.0.2:2"])];
+    fn chains_behind_a_dead_peer_are_the_last_resort() {
+        let chains = [chain(&["10.0.0.1:1"]), chain(&["10.0.0.2:2"]), chain(&[])];
         let die = |n: usize| chains[n][0].health.missed(Instant::now(), 0.5);
-        assert_eq!(hopeful(&chains).len(), 2);
+        let [first, second, straight] = chains.each_ref();
+        assert_eq!(by_hope(&chains), [first, second, straight]);
         die(0);
-        assert_eq!(hopeful(&chains), [&chains[1]]);
+        assert_eq!(by_hope(&chains), [second, straight, first]);
         die(1);
-        assert_eq!(hopeful(&chains).len(), 2, "none is hopeful: all are tried");
-        chains[0][0].health.reached();
-        assert_eq!(hopeful(&chains), [&chains[0]]);
-    }
-
-    #[test]
-    fn straight_on_is_always_hopeful() {
-        let chains = [chain(&["10.0.0.1:1"]), chain(&[])];
-        chains[0][0].health.missed(Instant::now(), 0.5);
-        assert_eq!(hopeful(&chains), [&chains[1]]);
+        assert_eq!(by_hope(&chains), [straight, first, second]);
+        first[0].health.reached();
+        assert_eq!(by_hope(&chains), [first, straight, second]);
     }
 
     #[test]
