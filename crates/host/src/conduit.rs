@@ -32,9 +32,11 @@ impl Buffer {
         self.end - self.start
     }
 
-    fn fill(&mut self, source: impl AsFd) -> io::Result<usize> {
+    fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
         assert_eq!(self.held(), 0, "a buffer is drained before it is filled");
-        let read = uninterrupted(|| recv(&source, &mut *self.bytes, RecvFlags::DONTWAIT))?.0;
+        let most = most.min(self.bytes.len());
+        let bytes = &mut self.bytes[..most];
+        let read = uninterrupted(|| recv(&source, &mut *bytes, RecvFlags::DONTWAIT))?.0;
         (self.start, self.end) = (0, read);
         Ok(read)
     }
@@ -75,14 +77,15 @@ impl Conduit {
         }
     }
 
-    /// Takes what `source` has. `Ok(0)` is the end of the stream, `WouldBlock` an empty socket.
+    /// Takes what `source` has, up to `most` bytes. `Ok(0)` is the end of the stream, `WouldBlock`
+    /// an empty socket.
     ///
     /// # Panics
     /// If bytes are still held.
-    pub fn fill(&mut self, source: impl AsFd) -> io::Result<usize> {
+    pub fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
         match self {
-            Self::Splice(pipe) => pipe.fill(source),
-            Self::Copy(buffer) => buffer.fill(source),
+            Self::Splice(pipe) => pipe.fill(source, most),
+            Self::Copy(buffer) => buffer.fill(source, most),
         }
     }
 

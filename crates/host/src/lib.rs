@@ -9,6 +9,7 @@ pub mod clock;
 pub mod conduit;
 pub mod descriptors;
 pub mod interface;
+pub mod netfilter;
 pub mod netns;
 pub mod pipe_pool;
 pub mod process;

@@ -23,7 +23,7 @@ pub enum Mode {
 /// What a pool hands out, and how much it keeps.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolConfig {
-    /// Pipes or buffers.
+    /// Pipes or buffers, where a lease does not say.
     pub mode: Mode,
     /// Wanted capacity of a pipe in bytes. The kernel may grant less.
     pub pipe_bytes: usize,
@@ -70,13 +70,16 @@ impl Pool {
         }
     }
 
-    /// An empty conduit that comes back to the pool by itself.
+    /// An empty conduit that comes back to the pool by itself, of the pool's own kind if `mode` is
+    /// `None`.
     #[must_use]
-    pub fn lease(&self) -> Lease<'_> {
-        let idle = self.state().idle.pop();
-        let conduit = Some(idle.unwrap_or_else(|| self.create()));
+    pub fn lease(&self, mode: Option<Mode>) -> Lease<'_> {
+        let mode = mode.unwrap_or(self.config.mode);
+        let idle = self.state().take(mode);
+        let conduit = Some(idle.unwrap_or_else(|| self.create(mode)));
         Lease {
             pool: self,
+            mode,
             conduit,
         }
     }
@@ -86,8 +89,8 @@ impl Pool {
         self.state().shortfall.take()
     }
 
-    fn create(&self) -> Conduit {
-        if self.config.mode == Mode::Copy || self.state().pipes >= self.config.pipes_max {
+    fn create(&self, mode: Mode) -> Conduit {
+        if mode == Mode::Copy || self.state().pipes >= self.config.pipes_max {
             return self.buffer();
         }
         match Pipe::with_capacity(self.config.pipe_bytes) {
@@ -117,9 +120,9 @@ impl Pool {
 
     /// Only an empty conduit may be used again, or one connection's bytes would reach another. A
     /// buffer that stood in for a pipe goes too: the next lease tries for a pipe again.
-    fn give_back(&self, conduit: Conduit) {
-        let pipe = matches!(conduit, Conduit::Splice(_));
-        let stand_in = !pipe && self.config.mode == Mode::Splice;
+    fn give_back(&self, conduit: Conduit, mode: Mode) {
+        let pipe = kind(&conduit) == Mode::Splice;
+        let stand_in = kind(&conduit) != mode;
         let mut state = self.state();
         if conduit.held() == 0 && !stand_in && state.idle.len() < self.config.idle_max {
             state.idle.push(conduit);
@@ -133,10 +136,25 @@ impl Pool {
     }
 }
 
+impl State {
+    fn take(&mut self, mode: Mode) -> Option<Conduit> {
+        let fitting = self.idle.iter().rposition(|idle| kind(idle) == mode)?;
+        Some(self.idle.swap_remove(fitting))
+    }
+}
+
+fn kind(conduit: &Conduit) -> Mode {
+    match conduit {
+        Conduit::Splice(_) => Mode::Splice,
+        Conduit::Copy(_) => Mode::Copy,
+    }
+}
+
 /// A conduit on loan.
 #[derive(Debug)]
 pub struct Lease<'a> {
     pool: &'a Pool,
+    mode: Mode,
     conduit: Option<Conduit>,
 }
 
@@ -156,7 +174,7 @@ impl DerefMut for Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         if let Some(conduit) = self.conduit.take() {
-            self.pool.give_back(conduit);
+            self.pool.give_back(conduit, self.mode);
         }
     }
 }
@@ -179,7 +197,7 @@ mod tests {
     #[test]
     fn keeps_no_more_than_its_bound() {
         let pool = pool(Mode::Splice, 1);
-        let leases = (pool.lease(), pool.lease());
+        let leases = (pool.lease(None), pool.lease(None));
         drop(leases);
         assert_eq!(pool.state().idle.len(), 1);
     }
@@ -190,8 +208,8 @@ mod tests {
             let pool = pool(mode, 8);
             let (mut client, near) = UnixStream::pair().unwrap();
             client.write_all(b"secret").unwrap();
-            let mut lease = pool.lease();
-            assert_eq!(lease.fill(&near).unwrap(), 6);
+            let mut lease = pool.lease(None);
+            assert_eq!(lease.fill(&near, usize::MAX).unwrap(), 6);
             drop(lease);
             assert_eq!(pool.state().idle.len(), 0, "{mode:?}");
         }
@@ -200,18 +218,31 @@ mod tests {
     #[test]
     fn buffers_stand_in_beyond_the_bound_on_pipes() {
         let pool = pool(Mode::Splice, 0);
-        let leases = [pool.lease(), pool.lease(), pool.lease()];
+        let leases = [pool.lease(None), pool.lease(None), pool.lease(None)];
         let pipe = |lease: &Lease<'_>| matches!(**lease, Conduit::Splice(_));
         assert_eq!(leases.each_ref().map(pipe), [true, true, false]);
         drop(leases);
-        assert!(pipe(&pool.lease()), "the bound counts pipes that are gone");
+        assert!(
+            pipe(&pool.lease(None)),
+            "the bound counts pipes that are gone"
+        );
+    }
+
+    #[test]
+    fn a_lease_may_ask_for_the_other_kind() {
+        let pool = pool(Mode::Splice, 8);
+        drop((pool.lease(None), pool.lease(Some(Mode::Copy))));
+        for mode in [Mode::Copy, Mode::Splice, Mode::Copy] {
+            assert_eq!(kind(&pool.lease(Some(mode))), mode);
+        }
+        assert_eq!(pool.state().idle.len(), 2, "both are reused");
     }
 
     #[test]
     fn reuses_an_empty_one() {
         let pool = pool(Mode::Copy, 8);
-        drop(pool.lease());
-        let _lease = pool.lease();
+        drop(pool.lease(None));
+        let _lease = pool.lease(None);
         assert_eq!(pool.state().idle.len(), 0);
     }
 }

@@ -2,7 +2,7 @@
 //! TCP sockets with the options that a relay needs. SO_RCVBUF and SO_SNDBUF are never touched: they
 //! would switch the kernel's autotuning off.
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::{
     io,
     mem::MaybeUninit,
@@ -11,13 +11,32 @@ use std::{
     time::Duration,
 };
 
-/// How a socket is made; the default is a plain one.
-#[derive(Debug, Clone, Default)]
+/// How a socket is made; the default is a plain one. Accepted sockets inherit what their listener
+/// was given (tcp(7); net/core/sock.c, `sk_clone_lock`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Congestion control by name; accepted sockets inherit their listener's.
+    /// Congestion control by name.
     pub congestion_control: Option<String>,
     /// IP_TRANSPARENT: bind to, and accept for, addresses that are not this host's.
     pub transparent: bool,
+    /// SO_MARK, for rules and routes of this host; needs CAP_NET_ADMIN.
+    pub mark: Option<u32>,
+    /// SO_MAX_PACING_RATE in bytes a second: TCP spaces its segments to it.
+    pub pacing_rate: Option<u64>,
+    /// TCP_NOTSENT_LOWAT in bytes: writable only while less than this waits unsent.
+    pub notsent_lowat: Option<u32>,
+    /// SO_KEEPALIVE: silence before the first probe; four more follow, a quarter of it apart.
+    pub keepalive: Option<Duration>,
+    /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged (RFC 5482).
+    pub user_timeout: Option<Duration>,
+    /// TCP_MAXSEG in bytes, both for what is sent and what is announced.
+    pub mss: Option<u32>,
+    /// DSCP (RFC 2474), 0 to 63.
+    pub dscp: Option<u8>,
+    /// SO_SNDBUF in bytes. Ends autotuning of the send buffer.
+    pub send_buffer: Option<usize>,
+    /// SO_RCVBUF in bytes. Ends autotuning of the receive buffer.
+    pub receive_buffer: Option<usize>,
 }
 
 impl Options {
@@ -32,8 +51,58 @@ impl Options {
         if self.transparent {
             set_transparent(&socket, family)?;
         }
+        self.tune(&socket, family)?;
+        self.size_buffers(&socket)?;
         Ok(socket)
     }
+
+    fn tune(&self, socket: &Socket, family: SocketAddr) -> io::Result<()> {
+        if let Some(mark) = self.mark {
+            socket.set_mark(mark)?;
+        }
+        if let Some(rate) = self.pacing_rate {
+            set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate)?;
+        }
+        if let Some(bytes) = self.notsent_lowat {
+            socket.set_tcp_notsent_lowat(bytes)?;
+        }
+        if let Some(idle) = self.keepalive {
+            socket.set_tcp_keepalive(&probes(idle))?;
+        }
+        if let Some(limit) = self.user_timeout {
+            socket.set_tcp_user_timeout(Some(limit))?;
+        }
+        if let Some(mss) = self.mss {
+            socket.set_tcp_mss(mss)?;
+        }
+        match (self.dscp, family) {
+            (Some(dscp), SocketAddr::V4(_)) => socket.set_tos_v4(u32::from(dscp) << 2),
+            (Some(dscp), SocketAddr::V6(_)) => socket.set_tclass_v6(u32::from(dscp) << 2),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Before connect(2) and listen(2): the window scale follows from the receive buffer.
+    fn size_buffers(&self, socket: &Socket) -> io::Result<()> {
+        if let Some(bytes) = self.send_buffer {
+            socket.set_send_buffer_size(bytes)?;
+        }
+        if let Some(bytes) = self.receive_buffer {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Probes after a dead peer was last heard.
+const PROBES: u32 = 4;
+
+fn probes(idle: Duration) -> TcpKeepalive {
+    let apart = (idle / PROBES).max(Duration::from_secs(1));
+    TcpKeepalive::new()
+        .with_time(idle)
+        .with_interval(apart)
+        .with_retries(PROBES)
 }
 
 /// Sockets that listen on one port, for `count` threads that accept each on its own (SO_REUSEPORT).
@@ -116,6 +185,33 @@ pub fn pending_error(socket: &impl AsFd) -> io::Result<Option<io::Error>> {
     socket2::SockRef::from(socket).take_error()
 }
 
+/// Kernel memory that a socket holds for data, in bytes: received and not read, queued and not
+/// acknowledged, and reserved ahead (SO_MEMINFO, include/uapi/linux/sock_diag.h).
+pub fn memory(socket: &impl AsFd) -> io::Result<u64> {
+    const SO_MEMINFO: i32 = 55;
+    let info: MemInfo = get_option(socket.as_fd(), libc::SOL_SOCKET, SO_MEMINFO)?;
+    let sum = info.rmem_alloc + info.fwd_alloc + info.wmem_queued + info.backlog;
+    Ok(u64::from(sum))
+}
+
+/// `SK_MEMINFO_*`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct MemInfo {
+    rmem_alloc: u32,
+    rcvbuf: u32,
+    wmem_alloc: u32,
+    sndbuf: u32,
+    fwd_alloc: u32,
+    wmem_queued: u32,
+    optmem: u32,
+    backlog: u32,
+    drops: u32,
+}
+
+// SAFETY: integers only, no padding.
+unsafe impl PlainOption for MemInfo {}
+
 /// The congestion controls that this network namespace has loaded.
 pub fn congestion_controls() -> io::Result<Vec<String>> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
@@ -139,19 +235,23 @@ pub fn is_local_address(ip: IpAddr) -> io::Result<bool> {
 fn set_transparent(socket: &Socket, family: SocketAddr) -> io::Result<()> {
     match family {
         SocketAddr::V4(_) => socket.set_ip_transparent_v4(true),
-        SocketAddr::V6(_) => set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT, 1),
+        SocketAddr::V6(_) => set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT, 1i32),
     }
 }
 
-/// setsockopt(2) for an int.
-pub(crate) fn set_option(
+// SAFETY: integers without padding, every bit pattern is a value.
+unsafe impl PlainOption for i32 {}
+// SAFETY: the same.
+unsafe impl PlainOption for u64 {}
+
+/// setsockopt(2).
+pub(crate) fn set_option<T: PlainOption>(
     socket: &impl AsRawFd,
     level: i32,
     name: i32,
-    value: i32,
+    value: T,
 ) -> io::Result<()> {
-    let value: libc::c_int = value;
-    let len = size_of_val(&value) as libc::socklen_t;
+    let len = size_of::<T>() as libc::socklen_t;
     let fd = socket.as_raw_fd();
     // SAFETY: the pointer and the length describe `value`, which lives through the call.
     let outcome = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) };
@@ -208,6 +308,48 @@ mod tests {
         let taken = first[0].local_addr().unwrap();
         let error = listen(taken, 1, &Options::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    /// What `accept` inherits is what the relay's near legs run with.
+    #[test]
+    fn accepted_sockets_have_their_listener_s_options() {
+        let options = Options {
+            pacing_rate: Some(1_000_000),
+            notsent_lowat: Some(16384),
+            keepalive: Some(Duration::from_secs(40)),
+            user_timeout: Some(Duration::from_secs(30)),
+            mss: Some(1000),
+            dscp: Some(8),
+            ..Options::default()
+        };
+        let any = "127.0.0.1:0".parse().unwrap();
+        let listener = listen(any, 1, &options).unwrap().remove(0);
+        listener.set_nonblocking(false).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let socket = socket2::SockRef::from(&accepted);
+        let pacing: u64 =
+            get_option(&accepted, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE).unwrap();
+        assert_eq!(pacing, 1_000_000);
+        assert_eq!(socket.tcp_notsent_lowat().unwrap(), 16384);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_interval().unwrap().as_secs(), 10);
+        assert_eq!(socket.tcp_user_timeout().unwrap().unwrap().as_secs(), 30);
+        assert!(socket.tcp_mss().unwrap() <= 1000);
+        assert_eq!(socket.tos_v4().unwrap(), 32);
+    }
+
+    #[test]
+    fn what_nobody_reads_is_held() {
+        use std::io::Write;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let before = memory(&accepted).unwrap();
+        client.write_all(&[0; 20_000]).unwrap();
+        let mut seen = [0; 20_000];
+        accepted.peek(&mut seen).unwrap();
+        assert!(memory(&accepted).unwrap() >= before + 20_000);
     }
 
     #[test]

@@ -59,9 +59,9 @@ impl Pipe {
     ///
     /// # Panics
     /// If the pipe still holds bytes.
-    pub fn fill(&mut self, source: impl AsFd) -> io::Result<usize> {
+    pub fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
         assert_eq!(self.held, 0, "EAGAIN would be ambiguous");
-        self.held = move_bytes(source, &self.write, self.capacity)?;
+        self.held = move_bytes(source, &self.write, self.capacity.min(most))?;
         Ok(self.held)
     }
 
@@ -123,7 +123,7 @@ mod tests {
         let (far, mut server) = pair();
         let mut pipe = Pipe::with_capacity(1 << 20).unwrap();
         client.write_all(b"ten bytes!").unwrap();
-        assert_eq!(pipe.fill(&near).unwrap(), 10);
+        assert_eq!(pipe.fill(&near, usize::MAX).unwrap(), 10);
         assert_eq!(pipe.held(), 10);
         assert_eq!(pipe.drain(&far).unwrap(), 10);
         assert_eq!(pipe.held(), 0);
@@ -136,10 +136,10 @@ mod tests {
     fn empty_socket_and_end_of_stream_differ() {
         let (client, near) = pair();
         let mut pipe = Pipe::with_capacity(1 << 16).unwrap();
-        let empty = pipe.fill(&near).unwrap_err();
+        let empty = pipe.fill(&near, usize::MAX).unwrap_err();
         assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
         drop(client);
-        assert_eq!(pipe.fill(&near).unwrap(), 0);
+        assert_eq!(pipe.fill(&near, usize::MAX).unwrap(), 0);
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
         let mut pipe = Pipe::with_capacity(1 << 16).unwrap();
         while (&far).write(&[0; 4096]).is_ok() {}
         client.write_all(b"held").unwrap();
-        pipe.fill(&near).unwrap();
+        pipe.fill(&near, usize::MAX).unwrap();
         let full = pipe.drain(&far).unwrap_err();
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
         assert_eq!(pipe.held(), 4);

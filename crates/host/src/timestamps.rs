@@ -62,7 +62,12 @@ impl Sender {
         let socket = stamping(destination, flags)?;
         forbid_fragments(&socket, destination)?;
         if let Some(segment) = segment {
-            set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, segment.into())?;
+            set_option(
+                &socket,
+                libc::SOL_UDP,
+                libc::UDP_SEGMENT,
+                i32::from(segment),
+            )?;
         }
         socket.connect(&destination.into())?;
         Ok(Self(socket))

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul`: moves data fast over long fat networks. One binary, one subcommand a job.
 
+#[cfg(test)]
+mod corpus;
 mod exit;
 mod lab;
 mod link;

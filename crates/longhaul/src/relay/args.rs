@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul relay`, as typed.
 
-use super::prefix::Prefix;
+use super::{intercept::Target, prefix::Prefix};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -18,7 +18,15 @@ use wire::{convert, destination::Destination};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Accept SOCKS5 clients here (RFC 1928: CONNECT, no authentication); repeatable
+    /// Read this TOML file; flags add to it, or take the place of its values
+    #[arg(long, value_name = "FILE", help_heading = "Configuration")]
+    pub(super) config: Option<PathBuf>,
+
+    /// Check the configuration, say what is wrong with it, and end
+    #[arg(long, help_heading = "Configuration")]
+    pub(super) check_config: bool,
+
+    /// Accept SOCKS5 clients here (RFC 1928: CONNECT, BIND, UDP ASSOCIATE); repeatable
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Ways in")]
     pub(super) socks5: Vec<SocketAddr>,
 
@@ -35,6 +43,23 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Ways in")]
     pub(super) transparent: Vec<SocketAddr>,
 
+    /// Divert connections to these networks to the --transparent listener of their family, by nft
+    /// rules and routes that end with the relay; [IPv6] in brackets; repeatable
+    #[arg(
+        long,
+        value_name = "CIDR[,CIDR…][:PORT[,A-B…]]",
+        help_heading = "Ways in"
+    )]
+    pub(super) intercept: Vec<Target>,
+
+    /// Divert this host's own connections too
+    #[arg(long, requires = "intercept", help_heading = "Ways in")]
+    pub(super) intercept_local: bool,
+
+    /// Answer a diverted client only once the destination has answered, and as it answered
+    #[arg(long, requires = "intercept", help_heading = "Ways in")]
+    pub(super) verify_connect: bool,
+
     /// Accept other relays here (TCP Convert, RFC 8803); repeatable
     #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways in")]
     pub(super) convert: Vec<Peer>,
@@ -42,6 +67,18 @@ pub(crate) struct Args {
     /// Serve clients from this network on listeners off loopback; repeatable
     #[arg(long, value_name = "CIDR", help_heading = "Ways in")]
     pub(super) allow_from: Vec<Prefix>,
+
+    /// SOCKS5 and HTTP clients must be one of these: a file of USER:PASSWORD lines, mode 600
+    #[arg(long, value_name = "FILE", help_heading = "Ways in")]
+    pub(super) users: Option<PathBuf>,
+
+    /// Connections begin with a PROXY protocol header (v1 or v2) that names the client
+    #[arg(long, help_heading = "Ways in")]
+    pub(super) accept_proxy: bool,
+
+    /// Begin connections to destinations with a PROXY protocol header that names the client
+    #[arg(long, value_enum, value_name = "VERSION", help_heading = "Ways out")]
+    pub(super) send_proxy: Option<SendProxy>,
 
     /// Leave through this relay; several make a chain, nearest first
     #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways out")]
@@ -59,70 +96,50 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Legs")]
     pub(super) cc_far: Option<String>,
 
-    /// How bytes move from leg to leg
-    #[arg(long, value_enum, default_value_t = Mode::Splice, help_heading = "Legs")]
-    pub(super) mode: Mode,
+    /// How bytes move from leg to leg [default: splice]
+    #[arg(long, value_enum, help_heading = "Legs")]
+    pub(super) mode: Option<Mode>,
 
-    /// Capacity of a splice pipe, held only while bytes move; below 1MiB costs CPU
-    #[arg(
-        long,
-        value_name = "SIZE",
-        default_value = "1MiB",
-        help_heading = "Legs"
-    )]
-    pub(super) pipe_size: Bytes,
+    /// Capacity of a splice pipe, held only while bytes move; below 1MiB costs CPU [default: 1MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Legs")]
+    pub(super) pipe_size: Option<Bytes>,
 
-    /// Give up on a connect, or on a peer's answer, after this long
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "10s",
-        help_heading = "Limits"
-    )]
-    pub(super) connect_timeout: Time,
+    /// Give up on a connect, or on a peer's answer, after this long [default: 10s]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(super) connect_timeout: Option<Time>,
 
-    /// Give up on a client that has not said where to go after this long
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "10s",
-        help_heading = "Limits"
-    )]
-    pub(super) handshake_timeout: Time,
+    /// Give up on a client that has not said where to go after this long [default: 10s]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(super) handshake_timeout: Option<Time>,
 
-    /// Connections served at once; more wait in the listen queue. One takes two descriptors and
-    /// about 5 KiB when idle, besides its two kernel sockets; one that moves bytes takes up to 4 more descriptors, 2 MiB in pipes,
-    /// and what tcp_rmem and tcp_wmem allow its two sockets
-    #[arg(long, value_name = "N", default_value_t = 16384, help_heading = "Limits",
+    /// Connections served at once; more wait in the listen queue [default: 16384]. One takes two
+    /// descriptors and about 5 KiB when idle, besides its two kernel sockets; one that moves bytes
+    /// takes up to 4 more descriptors, 2 MiB in pipes, and what tcp_rmem and tcp_wmem allow
+    #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) max_connections: u32,
+    pub(super) max_connections: Option<u32>,
+
+    /// What the socket buffers and pipes of all legs may hold together; while it is used up, new
+    /// connections wait [default: half of net.ipv4.tcp_mem's pressure mark]
+    #[arg(long, value_name = "SIZE", help_heading = "Limits")]
+    pub(super) memory: Option<Bytes>,
 
     /// Threads, each with its own share of the connections [default: one a core]
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) workers: Option<u16>,
 
-    /// On SIGTERM or SIGINT, let connections go on for this long before they are cut
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "10s",
-        help_heading = "Limits"
-    )]
-    pub(super) grace: Time,
+    /// On SIGTERM or SIGINT, let connections go on for this long before they are cut [default: 10s]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(super) grace: Option<Time>,
 
     /// Write counters and one record a connection as JSON lines; - is standard output
     #[arg(long, value_name = "FILE", help_heading = "Counters")]
     pub(super) counters: Option<PathBuf>,
 
-    /// How often counters are written
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "1s",
-        help_heading = "Counters"
-    )]
-    pub(super) interval: Time,
+    /// How often counters are written [default: 1s]
+    #[arg(long, value_name = "TIME", help_heading = "Counters")]
+    pub(super) interval: Option<Time>,
 }
 
 const EXAMPLES: &str = "\
@@ -133,19 +150,41 @@ Examples:
       a web proxy for a network, whose connections leave through the relay at 192.0.2.9
   longhaul relay --convert 192.0.2.9 --allow-from 198.51.100.7 --cc-near bbr
       that relay: it serves 198.51.100.7 only, and uses bbr on the long leg
+  longhaul relay --transparent 127.0.0.1:3129 --intercept 10.0.0.0/8:80,443 --verify-connect
+      relays what this router forwards to web servers in 10.0.0.0/8; sets its own rules
   longhaul relay --transparent 0.0.0.0:3129 --keep-source --counters -
       relays what TPROXY rules divert, invisibly; docs/relay.md has the rules
 
 Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are ready; port 0 takes
 a free port.";
 
+/// Versions of the PROXY protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SendProxy {
+    /// A line of text
+    V1,
+    /// Binary
+    V2,
+}
+
 /// How bytes move from leg to leg.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
     /// Inside the kernel, through pipes
     Splice,
     /// Through buffers of 256 KiB
     Copy,
+}
+
+impl From<Mode> for host::pipe_pool::Mode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Splice => Self::Splice,
+            Mode::Copy => Self::Copy,
+        }
+    }
 }
 
 /// `LISTEN=DESTINATION`.

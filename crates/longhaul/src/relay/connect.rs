@@ -10,22 +10,29 @@ use tokio::{
 };
 use wire::destination::Destination;
 
+/// A leg, and the address at its other end.
+type Connected = (TcpStream, SocketAddr);
+
 /// Connects to `destination` within `limit`, resolution included. A name's addresses are tried in
-/// the resolver's order; the last one's failure is reported.
+/// the resolver's order, those only that `permits` allows; the last one's failure is reported.
 pub(crate) async fn connect(
     destination: &Destination,
     source: Option<SocketAddr>,
     profile: &Profile,
     limit: Duration,
-) -> Result<TcpStream, Failure> {
+    permits: impl Fn(SocketAddr) -> bool,
+) -> Result<Connected, Failure> {
     let options = Options {
         transparent: source.is_some(),
-        ..profile.options()
+        ..profile.options.clone()
     };
     let attempt = async {
         match destination {
             Destination::Address(address) => connect_to(*address, source, &options).await,
-            Destination::Name(name, port) => by_name(name.as_str(), *port, source, &options).await,
+            Destination::Name(name, port) => {
+                let name = (name.as_str(), *port);
+                by_name(name, source, &options, permits).await
+            }
         }
     };
     timeout(limit, attempt)
@@ -34,16 +41,18 @@ pub(crate) async fn connect(
 }
 
 async fn by_name(
-    name: &str,
-    port: u16,
+    name: (&str, u16),
     source: Option<SocketAddr>,
     options: &Options,
-) -> Result<TcpStream, Failure> {
-    let addresses = lookup_host((name, port))
-        .await
-        .map_err(|_| Failure::NameNotFound)?;
+    permits: impl Fn(SocketAddr) -> bool,
+) -> Result<Connected, Failure> {
+    let addresses = lookup_host(name).await.map_err(|_| Failure::NameNotFound)?;
     let mut outcome = Err(Failure::NameNotFound);
     for address in addresses.take(ADDRESSES_MAX) {
+        if !permits(address) {
+            outcome = Err(Failure::NotAllowed);
+            continue;
+        }
         outcome = connect_to(address, source, options).await;
         if outcome.is_ok() {
             break;
@@ -62,14 +71,17 @@ async fn connect_to(
     address: SocketAddr,
     source: Option<SocketAddr>,
     options: &Options,
-) -> Result<TcpStream, Failure> {
+) -> Result<Connected, Failure> {
     let outcome = match (attempt(address, source, options).await, source) {
         (Err(error), Some(source)) if error.kind() == io::ErrorKind::AddrNotAvailable => {
             attempt(address, Some((source.ip(), 0).into()), options).await
         }
         (outcome, _) => outcome,
     };
-    outcome.map_err(|error| Failure::from_connect(&error))
+    let connected = |stream| (stream, address);
+    outcome
+        .map(connected)
+        .map_err(|error| Failure::from_connect(&error))
 }
 
 async fn attempt(

@@ -10,18 +10,27 @@ mod budget;
 mod config;
 mod connect;
 mod counters;
+mod door;
 mod drain;
 mod failure;
+mod intercept;
 mod journal;
 mod listener;
+mod memory;
+mod peer;
+mod policy;
+mod ports;
 mod prefix;
 mod profile;
-mod proxy_headers;
+pub(crate) mod proxy_headers;
+mod rate;
 pub(crate) mod record;
+mod registry;
 mod route;
 mod session;
 mod stream;
 mod transfer;
+mod users;
 mod worker;
 
 pub(crate) use args::Args;
@@ -31,14 +40,21 @@ use anyhow::Context as _;
 use budget::Budget;
 use clap::{Args as _, FromArgMatches as _};
 use config::{Config, Kind, Listener};
+use door::Door;
 use drain::{Drain, Phase};
 use host::socket;
+use intercept::{Gate, Keeper, Pulse, Verifier};
 use jiff::Timestamp;
 use journal::Journal;
+use memory::Memory;
 use record::{ListenerCounts, Record, RelayRecord};
-use route::Route;
-use session::Door;
-use std::{io, net::TcpListener, sync::Arc, time::Duration};
+use registry::Registry;
+use std::{
+    io,
+    net::TcpListener,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},
@@ -47,6 +63,13 @@ use tokio::{
 };
 use worker::Worker;
 
+/// The names of all options, as typed behind `--`.
+pub(crate) fn options() -> Vec<String> {
+    let command = Args::augment_args(clap::Command::new("relay"));
+    let names = command.get_arguments().filter_map(clap::Arg::get_long);
+    names.map(str::to_owned).collect()
+}
+
 /// Whether these flags make a relay, without making it: for those who write such flags for others,
 /// as `lab` does.
 pub(crate) fn check(flags: &[String]) -> anyhow::Result<()> {
@@ -54,30 +77,50 @@ pub(crate) fn check(flags: &[String]) -> anyhow::Result<()> {
     let args = command
         .try_get_matches_from(flags)
         .and_then(|found| Args::from_arg_matches(&found));
-    Config::new(args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?)
+    Config::from_args(args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?)
         .map(drop)
 }
 
 /// What all workers share.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    config: Config,
-    route: Route,
+    config: RwLock<Arc<Config>>,
     drain: Drain,
     journal: Journal,
+    sessions: Registry,
+    memory: Memory,
     /// A permit for each connection that may be open.
     places: Arc<Semaphore>,
     places_all: u32,
+    /// Signs of life of all threads that serve.
+    pulse: Pulse,
     /// This relay's name in Via fields, unlike any other's (RFC 9110 §7.6.3).
     pseudonym: String,
 }
 
+impl Relay {
+    /// The configuration for whatever begins now.
+    fn config(&self) -> Arc<Config> {
+        let config = self.config.read().unwrap_or_else(PoisonError::into_inner);
+        config.clone()
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let mut config = Config::new(args)?;
+    let only_check = args.check_config;
+    let mut config = Config::from_args(args)?;
+    if only_check {
+        println!(
+            "the configuration stands: {} listeners",
+            config.listeners.len()
+        );
+        return Ok(());
+    }
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
     let opened = open_doors(&config)?;
+    let verifiers = open_verifiers(&opened)?;
     let (journal, writer) = config
         .counters
         .as_deref()
@@ -85,19 +128,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .transpose()?
         .unzip();
     let relay = Arc::new(Relay {
-        route: Route {
-            peers: config.peers.clone(),
-            profile: config.far.clone(),
-            limit: config.limits.connect_timeout,
-        },
+        sessions: Registry::default(),
+        memory: Memory::new(config.limits.memory.unwrap_or_else(memory::default_budget)),
         drain: Drain::new(),
         journal: journal.unwrap_or_default(),
         places: Arc::new(Semaphore::new(budget.connections)),
         places_all: budget.connections as u32,
+        pulse: Pulse::new(config.limits.workers + verifiers.len()),
         pseudonym: pseudonym(),
-        config,
+        config: RwLock::new(config.into()),
     });
-    serve(&relay, opened)?;
+    serve(&relay, opened, verifiers)?;
     // The writer ends when the last user of the journal is gone.
     drop(relay);
     if let Some(writer) = writer {
@@ -112,33 +153,47 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 type OpenDoor = (Arc<Door>, Vec<TcpListener>);
 
 fn open_doors(config: &Config) -> anyhow::Result<Vec<OpenDoor>> {
-    config
+    let present = config
         .listeners
         .iter()
+        .filter(|listener| is_possible(listener));
+    let opened: Vec<_> = present
         .map(|listener| open_door(config, listener))
-        .collect()
+        .collect::<Result<_, _>>()?;
+    match opened.is_empty() {
+        true => Err(Refusal::unsupported(
+            "no listener is left: IPv6 is off here",
+        )),
+        false => Ok(opened),
+    }
+}
+
+/// Where IPv6 is off there is nothing to divert, and that is no reason not to divert the rest.
+fn is_possible(listener: &Listener) -> bool {
+    let transparent = matches!(listener.kind, Kind::Transparent { .. });
+    let possible = !transparent || listener.address.is_ipv4() || !host::interface::ipv6_is_off();
+    if !possible {
+        eprintln!(
+            "longhaul relay: IPv6 is off here: transparent {} is left out",
+            listener.address
+        );
+    }
+    possible
 }
 
 fn open_door(config: &Config, listener: &Listener) -> anyhow::Result<OpenDoor> {
-    let Listener { kind, address } = listener;
     let options = socket::Options {
-        transparent: matches!(kind, Kind::Transparent { .. }),
-        ..config.near.options()
+        transparent: matches!(listener.kind, Kind::Transparent { .. }),
+        ..listener.profile.options.clone()
     };
-    let sockets = socket::listen(*address, config.limits.workers, &options)
+    let sockets = socket::listen(listener.address, config.limits.workers, &options)
         .map_err(|error| explain(error, listener))?;
-    let door = Door {
-        config: Listener {
-            kind: kind.clone(),
-            address: sockets[0].local_addr()?,
-        },
-        counters: counters::Counters::default(),
-    };
+    let door = Door::new(listener.clone(), sockets[0].local_addr()?);
     Ok((Arc::new(door), sockets))
 }
 
 fn explain(error: io::Error, listener: &Listener) -> anyhow::Error {
-    let Listener { kind, address } = listener;
+    let Listener { kind, address, .. } = listener;
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     match kind {
         Kind::Transparent { .. } if denied => Refusal::unsupported(format!(
@@ -179,13 +234,20 @@ fn pseudonym() -> String {
 }
 
 /// Starts the workers, waits for the signal, drains, and stops them.
-fn serve(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> anyhow::Result<()> {
+fn serve(
+    relay: &Arc<Relay>,
+    opened: Vec<OpenDoor>,
+    verifiers: Vec<Verifier>,
+) -> anyhow::Result<()> {
     let doors: Vec<_> = opened.iter().map(|(door, _)| door.clone()).collect();
-    let threads = start_workers(relay, opened)?;
+    let gates = gates(&doors, &verifiers)?;
+    let mut threads = start_workers(relay, opened)?;
+    threads.extend(start_verifiers(relay, verifiers)?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(supervise(relay, &doors));
+    let outcome = keeper(relay, gates)
+        .and_then(|keeper| runtime.block_on(supervise(relay, &doors, keeper.as_ref())));
     relay.drain.enter(Phase::Stop);
     for thread in threads {
         thread
@@ -199,9 +261,10 @@ fn serve(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> anyhow::Result<()> {
 type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
 
 fn start_workers(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> io::Result<Vec<WorkerThread>> {
-    let mut workers: Vec<_> = (0..relay.config.limits.workers)
-        .map(|_| Worker {
+    let mut workers: Vec<_> = (0..relay.config().limits.workers)
+        .map(|index| Worker {
             relay: relay.clone(),
+            index,
             doors: Vec::new(),
         })
         .collect();
@@ -217,17 +280,64 @@ fn start_workers(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> io::Result<Vec<Wo
     workers.into_iter().enumerate().map(start).collect()
 }
 
+/// The holders of SYNs, one for each listener that verifies.
+fn open_verifiers(opened: &[OpenDoor]) -> anyhow::Result<Vec<Verifier>> {
+    let verifies = |door: &&Arc<Door>| {
+        let listener = door.listener();
+        listener.intercept.as_ref().is_some_and(|i| i.verify)
+    };
+    let doors = opened.iter().map(|(door, _)| door).filter(verifies);
+    doors.cloned().map(Verifier::open).collect()
+}
+
+fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<Vec<WorkerThread>> {
+    let workers = relay.config().limits.workers;
+    let start = |(index, verifier): (usize, Verifier)| {
+        let relay = relay.clone();
+        let thread = std::thread::Builder::new().name(format!("relay-verify-{index}"));
+        thread.spawn(move || verifier.run(relay, workers + index))
+    };
+    verifiers.into_iter().enumerate().map(start).collect()
+}
+
+/// What is to be installed for each listener that intercepts.
+fn gates(doors: &[Arc<Door>], verifiers: &[Verifier]) -> io::Result<Vec<Gate>> {
+    let gate = |door: &Arc<Door>| {
+        let intercept = door.listener().intercept.clone()?;
+        let verifier = verifiers.iter().find(|v| v.door().address == door.address);
+        let queue = verifier.map(Verifier::queue);
+        Some(Gate::new(door.address, intercept, queue))
+    };
+    doors.iter().filter_map(gate).collect()
+}
+
+/// Interception, if there is any. It ends when this is dropped.
+fn keeper(relay: &Arc<Relay>, gates: Vec<Gate>) -> anyhow::Result<Option<Keeper>> {
+    match gates.is_empty() {
+        true => Ok(None),
+        false => Keeper::start(relay, gates).map(Some),
+    }
+}
+
 /// Serves until SIGINT or SIGTERM, then lets connections go on for the grace period.
-async fn supervise(relay: &Relay, doors: &[Arc<Door>]) -> anyhow::Result<()> {
+async fn supervise(
+    relay: &Relay,
+    doors: &[Arc<Door>],
+    keeper: Option<&Keeper>,
+) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     for door in doors {
-        eprintln!("listening {} {}", door.config.kind, door.config.address);
+        eprintln!("listening {} {}", door.listener().kind, door.address);
     }
     select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
         () = report_counters(relay, doors) => {}
+        () = memory::watch(relay) => {}
+    }
+    if let Some(keeper) = keeper {
+        keeper.let_pass();
     }
     let impatient = async {
         select! {
@@ -241,7 +351,7 @@ async fn supervise(relay: &Relay, doors: &[Arc<Door>]) -> anyhow::Result<()> {
 
 /// Writes all counters, once an interval, for ever.
 async fn report_counters(relay: &Relay, doors: &[Arc<Door>]) {
-    let mut ticks = interval(relay.config.interval);
+    let mut ticks = interval(relay.config().interval);
     loop {
         ticks.tick().await;
         relay.journal.put(counters_record(relay, doors));
@@ -261,7 +371,7 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
             () = impatient => {}
         }
     };
-    let _ = timeout(relay.config.limits.grace, patience).await;
+    let _ = timeout(relay.config().limits.grace, patience).await;
     let cut = all as usize - relay.places.available_permits();
     relay.drain.enter(Phase::Cut);
     let _ = timeout(CUT_TIME, relay.places.acquire_many(all)).await;
@@ -273,15 +383,18 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
 
 fn counters_record(relay: &Relay, doors: &[Arc<Door>]) -> Record {
     let counts = |door: &Arc<Door>| ListenerCounts {
-        kind: door.config.kind.to_string(),
-        address: door.config.address,
+        kind: door.listener().kind.to_string(),
+        address: door.address,
         counts: door.counters.read(),
     };
     let listeners: Vec<_> = doors.iter().map(counts).collect();
+    let (memory_bytes, memory_budget_bytes) = relay.memory.read();
     Record::Relay(RelayRecord {
         time: Timestamp::now(),
         total: counters::total(&listeners),
         listeners,
         records_lost: relay.journal.lost(),
+        memory_bytes,
+        memory_budget_bytes,
     })
 }

@@ -1,51 +1,126 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a leg behaves. One profile for the legs towards clients, one for those towards destinations
-//! and peers.
+//! How a leg behaves.
 
+use super::{args::Mode, config::settings::ProfileSettings};
 use crate::exit::Refusal;
 use anyhow::Context as _;
 use host::socket::{self, Options};
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, time::Duration};
 
 /// A leg's transport settings. The default leaves everything to the system.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Profile {
-    /// Congestion control by the kernel's name; `None` is net.ipv4.tcp_congestion_control.
-    pub(crate) congestion_control: Option<String>,
+    pub(crate) name: String,
+    pub(crate) options: Options,
+    /// How bytes move to and from this leg; `None` is the relay's default.
+    pub(crate) mode: Option<Mode>,
 }
 
 impl Profile {
-    /// The socket options of a leg with this profile.
-    pub(crate) fn options(&self) -> Options {
-        Options {
-            congestion_control: self.congestion_control.clone(),
-            transparent: false,
+    /// Checks the settings, the last of them by trying them on a socket that is thrown away.
+    pub(crate) fn new(name: &str, settings: &ProfileSettings) -> anyhow::Result<Self> {
+        check_ranges(settings)
+            .map_err(|problem| Refusal::usage(format!("profile {name}: {problem}")))?;
+        let profile = Self {
+            name: name.to_owned(),
+            options: options(settings),
+            mode: settings.mode,
+        };
+        profile.try_out()?;
+        Ok(profile)
+    }
+
+    fn try_out(&self) -> anyhow::Result<()> {
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 9));
+        match socket::outgoing(anywhere, None, &self.options) {
+            Ok(_) => Ok(()),
+            Err(error) => self.explain(&error),
         }
     }
 
-    /// Tries the profile on a socket that is thrown away. `flag` is what set it.
-    pub(crate) fn check(&self, flag: &str) -> anyhow::Result<()> {
-        let Some(name) = &self.congestion_control else {
-            return Ok(());
-        };
-        let anywhere = SocketAddr::from(([127, 0, 0, 1], 9));
-        match socket::outgoing(anywhere, None, &self.options()) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(explain(&error, flag, name)?),
-        }
+    fn explain(&self, error: &io::Error) -> anyhow::Result<()> {
+        let profile = &self.name;
+        let cc = self.options.congestion_control.as_deref().unwrap_or("");
+        Err(match error.kind() {
+            io::ErrorKind::NotFound => Refusal::usage(format!(
+                "profile {profile}: {cc}: no such congestion control here; there are: {}",
+                socket::congestion_controls()?.join(", ")
+            )),
+            io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
+                "profile {profile}: {cc}: needs CAP_NET_ADMIN, or {cc} in \
+                 net.ipv4.tcp_allowed_congestion_control"
+            )),
+            _ => {
+                return Err(io::Error::from(error.kind()))
+                    .with_context(|| format!("profile {profile}"));
+            }
+        })
     }
 }
 
-fn explain(error: &io::Error, flag: &str, name: &str) -> anyhow::Result<anyhow::Error> {
-    Ok(match error.kind() {
-        io::ErrorKind::NotFound => Refusal::usage(format!(
-            "{flag} {name}: no such congestion control here; there are: {}",
-            socket::congestion_controls()?.join(", ")
-        )),
-        io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
-            "{flag} {name}: needs CAP_NET_ADMIN, or {name} in \
-             net.ipv4.tcp_allowed_congestion_control"
-        )),
-        _ => return Err(io::Error::from(error.kind())).context(format!("{flag} {name}")),
-    })
+fn options(settings: &ProfileSettings) -> Options {
+    let bytes = |size: Option<units::Bytes>| size.map(|size| size.get() as usize);
+    Options {
+        congestion_control: settings.congestion_control.clone(),
+        pacing_rate: settings.pacing_rate.map(|rate| rate.bits() / 8),
+        notsent_lowat: settings.notsent_lowat.map(|size| size.get() as u32),
+        keepalive: settings.keepalive.map(Duration::from),
+        user_timeout: settings.user_timeout.map(Duration::from),
+        mss: settings.mss,
+        dscp: settings.dscp,
+        send_buffer: bytes(settings.send_buffer),
+        receive_buffer: bytes(settings.receive_buffer),
+        ..Options::default()
+    }
+}
+
+/// Ranges that the kernel takes, and those that it would cut down without a word.
+fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
+    let second = |time: units::Time| Duration::from(time).as_secs();
+    within(
+        "keepalive",
+        settings.keepalive.map(second),
+        1..=32400,
+        "1s to 9h",
+    )?;
+    within(
+        "user_timeout",
+        settings.user_timeout.map(second),
+        1..=86400,
+        "1s to 24h",
+    )?;
+    within(
+        "mss",
+        settings.mss.map(u64::from),
+        88..=32767,
+        "88 to 32767 bytes",
+    )?;
+    within("dscp", settings.dscp.map(u64::from), 0..=63, "0 to 63")?;
+    let rate = settings.pacing_rate.map(units::BitRate::bits);
+    within("pacing_rate", rate, 8000..=u64::MAX, "8kbit or more")?;
+    for (key, size) in [
+        ("notsent_lowat", settings.notsent_lowat),
+        ("send_buffer", settings.send_buffer),
+        ("receive_buffer", settings.receive_buffer),
+    ] {
+        within(
+            key,
+            size.map(units::Bytes::get),
+            4096..=1 << 30,
+            "4KiB to 1GiB",
+        )?;
+    }
+    Ok(())
+}
+
+fn within(
+    key: &str,
+    value: Option<u64>,
+    range: std::ops::RangeInclusive<u64>,
+    want: &str,
+) -> Result<(), String> {
+    match value {
+        Some(value) if !range.contains(&value) => Err(format!("{key}: want {want}")),
+        _ => Ok(()),
+    }
 }

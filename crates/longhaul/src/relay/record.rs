@@ -25,6 +25,12 @@ pub(crate) struct RelayRecord {
     pub(crate) listeners: Vec<ListenerCounts>,
     /// Records that were dropped because the file took them too slowly.
     pub(crate) records_lost: u64,
+    /// Bytes in the socket buffers of all legs, and how many there may be before new connections
+    /// wait.
+    #[serde(default)]
+    pub(crate) memory_bytes: u64,
+    #[serde(default)]
+    pub(crate) memory_budget_bytes: u64,
 }
 
 /// Counters of one listener.
@@ -115,6 +121,8 @@ mod tests {
                 counts,
             }],
             records_lost: 0,
+            memory_bytes: 1,
+            memory_budget_bytes: 2,
         });
         let line = serde_json::to_string(&record).unwrap();
         assert!(

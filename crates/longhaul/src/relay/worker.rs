@@ -2,11 +2,7 @@
 //! One thread of the relay: it accepts on its own share of every listener and serves what it
 //! accepted.
 
-use super::{
-    Relay,
-    drain::Phase,
-    session::{Door, Session},
-};
+use super::{Relay, door::Door, drain::Phase, intercept::beat, session::Session};
 use host::pipe_pool::Pool;
 use rustix::io::Errno;
 use std::{io, net::TcpListener as StdListener, sync::Arc, time::Duration};
@@ -15,6 +11,8 @@ use tokio::{net::TcpListener, select, time::sleep};
 /// A worker before its thread starts.
 pub(crate) struct Worker {
     pub(crate) relay: Arc<Relay>,
+    /// Among the relay's threads.
+    pub(crate) index: usize,
     pub(crate) doors: Vec<(Arc<Door>, StdListener)>,
 }
 
@@ -35,7 +33,8 @@ impl Worker {
     }
 
     async fn serve(self) -> io::Result<()> {
-        let pool = Arc::new(Pool::new(self.relay.config.pool));
+        tokio::spawn(beat(self.relay.clone(), self.index));
+        let pool = Arc::new(Pool::new(self.relay.config().pool));
         for (door, listener) in self.doors {
             let listener = TcpListener::from_std(listener)?;
             tokio::spawn(accept_all(self.relay.clone(), door, pool.clone(), listener));
@@ -53,7 +52,9 @@ async fn accept_all(relay: Arc<Relay>, door: Arc<Door>, pool: Arc<Pool>, listene
             match listener.accept().await {
                 Ok((client, address)) => {
                     shortage.ended();
-                    // The newcomer waits here for its place, the rest in the listen queue.
+                    // The newcomer waits here for memory and its place, the rest in the listen
+                    // queue.
+                    relay.memory.room().await;
                     let Ok(place) = relay.places.clone().acquire_owned().await else {
                         return;
                     };

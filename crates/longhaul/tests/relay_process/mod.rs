@@ -33,10 +33,24 @@ impl Relay {
         Self::spawn(command)
     }
 
+    /// Starts a relay with this configuration file, which has `listeners` of them.
+    pub(crate) fn configured(text: &str, listeners: usize) -> Self {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(["relay", "--config"]).arg(file.path());
+        Self::spawn_waiting(command, listeners)
+    }
+
     /// Starts a command that becomes a relay.
-    pub(crate) fn spawn(mut command: Command) -> Self {
+    pub(crate) fn spawn(command: Command) -> Self {
         let wanted = command.get_args().filter(|arg| is_listener(arg)).count();
         assert!(wanted > 0, "no listener in {command:?}");
+        Self::spawn_waiting(command, wanted)
+    }
+
+    /// Starts a command that becomes a relay with `wanted` listeners.
+    pub(crate) fn spawn_waiting(mut command: Command, wanted: usize) -> Self {
         let mut child = command
             .stderr(Stdio::piped())
             .spawn()
@@ -68,9 +82,12 @@ impl Relay {
             .1
     }
 
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
+        rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
     /// Waits for its exit; also returns what it said on stderr after it was ready.

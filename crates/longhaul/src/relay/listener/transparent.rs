@@ -11,7 +11,7 @@ use wire::destination::Destination;
 
 pub(super) fn ask(session: &Session, keep_source: bool) -> Result<Asked, Rejected> {
     let wanted = local_address(&session.client)?;
-    if is_own_port(wanted, session.door.config.address) {
+    if is_own_port(wanted, session.door.address) {
         return Err(Rejected::new(Failure::NotAllowed, []));
     }
     let request = Request {

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Flags are a short way to write settings: they add to those of a file, or take their place.
+
+use super::{
+    super::{args::Args, intercept::Target},
+    settings::{KindName, ListenerSettings, PeerSettings, RouteSettings, Settings},
+};
+use crate::exit::Refusal;
+use std::net::SocketAddr;
+
+impl Args {
+    /// Adds to `settings` what the flags say.
+    pub(crate) fn apply(self, settings: &mut Settings) -> anyhow::Result<()> {
+        if self.keep_source && self.transparent.is_empty() {
+            return Err(Refusal::usage(
+                "--keep-source is for --transparent listeners",
+            ));
+        }
+        self.check_targets()?;
+        if self.users.is_some() && self.socks5.is_empty() && self.http.is_empty() {
+            return Err(Refusal::usage(
+                "--users is for --socks5 and --http listeners",
+            ));
+        }
+        settings.listener.extend(self.listeners());
+        settings.allow_from.extend(self.allow_from);
+        add_peers(&self.peer, settings);
+        for (name, cc) in [("near", self.cc_near), ("far", self.cc_far)] {
+            if cc.is_some() {
+                let profile = settings.profile.entry(name.to_owned()).or_default();
+                profile.congestion_control = cc;
+            }
+        }
+        if let Some(mode) = self.mode {
+            let far = settings.profile.entry("far".to_owned()).or_default();
+            far.mode = Some(mode);
+        }
+        let limits = &mut settings.limits;
+        replace(&mut limits.connections, self.max_connections);
+        replace(&mut limits.workers, self.workers);
+        replace(&mut limits.connect_timeout, self.connect_timeout);
+        replace(&mut limits.handshake_timeout, self.handshake_timeout);
+        replace(&mut limits.grace, self.grace);
+        replace(&mut limits.pipe_size, self.pipe_size);
+        replace(&mut limits.memory, self.memory);
+        replace(&mut settings.counters.file, self.counters);
+        replace(&mut settings.counters.interval, self.interval);
+        Ok(())
+    }
+
+    /// Each target has a listener to be diverted to.
+    fn check_targets(&self) -> anyhow::Result<()> {
+        for ipv4 in [true, false] {
+            let mut wanted = self.intercept.iter().filter_map(|t| t.of_family(ipv4));
+            let listens = self.transparent.iter().any(|a| a.is_ipv4() == ipv4);
+            if let (Some(target), false) = (wanted.next(), listens) {
+                let example = if ipv4 { "127.0.0.1:3129" } else { "[::1]:3129" };
+                return Err(Refusal::usage(format!(
+                    "--intercept {target} wants a listener of its family, such as \
+                     --transparent {example}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn listeners(&self) -> Vec<ListenerSettings> {
+        let all = |kind, addresses: &[SocketAddr]| {
+            let listener = |address: &SocketAddr| listener(kind, *address);
+            addresses.iter().map(listener).collect::<Vec<_>>()
+        };
+        let convert: Vec<SocketAddr> = self.convert.iter().map(|peer| peer.0).collect();
+        let forward = self.forward.iter().map(|forward| ListenerSettings {
+            destination: Some(forward.destination.clone()),
+            ..listener(KindName::Forward, forward.listen)
+        });
+        let transparent = all(KindName::Transparent, &self.transparent);
+        let mut listeners = all(KindName::Socks5, &self.socks5);
+        listeners.extend(all(KindName::Http, &self.http));
+        for listener in &mut listeners {
+            listener.users.clone_from(&self.users);
+        }
+        listeners.extend(forward);
+        listeners.extend(transparent.into_iter().map(|listener| ListenerSettings {
+            keep_source: self.keep_source,
+            intercept: targets_of(&self.intercept, listener.address),
+            intercept_local: self.intercept_local,
+            verify_connect: self.verify_connect,
+            ..listener
+        }));
+        for listener in &mut listeners {
+            listener.send_proxy = self.send_proxy;
+        }
+        listeners.extend(all(KindName::Convert, &convert));
+        for listener in &mut listeners {
+            listener.accept_proxy = self.accept_proxy;
+        }
+        listeners
+    }
+}
+
+fn targets_of(all: &[Target], listener: SocketAddr) -> Vec<Target> {
+    let ours = |target: &Target| target.of_family(listener.is_ipv4());
+    all.iter().filter_map(ours).collect()
+}
+
+fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
+    ListenerSettings {
+        kind,
+        address,
+        name: None,
+        destination: None,
+        keep_source: false,
+        intercept: Vec::new(),
+        intercept_local: false,
+        verify_connect: false,
+        allow_from: Vec::new(),
+        deny_from: Vec::new(),
+        users: None,
+        accept_proxy: false,
+        send_proxy: None,
+        profile: None,
+        rate: None,
+        rate_per_client: None,
+    }
+}
+
+/// A chain for everything that no rule of the file decides.
+fn add_peers(peers: &[super::super::args::Peer], settings: &mut Settings) {
+    if peers.is_empty() {
+        return;
+    }
+    let mut via = Vec::new();
+    for peer in peers {
+        let name = peer.0.to_string();
+        via.push(name.clone());
+        settings.peer.entry(name).or_insert(PeerSettings {
+            address: *peer,
+            profile: None,
+        });
+    }
+    settings.route.push(RouteSettings {
+        via,
+        ..RouteSettings::default()
+    });
+}
+
+fn replace<T>(value: &mut Option<T>, by: Option<T>) {
+    if by.is_some() {
+        *value = by;
+    }
+}

@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a relay is told to do, checked: nothing is opened before this stands.
+
+pub(crate) mod file;
+mod flags;
+pub(crate) mod settings;
+
+use super::{
+    args::{Args, Mode, SendProxy},
+    intercept::{Intercept, OWN_MARK, Target},
+    peer::Peer,
+    policy::{Chain, Policy, Rule, WayOut},
+    prefix::Prefix,
+    profile::Profile,
+    users::Users,
+};
+use crate::exit::Refusal;
+use host::pipe_pool::PoolConfig;
+use settings::{KindName, ListenerSettings, RouteSettings, Settings};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+use units::{BitRate, Bytes, Time};
+use wire::{convert, destination::Destination};
+
+/// A checked configuration.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) peers: BTreeMap<String, Arc<Peer>>,
+    pub(crate) policy: Policy,
+    /// Of legs towards relays that a request names and `peers` does not have.
+    pub(crate) far: Arc<Profile>,
+    /// Each worker's store of pipes or buffers.
+    pub(crate) pool: PoolConfig,
+    pub(crate) limits: Limits,
+    pub(crate) counters: Option<PathBuf>,
+    pub(crate) interval: Duration,
+}
+
+/// One way in.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Listener {
+    /// In rules, records and metrics.
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) address: SocketAddr,
+    /// Transparent listeners: what the relay itself diverts to it.
+    pub(crate) intercept: Option<Intercept>,
+    /// Who may use it, if it is not on loopback.
+    pub(crate) allow_from: Vec<Prefix>,
+    /// Who may not, wherever it is.
+    pub(crate) deny_from: Vec<Prefix>,
+    /// Its clients must be one of these.
+    pub(crate) users: Option<Arc<Users>>,
+    /// Its connections begin with a PROXY protocol header.
+    pub(crate) accept_proxy: bool,
+    /// Connections to destinations begin with such a header.
+    pub(crate) send_proxy: Option<SendProxy>,
+    /// Of the legs towards its clients.
+    pub(crate) profile: Arc<Profile>,
+    /// For each direction of all connections together.
+    pub(crate) rate: Option<BitRate>,
+    /// For each direction of one client address's connections.
+    pub(crate) rate_per_client: Option<BitRate>,
+}
+
+/// How clients of a listener say where they want to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// SOCKS5.
+    Socks5,
+    /// HTTP CONNECT and http:// requests.
+    Http,
+    /// They do not: it is always here.
+    Forward(Destination),
+    /// They do not: TPROXY diverted them, and their destination is the accepted socket's address.
+    Transparent {
+        /// The outgoing leg takes the client's address.
+        keep_source: bool,
+    },
+    /// TCP Convert, spoken by other relays.
+    Convert,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Socks5 => "socks5",
+            Self::Http => "http",
+            Self::Forward(_) => "forward",
+            Self::Transparent { .. } => "transparent",
+            Self::Convert => "convert",
+        })
+    }
+}
+
+/// Times and numbers that nothing exceeds.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    pub(crate) connect_timeout: Duration,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) connections_max: u32,
+    pub(crate) workers: usize,
+    pub(crate) grace: Duration,
+    /// Bytes in the socket buffers and pipes of all legs; `None` is half of what the kernel
+    /// starts to press at.
+    pub(crate) memory: Option<u64>,
+}
+
+/// Bytes in one copy: large enough that the system calls vanish beside the copying.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Idle conduits a worker keeps: enough for a burst of busy connections. Memory: 16 MiB a worker
+/// in copy mode, 640 KiB with 1 MiB pipes.
+const IDLE_CONDUITS_MAX: usize = 64;
+
+const CONNECTIONS_DEFAULT: u32 = 16384;
+const PIPE_DEFAULT: Bytes = Bytes::new(1 << 20);
+const TIMEOUT_DEFAULT: Time = Time::from_millis(10_000);
+const INTERVAL_DEFAULT: Time = Time::from_millis(1000);
+
+type Profiles = BTreeMap<String, Arc<Profile>>;
+
+impl Config {
+    /// Reads the file that the arguments name, if any, and checks both.
+    pub(crate) fn from_args(args: Args) -> anyhow::Result<Self> {
+        let file = args.config.as_deref().map(file::read).transpose()?;
+        let mut settings = file.unwrap_or_default();
+        args.apply(&mut settings)?;
+        Self::new(&settings)
+    }
+
+    /// Checks the settings; the first thing that is wrong ends the command with exit code 2 or 3.
+    pub(crate) fn new(settings: &Settings) -> anyhow::Result<Self> {
+        let profiles = profiles(settings)?;
+        let peers = peers(settings, &profiles)?;
+        let far = profiles["far"].clone();
+        let config = Self {
+            listeners: listeners(settings, &profiles)?,
+            policy: policy(settings, &peers, &profiles)?,
+            pool: pool(settings, &far)?,
+            limits: limits(settings)?,
+            peers,
+            far,
+            counters: settings.counters.file.clone(),
+            interval: positive(
+                "interval",
+                settings.counters.interval.unwrap_or(INTERVAL_DEFAULT),
+            )?,
+        };
+        config.check_ways()?;
+        Ok(config)
+    }
+
+    /// The peer that listens on `address`, or one with default settings.
+    pub(crate) fn peer_at(&self, address: SocketAddr) -> Arc<Peer> {
+        let known = self.peers.values().find(|peer| peer.address == address);
+        known.cloned().unwrap_or_else(|| {
+            Arc::new(Peer {
+                name: address.to_string(),
+                address,
+                profile: self.far.clone(),
+            })
+        })
+    }
+
+    fn check_ways(&self) -> anyhow::Result<()> {
+        if self.listeners.is_empty() {
+            return Err(Refusal::usage(
+                "no listener: give at least one of --socks5, --http, --forward, --transparent, \
+                 --convert, or a --config with a [[listener]]",
+            ));
+        }
+        let mut names = BTreeSet::new();
+        for listener in &self.listeners {
+            self.check_source(listener)?;
+            listener.check_exposure()?;
+            let unnamed = listener.address.port() == 0;
+            if !names.insert(&listener.name) && !unnamed {
+                let name = &listener.name;
+                return Err(Refusal::usage(format!("two listeners are called {name}")));
+            }
+        }
+        self.check_conditions(&names)
+    }
+
+    /// A rule for a listener that is not there would never hold: a mistyped name.
+    fn check_conditions(&self, names: &BTreeSet<&String>) -> anyhow::Result<()> {
+        let mut asked = self.policy.rules.iter().flat_map(|rule| &rule.listeners);
+        match asked.find(|name| !names.contains(name)) {
+            Some(name) => Err(Refusal::usage(format!(
+                "route: no listener is called {name}"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The leg to a peer is the relay's own: it can't keep the client's address.
+    fn check_source(&self, listener: &Listener) -> anyhow::Result<()> {
+        let Kind::Transparent { keep_source: true } = listener.kind else {
+            return Ok(());
+        };
+        let applies =
+            |rule: &&Rule| rule.listeners.is_empty() || rule.listeners.contains(&listener.name);
+        let ways = self.policy.rules.iter().filter(applies);
+        let mut chains = ways.flat_map(|rule| &rule.way).flat_map(|way| &way.chains);
+        match chains.any(|chain| !chain.is_empty()) {
+            true => Err(Refusal::usage(
+                "keep_source (--keep-source) and peers (--peer, via) exclude each other: the leg \
+                 to a peer is the relay's own",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Listener {
+    fn new(
+        written: &ListenerSettings,
+        settings: &Settings,
+        profiles: &Profiles,
+    ) -> anyhow::Result<Self> {
+        let address = written.address;
+        let name = written.name.clone().unwrap_or_else(|| address.to_string());
+        let kind = kind(written)
+            .map_err(|problem| Refusal::usage(format!("listener {name}: {problem}")))?;
+        let profile = written.profile.as_deref().unwrap_or("near");
+        Ok(Self {
+            profile: profile_named(profile, profiles, &format!("listener {name}"))?,
+            allow_from: [&settings.allow_from[..], &written.allow_from].concat(),
+            deny_from: written.deny_from.clone(),
+            users: users(written, &name)?,
+            accept_proxy: written.accept_proxy,
+            send_proxy: written.send_proxy,
+            rate: written.rate,
+            rate_per_client: written.rate_per_client,
+            intercept: intercept(written)
+                .map_err(|problem| Refusal::usage(format!("listener {name}: {problem}")))?,
+            name,
+            kind,
+            address,
+        })
+    }
+
+    /// Nothing listens off loopback for strangers. TPROXY's listener is reached through rules that
+    /// the administrator made; one who connects straight to it is turned away.
+    fn check_exposure(&self) -> anyhow::Result<()> {
+        let Self { kind, address, .. } = self;
+        let closed = address.ip().is_loopback() || !self.allow_from.is_empty();
+        if closed || matches!(kind, Kind::Transparent { .. }) {
+            return Ok(());
+        }
+        Err(Refusal::usage(format!(
+            "{kind} {address} is not on loopback: name the clients that it serves with \
+             --allow-from CIDR (allow_from in a file)"
+        )))
+    }
+}
+
+fn intercept(written: &ListenerSettings) -> Result<Option<Intercept>, String> {
+    if written.intercept.is_empty() {
+        // With flags, the targets may all be another listener's.
+        return Ok(None);
+    }
+    if written.kind != KindName::Transparent {
+        return Err("intercept is for transparent listeners".into());
+    }
+    let address = written.address;
+    let foreign = |target: &Target| target.of_family(!address.is_ipv4());
+    if let Some(foreign) = written.intercept.iter().find_map(foreign) {
+        return Err(format!(
+            "intercept {foreign} is not of the family of {address}"
+        ));
+    }
+    Ok(Some(Intercept {
+        targets: written.intercept.clone(),
+        local: written.intercept_local,
+        verify: written.verify_connect,
+    }))
+}
+
+fn kind(written: &ListenerSettings) -> Result<Kind, &'static str> {
+    use KindName as N;
+    match (written.kind, &written.destination, written.keep_source) {
+        (N::Forward, Some(to), false) => Ok(Kind::Forward(to.clone())),
+        (N::Forward, None, _) => Err("forward wants a destination"),
+        (_, Some(_), _) => Err("destination is for forward listeners"),
+        (N::Transparent, None, keep_source) => Ok(Kind::Transparent { keep_source }),
+        (_, _, true) => Err("keep_source is for transparent listeners"),
+        (N::Socks5, None, false) => Ok(Kind::Socks5),
+        (N::Http, None, false) => Ok(Kind::Http),
+        (N::Convert, None, false) => Ok(Kind::Convert),
+    }
+}
+
+fn users(written: &ListenerSettings, name: &str) -> anyhow::Result<Option<Arc<Users>>> {
+    match (&written.users, written.kind) {
+        (None, _) => Ok(None),
+        (Some(path), KindName::Socks5 | KindName::Http) => Ok(Some(Users::read(path)?.into())),
+        (Some(_), _) => Err(Refusal::usage(format!(
+            "listener {name}: users is for socks5 and http listeners"
+        ))),
+    }
+}
+
+fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<Listener>> {
+    let listener = |written| Listener::new(written, settings, profiles);
+    settings.listener.iter().map(listener).collect()
+}
+
+fn profiles(settings: &Settings) -> anyhow::Result<Profiles> {
+    let mut written = settings.profile.clone();
+    for always in ["near", "far"] {
+        written.entry(always.to_owned()).or_default();
+    }
+    // What the relay itself sends must not come back to it.
+    let marked = settings.listener.iter().any(|l| l.intercept_local);
+    let checked = |(name, written): (&String, _)| {
+        let mut profile = Profile::new(name, written)?;
+        profile.options.mark = marked.then_some(OWN_MARK);
+        Ok((name.clone(), profile.into()))
+    };
+    written.iter().map(checked).collect()
+}
+
+fn profile_named(name: &str, profiles: &Profiles, user: &str) -> anyhow::Result<Arc<Profile>> {
+    let profile = profiles.get(name).cloned();
+    profile.ok_or_else(|| {
+        let all: Vec<_> = profiles.keys().map(String::as_str).collect();
+        let all = all.join(", ");
+        Refusal::usage(format!(
+            "{user}: no profile is called {name}; there are: {all}"
+        ))
+    })
+}
+
+fn peers(settings: &Settings, profiles: &Profiles) -> anyhow::Result<BTreeMap<String, Arc<Peer>>> {
+    let peer = |(name, written): (&String, &settings::PeerSettings)| {
+        let profile = written.profile.as_deref().unwrap_or("far");
+        let peer = Peer {
+            name: name.clone(),
+            address: written.address.0,
+            profile: profile_named(profile, profiles, &format!("peer {name}"))?,
+        };
+        Ok((name.clone(), Arc::new(peer)))
+    };
+    settings.peer.iter().map(peer).collect()
+}
+
+fn policy(
+    settings: &Settings,
+    peers: &BTreeMap<String, Arc<Peer>>,
+    profiles: &Profiles,
+) -> anyhow::Result<Policy> {
+    let rule = |(index, route): (usize, &RouteSettings)| {
+        rule(route, peers, profiles, &format!("route {}", index + 1))
+    };
+    let rules = settings.route.iter().enumerate().map(rule);
+    Ok(Policy {
+        rules: rules.collect::<Result<_, _>>()?,
+        otherwise: WayOut {
+            chains: vec![Chain::new()],
+            profile: profiles["far"].clone(),
+        },
+    })
+}
+
+fn rule(
+    route: &RouteSettings,
+    peers: &BTreeMap<String, Arc<Peer>>,
+    profiles: &Profiles,
+    name: &str,
+) -> anyhow::Result<Rule> {
+    let leads_on = !route.via.is_empty() || !route.fallback.is_empty() || route.profile.is_some();
+    if route.deny && leads_on {
+        return Err(Refusal::usage(format!(
+            "{name}: deny excludes via, fallback and profile"
+        )));
+    }
+    let chains = std::iter::once(&route.via).chain(&route.fallback);
+    let way = WayOut {
+        chains: chains
+            .map(|via| chain(via, peers, name))
+            .collect::<Result<_, _>>()?,
+        profile: profile_named(route.profile.as_deref().unwrap_or("far"), profiles, name)?,
+    };
+    Ok(Rule {
+        listeners: route.listener.clone(),
+        from: route.from.clone(),
+        to: route.to.clone(),
+        ports: route.ports.clone(),
+        way: (!route.deny).then_some(way),
+    })
+}
+
+fn chain(via: &[String], peers: &BTreeMap<String, Arc<Peer>>, user: &str) -> anyhow::Result<Chain> {
+    if via.len() > convert::HOPS_MAX {
+        let most = convert::HOPS_MAX;
+        return Err(Refusal::usage(format!(
+            "{user}: more than {most} peers in a chain"
+        )));
+    }
+    let peer = |name: &String| {
+        let peer = peers.get(name).cloned();
+        peer.ok_or_else(|| Refusal::usage(format!("{user}: no peer is called {name}")))
+    };
+    via.iter().map(peer).collect()
+}
+
+fn pool(settings: &Settings, far: &Profile) -> anyhow::Result<PoolConfig> {
+    let size = settings.limits.pipe_size.unwrap_or(PIPE_DEFAULT);
+    if !(4096..=1 << 30).contains(&size.get()) {
+        return Err(Refusal::usage(format!(
+            "pipe size {size} (--pipe-size, limits.pipe_size): want 4096B to 1GiB"
+        )));
+    }
+    Ok(PoolConfig {
+        mode: far.mode.unwrap_or(Mode::Splice).into(),
+        pipe_bytes: size.get() as usize,
+        buffer_bytes: BUFFER_BYTES,
+        pipes_max: usize::MAX,
+        idle_max: IDLE_CONDUITS_MAX,
+    })
+}
+
+fn limits(settings: &Settings) -> anyhow::Result<Limits> {
+    let written = &settings.limits;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let time = |key, time: Option<Time>| positive(key, time.unwrap_or(TIMEOUT_DEFAULT));
+    Ok(Limits {
+        connect_timeout: time("connect_timeout", written.connect_timeout)?,
+        handshake_timeout: time("handshake_timeout", written.handshake_timeout)?,
+        connections_max: written.connections.unwrap_or(CONNECTIONS_DEFAULT),
+        workers: written.workers.map_or(cores, usize::from),
+        grace: written.grace.unwrap_or(TIMEOUT_DEFAULT).into(),
+        memory: written.memory.map(Bytes::get),
+    })
+}
+
+fn positive(key: &str, time: Time) -> anyhow::Result<Duration> {
+    let flag = key.replace('_', "-");
+    match time {
+        Time::ZERO => Err(Refusal::usage(format!(
+            "{key} 0 (--{flag}): want more than no time"
+        ))),
+        time => Ok(time.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn refusal(line: &str) -> String {
+        let words = std::iter::once("relay").chain(line.split_whitespace());
+        let args = Line::try_parse_from(words).unwrap().args;
+        Config::from_args(args).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn refuses_before_anything_is_opened() {
+        for (line, word) in [
+            ("", "no listener"),
+            ("--socks5 0.0.0.0:1080", "--allow-from"),
+            ("--convert 192.0.2.1", "--allow-from"),
+            ("--http [::]:3128", "--allow-from"),
+            ("--socks5 127.0.0.1:0 --keep-source", "--transparent"),
+            (
+                "--transparent 0.0.0.0:1 --keep-source --peer 192.0.2.1",
+                "--peer",
+            ),
+            ("--socks5 127.0.0.1:0 --cc-far no-such", "there are: "),
+            ("--socks5 127.0.0.1:0 --interval 0s", "--interval"),
+            ("--socks5 127.0.0.1:0 --pipe-size 1B", "--pipe-size"),
+        ] {
+            assert!(refusal(line).contains(word), "{line}: {}", refusal(line));
+        }
+    }
+
+    #[test]
+    fn takes_any_number_of_listeners() {
+        let line = "relay --socks5 127.0.0.1:0 --socks5 [::1]:0 --forward 127.0.0.1:0=host:80 \
+                    --convert 10.0.0.1 --allow-from 10.0.0.0/8 --peer 10.0.0.2 --peer 10.0.0.3:9";
+        let args = Line::try_parse_from(line.split_whitespace()).unwrap().args;
+        let config = Config::from_args(args).unwrap();
+        assert_eq!(config.listeners.len(), 4);
+        assert_eq!(config.listeners[3].address.port(), convert::PORT);
+        let way = config.policy.rules[0].way.as_ref().unwrap();
+        let ports: Vec<u16> = way.chains[0].iter().map(|p| p.address.port()).collect();
+        assert_eq!(ports, [convert::PORT, 9]);
+    }
+
+    fn checked(text: &str) -> Result<Config, String> {
+        let settings = toml::from_str(text).map_err(|error| error.to_string())?;
+        Config::new(&settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_says_what_is_wrong_with_it() {
+        let listener = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:1080'\n";
+        for (text, word) in [
+            ("[[route]]\nvia = ['tokyo']", "no peer is called tokyo"),
+            ("[[route]]\ndeny = true\nprofile = 'far'", "deny excludes"),
+            ("[[route]]\nlistener = ['web']", "no listener is called web"),
+            ("[[route]]\nprofile = 'long'", "there are: far, near"),
+            ("[profile.long]\ndscp = 64", "0 to 63"),
+            ("[profile.long]\nmss = 40", "88"),
+            ("[profile.long]\nkeepalive = '100ms'", "1s"),
+            (
+                "[[listener]]\nkind = 'forward'\naddress = '[::1]:1'",
+                "wants a destination",
+            ),
+            (
+                "[[listener]]\nkind = 'http'\naddress = '[::1]:1'\nkeep_source = true",
+                "keep_source is for transparent",
+            ),
+            (
+                "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:1080'",
+                "two listeners are called 127.0.0.1:1080",
+            ),
+        ] {
+            let problem = checked(&format!("{listener}{text}")).unwrap_err();
+            assert!(problem.contains(word), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn a_whole_file_stands() {
+        let config = checked(include_str!("example.toml")).unwrap();
+        assert_eq!(config.listeners.len(), 2);
+        assert_eq!(config.policy.rules.len(), 3);
+        let way = config.policy.rules[1].way.as_ref().unwrap();
+        assert_eq!(way.chains.len(), 3);
+        assert_eq!(way.chains[0][0].profile.name, "long");
+    }
+}

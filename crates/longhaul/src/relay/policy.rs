@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who may go where, and which way: rules in order, the first that fits decides.
+
+use super::{peer::Peer, ports::Ports, prefix::Prefix, profile::Profile};
+use serde::{Deserialize, Deserializer};
+use std::{fmt, net::IpAddr, str::FromStr, sync::Arc};
+use wire::destination::Destination;
+
+/// What a rule may look at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Question<'a> {
+    /// The listener's name.
+    pub(crate) listener: &'a str,
+    pub(crate) client: IpAddr,
+    pub(crate) destination: &'a Destination,
+}
+
+/// Relays to pass, nearest first; none is straight to the destination.
+pub(crate) type Chain = Vec<Arc<Peer>>;
+
+/// Where connections may go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WayOut {
+    /// To be tried in order; never empty.
+    pub(crate) chains: Vec<Chain>,
+    /// Of the leg straight to the destination.
+    pub(crate) profile: Arc<Profile>,
+}
+
+/// One rule: conditions, all of which must hold, and what follows. A condition without values
+/// holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub(crate) listeners: Vec<String>,
+    pub(crate) from: Vec<Prefix>,
+    pub(crate) to: Vec<Target>,
+    pub(crate) ports: Vec<Ports>,
+    /// `None` refuses.
+    pub(crate) way: Option<WayOut>,
+}
+
+/// All rules, and what holds when none fits.
+#[derive(Debug, Clone)]
+pub(crate) struct Policy {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) otherwise: WayOut,
+}
+
+impl Policy {
+    /// The way out, or `None` where it is forbidden.
+    pub(crate) fn decide(&self, question: Question<'_>) -> Option<&WayOut> {
+        match self.rules.iter().find(|rule| rule.fits(question)) {
+            Some(rule) => rule.way.as_ref(),
+            None => Some(&self.otherwise),
+        }
+    }
+}
+
+impl Rule {
+    fn fits(&self, question: Question<'_>) -> bool {
+        let Question {
+            listener,
+            client,
+            destination,
+        } = question;
+        any(&self.listeners, |name| name == listener)
+            && any(&self.from, |prefix| prefix.contains(client))
+            && any(&self.to, |target| target.is(destination))
+            && any(&self.ports, |ports| ports.contains(destination.port()))
+    }
+}
+
+fn any<T>(values: &[T], holds: impl Fn(&T) -> bool) -> bool {
+    values.is_empty() || values.iter().any(holds)
+}
+
+/// A network, a name, or all names under a domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Addresses; a name's are looked at once it is resolved.
+    Network(Prefix),
+    /// `example.org`, compared without case, a final dot ignored.
+    Name(String),
+    /// `*.example.org`: everything below it, not itself.
+    Domain(String),
+}
+
+impl Target {
+    fn is(&self, destination: &Destination) -> bool {
+        match (self, destination) {
+            (Self::Network(prefix), Destination::Address(address)) => prefix.contains(address.ip()),
+            (Self::Name(name), Destination::Name(asked, _)) => *name == canonical(asked.as_str()),
+            (Self::Domain(domain), Destination::Name(asked, _)) => {
+                let asked = canonical(asked.as_str());
+                let below = asked.strip_suffix(domain.as_str());
+                below.is_some_and(|below| below.ends_with('.'))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// RFC 4343, RFC 1034 §3.1.
+fn canonical(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(prefix) = text.parse() {
+            return Ok(Self::Network(prefix));
+        }
+        let (domain, name) = match text.strip_prefix("*.") {
+            Some(name) => (true, name),
+            None => (false, text),
+        };
+        let looks_like_a_name = !text.contains('/')
+            && name.contains(|c: char| c.is_ascii_alphabetic())
+            && wire::destination::HostName::new(name).is_ok();
+        match (looks_like_a_name, domain) {
+            (true, true) => Ok(Self::Domain(canonical(name))),
+            (true, false) => Ok(Self::Name(canonical(name))),
+            (false, _) => Err(format!(
+                "{text:?} is no network and no name (for example 10.0.0.0/8, 2001:db8::/32, \
+                 example.org or *.example.org)"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(prefix) => prefix.fmt(f),
+            Self::Name(name) => name.fmt(f),
+            Self::Domain(domain) => write!(f, "*.{domain}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        super::config::settings::text(input)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(profile: &str) -> WayOut {
+        let profile = Profile {
+            name: profile.to_owned(),
+            ..Profile::default()
+        };
+        WayOut {
+            chains: vec![Vec::new()],
+            profile: profile.into(),
+        }
+    }
+
+    fn rule(to: &[&str], ports: &[&str], way: Option<WayOut>) -> Rule {
+        Rule {
+            listeners: Vec::new(),
+            from: Vec::new(),
+            to: to.iter().map(|t| t.parse().unwrap()).collect(),
+            ports: ports.iter().map(|p| p.parse().unwrap()).collect(),
+            way,
+        }
+    }
+
+    fn policy(rules: Vec<Rule>) -> Policy {
+        Policy {
+            rules,
+            otherwise: way("otherwise"),
+        }
+    }
+
+    fn asked(policy: &Policy, destination: &str) -> Option<String> {
+        let destination = destination.parse().unwrap();
+        let question = Question {
+            listener: "l",
+            client: [192, 0, 2, 1].into(),
+            destination: &destination,
+        };
+        Some(policy.decide(question)?.profile.name.clone())
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let policy = policy(vec![
+            rule(&["10.1.0.0/16"], &["22"], None),
+            rule(&["10.0.0.0/8"], &[], Some(way("ten"))),
+            rule(&["10.1.0.0/16"], &[], None),
+        ]);
+        assert_eq!(asked(&policy, "10.1.2.3:22"), None);
+        assert_eq!(asked(&policy, "10.1.2.3:80").as_deref(), Some("ten"));
+        assert_eq!(asked(&policy, "11.1.2.3:80").as_deref(), Some("otherwise"));
+    }
+
+    #[test]
+    fn names_are_compared_as_dns_does() {
+        let policy = policy(vec![rule(&["Example.org", "*.example.net"], &[], None)]);
+        assert_eq!(asked(&policy, "example.ORG.:80"), None);
+        assert_eq!(asked(&policy, "a.b.example.net:80"), None);
+        for other in ["example.net:80", "badexample.net:80", "www.example.org:80"] {
+            assert!(asked(&policy, other).is_some(), "{other}");
+        }
+    }
+
+    #[test]
+    fn listener_and_client_are_conditions_too() {
+        let mut only = rule(&[], &[], None);
+        only.listeners = vec!["other".into()];
+        assert!(asked(&policy(vec![only.clone()]), "10.0.0.1:80").is_some());
+        only.listeners = vec!["l".into()];
+        only.from = vec!["192.0.2.0/24".parse().unwrap()];
+        assert!(asked(&policy(vec![only.clone()]), "10.0.0.1:80").is_none());
+        only.from = vec!["198.51.100.0/24".parse().unwrap()];
+        assert!(asked(&policy(vec![only]), "10.0.0.1:80").is_some());
+    }
+
+    #[test]
+    fn refuses_what_is_no_target() {
+        for bad in ["", "10.0.0.0/33", "*", "*.", "1.2.3", "a/b", "a b"] {
+            assert!(bad.parse::<Target>().is_err(), "{bad}");
+        }
+    }
+}
