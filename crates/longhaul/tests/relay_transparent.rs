@@ -92,6 +92,8 @@ impl Testbed {
         bed.join(&bed.server, "far", 2);
         bed.within(&["sysctl", "-q", "net.ipv4.ip_forward=1"]);
         bed.within(&["sysctl", "-q", "net.ipv6.conf.all.forwarding=1"]);
+        // Strict, as some distributions have it.
+        bed.within(&["sysctl", "-q", "net.ipv4.conf.all.rp_filter=1"]);
         bed
     }
 
@@ -433,10 +435,12 @@ fn a_verified_connect_says_what_the_destination_says() {
     // A port of the server's that swallows what it gets.
     nft(
         &bed.server,
-        "table inet test { chain c {
-            type filter hook input priority 0;
-            tcp dport 8088 drop
-        } }",
+        "table inet test {
+            chain c {
+                type filter hook input priority 0
+                tcp dport 8088 drop
+            }
+        }",
     );
     for family in Family::both() {
         let kind = |to: SocketAddr| bed.connect(to).unwrap_err().kind();
