@@ -19,5 +19,6 @@ pub mod socket;
 pub mod splice;
 pub mod sysctl;
 pub mod tcp_info;
+pub mod timestamps;
 pub mod tun;
 pub mod wait;

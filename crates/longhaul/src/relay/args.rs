@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Configuration")]
     pub(super) check_config: bool,
 
-    /// Accept SOCKS5 clients here (RFC 1928: CONNECT, no authentication); repeatable
+    /// Accept SOCKS5 clients here (RFC 1928: CONNECT, BIND, UDP ASSOCIATE); repeatable
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Ways in")]
     pub(super) socks5: Vec<SocketAddr>,
 
@@ -67,6 +67,18 @@ pub(crate) struct Args {
     /// Serve clients from this network on listeners off loopback; repeatable
     #[arg(long, value_name = "CIDR", help_heading = "Ways in")]
     pub(super) allow_from: Vec<Prefix>,
+
+    /// SOCKS5 and HTTP clients must be one of these: a file of USER:PASSWORD lines, mode 600
+    #[arg(long, value_name = "FILE", help_heading = "Ways in")]
+    pub(super) users: Option<PathBuf>,
+
+    /// Connections begin with a PROXY protocol header (v1 or v2) that names the client
+    #[arg(long, help_heading = "Ways in")]
+    pub(super) accept_proxy: bool,
+
+    /// Begin connections to destinations with a PROXY protocol header that names the client
+    #[arg(long, value_enum, value_name = "VERSION", help_heading = "Ways out")]
+    pub(super) send_proxy: Option<SendProxy>,
 
     /// Leave through this relay; several make a chain, nearest first
     #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways out")]
@@ -145,6 +157,16 @@ Examples:
 
 Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are ready; port 0 takes
 a free port.";
+
+/// Versions of the PROXY protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SendProxy {
+    /// A line of text
+    V1,
+    /// Binary
+    V2,
+}
 
 /// How bytes move from leg to leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]

@@ -17,12 +17,15 @@ const PER_CONNECTION: usize = 2;
 const PER_PIPE: usize = 2;
 /// Standard streams, counters, signals.
 const RESERVE: usize = 16;
+/// Pipes that each worker can have however many connections there are. Idle ones hold none, and
+/// when these are used up bytes are copied.
+const PIPES_MIN_PER_WORKER: usize = 32;
 /// A worker's epoll instance, resolver sockets and newcomers that wait for a place.
 const RESERVE_PER_WORKER: usize = 16;
 
 impl Budget {
     /// Shares out `limit` descriptors (`None`: no limit) among at most `connections_max`
-    /// connections, a third of the descriptors kept for pipes. `None` if there is no room for one.
+    /// connections; pipes have what is left. `None` if there is no room for one connection.
     pub(crate) fn new(
         limit: Option<u64>,
         connections_max: u32,
@@ -33,7 +36,10 @@ impl Budget {
         let limit = limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
         let reserve = RESERVE + workers * (RESERVE_PER_WORKER + 2 * listeners);
         let usable = limit.saturating_sub(reserve);
-        let connections = wanted.min(usable / (PER_CONNECTION + 1));
+        let pipes_min = workers * PIPES_MIN_PER_WORKER;
+        // With few descriptors, half of them are for pipes.
+        let for_pipes = (pipes_min * PER_PIPE).min(usable / 2);
+        let connections = wanted.min((usable - for_pipes) / PER_CONNECTION);
         let left = usable - connections * PER_CONNECTION;
         (connections > 0).then(|| Self {
             connections,
@@ -68,6 +74,16 @@ mod tests {
                 assert!(spent + RESERVE <= limit as usize, "{limit}: {budget:?}");
             }
         }
+    }
+
+    #[test]
+    fn connections_have_nearly_all_of_a_limit() {
+        let budget = Budget::new(Some(20_000), 16_384, 2, 1).unwrap();
+        assert!(budget.connections > 9_800, "{budget:?}");
+        assert!(
+            budget.pipes_per_worker >= PIPES_MIN_PER_WORKER,
+            "{budget:?}"
+        );
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod policy;
 mod ports;
 mod prefix;
 mod profile;
-mod proxy_headers;
+pub(crate) mod proxy_headers;
 mod rate;
 pub(crate) mod record;
 mod registry;
@@ -30,6 +30,7 @@ mod route;
 mod session;
 mod stream;
 mod transfer;
+mod users;
 mod worker;
 
 pub(crate) use args::Args;
@@ -61,6 +62,13 @@ use tokio::{
     time::{interval, timeout},
 };
 use worker::Worker;
+
+/// The names of all options, as typed behind `--`.
+pub(crate) fn options() -> Vec<String> {
+    let command = Args::augment_args(clap::Command::new("relay"));
+    let names = command.get_arguments().filter_map(clap::Arg::get_long);
+    names.map(str::to_owned).collect()
+}
 
 /// Whether these flags make a relay, without making it: for those who write such flags for others,
 /// as `lab` does.

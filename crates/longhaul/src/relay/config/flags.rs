@@ -17,6 +17,11 @@ impl Args {
             ));
         }
         self.check_targets()?;
+        if self.users.is_some() && self.socks5.is_empty() && self.http.is_empty() {
+            return Err(Refusal::usage(
+                "--users is for --socks5 and --http listeners",
+            ));
+        }
         settings.listener.extend(self.listeners());
         settings.allow_from.extend(self.allow_from);
         add_peers(&self.peer, settings);
@@ -84,12 +89,21 @@ impl Args {
         let transparent = all(KindName::Transparent, &self.transparent);
         let mut listeners = all(KindName::Socks5, &self.socks5);
         listeners.extend(all(KindName::Http, &self.http));
+        for listener in &mut listeners {
+            listener.users.clone_from(&self.users);
+        }
         listeners.extend(forward);
         listeners.extend(transparent.into_iter().map(|listener| ListenerSettings {
             keep_source: self.keep_source,
             ..self.intercepting(listener)
         }));
+        for listener in &mut listeners {
+            listener.send_proxy = self.send_proxy;
+        }
         listeners.extend(all(KindName::Convert, &convert));
+        for listener in &mut listeners {
+            listener.accept_proxy = self.accept_proxy;
+        }
         listeners
     }
 }
@@ -111,6 +125,9 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
         verify_connect: false,
         allow_from: Vec::new(),
         deny_from: Vec::new(),
+        users: None,
+        accept_proxy: false,
+        send_proxy: None,
         profile: None,
         rate: None,
         rate_per_client: None,

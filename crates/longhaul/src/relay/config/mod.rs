@@ -6,12 +6,13 @@ mod flags;
 pub(crate) mod settings;
 
 use super::{
-    args::{Args, Mode},
+    args::{Args, Mode, SendProxy},
     intercept::{Intercept, OWN_MARK, Target},
     peer::Peer,
     policy::{Chain, Policy, Rule, WayOut},
     prefix::Prefix,
     profile::Profile,
+    users::Users,
 };
 use crate::exit::Refusal;
 use host::pipe_pool::PoolConfig;
@@ -55,6 +56,12 @@ pub(crate) struct Listener {
     pub(crate) allow_from: Vec<Prefix>,
     /// Who may not, wherever it is.
     pub(crate) deny_from: Vec<Prefix>,
+    /// Its clients must be one of these.
+    pub(crate) users: Option<Arc<Users>>,
+    /// Its connections begin with a PROXY protocol header.
+    pub(crate) accept_proxy: bool,
+    /// Connections to destinations begin with such a header.
+    pub(crate) send_proxy: Option<SendProxy>,
     /// Of the legs towards its clients.
     pub(crate) profile: Arc<Profile>,
     /// For each direction of all connections together.
@@ -228,6 +235,9 @@ impl Listener {
             profile: profile_named(profile, profiles, &format!("listener {name}"))?,
             allow_from: [&settings.allow_from[..], &written.allow_from].concat(),
             deny_from: written.deny_from.clone(),
+            users: users(written, &name)?,
+            accept_proxy: written.accept_proxy,
+            send_proxy: written.send_proxy,
             rate: written.rate,
             rate_per_client: written.rate_per_client,
             intercept: intercept(written)
@@ -288,6 +298,16 @@ fn kind(written: &ListenerSettings) -> Result<Kind, &'static str> {
         (N::Socks5, None, false) => Ok(Kind::Socks5),
         (N::Http, None, false) => Ok(Kind::Http),
         (N::Convert, None, false) => Ok(Kind::Convert),
+    }
+}
+
+fn users(written: &ListenerSettings, name: &str) -> anyhow::Result<Option<Arc<Users>>> {
+    match (&written.users, written.kind) {
+        (None, _) => Ok(None),
+        (Some(path), KindName::Socks5 | KindName::Http) => Ok(Some(Users::read(path)?.into())),
+        (Some(_), _) => Err(Refusal::usage(format!(
+            "listener {name}: users is for socks5 and http listeners"
+        ))),
     }
 }
 

@@ -3,7 +3,7 @@
 //! is checked here but the form; [`super::Config`] is what stands after the check.
 
 use super::super::{
-    args::{Mode, Peer},
+    args::{Mode, Peer, SendProxy},
     intercept::Target,
     policy::Target as RouteTarget,
     ports::Ports,
@@ -63,6 +63,13 @@ pub(crate) struct ListenerSettings {
     /// Clients that are not served although `allow_from` has them.
     #[serde(default)]
     pub(crate) deny_from: Vec<Prefix>,
+    /// `socks5` and `http` only: a file of USER:PASSWORD lines that its owner alone can read.
+    pub(crate) users: Option<PathBuf>,
+    /// Connections begin with a PROXY protocol header that names the client.
+    #[serde(default)]
+    pub(crate) accept_proxy: bool,
+    /// Connections to destinations begin with a PROXY protocol header of this version.
+    pub(crate) send_proxy: Option<SendProxy>,
     /// The profile of the legs towards its clients.
     pub(crate) profile: Option<String>,
     /// All its connections together, each direction by itself.

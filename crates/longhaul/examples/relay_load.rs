@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Load for `bench/relay`: one program that is the origin, the clients and the stopwatch, so that
+//! every relay is asked in the same way.
+//!
+//! ```text
+//! relay_load serve ADDR:PORT
+//! relay_load bulk|connects|echo|idle --via plain|socks5|connect --relay ADDR:PORT --to ADDR:PORT
+//!            [--flows N] [--seconds S] [--count N]
+//! ```
+//! The client says in its first byte what it wants: `E` echoes, `D` sends until the client closes.
+//! Figures go to standard output as one line of JSON.
+
+use std::{
+    io::{BufRead, Read, Result, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+const CHUNK: usize = 1 << 18;
+/// An origin has a thread a connection, 10,000 of them at once.
+const STACK: usize = 64 << 10;
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let _ = host::descriptors::raise_limit();
+    match words[0].as_str() {
+        "serve" => serve(words[1].parse().expect("an address")),
+        job => run(job, &Job::from(&words[1..])),
+    }
+}
+
+/// What the flags say.
+struct Job {
+    via: String,
+    relay: SocketAddr,
+    to: SocketAddr,
+    flows: usize,
+    seconds: f64,
+    count: usize,
+}
+
+impl Job {
+    fn from(words: &[String]) -> Self {
+        let flag = |name: &str, default: &str| {
+            let at = words.iter().position(|word| *word == format!("--{name}"));
+            at.map_or(default, |at| &words[at + 1]).to_owned()
+        };
+        let number = |name, default| flag(name, default).parse().expect("a number");
+        Self {
+            via: flag("via", "plain"),
+            relay: flag("relay", "").parse().expect("--relay ADDR:PORT"),
+            to: flag("to", "").parse().expect("--to ADDR:PORT"),
+            flows: number("flows", "1"),
+            seconds: flag("seconds", "3").parse().expect("seconds"),
+            count: number("count", "5000"),
+        }
+    }
+
+    /// A connection to the origin through the relay, with the wish said.
+    fn open(&self, wish: u8) -> Result<TcpStream> {
+        let mut stream = TcpStream::connect(self.relay)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        match self.via.as_str() {
+            "socks5" => socks5(&mut stream, self.to)?,
+            "connect" => connect(&mut stream, self.to)?,
+            _ => {}
+        }
+        stream.write_all(&[wish])?;
+        Ok(stream)
+    }
+}
+
+fn socks5(stream: &mut TcpStream, to: SocketAddr) -> Result<()> {
+    stream.write_all(&[5, 1, 0])?;
+    stream.read_exact(&mut [0; 2])?;
+    let SocketAddr::V4(to) = to else {
+        panic!("IPv4 only");
+    };
+    let mut request = vec![5, 1, 0, 1];
+    request.extend(to.ip().octets());
+    request.extend(to.port().to_be_bytes());
+    stream.write_all(&request)?;
+    let mut reply = [0; 10];
+    stream.read_exact(&mut reply)?;
+    assert_eq!(reply[1], 0, "the SOCKS5 relay refused");
+    Ok(())
+}
+
+fn connect(stream: &mut TcpStream, to: SocketAddr) -> Result<()> {
+    write!(stream, "CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n")?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 200"), "the HTTP proxy refused");
+    Ok(())
+}
+
+fn serve(address: SocketAddr) -> Result<()> {
+    let listener = TcpListener::bind(address)?;
+    loop {
+        let (stream, _) = listener.accept()?;
+        let small = thread::Builder::new().stack_size(STACK);
+        // A client that leaves ends its thread with an error, and nobody else.
+        small.spawn(move || drop(answer(stream)))?;
+    }
+}
+
+fn answer(mut stream: TcpStream) -> Result<()> {
+    stream.set_nodelay(true)?;
+    let mut wish = [0];
+    stream.read_exact(&mut wish)?;
+    match wish[0] {
+        b'D' => pour(stream),
+        _ => echo(stream),
+    }
+}
+
+fn pour(mut stream: TcpStream) -> Result<()> {
+    let chunk = vec![0x5a; CHUNK];
+    loop {
+        stream.write_all(&chunk)?;
+    }
+}
+
+fn echo(mut stream: TcpStream) -> Result<()> {
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer)? {
+            0 => return Ok(()),
+            n => stream.write_all(&buffer[..n])?,
+        }
+    }
+}
+
+fn run(job: &str, plan: &Job) -> Result<()> {
+    match job {
+        "bulk" => bulk(plan),
+        "connects" => connects(plan),
+        "echo" => round_trips(plan),
+        "idle" => idle(plan),
+        other => panic!("no job is called {other}"),
+    }
+}
+
+/// Bytes that arrive in the time, over all flows.
+fn bulk(plan: &Job) -> Result<()> {
+    let streams: Vec<TcpStream> = (0..plan.flows)
+        .map(|_| plan.open(b'D'))
+        .collect::<Result<_>>()?;
+    let (total, stop) = (
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let start = Instant::now();
+    let drain = |mut stream: TcpStream| {
+        let (total, stop) = (total.clone(), stop.clone());
+        thread::spawn(move || {
+            let mut buffer = vec![0; CHUNK];
+            while !stop.load(Relaxed) {
+                match stream.read(&mut buffer) {
+                    Ok(n @ 1..) => total.fetch_add(n as u64, Relaxed),
+                    end => panic!("the flow ended: {end:?}"),
+                };
+            }
+        })
+    };
+    let threads: Vec<_> = streams.into_iter().map(drain).collect();
+    thread::sleep(Duration::from_secs_f64(plan.seconds));
+    let (bytes, elapsed) = (total.load(Relaxed), start.elapsed().as_secs_f64());
+    stop.store(true, Relaxed);
+    for thread in threads {
+        thread.join().expect("a flow failed");
+    }
+    println!(r#"{{"bytes": {bytes}, "seconds": {elapsed}}}"#);
+    Ok(())
+}
+
+/// Connect, one byte there and back, close; each flow one after the other.
+fn connects(plan: &Job) -> Result<()> {
+    let start = Instant::now();
+    let end = start + Duration::from_secs_f64(plan.seconds);
+    let done = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..plan.flows {
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    let mut stream = plan.open(b'E').expect("a connection");
+                    stream.write_all(b"x").expect("a request");
+                    stream.read_exact(&mut [0]).expect("a reply");
+                    done.fetch_add(1, Relaxed);
+                }
+            });
+        }
+    });
+    let (done, elapsed) = (done.into_inner(), start.elapsed().as_secs_f64());
+    println!(r#"{{"connections": {done}, "seconds": {elapsed}}}"#);
+    Ok(())
+}
+
+/// One byte there and back on one connection, again and again.
+fn round_trips(plan: &Job) -> Result<()> {
+    let mut stream = plan.open(b'E')?;
+    let mut times = Vec::with_capacity(plan.count);
+    for _ in 0..plan.count + plan.count / 10 {
+        let start = Instant::now();
+        stream.write_all(b"x")?;
+        stream.read_exact(&mut [0])?;
+        times.push(start.elapsed().as_nanos());
+    }
+    let mut times = times.split_off(plan.count / 10);
+    times.sort_unstable();
+    let at = |percent: usize| times[times.len() * percent / 100];
+    println!(r#"{{"p50_ns": {}, "p99_ns": {}}}"#, at(50), at(99));
+    Ok(())
+}
+
+/// Holds connections that have said one byte each, until standard input ends.
+fn idle(plan: &Job) -> Result<()> {
+    let open = |_| {
+        let mut stream = plan.open(b'E')?;
+        stream.write_all(b"x")?;
+        stream.read_exact(&mut [0])?;
+        Ok(stream)
+    };
+    let streams: Vec<TcpStream> = (0..plan.count).map(open).collect::<Result<_>>()?;
+    println!(r#"{{"open": {}}}"#, streams.len());
+    let _ = std::io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
+}
