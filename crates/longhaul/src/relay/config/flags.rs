@@ -24,7 +24,7 @@ impl Args {
         }
         settings.listener.extend(self.listeners());
         settings.allow_from.extend(self.allow_from);
-        add_peers(&self.peer, settings);
+        add_peers(&self.peer, self.peer_pool, settings);
         for (name, cc) in [("near", self.cc_near), ("far", self.cc_far)] {
             if cc.is_some() {
                 let profile = settings.profile.entry(name.to_owned()).or_default();
@@ -131,11 +131,14 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
         profile: None,
         rate: None,
         rate_per_client: None,
+        idle_timeout: None,
+        tls: None,
     }
 }
 
 /// A chain for everything that no rule of the file decides.
-fn add_peers(peers: &[super::super::args::Peer], settings: &mut Settings) {
+/// Only its first relay is connected to from here, so only that one gets a pool.
+fn add_peers(peers: &[super::super::args::Peer], pool: Option<u16>, settings: &mut Settings) {
     if peers.is_empty() {
         return;
     }
@@ -146,6 +149,9 @@ fn add_peers(peers: &[super::super::args::Peer], settings: &mut Settings) {
         settings.peer.entry(name).or_insert(PeerSettings {
             address: *peer,
             profile: None,
+            pool: pool.filter(|_| via.len() == 1),
+            pool_age: None,
+            tls: None,
         });
     }
     settings.route.push(RouteSettings {

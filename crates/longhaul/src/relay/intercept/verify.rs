@@ -9,6 +9,7 @@ use crate::relay::{
     door::Door,
     drain::Phase,
     failure::Failure,
+    ready::Ready,
     route::{Far, Request, Route},
 };
 use host::netfilter::queue::{Held, Queue, Verdict, Watched};
@@ -180,7 +181,7 @@ impl Holder {
         let id = self.held.remove(&flow);
         let verdict = match outcome {
             // The SYN was given up meanwhile.
-            Ok(far) if id.is_none() => return drop(host::socket::reset_on_close(&*far.stream)),
+            Ok(far) if id.is_none() => return drop(host::socket::reset_on_close(&far.stream)),
             Ok(far) => {
                 self.door.ready.put(flow, far);
                 self.approval()
@@ -244,6 +245,8 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
     let keep_source = matches!(listener.kind, Kind::Transparent { keep_source: true });
     let route = Route {
         config: &config,
+        // Those that stand ready belong to the workers.
+        ready: &Ready::default(),
         listener: &listener.name,
         client: client.ip(),
     };
