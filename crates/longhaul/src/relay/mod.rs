@@ -305,7 +305,7 @@ fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<V
     let start = |(index, verifier): (usize, Verifier)| {
         let relay = relay.clone();
         let thread = std::thread::Builder::new().name(format!("relay-verify-{index}"));
-        thread.spawn(move || verifier.run(relay, workers + index))
+        thread.spawn(move || verifier.run(&relay, workers + index))
     };
     verifiers.into_iter().enumerate().map(start).collect()
 }

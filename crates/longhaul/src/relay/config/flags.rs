@@ -48,6 +48,18 @@ impl Args {
         Ok(())
     }
 
+    /// The listener with the targets of its family, if there are any.
+    fn intercepting(&self, listener: ListenerSettings) -> ListenerSettings {
+        let intercept = targets_of(&self.intercept, listener.address);
+        let any = !intercept.is_empty();
+        ListenerSettings {
+            intercept,
+            intercept_local: any && self.intercept_local,
+            verify_connect: any && self.verify_connect,
+            ..listener
+        }
+    }
+
     /// Each target has a listener to be diverted to.
     fn check_targets(&self) -> anyhow::Result<()> {
         for ipv4 in [true, false] {
@@ -83,10 +95,7 @@ impl Args {
         listeners.extend(forward);
         listeners.extend(transparent.into_iter().map(|listener| ListenerSettings {
             keep_source: self.keep_source,
-            intercept: targets_of(&self.intercept, listener.address),
-            intercept_local: self.intercept_local,
-            verify_connect: self.verify_connect,
-            ..listener
+            ..self.intercepting(listener)
         }));
         for listener in &mut listeners {
             listener.send_proxy = self.send_proxy;

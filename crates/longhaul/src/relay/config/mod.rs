@@ -273,8 +273,10 @@ impl Listener {
 
 fn intercept(written: &ListenerSettings) -> Result<Option<Intercept>, String> {
     if written.intercept.is_empty() {
-        // With flags, the targets may all be another listener's.
-        return Ok(None);
+        return match written.intercept_local || written.verify_connect {
+            true => Err("intercept_local and verify_connect want an intercept".to_owned()),
+            false => Ok(None),
+        };
     }
     if written.kind != KindName::Transparent {
         return Err("intercept is for transparent listeners".into());
@@ -516,6 +518,14 @@ mod tests {
             ("--http [::]:3128", "--allow-from"),
             ("--socks5 127.0.0.1:0 --keep-source", "--transparent"),
             (
+                "--transparent 127.0.0.1:1 --intercept 10.0.0.0/8,[2001:db8::/32]:80",
+                "--transparent [::1]:3129",
+            ),
+            (
+                "--transparent [::1]:1 --intercept 10.0.0.0/8",
+                "127.0.0.1:3129",
+            ),
+            (
                 "--transparent 0.0.0.0:1 --keep-source --peer 192.0.2.1",
                 "--peer",
             ),
@@ -563,6 +573,18 @@ mod tests {
             (
                 "[[listener]]\nkind = 'http'\naddress = '[::1]:1'\nkeep_source = true",
                 "keep_source is for transparent",
+            ),
+            (
+                "[[listener]]\nkind = 'http'\naddress = '[::1]:1'\nintercept = ['::/0']",
+                "intercept is for transparent",
+            ),
+            (
+                "[[listener]]\nkind = 'transparent'\naddress = '[::1]:1'\nintercept = ['10.0.0.0/8']",
+                "10.0.0.0/8 is not of the family",
+            ),
+            (
+                "[[listener]]\nkind = 'transparent'\naddress = '[::1]:1'\nverify_connect = true",
+                "verify_connect want",
             ),
             (
                 "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:1080'",
