@@ -5,6 +5,7 @@
 //! transfer moves bytes between the two legs and passes every kind of end on; the session sees to
 //! records. Workers are threads that share nothing but counters.
 
+mod announcement;
 mod args;
 mod budget;
 mod config;
