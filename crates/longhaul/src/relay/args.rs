@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul relay`, as typed.
 
-use super::prefix::Prefix;
+use super::{intercept::Target, prefix::Prefix};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -42,6 +42,23 @@ pub(crate) struct Args {
     /// (needs CAP_NET_ADMIN); repeatable
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Ways in")]
     pub(super) transparent: Vec<SocketAddr>,
+
+    /// Divert connections to these networks to the --transparent listener of their family, by nft
+    /// rules and routes that end with the relay; [IPv6] in brackets; repeatable
+    #[arg(
+        long,
+        value_name = "CIDR[,CIDR…][:PORT[,A-B…]]",
+        help_heading = "Ways in"
+    )]
+    pub(super) intercept: Vec<Target>,
+
+    /// Divert this host's own connections too
+    #[arg(long, requires = "intercept", help_heading = "Ways in")]
+    pub(super) intercept_local: bool,
+
+    /// Answer a diverted client only once the destination has answered, and as it answered
+    #[arg(long, requires = "intercept", help_heading = "Ways in")]
+    pub(super) verify_connect: bool,
 
     /// Accept other relays here (TCP Convert, RFC 8803); repeatable
     #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways in")]
@@ -133,6 +150,8 @@ Examples:
       a web proxy for a network, whose connections leave through the relay at 192.0.2.9
   longhaul relay --convert 192.0.2.9 --allow-from 198.51.100.7 --cc-near bbr
       that relay: it serves 198.51.100.7 only, and uses bbr on the long leg
+  longhaul relay --transparent 127.0.0.1:3129 --intercept 10.0.0.0/8:80,443 --verify-connect
+      relays what this router forwards to web servers in 10.0.0.0/8; sets its own rules
   longhaul relay --transparent 0.0.0.0:3129 --keep-source --counters -
       relays what TPROXY rules divert, invisibly; docs/relay.md has the rules
 

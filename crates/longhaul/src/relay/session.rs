@@ -8,12 +8,14 @@ use super::{
     door::Door,
     drain::Phase,
     failure::Failure,
+    intercept::Flow,
     listener,
     prefix::Prefix,
     profile::Profile,
     rate::Limits,
     record::{ConnectionRecord, Ended, Record},
     route::{Far, Request, Route},
+    stream::write_all,
     transfer::{self, End, Means, Side},
 };
 use host::{
@@ -97,7 +99,9 @@ impl Session {
             () = session.relay.drain.reached(Phase::Cut) => End::Cut,
         };
         session.close(&end);
-        session.relay.journal.put(session.record(&end));
+        if session.relay.journal.is_kept() {
+            session.relay.journal.put(session.record(&end));
+        }
     }
 
     /// Lets the sender say whom it speaks for, if the listener wants that.
@@ -136,8 +140,10 @@ impl Session {
             return self.fail(failure);
         }
         match &self.listener.kind {
-            Kind::Socks5 => listener::socks5::serve(self).await,
-            Kind::Http => listener::http::serve(self).await,
+            // In boxes, as everything that is over before bytes are relayed: an idle connection
+            // is as large as the largest state that its future may be in.
+            Kind::Http => Box::pin(listener::http::serve(self)).await,
+            Kind::Socks5 => Box::pin(listener::socks5::serve(self)).await,
             kind => listener::serve(self, kind).await,
         }
     }
@@ -159,12 +165,20 @@ impl Session {
     pub(crate) async fn open(&self, request: &Request) -> Result<Far, Failure> {
         self.asks_for(request.destination.to_string());
         let introduced = self.introduce(request);
-        let far = self
-            .route()
-            .open(introduced.as_ref().unwrap_or(request))
-            .await?;
+        let wanted = introduced.as_ref().unwrap_or(request);
+        let far = match self.opened_ahead(&request.destination) {
+            Some(far) => Self::greet(far.at_home_here()?, &wanted.early).await?,
+            None => Box::pin(self.route().open(wanted)).await?,
+        };
         self.count(Direction::Up, request.early.len());
         self.leaves_by(&far);
+        Ok(far)
+    }
+
+    /// A leg that was opened before there was anything to say on it.
+    async fn greet(far: Far, first: &[u8]) -> Result<Far, Failure> {
+        let written = write_all(&far.stream, first).await;
+        written.map_err(|error| Failure::from_connect(&error))?;
         Ok(far)
     }
 
@@ -205,7 +219,7 @@ impl Session {
     /// Remembers the outgoing leg, for the record and for the end.
     pub(crate) fn leaves_by(&self, far: &Far) {
         let mut way_out = self.way_out();
-        way_out.next_hop = far.stream.peer_addr().ok();
+        way_out.next_hop = Some(far.address);
         way_out.far = Some(far.stream.clone());
     }
 
@@ -213,6 +227,14 @@ impl Session {
     pub(crate) async fn pace(&self, direction: Direction, bytes: usize) {
         if let Some(until) = self.limits.spend(direction, bytes, Instant::now()) {
             tokio::time::sleep_until(until.into()).await;
+        }
+    }
+
+    /// The far leg, if the client was let in because it stood.
+    fn opened_ahead(&self, destination: &Destination) -> Option<Far> {
+        match destination {
+            Destination::Address(to) => self.door.ready.take(Flow::new(self.client_address, *to)),
+            Destination::Name(..) => None,
         }
     }
 

@@ -2,7 +2,7 @@
 //! Flags are a short way to write settings: they add to those of a file, or take their place.
 
 use super::{
-    super::args::Args,
+    super::{args::Args, intercept::Target},
     settings::{KindName, ListenerSettings, PeerSettings, RouteSettings, Settings},
 };
 use crate::exit::Refusal;
@@ -16,6 +16,7 @@ impl Args {
                 "--keep-source is for --transparent listeners",
             ));
         }
+        self.check_targets()?;
         if self.users.is_some() && self.socks5.is_empty() && self.http.is_empty() {
             return Err(Refusal::usage(
                 "--users is for --socks5 and --http listeners",
@@ -47,6 +48,22 @@ impl Args {
         Ok(())
     }
 
+    /// Each target has a listener to be diverted to.
+    fn check_targets(&self) -> anyhow::Result<()> {
+        for ipv4 in [true, false] {
+            let mut wanted = self.intercept.iter().filter_map(|t| t.of_family(ipv4));
+            let listens = self.transparent.iter().any(|a| a.is_ipv4() == ipv4);
+            if let (Some(target), false) = (wanted.next(), listens) {
+                let example = if ipv4 { "127.0.0.1:3129" } else { "[::1]:3129" };
+                return Err(Refusal::usage(format!(
+                    "--intercept {target} wants a listener of its family, such as \
+                     --transparent {example}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn listeners(&self) -> Vec<ListenerSettings> {
         let all = |kind, addresses: &[SocketAddr]| {
             let listener = |address: &SocketAddr| listener(kind, *address);
@@ -66,6 +83,9 @@ impl Args {
         listeners.extend(forward);
         listeners.extend(transparent.into_iter().map(|listener| ListenerSettings {
             keep_source: self.keep_source,
+            intercept: targets_of(&self.intercept, listener.address),
+            intercept_local: self.intercept_local,
+            verify_connect: self.verify_connect,
             ..listener
         }));
         for listener in &mut listeners {
@@ -79,6 +99,11 @@ impl Args {
     }
 }
 
+fn targets_of(all: &[Target], listener: SocketAddr) -> Vec<Target> {
+    let ours = |target: &Target| target.of_family(listener.is_ipv4());
+    all.iter().filter_map(ours).collect()
+}
+
 fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
     ListenerSettings {
         kind,
@@ -86,6 +111,9 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
         name: None,
         destination: None,
         keep_source: false,
+        intercept: Vec::new(),
+        intercept_local: false,
+        verify_connect: false,
         allow_from: Vec::new(),
         deny_from: Vec::new(),
         users: None,

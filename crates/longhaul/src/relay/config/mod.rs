@@ -7,6 +7,7 @@ pub(crate) mod settings;
 
 use super::{
     args::{Args, Mode, SendProxy},
+    intercept::{Intercept, OWN_MARK, Target},
     peer::Peer,
     policy::{Chain, Policy, Rule, WayOut},
     prefix::Prefix,
@@ -49,6 +50,8 @@ pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) address: SocketAddr,
+    /// Transparent listeners: what the relay itself diverts to it.
+    pub(crate) intercept: Option<Intercept>,
     /// Who may use it, if it is not on loopback.
     pub(crate) allow_from: Vec<Prefix>,
     /// Who may not, wherever it is.
@@ -237,6 +240,8 @@ impl Listener {
             send_proxy: written.send_proxy,
             rate: written.rate,
             rate_per_client: written.rate_per_client,
+            intercept: intercept(written)
+                .map_err(|problem| Refusal::usage(format!("listener {name}: {problem}")))?,
             name,
             kind,
             address,
@@ -256,6 +261,28 @@ impl Listener {
              --allow-from CIDR (allow_from in a file)"
         )))
     }
+}
+
+fn intercept(written: &ListenerSettings) -> Result<Option<Intercept>, String> {
+    if written.intercept.is_empty() {
+        // With flags, the targets may all be another listener's.
+        return Ok(None);
+    }
+    if written.kind != KindName::Transparent {
+        return Err("intercept is for transparent listeners".into());
+    }
+    let address = written.address;
+    let foreign = |target: &Target| target.of_family(!address.is_ipv4());
+    if let Some(foreign) = written.intercept.iter().find_map(foreign) {
+        return Err(format!(
+            "intercept {foreign} is not of the family of {address}"
+        ));
+    }
+    Ok(Some(Intercept {
+        targets: written.intercept.clone(),
+        local: written.intercept_local,
+        verify: written.verify_connect,
+    }))
 }
 
 fn kind(written: &ListenerSettings) -> Result<Kind, &'static str> {
@@ -292,8 +319,13 @@ fn profiles(settings: &Settings) -> anyhow::Result<Profiles> {
     for always in ["near", "far"] {
         written.entry(always.to_owned()).or_default();
     }
-    let checked =
-        |(name, profile): (&String, _)| Ok((name.clone(), Profile::new(name, profile)?.into()));
+    // What the relay itself sends must not come back to it.
+    let marked = settings.listener.iter().any(|l| l.intercept_local);
+    let checked = |(name, written): (&String, _)| {
+        let mut profile = Profile::new(name, written)?;
+        profile.options.mark = marked.then_some(OWN_MARK);
+        Ok((name.clone(), profile.into()))
+    };
     written.iter().map(checked).collect()
 }
 

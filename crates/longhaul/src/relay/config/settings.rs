@@ -4,7 +4,8 @@
 
 use super::super::{
     args::{Mode, Peer, SendProxy},
-    policy::Target,
+    intercept::Target,
+    policy::Target as RouteTarget,
     ports::Ports,
     prefix::Prefix,
 };
@@ -47,6 +48,15 @@ pub(crate) struct ListenerSettings {
     /// `transparent` only: the outgoing leg takes the client's address.
     #[serde(default)]
     pub(crate) keep_source: bool,
+    /// `transparent` only: what the relay diverts to it, as `10.0.0.0/8:80,443`; its own family.
+    #[serde(default)]
+    pub(crate) intercept: Vec<Target>,
+    /// This host's own connections too.
+    #[serde(default)]
+    pub(crate) intercept_local: bool,
+    /// A diverted client is answered once the destination has answered, and as it answered.
+    #[serde(default)]
+    pub(crate) verify_connect: bool,
     /// Clients that are served; off loopback, none but these.
     #[serde(default)]
     pub(crate) allow_from: Vec<Prefix>,
@@ -99,7 +109,7 @@ pub(crate) struct RouteSettings {
     /// Condition: the client's address is in one of these.
     pub(crate) from: Vec<Prefix>,
     /// Condition: the destination is one of these networks or names (`*.example.org`).
-    pub(crate) to: Vec<Target>,
+    pub(crate) to: Vec<RouteTarget>,
     /// Condition: the destination's port is one of these (`443`, `8000-8999`).
     pub(crate) ports: Vec<Ports>,
     /// Refuse the connection.

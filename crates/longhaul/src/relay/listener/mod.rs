@@ -91,12 +91,13 @@ async fn hear<T>(
 ) -> Result<T, Rejected> {
     let limit = session.config.limits.handshake_timeout;
     let late = |_| Err(Rejected::new(Failure::HandshakeTimeout, []));
-    timeout(limit, asking).await.unwrap_or_else(late)
+    let asked = Box::pin(timeout(limit, asking)).await;
+    asked.unwrap_or_else(late)
 }
 
 async fn reject(session: &Session, rejected: Rejected) -> End {
     let Rejected { failure, answer } = rejected;
-    farewell(&session.client, &answer).await;
+    Box::pin(farewell(&session.client, &answer)).await;
     session.fail(failure)
 }
 
@@ -110,12 +111,15 @@ async fn ask(session: &Session, kind: &Kind) -> Result<Asked, Rejected> {
 }
 
 async fn connect(session: &Session, request: Request, language: Language) -> End {
-    let end = match session.open(&request).await {
+    let outcome = session.open(&request).await;
+    // Its early bytes have left: an idle connection need not keep their buffer.
+    drop(request);
+    let end = match outcome {
         Ok(far) => session.transfer(&far, &language.success(&far)).await,
         Err(failure) => End::Failed(failure),
     };
     if let End::Failed(failure) = end {
-        farewell(&session.client, &language.failure(failure)).await;
+        Box::pin(farewell(&session.client, &language.failure(failure))).await;
         return session.fail(failure);
     }
     end

@@ -64,7 +64,7 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
         .await
         .unwrap_or(Err(Failure::TimedOut))
         .map_err(failed)?;
-    Ok((Far::standing(stream, &profile, limit), peer))
+    Ok((Far::standing((stream, peer), &profile, limit), peer))
 }
 
 /// Who may connect; nobody in particular if the client does not know the address yet.
