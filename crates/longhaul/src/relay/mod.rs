@@ -14,6 +14,7 @@ mod counters;
 mod door;
 mod drain;
 mod failure;
+mod ftp;
 mod intercept;
 mod journal;
 mod listener;
