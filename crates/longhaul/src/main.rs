@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul`: moves data fast over long fat networks. One binary, one subcommand a job.
 
+#[cfg(test)]
+mod corpus;
 mod exit;
 mod lab;
 mod link;
+mod probe;
 mod relay;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +25,8 @@ enum Command {
     Link(Box<link::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<relay::Args>),
+    /// Measure one-way delay and loss between two namespaces of this machine
+    Probe(probe::Args),
     /// Run experiments on an emulated testbed and report on them
     Lab(lab::Args),
 }
@@ -30,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(*args),
         Command::Relay(args) => relay::run(*args),
+        Command::Probe(args) => probe::run(&args),
         Command::Lab(args) => lab::run(args),
     };
     exit::code(&outcome)

@@ -49,7 +49,8 @@ impl Relay {
         Self::spawn_waiting(command, wanted)
     }
 
-    fn spawn_waiting(mut command: Command, wanted: usize) -> Self {
+    /// Starts a command that becomes a relay with `wanted` listeners.
+    pub(crate) fn spawn_waiting(mut command: Command, wanted: usize) -> Self {
         let mut child = command
             .stderr(Stdio::piped())
             .spawn()
