@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul`: moves data fast over long fat networks. One binary, one subcommand a job.
 
+mod doctor;
 mod exit;
 mod lab;
 mod link;
@@ -22,6 +23,8 @@ enum Command {
     Link(Box<link::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<relay::Args>),
+    /// Check this host for what limits throughput on a long fat network
+    Doctor(doctor::Args),
     /// Run experiments on an emulated testbed and report on them
     Lab(lab::Args),
 }
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(*args),
         Command::Relay(args) => relay::run(*args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
     };
     exit::code(&outcome)
