@@ -298,9 +298,9 @@ fn records_of_namespaces_that_are_gone_are_cleaned() {
 }
 
 const TABLES: &str = "
-table ip longhaul-1081 { set lease { type inet_proto; flags timeout; } }
-table ip longhaul-1082 { set lease { type inet_proto; flags timeout; elements = { tcp timeout 1h } } }
-table ip longhaul-mine { set lease { type inet_proto; flags timeout; } }
+table ip longhaul-1081 { set lease { type inet_proto; flags timeout; }; }
+table ip longhaul-1082 { set lease { type inet_proto; flags timeout; elements = { tcp timeout 1h }; }; }
+table ip longhaul-mine { set lease { type inet_proto; flags timeout; }; }
 table ip longhaul-1083 { }
 table ip other { }
 ";

@@ -2,6 +2,7 @@
 //! What a check says: how bad, what and where, why it matters, and what to do.
 
 use serde::Serialize;
+use std::fmt::Display;
 
 /// How much a finding matters for the asked path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -54,14 +55,14 @@ pub(super) struct Finding {
 
 impl Finding {
     /// Something that is as it should be.
-    pub(super) fn ok(place: impl Into<String>, found: impl ToString) -> Self {
+    pub(super) fn ok(place: impl Into<String>, found: impl Display) -> Self {
         Self::new(Severity::Ok, place, found, String::new())
     }
 
     /// Something that costs.
     pub(super) fn note(
         place: impl Into<String>,
-        found: impl ToString,
+        found: impl Display,
         why: impl Into<String>,
     ) -> Self {
         Self::new(Severity::Note, place, found, why.into())
@@ -70,7 +71,7 @@ impl Finding {
     /// Something that limits.
     pub(super) fn limit(
         place: impl Into<String>,
-        found: impl ToString,
+        found: impl Display,
         why: impl Into<String>,
     ) -> Self {
         Self::new(Severity::Limit, place, found, why.into())
@@ -79,7 +80,7 @@ impl Finding {
     pub(super) fn new(
         severity: Severity,
         place: impl Into<String>,
-        found: impl ToString,
+        found: impl Display,
         why: String,
     ) -> Self {
         Self {
@@ -92,7 +93,7 @@ impl Finding {
     }
 
     /// Fixed by giving the setting that it is about another value.
-    pub(super) fn set(mut self, value: impl ToString) -> Self {
+    pub(super) fn set(mut self, value: impl Display) -> Self {
         self.fix = Some(Fix::Sysctl {
             key: self.place.clone(),
             value: value.to_string(),

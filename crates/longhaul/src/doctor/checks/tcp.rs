@@ -159,8 +159,8 @@ fn mtu_probing(facts: &Facts, _: Path) -> Option<Finding> {
     Some(unless(found != 0, Severity::Note, NAME, found, why, "1"))
 }
 
-/// What may wait unsent. A second of scheduling can pass before a program writes again, so below a
-/// millisecond of the rate the line may run dry.
+/// What may wait unsent. A millisecond may pass before a program that is woken writes again, so with
+/// less than that of the rate the line may run dry.
 fn notsent_lowat(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_notsent_lowat";
     let found = facts.number(NAME)?;
