@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one clock: `CLOCK_MONOTONIC` as nanoseconds since boot.
+//! The one clock, `CLOCK_MONOTONIC` as nanoseconds since boot, and the clock of the wall, which can
+//! be set and by which the kernel stamps packets.
 
 use rustix::time::{ClockId, clock_gettime};
 use units::Time;
@@ -7,6 +8,16 @@ use units::Time;
 /// Now, since boot.
 #[must_use]
 pub fn now() -> Time {
-    let now = clock_gettime(ClockId::Monotonic);
+    read(ClockId::Monotonic)
+}
+
+/// Now, since the epoch (`CLOCK_REALTIME`).
+#[must_use]
+pub fn wall() -> Time {
+    read(ClockId::Realtime)
+}
+
+fn read(clock: ClockId) -> Time {
+    let now = clock_gettime(clock);
     Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }

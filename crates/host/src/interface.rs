@@ -4,16 +4,17 @@
 //! Each function opens its netlink socket inside the namespace that it changes, does one thing and
 //! returns when the kernel has acknowledged it.
 
-use crate::netns::Netns;
+use crate::{netfilter::Family, netns::Netns};
 use netlink_packet_route::{
+    AddressFamily,
     link::{InfoData, InfoVeth},
-    route::{RouteAttribute, RouteMetric, RouteProtocol, RouteScope, RouteType},
-    rule::RuleAction,
+    route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType},
+    rule::{RuleAction, RuleAttribute, RuleMessage},
 };
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
 /// One end of a wire: an interface to make, and where.
@@ -157,6 +158,94 @@ pub fn deliver_marked_locally(netns: &Netns, mark: u32, table: u32) -> io::Resul
     ask(netns, &doing, async |kernel| {
         kernel.route().add(everything).execute().await
     })
+}
+
+/// The same for packets of one address family, and only in this thread's namespace; that it is so
+/// already is no error. [`undo_diversion`] takes it back.
+pub fn divert_marked(family: Family, mark: u32, table: u32) -> io::Result<()> {
+    let here = Netns::current()?;
+    let doing = format!(
+        "route {} packets marked {mark:#x} to this host",
+        family.name()
+    );
+    let everything = everything_local(family, table, index_of(&here, "lo")?);
+    // The route first: a mark without a route would follow the ordinary table.
+    ask(&here, &doing, async |kernel| {
+        kernel.route().add(everything).replace().execute().await
+    })?;
+    ask(&here, &doing, async |kernel| {
+        let rule = kernel.rule().add().fw_mark(mark).table_id(table);
+        let rule = rule.priority(DIVERSION_PRIORITY);
+        let rule = rule.action(RuleAction::ToTable);
+        unless(
+            libc::EEXIST,
+            match family {
+                Family::Ip => rule.v4().execute().await,
+                Family::Ip6 => rule.v6().execute().await,
+            },
+        )
+    })
+}
+
+/// Whether this namespace has no IPv6, by module or by `disable_ipv6`.
+#[must_use]
+pub fn ipv6_is_off() -> bool {
+    let disabled = std::fs::read_to_string("/proc/sys/net/ipv6/conf/lo/disable_ipv6");
+    disabled.map_or(true, |text| text.trim() != "0")
+}
+
+/// Takes back what [`divert_marked`] did; that it is gone already is no error.
+pub fn undo_diversion(family: Family, mark: u32, table: u32) -> io::Result<()> {
+    let here = Netns::current()?;
+    let doing = format!(
+        "stop routing {} packets marked {mark:#x} to this host",
+        family.name()
+    );
+    let mut rule = RuleMessage::default();
+    rule.header.family = match family {
+        Family::Ip => AddressFamily::Inet,
+        Family::Ip6 => AddressFamily::Inet6,
+    };
+    rule.header.action = RuleAction::ToTable;
+    rule.attributes = vec![
+        RuleAttribute::FwMark(mark),
+        RuleAttribute::Table(table),
+        RuleAttribute::Priority(DIVERSION_PRIORITY),
+    ];
+    ask(&here, &doing, async |kernel| {
+        unless(libc::ENOENT, kernel.rule().del(rule).execute().await)
+    })?;
+    let everything = everything_local(family, table, index_of(&here, "lo")?);
+    ask(&here, &doing, async |kernel| {
+        unless(libc::ESRCH, kernel.route().del(everything).execute().await)
+    })
+}
+
+/// Ahead of the main table (32766), and of most that people make by hand.
+const DIVERSION_PRIORITY: u32 = 1000;
+
+fn everything_local(family: Family, table: u32, lo: u32) -> RouteMessage {
+    match family {
+        Family::Ip => RouteMessageBuilder::<Ipv4Addr>::new()
+            .table_id(table)
+            .kind(RouteType::Local)
+            .scope(RouteScope::Host)
+            .output_interface(lo)
+            .build(),
+        Family::Ip6 => RouteMessageBuilder::<Ipv6Addr>::new()
+            .table_id(table)
+            .kind(RouteType::Local)
+            .output_interface(lo)
+            .build(),
+    }
+}
+
+/// Success, too, if the kernel answers `errno`.
+fn unless(errno: i32, outcome: Result<(), rtnetlink::Error>) -> Result<(), rtnetlink::Error> {
+    match outcome {
+        Err(rtnetlink::Error::NetlinkError(error)) if error.raw_code() == -errno => Ok(()),
+        outcome => outcome,
+    }
 }
 
 /// Packets that the interface dropped because nobody took them from its transmit queue in time.

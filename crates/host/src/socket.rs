@@ -244,7 +244,13 @@ unsafe impl PlainOption for i32 {}
 // SAFETY: the same.
 unsafe impl PlainOption for u64 {}
 
-fn set_option<T: PlainOption>(socket: &Socket, level: i32, name: i32, value: T) -> io::Result<()> {
+/// setsockopt(2).
+pub(crate) fn set_option<T: PlainOption>(
+    socket: &impl AsRawFd,
+    level: i32,
+    name: i32,
+    value: T,
+) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     let fd = socket.as_raw_fd();
     // SAFETY: the pointer and the length describe `value`, which lives through the call.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul`: moves data fast over long fat networks. One binary, one subcommand a job.
 
+#[cfg(test)]
+mod corpus;
 mod doctor;
 mod exit;
 mod lab;
 mod link;
+mod probe;
 mod relay;
 
 use clap::{Parser, Subcommand};
@@ -23,6 +26,8 @@ enum Command {
     Link(Box<link::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<relay::Args>),
+    /// Measure one-way delay and loss between two namespaces of this machine
+    Probe(probe::Args),
     /// Check this host for what limits throughput on a long fat network
     Doctor(doctor::Args),
     /// Run experiments on an emulated testbed and report on them
@@ -33,6 +38,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(*args),
         Command::Relay(args) => relay::run(*args),
+        Command::Probe(args) => probe::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
     };

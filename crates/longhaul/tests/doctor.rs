@@ -206,6 +206,32 @@ fn a_fix_cut_short_is_undone_and_cleaned() {
     }
 }
 
+/// However far it came, what it did is undone: each round ends with SIGKILL a little later.
+#[test]
+fn a_killed_fix_is_undone() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = Host::new();
+    let before = host.settings();
+    for round in 0..40_u64 {
+        let mut command = Command::new(BINARY);
+        command
+            .args(["doctor", "--fix", "--only", "net.ipv4."])
+            .env("XDG_STATE_HOME", host.state.path())
+            .stdout(std::process::Stdio::null());
+        let mut child = host::process::inside(&mut command, &host.netns)
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (code, said) = host.doctor(&["--undo"]);
+        assert_eq!(code, 0, "round {round}: {said}");
+        assert_eq!(host.settings(), before, "round {round}");
+    }
+}
+
 #[test]
 fn clean_leaves_a_finished_fix_alone() {
     if !may_use_namespaces() {
@@ -320,11 +346,14 @@ fn tables_and_rules_of_dead_relays_only_are_removed() {
     must("ip", &["link", "set", "lo", "up"]);
     // 0x4c48 and the ports 1081 and 1082.
     for mark in ["1279788089", "1279788090"] {
-        must("ip", &["rule", "add", "fwmark", mark, "table", mark]);
+        let rule = [
+            "rule", "add", "fwmark", mark, "table", mark, "priority", "1000",
+        ];
+        must("ip", &rule);
         must(
             "ip",
             &[
-                "route", "add", "local", "default", "dev", "lo", "table", mark,
+                "route", "add", "local", "default", "dev", "lo", "table", mark, "proto", "static",
             ],
         );
     }

@@ -198,7 +198,10 @@ fn bad_input_is_refused_before_anything_is_touched() {
     let wrong = [
         (WIRES.replace("title", "titel"), "line 2, column 1"),
         (WIRES.replace("kind = \"veth\"", "delay = \"-3ms\""), "-3ms"),
-        (WIRES.replace("kind = \"veth\"", "dealy = \"3ms\""), "dealy"),
+        (
+            WIRES.replacen("kind = \"veth\"", "dealy = \"3ms\"", 1),
+            "line 14, column 1: unknown field `dealy`",
+        ),
         (
             WIRES.replace("\"router\"]", "\"client\"]"),
             "joins a host with itself",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SOCKS5 (RFC 1928), the server's side: bytes in, meaning out, and back. No I/O.
+//! SOCKS5 (RFC 1928) with user and password (RFC 1929), the server's side: bytes in, meaning out, and back. No I/O.
 //!
 //! A parser returns `Ok(None)` while the message is incomplete; call it again with more bytes. No
 //! message is longer than [`MESSAGE_LEN_MAX`].
@@ -11,7 +11,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// of 255 bytes.
 pub const MESSAGE_LEN_MAX: usize = 262;
 
+/// The longest user and password that a client may send (RFC 1929 §2).
+pub const PASSWORD_LEN_MAX: usize = 1 + 2 * 256;
+/// The longest header of a datagram to a client: those carry addresses only (RFC 1928 §7).
+pub const DATAGRAM_HEADER_LEN_MAX: usize = 4 + 16 + 2;
+
 const VERSION: u8 = 5;
+/// Of the subnegotiation (RFC 1929 §2).
+const PASSWORD_VERSION: u8 = 1;
 const RESERVED: u8 = 0;
 
 /// Why the bytes are not SOCKS5. After any of these the connection is beyond repair.
@@ -26,6 +33,13 @@ pub enum Socks5Error {
     /// The name or the port can't be a destination.
     #[error("SOCKS destination: {0}")]
     Destination(#[from] DestinationError),
+    /// A datagram that is a part of a larger one. RFC 1928 §7: an implementation that does not
+    /// support fragmentation must drop it.
+    #[error("SOCKS datagram fragment {0}")]
+    Fragment(u8),
+    /// A datagram that ends inside its header.
+    #[error("SOCKS datagram without a whole header")]
+    Truncated,
 }
 
 impl Socks5Error {
@@ -33,7 +47,7 @@ impl Socks5Error {
     #[must_use]
     pub fn reply(&self) -> Option<Reply> {
         match self {
-            Self::Version(_) => None,
+            Self::Version(_) | Self::Fragment(_) | Self::Truncated => None,
             Self::AddressType(_) => Some(Reply::AddressTypeNotSupported),
             Self::Destination(_) => Some(Reply::GeneralFailure),
         }
@@ -45,24 +59,34 @@ impl Socks5Error {
 pub enum Method {
     /// No authentication.
     None,
+    /// User and password (RFC 1929).
+    Password,
     /// The server takes none of what the client offered.
     NoneAcceptable,
 }
 
 impl Method {
+    fn code(self) -> u8 {
+        match self {
+            Self::None => 0x00,
+            Self::Password => 0x02,
+            Self::NoneAcceptable => 0xFF,
+        }
+    }
+
     /// The server's answer to a greeting.
     #[must_use]
     pub fn encode(self) -> [u8; 2] {
-        match self {
-            Self::None => [VERSION, 0x00],
-            Self::NoneAcceptable => [VERSION, 0xFF],
-        }
+        [VERSION, self.code()]
     }
 }
 
-/// Reads the client's greeting (RFC 1928 §3) and chooses a method. Also returns the greeting's
-/// length.
-pub fn parse_greeting(input: &[u8]) -> Result<Option<(Method, usize)>, Socks5Error> {
+/// Reads the client's greeting (RFC 1928 §3) and takes `wanted` if the client offers it. Also
+/// returns the greeting's length.
+pub fn parse_greeting(
+    input: &[u8],
+    wanted: Method,
+) -> Result<Option<(Method, usize)>, Socks5Error> {
     let Some(&version) = input.first() else {
         return Ok(None);
     };
@@ -73,11 +97,53 @@ pub fn parse_greeting(input: &[u8]) -> Result<Option<(Method, usize)>, Socks5Err
         return Ok(None);
     };
     let end = 2 + usize::from(count);
-    let chosen = |methods: &[u8]| match methods.contains(&0) {
-        true => Method::None,
+    let chosen = |methods: &[u8]| match methods.contains(&wanted.code()) {
+        true => wanted,
         false => Method::NoneAcceptable,
     };
     Ok(input.get(2..end).map(|methods| (chosen(methods), end)))
+}
+
+/// RFC 1929 §2: who the client says it is. Bytes, because the RFC names no character set.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user's name.
+    pub user: Vec<u8>,
+    /// The password; never shown.
+    pub password: Vec<u8>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credentials({})", self.user.escape_ascii())
+    }
+}
+
+/// Reads user and password (RFC 1929 §2). Also returns the message's length.
+pub fn parse_password(input: &[u8]) -> Result<Option<(Credentials, usize)>, Socks5Error> {
+    match input.first() {
+        Some(&PASSWORD_VERSION) => {}
+        Some(&other) => return Err(Socks5Error::Version(other)),
+        None => return Ok(None),
+    }
+    let fields = counted(input, 1)
+        .and_then(|(user, end)| counted(input, end).map(|(password, end)| (user, password, end)));
+    Ok(fields.map(|(user, password, end)| {
+        let (user, password) = (user.to_vec(), password.to_vec());
+        (Credentials { user, password }, end)
+    }))
+}
+
+/// Bytes behind a byte that counts them, and where they end.
+fn counted(input: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let end = at + 1 + usize::from(*input.get(at)?);
+    input.get(at + 1..end).map(|bytes| (bytes, end))
+}
+
+/// The answer to user and password (RFC 1929 §2). After a refusal the server must close.
+#[must_use]
+pub fn password_answer(welcome: bool) -> [u8; 2] {
+    [PASSWORD_VERSION, u8::from(!welcome)]
 }
 
 /// RFC 1928 §4: what the client wants done.
@@ -146,10 +212,7 @@ fn parse_host(input: &[u8]) -> Result<Option<(Host<'_>, usize)>, Socks5Error> {
         Some(4) => {
             array(input, AT).map(|b: [u8; 16]| (Host::Ip(Ipv6Addr::from(b).into()), AT + 16))
         }
-        Some(3) => input.get(AT).and_then(|&len| {
-            let end = AT + 1 + usize::from(len);
-            input.get(AT + 1..end).map(|name| (Host::Name(name), end))
-        }),
+        Some(3) => counted(input, AT).map(|(name, end)| (Host::Name(name), end)),
         Some(&other) => return Err(Socks5Error::AddressType(other)),
     })
 }
@@ -185,7 +248,7 @@ pub enum Reply {
     ConnectionRefused = 5,
     /// The TTL expired on the way.
     TtlExpired = 6,
-    /// BIND, UDP ASSOCIATE or an unknown command.
+    /// An unknown command, or one that this way out does not know.
     CommandNotSupported = 7,
     /// An address type that the RFC does not know.
     AddressTypeNotSupported = 8,
@@ -197,20 +260,44 @@ impl Reply {
     #[must_use]
     pub fn encode(self, bound: Option<SocketAddr>) -> Vec<u8> {
         let bound = bound.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        let mut message = vec![VERSION, self as u8, RESERVED];
-        match bound.ip().to_canonical() {
-            IpAddr::V4(ip) => {
-                message.push(1);
-                message.extend(ip.octets());
-            }
-            IpAddr::V6(ip) => {
-                message.push(4);
-                message.extend(ip.octets());
-            }
-        }
-        message.extend(bound.port().to_be_bytes());
-        message
+        with_address(vec![VERSION, self as u8, RESERVED], bound)
     }
+}
+
+/// Appends an address as RFC 1928 §5 has it.
+fn with_address(mut message: Vec<u8>, address: SocketAddr) -> Vec<u8> {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => {
+            message.push(1);
+            message.extend(ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            message.push(4);
+            message.extend(ip.octets());
+        }
+    }
+    message.extend(address.port().to_be_bytes());
+    message
+}
+
+/// Reads a datagram from a client (RFC 1928 §7): where it shall go, and its data.
+pub fn parse_datagram(input: &[u8]) -> Result<(Destination, &[u8]), Socks5Error> {
+    match input.get(2) {
+        Some(0) => {}
+        Some(&fragment) => return Err(Socks5Error::Fragment(fragment)),
+        None => return Err(Socks5Error::Truncated),
+    }
+    // The address begins where a request has it.
+    let (host, end) = parse_host(input)?.ok_or(Socks5Error::Truncated)?;
+    let port = array::<2>(input, end).ok_or(Socks5Error::Truncated)?;
+    let destination = host.with_port(u16::from_be_bytes(port))?;
+    Ok((destination, &input[end + 2..]))
+}
+
+/// What stands before the data of a datagram to a client: where it came from (RFC 1928 §7).
+#[must_use]
+pub fn datagram_header(from: SocketAddr) -> Vec<u8> {
+    with_address(vec![RESERVED, RESERVED, 0], from)
 }
 
 const _: () = assert!(MESSAGE_LEN_MAX == 4 + 1 + HostName::LEN_MAX + 2);
@@ -222,13 +309,44 @@ mod tests {
 
     #[test]
     fn greeting_is_complete_with_its_last_method() {
-        assert_eq!(parse_greeting(&[5, 2, 2]), Ok(None));
-        assert_eq!(parse_greeting(&[5, 2, 2, 0]), Ok(Some((Method::None, 4))));
-        assert_eq!(
-            parse_greeting(&[5, 1, 2, 9]),
-            Ok(Some((Method::NoneAcceptable, 3)))
-        );
-        assert_eq!(parse_greeting(&[4, 1]), Err(Socks5Error::Version(4)));
+        let greet = |input| parse_greeting(input, Method::None);
+        assert_eq!(greet(&[5, 2, 2]), Ok(None));
+        assert_eq!(greet(&[5, 2, 2, 0]), Ok(Some((Method::None, 4))));
+        let refused = Ok(Some((Method::NoneAcceptable, 3)));
+        assert_eq!(greet(&[5, 1, 2, 9]), refused);
+        assert_eq!(greet(&[4, 1]), Err(Socks5Error::Version(4)));
+        // Who wants to know its clients does not take those that would rather not say.
+        assert_eq!(parse_greeting(&[5, 1, 0], Method::Password), refused);
+        let both = parse_greeting(&[5, 2, 0, 2], Method::Password);
+        assert_eq!(both, Ok(Some((Method::Password, 4))));
+    }
+
+    #[test]
+    fn user_and_password_are_complete_with_the_password() {
+        let whole = b"\x01\x02me\x03key";
+        for end in 0..whole.len() {
+            assert_eq!(parse_password(&whole[..end]), Ok(None), "{end}");
+        }
+        let (found, len) = parse_password(b"\x01\x02me\x03keymore").unwrap().unwrap();
+        assert_eq!((found.user, found.password), (b"me".into(), b"key".into()));
+        assert_eq!(len, whole.len());
+        assert_eq!(parse_password(&[5, 1]), Err(Socks5Error::Version(5)));
+    }
+
+    #[test]
+    fn datagrams_carry_their_addresses_and_no_fragments() {
+        let from = "[2001:db8::1]:53".parse().unwrap();
+        let mut datagram = datagram_header(from);
+        assert_eq!(datagram.len(), DATAGRAM_HEADER_LEN_MAX);
+        datagram.extend(b"data");
+        let to = Destination::Address(from);
+        assert_eq!(parse_datagram(&datagram), Ok((to, &b"data"[..])));
+        for end in 0..DATAGRAM_HEADER_LEN_MAX {
+            let error = parse_datagram(&datagram[..end]);
+            assert_eq!(error, Err(Socks5Error::Truncated), "{end}");
+        }
+        datagram[2] = 1;
+        assert_eq!(parse_datagram(&datagram), Err(Socks5Error::Fragment(1)));
     }
 
     fn destination_of(input: &[u8]) -> String {
@@ -283,7 +401,12 @@ mod tests {
     proptest! {
         #[test]
         fn no_input_panics(tail in proptest::collection::vec(any::<u8>(), 0..300), atyp in 0u8..6) {
-            let _ = parse_greeting(&tail);
+            let _ = parse_greeting(&tail, Method::Password);
+            let _ = parse_password(&tail);
+            let _ = parse_datagram(&tail);
+            let mut datagram = vec![0, 0, 0, atyp];
+            datagram.extend(&tail);
+            let _ = parse_datagram(&datagram);
             let _ = parse_request(&tail);
             let mut shaped = vec![5, 1, 0, atyp];
             shaped.extend(&tail);
@@ -296,7 +419,7 @@ mod tests {
         fn a_full_buffer_is_never_incomplete(tail in proptest::collection::vec(any::<u8>(), 262..300)) {
             let mut shaped = tail;
             shaped[0] = 5;
-            prop_assert!(!matches!(parse_greeting(&shaped), Ok(None)));
+            prop_assert!(!matches!(parse_greeting(&shaped, Method::None), Ok(None)));
             prop_assert!(!matches!(parse_request(&shaped), Ok(None)));
         }
     }

@@ -66,10 +66,13 @@ impl SuperPacket {
             Version::V4 => (usize::from(packet[0] & 0xf) * 4).max(20),
             Version::V6 => 40,
         };
+        // As virtio_net_hdr_to_skb has it (include/linux/virtio_net.h): a checksum that is somewhere
+        // else would be written over another field.
+        let checksum_at = if vnet.gso == Gso::Udp { 6 } else { 16 };
         let sound = vnet.needs_csum
+            && vnet.csum_offset == checksum_at
             && vnet.gso_size > 0
             && (ip_header..=HEADERS_MAX).contains(&usize::from(vnet.csum_start))
-            && usize::from(vnet.csum_start) + usize::from(vnet.csum_offset) + 2 <= headers
             && headers < packet.len()
             && headers <= HEADERS_MAX;
         sound.then(|| Self::cut(vnet, version, headers, packet.len() - headers))
@@ -153,7 +156,7 @@ impl SuperPacket {
 
     fn vnet_of(&self, run: &Range<u16>) -> VnetHeader {
         match run.len() {
-            1 => VnetHeader {
+            1 if self.vnet.gso != Gso::None => VnetHeader {
                 gso: Gso::None,
                 gso_size: 0,
                 ecn: false,
@@ -362,6 +365,14 @@ mod tests {
             u16::from_be_bytes([run.head()[vnet::LEN + 4], run.head()[vnet::LEN + 5]])
         };
         assert_eq!((id(0), id(1), id(2)), (0xfffe, 0xffff, 0));
+    }
+
+    #[test]
+    fn a_checksum_over_another_field_is_refused() {
+        let (mut vnet, packet) = super_packet(Version::V4, 3 * MSS, tcp::ACK);
+        assert!(SuperPacket::parse(&vnet, &packet).is_some());
+        vnet[8] = 4;
+        assert!(SuperPacket::parse(&vnet, &packet).is_none());
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn vnet_header() -> impl Strategy<Value = [u8; vnet::LEN]> {
         any::<u16>(),
         0_u16..200,
         0_u16..120,
-        0_u16..40,
+        prop_oneof![Just(16_u16), Just(6), 0_u16..40],
     )
         .prop_map(|(flags, gso, hint, size, start, offset)| {
             let mut bytes = [0; vnet::LEN];

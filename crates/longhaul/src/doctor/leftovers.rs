@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a killed transparent relay leaves: an nft table `longhaul-PORT` with a set `lease`, and a
-//! routing rule and table for the mark `LH` (0x4c48) in the upper half and PORT in the lower.
+//! What a killed transparent relay leaves: an nft table, and a routing rule and table for its mark,
+//! both named by the port that it listened on.
 //!
-//! The relay renews the lease while it lives and listens on PORT. Only what has neither lease nor
-//! listener is removed; all else with the name is listed and stays.
+//! The relay renews the table's lease while it lives. Only what has neither lease nor listener is
+//! removed; all else with such a name is listed and stays.
 
 use super::record::inode;
+use crate::relay::intercept::{Marks, TABLE_PREFIX};
 use anyhow::{Context, Result};
-use host::{netns::Netns, sock_diag::SockDiag};
+use host::{
+    interface,
+    netfilter::{Family, lease, nft},
+    netns::Netns,
+    sock_diag::SockDiag,
+};
 use serde_json::Value;
 use std::{fs, process::Command};
-
-const PREFIX: &str = "longhaul";
-/// `LH`, the upper half of marks.
-const LETTERS: u32 = 0x4c48;
 
 /// Whether a process lives in the network namespace, or `ip netns` names it.
 pub(super) fn namespace_lives(namespace: u64) -> bool {
@@ -23,80 +25,66 @@ pub(super) fn namespace_lives(namespace: u64) -> bool {
         || entries(host::netns::DIRECTORY).any(|name| is_it(name.path()))
 }
 
-/// An nft table by one of our names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Table {
-    family: String,
-    name: String,
-}
-
-/// What to do with it.
+/// What to do with a table.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
-    Remove { port: u16 },
+    Remove,
     Keep(&'static str),
 }
 
 /// Removes what dead relays left in this network namespace, and says what it did and did not do.
 pub(super) fn clean() -> Result<Vec<String>> {
     let mut said = Vec::new();
-    let Ok(tables) = tables() else {
-        return Ok(vec![
-            "nft is missing or fails: no relay's tables were looked for".to_owned(),
-        ]);
-    };
-    for table in tables {
-        said.push(clean_table(&table)?);
-    }
-    for family in ["-4", "-6"] {
+    for family in [Family::Ip, Family::Ip6] {
+        let tables = match our_tables(family) {
+            Ok(tables) => tables,
+            Err(error) => return Ok(vec![format!("no relay's tables were looked for: {error}")]),
+        };
+        for table in tables {
+            said.push(clean_table(family, &table)?);
+        }
         said.extend(clean_rules(family)?);
     }
     Ok(said)
 }
 
-fn clean_table(table: &Table) -> Result<String> {
-    let Table { family, name } = table;
-    let port = port_of(name);
+fn our_tables(family: Family) -> Result<Vec<String>, nft::NftError> {
+    let mut tables = nft::tables(family)?;
+    tables.retain(|name| name.starts_with(TABLE_PREFIX));
+    Ok(tables)
+}
+
+fn clean_table(family: Family, table: &str) -> Result<String> {
+    let name = format!("nft table {} {table}", family.name());
+    let port = port_of(table);
     let listening = port.is_none_or(|port| listens(port).unwrap_or(true));
-    Ok(match fate(port, lease(table), listening) {
-        Fate::Remove { .. } => {
-            run("nft", &["delete", "table", family, name])?;
-            format!("nft table {family} {name} removed: no relay renews or listens")
+    Ok(match fate(port, leased(family, table), listening) {
+        Fate::Remove => {
+            nft::delete_table(family, table)?;
+            format!("{name} removed: no relay renews it or listens")
         }
-        Fate::Keep(why) => format!("nft table {family} {name} stays: {why}"),
+        Fate::Keep(why) => format!("{name} stays: {why}"),
     })
 }
 
-/// `lease` is whether the table has a lease that runs; `None` if it has no such set.
-fn fate(port: Option<u16>, lease: Option<bool>, listening: bool) -> Fate {
-    match (port, lease) {
+/// `leased` is whether the table has a lease that runs; `None` if it has no such set.
+fn fate(port: Option<u16>, leased: Option<bool>, listening: bool) -> Fate {
+    match (port, leased) {
         (None, _) => Fate::Keep("its name has no port, so its owner is unknown"),
         (_, None) => Fate::Keep("it has no lease, so its owner is unknown"),
         (_, Some(true)) => Fate::Keep("its relay lives"),
-        (Some(_), Some(false)) if listening => Fate::Keep("somebody listens on its port"),
-        (Some(port), Some(false)) => Fate::Remove { port },
+        (_, Some(false)) if listening => Fate::Keep("somebody listens on its port"),
+        (_, Some(false)) => Fate::Remove,
     }
 }
 
-fn port_of(name: &str) -> Option<u16> {
-    name.strip_prefix(PREFIX)?.strip_prefix('-')?.parse().ok()
+fn port_of(table: &str) -> Option<u16> {
+    table.strip_prefix(TABLE_PREFIX)?.parse().ok()
 }
 
-fn tables() -> Result<Vec<Table>> {
-    let listing = run_json("nft", &["-j", "list", "tables"])?;
-    let items = listing["nftables"].as_array().cloned().unwrap_or_default();
-    let ours = |item: &Value| {
-        let table = &item["table"];
-        let name = table["name"].as_str()?.to_owned();
-        let family = table["family"].as_str()?.to_owned();
-        name.starts_with(PREFIX).then_some(Table { family, name })
-    };
-    Ok(items.iter().filter_map(ours).collect())
-}
-
-fn lease(table: &Table) -> Option<bool> {
-    let Table { family, name } = table;
-    let listing = run_json("nft", &["-j", "list", "set", family, name, "lease"]).ok()?;
+fn leased(family: Family, table: &str) -> Option<bool> {
+    let question = ["-j", "list", "set", family.name(), table, lease::SET];
+    let listing = run_json("nft", &question).ok()?;
     let items = listing["nftables"].as_array()?;
     let set = items.iter().find_map(|item| item.get("set"))?;
     let elements = set["elem"].as_array();
@@ -107,57 +95,41 @@ fn listens(port: u16) -> std::io::Result<bool> {
     SockDiag::open(&Netns::current()?)?.listens_on(port)
 }
 
-/// Routing rules whose table of filters is gone and whose port nobody listens on.
-fn clean_rules(family: &str) -> Result<Vec<String>> {
-    let Ok(rules) = run_json("ip", &["-j", family, "rule", "list"]) else {
+/// Removes routing rules whose table of filters is gone and whose port nobody listens on.
+fn clean_rules(family: Family) -> Result<Vec<String>> {
+    let option = match family {
+        Family::Ip => "-4",
+        Family::Ip6 => "-6",
+    };
+    // A kernel without IPv6 has no such rules.
+    let Ok(rules) = run_json("ip", &["-j", option, "rule", "list"]) else {
         return Ok(Vec::new());
     };
+    let tables = our_tables(family)?;
     let mut said = Vec::new();
-    let marks = rules.as_array().into_iter().flatten().filter_map(mark_of);
-    for mark in marks {
-        let port = (mark & 0xffff) as u16;
-        if has_table(family, port)? || listens(port).unwrap_or(true) {
-            said.push(format!(
-                "ip rule {family} fwmark {mark:#x} stays: it is in use"
-            ));
+    for (mark, port) in rules.as_array().into_iter().flatten().filter_map(mark_of) {
+        let name = format!("{} rule for mark {mark:#x}", family.name());
+        let in_use = tables.iter().any(|table| port_of(table) == Some(port));
+        if in_use || listens(port).unwrap_or(true) {
+            said.push(format!("{name} stays: it is in use"));
             continue;
         }
-        let number = mark.to_string();
-        let rule = [family, "rule", "del", "fwmark", &number, "table", &number];
-        run("ip", &rule)?;
-        // The routes go with the rule; a table without any is no error.
-        let _ = run("ip", &[family, "route", "flush", "table", &number]);
-        said.push(format!(
-            "ip rule {family} fwmark {mark:#x} removed with its routes"
-        ));
+        interface::undo_diversion(family, mark, mark)?;
+        said.push(format!("{name} removed with its route"));
     }
     Ok(said)
 }
 
-/// The mark of a rule of ours: its table has the same number.
-fn mark_of(rule: &Value) -> Option<u32> {
+/// The mark and port of a rule of ours: its routing table has the mark's number.
+fn mark_of(rule: &Value) -> Option<(u32, u16)> {
     let mark = rule["fwmark"].as_str()?.strip_prefix("0x")?;
     let mark = u32::from_str_radix(mark, 16).ok()?;
     let table: u32 = rule["table"].as_str()?.parse().ok()?;
-    (mark >> 16 == LETTERS && table == mark).then_some(mark)
-}
-
-fn has_table(family: &str, port: u16) -> Result<bool> {
-    let family = if family == "-6" { "ip6" } else { "ip" };
-    let ours = |table: &Table| table.family == family && port_of(&table.name) == Some(port);
-    Ok(tables()?.iter().any(ours))
+    let port = (mark & 0xffff) as u16;
+    (Marks::of(port).diverted() == mark && table == mark).then_some((mark, port))
 }
 
 fn run_json(program: &str, args: &[&str]) -> Result<Value> {
-    let text = run(program, args)?;
-    // ip prints nothing at all for an empty list.
-    Ok(match text.trim() {
-        "" => Value::Array(Vec::new()),
-        text => serde_json::from_str(text)?,
-    })
-}
-
-fn run(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program)
         .args(args)
         .output()
@@ -169,7 +141,11 @@ fn run(program: &str, args: &[&str]) -> Result<String> {
         args.join(" "),
         said.lines().next().unwrap_or("failed")
     );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    // ip prints nothing at all for an empty list.
+    match output.stdout.trim_ascii() {
+        b"" => Ok(Value::Array(Vec::new())),
+        text => Ok(serde_json::from_slice(text)?),
+    }
 }
 
 #[cfg(test)]
@@ -180,7 +156,7 @@ mod tests {
     #[test]
     fn only_what_is_surely_dead_is_removed() {
         let dead = fate(Some(1081), Some(false), false);
-        assert_eq!(dead, Fate::Remove { port: 1081 });
+        assert_eq!(dead, Fate::Remove);
         for (port, lease, listening) in [
             (None, Some(false), false),
             (Some(1081), None, false),
@@ -198,7 +174,7 @@ mod tests {
         assert_eq!(port_of("longhaul-70000"), None);
         assert_eq!(port_of("longhaul"), None);
         let rule = |mark: &str, table: &str| mark_of(&json!({"fwmark": mark, "table": table}));
-        assert_eq!(rule("0x4c480439", "1279788089"), Some(0x4c48_0439));
+        assert_eq!(rule("0x4c480439", "1279788089"), Some((0x4c48_0439, 1081)));
         assert_eq!(rule("0x4c480439", "100"), None);
         assert_eq!(rule("0x1", "1"), None);
     }

@@ -87,14 +87,15 @@ fn change(args: &Args, path: Path) -> Result<()> {
             "doctor {what} needs root: run it with sudo"
         )));
     }
-    let store = record::Store::open().context("cannot open the record of changes")?;
+    let open = || record::Store::open().context("cannot open the record of changes");
     let outcome = match what {
         "--fix" => {
+            // Before the store is locked: programs that are run for facts could inherit the lock.
             let findings = checks::all(&host_facts::gather(), path);
-            fix::apply(&store, &findings, &args.only, args.persist.as_deref())?
+            fix::apply(&open()?, &findings, &args.only, args.persist.as_deref())?
         }
-        "--undo" => fix::undo(&store)?,
-        _ => fix::clean(&store)?,
+        "--undo" => fix::undo(&open()?)?,
+        _ => fix::clean(&open()?)?,
     };
     report::outcome(&outcome, args.json)
 }

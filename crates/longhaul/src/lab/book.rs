@@ -3,6 +3,7 @@
 //! reads with that cell's parameters. Everything is checked here, before anything is touched.
 
 use super::{
+    keys,
     library::Source,
     parameters::{self, fill_in, plain},
     scenario::{CellPlan, Scenario},
@@ -257,18 +258,30 @@ fn combinations(head: &Head) -> Result<Vec<CellPlan>> {
 
 fn scenario_with(source: &Source, values: &Table) -> Result<Scenario> {
     let text = fill_in(&source.text, values).map_err(|error| refuse(source, &error))?;
-    read(source, &text)
+    let scenario = read(source, &text)?;
+    keys::check(&text).map_err(|unknown| refuse_at(source, &text, unknown.at, &unknown))?;
+    Ok(scenario)
 }
 
 /// TOML into `T`; an error names file, line and column.
 fn read<T: serde::de::DeserializeOwned>(source: &Source, text: &str) -> Result<T> {
     toml::from_str(text).map_err(|error| {
-        let before = &text[..error.span().map_or(0, |span| span.start)];
-        let line = before.matches('\n').count() + 1;
-        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        let message = error.message().replace('\n', " ");
-        refuse(source, &format!("line {line}, column {column}: {message}"))
+        let at = error.span().map_or(0, |span| span.start);
+        refuse_at(source, text, at, &error.message().replace('\n', " "))
     })
+}
+
+/// Names the line and column of byte `at`.
+fn refuse_at(
+    source: &Source,
+    text: &str,
+    at: usize,
+    problem: &impl std::fmt::Display,
+) -> anyhow::Error {
+    let before = &text[..at];
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    refuse(source, &format!("line {line}, column {column}: {problem}"))
 }
 
 fn refuse(source: &Source, problem: &impl std::fmt::Display) -> anyhow::Error {
@@ -398,6 +411,27 @@ size = "${size}"
             "{message}"
         );
         assert!(message.contains("progam"), "{message}");
+    }
+
+    #[test]
+    fn unknown_keys_of_links_and_relays_have_their_place_too() {
+        let emulated = TEXT.replacen(
+            "kind = \"veth\"",
+            "delay = \"1ms\"\n dealy = \"${size}\"",
+            1,
+        );
+        let message = error(&emulated);
+        assert!(
+            message.starts_with("t.toml: line 19, column 2: unknown field `dealy`"),
+            "{message}"
+        );
+        assert!(message.contains("`delay`"), "{message}");
+        let relay = format!("{TEXT}[relays.b]\nsocks5 = \"127.0.0.1:1080\"\nwehn = true\n");
+        let message = error(&relay);
+        assert!(
+            message.contains(", column 1: unknown field `wehn`"),
+            "{message}"
+        );
     }
 
     #[test]

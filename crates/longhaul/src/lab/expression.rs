@@ -98,12 +98,14 @@ enum Relation {
     Above,
     AtMost,
     Below,
+    Exactly,
 }
 
 impl Bound {
-    /// Reads `>= 6`, `> 6`, `<= 6` or `< 6`.
+    /// Reads `>= 6`, `> 6`, `<= 6`, `< 6` or `== 6`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        const RELATIONS: [(&str, Relation); 4] = [
+        const RELATIONS: [(&str, Relation); 5] = [
+            ("==", Relation::Exactly),
             (">=", Relation::AtLeast),
             ("<=", Relation::AtMost),
             (">", Relation::Above),
@@ -128,6 +130,7 @@ impl Bound {
             Relation::Above => value > self.limit,
             Relation::AtMost => value <= self.limit,
             Relation::Below => value < self.limit,
+            Relation::Exactly => value == self.limit,
         }
     }
 }
@@ -304,7 +307,8 @@ mod tests {
         let holds = |text: &str, value| Bound::parse(text).unwrap().holds(value);
         assert!(holds(">= 6", 6.0) && !holds(">= 6", 5.999));
         assert!(!holds("> 6", 6.0) && holds("<= 6", 6.0) && !holds("<6", 6.0));
-        assert!(!holds(">= 6", f64::NAN));
+        assert!(holds("== 6", 6.0) && !holds("== 6", 6.000_001));
+        assert!(!holds(">= 6", f64::NAN) && !holds("== 6", f64::NAN));
         assert_eq!(Bound::parse("about 6"), None);
         assert_eq!(Bound::parse(">= NaN"), None);
     }

@@ -4,7 +4,7 @@
 
 use super::{
     payload::{Landing, Store, payload_name},
-    programs::{Outcome, curl, daemon::Daemon, iperf3, nginx},
+    programs::{Outcome, curl, daemon::Daemon, iperf3, nginx, probe},
     result::{Metrics, Run},
     sampler::{Recording, Sampler},
     scenario::{Direction, Flow, Program, Scenario},
@@ -12,6 +12,7 @@ use super::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use host::netns::Netns;
+use model::link::Shape;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::Ipv4Addr,
@@ -36,7 +37,7 @@ pub(crate) async fn execute(
 ) -> Result<Run> {
     let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
     let servers = serve(&flows, testbed, store, directory).await?;
-    let transfers = prepare(&flows, scenario.limit, testbed, landings, directory)?;
+    let transfers = prepare(&flows, scenario, testbed, landings, directory)?;
     let receivers = flows.iter().map(|flow| flow.to.clone()).collect();
     let record = directory.join("tcp_info.jsonl");
     let sampler = Sampler::start(&testbed.hosts(), receivers, delivered, &record)?;
@@ -48,7 +49,7 @@ pub(crate) async fn execute(
         server.stop().await?;
     }
     verify(&flows, &outcomes, store, landings)?;
-    describe(scenario, &flows, &outcomes, &recording, testbed)
+    Ok(describe(scenario, &flows, &outcomes, &recording, testbed))
 }
 
 async fn serve(
@@ -75,19 +76,19 @@ async fn serve(
     Ok(servers)
 }
 
-/// The host that waits for the connection.
+/// The host that waits for the connection; a probe's packets go where its data goes.
 fn accepting(flow: &Flow) -> &str {
-    match flow.direction {
-        Direction::Download => &flow.from,
-        Direction::Upload => &flow.to,
+    match (flow.program, flow.direction) {
+        (Program::Curl | Program::Iperf3, Direction::Download) => &flow.from,
+        _ => &flow.to,
     }
 }
 
 /// The host that opens it.
 fn opening(flow: &Flow) -> &str {
-    match flow.direction {
-        Direction::Download => &flow.to,
-        Direction::Upload => &flow.from,
+    match (flow.program, flow.direction) {
+        (Program::Curl | Program::Iperf3, Direction::Download) => &flow.to,
+        _ => &flow.from,
     }
 }
 
@@ -104,12 +105,14 @@ struct Transfer {
     server: Ipv4Addr,
     landing: Option<Arc<Landing>>,
     limit: Time,
+    /// What a probe's packets should meet.
+    expected: Option<Shape>,
     record: PathBuf,
 }
 
 fn prepare(
     flows: &[&Flow],
-    limit: Time,
+    scenario: &Scenario,
     testbed: &Testbed,
     landings: &Landings,
     directory: &Path,
@@ -130,11 +133,22 @@ fn prepare(
             server: server
                 .with_context(|| format!("flow {}: the server has no address", flow.name))?,
             landing,
-            limit,
-            record: directory.join(format!("{}.json", flow.name)),
+            limit: scenario.limit,
+            expected: probe::expected(scenario, &testbed.topology, flow),
+            record: directory.join(record_name(flow)),
         })
     };
     flows.iter().enumerate().map(each).collect()
+}
+
+/// A program's own record: one JSON object, or a probe's lines.
+fn record_name(flow: &Flow) -> String {
+    let ending = if flow.program == Program::Probe {
+        "jsonl"
+    } else {
+        "json"
+    };
+    format!("{}.{ending}", flow.name)
 }
 
 impl Transfer {
@@ -158,6 +172,7 @@ impl Transfer {
             server,
             landing,
             limit,
+            expected,
             record,
             number,
         } = self;
@@ -170,6 +185,7 @@ impl Transfer {
             Program::Iperf3 => {
                 iperf3::measure(netns, *server, iperf_port(*number), flow, record).await
             }
+            Program::Probe => probe::measure(flow, *server, expected.as_ref(), record).await,
         }
     }
 }
@@ -214,41 +230,72 @@ fn describe(
     outcomes: &[Outcome],
     recording: &Recording,
     testbed: &Testbed,
-) -> Result<Run> {
-    let mut metrics = Metrics::new();
-    let rate = |outcome: &Outcome| outcome.bytes as f64 * 8.0 / outcome.seconds;
-    if let [only] = outcomes {
-        metrics.extend(only.extra.clone());
+) -> Run {
+    let all = || flows.iter().copied().zip(outcomes);
+    let transfers: Vec<_> = all().filter(|(flow, _)| flow.program.transfers()).collect();
+    let mut metrics = goodput(&transfers);
+    for (flow, outcome) in all().filter(|(flow, _)| !flow.program.transfers()) {
+        metrics.extend(probed(flow, outcome, flows.len() == 1));
     }
-    metrics.insert("goodput_bps".to_owned(), outcomes.iter().map(rate).sum());
-    for (flow, outcome) in flows.iter().zip(outcomes).filter(|_| flows.len() > 1) {
-        metrics.insert(format!("{}_goodput_bps", flow.name), rate(outcome));
-    }
-    let seen: u64 = testbed
-        .hosts()
-        .iter()
-        .map(|(host, _)| recording.retransmits(host))
-        .sum();
-    let told: Option<u64> = outcomes.iter().map(|outcome| outcome.retransmits).sum();
-    metrics.insert(
-        "retransmits".to_owned(),
-        told.map_or(seen, |told| told.max(seen)) as f64,
-    );
-
-    let (flow, outcome) = flows
-        .first()
-        .zip(outcomes.first())
-        .context("there is no flow")?;
+    let Some((flow, outcome)) = transfers.first() else {
+        return Run {
+            metrics,
+            ..Run::default()
+        };
+    };
+    let retransmits = retransmits(&transfers, recording, testbed);
+    metrics.insert("retransmits".to_owned(), retransmits);
     let mut series = recording.series(&flow.to, outcome.bytes, outcome.seconds);
     series.legs = senders(scenario, flow, testbed)
         .windows(2)
         .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))
         .collect();
-    Ok(Run {
+    Run {
         metrics,
         failed: None,
         series: Some(series),
-    })
+    }
+}
+
+/// What all transfers carried, and each if there are several; none is no figure.
+fn goodput(transfers: &[(&Flow, &Outcome)]) -> Metrics {
+    let mut metrics = Metrics::new();
+    let rate = |outcome: &Outcome| outcome.bytes as f64 * 8.0 / outcome.seconds;
+    if let [(_, only)] = transfers {
+        metrics.extend(only.extra.clone());
+    }
+    if !transfers.is_empty() {
+        let sum = transfers.iter().map(|(_, outcome)| rate(outcome)).sum();
+        metrics.insert("goodput_bps".to_owned(), sum);
+    }
+    for (flow, outcome) in transfers.iter().filter(|_| transfers.len() > 1) {
+        metrics.insert(format!("{}_goodput_bps", flow.name), rate(outcome));
+    }
+    metrics
+}
+
+/// A probe's figures, under its name unless it is alone.
+fn probed(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
+    let name = |figure: &String| match alone {
+        true => figure.clone(),
+        false => format!("{}_{figure}", flow.name),
+    };
+    let named = |(figure, value): (&String, &f64)| (name(figure), *value);
+    outcome.extra.iter().map(named).collect()
+}
+
+/// Segments sent again: what the samples saw on any leg, or the programs told, whichever is more.
+fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, testbed: &Testbed) -> f64 {
+    let hosts = testbed.hosts();
+    let seen: u64 = hosts
+        .iter()
+        .map(|(host, _)| recording.retransmits(host))
+        .sum();
+    let told: Option<u64> = transfers
+        .iter()
+        .map(|(_, outcome)| outcome.retransmits)
+        .sum();
+    told.map_or(seen, |told| told.max(seen)) as f64
 }
 
 /// The hosts that end a TCP connection of `flow`, from where the data begins to where it ends.

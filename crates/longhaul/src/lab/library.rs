@@ -5,7 +5,7 @@ use crate::exit::Refusal;
 use std::path::Path;
 
 /// The files of `scenarios/`, so that an installed binary has them.
-const BUILT_IN: [(&str, &str); 4] = [
+const BUILT_IN: [(&str, &str); 5] = [
     (
         "dvd-download",
         include_str!("../../../../scenarios/dvd-download.toml"),
@@ -21,6 +21,10 @@ const BUILT_IN: [(&str, &str); 4] = [
     (
         "link-long-fat",
         include_str!("../../../../scenarios/link-long-fat.toml"),
+    ),
+    (
+        "link-proofs",
+        include_str!("../../../../scenarios/link-proofs.toml"),
     ),
 ];
 

@@ -16,11 +16,14 @@ pub(crate) enum Unit {
     Bytes,
     /// `_ratio`: a plain factor or share.
     Ratio,
+    /// `_p`: a p-value. More is not better: it is the chance that a true path looks so odd.
+    Probability,
     /// No known ending.
     Count,
 }
 
-const ENDINGS: [(&str, Unit); 6] = [
+const ENDINGS: [(&str, Unit); 7] = [
+    ("_p", Unit::Probability),
     ("_bps", Unit::BitsPerSecond),
     ("_pps", Unit::PacketsPerSecond),
     ("_us", Unit::Micros),
@@ -47,10 +50,13 @@ impl Metric {
             .unwrap_or((name, Unit::Count));
         let lossy = ["loss", "lost", "retrans", "drop", "error"];
         Self {
-            label: label(stem),
+            label: match unit {
+                Unit::Probability => format!("{}, p", label(stem)),
+                _ => label(stem),
+            },
             unit,
             less_is_better: matches!(unit, Unit::Seconds | Unit::Micros)
-                || lossy.iter().any(|word| stem.contains(word)),
+                || unit != Unit::Probability && lossy.iter().any(|word| stem.contains(word)),
         }
     }
 
@@ -72,7 +78,7 @@ impl Metric {
             Unit::Seconds => si_small(value, "s"),
             Unit::Micros => si_small(value / 1e6, "s"),
             Unit::Bytes => si(value, "B"),
-            Unit::Ratio => digits(value),
+            Unit::Ratio | Unit::Probability => digits(value),
             Unit::Count => count(value),
         }
     }
@@ -174,6 +180,12 @@ mod tests {
         assert!(Metric::of("retransmits").less_is_better);
         assert_eq!(Metric::of("client_cpu_s").label, "Client CPU");
         assert_eq!(Metric::of("flows").unit, Unit::Count);
+        let losses = Metric::of("losses_p");
+        assert_eq!(
+            (losses.label.as_str(), losses.unit),
+            ("Losses, p", Unit::Probability)
+        );
+        assert!(!Metric::of("losses_p").less_is_better);
         assert_eq!(Metric::of("srtt_us").unit, Unit::Micros);
     }
 

@@ -4,8 +4,9 @@
 mod account;
 mod args;
 mod book;
-mod expression;
+pub(crate) mod expression;
 mod flows;
+mod keys;
 mod library;
 mod machine;
 pub(crate) mod metric;

@@ -114,7 +114,12 @@ impl Progress {
 
 /// One line for a run's figures.
 pub(crate) fn figures(metrics: &super::result::Metrics) -> String {
-    let shown = ["download_s", "goodput_bps", "retransmits"];
+    let shown = [
+        "download_s",
+        "goodput_bps",
+        "retransmits",
+        "delay_median_us",
+    ];
     let parts = shown.iter().filter_map(|name| {
         let metric = Metric::of(name);
         Some(format!(

@@ -90,6 +90,9 @@ mod defaults {
     pub(super) fn mtu() -> u32 {
         1500
     }
+    pub(super) fn segments() -> u16 {
+        1
+    }
     pub(super) fn one() -> u32 {
         1
     }
@@ -259,7 +262,7 @@ pub(crate) struct Flow {
     pub(crate) to: String,
     /// How much; `iperf3` takes this or `duration`.
     pub(crate) size: Option<Bytes>,
-    /// How long (`iperf3`).
+    /// How long (`iperf3`, `probe`).
     pub(crate) duration: Option<Time>,
     /// How much of the beginning does not count (`iperf3`): slow start, say. Beside `duration`.
     pub(crate) omit: Option<Time>,
@@ -268,6 +271,15 @@ pub(crate) struct Flow {
     pub(crate) parallel: u32,
     #[serde(default)]
     pub(crate) direction: Direction,
+    /// How many packets (`probe`); this or `duration`.
+    pub(crate) count: Option<u32>,
+    /// From one message to the next (`probe`); 0 is back to back.
+    pub(crate) interval: Option<Time>,
+    /// Bytes of a packet from its IP header on (`probe`).
+    pub(crate) length: Option<u16>,
+    /// Packets of one message (`probe`): more than one goes as a super-packet.
+    #[serde(default = "defaults::segments")]
+    pub(crate) segments: u16,
     /// When it begins, from the start of the run.
     #[serde(default)]
     pub(crate) start: Time,
@@ -284,6 +296,15 @@ pub(crate) enum Program {
     Curl,
     /// iperf3 in its TCP mode.
     Iperf3,
+    /// `longhaul probe`: single packets, stamped by the kernel.
+    Probe,
+}
+
+impl Program {
+    /// Whether it is there to move bytes.
+    pub(crate) fn transfers(self) -> bool {
+        self != Self::Probe
+    }
 }
 
 /// Which end opens the connection.

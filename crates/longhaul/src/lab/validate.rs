@@ -140,7 +140,9 @@ fn flow(flow: &Flow, topology: &Topology) -> Checked {
         Program::Iperf3 => ensure(flow.size.is_some() != flow.duration.is_some(), || {
             "iperf3 takes either size or duration".to_owned()
         }),
+        Program::Probe => probe(flow),
     }
+    .and_then(|()| only_of_probe(flow))
     .map_err(|problem| place(&problem))
 }
 
@@ -156,6 +158,23 @@ fn curl(flow: &Flow) -> Checked {
     })?;
     ensure(flow.parallel == 1, || {
         "curl opens one connection; add flows for more".to_owned()
+    })
+}
+
+fn probe(flow: &Flow) -> Checked {
+    ensure(flow.size.is_none() && flow.parallel == 1, || {
+        "probe sends one stream of packets: it has no size and no parallel".to_owned()
+    })?;
+    programs::probe::timing(flow).map(drop)
+}
+
+fn only_of_probe(flow: &Flow) -> Checked {
+    let given = flow.count.is_some()
+        || flow.interval.is_some()
+        || flow.length.is_some()
+        || flow.segments != 1;
+    ensure(flow.program == Program::Probe || !given, || {
+        "count, interval, length and segments are keys of program \"probe\"".to_owned()
     })
 }
 

@@ -30,6 +30,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
+/// The names of all options, as typed behind `--`.
+pub(crate) fn options() -> Vec<String> {
+    let command = Args::augment_args(clap::Command::new("link"));
+    let names = command.get_arguments().filter_map(clap::Arg::get_long);
+    names.map(str::to_owned).collect()
+}
+
 /// What these flags would make, from left to right and from right to left. Nothing is made: for
 /// those who write such flags for others, as `lab` does.
 pub(crate) fn shapes(flags: &[String]) -> anyhow::Result<[Shape; 2]> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul relay`, as typed.
 
-use super::prefix::Prefix;
+use super::{intercept::Target, prefix::Prefix};
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Configuration")]
     pub(super) check_config: bool,
 
-    /// Accept SOCKS5 clients here (RFC 1928: CONNECT, no authentication); repeatable
+    /// Accept SOCKS5 clients here (RFC 1928: CONNECT, BIND, UDP ASSOCIATE); repeatable
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Ways in")]
     pub(super) socks5: Vec<SocketAddr>,
 
@@ -43,6 +43,23 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Ways in")]
     pub(super) transparent: Vec<SocketAddr>,
 
+    /// Divert connections to these networks to the --transparent listener of their family, by nft
+    /// rules and routes that end with the relay; [IPv6] in brackets; repeatable
+    #[arg(
+        long,
+        value_name = "CIDR[,CIDR…][:PORT[,A-B…]]",
+        help_heading = "Ways in"
+    )]
+    pub(super) intercept: Vec<Target>,
+
+    /// Divert this host's own connections too
+    #[arg(long, requires = "intercept", help_heading = "Ways in")]
+    pub(super) intercept_local: bool,
+
+    /// Answer a diverted client only once the destination has answered, and as it answered
+    #[arg(long, requires = "intercept", help_heading = "Ways in")]
+    pub(super) verify_connect: bool,
+
     /// Accept other relays here (TCP Convert, RFC 8803); repeatable
     #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways in")]
     pub(super) convert: Vec<Peer>,
@@ -50,6 +67,18 @@ pub(crate) struct Args {
     /// Serve clients from this network on listeners off loopback; repeatable
     #[arg(long, value_name = "CIDR", help_heading = "Ways in")]
     pub(super) allow_from: Vec<Prefix>,
+
+    /// SOCKS5 and HTTP clients must be one of these: a file of USER:PASSWORD lines, mode 600
+    #[arg(long, value_name = "FILE", help_heading = "Ways in")]
+    pub(super) users: Option<PathBuf>,
+
+    /// Connections begin with a PROXY protocol header (v1 or v2) that names the client
+    #[arg(long, help_heading = "Ways in")]
+    pub(super) accept_proxy: bool,
+
+    /// Begin connections to destinations with a PROXY protocol header that names the client
+    #[arg(long, value_enum, value_name = "VERSION", help_heading = "Ways out")]
+    pub(super) send_proxy: Option<SendProxy>,
 
     /// Leave through this relay; several make a chain, nearest first
     #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways out")]
@@ -121,11 +150,23 @@ Examples:
       a web proxy for a network, whose connections leave through the relay at 192.0.2.9
   longhaul relay --convert 192.0.2.9 --allow-from 198.51.100.7 --cc-near bbr
       that relay: it serves 198.51.100.7 only, and uses bbr on the long leg
+  longhaul relay --transparent 127.0.0.1:3129 --intercept 10.0.0.0/8:80,443 --verify-connect
+      relays what this router forwards to web servers in 10.0.0.0/8; sets its own rules
   longhaul relay --transparent 0.0.0.0:3129 --keep-source --counters -
       relays what TPROXY rules divert, invisibly; docs/relay.md has the rules
 
 Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are ready; port 0 takes
 a free port.";
+
+/// Versions of the PROXY protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SendProxy {
+    /// A line of text
+    V1,
+    /// Binary
+    V2,
+}
 
 /// How bytes move from leg to leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]

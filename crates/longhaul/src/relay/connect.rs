@@ -10,6 +10,9 @@ use tokio::{
 };
 use wire::destination::Destination;
 
+/// A leg, and the address at its other end.
+type Connected = (TcpStream, SocketAddr);
+
 /// Connects to `destination` within `limit`, resolution included. A name's addresses are tried in
 /// the resolver's order, those only that `permits` allows; the last one's failure is reported.
 pub(crate) async fn connect(
@@ -18,7 +21,7 @@ pub(crate) async fn connect(
     profile: &Profile,
     limit: Duration,
     permits: impl Fn(SocketAddr) -> bool,
-) -> Result<TcpStream, Failure> {
+) -> Result<Connected, Failure> {
     let options = Options {
         transparent: source.is_some(),
         ..profile.options.clone()
@@ -42,7 +45,7 @@ async fn by_name(
     source: Option<SocketAddr>,
     options: &Options,
     permits: impl Fn(SocketAddr) -> bool,
-) -> Result<TcpStream, Failure> {
+) -> Result<Connected, Failure> {
     let addresses = lookup_host(name).await.map_err(|_| Failure::NameNotFound)?;
     let mut outcome = Err(Failure::NameNotFound);
     for address in addresses.take(ADDRESSES_MAX) {
@@ -68,14 +71,17 @@ async fn connect_to(
     address: SocketAddr,
     source: Option<SocketAddr>,
     options: &Options,
-) -> Result<TcpStream, Failure> {
+) -> Result<Connected, Failure> {
     let outcome = match (attempt(address, source, options).await, source) {
         (Err(error), Some(source)) if error.kind() == io::ErrorKind::AddrNotAvailable => {
             attempt(address, Some((source.ip(), 0).into()), options).await
         }
         (outcome, _) => outcome,
     };
-    outcome.map_err(|error| Failure::from_connect(&error))
+    let connected = |stream| (stream, address);
+    outcome
+        .map(connected)
+        .map_err(|error| Failure::from_connect(&error))
 }
 
 async fn attempt(

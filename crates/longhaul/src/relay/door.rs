@@ -4,6 +4,7 @@
 use super::{
     config::Listener,
     counters::Counters,
+    intercept::Ready,
     rate::{Clients, Limits, Pair},
 };
 use std::{
@@ -20,6 +21,8 @@ pub(crate) struct Door {
     settings: RwLock<Settings>,
     pub(crate) counters: Counters,
     clients: Clients,
+    /// Far legs that were opened ahead of their clients.
+    pub(crate) ready: Ready,
 }
 
 #[derive(Debug)]
@@ -45,6 +48,7 @@ impl Door {
             settings: Settings::new(listener).into(),
             counters: Counters::default(),
             clients: Clients::default(),
+            ready: Ready::default(),
         }
     }
 

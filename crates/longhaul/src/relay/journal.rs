@@ -41,6 +41,11 @@ impl Journal {
         Ok((journal, writer))
     }
 
+    /// Whether anybody reads what is put here.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.queue.is_some()
+    }
+
     /// Queues a record, or counts it as lost if the queue is full.
     pub(crate) fn put(&self, record: Record) {
         if let Some(queue) = &self.queue

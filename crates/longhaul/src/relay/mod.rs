@@ -13,6 +13,7 @@ mod counters;
 mod door;
 mod drain;
 mod failure;
+pub(crate) mod intercept;
 mod journal;
 mod listener;
 mod memory;
@@ -21,7 +22,7 @@ mod policy;
 mod ports;
 mod prefix;
 mod profile;
-mod proxy_headers;
+pub(crate) mod proxy_headers;
 mod rate;
 pub(crate) mod record;
 mod registry;
@@ -29,6 +30,7 @@ mod route;
 mod session;
 mod stream;
 mod transfer;
+mod users;
 mod worker;
 
 pub(crate) use args::Args;
@@ -41,6 +43,7 @@ use config::{Config, Kind, Listener};
 use door::Door;
 use drain::{Drain, Phase};
 use host::socket;
+use intercept::{Gate, Keeper, Pulse, Verifier};
 use jiff::Timestamp;
 use journal::Journal;
 use memory::Memory;
@@ -59,6 +62,13 @@ use tokio::{
     time::{interval, timeout},
 };
 use worker::Worker;
+
+/// The names of all options, as typed behind `--`.
+pub(crate) fn options() -> Vec<String> {
+    let command = Args::augment_args(clap::Command::new("relay"));
+    let names = command.get_arguments().filter_map(clap::Arg::get_long);
+    names.map(str::to_owned).collect()
+}
 
 /// Whether these flags make a relay, without making it: for those who write such flags for others,
 /// as `lab` does.
@@ -82,6 +92,8 @@ pub(crate) struct Relay {
     /// A permit for each connection that may be open.
     places: Arc<Semaphore>,
     places_all: u32,
+    /// Signs of life of all threads that serve.
+    pulse: Pulse,
     /// This relay's name in Via fields, unlike any other's (RFC 9110 §7.6.3).
     pseudonym: String,
 }
@@ -108,6 +120,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
     let opened = open_doors(&config)?;
+    let verifiers = open_verifiers(&opened)?;
     let (journal, writer) = config
         .counters
         .as_deref()
@@ -121,10 +134,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         journal: journal.unwrap_or_default(),
         places: Arc::new(Semaphore::new(budget.connections)),
         places_all: budget.connections as u32,
+        pulse: Pulse::new(config.limits.workers + verifiers.len()),
         pseudonym: pseudonym(),
         config: RwLock::new(config.into()),
     });
-    serve(&relay, opened)?;
+    serve(&relay, opened, verifiers)?;
     // The writer ends when the last user of the journal is gone.
     drop(relay);
     if let Some(writer) = writer {
@@ -139,11 +153,32 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 type OpenDoor = (Arc<Door>, Vec<TcpListener>);
 
 fn open_doors(config: &Config) -> anyhow::Result<Vec<OpenDoor>> {
-    config
+    let present = config
         .listeners
         .iter()
+        .filter(|listener| is_possible(listener));
+    let opened: Vec<_> = present
         .map(|listener| open_door(config, listener))
-        .collect()
+        .collect::<Result<_, _>>()?;
+    match opened.is_empty() {
+        true => Err(Refusal::unsupported(
+            "no listener is left: IPv6 is off here",
+        )),
+        false => Ok(opened),
+    }
+}
+
+/// Where IPv6 is off there is nothing to divert, and that is no reason not to divert the rest.
+fn is_possible(listener: &Listener) -> bool {
+    let transparent = matches!(listener.kind, Kind::Transparent { .. });
+    let possible = !transparent || listener.address.is_ipv4() || !host::interface::ipv6_is_off();
+    if !possible {
+        eprintln!(
+            "longhaul relay: IPv6 is off here: transparent {} is left out",
+            listener.address
+        );
+    }
+    possible
 }
 
 fn open_door(config: &Config, listener: &Listener) -> anyhow::Result<OpenDoor> {
@@ -199,13 +234,20 @@ fn pseudonym() -> String {
 }
 
 /// Starts the workers, waits for the signal, drains, and stops them.
-fn serve(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> anyhow::Result<()> {
+fn serve(
+    relay: &Arc<Relay>,
+    opened: Vec<OpenDoor>,
+    verifiers: Vec<Verifier>,
+) -> anyhow::Result<()> {
     let doors: Vec<_> = opened.iter().map(|(door, _)| door.clone()).collect();
-    let threads = start_workers(relay, opened)?;
+    let gates = gates(&doors, &verifiers)?;
+    let mut threads = start_workers(relay, opened)?;
+    threads.extend(start_verifiers(relay, verifiers)?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(supervise(relay, &doors));
+    let outcome = keeper(relay, gates)
+        .and_then(|keeper| runtime.block_on(supervise(relay, &doors, keeper.as_ref())));
     relay.drain.enter(Phase::Stop);
     for thread in threads {
         thread
@@ -220,8 +262,9 @@ type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
 
 fn start_workers(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> io::Result<Vec<WorkerThread>> {
     let mut workers: Vec<_> = (0..relay.config().limits.workers)
-        .map(|_| Worker {
+        .map(|index| Worker {
             relay: relay.clone(),
+            index,
             doors: Vec::new(),
         })
         .collect();
@@ -237,8 +280,51 @@ fn start_workers(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> io::Result<Vec<Wo
     workers.into_iter().enumerate().map(start).collect()
 }
 
+/// The holders of SYNs, one for each listener that verifies.
+fn open_verifiers(opened: &[OpenDoor]) -> anyhow::Result<Vec<Verifier>> {
+    let verifies = |door: &&Arc<Door>| {
+        let listener = door.listener();
+        listener.intercept.as_ref().is_some_and(|i| i.verify)
+    };
+    let doors = opened.iter().map(|(door, _)| door).filter(verifies);
+    doors.cloned().map(Verifier::open).collect()
+}
+
+fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<Vec<WorkerThread>> {
+    let workers = relay.config().limits.workers;
+    let start = |(index, verifier): (usize, Verifier)| {
+        let relay = relay.clone();
+        let thread = std::thread::Builder::new().name(format!("relay-verify-{index}"));
+        thread.spawn(move || verifier.run(relay, workers + index))
+    };
+    verifiers.into_iter().enumerate().map(start).collect()
+}
+
+/// What is to be installed for each listener that intercepts.
+fn gates(doors: &[Arc<Door>], verifiers: &[Verifier]) -> io::Result<Vec<Gate>> {
+    let gate = |door: &Arc<Door>| {
+        let intercept = door.listener().intercept.clone()?;
+        let verifier = verifiers.iter().find(|v| v.door().address == door.address);
+        let queue = verifier.map(Verifier::queue);
+        Some(Gate::new(door.address, intercept, queue))
+    };
+    doors.iter().filter_map(gate).collect()
+}
+
+/// Interception, if there is any. It ends when this is dropped.
+fn keeper(relay: &Arc<Relay>, gates: Vec<Gate>) -> anyhow::Result<Option<Keeper>> {
+    match gates.is_empty() {
+        true => Ok(None),
+        false => Keeper::start(relay, gates).map(Some),
+    }
+}
+
 /// Serves until SIGINT or SIGTERM, then lets connections go on for the grace period.
-async fn supervise(relay: &Relay, doors: &[Arc<Door>]) -> anyhow::Result<()> {
+async fn supervise(
+    relay: &Relay,
+    doors: &[Arc<Door>],
+    keeper: Option<&Keeper>,
+) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     for door in doors {
@@ -249,6 +335,9 @@ async fn supervise(relay: &Relay, doors: &[Arc<Door>]) -> anyhow::Result<()> {
         _ = terminate.recv() => {}
         () = report_counters(relay, doors) => {}
         () = memory::watch(relay) => {}
+    }
+    if let Some(keeper) = keeper {
+        keeper.let_pass();
     }
     let impatient = async {
         select! {

@@ -11,6 +11,10 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
+    pub(crate) fn is_ipv4(self) -> bool {
+        self.base.is_ipv4()
+    }
+
     /// Whether `ip`, taken out of an IPv4-mapped address if it is one, is in this network.
     pub(crate) fn contains(self, ip: IpAddr) -> bool {
         match (self.base, ip.to_canonical()) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an HTTP proxy reads from and writes into message heads (RFC 9110 §7.6). No I/O.
 
+use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
 use hyper::{
-    HeaderMap, Method, Uri, Version,
+    HeaderMap, Method, StatusCode, Uri, Version,
     header::{self, HeaderName, HeaderValue},
     http::{request, response, uri},
 };
@@ -54,8 +55,24 @@ pub(crate) fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
 /// Turns a client's request into the one for the origin: origin-form, Host from the URI (RFC 9112
 /// §3.2.2), without hop-by-hop fields, with Via.
 pub(crate) fn onward_request(head: &mut request::Parts, pseudonym: &str) {
+    let trailers = takes_trailers(&head.headers);
+    let protocols = upgrade(head.version, &head.headers);
     strip_hop_by_hop(&mut head.headers);
     head.headers.remove(header::PROXY_AUTHORIZATION);
+    if trailers {
+        hop_by_hop(
+            &mut head.headers,
+            header::TE,
+            HeaderValue::from_static("trailers"),
+        );
+    }
+    if let Some(protocols) = protocols {
+        hop_by_hop(&mut head.headers, header::UPGRADE, protocols);
+    }
+    if let Some(left) = max_forwards(&head.method, &head.headers) {
+        let left = HeaderValue::from(left.saturating_sub(1));
+        head.headers.insert(header::MAX_FORWARDS, left);
+    }
     add_via(&mut head.headers, head.version, pseudonym);
     if let Some(host) = head.uri.authority().and_then(host_field) {
         head.headers.insert(header::HOST, host);
@@ -66,9 +83,79 @@ pub(crate) fn onward_request(head: &mut request::Parts, pseudonym: &str) {
 
 /// Turns an origin's response into the one for the client.
 pub(crate) fn onward_response(head: &mut response::Parts, pseudonym: &str) {
+    let protocol = upgrade(head.version, &head.headers);
     strip_hop_by_hop(&mut head.headers);
+    if let (Some(protocol), StatusCode::SWITCHING_PROTOCOLS) = (protocol, head.status) {
+        hop_by_hop(&mut head.headers, header::UPGRADE, protocol);
+    }
     add_via(&mut head.headers, head.version, pseudonym);
     head.version = Version::HTTP_11;
+}
+
+/// The protocols that a message offers or takes for the rest of its connection (RFC 9110 §7.8).
+pub(crate) fn upgrade(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
+    let meant = version == Version::HTTP_11 && lists(headers, header::CONNECTION, "upgrade");
+    headers.get(header::UPGRADE).filter(|_| meant).cloned()
+}
+
+/// RFC 9110 §6.5.1: trailers reach only clients that say so.
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    lists(headers, header::TE, "trailers")
+}
+
+/// Relays that a TRACE or OPTIONS request may still pass (RFC 9110 §7.6.2).
+pub(crate) fn max_forwards(method: &Method, headers: &HeaderMap) -> Option<u32> {
+    if ![Method::TRACE, Method::OPTIONS].contains(method) {
+        return None;
+    }
+    headers
+        .get(header::MAX_FORWARDS)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
+}
+
+/// User and password of a Proxy-Authorization field (RFC 7617 §2).
+pub(crate) fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
+    let field = headers.get(header::PROXY_AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = field.split_once(' ')?;
+    let decoded = scheme
+        .eq_ignore_ascii_case("basic")
+        .then(|| STANDARD.decode(encoded.trim()))?
+        .ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    Some((decoded[..colon].to_vec(), decoded[colon + 1..].to_vec()))
+}
+
+/// The request as it came, without what is nobody else's business (RFC 9110 §9.3.8).
+pub(crate) fn traced(method: &Method, uri: &Uri, headers: &HeaderMap) -> Vec<u8> {
+    const PRIVATE: [HeaderName; 3] = [
+        header::AUTHORIZATION,
+        header::COOKIE,
+        header::PROXY_AUTHORIZATION,
+    ];
+    let mut text = format!("{method} {uri} HTTP/1.1\r\n").into_bytes();
+    for (name, value) in headers.iter().filter(|(name, _)| !PRIVATE.contains(name)) {
+        text.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    text.extend(b"\r\n");
+    text
+}
+
+/// Whether one of a field's comma-separated words is this one.
+fn lists(headers: &HeaderMap, field: HeaderName, word: &str) -> bool {
+    let values = headers.get_all(field).into_iter();
+    let mut words = values
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','));
+    words.any(|found| found.trim().eq_ignore_ascii_case(word))
+}
+
+/// Puts a field in for the next hop only (RFC 9110 §7.6.1).
+fn hop_by_hop(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+    headers.append(header::CONNECTION, HeaderValue::from(name.clone()));
+    headers.insert(name, value);
 }
 
 fn host_field(authority: &uri::Authority) -> Option<HeaderValue> {
@@ -190,8 +277,47 @@ mod tests {
         assert_eq!(head.uri, "/a?b");
         assert_eq!(head.headers["host"], "h.test:81");
         assert_eq!(head.headers["via"], "1.1 me");
-        assert_eq!(names.len(), 4, "{names:?}");
+        assert_eq!(head.headers["te"], "trailers");
+        assert_eq!(head.headers["connection"], "te");
+        assert_eq!(names.len(), 6, "{names:?}");
         assert!(has_passed(&head.headers, "me"));
+    }
+
+    #[test]
+    fn upgrades_are_offered_on_only_if_they_were_meant() {
+        let offer = |connection: &str| {
+            let request = Request::get("http://h.test/")
+                .header("connection", connection)
+                .header("upgrade", "websocket");
+            onward(request.body(()).unwrap()).headers
+        };
+        let meant = offer("keep-alive, Upgrade");
+        assert_eq!(meant["upgrade"], "websocket");
+        assert_eq!(meant["connection"], "upgrade");
+        assert!(!offer("keep-alive").contains_key("upgrade"));
+    }
+
+    #[test]
+    fn max_forwards_counts_down_for_its_two_methods() {
+        for (method, left) in [("OPTIONS", "4"), ("TRACE", "4"), ("GET", "5")] {
+            let request = Request::builder().method(method).uri("http://h.test/");
+            let head = onward(request.header("max-forwards", "5").body(()).unwrap());
+            assert_eq!(head.headers["max-forwards"], left, "{method}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_split_at_the_first_colon() {
+        let given = |field: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::PROXY_AUTHORIZATION, field.parse().unwrap());
+            credentials(&headers)
+        };
+        let pair = (b"me".to_vec(), b"a:b".to_vec());
+        assert_eq!(given("basic bWU6YTpi"), Some(pair));
+        for bad in ["Basic bWU", "Basic ?", "Bearer bWU6YTpi", "Basic"] {
+            assert_eq!(given(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -113,6 +113,16 @@ impl Route<'_> {
         })
     }
 
+    /// The profile of a leg straight to `destination`, or `None` if it is to go through peers.
+    pub(crate) fn straight(
+        &self,
+        destination: &Destination,
+    ) -> Result<Option<Arc<Profile>>, Failure> {
+        let way = self.decide(destination)?;
+        let straight = way.chains[0].is_empty();
+        Ok(straight.then(|| way.profile.clone()))
+    }
+
     fn decide(&self, destination: &Destination) -> Result<&WayOut, Failure> {
         let question = Question {
             listener: self.listener,
@@ -139,7 +149,7 @@ impl Route<'_> {
         };
         // A name may lead where its rule did not look.
         let permits = |address| self.decide(&Destination::Address(address)).is_ok();
-        let stream = connect(&leg, request.source, profile, limit, permits).await?;
+        let (stream, address) = connect(&leg, request.source, profile, limit, permits).await?;
         let answer_due = AtomicBool::new(!first.is_empty());
         let first = [first, request.early.clone()].concat();
         write_all(&stream, &first)
@@ -147,6 +157,7 @@ impl Route<'_> {
             .map_err(|error| Failure::from_connect(&error))?;
         Ok(Far {
             stream: Arc::new(stream),
+            address,
             mode: profile.mode,
             answer_due,
             limit,
@@ -171,6 +182,8 @@ fn next_leg(chain: &[Arc<Peer>], request: &Request) -> Result<NextLeg, Failure> 
 #[derive(Debug)]
 pub(crate) struct Far {
     pub(crate) stream: Arc<TcpStream>,
+    /// Where it goes: the destination's address or the peer's.
+    pub(crate) address: SocketAddr,
     /// How its bytes move, if its profile says.
     pub(crate) mode: Option<Mode>,
     /// The peer's answer has not been read yet.
@@ -179,6 +192,32 @@ pub(crate) struct Far {
 }
 
 impl Far {
+    /// The same leg, driven by the calling thread's event loop from now on.
+    pub(crate) fn at_home_here(mut self) -> Result<Self, Failure> {
+        let moved = |stream: TcpStream| TcpStream::from_std(stream.into_std()?);
+        self.stream = match Arc::try_unwrap(self.stream) {
+            Ok(stream) => Arc::new(moved(stream).map_err(|_| Failure::Other)?),
+            // Somebody else has it too: it stays where it is, which costs wake-ups only.
+            Err(shared) => shared,
+        };
+        Ok(self)
+    }
+
+    /// A leg that the destination opened itself.
+    pub(crate) fn standing(
+        (stream, address): (TcpStream, SocketAddr),
+        profile: &Profile,
+        limit: Duration,
+    ) -> Self {
+        Self {
+            stream: Arc::new(stream),
+            address,
+            mode: profile.mode,
+            answer_due: AtomicBool::new(false),
+            limit,
+        }
+    }
+
     /// Whether the destination is reached. A direct leg knows at once; over a peer, this reads the
     /// answer, and not one byte more. Call it before anything else is read; after the first call it
     /// does nothing.

@@ -8,8 +8,10 @@ use super::{
     door::Door,
     drain::Phase,
     failure::Failure,
+    intercept::Flow,
     listener,
     prefix::Prefix,
+    profile::Profile,
     rate::Limits,
     record::{ConnectionRecord, Ended, Record},
     route::{Far, Request, Route},
@@ -27,6 +29,7 @@ use std::{
     time::Instant,
 };
 use tokio::{net::TcpStream, select};
+use wire::destination::Destination;
 
 /// One client connection.
 #[derive(Debug)]
@@ -39,7 +42,10 @@ pub(crate) struct Session {
     pool: Arc<Pool>,
     limits: Limits,
     pub(crate) client: Arc<TcpStream>,
+    /// Who is served: the connection's other end, or whom that announced.
     pub(crate) client_address: SocketAddr,
+    /// The connection's other end.
+    pub(crate) sender: SocketAddr,
     started: Instant,
     traffic: Traffic,
     way_out: Mutex<WayOut>,
@@ -71,6 +77,7 @@ impl Session {
             pool,
             client: Arc::new(client),
             client_address,
+            sender: client_address,
             started: Instant::now(),
             traffic: Traffic::default(),
             way_out: Mutex::default(),
@@ -87,7 +94,9 @@ impl Session {
             () = session.relay.drain.reached(Phase::Cut) => End::Cut,
         };
         session.close(&end);
-        session.relay.journal.put(session.record(&end));
+        if session.relay.journal.is_kept() {
+            session.relay.journal.put(session.record(&end));
+        }
     }
 
     async fn serve(self: &Arc<Self>) -> End {
@@ -96,7 +105,10 @@ impl Session {
             return self.fail(Failure::NotAllowed);
         }
         match &self.listener.kind {
-            Kind::Http => listener::http::serve(self).await,
+            // In boxes, as everything that is over before bytes are relayed: an idle connection
+            // is as large as the largest state that its future may be in.
+            Kind::Http => Box::pin(listener::http::serve(self)).await,
+            Kind::Socks5 => Box::pin(listener::socks5::serve(self)).await,
             kind => listener::serve(self, kind).await,
         }
     }
@@ -112,19 +124,57 @@ impl Session {
 
     /// Opens the way out and remembers it for the record.
     pub(crate) async fn open(&self, request: &Request) -> Result<Far, Failure> {
-        self.way_out().destination = Some(request.destination.to_string());
-        let route = Route {
+        self.asks_for(request.destination.to_string());
+        let far = match self.opened_ahead(&request.destination) {
+            Some(far) => far.at_home_here()?,
+            None => Box::pin(self.route().open(request)).await?,
+        };
+        self.count(Direction::Up, request.early.len());
+        self.leaves_by(&far);
+        Ok(far)
+    }
+
+    fn route(&self) -> Route<'_> {
+        Route {
             config: &self.config,
             listener: &self.listener.name,
             client: self.client_address.ip().to_canonical(),
-        };
-        let far = route.open(request).await?;
-        self.count(Direction::Up, request.early.len());
+        }
+    }
+
+    /// The profile of a leg straight to `destination`, or `None` if it is to go through peers.
+    pub(crate) fn straight_way(
+        &self,
+        destination: &Destination,
+    ) -> Result<Option<Arc<Profile>>, Failure> {
+        self.route().straight(destination)
+    }
+
+    /// Remembers for the record what the client wants.
+    pub(crate) fn asks_for(&self, what: String) {
+        self.way_out().destination = Some(what);
+    }
+
+    /// Remembers the outgoing leg, for the record and for the end.
+    pub(crate) fn leaves_by(&self, far: &Far) {
         let mut way_out = self.way_out();
-        way_out.next_hop = far.stream.peer_addr().ok();
+        way_out.next_hop = Some(far.address);
         way_out.far = Some(far.stream.clone());
-        drop(way_out);
-        Ok(far)
+    }
+
+    /// Waits as long as the rate limits ask for these bytes.
+    pub(crate) async fn pace(&self, direction: Direction, bytes: usize) {
+        if let Some(until) = self.limits.spend(direction, bytes, Instant::now()) {
+            tokio::time::sleep_until(until.into()).await;
+        }
+    }
+
+    /// The far leg, if the client was let in because it stood.
+    fn opened_ahead(&self, destination: &Destination) -> Option<Far> {
+        match destination {
+            Destination::Address(to) => self.door.ready.take(Flow::new(self.client_address, *to)),
+            Destination::Name(..) => None,
+        }
     }
 
     /// Relays between the client and `far` until the end.

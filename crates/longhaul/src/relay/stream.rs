@@ -2,11 +2,11 @@
 //! Reading and writing handshakes on a socket that splice uses as well: everything goes through a
 //! shared reference and leaves no byte behind in a buffer.
 
-use super::failure::Failure;
+use super::{failure::Failure, route::Far};
 use std::{
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, ready},
 };
 use tokio::{
@@ -98,6 +98,77 @@ pub(crate) struct Shared {
     pub(crate) stream: Arc<TcpStream>,
     /// Told how many bytes were read (first) or written (second).
     pub(crate) on_bytes: Box<dyn Fn(usize, usize) + Send + Sync>,
+}
+
+/// An outgoing leg as hyper wants it: before the first byte is read from it comes the answer of the
+/// peer on the way, if there is one. Writing does not wait for it.
+pub(crate) struct Answered {
+    stream: Shared,
+    answer: Option<Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>>,
+    /// Where a refusal goes.
+    refused: Arc<OnceLock<Failure>>,
+}
+
+impl Answered {
+    pub(crate) fn new(far: Arc<Far>, refused: Arc<OnceLock<Failure>>) -> Self {
+        let stream = Shared {
+            stream: far.stream.clone(),
+            on_bytes: Box::new(|_, _| {}),
+        };
+        Self {
+            stream,
+            answer: Some(Box::pin(async move { far.answer().await })),
+            refused,
+        }
+    }
+}
+
+impl AsyncRead for Answered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(answer) = &mut self.answer {
+            let outcome = ready!(answer.as_mut().poll(cx));
+            self.answer = None;
+            if let Err(failure) = outcome {
+                let _ = self.refused.set(failure);
+                return Poll::Ready(Err(io::Error::other(failure)));
+            }
+        }
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Answered {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }
 
 impl AsyncRead for Shared {

@@ -13,7 +13,13 @@ use host::{
     pipe_pool::{Mode, Pool, Shortfall},
     socket::{finish_sending, pending_error},
 };
-use std::{io, sync::Once, time::Instant};
+use std::{
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    sync::Once,
+    time::Instant,
+};
 use tokio::{
     io::Interest, net::TcpStream, select, sync::Notify, task::yield_now, time::sleep_until,
 };
@@ -58,7 +64,9 @@ pub(crate) struct Means<'a> {
 /// The client's bytes leave at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
 pub(crate) async fn run(near: &TcpStream, far: &Far, on_success: &[u8], means: &Means<'_>) -> End {
     let answered = Notify::new();
-    let up = async {
+    // Pinned where they are made: moved once, they would take their room twice, in each of the
+    // thousands of connections that are idle.
+    let up = pin!(async {
         let outcome = direction(Direction::Up, near, &far.stream, means).await;
         if let Err(End::Broken(Side::Far, _)) = outcome {
             // A peer that refuses closes, and may do so before it has read what was sent to it:
@@ -66,15 +74,15 @@ pub(crate) async fn run(near: &TcpStream, far: &Far, on_success: &[u8], means: &
             answered.notified().await;
         }
         outcome
-    };
-    let down = async {
+    });
+    let down = pin!(async {
         far.answer().await.map_err(End::Failed)?;
         answered.notify_one();
         write_all(near, on_success)
             .await
             .map_err(|e| End::Broken(Side::Near, e))?;
         direction(Direction::Down, &far.stream, near, means).await
-    };
+    });
     match both(up, down, near, &far.stream).await {
         Ok(()) => End::Finished,
         Err(end) => end,
@@ -84,12 +92,11 @@ pub(crate) async fn run(near: &TcpStream, far: &Far, on_success: &[u8], means: &
 /// Waits for both directions. The leg whose direction has ended is no longer read from, so that a
 /// RST on it would go unnoticed while the other direction is idle: it is watched for errors.
 async fn both(
-    up: impl Future<Output = Result<(), End>>,
-    down: impl Future<Output = Result<(), End>>,
+    mut up: Pin<&mut impl Future<Output = Result<(), End>>>,
+    mut down: Pin<&mut impl Future<Output = Result<(), End>>>,
     near: &TcpStream,
     far: &TcpStream,
 ) -> Result<(), End> {
-    tokio::pin!(up, down);
     select! {
         ended = &mut up => {
             ended?;
@@ -152,11 +159,11 @@ async fn pump(
     means: &Means<'_>,
 ) -> Result<(), Broken> {
     loop {
-        from.readable().await.map_err(Broken::Source)?;
+        readable(from).await.map_err(Broken::Source)?;
         match turn(direction, from, to, means).await? {
             Turn::Dry => {}
             Turn::UsedUp => yield_now().await,
-            Turn::TooFast(until) => sleep_until(until.into()).await,
+            Turn::TooFast(until) => Box::pin(sleep_until(until.into())).await,
             Turn::EndOfStream => return Ok(()),
         }
     }
@@ -184,12 +191,10 @@ async fn turn(
     report_shortfall(means.pool);
     let chunk = means.limits.chunk(direction);
     for _ in 0..FILLS_PER_TURN {
-        match from.try_io(Interest::READABLE, || conduit.fill(from, chunk)) {
+        match fill(&mut conduit, from, chunk) {
             Ok(0) => return Ok(Turn::EndOfStream),
             Ok(bytes) => {
-                deliver(direction, &mut conduit, to, means)
-                    .await
-                    .map_err(Broken::Sink)?;
+                deliver(direction, &mut conduit, from, to, means).await?;
                 if let Some(until) = means.limits.spend(direction, bytes, Instant::now()) {
                     return Ok(Turn::TooFast(until));
                 }
@@ -201,13 +206,45 @@ async fn turn(
     Ok(Turn::UsedUp)
 }
 
+/// Takes what the socket has. A little means all of it (epoll(7), question 9): that the socket is
+/// empty is noted at once, which saves the call that would only find it so. An end that has come
+/// meanwhile is not lost: it is an event of its own.
+fn fill(conduit: &mut Conduit, from: &TcpStream, chunk: usize) -> io::Result<usize> {
+    let mut little = None;
+    let outcome = from.try_io(Interest::READABLE, || {
+        let filled = conduit.fill(from, chunk)?;
+        if (1..LITTLE.min(chunk)).contains(&filled) {
+            little = Some(filled);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(filled)
+    });
+    little.map_or(outcome, Ok)
+}
+
+/// Bytes that leave room in any pipe, whatever the fragments that they came in: a pipe has 16 slots
+/// at least, and a fragment takes one.
+const LITTLE: usize = 16;
+
+/// Waits until the sink takes more. Meanwhile nothing is read, so that a RST of the source would go
+/// unnoticed: it is watched for errors, and what is held then is lost as what is queued in the
+/// sink's socket is.
+async fn blocked(from: &TcpStream, to: &TcpStream) -> Result<(), Broken> {
+    select! {
+        biased;
+        outcome = writable(to) => outcome.map_err(Broken::Sink),
+        error = broken(from) => Err(Broken::Source(error)),
+    }
+}
+
 /// Empties the conduit into the sink.
 async fn deliver(
     direction: Direction,
     conduit: &mut Conduit,
+    from: &TcpStream,
     to: &TcpStream,
     means: &Means<'_>,
-) -> io::Result<()> {
+) -> Result<(), Broken> {
     let _held = means.counters.hold(conduit.held());
     while conduit.held() > 0 {
         match to.try_io(Interest::WRITABLE, || conduit.drain(to)) {
@@ -215,11 +252,25 @@ async fn deliver(
                 means.counters.traffic.add(direction, delivered);
                 means.traffic.add(direction, delivered);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
-            Err(error) => return Err(error),
+            // In a box: an idle connection has no need of the room.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Box::pin(blocked(from, to)).await?;
+            }
+            Err(error) => return Err(Broken::Sink(error)),
         }
     }
     Ok(())
+}
+
+/// As [`TcpStream::readable`], in a tenth of the room: each direction of a socket has one task that
+/// waits for it.
+async fn readable(stream: &TcpStream) -> io::Result<()> {
+    poll_fn(|context| stream.poll_read_ready(context)).await
+}
+
+/// As [`readable`], to write.
+async fn writable(stream: &TcpStream) -> io::Result<()> {
+    poll_fn(|context| stream.poll_write_ready(context)).await
 }
 
 /// Tells the operator once that pipes are not what was asked for.

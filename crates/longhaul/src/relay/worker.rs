@@ -2,7 +2,7 @@
 //! One thread of the relay: it accepts on its own share of every listener and serves what it
 //! accepted.
 
-use super::{Relay, door::Door, drain::Phase, session::Session};
+use super::{Relay, door::Door, drain::Phase, intercept::beat, session::Session};
 use host::pipe_pool::Pool;
 use rustix::io::Errno;
 use std::{io, net::TcpListener as StdListener, sync::Arc, time::Duration};
@@ -11,6 +11,8 @@ use tokio::{net::TcpListener, select, time::sleep};
 /// A worker before its thread starts.
 pub(crate) struct Worker {
     pub(crate) relay: Arc<Relay>,
+    /// Among the relay's threads.
+    pub(crate) index: usize,
     pub(crate) doors: Vec<(Arc<Door>, StdListener)>,
 }
 
@@ -31,6 +33,7 @@ impl Worker {
     }
 
     async fn serve(self) -> io::Result<()> {
+        tokio::spawn(beat(self.relay.clone(), self.index));
         let pool = Arc::new(Pool::new(self.relay.config().pool));
         for (door, listener) in self.doors {
             let listener = TcpListener::from_std(listener)?;

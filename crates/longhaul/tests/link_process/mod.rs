@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A running `longhaul link` between two namespaces of its own.
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use host::netns::Netns;
 use std::{

@@ -49,7 +49,8 @@ impl Relay {
         Self::spawn_waiting(command, wanted)
     }
 
-    fn spawn_waiting(mut command: Command, wanted: usize) -> Self {
+    /// Starts a command that becomes a relay with `wanted` listeners.
+    pub(crate) fn spawn_waiting(mut command: Command, wanted: usize) -> Self {
         let mut child = command
             .stderr(Stdio::piped())
             .spawn()
@@ -81,9 +82,12 @@ impl Relay {
             .1
     }
 
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
+        rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
     /// Waits for its exit; also returns what it said on stderr after it was ready.

@@ -6,6 +6,7 @@ pub(crate) mod daemon;
 pub(crate) mod iperf3;
 pub(crate) mod link;
 pub(crate) mod nginx;
+pub(crate) mod probe;
 pub(crate) mod relay;
 
 use super::result::Metrics;
@@ -91,6 +92,8 @@ pub(crate) fn versions(
         let names: &[(&str, &str)] = match program {
             Program::Curl => &[("curl", "--version"), ("nginx", "-v")],
             Program::Iperf3 => &[("iperf3", "--version")],
+            // This very binary, whose version the result holds anyway.
+            Program::Probe => &[],
         };
         for (name, flag) in names {
             versions.insert((*name).to_owned(), version(name, flag)?);

@@ -2,7 +2,7 @@
 //! Flags are a short way to write settings: they add to those of a file, or take their place.
 
 use super::{
-    super::args::Args,
+    super::{args::Args, intercept::Target},
     settings::{KindName, ListenerSettings, PeerSettings, RouteSettings, Settings},
 };
 use crate::exit::Refusal;
@@ -14,6 +14,12 @@ impl Args {
         if self.keep_source && self.transparent.is_empty() {
             return Err(Refusal::usage(
                 "--keep-source is for --transparent listeners",
+            ));
+        }
+        self.check_targets()?;
+        if self.users.is_some() && self.socks5.is_empty() && self.http.is_empty() {
+            return Err(Refusal::usage(
+                "--users is for --socks5 and --http listeners",
             ));
         }
         settings.listener.extend(self.listeners());
@@ -42,6 +48,22 @@ impl Args {
         Ok(())
     }
 
+    /// Each target has a listener to be diverted to.
+    fn check_targets(&self) -> anyhow::Result<()> {
+        for ipv4 in [true, false] {
+            let mut wanted = self.intercept.iter().filter_map(|t| t.of_family(ipv4));
+            let listens = self.transparent.iter().any(|a| a.is_ipv4() == ipv4);
+            if let (Some(target), false) = (wanted.next(), listens) {
+                let example = if ipv4 { "127.0.0.1:3129" } else { "[::1]:3129" };
+                return Err(Refusal::usage(format!(
+                    "--intercept {target} wants a listener of its family, such as \
+                     --transparent {example}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn listeners(&self) -> Vec<ListenerSettings> {
         let all = |kind, addresses: &[SocketAddr]| {
             let listener = |address: &SocketAddr| listener(kind, *address);
@@ -55,14 +77,31 @@ impl Args {
         let transparent = all(KindName::Transparent, &self.transparent);
         let mut listeners = all(KindName::Socks5, &self.socks5);
         listeners.extend(all(KindName::Http, &self.http));
+        for listener in &mut listeners {
+            listener.users.clone_from(&self.users);
+        }
         listeners.extend(forward);
         listeners.extend(transparent.into_iter().map(|listener| ListenerSettings {
             keep_source: self.keep_source,
+            intercept: targets_of(&self.intercept, listener.address),
+            intercept_local: self.intercept_local,
+            verify_connect: self.verify_connect,
             ..listener
         }));
+        for listener in &mut listeners {
+            listener.send_proxy = self.send_proxy;
+        }
         listeners.extend(all(KindName::Convert, &convert));
+        for listener in &mut listeners {
+            listener.accept_proxy = self.accept_proxy;
+        }
         listeners
     }
+}
+
+fn targets_of(all: &[Target], listener: SocketAddr) -> Vec<Target> {
+    let ours = |target: &Target| target.of_family(listener.is_ipv4());
+    all.iter().filter_map(ours).collect()
 }
 
 fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
@@ -72,8 +111,14 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
         name: None,
         destination: None,
         keep_source: false,
+        intercept: Vec::new(),
+        intercept_local: false,
+        verify_connect: false,
         allow_from: Vec::new(),
         deny_from: Vec::new(),
+        users: None,
+        accept_proxy: false,
+        send_proxy: None,
         profile: None,
         rate: None,
         rate_per_client: None,

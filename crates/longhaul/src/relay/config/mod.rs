@@ -6,11 +6,13 @@ mod flags;
 pub(crate) mod settings;
 
 use super::{
-    args::{Args, Mode},
+    args::{Args, Mode, SendProxy},
+    intercept::{Intercept, OWN_MARK, Target},
     peer::Peer,
     policy::{Chain, Policy, Rule, WayOut},
     prefix::Prefix,
     profile::Profile,
+    users::Users,
 };
 use crate::exit::Refusal;
 use host::pipe_pool::PoolConfig;
@@ -48,10 +50,18 @@ pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) address: SocketAddr,
+    /// Transparent listeners: what the relay itself diverts to it.
+    pub(crate) intercept: Option<Intercept>,
     /// Who may use it, if it is not on loopback.
     pub(crate) allow_from: Vec<Prefix>,
     /// Who may not, wherever it is.
     pub(crate) deny_from: Vec<Prefix>,
+    /// Its clients must be one of these.
+    pub(crate) users: Option<Arc<Users>>,
+    /// Its connections begin with a PROXY protocol header.
+    pub(crate) accept_proxy: bool,
+    /// Connections to destinations begin with such a header.
+    pub(crate) send_proxy: Option<SendProxy>,
     /// Of the legs towards its clients.
     pub(crate) profile: Arc<Profile>,
     /// For each direction of all connections together.
@@ -225,8 +235,13 @@ impl Listener {
             profile: profile_named(profile, profiles, &format!("listener {name}"))?,
             allow_from: [&settings.allow_from[..], &written.allow_from].concat(),
             deny_from: written.deny_from.clone(),
+            users: users(written, &name)?,
+            accept_proxy: written.accept_proxy,
+            send_proxy: written.send_proxy,
             rate: written.rate,
             rate_per_client: written.rate_per_client,
+            intercept: intercept(written)
+                .map_err(|problem| Refusal::usage(format!("listener {name}: {problem}")))?,
             name,
             kind,
             address,
@@ -248,6 +263,28 @@ impl Listener {
     }
 }
 
+fn intercept(written: &ListenerSettings) -> Result<Option<Intercept>, String> {
+    if written.intercept.is_empty() {
+        // With flags, the targets may all be another listener's.
+        return Ok(None);
+    }
+    if written.kind != KindName::Transparent {
+        return Err("intercept is for transparent listeners".into());
+    }
+    let address = written.address;
+    let foreign = |target: &Target| target.of_family(!address.is_ipv4());
+    if let Some(foreign) = written.intercept.iter().find_map(foreign) {
+        return Err(format!(
+            "intercept {foreign} is not of the family of {address}"
+        ));
+    }
+    Ok(Some(Intercept {
+        targets: written.intercept.clone(),
+        local: written.intercept_local,
+        verify: written.verify_connect,
+    }))
+}
+
 fn kind(written: &ListenerSettings) -> Result<Kind, &'static str> {
     use KindName as N;
     match (written.kind, &written.destination, written.keep_source) {
@@ -262,6 +299,16 @@ fn kind(written: &ListenerSettings) -> Result<Kind, &'static str> {
     }
 }
 
+fn users(written: &ListenerSettings, name: &str) -> anyhow::Result<Option<Arc<Users>>> {
+    match (&written.users, written.kind) {
+        (None, _) => Ok(None),
+        (Some(path), KindName::Socks5 | KindName::Http) => Ok(Some(Users::read(path)?.into())),
+        (Some(_), _) => Err(Refusal::usage(format!(
+            "listener {name}: users is for socks5 and http listeners"
+        ))),
+    }
+}
+
 fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<Listener>> {
     let listener = |written| Listener::new(written, settings, profiles);
     settings.listener.iter().map(listener).collect()
@@ -272,8 +319,13 @@ fn profiles(settings: &Settings) -> anyhow::Result<Profiles> {
     for always in ["near", "far"] {
         written.entry(always.to_owned()).or_default();
     }
-    let checked =
-        |(name, profile): (&String, _)| Ok((name.clone(), Profile::new(name, profile)?.into()));
+    // What the relay itself sends must not come back to it.
+    let marked = settings.listener.iter().any(|l| l.intercept_local);
+    let checked = |(name, written): (&String, _)| {
+        let mut profile = Profile::new(name, written)?;
+        profile.options.mark = marked.then_some(OWN_MARK);
+        Ok((name.clone(), profile.into()))
+    };
     written.iter().map(checked).collect()
 }
 

@@ -3,8 +3,9 @@
 //! is checked here but the form; [`super::Config`] is what stands after the check.
 
 use super::super::{
-    args::{Mode, Peer},
-    policy::Target,
+    args::{Mode, Peer, SendProxy},
+    intercept::Target,
+    policy::Target as RouteTarget,
     ports::Ports,
     prefix::Prefix,
 };
@@ -47,12 +48,28 @@ pub(crate) struct ListenerSettings {
     /// `transparent` only: the outgoing leg takes the client's address.
     #[serde(default)]
     pub(crate) keep_source: bool,
+    /// `transparent` only: what the relay diverts to it, as `10.0.0.0/8:80,443`; its own family.
+    #[serde(default)]
+    pub(crate) intercept: Vec<Target>,
+    /// This host's own connections too.
+    #[serde(default)]
+    pub(crate) intercept_local: bool,
+    /// A diverted client is answered once the destination has answered, and as it answered.
+    #[serde(default)]
+    pub(crate) verify_connect: bool,
     /// Clients that are served; off loopback, none but these.
     #[serde(default)]
     pub(crate) allow_from: Vec<Prefix>,
     /// Clients that are not served although `allow_from` has them.
     #[serde(default)]
     pub(crate) deny_from: Vec<Prefix>,
+    /// `socks5` and `http` only: a file of USER:PASSWORD lines that its owner alone can read.
+    pub(crate) users: Option<PathBuf>,
+    /// Connections begin with a PROXY protocol header that names the client.
+    #[serde(default)]
+    pub(crate) accept_proxy: bool,
+    /// Connections to destinations begin with a PROXY protocol header of this version.
+    pub(crate) send_proxy: Option<SendProxy>,
     /// The profile of the legs towards its clients.
     pub(crate) profile: Option<String>,
     /// All its connections together, each direction by itself.
@@ -92,7 +109,7 @@ pub(crate) struct RouteSettings {
     /// Condition: the client's address is in one of these.
     pub(crate) from: Vec<Prefix>,
     /// Condition: the destination is one of these networks or names (`*.example.org`).
-    pub(crate) to: Vec<Target>,
+    pub(crate) to: Vec<RouteTarget>,
     /// Condition: the destination's port is one of these (`443`, `8000-8999`).
     pub(crate) ports: Vec<Ports>,
     /// Refuse the connection.

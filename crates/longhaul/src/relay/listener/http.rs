@@ -6,62 +6,88 @@ use crate::relay::{
     counters::Direction,
     drain::Phase,
     failure::Failure,
-    proxy_headers::{destination, has_passed, onward_request, onward_response},
+    proxy_headers::{
+        credentials, destination, has_passed, max_forwards, onward_request, onward_response,
+        traced, upgrade,
+    },
     route::{Far, Request},
     session::Session,
-    stream::{Shared, write_all},
+    stream::{Answered, Shared, write_all},
     transfer::{End, Side},
 };
 use bytes::Bytes;
 use host::socket::reset_on_close;
 use http_body_util::{Either, Full};
 use hyper::{
-    Method, Response, StatusCode,
-    body::Incoming,
-    client::conn::http1::SendRequest,
-    header,
-    server::conn::http1,
-    service::service_fn,
-    upgrade::{OnUpgrade, Upgraded},
+    Method, Response, StatusCode, body::Incoming, client::conn::http1::SendRequest, header,
+    server::conn::http1, service::service_fn, upgrade::OnUpgrade,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
     convert::Infallible,
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
-use tokio::{net::TcpStream, select};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    select,
+};
 use wire::destination::Destination;
 
 type ClientRequest = hyper::Request<Incoming>;
 type Body = Either<Incoming, Full<Bytes>>;
+
+/// Bytes and fields of a message head; more is 431. A client costs at most this in heads.
+const HEAD_LEN_MAX: usize = 64 * 1024;
+const FIELDS_MAX: usize = 128;
 
 /// One client's proxy.
 struct Proxy {
     session: Arc<Session>,
     /// The origin of the last request, for the next one.
     origin: tokio::sync::Mutex<Option<Origin>>,
-    /// What a CONNECT leaves behind for the time after its response.
-    tunnel: Mutex<Option<(OnUpgrade, Far)>>,
+    /// What CONNECT or Upgrade leaves behind for the time after its response.
+    tunnel: Mutex<Option<Tunnel>>,
+}
+
+/// Two legs that HTTP has left, or will have left when its response is out.
+struct Tunnel {
+    client: OnUpgrade,
+    /// None after CONNECT: there never was HTTP.
+    origin: Option<OnUpgrade>,
+    far: Arc<Far>,
 }
 
 /// A connection to an origin server that can take the next request.
 struct Origin {
     destination: Destination,
     sender: SendRequest<Incoming>,
-    stream: Arc<TcpStream>,
+    far: Arc<Far>,
+    /// What the peer on the way said, if it refused.
+    refused: Arc<OnceLock<Failure>>,
 }
 
 /// A request that gets an answer from the proxy itself.
 struct Declined {
     failure: Failure,
+    status: StatusCode,
     reason: String,
+}
+
+impl Declined {
+    fn new(failure: Failure, reason: String) -> Self {
+        let status = failure.http();
+        Self {
+            failure,
+            status,
+            reason,
+        }
+    }
 }
 
 impl From<Failure> for Declined {
     fn from(failure: Failure) -> Self {
-        let reason = failure.to_string();
-        Self { failure, reason }
+        Self::new(failure, failure.to_string())
     }
 }
 
@@ -81,7 +107,7 @@ pub(in crate::relay) async fn serve(session: &Arc<Session>) -> End {
         .unwrap_or_else(PoisonError::into_inner)
         .take();
     match tunnel {
-        Some((upgrade, far)) => run_tunnel(session, upgrade, &far).await,
+        Some(tunnel) => run_tunnel(session, tunnel).await,
         None => End::Finished,
     }
 }
@@ -113,6 +139,8 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(session.config.limits.handshake_timeout)
+        .max_headers(FIELDS_MAX)
+        .max_header_size(HEAD_LEN_MAX)
         .half_close(true)
         .preserve_header_case(true)
         .serve_connection(io, service)
@@ -128,21 +156,47 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
 impl Proxy {
     async fn respond(&self, request: ClientRequest) -> Response<Body> {
         let outcome = match self.check(&request) {
-            Ok(destination) if request.method() == Method::CONNECT => {
-                self.connect(request, destination).await
-            }
-            Ok(destination) => self.pass_on(request, destination).await,
+            Ok(destination) => self.serve(request, destination).await,
             Err(declined) => Err(declined),
         };
-        outcome.unwrap_or_else(|Declined { failure, reason }| {
-            self.session.door.counters.fail(failure);
-            explanation(failure.http(), &reason)
+        outcome.unwrap_or_else(|declined| {
+            self.session.door.counters.fail(declined.failure);
+            explanation(declined.status, &declined.reason)
         })
     }
 
+    async fn serve(
+        &self,
+        request: ClientRequest,
+        destination: Destination,
+    ) -> Result<Response<Body>, Declined> {
+        if request.method() == Method::CONNECT {
+            return self.connect(request, destination).await;
+        }
+        match max_forwards(request.method(), request.headers()) {
+            Some(0) => Ok(answer_here(&request)),
+            _ => self.pass_on(request, destination).await,
+        }
+    }
+
+    /// RFC 9110 §11.7.1.
+    fn is_known(&self, request: &ClientRequest) -> bool {
+        let Some(users) = &self.session.listener.users else {
+            return true;
+        };
+        let given = credentials(request.headers());
+        given.is_some_and(|(user, password)| users.know(&user, &password))
+    }
+
     fn check(&self, request: &ClientRequest) -> Result<Destination, Declined> {
-        let failure = Failure::BadRequest;
-        let bad = |reason| Declined { failure, reason };
+        if !self.is_known(request) {
+            return Err(Declined {
+                failure: Failure::NotAllowed,
+                status: StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+                reason: "who are you?".to_owned(),
+            });
+        }
+        let bad = |reason| Declined::new(Failure::BadRequest, reason);
         let destination = destination(request.method(), request.uri()).map_err(bad)?;
         if has_passed(request.headers(), &self.session.relay.pseudonym) {
             return Err(Failure::Loop.into());
@@ -161,25 +215,34 @@ impl Proxy {
             .open(&Request::to(destination, Vec::new()))
             .await?;
         far.answer().await?;
-        let upgrade = hyper::upgrade::on(&mut request);
-        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, far));
+        self.leave_http(Tunnel {
+            client: hyper::upgrade::on(&mut request),
+            origin: None,
+            far: Arc::new(far),
+        });
         Ok(Response::new(Either::Right(Full::default())))
+    }
+
+    fn leave_http(&self, tunnel: Tunnel) {
+        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
     }
 
     /// Passes a request on and its response back; bodies stream. A kept connection that the origin
     /// has closed meanwhile hands the request back, for a new one.
     async fn pass_on(
         &self,
-        request: ClientRequest,
+        mut request: ClientRequest,
         destination: Destination,
     ) -> Result<Response<Body>, Declined> {
+        let offered =
+            upgrade(request.version(), request.headers()).map(|_| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
         onward_request(&mut head, &self.session.relay.pseudonym);
         let mut request = hyper::Request::from_parts(head, body);
         let mut kept = self.origin.lock().await;
         if let Some(origin) = kept.take_if(|origin| origin.serves(&destination)) {
             match self.send(&mut kept, origin, request).await {
-                Ok(response) => return Ok(response),
+                Ok(response) => return self.answer(&mut kept, response, offered),
                 Err(Unsent::GivenBack(same)) => request = *same,
                 Err(Unsent::Lost(declined)) => return Err(declined),
             }
@@ -187,10 +250,33 @@ impl Proxy {
         *kept = None;
         let origin = self.open(destination).await?;
         match self.send(&mut kept, origin, request).await {
-            Ok(response) => Ok(response),
+            Ok(response) => self.answer(&mut kept, response, offered),
             Err(Unsent::GivenBack(_)) => Err(no_response("closed at once")),
             Err(Unsent::Lost(declined)) => Err(declined),
         }
+    }
+
+    /// The response for the client. A change of protocols (RFC 9110 §7.8) takes both legs out of
+    /// HTTP once it is out.
+    fn answer(
+        &self,
+        kept: &mut Option<Origin>,
+        mut response: Response<Incoming>,
+        offered: Option<OnUpgrade>,
+    ) -> Result<Response<Body>, Declined> {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let (Some(client), Some(origin)) = (offered, kept.take()) else {
+                return Err(no_response("101, though no upgrade was offered"));
+            };
+            self.leave_http(Tunnel {
+                client,
+                origin: Some(hyper::upgrade::on(&mut response)),
+                far: origin.far,
+            });
+        }
+        let (mut head, body) = response.into_parts();
+        onward_response(&mut head, &self.session.relay.pseudonym);
+        Ok(Response::from_parts(head, Either::Left(body)))
     }
 
     /// The exchange ended other than by a clean close between two requests.
@@ -205,7 +291,7 @@ impl Proxy {
         }
         // A message was cut short on one side: so it must end on the other (invariant 3).
         if let Some(origin) = &*origin {
-            let _ = reset_on_close(&*origin.stream);
+            let _ = reset_on_close(&*origin.far.stream);
         }
         End::Broken(culprit(&error), io::Error::other(error))
     }
@@ -215,38 +301,40 @@ impl Proxy {
         kept: &mut Option<Origin>,
         mut origin: Origin,
         request: ClientRequest,
-    ) -> Result<Response<Body>, Unsent> {
+    ) -> Result<Response<Incoming>, Unsent> {
         let sent = origin.sender.try_send_request(request).await;
-        let response = sent.map_err(|mut error| match error.take_message() {
-            Some(request) => Unsent::GivenBack(Box::new(request)),
-            None => Unsent::Lost(no_response(&error.into_error().to_string())),
-        })?;
-        let (mut head, body) = response.into_parts();
-        onward_response(&mut head, &self.session.relay.pseudonym);
+        let response =
+            sent.map_err(
+                |mut error| match (origin.refused.get(), error.take_message()) {
+                    (Some(failure), _) => Unsent::Lost((*failure).into()),
+                    (None, Some(request)) => Unsent::GivenBack(Box::new(request)),
+                    (None, None) => Unsent::Lost(no_response(&error.into_error().to_string())),
+                },
+            )?;
         *kept = Some(origin);
-        Ok(Response::from_parts(head, Either::Left(body)))
+        Ok(response)
     }
 
+    /// Opens a leg for requests. They leave behind the preamble for a peer, whose answer is read
+    /// before the first response: no round trip is spent on it (RFC 8803 §3).
     async fn open(&self, destination: Destination) -> Result<Origin, Declined> {
         let request = Request::to(destination.clone(), Vec::new());
-        let far = self.session.open(&request).await?;
-        far.answer().await?;
-        let stream = far.stream;
-        let io = TokioIo::new(Shared {
-            stream: stream.clone(),
-            on_bytes: Box::new(|_, _| {}),
-        });
+        let far = Arc::new(self.session.open(&request).await?);
+        let refused = Arc::new(OnceLock::new());
+        let io = TokioIo::new(Answered::new(far.clone(), refused.clone()));
         let (sender, connection) = hyper::client::conn::http1::Builder::new()
             .preserve_header_case(true)
+            .max_headers(FIELDS_MAX)
             .handshake(io)
             .await
             .map_err(|error| no_response(&error.to_string()))?;
         // It ends with its sender, its response body, or its error, which the body reports.
-        tokio::spawn(connection);
+        tokio::spawn(connection.with_upgrades());
         Ok(Origin {
             destination,
             sender,
-            stream,
+            far,
+            refused,
         })
     }
 }
@@ -266,10 +354,25 @@ enum Unsent {
 }
 
 fn no_response(error: &str) -> Declined {
-    Declined {
-        failure: Failure::Other,
-        reason: format!("no response from the origin: {error}"),
+    Declined::new(
+        Failure::Other,
+        format!("no response from the origin: {error}"),
+    )
+}
+
+/// TRACE and OPTIONS that may go no further (RFC 9110 §7.6.2).
+fn answer_here(request: &ClientRequest) -> Response<Body> {
+    let trace = request.method() == Method::TRACE;
+    let body = match trace {
+        true => traced(request.method(), request.uri(), request.headers()),
+        false => Vec::new(),
+    };
+    let mut response = Response::new(Either::Right(Full::from(body)));
+    if trace {
+        let echo = header::HeaderValue::from_static("message/http");
+        response.headers_mut().insert(header::CONTENT_TYPE, echo);
     }
+    response
 }
 
 fn explanation(status: StatusCode, reason: &str) -> Response<Body> {
@@ -278,18 +381,48 @@ fn explanation(status: StatusCode, reason: &str) -> Response<Body> {
     *response.status_mut() = status;
     let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        let basic = header::HeaderValue::from_static("Basic realm=\"longhaul\"");
+        response
+            .headers_mut()
+            .insert(header::PROXY_AUTHENTICATE, basic);
+    }
     response
 }
 
-/// After CONNECT: what hyper has read too much goes first, the rest bypasses it.
-async fn run_tunnel(session: &Session, upgrade: OnUpgrade, far: &Far) -> End {
-    let early = match upgrade.await.map(Upgraded::downcast::<TokioIo<Shared>>) {
-        Ok(Ok(parts)) => parts.read_buf,
-        Ok(Err(_)) => unreachable!("the connection was served on this type"),
-        Err(error) => return End::Broken(Side::Near, io::Error::other(error)),
+/// After CONNECT or an upgrade: what hyper has read too much goes first, the rest bypasses it.
+async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
+    let Tunnel {
+        client,
+        origin,
+        far,
+    } = tunnel;
+    let early = match left_over::<Shared>(client).await {
+        Ok(early) => early,
+        Err(error) => return End::Broken(Side::Near, error),
+    };
+    let late = match origin {
+        Some(origin) => left_over::<Answered>(origin).await,
+        None => Ok(Bytes::new()),
+    };
+    let late = match late {
+        Ok(late) => late,
+        Err(error) => return End::Broken(Side::Far, error),
     };
     match write_all(&far.stream, &early).await {
-        Ok(()) => session.transfer(far, &[]).await,
+        Ok(()) => session.transfer(&far, &late).await,
         Err(error) => End::Broken(Side::Far, error),
+    }
+}
+
+/// What was read behind the last message of HTTP, on a connection over `T`.
+async fn left_over<T>(upgrade: OnUpgrade) -> io::Result<Bytes>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let upgraded = upgrade.await.map_err(io::Error::other)?;
+    match upgraded.downcast::<TokioIo<T>>() {
+        Ok(parts) => Ok(parts.read_buf),
+        Err(_) => unreachable!("the connection was served on this type"),
     }
 }

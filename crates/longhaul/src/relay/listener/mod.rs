@@ -4,7 +4,7 @@
 mod convert;
 mod forward;
 pub(super) mod http;
-mod socks5;
+pub(super) mod socks5;
 mod transparent;
 
 use super::{
@@ -78,35 +78,48 @@ impl Rejected {
 
 /// Serves a client that says once where to go, or not at all.
 pub(super) async fn serve(session: &Session, kind: &Kind) -> End {
-    let limit = session.config.limits.handshake_timeout;
-    let asked = timeout(limit, ask(session, kind)).await;
-    let late = || Err(Rejected::new(Failure::HandshakeTimeout, []));
-    match asked.unwrap_or_else(|_| late()) {
+    match hear(session, ask(session, kind)).await {
         Ok(Asked { request, language }) => connect(session, request, language).await,
-        Err(Rejected { failure, answer }) => {
-            farewell(&session.client, &answer).await;
-            session.fail(failure)
-        }
+        Err(rejected) => reject(session, rejected).await,
     }
+}
+
+/// What the client wants, if it says so before the handshake time-out.
+async fn hear<T>(
+    session: &Session,
+    asking: impl Future<Output = Result<T, Rejected>>,
+) -> Result<T, Rejected> {
+    let limit = session.config.limits.handshake_timeout;
+    let late = |_| Err(Rejected::new(Failure::HandshakeTimeout, []));
+    let asked = Box::pin(timeout(limit, asking)).await;
+    asked.unwrap_or_else(late)
+}
+
+async fn reject(session: &Session, rejected: Rejected) -> End {
+    let Rejected { failure, answer } = rejected;
+    Box::pin(farewell(&session.client, &answer)).await;
+    session.fail(failure)
 }
 
 async fn ask(session: &Session, kind: &Kind) -> Result<Asked, Rejected> {
     match kind {
-        Kind::Socks5 => socks5::ask(&session.client).await,
         Kind::Convert => convert::ask(&session.client).await,
         Kind::Forward(destination) => Ok(forward::ask(destination)),
         Kind::Transparent { keep_source } => transparent::ask(session, *keep_source),
-        Kind::Http => unreachable!("http has a loop of its own"),
+        Kind::Socks5 | Kind::Http => unreachable!("these have more to say"),
     }
 }
 
 async fn connect(session: &Session, request: Request, language: Language) -> End {
-    let end = match session.open(&request).await {
+    let outcome = session.open(&request).await;
+    // Its early bytes have left: an idle connection need not keep their buffer.
+    drop(request);
+    let end = match outcome {
         Ok(far) => session.transfer(&far, &language.success(&far)).await,
         Err(failure) => End::Failed(failure),
     };
     if let End::Failed(failure) = end {
-        farewell(&session.client, &language.failure(failure)).await;
+        Box::pin(farewell(&session.client, &language.failure(failure))).await;
         return session.fail(failure);
     }
     end

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The floor of `bench/link`: one thread that copies super-packets from one TUN device to another
+//! and decides nothing. What this carries is what any emulator in user space on TUN can reach on
+//! this machine; what `longhaul link` carries less is the price of its decisions.
+//!
+//! ```sh
+//! tun_copy LEFT-NAMESPACE LEFT-ADDRESS RIGHT-NAMESPACE RIGHT-ADDRESS
+//! ```
+//!
+//! The interfaces are called `wan0`, the prefix is 30. It reads, sleeps and gives way as
+//! `longhaul link` does, so that only the decisions differ. It runs until it is killed.
+
+use host::{
+    interface,
+    netns::Netns,
+    tun::{self, Tun},
+    wait::{self, Bell},
+};
+use std::{io, net::IpAddr};
+use units::Time;
+use wire::vnet;
+
+/// As in `longhaul link`: packets read in one direction before the other's turn, and turns without
+/// a packet before the thread sleeps.
+const READS_A_TURN: usize = 4;
+const IDLE_TURNS: u32 = 100;
+/// As in `longhaul link`: transmit queue in packets.
+const QUEUE: u32 = 10_000;
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [left, left_address, right, right_address] = &arguments[..] else {
+        return Err(io::Error::other(
+            "want LEFT-NAMESPACE ADDRESS RIGHT-NAMESPACE ADDRESS",
+        ));
+    };
+    let left = end(left, left_address)?;
+    let right = end(right, right_address)?;
+    eprintln!("ready");
+    copy_for_ever(&left, &right)
+}
+
+fn end(namespace: &str, address: &str) -> io::Result<Tun> {
+    let netns = Netns::named(namespace)?;
+    let address: IpAddr = address.parse().map_err(io::Error::other)?;
+    let tun = netns.run(|| Tun::create("wan0", true))?;
+    interface::configure(&netns, "wan0", 1500, QUEUE, &[(address, 30)])?;
+    Ok(tun)
+}
+
+fn copy_for_ever(left: &Tun, right: &Tun) -> io::Result<()> {
+    let mut space = vec![0; vnet::LEN + tun::PACKET_MAX];
+    let bell = Bell::new()?;
+    let mut idle_turns = 0;
+    loop {
+        let read = copy(left, right, &mut space)? + copy(right, left, &mut space)?;
+        idle_turns = if read > 0 { 0 } else { idle_turns + 1 };
+        match idle_turns {
+            0 => {}
+            1..IDLE_TURNS => wait::give_way(),
+            _ => drop(bell.wait([left, right].into_iter(), Time::from_secs(1))?),
+        }
+    }
+}
+
+/// Copies what is there, up to a bound; how many packets. What the kernel does not take is lost.
+fn copy(from: &Tun, to: &Tun, space: &mut [u8]) -> io::Result<usize> {
+    for read in 0..READS_A_TURN {
+        match from.read(space) {
+            Ok(len) => drop(to.write(&space[..len], &[])),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(read),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(READS_A_TURN)
+}

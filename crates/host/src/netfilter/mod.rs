@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! nf_tables and NFQUEUE of this network namespace. Whole tables are written as scripts for the nft
+//! program; what is done often, or what nft has no words for, goes over netlink.
+
+mod message;
+
+pub mod lease;
+pub mod nft;
+pub mod queue;
+pub mod target;
+
+/// The address family of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    Ip,
+    /// IPv6.
+    Ip6,
+}
+
+impl Family {
+    /// Of an address.
+    #[must_use]
+    pub fn of(address: std::net::IpAddr) -> Self {
+        match address.is_ipv4() {
+            true => Self::Ip,
+            false => Self::Ip6,
+        }
+    }
+
+    /// As nft calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "ip",
+            Self::Ip6 => "ip6",
+        }
+    }
+
+    /// `NFPROTO_*` of include/uapi/linux/netfilter.h.
+    fn number(self) -> u8 {
+        match self {
+            Self::Ip => 2,
+            Self::Ip6 => 10,
+        }
+    }
+}

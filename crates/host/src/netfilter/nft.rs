@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The nft program.
+
+use super::Family;
+use std::{
+    io::{self, Write},
+    process::{Command, Output, Stdio},
+};
+
+/// Why nft did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum NftError {
+    /// It can't be started.
+    #[error("cannot start nft: {0} (the package is nftables)")]
+    Start(#[from] io::Error),
+    /// It says so.
+    #[error("nft: {0}")]
+    Refused(String),
+}
+
+/// Loads a script, as one transaction.
+pub fn load(script: &str) -> Result<(), NftError> {
+    run(&["-f", "-"], script).map(drop)
+}
+
+/// The names of the tables of a family.
+pub fn tables(family: Family) -> Result<Vec<String>, NftError> {
+    let listing = run(&["list", "tables", family.name()], "")?;
+    let name = |line: &str| line.split_whitespace().nth(2).map(str::to_owned);
+    Ok(listing.lines().filter_map(name).collect())
+}
+
+/// Deletes a table; that it is not there is no error.
+pub fn delete_table(family: Family, table: &str) -> Result<(), NftError> {
+    let family = family.name();
+    // Adding what may be missing makes the deletion safe on kernels without `destroy` (before 6.3).
+    load(&format!(
+        "table {family} {table}\ndelete table {family} {table}\n"
+    ))
+}
+
+fn run(args: &[&str], input: &str) -> Result<String, NftError> {
+    let output = match start("nft", args, input) {
+        // Ordinary users' search paths lack it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            start("/usr/sbin/nft", args, input)?
+        }
+        outcome => outcome?,
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => {
+            let said = text(&output.stderr);
+            let first = said.lines().next().unwrap_or("failed").to_owned();
+            Err(NftError::Refused(first))
+        }
+    }
+}
+
+fn start(program: &str, args: &[&str], input: &str) -> io::Result<Output> {
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not read says why when it ends.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    child.wait_with_output()
+}

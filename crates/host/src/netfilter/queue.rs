@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! NFQUEUE: packets that the kernel holds until this process says what becomes of them
+//! (include/uapi/linux/netfilter/nfnetlink_queue.h).
+
+use super::message::{self, ACK, Message, attributes, split};
+use netlink_sys::Socket;
+use std::{
+    io,
+    os::fd::{AsRawFd, RawFd},
+};
+use tokio::io::unix::AsyncFd;
+
+/// `NFNL_SUBSYS_QUEUE` and its messages.
+const PACKET: u16 = 3 << 8;
+const VERDICT: u16 = 3 << 8 | 1;
+const CONFIG: u16 = 3 << 8 | 2;
+
+/// Bytes of each packet that are copied: the headers.
+const COPIED: u32 = 160;
+const DATAGRAM: usize = 16 * 1024;
+
+/// A packet that is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// To name it by.
+    pub id: u32,
+    /// Its first bytes, from the IP header on.
+    pub packet: Vec<u8>,
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It never was.
+    Drop,
+    /// It goes on, behind the chain that held it, with this mark.
+    Accept {
+        /// The firewall mark.
+        mark: u32,
+    },
+}
+
+/// One queue, which this process alone listens to.
+#[derive(Debug)]
+pub struct Queue {
+    socket: Socket,
+    number: u16,
+}
+
+impl Queue {
+    /// Takes the queue `number`, which holds at most `packets_max`; more are dropped. Reads don't
+    /// block. `EPERM` or `EBUSY` if another process has it.
+    pub fn bind(number: u16, packets_max: u32) -> io::Result<Self> {
+        const COMMAND: u16 = 1;
+        const PARAMETERS: u16 = 2;
+        const LENGTH_MAX: u16 = 3;
+        const BIND: [u8; 4] = [1, 0, 0, 0];
+        const COPY_PACKET: u8 = 2;
+        let queue = Self {
+            socket: message::open()?,
+            number,
+        };
+        queue.configure(COMMAND, &BIND)?;
+        queue.configure(
+            PARAMETERS,
+            &[&COPIED.to_be_bytes()[..], &[COPY_PACKET]].concat(),
+        )?;
+        queue.configure(LENGTH_MAX, &packets_max.to_be_bytes())?;
+        queue.socket.set_non_blocking(true)?;
+        Ok(queue)
+    }
+
+    fn configure(&self, attribute: u16, value: &[u8]) -> io::Result<()> {
+        let message = Message::new(CONFIG, ACK, 0, 0, self.number).bytes(attribute, value);
+        message::ask(&self.socket, &message.finish())
+    }
+
+    /// Its number, for rules.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Packets that have come; `WouldBlock` if none has.
+    pub fn receive(&self) -> io::Result<Vec<Held>> {
+        let mut datagram = [0; DATAGRAM];
+        let len = self.socket.recv(&mut &mut datagram[..], 0)?;
+        let packets = split(&datagram[..len]).filter(|(kind, _)| *kind == PACKET);
+        Ok(packets.filter_map(|(_, body)| held(body)).collect())
+    }
+
+    /// Lets a packet go. `NotFound` if it is no longer held.
+    pub fn release(&self, id: u32, verdict: Verdict) -> io::Result<()> {
+        const HEADER: u16 = 2;
+        const MARK: u16 = 3;
+        let (code, mark) = match verdict {
+            Verdict::Drop => (0u32, None),
+            Verdict::Accept { mark } => (1, Some(mark)),
+        };
+        let header = [code.to_be_bytes(), id.to_be_bytes()].concat();
+        let mut message = Message::new(VERDICT, 0, 0, 0, self.number).bytes(HEADER, &header);
+        if let Some(mark) = mark {
+            message = message.bytes(MARK, &mark.to_be_bytes());
+        }
+        self.socket.send(&message.finish(), 0).map(drop)
+    }
+}
+
+/// A queue in an event loop.
+#[derive(Debug)]
+pub struct Watched(AsyncFd<Queue>);
+
+impl Watched {
+    /// Puts `queue` into the event loop of the calling thread.
+    pub fn new(queue: Queue) -> io::Result<Self> {
+        // SAFETY: the queue owns its socket, returns the same descriptor as long as it lives, and
+        // does not close it before it is dropped.
+        Ok(Self(unsafe { AsyncFd::register(queue) }?))
+    }
+
+    /// Returns when packets may have come; [`Queue::receive`] them until none is left.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.0.readable().await?.clear_ready();
+        Ok(())
+    }
+
+    /// The queue itself.
+    #[must_use]
+    pub fn queue(&self) -> &Queue {
+        self.0.get_ref()
+    }
+}
+
+impl AsRawFd for Queue {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+fn held(body: &[u8]) -> Option<Held> {
+    const HEADER: u16 = 1;
+    const PAYLOAD: u16 = 10;
+    let find = |wanted| attributes(body).find(|(kind, _)| *kind == wanted);
+    let (_, header) = find(HEADER)?;
+    let (_, packet) = find(PAYLOAD)?;
+    Some(Held {
+        id: u32::from_be_bytes(*header.first_chunk()?),
+        packet: packet.to_vec(),
+    })
+}

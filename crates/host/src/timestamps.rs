@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! UDP whose packets bear the kernel's own times: when each was handed to the device, and when it
+//! came in from one. Neither end's scheduling is in them.
+//!
+//! A device that says so stamps what it is given (`skb_tx_timestamp`: tun and veth do), and the
+//! stamp comes back through the socket's error queue; an arriving packet is stamped before any
+//! queue of the receiving host (`netif_receive_skb`). Both are CLOCK_REALTIME of this machine.
+//! Source: `Documentation/networking/timestamping.rst`.
+
+use crate::socket::{PlainOption, get_option, set_option};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Duration};
+use units::Time;
+
+/// What a socket may hold unread: about 5,000 small packets, a quarter of a second at 20,000 a
+/// second. The kernel lowers it to `net.core.rmem_max` for users without CAP_NET_ADMIN.
+const BUFFER: usize = 4 << 20;
+
+/// Segments that the kernel takes in one message (`UDP_MAX_SEGMENTS`, 64 before Linux 6.9).
+pub const SEGMENTS_MAX: usize = 64;
+
+/// The sending end.
+#[derive(Debug)]
+pub struct Sender(Socket);
+
+/// The receiving end.
+#[derive(Debug)]
+pub struct Receiver(Socket);
+
+/// When a message left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Departure {
+    /// Which one; the first message of a socket is 0.
+    pub message: u32,
+    /// Since the epoch of CLOCK_REALTIME.
+    pub at: Time,
+}
+
+/// A datagram that came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its length in bytes, at most that of the buffer.
+    pub len: usize,
+    /// Since the epoch of CLOCK_REALTIME; `None` if the kernel stamped it not.
+    pub at: Option<Time>,
+}
+
+impl Sender {
+    /// A sender to `destination` in the calling thread's network namespace. With `segment`, a longer
+    /// message goes as one super-packet of datagrams of that length (`UDP_SEGMENT`). Nothing is
+    /// fragmented: what is too long for the path is refused.
+    pub fn open(destination: SocketAddr, segment: Option<u16>) -> io::Result<Self> {
+        // Each message is named by its number, and only the stamp comes back, not the packet.
+        let flags = libc::SOF_TIMESTAMPING_TX_SOFTWARE
+            | libc::SOF_TIMESTAMPING_OPT_ID
+            | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+        let socket = stamping(destination, flags)?;
+        forbid_fragments(&socket, destination)?;
+        if let Some(segment) = segment {
+            set_option(
+                &socket,
+                libc::SOL_UDP,
+                libc::UDP_SEGMENT,
+                i32::from(segment),
+            )?;
+        }
+        socket.connect(&destination.into())?;
+        Ok(Self(socket))
+    }
+
+    /// Sends one message, waiting for room in the send buffer.
+    pub fn send(&self, message: &[u8]) -> io::Result<()> {
+        self.0.send(message).map(drop)
+    }
+
+    /// The next stamp that has come back, if there is one.
+    pub fn departure(&self) -> io::Result<Option<Departure>> {
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        let mut control = Control::new();
+        match control.receive(&self.0, &mut [], flags) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+            Ok(_) => Ok(control.departure()),
+        }
+    }
+}
+
+impl Receiver {
+    /// A receiver at `address` in the calling thread's network namespace; port 0 takes a free one.
+    pub fn open(address: SocketAddr) -> io::Result<Self> {
+        let socket = stamping(address, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
+        // Without the privilege, as much as this machine allows.
+        if set_option(
+            &socket,
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            BUFFER as i32,
+        )
+        .is_err()
+        {
+            socket.set_recv_buffer_size(BUFFER)?;
+        }
+        socket.bind(&address.into())?;
+        Ok(Self(socket))
+    }
+
+    /// Where it receives.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        let unnamed = || io::Error::other("the socket has no IP address");
+        self.0.local_addr()?.as_socket().ok_or_else(unnamed)
+    }
+
+    /// Waits at most `patience` for the next datagram, more than 0. What of it does not fit is cut.
+    pub fn receive(&self, buffer: &mut [u8], patience: Duration) -> io::Result<Option<Arrival>> {
+        self.0.set_read_timeout(Some(patience))?;
+        let mut control = Control::new();
+        match control.receive(&self.0, buffer, 0) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+            Ok(len) => Ok(Some(Arrival {
+                len,
+                at: control.stamp(),
+            })),
+        }
+    }
+
+    /// Datagrams that reached this socket and were not kept: its buffer was full, or their checksum
+    /// was wrong.
+    pub fn dropped(&self) -> io::Result<u32> {
+        let memory: MemoryInfo = get_option(&self.0, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+        Ok(memory.0[SK_MEMINFO_DROPS])
+    }
+}
+
+/// `include/uapi/linux/sock_diag.h`.
+const SK_MEMINFO_DROPS: usize = 8;
+
+/// The answer to SO_MEMINFO: SK_MEMINFO_VARS numbers.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct MemoryInfo([u32; 9]);
+
+// SAFETY: nine integers, no padding.
+unsafe impl PlainOption for MemoryInfo {}
+
+fn stamping(family: SocketAddr, what: u32) -> io::Result<Socket> {
+    let domain = Domain::for_address(family);
+    let socket = Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
+    let flags = what | libc::SOF_TIMESTAMPING_SOFTWARE;
+    set_option(
+        &socket,
+        libc::SOL_SOCKET,
+        libc::SO_TIMESTAMPING,
+        flags as i32,
+    )?;
+    Ok(socket)
+}
+
+fn forbid_fragments(socket: &Socket, family: SocketAddr) -> io::Result<()> {
+    let (level, name, value) = match family {
+        SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
+        SocketAddr::V6(_) => (
+            libc::SOL_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_DO,
+        ),
+    };
+    set_option(socket, level, name, value)
+}
+
+/// Room for a `scm_timestamping` and a `sock_extended_err` with an IPv6 address.
+const CONTROL: usize = 256;
+
+/// Control messages of one received message (`cmsg(3)`).
+struct Control {
+    bytes: [u8; CONTROL],
+    len: usize,
+}
+
+impl Control {
+    fn new() -> Self {
+        Self {
+            bytes: [0; CONTROL],
+            len: 0,
+        }
+    }
+
+    /// recvmsg(2); the datagram's length as far as it fits.
+    fn receive(&mut self, socket: &Socket, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
+        let mut place = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
+        // SAFETY: all zeros are a valid msghdr, also where it has padding.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut place;
+        message.msg_iovlen = 1;
+        message.msg_control = self.bytes.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL as _;
+        // SAFETY: the message points to one iovec over `buffer` and to `bytes`, with their lengths;
+        // all three live through the call.
+        let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+        let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+        self.len = CONTROL.min(message.msg_controllen as usize);
+        Ok(len)
+    }
+
+    /// Level, type and data of each.
+    fn messages(&self) -> impl Iterator<Item = (i32, i32, &[u8])> {
+        let mut rest = &self.bytes[..self.len];
+        std::iter::from_fn(move || {
+            let head = rest.get(..HEAD)?;
+            let len = usize::from_ne_bytes(head[..8].try_into().ok()?);
+            let (level, kind) = (int(head, 8)?, int(head, 12)?);
+            let data = rest.get(HEAD..len)?;
+            rest = rest.get(len.next_multiple_of(8)..).unwrap_or_default();
+            Some((level, kind, data))
+        })
+    }
+
+    /// The software stamp, the first of three (`struct scm_timestamping`).
+    fn stamp(&self) -> Option<Time> {
+        let is_stamp = |(level, kind, _): &(i32, i32, &[u8])| {
+            (*level, *kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING)
+        };
+        let (_, _, data) = self.messages().find(is_stamp)?;
+        let number = |at: usize| Some(u64::from_ne_bytes(data.get(at..at + 8)?.try_into().ok()?));
+        let (seconds, nanos) = (number(0)?, number(8)?);
+        (seconds > 0).then(|| Time::from_nanos(seconds * 1_000_000_000 + nanos))
+    }
+
+    /// The stamp with the number of its message (`struct sock_extended_err`: ee_origin at byte 4,
+    /// ee_data at 12).
+    fn departure(&self) -> Option<Departure> {
+        const LEVELS: [(i32, i32); 2] = [
+            (libc::SOL_IP, libc::IP_RECVERR),
+            (libc::SOL_IPV6, libc::IPV6_RECVERR),
+        ];
+        let of_stamp = |(level, kind, data): &(i32, i32, &[u8])| {
+            LEVELS.contains(&(*level, *kind))
+                && data.get(4) == Some(&libc::SO_EE_ORIGIN_TIMESTAMPING)
+        };
+        let (_, _, data) = self.messages().find(of_stamp)?;
+        Some(Departure {
+            message: int(data, 12)? as u32,
+            at: self.stamp()?,
+        })
+    }
+}
+
+/// `struct cmsghdr` on a 64-bit machine.
+const HEAD: usize = 16;
+
+fn int(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(segment: Option<u16>) -> (Sender, Receiver) {
+        let receiver = Receiver::open("127.0.0.1:0".parse().unwrap()).unwrap();
+        let sender = Sender::open(receiver.address().unwrap(), segment).unwrap();
+        (sender, receiver)
+    }
+
+    /// The loopback stamps what it is given, then hands it on: within this test's own two readings.
+    #[test]
+    fn both_stamps_are_the_kernels_and_in_order() {
+        let (sender, receiver) = pair(None);
+        let patience = Duration::from_secs(10);
+        let mut buffer = [0; 200];
+        for message in 0..3 {
+            let before = crate::clock::wall();
+            sender.send(&[7; 100]).unwrap();
+            let arrival = receiver.receive(&mut buffer, patience).unwrap().unwrap();
+            let departure = sender.departure().unwrap().unwrap();
+            assert_eq!((arrival.len, departure.message), (100, message));
+            assert!(before <= departure.at && departure.at <= crate::clock::wall());
+            assert!(arrival.at.unwrap() >= departure.at);
+        }
+        assert_eq!(sender.departure().unwrap(), None);
+        assert_eq!(receiver.dropped().unwrap(), 0);
+    }
+
+    #[test]
+    fn a_long_message_is_cut_into_datagrams_and_stamped_once() {
+        let (sender, receiver) = pair(Some(100));
+        sender.send(&[7; 250]).unwrap();
+        let mut buffer = [0; 200];
+        let mut len = || {
+            let arrival = receiver.receive(&mut buffer, Duration::from_secs(10));
+            arrival.unwrap().unwrap().len
+        };
+        assert_eq!([len(), len(), len()], [100, 100, 50]);
+        assert_eq!(sender.departure().unwrap().unwrap().message, 0);
+        assert_eq!(sender.departure().unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_too_long_for_the_path_is_refused() {
+        let (sender, _receiver) = pair(None);
+        let error = sender.send(&vec![7; 70_000]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
+    }
+
+    #[test]
+    fn what_finds_the_buffer_full_is_counted() {
+        let (sender, receiver) = pair(None);
+        receiver.0.set_recv_buffer_size(4096).unwrap();
+        (0..50).for_each(|_| sender.send(&[7; 1000]).unwrap());
+        let mut buffer = [0; 1000];
+        let mut kept = 0;
+        while receiver
+            .receive(&mut buffer, Duration::from_millis(50))
+            .unwrap()
+            .is_some()
+        {
+            kept += 1;
+        }
+        assert_eq!(kept + receiver.dropped().unwrap(), 50);
+        assert!(kept < 50);
+    }
+}

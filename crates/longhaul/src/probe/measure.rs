@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sends the packets, receives them, and puts the kernel's stamps together.
+
+use super::recording::{Oddities, Packet, Recording, Timing};
+use anyhow::{Context, Result, bail, ensure};
+use host::{
+    clock,
+    netns::Netns,
+    timestamps::{Receiver, Sender},
+    wait,
+};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+use units::Time;
+
+/// A probe to make.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Where it is sent.
+    pub(super) from: Netns,
+    /// Where it is received.
+    pub(super) to: Netns,
+    /// Of the receiving end.
+    pub(super) address: IpAddr,
+    pub(super) timing: Timing,
+    /// How long after the last packet another may come.
+    pub(super) patience: Time,
+}
+
+/// Stamping of arrivals is switched on by the first socket that wants it, a little later than
+/// asked for (`net_enable_timestamp` of `net/core/dev.c` leaves it to a work queue).
+const SETTLE: Duration = Duration::from_millis(50);
+/// How often the receiver looks whether it may end.
+const LOOK: Duration = Duration::from_millis(20);
+/// The longest that a departure's stamp may take to come back.
+const STAMPS: Time = Time::from_secs(1);
+/// More than the kernel slews its clock while a packet is on its way; less is no step.
+const STEP: Time = Time::from_millis(1);
+
+/// Makes the probe.
+pub(super) fn measure(plan: &Plan) -> Result<Recording> {
+    let (sender, receiver) = open(plan)?;
+    let before = wall_ahead();
+    thread::sleep(SETTLE);
+    let name = clock::wall().as_nanos();
+    let sent_all = AtomicBool::new(false);
+    let (departures, arrivals) = thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(&receiver, plan, name, &sent_all));
+        let departures = send(&sender, plan, name);
+        sent_all.store(true, Ordering::Release);
+        (departures, receiving.join())
+    });
+    let arrivals = arrivals.map_err(|_| anyhow::anyhow!("the receiving thread panicked"))?;
+    let (departures, mut arrivals) = (departures?, arrivals?);
+    let after = wall_ahead();
+    ensure!(
+        before.max(after) - before.min(after) < STEP,
+        "the clock of this machine was set meanwhile: the times are worth nothing"
+    );
+    arrivals.oddities.dropped_at_receiver = receiver.dropped()?;
+    let packets = join(plan.timing, &departures, &arrivals.at)?;
+    Ok(Recording::new(plan.timing, packets, arrivals.oddities))
+}
+
+/// By how much the clock that stamps packets is ahead of the one that nobody sets.
+fn wall_ahead() -> Time {
+    clock::wall() - clock::now()
+}
+
+fn open(plan: &Plan) -> Result<(Sender, Receiver)> {
+    let any_port = SocketAddr::new(plan.address, 0);
+    let receiver = plan.to.run(|| Receiver::open(any_port));
+    let receiver = receiver.with_context(|| format!("cannot receive at {}", plan.address))?;
+    let there = receiver.address()?;
+    let segment = (plan.timing.segments > 1).then(|| payload(plan) as u16);
+    let sender = plan.from.run(|| Sender::open(there, segment));
+    let sender = sender.with_context(|| format!("cannot send to {}", plan.address))?;
+    Ok((sender, receiver))
+}
+
+/// Bytes of a packet behind its IP and UDP headers.
+fn payload(plan: &Plan) -> usize {
+    let headers = if plan.address.is_ipv4() {
+        20 + 8
+    } else {
+        40 + 8
+    };
+    usize::from(plan.timing.length) - headers
+}
+
+/// Every payload begins with the number of this probe and the sequence from 0.
+const HEAD: usize = 12;
+
+/// When each message left, by its number.
+fn send(sender: &Sender, plan: &Plan, name: u64) -> Result<Vec<Option<Time>>> {
+    wait::precise_timers()?;
+    let Timing {
+        count,
+        interval_ns,
+        segments,
+        ..
+    } = plan.timing;
+    let mut message = vec![0; payload(plan) * usize::from(segments)];
+    let mut departures = vec![None; (count / u32::from(segments)) as usize];
+    let start = clock::now();
+    for number in 0..departures.len() {
+        sleep_until(start + Time::from_nanos(interval_ns) * number as u64);
+        let first = number as u32 * u32::from(segments);
+        for (sequence, packet) in (first..).zip(message.chunks_mut(payload(plan))) {
+            packet[..8].copy_from_slice(&name.to_be_bytes());
+            packet[8..HEAD].copy_from_slice(&sequence.to_be_bytes());
+        }
+        sender.send(&message).with_context(|| {
+            format!(
+                "cannot send packet {} of {} bytes",
+                first + 1,
+                plan.timing.length
+            )
+        })?;
+        collect(sender, &mut departures)?;
+    }
+    let give_up = clock::now() + STAMPS;
+    while departures.contains(&None) && clock::now() < give_up {
+        thread::sleep(LOOK);
+        collect(sender, &mut departures)?;
+    }
+    Ok(departures)
+}
+
+fn sleep_until(when: Time) {
+    let left = when.since(clock::now());
+    if left > Time::ZERO {
+        thread::sleep(left.into());
+    }
+}
+
+fn collect(sender: &Sender, departures: &mut [Option<Time>]) -> Result<()> {
+    while let Some(departure) = sender.departure()? {
+        if let Some(slot) = departures.get_mut(departure.message as usize) {
+            *slot = Some(departure.at);
+        }
+    }
+    Ok(())
+}
+
+/// What came in.
+#[derive(Debug)]
+struct Arrivals {
+    /// When each packet first came, by its sequence.
+    at: Vec<Option<Time>>,
+    oddities: Oddities,
+    /// The highest sequence so far.
+    newest: Option<u32>,
+}
+
+impl Arrivals {
+    fn new(count: u32) -> Self {
+        Self {
+            at: vec![None; count as usize],
+            oddities: Oddities::default(),
+            newest: None,
+        }
+    }
+
+    fn note(&mut self, sequence: u32, at: Time) {
+        let Some(slot) = self.at.get_mut(sequence as usize) else {
+            return;
+        };
+        if slot.is_some() {
+            self.oddities.duplicated += 1;
+            return;
+        }
+        *slot = Some(at);
+        if self.newest > Some(sequence) {
+            self.oddities.reordered += 1;
+        }
+        self.newest = self.newest.max(Some(sequence));
+    }
+}
+
+fn receive(receiver: &Receiver, plan: &Plan, name: u64, sent_all: &AtomicBool) -> Result<Arrivals> {
+    let mut arrivals = Arrivals::new(plan.timing.count);
+    let mut buffer = [0; HEAD];
+    let mut latest = clock::now();
+    loop {
+        match receiver.receive(&mut buffer, LOOK)? {
+            Some(arrival) => {
+                if let Some(sequence) = sequence(&buffer[..arrival.len], name) {
+                    let at = arrival.at.context("the kernel stamped no arrival")?;
+                    arrivals.note(sequence, at);
+                }
+                latest = clock::now();
+            }
+            None if !sent_all.load(Ordering::Acquire) => latest = clock::now(),
+            None if clock::now() - latest > plan.patience => return Ok(arrivals),
+            None => {}
+        }
+    }
+}
+
+/// The sequence in a payload of the probe `name`; others' packets have none.
+fn sequence(payload: &[u8], name: u64) -> Option<u32> {
+    let (head, sequence) = payload.split_at_checked(8)?;
+    (head == name.to_be_bytes()).then_some(())?;
+    Some(u32::from_be_bytes(sequence.try_into().ok()?))
+}
+
+/// All packets of a message share its departure.
+fn join(
+    timing: Timing,
+    departures: &[Option<Time>],
+    arrivals: &[Option<Time>],
+) -> Result<Vec<Packet>> {
+    let Some(start) = departures.iter().flatten().min().copied() else {
+        bail!("the kernel stamped no departure: the sending interface may not support it");
+    };
+    let since = |at: Time| at.as_nanos() as i64 - start.as_nanos() as i64;
+    let packet = |(n, arrival): (usize, &Option<Time>)| Packet {
+        sequence: n as u32 + 1,
+        sent_ns: departures[n / usize::from(timing.segments)].map(since),
+        received_ns: arrival.map(since),
+    };
+    Ok(arrivals.iter().enumerate().map(packet).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_copy_counts_and_late_ones_are_reordered() {
+        let mut arrivals = Arrivals::new(5);
+        for (at, sequence) in (1..).zip([0, 3, 1, 3, 2, 4, 9]) {
+            arrivals.note(sequence, Time::from_secs(at));
+        }
+        let (duplicated, reordered) = (arrivals.oddities.duplicated, arrivals.oddities.reordered);
+        assert_eq!((duplicated, reordered), (1, 2));
+        assert_eq!(arrivals.at[3], Some(Time::from_secs(2)));
+        assert!(arrivals.at.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn packets_share_the_departure_of_their_message() {
+        let timing = Timing {
+            count: 4,
+            interval_ns: 0,
+            length: 100,
+            segments: 2,
+        };
+        let s = |n| Some(Time::from_secs(n));
+        let packets = join(timing, &[s(10), None], &[s(11), None, s(12), s(13)]).unwrap();
+        let sent: Vec<_> = packets.iter().map(|packet| packet.sent_ns).collect();
+        assert_eq!(sent, [Some(0), Some(0), None, None]);
+        assert_eq!(packets[0].delay_ns(), Some(1_000_000_000));
+        assert_eq!(packets[3].received_ns, Some(3_000_000_000));
+        assert!(join(timing, &[None, None], &[None; 4]).is_err());
+    }
+
+    #[test]
+    fn strangers_have_no_sequence() {
+        let mut payload = 7_u64.to_be_bytes().to_vec();
+        payload.extend(5_u32.to_be_bytes());
+        assert_eq!(sequence(&payload, 7), Some(5));
+        assert_eq!(sequence(&payload, 8), None);
+        assert_eq!(sequence(b"hello", 7), None);
+    }
+}

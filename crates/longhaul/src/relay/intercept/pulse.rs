@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether every thread that intercepted connections need is alive: each says so now and then.
+
+use super::super::Relay;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How often a thread says that it is alive.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Silence after which it counts as stalled.
+pub(super) const STALLED_AFTER: Duration = Duration::from_millis(600);
+
+/// The latest sign of life of each thread.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    start: Instant,
+    /// Milliseconds after `start`; 0 is never.
+    latest: Vec<AtomicU64>,
+}
+
+impl Pulse {
+    /// Of `threads` threads, none of which has been heard yet.
+    pub(crate) fn new(threads: usize) -> Self {
+        Self {
+            start: Instant::now(),
+            latest: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn sign(&self, thread: usize, now: Instant) {
+        if let Some(latest) = self.latest.get(thread) {
+            latest.store(self.milliseconds(now).max(1), Relaxed);
+        }
+    }
+
+    /// Whether all have been heard of late.
+    pub(super) fn is_steady(&self, now: Instant) -> bool {
+        let now = self.milliseconds(now);
+        let limit = STALLED_AFTER.as_millis() as u64;
+        self.latest.iter().all(|latest| match latest.load(Relaxed) {
+            0 => false,
+            latest => now.saturating_sub(latest) <= limit,
+        })
+    }
+
+    fn milliseconds(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.start).as_millis() as u64
+    }
+}
+
+/// Signs for `thread`, one of the relay's event loops, as long as that loop runs.
+pub(crate) async fn beat(relay: Arc<Relay>, thread: usize) {
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        relay.pulse.sign(thread, Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steady_means_every_one_and_of_late() {
+        let pulse = Pulse::new(2);
+        let start = pulse.start;
+        let at = |ms| start + Duration::from_millis(ms);
+        pulse.sign(0, at(10));
+        assert!(!pulse.is_steady(at(10)), "one was never heard");
+        pulse.sign(1, at(500));
+        assert!(pulse.is_steady(at(610)));
+        assert!(!pulse.is_steady(at(611)), "the first is silent");
+        pulse.sign(0, at(611));
+        assert!(pulse.is_steady(at(611)), "it came back");
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SOCKS5 clients (RFC 1928, RFC 1929): CONNECT, BIND and UDP ASSOCIATE.
+
+mod bind;
+mod udp;
+
+use super::{Language, Rejected, connect, hear, reject};
+use crate::relay::{
+    failure::Failure,
+    route,
+    session::Session,
+    stream::{Inbox, write_all},
+    transfer::End,
+    users::Users,
+};
+use host::socket::reset_on_close;
+use std::net::SocketAddr;
+use tokio::net::TcpStream;
+use wire::socks5::{
+    Command, MESSAGE_LEN_MAX, Method, PASSWORD_LEN_MAX, Reply, Request, Socks5Error,
+    parse_greeting, parse_password, parse_request, password_answer,
+};
+
+/// Serves one client until its end.
+pub(in crate::relay) async fn serve(session: &Session) -> End {
+    let (request, early) = match hear(session, ask(session)).await {
+        Ok(asked) => asked,
+        Err(rejected) => return reject(session, rejected).await,
+    };
+    let Request {
+        command,
+        destination,
+    } = request;
+    match command {
+        Command::Connect => {
+            let request = route::Request::to(destination, early);
+            connect(session, request, Language::Socks5).await
+        }
+        Command::Bind => bind::serve(session, &destination, &early).await,
+        Command::UdpAssociate => udp::serve(session, &destination).await,
+        Command::Unknown(_) => reject(session, unsupported()).await,
+    }
+}
+
+/// Reads what the client wants, once it has said who it is. Also returns what came behind it.
+async fn ask(session: &Session) -> Result<(Request, Vec<u8>), Rejected> {
+    let client = &session.client;
+    let mut inbox = Inbox::default();
+    authenticate(client, &mut inbox, session.listener.users.as_deref()).await?;
+    let request = inbox
+        .message(client, MESSAGE_LEN_MAX, parse_request)
+        .await
+        .map_err(|unread| Rejected::unread(unread, answer))?;
+    Ok((request, inbox.into_rest()))
+}
+
+async fn authenticate(
+    client: &TcpStream,
+    inbox: &mut Inbox,
+    users: Option<&Users>,
+) -> Result<(), Rejected> {
+    let wanted = users.map_or(Method::None, |_| Method::Password);
+    let method = inbox
+        .message(client, MESSAGE_LEN_MAX, |input| {
+            parse_greeting(input, wanted)
+        })
+        .await
+        .map_err(|unread| Rejected::unread(unread, answer))?;
+    if method == Method::NoneAcceptable {
+        return Err(Rejected::new(Failure::NotAllowed, method.encode()));
+    }
+    say(client, &method.encode()).await?;
+    match users {
+        Some(users) => check_password(client, inbox, users).await,
+        None => Ok(()),
+    }
+}
+
+async fn check_password(
+    client: &TcpStream,
+    inbox: &mut Inbox,
+    users: &Users,
+) -> Result<(), Rejected> {
+    let found = inbox
+        .message(client, PASSWORD_LEN_MAX, parse_password)
+        .await
+        .map_err(|unread| Rejected::unread(unread, answer))?;
+    match users.know(&found.user, &found.password) {
+        true => say(client, &password_answer(true)).await,
+        false => Err(Rejected::new(Failure::NotAllowed, password_answer(false))),
+    }
+}
+
+async fn say(client: &TcpStream, answer: &[u8]) -> Result<(), Rejected> {
+    let gone = |_| Rejected::new(Failure::ClientGone, []);
+    write_all(client, answer).await.map_err(gone)
+}
+
+/// The reply that carries the outgoing leg's own address (RFC 1928 §6).
+pub(super) fn success(bound: Option<SocketAddr>) -> Vec<u8> {
+    Reply::Succeeded.encode(bound)
+}
+
+fn answer(error: &Socks5Error) -> Vec<u8> {
+    let reply = error.reply().map(|reply| reply.encode(None));
+    reply.unwrap_or_default()
+}
+
+fn failed(failure: Failure) -> Rejected {
+    Rejected::new(failure, failure.socks5().encode(None))
+}
+
+fn unsupported() -> Rejected {
+    let reply = Reply::CommandNotSupported.encode(None);
+    Rejected::new(Failure::BadRequest, reply)
+}
+
+/// Returns when the client has closed its TCP connection. What it sends until then has no meaning.
+async fn closed(client: &TcpStream) -> std::io::Result<()> {
+    let mut nonsense = Vec::new();
+    while crate::relay::stream::read_some(client, &mut nonsense, 4096).await? > 0 {
+        nonsense.clear();
+    }
+    Ok(())
+}
+
+/// A stranger knocked: turn it away.
+fn turn_away(stranger: &TcpStream) {
+    // An error here means that the socket has lost its connection already.
+    let _ = reset_on_close(stranger);
+}

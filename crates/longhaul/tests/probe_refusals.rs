@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bad input of `longhaul probe`: one clear line, exit code 2, and nothing sent.
+
+use std::process::Command;
+
+/// Refused with one line that holds all of `words`.
+fn refused(args: &[&str], words: &[&str]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["probe", "127.0.0.1"])
+        .args(args)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in {said}");
+    }
+}
+
+#[test]
+fn what_can_not_be_sent_is_named() {
+    refused(&["--count", "0"], &["count is 0", "1 to 1000000"]);
+    refused(&["--count", "1000001"], &["count", "1000001"]);
+    refused(&["--length", "20"], &["length is 20", "64 to 9000"]);
+    refused(
+        &["--count", "10", "--segments", "3"],
+        &["10 packets", "messages of 3"],
+    );
+    refused(
+        &["--segments", "64", "--length", "1500", "--count", "64"],
+        &["segments"],
+    );
+    refused(&["--interval", "2h"], &["interval is", "at most"]);
+}
+
+#[test]
+fn what_can_not_be_expected_is_named() {
+    refused(&["--expect", "delay"], &["\"delay\" is not KEY=VALUE"]);
+    refused(&["--expect", "latency=1ms"], &["latency", "delay, jitter"]);
+    refused(&["--expect", "loss=1.5"], &["loss", "1.5"]);
+    refused(&["--expect", "queue=64KB"], &["needs a rate"]);
+}
+
+#[test]
+fn a_missing_namespace_is_named_with_what_makes_it() {
+    let name = ["--to", "longhaul-no-such-place"];
+    refused(&name, &["longhaul-no-such-place", "ip netns add"]);
+}

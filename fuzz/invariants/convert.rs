@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A TCP Convert message is complete with its last byte and not before, what was read and is
+//! written again reads as the same, and every refusal has an answer that the other side can read.
+
+use wire::convert::{Answer, ConvertError, HOPS_MAX, MESSAGE_LEN_MAX, Request};
+
+pub(crate) fn check(input: &[u8]) {
+    let request = Request::parse(input);
+    ends_where_it_says(input, &request, Request::parse);
+    match request {
+        Ok(Some((request, _))) => reads_back(request),
+        Ok(None) => {}
+        Err(error) => answer_reads_back(error.answer()),
+    }
+    let answer = Answer::parse(input);
+    ends_where_it_says(input, &answer, Answer::parse);
+    counts_down(input, &answer);
+    if let Ok(Some((answer, _))) = answer {
+        answer_reads_back(answer);
+    }
+}
+
+type Parsed<T> = Result<Option<(T, usize)>, ConvertError>;
+
+fn ends_where_it_says<T: PartialEq + std::fmt::Debug>(
+    input: &[u8],
+    parsed: &Parsed<T>,
+    parse: fn(&[u8]) -> Parsed<T>,
+) {
+    match parsed {
+        Ok(Some((_, len))) => {
+            assert!(*len <= input.len().min(MESSAGE_LEN_MAX) && len % 4 == 0);
+            assert_eq!(&parse(&input[..*len]), parsed);
+            assert_eq!(parse(&input[..len - 1]), Ok(None));
+        }
+        Ok(None) => assert!(input.len() < MESSAGE_LEN_MAX),
+        Err(_) => {}
+    }
+}
+
+fn reads_back(request: Request) {
+    assert!(request.hops.len() <= HOPS_MAX);
+    let message = request.encode();
+    assert!(message.len() <= MESSAGE_LEN_MAX);
+    assert_eq!(Request::parse(&message), Ok(Some((request, message.len()))));
+}
+
+fn answer_reads_back(answer: Answer) {
+    let message = answer.encode();
+    assert_eq!(Answer::parse(&message), Ok(Some((answer, message.len()))));
+}
+
+/// Nothing is missing exactly when the answer can be read, or never will be.
+fn counts_down(input: &[u8], answer: &Parsed<Answer>) {
+    match Answer::missing(input) {
+        Ok(0) => assert_ne!(*answer, Ok(None)),
+        Ok(bytes) => assert!(bytes <= MESSAGE_LEN_MAX && *answer == Ok(None)),
+        Err(error) => assert_eq!(*answer, Err(error)),
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A request that goes through the HTTP proxy: it goes where its URI says, carries nothing that is
+//! meant for the proxy, keeps everything else, and is known again when it comes back.
+//!
+//! The input is `METHOD URI`, then `name: value` on lines of their own. Taking a head apart is
+//! hyper's work; what the relay makes of it is ours.
+
+use super::proxy_headers::{destination, has_passed, onward_request};
+use hyper::{
+    HeaderMap, Method, Request, Uri, Version,
+    header::{self, HeaderName},
+    http::request::Parts,
+};
+use wire::destination::Destination;
+
+const PSEUDONYM: &str = "longhaul-0123";
+
+pub(crate) fn check(input: &[u8]) {
+    let Some(mut head) = std::str::from_utf8(input).ok().and_then(request) else {
+        return;
+    };
+    let Ok(destination) = destination(&head.method, &head.uri) else {
+        return;
+    };
+    reads_back(&destination);
+    if head.method == Method::CONNECT {
+        return;
+    }
+    let before = head.clone();
+    onward_request(&mut head, PSEUDONYM);
+    goes_to_the_origin(&before.uri, &head);
+    assert!(has_passed(&head.headers, PSEUDONYM));
+    assert_eq!(
+        kept(&before.headers, &before.headers),
+        kept(&before.headers, &head.headers)
+    );
+    assert!(
+        head.headers
+            .keys()
+            .all(|name| name == header::VIA || !is_for_proxy(&before.headers, name))
+    );
+}
+
+fn request(text: &str) -> Option<Parts> {
+    let mut lines = text.lines();
+    let (method, uri) = lines.next()?.split_once(' ')?;
+    let fields = lines.filter_map(|line| line.split_once(':'));
+    let named = Request::builder().method(method).uri(uri);
+    let whole = fields.fold(named, |request, (name, value)| {
+        request.header(name, value.trim())
+    });
+    Some(whole.body(()).ok()?.into_parts().0)
+}
+
+fn reads_back(destination: &Destination) {
+    assert_ne!(destination.port(), 0);
+    assert_eq!(destination.to_string().parse(), Ok(destination.clone()));
+}
+
+fn goes_to_the_origin(asked: &Uri, head: &Parts) {
+    assert!(head.uri.authority().is_none() && head.uri.scheme().is_none());
+    assert_eq!(head.version, Version::HTTP_11);
+    let authority = asked.authority().unwrap().as_str();
+    let host = authority.rsplit('@').next().unwrap();
+    assert_eq!(head.headers[header::HOST], host);
+    assert_eq!(head.headers.get_all(header::HOST).iter().count(), 1);
+}
+
+/// RFC 9110 §7.6.1, and what the client says to the proxy alone.
+fn is_for_proxy(asked: &HeaderMap, name: &HeaderName) -> bool {
+    const ALWAYS: [&str; 8] = [
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    ALWAYS.contains(&name.as_str()) || is_named(asked, name)
+}
+
+/// Whether Connection names the field; those that frame and address the message stay.
+fn is_named(asked: &HeaderMap, name: &HeaderName) -> bool {
+    let fields = asked.get_all(header::CONNECTION).iter();
+    let mut names = fields
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    let frames = [header::CONTENT_LENGTH, header::HOST].contains(name);
+    !frames && names.any(|other| other.trim().eq_ignore_ascii_case(name.as_str()))
+}
+
+/// The fields that pass unchanged, with all their values.
+fn kept(asked: &HeaderMap, headers: &HeaderMap) -> Vec<(HeaderName, Vec<u8>)> {
+    let passes = |name: &HeaderName| {
+        ![header::VIA, header::HOST].contains(name) && !is_for_proxy(asked, name)
+    };
+    let mut kept: Vec<_> = headers
+        .iter()
+        .filter(|(name, _)| passes(name))
+        .map(|(name, value)| (name.clone(), value.as_bytes().to_vec()))
+        .collect();
+    kept.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
+    kept
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The grammar of a link's settings: a rule that was read reads back, and a line that has any
+//! settings that the grammar and the check of the whole accept loses no segment without saying so.
+//!
+//! The input is `key value` on lines of their own.
+
+use model::link::{
+    Event, Line, Schedule, Segment, Setting, Shape, discipline::Discipline, jitter::Jitter,
+    loss::Loss,
+};
+use std::{fmt, str::FromStr};
+use units::Time;
+
+pub(crate) fn check(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    let mut shape = Shape::default();
+    for (key, value) in text.lines().filter_map(|line| line.split_once(' ')) {
+        match Setting::parse(key, value) {
+            Ok(setting) => {
+                reads_back(&setting);
+                shape.apply(setting);
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    if shape.check().is_ok() {
+        accounts_for_everything(shape);
+    }
+}
+
+fn reads_back(setting: &Setting) {
+    match setting {
+        Setting::Jitter(jitter) => same::<Jitter>(jitter),
+        Setting::Rule(rule) => same::<Discipline>(rule),
+        Setting::Loss(loss) => same::<Loss>(loss),
+        _ => {}
+    }
+}
+
+fn same<T: FromStr + fmt::Display + fmt::Debug + PartialEq>(rule: &T) {
+    let text = rule.to_string();
+    assert_eq!(text.parse().ok().as_ref(), Some(rule), "{text}");
+}
+
+/// Every segment and every copy comes out or is dropped, and the line comes to rest.
+fn accounts_for_everything(shape: Shape) {
+    const SEGMENTS: u64 = 40;
+    let mut line = Line::new(shape, Schedule::default(), 1, Time::ZERO);
+    let (mut made, mut ended) = (SEGMENTS, 0);
+    let mut emit = |event| match event {
+        Event::Copy(_) => made += 1,
+        Event::Deliver(_) | Event::Drop { .. } => ended += 1,
+    };
+    for packet in 0..SEGMENTS {
+        let segment = Segment {
+            packet,
+            index: 0,
+            last: true,
+            len: 1500,
+        };
+        line.offer(Time::from_micros(packet), segment, None, &mut emit);
+    }
+    // Each segment leaves the transmitter and the wire once.
+    for _ in 0..8 * SEGMENTS {
+        if let Some(deadline) = line.next_deadline() {
+            line.poll(deadline, &mut emit);
+        }
+    }
+    assert_eq!((line.next_deadline(), ended), (None, made));
+}

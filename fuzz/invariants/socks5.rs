@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A SOCKS5 message is complete with its last byte and not before, is never longer than the bound,
+//! and a request that is written again is the same request.
+
+use std::net::SocketAddr;
+use wire::{
+    destination::Destination,
+    socks5::{
+        Command, MESSAGE_LEN_MAX, Method, Request, Socks5Error, parse_greeting, parse_request,
+    },
+};
+
+pub(crate) fn check(input: &[u8]) {
+    for method in [Method::None, Method::Password] {
+        ends_where_it_says(input, |input| parse_greeting(input, method));
+    }
+    ends_where_it_says(input, parse_request);
+    if let Ok(Some((request, _))) = parse_request(input) {
+        let again = encoded(&request);
+        assert_eq!(parse_request(&again), Ok(Some((request, again.len()))));
+    }
+}
+
+fn ends_where_it_says<T: PartialEq + std::fmt::Debug>(
+    input: &[u8],
+    parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, Socks5Error>,
+) {
+    match parse(input) {
+        Ok(Some((message, len))) => {
+            assert!(len <= input.len().min(MESSAGE_LEN_MAX));
+            assert_eq!(parse(&input[..len]), Ok(Some((message, len))));
+            assert_eq!(parse(&input[..len - 1]), Ok(None));
+        }
+        Ok(None) => assert!(input.len() < MESSAGE_LEN_MAX),
+        Err(Socks5Error::Version(version)) => assert!(version == input[0] && version != 5),
+        Err(_) => {}
+    }
+}
+
+fn encoded(request: &Request) -> Vec<u8> {
+    let command = match request.command {
+        Command::Connect => 1,
+        Command::Bind => 2,
+        Command::UdpAssociate => 3,
+        Command::Unknown(code) => code,
+    };
+    let mut message = vec![5, command, 0];
+    match &request.destination {
+        Destination::Address(SocketAddr::V4(v4)) => {
+            message.push(1);
+            message.extend(v4.ip().octets());
+        }
+        Destination::Address(SocketAddr::V6(v6)) => {
+            message.push(4);
+            message.extend(v6.ip().octets());
+        }
+        Destination::Name(name, _) => {
+            message.extend([3, name.as_str().len() as u8]);
+            message.extend(name.as_str().as_bytes());
+        }
+    }
+    message.extend(request.destination.port().to_be_bytes());
+    message
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A super-packet that is cut, loses some segments and is joined again: nothing is lost beyond
+//! those, nothing is invented, and cutting a run gives the segments that cutting the whole gives.
+//!
+//! The input is a vnet header, a byte whose bits say which segments of eight are lost, and a packet.
+
+use model::link::{Delivery, Regroup, Run, Segment};
+use std::ops::Range;
+use units::Time;
+use wire::{checksum, ip, super_packet::SuperPacket, vnet};
+
+pub(crate) fn check(input: &[u8]) {
+    let Some((head, [lost, packet @ ..])) = input.split_first_chunk::<{ vnet::LEN }>() else {
+        return;
+    };
+    let Some(whole) = SuperPacket::parse(head, packet) else {
+        return;
+    };
+    lengths_add_up(&whole, packet);
+    let survivors: Vec<u16> = (0..whole.segments())
+        .filter(|index| lost >> (index % 8) & 1 == 0)
+        .collect();
+    let runs = joined(&whole, &survivors);
+    assert!(runs.iter().flat_map(Clone::clone).eq(survivors));
+    for run in runs {
+        is_cut_like_the_whole(&whole, packet, run);
+    }
+    one_bit_is_wrong(&whole, packet, u32::from(*lost));
+}
+
+fn lengths_add_up(whole: &SuperPacket, packet: &[u8]) {
+    let lens = (0..whole.segments()).map(|index| u64::from(whole.segment_len(index)));
+    assert_eq!(lens.sum::<u64>(), whole.wire_len());
+    assert!(whole.segments() >= 1 && whole.wire_len() >= packet.len() as u64);
+}
+
+/// What regrouping makes of the survivors, 40 µs apart: at most three fit into a quantum of 100 µs.
+fn joined(whole: &SuperPacket, survivors: &[u16]) -> Vec<Range<u16>> {
+    let mut regroup = Regroup::new(Delivery::default());
+    let mut runs = Vec::new();
+    let mut emit = |run: Run| runs.push(run.segments);
+    for &index in survivors {
+        let segment = Segment {
+            packet: 0,
+            index,
+            last: index + 1 == whole.segments(),
+            len: whole.segment_len(index),
+        };
+        let due = Time::from_micros(40) * u64::from(index);
+        regroup.push(due, segment, None, &mut emit);
+    }
+    regroup.flush(Time::MAX).map(&mut emit);
+    assert!(runs.iter().all(|run| (1..=3).contains(&run.len())));
+    runs
+}
+
+fn is_cut_like_the_whole(whole: &SuperPacket, packet: &[u8], run: Range<u16>) {
+    let bytes = written(whole, packet, run.clone());
+    let (head, part) = bytes.split_first_chunk().unwrap();
+    if run.len() < usize::from(whole.segments()) {
+        ip_header_is_sound(part);
+    }
+    let layout = SuperPacket::parse(head, part).unwrap();
+    assert_eq!(usize::from(layout.segments()), run.len());
+    for (inner, outer) in (0..layout.segments()).zip(run) {
+        let alone = written(whole, packet, outer..outer + 1);
+        assert_eq!(written(&layout, part, inner..inner + 1), alone);
+    }
+}
+
+fn written(layout: &SuperPacket, packet: &[u8], run: Range<u16>) -> Vec<u8> {
+    let run = layout.run(packet, run);
+    [run.head(), &packet[run.payload.clone()]].concat()
+}
+
+/// Its length is the packet's, and the checksum of an IPv4 header is right.
+fn ip_header_is_sound(packet: &[u8]) {
+    let word = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
+    match ip::version(packet).unwrap() {
+        ip::Version::V4 => {
+            let header = usize::from(packet[0] & 0xf) * 4;
+            assert_eq!(word(2), packet.len());
+            assert!(header < 20 || checksum::checksum(&packet[..header]) == 0);
+        }
+        ip::Version::V6 => assert_eq!(word(4) + 40, packet.len()),
+    }
+}
+
+/// Two damages of one segment differ in the two bits that are wrong.
+fn one_bit_is_wrong(whole: &SuperPacket, packet: &[u8], entropy: u32) {
+    let [mut one, mut other] = [Vec::new(), Vec::new()];
+    let index = (entropy % u32::from(whole.segments())) as u16;
+    whole.corrupt_into(packet, index, entropy, &mut one);
+    whole.corrupt_into(packet, index, entropy + 1, &mut other);
+    assert_eq!(one.len(), vnet::LEN + whole.segment_len(index) as usize);
+    let differ = |(a, b): (&u8, &u8)| (a ^ b).count_ones();
+    assert_eq!(one.iter().zip(&other).map(differ).sum::<u32>(), 2);
+}
