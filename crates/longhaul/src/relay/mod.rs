@@ -18,7 +18,7 @@ mod drain;
 mod failure;
 mod ftp;
 mod health;
-mod intercept;
+pub(crate) mod intercept;
 mod journal;
 mod leg;
 mod listener;
