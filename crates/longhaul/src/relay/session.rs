@@ -9,24 +9,27 @@ use super::{
     drain::Phase,
     failure::Failure,
     intercept::Flow,
+    leg::Leg,
     listener,
     prefix::Prefix,
     profile::Profile,
     rate::Limits,
+    ready::Ready,
     record::{ConnectionRecord, Ended, Record},
     route::{Far, Request, Route},
     stream::write_all,
+    tls::Tls,
     transfer::{self, End, Means, Side},
 };
 use host::{
-    pipe_pool::Pool,
+    pipe_pool::{Mode, Pool},
     socket::{memory, reset_on_close},
     tcp_info::TcpInfo,
 };
 use jiff::Timestamp;
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Instant,
 };
 use tokio::{net::TcpStream, select, time::timeout};
@@ -41,8 +44,11 @@ pub(crate) struct Session {
     pub(crate) listener: Arc<Listener>,
     pub(crate) door: Arc<Door>,
     pool: Arc<Pool>,
+    ready: Arc<Ready>,
     limits: Limits,
     pub(crate) client: Arc<TcpStream>,
+    /// What protects the leg to the client, once that is settled.
+    tls: OnceLock<Arc<Tls>>,
     /// Who is served: the connection's other end, or whom that announced.
     pub(crate) client_address: SocketAddr,
     /// The connection's other end.
@@ -66,7 +72,7 @@ impl Session {
     pub(crate) fn new(
         relay: Arc<Relay>,
         door: Arc<Door>,
-        pool: Arc<Pool>,
+        (pool, ready): (Arc<Pool>, Arc<Ready>),
         client: TcpStream,
         client_address: SocketAddr,
     ) -> Self {
@@ -79,6 +85,8 @@ impl Session {
             door,
             pool,
             entrance: client.local_addr().ok(),
+            ready,
+            tls: OnceLock::new(),
             client: Arc::new(client),
             client_address,
             sender: client_address,
@@ -99,7 +107,7 @@ impl Session {
             () = session.relay.drain.reached(Phase::Cut) => End::Cut,
         };
         session.close(&end);
-        if session.relay.journal.is_kept() {
+        if session.relay.journal.is_kept() && !session.was_unused(&end) {
             session.relay.journal.put(session.record(&end));
         }
     }
@@ -148,6 +156,12 @@ impl Session {
         }
     }
 
+    /// A relay's connection that stood ready and was never asked for anything is no event.
+    fn was_unused(&self, end: &End) -> bool {
+        let finished = matches!((&self.listener.kind, end), (Kind::Convert, End::Finished));
+        finished && self.way_out().destination.is_none()
+    }
+
     /// Invariant: no relay forwards for strangers. Whoever speaks for others must be known; those
     /// may be denied as if they had come themselves.
     fn is_welcome(&self) -> bool {
@@ -161,14 +175,49 @@ impl Session {
         sender.ip().to_canonical().is_loopback() || listed(&self.listener.allow_from, sender)
     }
 
+    /// The leg to the client.
+    pub(crate) fn near(&self) -> Leg {
+        Leg::protected(self.client.clone(), self.tls.get().cloned())
+    }
+
+    /// Shakes hands with the client, if its listener wants TLS.
+    pub(crate) async fn protect(&self) -> Result<(), Failure> {
+        if let Some(responder) = &self.listener.tls {
+            let tls = responder.protect(&self.client).await?;
+            let _ = self.tls.set(tls.into());
+        }
+        Ok(())
+    }
+
     /// Opens the way out and remembers it for the record.
     pub(crate) async fn open(&self, request: &Request) -> Result<Far, Failure> {
+        self.open_by(request, &self.ready).await
+    }
+
+    /// The same, over no connection that stood ready.
+    pub(crate) async fn open_anew(&self, request: &Request) -> Result<Far, Failure> {
+        self.open_by(request, &Ready::default()).await
+    }
+
+    /// Opens the way out and waits for the peer's answer, if there is a peer. A connection that
+    /// stood ready and turns out to be dead makes room for a new one.
+    pub(crate) async fn open_answered(&self, request: &Request) -> Result<Far, Failure> {
+        let mut far = self.open(request).await?;
+        let mut answer = far.answer().await;
+        if answer.is_err() && far.was_stale() {
+            far = self.open_anew(request).await?;
+            answer = far.answer().await;
+        }
+        answer.map(|()| far)
+    }
+
+    async fn open_by(&self, request: &Request, ready: &Ready) -> Result<Far, Failure> {
         self.asks_for(request.destination.to_string());
         let introduced = self.introduce(request);
         let wanted = introduced.as_ref().unwrap_or(request);
         let far = match self.opened_ahead(&request.destination) {
             Some(far) => Self::greet(far.at_home_here()?, &wanted.early).await?,
-            None => Box::pin(self.route().open(wanted)).await?,
+            None => Box::pin(self.route(ready).open(wanted)).await?,
         };
         self.count(Direction::Up, request.early.len());
         self.leaves_by(&far);
@@ -195,9 +244,10 @@ impl Session {
         })
     }
 
-    fn route(&self) -> Route<'_> {
+    fn route<'a>(&'a self, ready: &'a Ready) -> Route<'a> {
         Route {
             config: &self.config,
+            ready,
             listener: &self.listener.name,
             client: self.client_address.ip().to_canonical(),
         }
@@ -208,7 +258,7 @@ impl Session {
         &self,
         destination: &Destination,
     ) -> Result<Option<Arc<Profile>>, Failure> {
-        self.route().straight(destination)
+        self.route(&self.ready).straight(destination)
     }
 
     /// Remembers for the record what the client wants.
@@ -220,7 +270,7 @@ impl Session {
     pub(crate) fn leaves_by(&self, far: &Far) {
         let mut way_out = self.way_out();
         way_out.next_hop = Some(far.address);
-        way_out.far = Some(far.stream.clone());
+        way_out.far = Some(far.stream.socket().clone());
     }
 
     /// Waits as long as the rate limits ask for these bytes.
@@ -240,14 +290,20 @@ impl Session {
 
     /// Relays between the client and `far` until the end.
     pub(crate) async fn transfer(&self, far: &Far, on_success: &[u8]) -> End {
+        let near = self.near();
+        let mode = match near.needs_copy() || far.stream.needs_copy() {
+            true => Some(Mode::Copy),
+            false => far.mode.map(Into::into),
+        };
         let means = Means {
             pool: &self.pool,
             counters: &self.door.counters,
             traffic: &self.traffic,
             limits: &self.limits,
-            mode: far.mode.map(Into::into),
+            mode,
+            client_heard: &far.client_heard,
         };
-        transfer::run(&self.client, far, on_success, &means).await
+        transfer::run(&near, far, on_success, &means).await
     }
 
     /// Counts bytes that did not pass through [`Session::transfer`].

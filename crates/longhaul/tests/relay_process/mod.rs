@@ -82,9 +82,12 @@ impl Relay {
             .1
     }
 
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
+        rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
     /// Waits for its exit; also returns what it said on stderr after it was ready.

@@ -7,6 +7,7 @@ use crate::relay::{
     drain::Phase,
     failure::Failure,
     ftp,
+    leg::Leg,
     proxy_headers::{
         credentials, destination, has_passed, is_ftp, max_forwards, onward_request,
         onward_response, traced, upgrade,
@@ -127,7 +128,7 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
     let session = proxy.session.clone();
     let counted = session.clone();
     let io = TokioIo::new(Shared {
-        stream: session.client.clone(),
+        stream: Leg::plain(session.client.clone()),
         on_bytes: Box::new(move |read, written| {
             counted.count(Direction::Up, read);
             counted.count(Direction::Down, written);
@@ -240,9 +241,8 @@ impl Proxy {
     ) -> Result<Response<Body>, Declined> {
         let far = self
             .session
-            .open(&Request::to(destination, Vec::new()))
+            .open_answered(&Request::to(destination, Vec::new()))
             .await?;
-        far.answer().await?;
         self.leave_http(Tunnel {
             client: hyper::upgrade::on(&mut request),
             origin: None,
@@ -319,7 +319,7 @@ impl Proxy {
         }
         // A message was cut short on one side: so it must end on the other (invariant 3).
         if let Some(origin) = &*origin {
-            let _ = reset_on_close(&*origin.far.stream);
+            let _ = reset_on_close(&origin.far.stream);
         }
         End::Broken(culprit(&error), io::Error::other(error))
     }

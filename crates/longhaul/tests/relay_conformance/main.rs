@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What every connection through a relay can rely on: each listener, direct and through one and two
+//! peers, with splice and with copying, on real sockets between network namespaces.
+//!
+//! Clocks decide nothing here but how long a failure takes, and when a sender that has stopped is
+//! believed to have stopped.
+
+mod crowd;
+mod ends;
+mod flow;
+mod payload;
+mod refusals;
+#[path = "../relay_process/mod.rs"]
+mod relay_process;
+mod shortage;
+mod shutdown;
+mod slowloris;
+mod testbed;
+mod way;
+
+use relay_process::may_use_namespaces;
+use way::{Chain, LISTENERS, Way};
+
+type Check = (&'static str, fn(&Way<'_>));
+
+/// Both ways round: what holds for a client must hold for a server.
+const CHECKS: [Check; 14] = [
+    ("every size arrives whole", flow::every_size_arrives_whole),
+    ("both directions at once", flow::both_directions_at_once),
+    (
+        "single bytes wait for nothing",
+        flow::single_bytes_wait_for_nothing,
+    ),
+    (
+        "a slow reader stops the sender",
+        flow::a_slow_reader_stops_the_sender,
+    ),
+    (
+        "half-close, then much data back",
+        ends::half_close_then_much_data_back,
+    ),
+    ("FIN behind the data", ends::fin_behind_the_data),
+    ("RST at rest", ends::reset_at_rest),
+    (
+        "RST by a sender in full flow",
+        ends::reset_by_a_sender_in_full_flow,
+    ),
+    (
+        "RST by a reader in full flow",
+        ends::reset_by_a_reader_in_full_flow,
+    ),
+    (
+        "RST by a sender that is stalled",
+        ends::reset_by_a_stalled_sender,
+    ),
+    (
+        "RST by a reader that has stalled",
+        ends::reset_by_a_stalled_reader,
+    ),
+    ("RST after FIN", ends::reset_after_fin),
+    (
+        "RST after the other side's FIN",
+        ends::reset_after_the_other_s_fin,
+    ),
+    ("RST behind the data", ends::reset_behind_the_data),
+];
+
+fn conform(peers: usize, mode: &str) {
+    if !may_use_namespaces() {
+        return;
+    }
+    let chain = Chain::new(peers, mode);
+    for kind in LISTENERS {
+        for upward in [true, false] {
+            let way = Way {
+                chain: &chain,
+                kind,
+                upward,
+            };
+            for (name, check) in CHECKS {
+                eprintln!("{kind}, {peers} peers, {mode}, {}: {name}", way.direction());
+                check(&way);
+            }
+        }
+    }
+    refusals::are_said_in_each_protocol_s_words(&chain);
+    shutdown::drains_and_counts_what_it_cuts(chain);
+}
+
+#[test]
+fn direct_with_splice() {
+    conform(0, "splice");
+}
+
+#[test]
+fn direct_with_copying() {
+    conform(0, "copy");
+}
+
+#[test]
+fn one_peer_with_splice() {
+    conform(1, "splice");
+}
+
+#[test]
+fn one_peer_with_copying() {
+    conform(1, "copy");
+}
+
+#[test]
+fn two_peers_with_splice() {
+    conform(2, "splice");
+}
+
+#[test]
+fn two_peers_with_copying() {
+    conform(2, "copy");
+}

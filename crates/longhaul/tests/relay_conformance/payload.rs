@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bytes of any number whose hash tells a lost, doubled or displaced one.
+
+use rand_xoshiro::{
+    Xoshiro256PlusPlus,
+    rand_core::{Rng, SeedableRng},
+};
+use sha2::{Digest, Sha256};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+};
+
+/// How many bytes, and their SHA-256.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) bytes: u64,
+    pub(crate) sha256: Vec<u8>,
+}
+
+/// Writes `bytes` that no other seed gives, and calls `on_write` with the number of each write.
+pub(crate) fn send(
+    mut to: &TcpStream,
+    seed: u64,
+    bytes: u64,
+    on_write: impl Fn(u64),
+) -> std::io::Result<Seen> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let (mut hash, mut block, mut left) = (Sha256::new(), [0; 1 << 16], bytes);
+    while left > 0 {
+        let part = &mut block[..left.min(1 << 16) as usize];
+        random.fill_bytes(part);
+        to.write_all(part)?;
+        hash.update(&*part);
+        left -= part.len() as u64;
+        on_write(part.len() as u64);
+    }
+    let sha256 = hash.finalize().to_vec();
+    Ok(Seen { bytes, sha256 })
+}
+
+/// Reads to the end of the stream.
+pub(crate) fn receive(mut from: &TcpStream) -> std::io::Result<Seen> {
+    let (mut hash, mut block, mut bytes) = (Sha256::new(), vec![0; 1 << 18], 0);
+    loop {
+        let read = from.read(&mut block)?;
+        if read == 0 {
+            let sha256 = hash.finalize().to_vec();
+            return Ok(Seen { bytes, sha256 });
+        }
+        hash.update(&block[..read]);
+        bytes += read as u64;
+    }
+}

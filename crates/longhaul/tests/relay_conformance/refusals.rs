@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Destinations that can't be reached: the client hears why, in its protocol's words.
+
+use crate::{
+    relay_process::PATIENCE,
+    way::{Chain, HOST_UNREACHABLE, LISTENERS, NETWORK_UNREACHABLE, REFUSING, SILENT, is_reset},
+};
+use std::{io::Read, net::TcpStream, thread::scope};
+
+/// A destination, and the codes of SOCKS5 (RFC 1928 §6), HTTP and Convert (RFC 8803 §6.2.8).
+const WORDS: [(&str, [u16; 3]); 4] = [
+    (REFUSING, [5, 502, 96]),
+    (HOST_UNREACHABLE, [4, 502, 97]),
+    (NETWORK_UNREACHABLE, [3, 502, 97]),
+    (SILENT, [4, 504, 65]),
+];
+
+pub(crate) fn are_said_in_each_protocol_s_words(chain: &Chain) {
+    scope(|scope| {
+        for (destination, codes) in WORDS {
+            for kind in LISTENERS {
+                scope.spawn(move || is_refused(chain, kind, destination, codes));
+            }
+        }
+    });
+}
+
+fn is_refused(chain: &Chain, kind: &str, destination: &str, codes: [u16; 3]) {
+    let outcome = chain.dial(kind, destination);
+    let spoken = ["socks5", "http", "convert"]
+        .iter()
+        .position(|k| *k == kind);
+    match (spoken, outcome) {
+        (Some(index), outcome) => {
+            assert_eq!(outcome.err(), Some(codes[index]), "{kind} to {destination}");
+        }
+        (None, Ok(client)) => assert_only_reset(client, kind, destination),
+        (None, Err(_)) => unreachable!("{kind} has no words"),
+    }
+}
+
+fn assert_only_reset(mut client: TcpStream, kind: &str, destination: &str) {
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let error = client.read(&mut [0]).unwrap_err();
+    assert!(is_reset(&error), "{kind} to {destination}: {error}");
+}
