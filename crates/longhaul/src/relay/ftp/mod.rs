@@ -9,20 +9,32 @@ mod url;
 pub(crate) use download::Download;
 pub(crate) use url::{PORT, Url};
 
-use super::{failure::Failure, route::Request, session::Session};
+use super::{failure::Failure, leg::Leg, route::Request, session::Session, stream::Shared};
 use bytes::Bytes;
+use host::socket::reset_on_close;
 use http_body_util::{Either, Full};
 use hyper::{
     Response, StatusCode,
     header::{self, HeaderName, HeaderValue},
 };
-use std::{io, net::SocketAddr, os::fd::AsFd, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    os::fd::AsFd,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 use suppaftp::{
     FtpError, Mode,
     tokio::{AsyncFtpStream, AsyncNoTlsStream, TransferStream},
     types::FileType,
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
 use wire::destination::Destination;
 
 pub(crate) type Body = Either<Full<Bytes>, Download>;
@@ -132,15 +144,44 @@ fn data(session: Arc<Session>, host: Destination, port: u16) -> DataLeg {
 
 /// A leg that stands; the session keeps hold of its socket, for the record and for RST.
 async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketAddr), Failure> {
-    let far = session.open(&Request::to(to.clone(), Vec::new())).await?;
-    far.answer().await?;
-    let own = || {
-        let socket = far.stream.as_fd().try_clone_to_owned()?;
-        let stream = TcpStream::from_std(std::net::TcpStream::from(socket))?;
-        let address = stream.peer_addr()?;
-        io::Result::Ok((stream, address))
+    let request = Request::to(to.clone(), Vec::new());
+    let far = session.open_answered(&request).await?;
+    let socket = match far.stream.needs_copy() {
+        true => bridge(far.stream).await,
+        false => duplicate(&far.stream),
     };
-    own().map_err(|error| Failure::from_connect(&error))
+    let socket = socket.map_err(|error| Failure::from_connect(&error))?;
+    Ok((socket, far.address))
+}
+
+fn duplicate(leg: &Leg) -> io::Result<TcpStream> {
+    let socket = leg.as_fd().try_clone_to_owned()?;
+    TcpStream::from_std(std::net::TcpStream::from(socket))
+}
+
+/// suppaftp wants a socket: TLS gets one that leads to it, over loopback.
+async fn bridge(leg: Leg) -> io::Result<TcpStream> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let outer = TcpStream::connect(listener.local_addr()?).await?;
+    let mine = outer.local_addr()?;
+    let mut inner = loop {
+        match listener.accept().await? {
+            (inner, from) if from == mine => break inner,
+            (stranger, _) => drop(stranger),
+        }
+    };
+    tokio::spawn(async move {
+        let on_bytes = Box::new(|_, _| {});
+        let mut leg = Shared {
+            stream: leg,
+            on_bytes,
+        };
+        if copy_bidirectional(&mut inner, &mut leg).await.is_err() {
+            // What broke must not look like an end.
+            let _ = reset_on_close(&inner);
+        }
+    });
+    Ok(outer)
 }
 
 /// Servers without EPSV (RFC 2428) have PASV.
