@@ -7,6 +7,7 @@
 use crate::{netfilter::Family, netns::Netns};
 use netlink_packet_route::{
     AddressFamily,
+    address::AddressHeaderFlags,
     link::{InfoData, InfoVeth},
     route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType},
     rule::{RuleAction, RuleAttribute, RuleMessage},
@@ -73,11 +74,18 @@ fn address_and_raise(end: &End) -> io::Result<()> {
     bring_up(end.netns, end.name)
 }
 
+/// An IPv6 address can be bound to at once: there is nobody else on a wire that was just made, so it
+/// is not looked for there (IFA_F_NODAD; RFC 4862, section 5.4). Without that an address is tentative
+/// until a work queue has looked, also where there is nothing to look at.
 fn add_address(netns: &Netns, name: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
     let index = index_of(netns, name)?;
     let doing = format!("give {name} the address {address}/{prefix}");
     ask(netns, &doing, async |kernel| {
-        kernel.address().add(index, address, prefix).execute().await
+        let mut add = kernel.address().add(index, address, prefix);
+        if address.is_ipv6() {
+            add.message_mut().header.flags |= AddressHeaderFlags::Nodad;
+        }
+        add.execute().await
     })
 }
 

@@ -5,16 +5,22 @@
 //! transfer moves bytes between the two legs and passes every kind of end on; the session sees to
 //! records. Workers are threads that share nothing but counters.
 
+mod announcement;
 mod args;
+mod authority;
 mod budget;
+mod certificates;
 mod config;
 mod connect;
 mod counters;
 mod door;
 mod drain;
 mod failure;
+mod ftp;
+mod health;
 mod intercept;
 mod journal;
+mod leg;
 mod listener;
 mod memory;
 mod peer;
@@ -24,11 +30,13 @@ mod prefix;
 mod profile;
 pub(crate) mod proxy_headers;
 mod rate;
+mod ready;
 pub(crate) mod record;
 mod registry;
 mod route;
 mod session;
 mod stream;
+mod tls;
 mod transfer;
 mod users;
 mod worker;
@@ -108,6 +116,9 @@ impl Relay {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    if let Some((directory, names)) = args.make_certificates.split_first() {
+        return authority::make(directory.as_ref(), names);
+    }
     let only_check = args.check_config;
     let mut config = Config::from_args(args)?;
     if only_check {
@@ -213,7 +224,8 @@ fn budget(config: &Config) -> anyhow::Result<Budget> {
     let limit = host::descriptors::raise_limit();
     let wanted = config.limits.connections_max;
     let workers = config.limits.workers;
-    let Some(budget) = Budget::new(limit, wanted, workers, config.listeners.len()) else {
+    let ready: usize = config.peers.values().map(|peer| peer.pool).sum();
+    let Some(budget) = Budget::new(limit, wanted, workers, config.listeners.len(), ready) else {
         return Err(Refusal::unsupported(
             "RLIMIT_NOFILE is too low for a single connection",
         ));
@@ -295,7 +307,7 @@ fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<V
     let start = |(index, verifier): (usize, Verifier)| {
         let relay = relay.clone();
         let thread = std::thread::Builder::new().name(format!("relay-verify-{index}"));
-        thread.spawn(move || verifier.run(relay, workers + index))
+        thread.spawn(move || verifier.run(&relay, workers + index))
     };
     verifiers.into_iter().enumerate().map(start).collect()
 }
@@ -335,6 +347,7 @@ async fn supervise(
         _ = terminate.recv() => {}
         () = report_counters(relay, doors) => {}
         () = memory::watch(relay) => {}
+        () = peer::watch(relay) => {}
     }
     if let Some(keeper) = keeper {
         keeper.let_pass();
@@ -396,5 +409,11 @@ fn counters_record(relay: &Relay, doors: &[Arc<Door>]) -> Record {
         records_lost: relay.journal.lost(),
         memory_bytes,
         memory_budget_bytes,
+        peers: relay
+            .config()
+            .peers
+            .values()
+            .map(|peer| peer.read())
+            .collect(),
     })
 }

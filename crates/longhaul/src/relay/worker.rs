@@ -8,6 +8,7 @@ use super::{
     door::Door,
     drain::Phase,
     intercept::beat,
+    ready::Ready,
     session::Session,
 };
 use host::pipe_pool::Pool;
@@ -41,17 +42,26 @@ impl Worker {
     async fn serve(self) -> io::Result<()> {
         tokio::spawn(beat(self.relay.clone(), self.index));
         let pool = Arc::new(Pool::new(self.relay.config().pool));
+        let ready = Arc::new(Ready::default());
         for (door, listener) in self.doors {
             let listener = TcpListener::from_std(listener)?;
-            tokio::spawn(accept_all(self.relay.clone(), door, pool.clone(), listener));
+            let means = (pool.clone(), ready.clone());
+            tokio::spawn(accept_all(self.relay.clone(), door, means, listener));
+        }
+        select! {
+            () = ready.keep(&self.relay) => {}
+            () = self.relay.drain.reached(Phase::Drain) => ready.clear(),
         }
         self.relay.drain.reached(Phase::Stop).await;
         Ok(())
     }
 }
 
+/// What the connections of one worker share.
+type Means = (Arc<Pool>, Arc<Ready>);
+
 /// Accepts until the relay drains.
-async fn accept_all(relay: Arc<Relay>, door: Arc<Door>, pool: Arc<Pool>, listener: TcpListener) {
+async fn accept_all(relay: Arc<Relay>, door: Arc<Door>, means: Means, listener: TcpListener) {
     let accepting = async {
         let mut shortage = Shortage::default();
         loop {
@@ -64,8 +74,8 @@ async fn accept_all(relay: Arc<Relay>, door: Arc<Door>, pool: Arc<Pool>, listene
                     let Ok(place) = relay.places.clone().acquire_owned().await else {
                         return;
                     };
-                    let (relay, door, pool) = (relay.clone(), door.clone(), pool.clone());
-                    let session = Session::new(relay, door, pool, client, address);
+                    let (relay, door, means) = (relay.clone(), door.clone(), means.clone());
+                    let session = Session::new(relay, door, means, client, address);
                     tokio::spawn(async move {
                         session.run().await;
                         drop(place);
