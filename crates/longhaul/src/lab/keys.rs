@@ -29,7 +29,7 @@ pub(crate) fn check(text: &str) -> Result<(), UnknownKey> {
     let Ok(scenario) = DeTable::parse(text) else {
         return Ok(());
     };
-    let under = |key| scenario.get_ref().get(key).map(|value| value.get_ref());
+    let under = |key| scenario.get_ref().get(key).map(toml::Spanned::get_ref);
     let known = known(&LINK, crate::link::options(), &SET_FOR_LINKS);
     tables(under("links")).try_for_each(|link| only(link, &known))?;
     let known = self::known(&RELAY, crate::relay::options(), &NOT_FOR_RELAYS);

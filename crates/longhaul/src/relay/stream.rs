@@ -159,11 +159,13 @@ pub(crate) struct Shared {
     pub(crate) on_bytes: Box<dyn Fn(usize, usize) + Send + Sync>,
 }
 
+type PendingAnswer = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+
 /// An outgoing leg as hyper wants it: before the first byte is read from it comes the answer of the
 /// peer on the way, if there is one. Writing does not wait for it.
 pub(crate) struct Answered {
     stream: Shared,
-    answer: Option<Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>>,
+    answer: Option<PendingAnswer>,
     /// Where a refusal goes.
     refused: Arc<OnceLock<Failure>>,
 }
