@@ -5,6 +5,7 @@
 //! transfer moves bytes between the two legs and passes every kind of end on; the session sees to
 //! records. Workers are threads that share nothing but counters.
 
+mod announcement;
 mod args;
 mod authority;
 mod budget;
@@ -15,8 +16,9 @@ mod counters;
 mod door;
 mod drain;
 mod failure;
+mod ftp;
 mod health;
-mod intercept;
+pub(crate) mod intercept;
 mod journal;
 mod leg;
 mod listener;

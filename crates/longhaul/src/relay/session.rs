@@ -2,7 +2,7 @@
 //! One client connection from accept to its record.
 
 use super::{
-    Relay,
+    Relay, announcement,
     config::{Config, Kind, Listener},
     counters::{Direction, Traffic},
     door::Door,
@@ -17,6 +17,7 @@ use super::{
     ready::Ready,
     record::{ConnectionRecord, Ended, Record},
     route::{Far, Request, Route},
+    stream::write_all,
     tls::Tls,
     transfer::{self, End, Means, Side},
 };
@@ -31,8 +32,8 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Instant,
 };
-use tokio::{net::TcpStream, select};
-use wire::destination::Destination;
+use tokio::{net::TcpStream, select, time::timeout};
+use wire::{destination::Destination, proxy_protocol::Header};
 
 /// One client connection.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) client_address: SocketAddr,
     /// The connection's other end.
     pub(crate) sender: SocketAddr,
+    /// Where the client came in: at this relay, or at one that speaks for it.
+    entrance: Option<SocketAddr>,
     started: Instant,
     traffic: Traffic,
     way_out: Mutex<WayOut>,
@@ -83,6 +86,7 @@ impl Session {
             pool,
             ready,
             tls: OnceLock::new(),
+            entrance: client.local_addr().ok(),
             client: Arc::new(client),
             client_address,
             sender: client_address,
@@ -93,12 +97,13 @@ impl Session {
     }
 
     /// Serves the client, sees both legs to their right end, and writes the record.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
+        let announced = self.hear_announcement().await;
         let session = Arc::new(self);
         let _active = session.door.counters.connection();
         let _listed = session.relay.sessions.enter(session.clone());
         let end = select! {
-            end = session.serve() => end,
+            end = session.serve(announced) => end,
             () = session.relay.drain.reached(Phase::Cut) => End::Cut,
         };
         session.close(&end);
@@ -107,10 +112,40 @@ impl Session {
         }
     }
 
-    async fn serve(self: &Arc<Self>) -> End {
-        if !self.is_welcome() {
+    /// Lets the sender say whom it speaks for, if the listener wants that.
+    async fn hear_announcement(&mut self) -> Result<(), Failure> {
+        if !self.listener.accept_proxy {
+            return Ok(());
+        }
+        if !self.is_known(self.sender) {
+            return Err(Failure::NotAllowed);
+        }
+        let limit = self.config.limits.handshake_timeout;
+        let heard = select! {
+            heard = timeout(limit, announcement::read(&self.client)) => heard,
+            () = self.relay.drain.reached(Phase::Cut) => return Err(Failure::ClientGone),
+        };
+        let header = heard.unwrap_or(Err(Failure::HandshakeTimeout))?;
+        if let Header::Proxied {
+            source,
+            destination,
+        } = header
+        {
+            self.client_address = source;
+            self.entrance = Some(destination);
+            self.limits = self.door.limits(&self.listener, source.ip());
+        }
+        Ok(())
+    }
+
+    async fn serve(self: &Arc<Self>, announced: Result<(), Failure>) -> End {
+        let welcome = match self.is_welcome() {
+            true => announced,
+            false => Err(Failure::NotAllowed),
+        };
+        if let Err(failure) = welcome {
             let _ = reset_on_close(&*self.client);
-            return self.fail(Failure::NotAllowed);
+            return self.fail(failure);
         }
         match &self.listener.kind {
             // In boxes, as everything that is over before bytes are relayed: an idle connection
@@ -127,13 +162,17 @@ impl Session {
         finished && self.way_out().destination.is_none()
     }
 
-    /// Invariant: no relay forwards for strangers.
+    /// Invariant: no relay forwards for strangers. Whoever speaks for others must be known; those
+    /// may be denied as if they had come themselves.
     fn is_welcome(&self) -> bool {
-        let from = self.client_address.ip();
-        let listed = |prefixes: &[Prefix]| prefixes.iter().any(|prefix| prefix.contains(from));
         let transparent = matches!(self.listener.kind, Kind::Transparent { .. });
-        let known = transparent || from.to_canonical().is_loopback();
-        !listed(&self.listener.deny_from) && (known || listed(&self.listener.allow_from))
+        let denied = |address: SocketAddr| listed(&self.listener.deny_from, address);
+        let known = transparent || self.is_known(self.sender);
+        known && !denied(self.sender) && !denied(self.client_address)
+    }
+
+    fn is_known(&self, sender: SocketAddr) -> bool {
+        sender.ip().to_canonical().is_loopback() || listed(&self.listener.allow_from, sender)
     }
 
     /// The leg to the client.
@@ -174,13 +213,35 @@ impl Session {
 
     async fn open_by(&self, request: &Request, ready: &Ready) -> Result<Far, Failure> {
         self.asks_for(request.destination.to_string());
+        let introduced = self.introduce(request);
+        let wanted = introduced.as_ref().unwrap_or(request);
         let far = match self.opened_ahead(&request.destination) {
-            Some(far) => far.at_home_here()?,
-            None => Box::pin(self.route(ready).open(request)).await?,
+            Some(far) => Self::greet(far.at_home_here()?, &wanted.early).await?,
+            None => Box::pin(self.route(ready).open(wanted)).await?,
         };
         self.count(Direction::Up, request.early.len());
         self.leaves_by(&far);
         Ok(far)
+    }
+
+    /// A leg that was opened before there was anything to say on it.
+    async fn greet(far: Far, first: &[u8]) -> Result<Far, Failure> {
+        let written = write_all(&far.stream, first).await;
+        written.map_err(|error| Failure::from_connect(&error))?;
+        Ok(far)
+    }
+
+    /// The request with a header for its destination in front. Peers pass it on like anything that
+    /// the client sends.
+    fn introduce(&self, request: &Request) -> Option<Request> {
+        let (version, entrance) = (self.listener.send_proxy?, self.entrance?);
+        let header = announcement::write(version, self.client_address, entrance);
+        Some(Request {
+            destination: request.destination.clone(),
+            hops: request.hops.clone(),
+            early: [header, request.early.clone()].concat(),
+            ..*request
+        })
     }
 
     fn route<'a>(&'a self, ready: &'a Ready) -> Route<'a> {
@@ -302,6 +363,10 @@ impl Session {
     fn way_out(&self) -> std::sync::MutexGuard<'_, WayOut> {
         self.way_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn listed(prefixes: &[Prefix], address: SocketAddr) -> bool {
+    prefixes.iter().any(|prefix| prefix.contains(address.ip()))
 }
 
 fn describe(end: &End) -> (Ended, Option<String>) {

@@ -2,10 +2,17 @@
 //! One thread of the relay: it accepts on its own share of every listener and serves what it
 //! accepted.
 
-use super::{Relay, door::Door, drain::Phase, intercept::beat, ready::Ready, session::Session};
+use super::{
+    Relay,
+    connect::{SHORTAGE_PAUSE, is_shortage},
+    door::Door,
+    drain::Phase,
+    intercept::beat,
+    ready::Ready,
+    session::Session,
+};
 use host::pipe_pool::Pool;
-use rustix::io::Errno;
-use std::{io, net::TcpListener as StdListener, sync::Arc, time::Duration};
+use std::{io, net::TcpListener as StdListener, sync::Arc};
 use tokio::{net::TcpListener, select, time::sleep};
 
 /// A worker before its thread starts.
@@ -90,16 +97,11 @@ struct Shortage {
     told: bool,
 }
 
-/// How long the accept loop waits for a descriptor to come free.
-const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
-
 impl Shortage {
     /// After a failed accept(2). Errors of the connection itself (accept(2), "Error handling")
     /// ask for no pause.
     async fn wait(&mut self, error: &io::Error) {
-        use Errno as E;
-        let scarce = [E::MFILE, E::NFILE, E::NOBUFS, E::NOMEM];
-        if !Errno::from_io_error(error).is_some_and(|errno| scarce.contains(&errno)) {
+        if !is_shortage(error) {
             return;
         }
         if !std::mem::replace(&mut self.told, true) {

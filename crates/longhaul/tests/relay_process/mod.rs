@@ -161,7 +161,7 @@ pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-fn patient(stream: &TcpStream) {
+pub(crate) fn patient(stream: &TcpStream) {
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
