@@ -97,13 +97,18 @@ impl Leg {
 
     /// Waits until TLS holds back nothing of what was written.
     pub(crate) async fn flush(&self) -> io::Result<()> {
-        let Some(tls) = &self.tls else {
-            return Ok(());
-        };
-        while !tls.try_flush(&self.socket)? {
+        while !self.try_flush()? {
             self.socket.writable().await?;
         }
         Ok(())
+    }
+
+    /// Whether TLS holds back nothing of what was written.
+    pub(crate) fn try_flush(&self) -> io::Result<bool> {
+        match &self.tls {
+            None => Ok(true),
+            Some(tls) => tls.try_flush(&self.socket),
+        }
     }
 
     /// Ends this direction cleanly: close_notify where there is TLS (RFC 8446 §6.1: it leaves the
@@ -125,10 +130,7 @@ impl Leg {
     }
 
     pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(tls) = &self.tls else {
-            return Poll::Ready(Ok(()));
-        };
-        while !tls.try_flush(&self.socket)? {
+        while !self.try_flush()? {
             std::task::ready!(self.socket.poll_write_ready(cx))?;
         }
         Poll::Ready(Ok(()))

@@ -244,7 +244,10 @@ async fn deliver(
             Err(error) => return Err(Broken::Sink(error)),
         }
     }
-    to.flush().await.map_err(Broken::Sink)
+    while !to.try_flush().map_err(Broken::Sink)? {
+        Box::pin(blocked(from, to)).await?;
+    }
+    Ok(())
 }
 
 /// As [`Channel::readable`], in a tenth of the room: each direction of a socket has one task that
