@@ -112,6 +112,35 @@ fn files_come_whole_whichever_way() {
 }
 
 #[test]
+fn files_come_whole_through_a_peer_under_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut made = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    made.args(["relay", "--make-certificates"])
+        .arg(directory.path());
+    assert!(made.args(["near", "far"]).status().unwrap().success());
+    let tls = |owner: &str| {
+        let files = directory.path().display();
+        format!(
+            "tls = {{ ca = '{files}/ca.pem', certificate = '{files}/{owner}.pem', \
+             key = '{files}/{owner}-key.pem' }}\n"
+        )
+    };
+    let listener = |kind: &str| format!("[[listener]]\nkind = '{kind}'\naddress = '{ANY}'\n");
+    let far = Relay::configured(&(listener("convert") + &tls("far")), 1);
+    let peer = far.address("convert");
+    let via = format!("[[route]]\nvia = ['far']\n[peer.far]\naddress = '{peer}'\n");
+    let relay = Relay::configured(&(listener("http") + &via + &tls("near")), 1);
+    let server = Ftpd::start("yes");
+    server.put("a.gz", &content());
+    let output = curl(&relay, &[&format!("ftp://{}/a.gz", server.at)]);
+    assert!(
+        output.stdout == content(),
+        "{:?}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
 fn a_file_s_head_says_what_is_known_of_it() {
     let server = Ftpd::start("yes");
     server.put("notes.txt", b"0123456789");
