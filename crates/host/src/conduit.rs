@@ -32,21 +32,32 @@ impl Buffer {
         self.end - self.start
     }
 
-    fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
+    fn fill(
+        &mut self,
+        most: usize,
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         assert_eq!(self.held(), 0, "a buffer is drained before it is filled");
         let most = most.min(self.bytes.len());
-        let bytes = &mut self.bytes[..most];
-        let read = uninterrupted(|| recv(&source, &mut *bytes, RecvFlags::DONTWAIT))?.0;
+        let read = read(&mut self.bytes[..most])?;
         (self.start, self.end) = (0, read);
         Ok(read)
     }
 
-    fn drain(&mut self, sink: impl AsFd) -> io::Result<usize> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let sent = uninterrupted(|| send(&sink, &self.bytes[self.start..self.end], flags))?;
+    fn drain(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<usize> {
+        let sent = write(&self.bytes[self.start..self.end])?;
         self.start += sent;
         Ok(sent)
     }
+}
+
+fn receive(source: impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
+    Ok(uninterrupted(|| recv(&source, &mut *bytes, RecvFlags::DONTWAIT))?.0)
+}
+
+fn transmit(sink: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    uninterrupted(|| send(&sink, bytes, flags))
 }
 
 fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
@@ -85,7 +96,7 @@ impl Conduit {
     pub fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
         match self {
             Self::Splice(pipe) => pipe.fill(source, most),
-            Self::Copy(buffer) => buffer.fill(source, most),
+            Self::Copy(buffer) => buffer.fill(most, |bytes| receive(source, bytes)),
         }
     }
 
@@ -93,7 +104,37 @@ impl Conduit {
     pub fn drain(&mut self, sink: impl AsFd) -> io::Result<usize> {
         match self {
             Self::Splice(pipe) => pipe.drain(sink),
-            Self::Copy(buffer) => buffer.drain(sink),
+            Self::Copy(buffer) => buffer.drain(|bytes| transmit(sink, bytes)),
+        }
+    }
+
+    /// Like [`Conduit::fill`], from a source that is more than a socket.
+    ///
+    /// # Panics
+    /// If bytes are still held, or if this is a pipe, whose bytes never pass through user space.
+    pub fn fill_by(
+        &mut self,
+        most: usize,
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.buffer().fill(most, read)
+    }
+
+    /// Like [`Conduit::drain`], to a sink that is more than a socket.
+    ///
+    /// # Panics
+    /// If this is a pipe.
+    pub fn drain_by(
+        &mut self,
+        write: impl FnOnce(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.buffer().drain(write)
+    }
+
+    fn buffer(&mut self) -> &mut Buffer {
+        match self {
+            Self::Copy(buffer) => buffer,
+            Self::Splice(_) => panic!("bytes in a pipe are out of reach"),
         }
     }
 }

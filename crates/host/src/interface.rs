@@ -7,6 +7,7 @@
 use crate::{netfilter::Family, netns::Netns};
 use netlink_packet_route::{
     AddressFamily,
+    address::AddressHeaderFlags,
     link::{InfoData, InfoVeth},
     route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType},
     rule::{RuleAction, RuleAttribute, RuleMessage},
@@ -15,7 +16,6 @@ use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBu
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    os::fd::AsRawFd,
 };
 
 /// One end of a wire: an interface to make, and where.
@@ -73,11 +73,18 @@ fn address_and_raise(end: &End) -> io::Result<()> {
     bring_up(end.netns, end.name)
 }
 
+/// An IPv6 address can be bound to at once: there is nobody else on a wire that was just made, so it
+/// is not looked for there (IFA_F_NODAD; RFC 4862, section 5.4). Without that an address is tentative
+/// until a work queue has looked, also where there is nothing to look at.
 fn add_address(netns: &Netns, name: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
     let index = index_of(netns, name)?;
     let doing = format!("give {name} the address {address}/{prefix}");
     ask(netns, &doing, async |kernel| {
-        kernel.address().add(index, address, prefix).execute().await
+        let mut add = kernel.address().add(index, address, prefix);
+        if address.is_ipv6() {
+            add.message_mut().header.flags |= AddressHeaderFlags::Nodad;
+        }
+        add.execute().await
     })
 }
 
@@ -260,48 +267,6 @@ pub fn transmit_drops(netns: &Netns, name: &str) -> io::Result<u64> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface {name}")))
 }
 
-/// The offloads of an interface that bear on throughput, and whether each is on
-/// (Linux `include/uapi/linux/ethtool.h`). One that the kernel does not tell is left out.
-pub fn offloads(netns: &Netns, name: &str) -> io::Result<Vec<(&'static str, bool)>> {
-    // ETHTOOL_GRXCSUM, GTXCSUM, GSG, GTSO, GGSO, GGRO.
-    const QUESTIONS: [(&str, u32); 6] = [
-        ("rx-checksum", 0x14),
-        ("tx-checksum", 0x16),
-        ("scatter-gather", 0x18),
-        ("tso", 0x1e),
-        ("gso", 0x23),
-        ("gro", 0x2b),
-    ];
-    netns.run(|| {
-        let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        let known = |(offload, command)| Some((offload, ethtool_value(&socket, name, command)?));
-        Ok(QUESTIONS.into_iter().filter_map(known).collect())
-    })
-}
-
-/// One yes-or-no question of ethtool about the interface `name`.
-fn ethtool_value(socket: &impl AsRawFd, name: &str, command: u32) -> Option<bool> {
-    /// `struct ethtool_value`.
-    #[repr(C)]
-    struct Value {
-        command: u32,
-        data: u32,
-    }
-    let mut value = Value { command, data: 0 };
-    // SAFETY: an ifreq is plain bytes; all zeros are a valid one.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays NUL.
-    let room = request.ifr_name.len() - 1;
-    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: SIOCETHTOOL reads the request and reads and writes the Value that it points to; both
-    // live until after the call.
-    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
-    (answer == 0).then_some(value.data != 0)
-}
-
 fn index_of(netns: &Netns, name: &str) -> io::Result<u32> {
     netns.run(|| {
         let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
@@ -343,13 +308,5 @@ mod tests {
             error.contains("nosuch0") && error.contains("namespace"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn the_loopback_tells_its_offloads_and_a_missing_one_none() {
-        let here = Netns::current().unwrap();
-        let loopback = offloads(&here, "lo").unwrap();
-        assert!(loopback.contains(&("scatter-gather", true)), "{loopback:?}");
-        assert_eq!(offloads(&here, "nosuch0").unwrap(), []);
     }
 }

@@ -8,7 +8,9 @@
 pub mod clock;
 pub mod conduit;
 pub mod descriptors;
+pub mod ethtool;
 pub mod interface;
+pub mod interface_list;
 pub mod netfilter;
 pub mod netns;
 pub mod pipe_pool;

@@ -6,25 +6,37 @@ use std::{fs, io, path::PathBuf};
 
 /// Reads a setting as seen from `netns`; several values are separated by one blank.
 pub fn read(netns: &Netns, name: &str) -> io::Result<String> {
-    let path = path_of(name)?;
-    let text = netns
-        .run(|| fs::read_to_string(&path))
-        .map_err(naming(name))?;
-    Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    netns.run(|| read_here(name))
 }
 
 /// Changes a setting of `netns`.
 pub fn write(netns: &Netns, name: &str, value: &str) -> io::Result<()> {
-    let path = path_of(name)?;
+    netns.run(|| write_here(name, value))
+}
+
+/// Reads a setting as the calling thread sees it, which takes no rights.
+pub fn read_here(name: &str) -> io::Result<String> {
+    let text = fs::read_to_string(path_of(name)?).map_err(naming(name))?;
+    Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Changes a setting of the calling thread's network namespace, or of the machine if the setting is
+/// one of the machine.
+pub fn write_here(name: &str, value: &str) -> io::Result<()> {
     // The file is there or the kernel lacks the setting: never create one.
-    netns
-        .run(|| {
-            fs::OpenOptions::new()
-                .write(true)
-                .open(&path)
-                .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()))
-        })
+    fs::OpenOptions::new()
+        .write(true)
+        .open(path_of(name)?)
+        .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()))
         .map_err(naming(name))
+}
+
+/// Whether the calling thread may change a setting. Those of the whole machine can't be changed from
+/// a network namespace that is not the first, even by root (`net/sysctl_net.c`).
+#[must_use]
+pub fn is_writable_here(name: &str) -> bool {
+    let open = |path| fs::OpenOptions::new().write(true).open(path);
+    path_of(name).and_then(open).is_ok()
 }
 
 /// `net.ipv4.tcp_rmem` → `/proc/sys/net/ipv4/tcp_rmem`. As `sysctl(8)` does, a name that holds a

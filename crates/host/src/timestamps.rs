@@ -9,7 +9,12 @@
 
 use crate::socket::{PlainOption, get_option, set_option};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::fd::AsRawFd,
+    time::Duration,
+};
 use units::Time;
 
 /// What a socket may hold unread: about 5,000 small packets, a quarter of a second at 20,000 a
@@ -87,6 +92,7 @@ impl Sender {
 
 impl Receiver {
     /// A receiver at `address` in the calling thread's network namespace; port 0 takes a free one.
+    /// Returns when arrivals are stamped: at once as a rule, after a second at most.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         let socket = stamping(address, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
         // Without the privilege, as much as this machine allows.
@@ -101,6 +107,7 @@ impl Receiver {
             socket.set_recv_buffer_size(BUFFER)?;
         }
         socket.bind(&address.into())?;
+        wait_for_stamping()?;
         Ok(Self(socket))
     }
 
@@ -155,6 +162,30 @@ fn stamping(family: SocketAddr, what: u32) -> io::Result<Socket> {
     )?;
     Ok(socket)
 }
+
+/// Stamping of arrivals is switched on by the first socket that wants it, but from a work queue
+/// (`net_enable_timestamp` of `net/core/dev.c`): a packet before that has no time. So packets go
+/// over the loopback until one has; where the loopback is down, a second must do.
+fn wait_for_stamping() -> io::Result<()> {
+    let socket = stamping(ANYWHERE, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
+    socket.bind(&ANYWHERE.into())?;
+    let probe = Receiver(socket);
+    let itself = SocketAddr::from((Ipv4Addr::LOCALHOST, probe.address()?.port()));
+    for _ in 0..SETTLE_TRIES {
+        // Without a loopback this fails, and nothing comes.
+        drop(probe.0.send_to(&[0], &itself.into()));
+        if let Some(Arrival { at: Some(_), .. }) = probe.receive(&mut [0], SETTLE)? {
+            return Ok(());
+        }
+        std::thread::sleep(SETTLE);
+    }
+    Ok(())
+}
+
+const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// Time between two looks whether arrivals are stamped, and how often.
+const SETTLE: Duration = Duration::from_millis(10);
+const SETTLE_TRIES: u32 = 50;
 
 fn forbid_fragments(socket: &Socket, family: SocketAddr) -> io::Result<()> {
     let (level, name, value) = match family {

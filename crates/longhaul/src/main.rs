@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod corpus;
+mod doctor;
 mod exit;
 mod lab;
 mod link;
@@ -27,6 +28,8 @@ enum Command {
     Relay(Box<relay::Args>),
     /// Measure one-way delay and loss between two namespaces of this machine
     Probe(probe::Args),
+    /// Check this host for what limits throughput on a long fat network
+    Doctor(doctor::Args),
     /// Run experiments on an emulated testbed and report on them
     Lab(lab::Args),
 }
@@ -34,8 +37,9 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(*args),
-        Command::Relay(args) => relay::run(*args),
+        Command::Relay(args) => relay::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
     };
     exit::code(&outcome)

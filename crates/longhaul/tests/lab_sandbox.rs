@@ -150,6 +150,30 @@ fn a_download_leaves_a_result_a_report_and_raw_records() {
 }
 
 #[test]
+fn a_folder_used_before_keeps_what_the_lab_did_not_write() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bench = Bench::new(&["repetitions = 1\n", WIRES, DOWNLOAD]);
+    assert!(bench.run(&[]).status.success());
+    fs::write(bench.path("out/raw/notes.txt"), "mine").unwrap();
+    let other = DOWNLOAD.replacen("3MB", "2MB", 1);
+    let text = ["repetitions = 1\n", WIRES, &other].concat();
+    fs::write(bench.path("test.toml"), text).unwrap();
+    assert!(bench.run(&[]).status.success());
+    let mut left: Vec<_> = fs::read_dir(bench.path("out/raw"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, [".written", "01-size=2MB-1", "notes.txt"]);
+    fs::write(bench.path("out/raw/01-size=2MB-1/notes.txt"), "mine").unwrap();
+    let refused = bench.run(&[]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(bench.path("out/raw/01-size=2MB-1/notes.txt").exists());
+}
+
+#[test]
 fn both_directions_of_iperf3_and_a_check_that_fails() {
     if !may_use_namespaces() {
         return;

@@ -92,6 +92,8 @@ impl Testbed {
         bed.join(&bed.server, "far", 2);
         bed.within(&["sysctl", "-q", "net.ipv4.ip_forward=1"]);
         bed.within(&["sysctl", "-q", "net.ipv6.conf.all.forwarding=1"]);
+        // Strict, as some distributions have it.
+        bed.within(&["sysctl", "-q", "net.ipv4.conf.all.rp_filter=1"]);
         bed
     }
 
@@ -433,10 +435,12 @@ fn a_verified_connect_says_what_the_destination_says() {
     // A port of the server's that swallows what it gets.
     nft(
         &bed.server,
-        "table inet test { chain c {
-            type filter hook input priority 0;
-            tcp dport 8088 drop
-        } }",
+        "table inet test {
+            chain c {
+                type filter hook input priority 0
+                tcp dport 8088 drop
+            }
+        }",
     );
     for family in Family::both() {
         let kind = |to: SocketAddr| bed.connect(to).unwrap_err().kind();
@@ -458,6 +462,55 @@ fn a_verified_connect_says_what_the_destination_says() {
         let (client, server) = bed.pair(&bed.client, &listener);
         assert_eq!(server.peer_addr().unwrap().ip(), family.router);
         exchange(&client, &server, 2);
+    }
+}
+
+/// The kernel sends no ICMP to its own sockets in a foreign host's name: RST is what they get.
+#[test]
+fn this_host_s_own_verified_connects_fail_at_once_too() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("ownverify");
+    let own = ["--verify-connect", "--intercept-local"];
+    let _relay = bed.relay(&[&BOTH[..], &own].concat());
+    for family in Family::both() {
+        for to in [family.at(8081), (family.nobody, 8080).into()] {
+            let connect = || TcpStream::connect_timeout(&to, PATIENCE);
+            let error = inside(&bed.router, connect).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{to}");
+        }
+    }
+}
+
+#[test]
+fn many_verified_connects_at_once_each_reach_their_own_destination() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("many");
+    let _relay = bed.relay(&[&BOTH[..], &["--verify-connect", "--keep-source"]].concat());
+    for family in Family::both() {
+        let listener = bed.listen(family.at(8080));
+        let clients = inside(&bed.client, || {
+            let connect = |_| TcpStream::connect_timeout(&family.at(8080), PATIENCE);
+            std::thread::scope(|scope| {
+                let all: Vec<_> = (0..50).map(|n| scope.spawn(move || connect(n))).collect();
+                all.into_iter().map(|c| c.join().unwrap()).collect()
+            })
+        });
+        let clients: Vec<TcpStream> = clients.unwrap();
+        for _ in 0..clients.len() {
+            // The kept source port says which client it is.
+            let server = accept(&listener);
+            let from = server.peer_addr().unwrap();
+            let mut theirs = clients.iter().filter(|c| c.local_addr().unwrap() == from);
+            let mut client = theirs.next().expect("the port is kept");
+            (&server).write_all(&from.port().to_be_bytes()).unwrap();
+            let mut said = [0; 2];
+            io::Read::read_exact(&mut client, &mut said).unwrap();
+            assert_eq!(u16::from_be_bytes(said), from.port());
+        }
     }
 }
 

@@ -8,6 +8,7 @@ pub mod checksum;
 pub mod convert;
 pub mod destination;
 pub mod ip;
+pub mod proxy_protocol;
 pub mod socks5;
 pub mod super_packet;
 pub mod tcp;

@@ -50,6 +50,7 @@ impl Expression {
         let mut parser = Parser {
             rest: text.chars().peekable(),
             depth: 0,
+            operations: 0,
         };
         parser.whole().map_err(|problem| ExpressionError {
             text: text.to_owned(),
@@ -137,10 +138,14 @@ impl Bound {
 
 /// Parentheses within parentheses: more is no expression that a person wrote.
 const DEPTH_MAX: usize = 32;
+/// Operations of one expression. A sum is as deep a tree as it has terms, and its value is computed
+/// on the stack: 100 KB for so many.
+const OPERATIONS_MAX: usize = 1_000;
 
 struct Parser<'a> {
     rest: Peekable<Chars<'a>>,
     depth: usize,
+    operations: usize,
 }
 
 impl Parser<'_> {
@@ -177,9 +182,24 @@ impl Parser<'_> {
     ) -> Result<Expression, String> {
         let mut left = operand(self)?;
         while let Some((_, operator)) = signs.iter().find(|(sign, _)| self.take(*sign)) {
-            left = Expression::Operation(*operator, Box::new(left), Box::new(operand(self)?));
+            let right = operand(self)?;
+            left = self.join(*operator, left, right)?;
         }
         Ok(left)
+    }
+
+    fn join(
+        &mut self,
+        operator: Operator,
+        left: Expression,
+        right: Expression,
+    ) -> Result<Expression, String> {
+        self.operations += 1;
+        if self.operations > OPERATIONS_MAX {
+            return Err(format!("more than {OPERATIONS_MAX} operations"));
+        }
+        let (left, right) = (Box::new(left), Box::new(right));
+        Ok(Expression::Operation(operator, left, right))
     }
 
     fn factor(&mut self) -> Result<Expression, String> {
@@ -217,7 +237,8 @@ impl Parser<'_> {
         self.expect('(')?;
         let mut least = self.sum()?;
         while self.take(',') {
-            least = Expression::Operation(operator, Box::new(least), Box::new(self.sum()?));
+            let next = self.sum()?;
+            least = self.join(operator, least, next)?;
         }
         self.expect(')').map(|()| least)
     }
@@ -300,6 +321,16 @@ mod tests {
             assert!(Expression::parse(bad).is_err(), "{bad}");
         }
         assert!(Expression::parse(&"(".repeat(1000)).is_err());
+    }
+
+    #[test]
+    fn a_sum_of_any_length_is_read_or_refused() {
+        let sum = |operations| format!("1{}", "+1".repeat(operations));
+        assert_eq!(value(&sum(OPERATIONS_MAX)), 1001.0);
+        assert!(Expression::parse(&sum(OPERATIONS_MAX + 1)).is_err());
+        assert!(Expression::parse(&sum(1_000_000)).is_err());
+        let least = format!("min(1{})", ",1".repeat(OPERATIONS_MAX + 1));
+        assert!(Expression::parse(&least).is_err());
     }
 
     #[test]

@@ -12,7 +12,6 @@ use super::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use host::netns::Netns;
-use model::link::Shape;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::Ipv4Addr,
@@ -106,7 +105,7 @@ struct Transfer {
     landing: Option<Arc<Landing>>,
     limit: Time,
     /// What a probe's packets should meet.
-    expected: Option<Shape>,
+    expected: Option<probe::Expected>,
     record: PathBuf,
 }
 

@@ -14,6 +14,7 @@ mod parameters;
 mod payload;
 mod programs;
 mod progress;
+mod raw;
 pub(crate) mod report;
 pub(crate) mod result;
 mod run;

@@ -8,6 +8,7 @@ use super::{
     payload::Store,
     programs,
     progress::{self, Progress},
+    raw::Raw,
     result::{self, About, Answer, Host, LabResult, Run, TestbedHost, TestbedLink},
     scenario::{Link, LinkKind, Order, Program, Scenario},
     testbed::Testbed,
@@ -15,15 +16,14 @@ use super::{
     validate::one_cell,
     verdict,
 };
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
 };
 use std::{
     collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, atomic::AtomicU64},
 };
 use units::Bytes;
@@ -42,12 +42,11 @@ struct Turn {
 /// A lab at work.
 struct Lab<'a> {
     book: &'a Book,
-    out: &'a Path,
     store: Store,
     landings: Landings,
     accounts: Accounts,
     cells: Vec<result::Cell>,
-    raw: Vec<String>,
+    raw: Raw,
     /// Of the testbed built last.
     offloads: BTreeMap<String, String>,
 }
@@ -57,7 +56,7 @@ pub(crate) async fn run(book: &Book, out: &Path, host: Host, command: String) ->
     let started = jiff::Timestamp::now();
     let turns = turns(book);
     let mut progress = Progress::new(turns.len());
-    let mut lab = Lab::open(book, out, &progress)?;
+    let mut lab = Lab::open(book, out, &turns, &progress)?;
     for (n, turn) in turns.iter().enumerate() {
         let ahead: Vec<usize> = turns[n + 1..].iter().map(|turn| turn.cell).collect();
         lab.take(*turn, &mut progress, &ahead).await?;
@@ -95,7 +94,8 @@ fn shuffle<T>(list: &mut [T], random: &mut impl Rng) {
 }
 
 impl<'a> Lab<'a> {
-    fn open(book: &'a Book, out: &'a Path, progress: &Progress) -> Result<Self> {
+    fn open(book: &'a Book, out: &Path, turns: &[Turn], progress: &Progress) -> Result<Self> {
+        let raw = Raw::open(out, &turns.iter().map(|turn| folder(book, *turn)).collect())?;
         let downloads = downloads(book);
         let payloads: Bytes = downloads
             .values()
@@ -133,12 +133,11 @@ impl<'a> Lab<'a> {
             .collect::<Result<_>>()?;
         Ok(Self {
             book,
-            out,
             store,
             landings,
             accounts: Accounts::default(),
             cells,
-            raw: Vec::new(),
+            raw,
             offloads: BTreeMap::new(),
         })
     }
@@ -156,7 +155,8 @@ impl<'a> Lab<'a> {
             Some(_) => cell.name(),
             None => format!("{} (warm-up)", cell.name()),
         };
-        let directory = self.directory(turn)?;
+        let folder = folder(self.book, turn);
+        let directory = self.raw.begin(&folder)?;
         let delivered = Arc::new(AtomicU64::new(0));
         let running = progress.begin(turn.cell, &name, goal(scenario), &delivered);
         let run = self
@@ -166,6 +166,7 @@ impl<'a> Lab<'a> {
             failed: Some(format!("{error:#}")),
             ..Run::default()
         });
+        self.raw.end(&folder)?;
         let outcome = run
             .failed
             .as_ref()
@@ -222,23 +223,6 @@ impl<'a> Lab<'a> {
         Ok(run)
     }
 
-    /// `out/raw/CELL-REPETITION`, fresh.
-    fn directory(&mut self, turn: Turn) -> Result<PathBuf> {
-        let cell = file_name(&self.book.cells[turn.cell].name());
-        let repetition = turn
-            .repetition
-            .map_or("warmup".to_owned(), |n| n.to_string());
-        let relative = format!("raw/{:02}-{cell}-{repetition}", turn.cell + 1);
-        let directory = self.out.join(&relative);
-        if directory.exists() {
-            fs::remove_dir_all(&directory)?;
-        }
-        fs::create_dir_all(&directory)
-            .with_context(|| format!("cannot create {}", directory.display()))?;
-        self.raw.push(relative);
-        Ok(directory)
-    }
-
     fn finish(
         mut self,
         started: jiff::Timestamp,
@@ -269,7 +253,7 @@ impl<'a> Lab<'a> {
             testbed: Some(drawing(&self.book.cells[0].scenario)),
             checks: verdict::checks(self.book, &self.cells),
             links: self.accounts.result(),
-            raw: raw_files(self.out, &self.raw)?,
+            raw: self.raw.files(),
             cells: self.cells,
         })
     }
@@ -302,6 +286,15 @@ fn goal(scenario: &Scenario) -> Bytes {
         .sum()
 }
 
+/// Where the records of a run go: `CELL-REPETITION`.
+fn folder(book: &Book, turn: Turn) -> String {
+    let cell = file_name(&book.cells[turn.cell].name());
+    let repetition = turn
+        .repetition
+        .map_or("warmup".to_owned(), |n| n.to_string());
+    format!("{:02}-{cell}-{repetition}", turn.cell + 1)
+}
+
 fn file_name(text: &str) -> String {
     let clean = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '.' | '=') {
@@ -311,21 +304,6 @@ fn file_name(text: &str) -> String {
         }
     };
     text.chars().map(clean).take(60).collect()
-}
-
-/// Files below `out`, relative to it.
-fn raw_files(out: &Path, directories: &[String]) -> Result<Vec<String>> {
-    let mut files = Vec::new();
-    for directory in directories {
-        let entries = fs::read_dir(out.join(directory))?.collect::<std::io::Result<Vec<_>>>()?;
-        let mut names: Vec<_> = entries
-            .iter()
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        files.extend(names.iter().map(|name| format!("{directory}/{name}")));
-    }
-    Ok(files)
 }
 
 fn describe_cell(book: &Book, cell: &Cell) -> Result<result::Cell> {

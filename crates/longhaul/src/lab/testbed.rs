@@ -9,6 +9,7 @@ use super::{
 };
 use anyhow::{Context, Result};
 use host::{
+    ethtool,
     interface::{self, End},
     netns::Netns,
     sysctl,
@@ -76,7 +77,8 @@ impl Testbed {
     pub(crate) fn offloads(&self) -> Result<BTreeMap<String, String>> {
         let mut offloads = BTreeMap::new();
         for wire in &self.topology.wires {
-            for (offload, on) in interface::offloads(self.host(&wire.ends[0].0)?, &wire.name)? {
+            let host = self.host(&wire.ends[0].0)?;
+            for (offload, on) in host.run(|| ethtool::offloads(&wire.name))? {
                 let state = if on { "on" } else { "off" };
                 offloads.insert(format!("{} {offload}", wire.name), state.to_owned());
             }

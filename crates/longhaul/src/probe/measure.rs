@@ -31,9 +31,6 @@ pub(super) struct Plan {
     pub(super) patience: Time,
 }
 
-/// Stamping of arrivals is switched on by the first socket that wants it, a little later than
-/// asked for (`net_enable_timestamp` of `net/core/dev.c` leaves it to a work queue).
-const SETTLE: Duration = Duration::from_millis(50);
 /// How often the receiver looks whether it may end.
 const LOOK: Duration = Duration::from_millis(20);
 /// The longest that a departure's stamp may take to come back.
@@ -45,7 +42,6 @@ const STEP: Time = Time::from_millis(1);
 pub(super) fn measure(plan: &Plan) -> Result<Recording> {
     let (sender, receiver) = open(plan)?;
     let before = wall_ahead();
-    thread::sleep(SETTLE);
     let name = clock::wall().as_nanos();
     let sent_all = AtomicBool::new(false);
     let (departures, arrivals) = thread::scope(|scope| {

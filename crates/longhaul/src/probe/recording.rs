@@ -103,7 +103,9 @@ pub(crate) struct Summary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_lost: Option<u32>,
     /// A number that two probes share if, and in all likelihood only if, they lost the same packets.
-    pub(crate) loss_pattern: u32,
+    /// `None` if nothing was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) loss_pattern: Option<u32>,
     /// `None` if nothing came.
     #[serde(flatten)]
     pub(crate) delay: Option<Delay>,
@@ -132,7 +134,8 @@ impl Recording {
             reordered: oddities.reordered,
             dropped_at_receiver: oddities.dropped_at_receiver,
             first_lost: lost().map(|packet| packet.sequence).next(),
-            loss_pattern: fingerprint(lost().map(|packet| packet.sequence)),
+            loss_pattern: (lost_count > 0)
+                .then(|| fingerprint(lost().map(|packet| packet.sequence))),
             delay: Delay::of(&delays),
         };
         Self {

@@ -26,6 +26,11 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Configuration")]
     pub(super) check_config: bool,
 
+    /// Make an authority (ca.pem) in this directory, or go on with the one that is there, and a
+    /// certificate and key for each named relay (host names or IP addresses), and end
+    #[arg(long, num_args = 2.., value_names = ["DIR", "NAME"], help_heading = "Configuration")]
+    pub(super) make_certificates: Vec<String>,
+
     /// Accept SOCKS5 clients here (RFC 1928: CONNECT, BIND, UDP ASSOCIATE); repeatable
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Ways in")]
     pub(super) socks5: Vec<SocketAddr>,
@@ -83,6 +88,13 @@ pub(crate) struct Args {
     /// Leave through this relay; several make a chain, nearest first
     #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways out")]
     pub(super) peer: Vec<Peer>,
+
+    /// Keep this many connections to the first --peer ready in each worker, so that a request leaves
+    /// without a round trip for connecting [default: 0]. Each takes a descriptor and about 4 KiB of
+    /// kernel memory here and there; 8 suits a path of 20ms or more with many short connections
+    #[arg(long, value_name = "N", help_heading = "Ways out", requires = "peer",
+          value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub(super) peer_pool: Option<u16>,
 
     /// Transparent listeners: leave with the client's address and port as source
     #[arg(long, help_heading = "Ways out")]

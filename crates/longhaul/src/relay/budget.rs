@@ -25,16 +25,18 @@ const RESERVE_PER_WORKER: usize = 16;
 
 impl Budget {
     /// Shares out `limit` descriptors (`None`: no limit) among at most `connections_max`
-    /// connections; pipes have what is left. `None` if there is no room for one connection.
+    /// connections; each worker keeps `ready` connections to peers, and pipes have what is left.
+    /// `None` if there is no room for one connection.
     pub(crate) fn new(
         limit: Option<u64>,
         connections_max: u32,
         workers: usize,
         listeners: usize,
+        ready: usize,
     ) -> Option<Self> {
         let wanted = connections_max as usize;
         let limit = limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
-        let reserve = RESERVE + workers * (RESERVE_PER_WORKER + 2 * listeners);
+        let reserve = RESERVE + workers * (RESERVE_PER_WORKER + 2 * listeners + ready);
         let usable = limit.saturating_sub(reserve);
         let pipes_min = workers * PIPES_MIN_PER_WORKER;
         // With few descriptors, half of them are for pipes.
@@ -55,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_generous_limit_gives_all_that_is_wanted() {
-        let budget = Budget::new(None, 100, 2, 3).unwrap();
+        let budget = Budget::new(None, 100, 2, 3, 0).unwrap();
         assert_eq!(
             budget,
             Budget {
@@ -68,17 +70,20 @@ mod tests {
     #[test]
     fn a_tight_limit_is_never_exceeded() {
         for limit in 0..2000u64 {
-            if let Some(budget) = Budget::new(Some(limit), 16384, 2, 1) {
+            if let Some(budget) = Budget::new(Some(limit), 16384, 2, 1, 4) {
                 let pipes = budget.pipes_per_worker * 2;
                 let spent = budget.connections * PER_CONNECTION + pipes * PER_PIPE;
-                assert!(spent + RESERVE <= limit as usize, "{limit}: {budget:?}");
+                assert!(
+                    spent + RESERVE + 2 * 4 <= limit as usize,
+                    "{limit}: {budget:?}"
+                );
             }
         }
     }
 
     #[test]
     fn connections_have_nearly_all_of_a_limit() {
-        let budget = Budget::new(Some(20_000), 16_384, 2, 1).unwrap();
+        let budget = Budget::new(Some(20_000), 16_384, 2, 1, 0).unwrap();
         assert!(budget.connections > 9_800, "{budget:?}");
         assert!(
             budget.pipes_per_worker >= PIPES_MIN_PER_WORKER,
@@ -88,6 +93,6 @@ mod tests {
 
     #[test]
     fn no_room_is_none() {
-        assert_eq!(Budget::new(Some(32), 10, 2, 1), None);
+        assert_eq!(Budget::new(Some(32), 10, 2, 1, 0), None);
     }
 }

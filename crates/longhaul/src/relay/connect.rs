@@ -3,10 +3,11 @@
 
 use super::{failure::Failure, profile::Profile};
 use host::socket::{self, Options};
+use rustix::io::Errno;
 use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
     net::{TcpSocket, TcpStream, lookup_host},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use wire::destination::Destination;
 
@@ -89,6 +90,23 @@ async fn attempt(
     source: Option<SocketAddr>,
     options: &Options,
 ) -> io::Result<TcpStream> {
-    let socket = socket::outgoing(address, source, options)?;
+    let socket = loop {
+        match socket::outgoing(address, source, options) {
+            Err(error) if is_shortage(&error) => sleep(SHORTAGE_PAUSE).await,
+            outcome => break outcome?,
+        }
+    };
     TcpSocket::from_std_stream(socket).connect(address).await
+}
+
+/// How long to wait for a descriptor or memory to come free.
+pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Whether the process or the system has run out of what every socket takes (accept(2),
+/// socket(2)): to wait is better than to refuse, as the first one that comes free would go to the
+/// next client, only for that one to be refused as well.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    use Errno as E;
+    let scarce = [E::MFILE, E::NFILE, E::NOBUFS, E::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| scarce.contains(&errno))
 }

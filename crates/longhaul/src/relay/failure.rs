@@ -85,15 +85,6 @@ impl Failure {
         }
     }
 
-    /// Whether nobody was there to ask: another way may lead on.
-    pub(crate) fn is_unreached(self) -> bool {
-        use Failure as F;
-        matches!(
-            self,
-            F::Refused | F::NetworkUnreachable | F::HostUnreachable | F::TimedOut
-        )
-    }
-
     /// RFC 1928 §6.
     pub(crate) fn socks5(self) -> Reply {
         match self {

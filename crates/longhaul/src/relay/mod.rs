@@ -5,8 +5,11 @@
 //! transfer moves bytes between the two legs and passes every kind of end on; the session sees to
 //! records. Workers are threads that share nothing but counters.
 
+mod announcement;
 mod args;
+mod authority;
 mod budget;
+mod certificates;
 mod config;
 mod connect;
 mod counters;
@@ -14,8 +17,11 @@ mod door;
 mod doors;
 mod drain;
 mod failure;
-mod intercept;
+mod ftp;
+mod health;
+pub(crate) mod intercept;
 mod journal;
+mod leg;
 mod listener;
 mod memory;
 mod peer;
@@ -25,12 +31,14 @@ mod prefix;
 mod profile;
 pub(crate) mod proxy_headers;
 mod rate;
+mod ready;
 pub(crate) mod record;
 mod registry;
 mod reload;
 mod route;
 mod session;
 mod stream;
+mod tls;
 mod transfer;
 mod users;
 mod worker;
@@ -119,7 +127,10 @@ impl Relay {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some((directory, names)) = args.make_certificates.split_first() {
+        return authority::make(directory.as_ref(), names);
+    }
     let only_check = args.check_config;
     let mut config = Config::from_args(args.clone())?;
     if only_check {
@@ -152,7 +163,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         pseudonym: pseudonym(),
         config: RwLock::new(config.into()),
     });
-    serve(&relay, opened, verifiers, &args)?;
+    serve(&relay, opened, verifiers, args)?;
     // The writer ends when the last user of the journal is gone.
     drop(relay);
     if let Some(writer) = writer {
@@ -232,7 +243,8 @@ fn budget(config: &Config) -> anyhow::Result<Budget> {
     let limit = host::descriptors::raise_limit();
     let wanted = config.limits.connections_max;
     let workers = config.limits.workers;
-    let Some(budget) = Budget::new(limit, wanted, workers, config.listeners.len()) else {
+    let ready: usize = config.peers.values().map(|peer| peer.pool).sum();
+    let Some(budget) = Budget::new(limit, wanted, workers, config.listeners.len(), ready) else {
         return Err(Refusal::unsupported(
             "RLIMIT_NOFILE is too low for a single connection",
         ));
@@ -319,7 +331,7 @@ fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<V
     let start = |(index, verifier): (usize, Verifier)| {
         let relay = relay.clone();
         let thread = std::thread::Builder::new().name(format!("relay-verify-{index}"));
-        thread.spawn(move || verifier.run(relay, workers + index))
+        thread.spawn(move || verifier.run(&relay, workers + index))
     };
     verifiers.into_iter().enumerate().map(start).collect()
 }
@@ -362,6 +374,7 @@ async fn supervise(
         () = report_counters(relay) => {}
         () = reloading => {}
         () = memory::watch(relay) => {}
+        () = peer::watch(relay) => {}
     }
     if let Some(keeper) = keeper {
         keeper.let_pass();
@@ -436,5 +449,11 @@ fn counters_record(relay: &Relay) -> Record {
         records_lost: relay.journal.lost(),
         memory_bytes,
         memory_budget_bytes,
+        peers: relay
+            .config()
+            .peers
+            .values()
+            .map(|peer| peer.read())
+            .collect(),
     })
 }

@@ -1,14 +1,179 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Another relay that connections may leave through.
 
-use super::profile::Profile;
-use std::{net::SocketAddr, sync::Arc};
+use super::{
+    Relay,
+    certificates::Initiator,
+    connect::connect,
+    failure::Failure,
+    health::{Health, Report},
+    leg::Leg,
+    profile::Profile,
+    record::PeerCounts,
+    tls::Tls,
+};
+use std::{
+    hash::{BuildHasher, RandomState},
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+use wire::destination::Destination;
 
-/// A peer as configured.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A peer as configured, and what is known of it.
+#[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     /// Of the legs to it.
     pub(crate) profile: Arc<Profile>,
+    /// What the legs to it are protected by.
+    pub(crate) tls: Option<Arc<Initiator>>,
+    /// Ready connections that each worker keeps.
+    pub(crate) pool: usize,
+    /// After which time without use a ready connection is replaced.
+    pub(crate) pool_age: Duration,
+    pub(crate) health: Health,
+    pub(crate) stock: StockCounters,
+}
+
+/// Half of the time that a Convert listener waits for a request by default.
+pub(crate) const POOL_AGE_DEFAULT: Duration = Duration::from_secs(60);
+
+/// How the ready connections of all workers do.
+#[derive(Debug, Default)]
+pub(crate) struct StockCounters {
+    /// Standing ready now.
+    pub(crate) ready: AtomicU64,
+    /// Requests that found one.
+    pub(crate) hits: AtomicU64,
+    /// Requests that found none although some are kept.
+    pub(crate) misses: AtomicU64,
+}
+
+/// The same relay by the same means; what is known of it does not count.
+impl PartialEq for Peer {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, self.address, &self.profile, self.pool)
+            == (&other.name, other.address, &other.profile, other.pool)
+            && self.pool_age == other.pool_age
+            && self.tls == other.tls
+    }
+}
+
+impl Eq for Peer {}
+
+impl Peer {
+    /// A peer without TLS and without ready connections.
+    pub(crate) fn new(name: &str, address: SocketAddr, profile: Arc<Profile>) -> Self {
+        Self {
+            name: name.to_owned(),
+            address,
+            profile,
+            tls: None,
+            pool: 0,
+            pool_age: POOL_AGE_DEFAULT,
+            health: Health::default(),
+            stock: StockCounters::default(),
+        }
+    }
+
+    /// Opens a leg to it, handshakes included, within `limit`, and remembers whether it could.
+    pub(crate) async fn reach(&self, limit: Duration) -> Result<Leg, Failure> {
+        let attempt = timeout(limit, self.attempt(limit)).await;
+        let outcome = attempt.unwrap_or(Err(Failure::TimedOut));
+        match &outcome {
+            Ok(_) => {
+                if self.health.reached() {
+                    eprintln!("longhaul relay: peer {} is back", self.name);
+                }
+            }
+            // This relay's own shortage says nothing of the peer.
+            Err(Failure::Exhausted) => {}
+            Err(failure) => {
+                if self.health.missed(Instant::now(), jitter()) {
+                    eprintln!("longhaul relay: peer {} is down: {failure}", self.name);
+                }
+            }
+        }
+        outcome
+    }
+
+    async fn attempt(&self, limit: Duration) -> Result<Leg, Failure> {
+        let address = Destination::Address(self.address);
+        let connected = connect(&address, None, &self.profile, limit, |_| true).await?;
+        let socket = Arc::new(connected.0);
+        let tls = match &self.tls {
+            Some(initiator) => Some(self.protect(initiator, &socket).await?),
+            None => None,
+        };
+        Ok(Leg::protected(socket, tls))
+    }
+
+    /// What is wrong with certificates is for the operator, once; clients only hear that the peer
+    /// can't be used.
+    async fn protect(&self, by: &Initiator, socket: &TcpStream) -> Result<Arc<Tls>, Failure> {
+        let tls = by.protect(socket).await;
+        tls.map(Arc::new).map_err(|error| {
+            if self.health.is_up() {
+                eprintln!("longhaul relay: peer {}: TLS: {error}", self.name);
+            }
+            Failure::PeerProtocol
+        })
+    }
+
+    /// Its health and its ready connections.
+    pub(crate) fn read(&self) -> PeerCounts {
+        let Report {
+            down_since,
+            failures,
+        } = self.health.report();
+        PeerCounts {
+            name: self.name.clone(),
+            address: self.address,
+            down_s: down_since.map(|since| since.elapsed().as_secs_f64()),
+            failures,
+            ready: self.stock.ready.load(Relaxed),
+            ready_hits: self.stock.hits.load(Relaxed),
+            ready_misses: self.stock.misses.load(Relaxed),
+        }
+    }
+
+    /// Counts a request that came for a ready connection.
+    pub(crate) fn count_taken(&self, found: bool) {
+        let counter = match found {
+            true => &self.stock.hits,
+            false => &self.stock.misses,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+}
+
+/// Between 0 and 1. Where chance decides about waiting only, the seeds of hash tables are enough.
+pub(crate) fn jitter() -> f64 {
+    RandomState::new().hash_one(0) as f64 / u64::MAX as f64
+}
+
+/// Time between two looks for peers whose check is due.
+const PERIOD: Duration = Duration::from_millis(250);
+
+/// Connects to peers that are down when their pauses are over, for ever: whoever is back is used
+/// again, and nobody's connection has to find out.
+pub(crate) async fn watch(relay: &Relay) {
+    loop {
+        let config = relay.config();
+        let due = |peer: &&Arc<Peer>| peer.health.claim_check(Instant::now(), jitter());
+        for peer in config.peers.values().filter(due) {
+            let (peer, limit) = (peer.clone(), config.limits.connect_timeout);
+            tokio::spawn(async move { peer.reach(limit).await.map(drop) });
+        }
+        sleep(PERIOD).await;
+    }
 }

@@ -23,16 +23,27 @@ pub(crate) fn destination(method: &Method, uri: &Uri) -> Result<Destination, Str
         (_, Some(port)) => port,
         // RFC 9110 §9.3.6: CONNECT has no default port; a bad one is a bad request.
         (&Method::CONNECT, None) => return Err("CONNECT needs HOST:PORT".to_owned()),
-        (_, None) if authority.as_str().ends_with(':') || !has_port(authority) => HTTP_PORT,
+        (_, None) if authority.as_str().ends_with(':') || !has_port(authority) => default_port(uri),
         (_, None) => return Err("the port is not 1 to 65535".to_owned()),
     };
-    if *method != Method::CONNECT && uri.scheme() != Some(&uri::Scheme::HTTP) {
-        return Err("only http:// here; for https use CONNECT".to_owned());
+    if *method != Method::CONNECT && uri.scheme() != Some(&uri::Scheme::HTTP) && !is_ftp(uri) {
+        return Err("only http:// and ftp:// here; for https use CONNECT".to_owned());
     }
     Destination::from_host(host, port).map_err(|error| error.to_string())
 }
 
 const HTTP_PORT: u16 = 80;
+
+fn default_port(uri: &Uri) -> u16 {
+    match is_ftp(uri) {
+        true => super::ftp::PORT,
+        false => HTTP_PORT,
+    }
+}
+
+pub(crate) fn is_ftp(uri: &Uri) -> bool {
+    uri.scheme_str() == Some("ftp")
+}
 
 fn has_port(authority: &uri::Authority) -> bool {
     let after_host = authority
@@ -116,9 +127,9 @@ pub(crate) fn max_forwards(method: &Method, headers: &HeaderMap) -> Option<u32> 
         .ok()
 }
 
-/// User and password of a Proxy-Authorization field (RFC 7617 §2).
-pub(crate) fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
-    let field = headers.get(header::PROXY_AUTHORIZATION)?.to_str().ok()?;
+/// User and password of an Authorization or Proxy-Authorization field (RFC 7617 §2).
+pub(crate) fn credentials(headers: &HeaderMap, field: HeaderName) -> Option<(Vec<u8>, Vec<u8>)> {
+    let field = headers.get(field)?.to_str().ok()?;
     let (scheme, encoded) = field.split_once(' ')?;
     let decoded = scheme
         .eq_ignore_ascii_case("basic")
@@ -236,6 +247,10 @@ mod tests {
             goes_to(&Method::PUT, "http://[2001:db8::1]/").unwrap(),
             "[2001:db8::1]:80"
         );
+        assert_eq!(
+            goes_to(&Method::GET, "ftp://h.test/a").unwrap(),
+            "h.test:21"
+        );
         assert_eq!(goes_to(&Method::CONNECT, "[::1]:443").unwrap(), "[::1]:443");
     }
 
@@ -244,7 +259,7 @@ mod tests {
         for (method, uri) in [
             (Method::GET, "/origin-form"),
             (Method::GET, "https://h.test/"),
-            (Method::GET, "ftp://h.test/"),
+            (Method::GET, "gopher://h.test/"),
             (Method::GET, "http://h.test:0/"),
             (Method::GET, "http://h.test:70000/"),
             (Method::CONNECT, "h.test"),
@@ -311,7 +326,7 @@ mod tests {
         let given = |field: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::PROXY_AUTHORIZATION, field.parse().unwrap());
-            credentials(&headers)
+            credentials(&headers, header::PROXY_AUTHORIZATION)
         };
         let pair = (b"me".to_vec(), b"a:b".to_vec());
         assert_eq!(given("basic bWU6YTpi"), Some(pair));

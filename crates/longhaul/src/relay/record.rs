@@ -31,6 +31,25 @@ pub(crate) struct RelayRecord {
     pub(crate) memory_bytes: u64,
     #[serde(default)]
     pub(crate) memory_budget_bytes: u64,
+    #[serde(default)]
+    pub(crate) peers: Vec<PeerCounts>,
+}
+
+/// What is known of a peer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PeerCounts {
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
+    /// How long it has been down; `None` is up.
+    pub(crate) down_s: Option<f64>,
+    /// Connections to it that failed, checks included.
+    pub(crate) failures: u64,
+    /// Connections that stand ready now.
+    pub(crate) ready: u64,
+    /// Requests that found a ready connection.
+    pub(crate) ready_hits: u64,
+    /// Requests that found none although some are kept.
+    pub(crate) ready_misses: u64,
 }
 
 /// Counters of one listener.
@@ -123,6 +142,7 @@ mod tests {
             records_lost: 0,
             memory_bytes: 1,
             memory_budget_bytes: 2,
+            peers: Vec::new(),
         });
         let line = serde_json::to_string(&record).unwrap();
         assert!(

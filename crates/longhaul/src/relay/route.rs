@@ -7,12 +7,15 @@ use super::{
     config::Config,
     connect::connect,
     failure::Failure,
+    leg::Leg,
     peer::Peer,
-    policy::{Question, WayOut},
+    policy::{Chain, Question, WayOut},
     profile::Profile,
-    stream::{read_some, write_all},
+    ready::Ready,
+    stream::{Channel, read_some, write_all},
 };
 use std::{
+    io,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
@@ -20,7 +23,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 use wire::{
     convert::{self, Answer, HOPS_MAX},
     destination::Destination,
@@ -69,6 +72,8 @@ impl From<(convert::Request, Vec<u8>)> for Request {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Route<'a> {
     pub(crate) config: &'a Config,
+    /// Legs to peers that stand ready.
+    pub(crate) ready: &'a Ready,
     /// The name of the listener that it came through.
     pub(crate) listener: &'a str,
     pub(crate) client: IpAddr,
@@ -88,11 +93,17 @@ impl Route<'_> {
     pub(crate) async fn open(&self, request: &Request) -> Result<Far, Failure> {
         let way = self.way_out(request)?;
         let mut outcome = Err(Failure::NotAllowed);
-        for chain in &way.chains {
-            outcome = self.open_by(chain, &way.profile, request).await;
-            match &outcome {
-                Err(failure) if failure.is_unreached() && !chain.is_empty() => {}
-                _ => break,
+        for chain in by_hope(&way.chains) {
+            let missed = match next_leg(chain, request)? {
+                NextLeg::Destination(to) => {
+                    return self.go_straight(&to, &way.profile, request).await;
+                }
+                NextLeg::Peer(peer, onward) => self.by_peer(&peer, &onward, request).await,
+            };
+            match missed {
+                Err(Missed::Peer(failure)) => outcome = Err(failure),
+                Err(Missed::Late(failure)) => return Err(failure),
+                Ok(far) => return Ok(far),
             }
         }
         outcome
@@ -133,36 +144,71 @@ impl Route<'_> {
         way.ok_or(Failure::NotAllowed)
     }
 
-    async fn open_by(
+    async fn go_straight(
         &self,
-        chain: &[Arc<Peer>],
-        straight: &Profile,
+        to: &Destination,
+        profile: &Profile,
         request: &Request,
     ) -> Result<Far, Failure> {
         let limit = self.config.limits.connect_timeout;
-        let (leg, profile, first) = match next_leg(chain, request)? {
-            NextLeg::Destination(destination) => (destination, straight, Vec::new()),
-            NextLeg::Peer(peer, onward) => {
-                let leg = Destination::Address(peer.address);
-                (leg, &*peer.profile.clone(), onward.encode())
-            }
-        };
         // A name may lead where its rule did not look.
         let permits = |address| self.decide(&Destination::Address(address)).is_ok();
-        let (stream, address) = connect(&leg, request.source, profile, limit, permits).await?;
-        let answer_due = AtomicBool::new(!first.is_empty());
-        let first = [first, request.early.clone()].concat();
-        write_all(&stream, &first)
-            .await
-            .map_err(|error| Failure::from_connect(&error))?;
-        Ok(Far {
-            stream: Arc::new(stream),
-            address,
-            mode: profile.mode,
-            answer_due,
-            limit,
-        })
+        let connected = connect(to, request.source, profile, limit, permits).await?;
+        let far = Far::standing(connected, profile, limit);
+        let written = write_all(&far.stream, &request.early).await;
+        written.map_err(|error| Failure::from_connect(&error))?;
+        Ok(far)
     }
+
+    /// A leg that stands ready is asked first. One that does not take the request's first bytes
+    /// has delivered none of them, so another may have them.
+    async fn by_peer(
+        &self,
+        peer: &Arc<Peer>,
+        onward: &convert::Request,
+        request: &Request,
+    ) -> Result<Far, Missed> {
+        let limit = self.config.limits.connect_timeout;
+        let first = [onward.encode(), request.early.clone()].concat();
+        let late = |error: io::Error| Missed::Late(Failure::from_connect(&error));
+        while let Some(leg) = self.ready.take(peer) {
+            if let Some(taken) = offer(&leg, &first) {
+                write_all(&leg, &first[taken..]).await.map_err(late)?;
+                return Ok(Far::asked(leg, peer, limit, request.early.is_empty()));
+            }
+        }
+        let leg = peer.reach(limit).await.map_err(Missed::Peer)?;
+        write_all(&leg, &first).await.map_err(late)?;
+        Ok(Far::asked(leg, peer, limit, false))
+    }
+}
+
+/// Why there is no leg to a peer.
+enum Missed {
+    /// It can't be reached: another chain may be tried.
+    Peer(Failure),
+    /// Bytes may have arrived: nothing else may be.
+    Late(Failure),
+}
+
+/// The chains whose first peer is up before the others, which are the last resort.
+fn by_hope(chains: &[Chain]) -> Vec<&Chain> {
+    let is_up = |chain: &&Chain| chain.first().is_none_or(|peer| peer.health.is_up());
+    let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(is_up);
+    [up, down].concat()
+}
+
+/// The most that is offered to a ready leg in one write: with TLS one record, which the peer gets
+/// whole or not at all.
+const OFFER_BYTES_MAX: usize = 16 * 1024;
+
+/// How many of the first bytes a ready leg took; `None` if it took none.
+fn offer(leg: &Leg, first: &[u8]) -> Option<usize> {
+    let most = first.len().min(OFFER_BYTES_MAX);
+    let slices = [io::IoSlice::new(&first[..most])];
+    leg.try_write_vectored(&slices)
+        .ok()
+        .filter(|taken| *taken > 0)
 }
 
 fn next_leg(chain: &[Arc<Peer>], request: &Request) -> Result<NextLeg, Failure> {
@@ -181,7 +227,7 @@ fn next_leg(chain: &[Arc<Peer>], request: &Request) -> Result<NextLeg, Failure> 
 /// An outgoing leg.
 #[derive(Debug)]
 pub(crate) struct Far {
-    pub(crate) stream: Arc<TcpStream>,
+    pub(crate) stream: Leg,
     /// Where it goes: the destination's address or the peer's.
     pub(crate) address: SocketAddr,
     /// How its bytes move, if its profile says.
@@ -189,33 +235,56 @@ pub(crate) struct Far {
     /// The peer's answer has not been read yet.
     answer_due: AtomicBool,
     limit: Duration,
+    /// It stood ready, and nothing but the request has been sent over it.
+    replaceable: bool,
+    /// Its end came before any byte of the peer's answer.
+    unanswered: AtomicBool,
+    /// A byte was taken from the client for it.
+    pub(crate) client_heard: AtomicBool,
 }
 
 impl Far {
     /// The same leg, driven by the calling thread's event loop from now on.
-    pub(crate) fn at_home_here(mut self) -> Result<Self, Failure> {
-        let moved = |stream: TcpStream| TcpStream::from_std(stream.into_std()?);
-        self.stream = match Arc::try_unwrap(self.stream) {
-            Ok(stream) => Arc::new(moved(stream).map_err(|_| Failure::Other)?),
-            // Somebody else has it too: it stays where it is, which costs wake-ups only.
-            Err(shared) => shared,
-        };
-        Ok(self)
+    pub(crate) fn at_home_here(self) -> Result<Self, Failure> {
+        let stream = self.stream.at_home_here().map_err(|_| Failure::Other)?;
+        Ok(Self { stream, ..self })
     }
 
-    /// A leg that the destination opened itself.
+    /// A leg that stands, straight to the destination.
     pub(crate) fn standing(
-        (stream, address): (TcpStream, SocketAddr),
+        (stream, address): (tokio::net::TcpStream, SocketAddr),
         profile: &Profile,
         limit: Duration,
     ) -> Self {
+        Self::new((Leg::plain(stream), address), profile, limit)
+    }
+
+    fn new((stream, address): (Leg, SocketAddr), profile: &Profile, limit: Duration) -> Self {
         Self {
-            stream: Arc::new(stream),
+            stream,
             address,
             mode: profile.mode,
             answer_due: AtomicBool::new(false),
             limit,
+            replaceable: false,
+            unanswered: AtomicBool::new(false),
+            client_heard: AtomicBool::new(false),
         }
+    }
+
+    /// A leg to a peer that has been asked and will answer.
+    fn asked(leg: Leg, peer: &Peer, limit: Duration, replaceable: bool) -> Self {
+        Self {
+            answer_due: AtomicBool::new(true),
+            replaceable,
+            ..Self::new((leg, peer.address), &peer.profile, limit)
+        }
+    }
+
+    /// Whether it was dead before it was asked, for all that can be known, and the request may be
+    /// made again: not a byte of the client has left.
+    pub(crate) fn was_stale(&self) -> bool {
+        self.replaceable && self.unanswered.load(Relaxed) && !self.client_heard.load(Relaxed)
     }
 
     /// Whether the destination is reached. A direct leg knows at once; over a peer, this reads the
@@ -225,41 +294,41 @@ impl Far {
         if !self.answer_due.swap(false, Relaxed) {
             return Ok(());
         }
-        let answer = timeout(self.limit, read_answer(&self.stream)).await;
+        let answer = timeout(self.limit, self.read_answer()).await;
         match answer.unwrap_or(Err(Failure::TimedOut))? {
             Answer::Accepted => Ok(()),
             Answer::Refused { code, detail } => Err(Failure::from_convert(code, detail)),
         }
     }
-}
 
-async fn read_answer(stream: &TcpStream) -> Result<Answer, Failure> {
-    let mut bytes = Vec::new();
-    loop {
-        match Answer::missing(&bytes).map_err(|_| Failure::PeerProtocol)? {
-            0 => break,
-            missing => match read_some(stream, &mut bytes, missing).await {
-                Ok(1..) => {}
-                _ => return Err(Failure::PeerProtocol),
-            },
+    async fn read_answer(&self) -> Result<Answer, Failure> {
+        let mut bytes = Vec::new();
+        loop {
+            match Answer::missing(&bytes).map_err(|_| Failure::PeerProtocol)? {
+                0 => break,
+                missing => match read_some(&self.stream, &mut bytes, missing).await {
+                    Ok(1..) => {}
+                    _ => {
+                        self.unanswered.store(bytes.is_empty(), Relaxed);
+                        return Err(Failure::PeerProtocol);
+                    }
+                },
+            }
         }
-    }
-    match Answer::parse(&bytes) {
-        Ok(Some((answer, _))) => Ok(answer),
-        _ => Err(Failure::PeerProtocol),
+        match Answer::parse(&bytes) {
+            Ok(Some((answer, _))) => Ok(answer),
+            _ => Err(Failure::PeerProtocol),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     fn chain(peers: &[&str]) -> Vec<Arc<Peer>> {
-        let peer = |text: &&str| Peer {
-            name: (*text).to_owned(),
-            address: text.parse().unwrap(),
-            profile: Arc::default(),
-        };
+        let peer = |text: &&str| Peer::new(text, text.parse().unwrap(), Arc::default());
         peers.iter().map(peer).map(Arc::new).collect()
     }
 
@@ -278,6 +347,7 @@ mod tests {
     fn way_out(config: &Config, hops: &[&str], destination: &str) -> Result<WayOut, Failure> {
         let route = Route {
             config,
+            ready: &Ready::default(),
             listener: "l",
             client: [127, 0, 0, 1].into(),
         };
@@ -309,6 +379,20 @@ mod tests {
         let chain = chain(&["10.0.0.1:1"]);
         assert!(next_leg(&chain, &request(1)).is_ok());
         assert_eq!(next_leg(&chain, &request(0)), Err(Failure::Loop));
+    }
+
+    #[test]
+    fn chains_behind_a_dead_peer_are_the_last_resort() {
+        let chains = [chain(&["10.0.0.1:1"]), chain(&["10.0.0.2:2"]), chain(&[])];
+        let die = |n: usize| chains[n][0].health.missed(Instant::now(), 0.5);
+        let [first, second, straight] = chains.each_ref();
+        assert_eq!(by_hope(&chains), [first, second, straight]);
+        die(0);
+        assert_eq!(by_hope(&chains), [second, straight, first]);
+        die(1);
+        assert_eq!(by_hope(&chains), [straight, first, second]);
+        first[0].health.reached();
+        assert_eq!(by_hope(&chains), [first, straight, second]);
     }
 
     #[test]

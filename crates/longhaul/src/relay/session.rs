@@ -2,34 +2,38 @@
 //! One client connection from accept to its record.
 
 use super::{
-    Relay,
+    Relay, announcement,
     config::{Config, Kind, Listener},
     counters::{Direction, Traffic},
     door::Door,
     drain::Phase,
     failure::Failure,
     intercept::Flow,
+    leg::Leg,
     listener,
     prefix::Prefix,
     profile::Profile,
     rate::Limits,
+    ready::Ready,
     record::{ConnectionRecord, Ended, Record},
     route::{Far, Request, Route},
+    stream::write_all,
+    tls::Tls,
     transfer::{self, End, Means, Side},
 };
 use host::{
-    pipe_pool::Pool,
+    pipe_pool::{Mode, Pool},
     socket::{memory, reset_on_close},
     tcp_info::TcpInfo,
 };
 use jiff::Timestamp;
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Instant,
 };
-use tokio::{net::TcpStream, select};
-use wire::destination::Destination;
+use tokio::{net::TcpStream, select, time::timeout};
+use wire::{destination::Destination, proxy_protocol::Header};
 
 /// One client connection.
 #[derive(Debug)]
@@ -40,12 +44,17 @@ pub(crate) struct Session {
     pub(crate) listener: Arc<Listener>,
     pub(crate) door: Arc<Door>,
     pool: Arc<Pool>,
+    ready: Arc<Ready>,
     limits: Limits,
     pub(crate) client: Arc<TcpStream>,
+    /// What protects the leg to the client, once that is settled.
+    tls: OnceLock<Arc<Tls>>,
     /// Who is served: the connection's other end, or whom that announced.
     pub(crate) client_address: SocketAddr,
     /// The connection's other end.
     pub(crate) sender: SocketAddr,
+    /// Where the client came in: at this relay, or at one that speaks for it.
+    entrance: Option<SocketAddr>,
     started: Instant,
     traffic: Traffic,
     way_out: Mutex<WayOut>,
@@ -63,7 +72,7 @@ impl Session {
     pub(crate) fn new(
         relay: Arc<Relay>,
         door: Arc<Door>,
-        pool: Arc<Pool>,
+        (pool, ready): (Arc<Pool>, Arc<Ready>),
         client: TcpStream,
         client_address: SocketAddr,
     ) -> Self {
@@ -75,6 +84,9 @@ impl Session {
             listener,
             door,
             pool,
+            ready,
+            tls: OnceLock::new(),
+            entrance: client.local_addr().ok(),
             client: Arc::new(client),
             client_address,
             sender: client_address,
@@ -85,24 +97,55 @@ impl Session {
     }
 
     /// Serves the client, sees both legs to their right end, and writes the record.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
+        let announced = self.hear_announcement().await;
         let session = Arc::new(self);
         let _active = session.door.counters.connection();
         let _listed = session.relay.sessions.enter(session.clone());
         let end = select! {
-            end = session.serve() => end,
+            end = session.serve(announced) => end,
             () = session.relay.drain.reached(Phase::Cut) => End::Cut,
         };
         session.close(&end);
-        if session.relay.journal.is_kept() {
+        if session.relay.journal.is_kept() && !session.was_unused(&end) {
             session.relay.journal.put(session.record(&end));
         }
     }
 
-    async fn serve(self: &Arc<Self>) -> End {
-        if !self.is_welcome() {
+    /// Lets the sender say whom it speaks for, if the listener wants that.
+    async fn hear_announcement(&mut self) -> Result<(), Failure> {
+        if !self.listener.accept_proxy {
+            return Ok(());
+        }
+        if !self.is_known(self.sender) {
+            return Err(Failure::NotAllowed);
+        }
+        let limit = self.config.limits.handshake_timeout;
+        let heard = select! {
+            heard = timeout(limit, announcement::read(&self.client)) => heard,
+            () = self.relay.drain.reached(Phase::Cut) => return Err(Failure::ClientGone),
+        };
+        let header = heard.unwrap_or(Err(Failure::HandshakeTimeout))?;
+        if let Header::Proxied {
+            source,
+            destination,
+        } = header
+        {
+            self.client_address = source;
+            self.entrance = Some(destination);
+            self.limits = self.door.limits(&self.listener, source.ip());
+        }
+        Ok(())
+    }
+
+    async fn serve(self: &Arc<Self>, announced: Result<(), Failure>) -> End {
+        let welcome = match self.is_welcome() {
+            true => announced,
+            false => Err(Failure::NotAllowed),
+        };
+        if let Err(failure) = welcome {
             let _ = reset_on_close(&*self.client);
-            return self.fail(Failure::NotAllowed);
+            return self.fail(failure);
         }
         match &self.listener.kind {
             // In boxes, as everything that is over before bytes are relayed: an idle connection
@@ -113,30 +156,98 @@ impl Session {
         }
     }
 
-    /// Invariant: no relay forwards for strangers.
+    /// A relay's connection that stood ready and was never asked for anything is no event.
+    fn was_unused(&self, end: &End) -> bool {
+        let finished = matches!((&self.listener.kind, end), (Kind::Convert, End::Finished));
+        finished && self.way_out().destination.is_none()
+    }
+
+    /// Invariant: no relay forwards for strangers. Whoever speaks for others must be known; those
+    /// may be denied as if they had come themselves.
     fn is_welcome(&self) -> bool {
-        let from = self.client_address.ip();
-        let listed = |prefixes: &[Prefix]| prefixes.iter().any(|prefix| prefix.contains(from));
         let transparent = matches!(self.listener.kind, Kind::Transparent { .. });
-        let known = transparent || from.to_canonical().is_loopback();
-        !listed(&self.listener.deny_from) && (known || listed(&self.listener.allow_from))
+        let denied = |address: SocketAddr| listed(&self.listener.deny_from, address);
+        let known = transparent || self.is_known(self.sender);
+        known && !denied(self.sender) && !denied(self.client_address)
+    }
+
+    fn is_known(&self, sender: SocketAddr) -> bool {
+        sender.ip().to_canonical().is_loopback() || listed(&self.listener.allow_from, sender)
+    }
+
+    /// The leg to the client.
+    pub(crate) fn near(&self) -> Leg {
+        Leg::protected(self.client.clone(), self.tls.get().cloned())
+    }
+
+    /// Shakes hands with the client, if its listener wants TLS.
+    pub(crate) async fn protect(&self) -> Result<(), Failure> {
+        if let Some(responder) = &self.listener.tls {
+            let tls = responder.protect(&self.client).await?;
+            let _ = self.tls.set(tls.into());
+        }
+        Ok(())
     }
 
     /// Opens the way out and remembers it for the record.
     pub(crate) async fn open(&self, request: &Request) -> Result<Far, Failure> {
+        self.open_by(request, &self.ready).await
+    }
+
+    /// The same, over no connection that stood ready.
+    pub(crate) async fn open_anew(&self, request: &Request) -> Result<Far, Failure> {
+        self.open_by(request, &Ready::default()).await
+    }
+
+    /// Opens the way out and waits for the peer's answer, if there is a peer. A connection that
+    /// stood ready and turns out to be dead makes room for a new one.
+    pub(crate) async fn open_answered(&self, request: &Request) -> Result<Far, Failure> {
+        let mut far = self.open(request).await?;
+        let mut answer = far.answer().await;
+        if answer.is_err() && far.was_stale() {
+            far = self.open_anew(request).await?;
+            answer = far.answer().await;
+        }
+        answer.map(|()| far)
+    }
+
+    async fn open_by(&self, request: &Request, ready: &Ready) -> Result<Far, Failure> {
         self.asks_for(request.destination.to_string());
+        let introduced = self.introduce(request);
+        let wanted = introduced.as_ref().unwrap_or(request);
         let far = match self.opened_ahead(&request.destination) {
-            Some(far) => far.at_home_here()?,
-            None => Box::pin(self.route().open(request)).await?,
+            Some(far) => Self::greet(far.at_home_here()?, &wanted.early).await?,
+            None => Box::pin(self.route(ready).open(wanted)).await?,
         };
         self.count(Direction::Up, request.early.len());
         self.leaves_by(&far);
         Ok(far)
     }
 
-    fn route(&self) -> Route<'_> {
+    /// A leg that was opened before there was anything to say on it.
+    async fn greet(far: Far, first: &[u8]) -> Result<Far, Failure> {
+        let written = write_all(&far.stream, first).await;
+        written.map_err(|error| Failure::from_connect(&error))?;
+        Ok(far)
+    }
+
+    /// The request with a header for its destination in front. Peers pass it on like anything that
+    /// the client sends.
+    fn introduce(&self, request: &Request) -> Option<Request> {
+        let (version, entrance) = (self.listener.send_proxy?, self.entrance?);
+        let header = announcement::write(version, self.client_address, entrance);
+        Some(Request {
+            destination: request.destination.clone(),
+            hops: request.hops.clone(),
+            early: [header, request.early.clone()].concat(),
+            ..*request
+        })
+    }
+
+    fn route<'a>(&'a self, ready: &'a Ready) -> Route<'a> {
         Route {
             config: &self.config,
+            ready,
             listener: &self.listener.name,
             client: self.client_address.ip().to_canonical(),
         }
@@ -147,7 +258,7 @@ impl Session {
         &self,
         destination: &Destination,
     ) -> Result<Option<Arc<Profile>>, Failure> {
-        self.route().straight(destination)
+        self.route(&self.ready).straight(destination)
     }
 
     /// Remembers for the record what the client wants.
@@ -159,7 +270,7 @@ impl Session {
     pub(crate) fn leaves_by(&self, far: &Far) {
         let mut way_out = self.way_out();
         way_out.next_hop = Some(far.address);
-        way_out.far = Some(far.stream.clone());
+        way_out.far = Some(far.stream.socket().clone());
     }
 
     /// Waits as long as the rate limits ask for these bytes.
@@ -179,14 +290,20 @@ impl Session {
 
     /// Relays between the client and `far` until the end.
     pub(crate) async fn transfer(&self, far: &Far, on_success: &[u8]) -> End {
+        let near = self.near();
+        let mode = match near.needs_copy() || far.stream.needs_copy() {
+            true => Some(Mode::Copy),
+            false => far.mode.map(Into::into),
+        };
         let means = Means {
             pool: &self.pool,
             counters: &self.door.counters,
             traffic: &self.traffic,
             limits: &self.limits,
-            mode: far.mode.map(Into::into),
+            mode,
+            client_heard: &far.client_heard,
         };
-        transfer::run(&self.client, far, on_success, &means).await
+        transfer::run(&near, far, on_success, &means).await
     }
 
     /// Counts bytes that did not pass through [`Session::transfer`].
@@ -246,6 +363,10 @@ impl Session {
     fn way_out(&self) -> std::sync::MutexGuard<'_, WayOut> {
         self.way_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn listed(prefixes: &[Prefix], address: SocketAddr) -> bool {
+    prefixes.iter().any(|prefix| prefix.contains(address.ip()))
 }
 
 fn describe(end: &End) -> (Ended, Option<String>) {

@@ -2,9 +2,9 @@
 //! Reading and writing handshakes on a socket that splice uses as well: everything goes through a
 //! shared reference and leaves no byte behind in a buffer.
 
-use super::{failure::Failure, route::Far};
+use super::{failure::Failure, leg::Leg, route::Far};
 use std::{
-    io,
+    io::{self, IoSlice},
     pin::Pin,
     sync::{Arc, OnceLock},
     task::{Context, Poll, ready},
@@ -14,22 +14,81 @@ use tokio::{
     net::TcpStream,
 };
 
+/// A connection that is read and written through shared references, each call doing what it can at
+/// once.
+pub(crate) trait Channel: Sync {
+    /// Waits until [`Channel::try_read`] is worth a try.
+    fn readable(&self) -> impl Future<Output = io::Result<()>> + Send;
+    /// Waits until [`Channel::try_write_vectored`] is worth a try.
+    fn writable(&self) -> impl Future<Output = io::Result<()>> + Send;
+    /// `Ok(0)` is the clean end of the stream.
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize>;
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// Waits until what was written is with the kernel.
+    fn flushed(&self) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+impl Channel for TcpStream {
+    async fn readable(&self) -> io::Result<()> {
+        Self::readable(self).await
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        Self::writable(self).await
+    }
+
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        Self::try_read(self, bytes)
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Self::try_write_vectored(self, slices)
+    }
+
+    async fn flushed(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// As their sharers see it.
+impl<C: Channel + Send> Channel for Arc<C> {
+    async fn readable(&self) -> io::Result<()> {
+        C::readable(self).await
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        C::writable(self).await
+    }
+
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        C::try_read(self, bytes)
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        C::try_write_vectored(self, slices)
+    }
+
+    async fn flushed(&self) -> io::Result<()> {
+        C::flushed(self).await
+    }
+}
+
 /// Writes all of `bytes`.
-pub(crate) async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) async fn write_all(stream: &impl Channel, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.writable().await?;
-        match stream.try_write(bytes) {
+        match stream.try_write_vectored(&[IoSlice::new(bytes)]) {
             Ok(written) => bytes = &bytes[written..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    stream.flushed().await
 }
 
 /// Appends up to `len` bytes to `bytes`; `Ok(0)` is the end of the stream.
 pub(crate) async fn read_some(
-    stream: &TcpStream,
+    stream: &impl Channel,
     bytes: &mut Vec<u8>,
     len: usize,
 ) -> io::Result<usize> {
@@ -58,7 +117,7 @@ impl Inbox {
     /// incomplete although more than `len_max` bytes are there is a bad request.
     pub(crate) async fn message<T, E>(
         &mut self,
-        stream: &TcpStream,
+        stream: &impl Channel,
         len_max: usize,
         parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
     ) -> Result<T, Unread<E>> {
@@ -95,7 +154,7 @@ pub(crate) enum Unread<E> {
 /// A socket as hyper wants it. Clones share the socket, so that the relay keeps hold of it for
 /// splice, RST and TCP_INFO.
 pub(crate) struct Shared {
-    pub(crate) stream: Arc<TcpStream>,
+    pub(crate) stream: Leg,
     /// Told how many bytes were read (first) or written (second).
     pub(crate) on_bytes: Box<dyn Fn(usize, usize) + Send + Sync>,
 }
@@ -179,8 +238,9 @@ impl AsyncRead for Shared {
     ) -> Poll<io::Result<()>> {
         loop {
             ready!(self.stream.poll_read_ready(cx))?;
-            match self.stream.try_read_buf(buffer) {
+            match self.stream.try_read(buffer.initialize_unfilled()) {
                 Ok(read) => {
+                    buffer.advance(read);
                     (self.on_bytes)(read, 0);
                     return Poll::Ready(Ok(()));
                 }
@@ -197,16 +257,16 @@ impl AsyncWrite for Shared {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
+        slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.stream.poll_write_ready(cx))?;
+            ready!(self.stream.socket().poll_write_ready(cx))?;
             match self.stream.try_write_vectored(slices) {
                 Ok(written) => {
                     (self.on_bytes)(0, written);
@@ -222,11 +282,11 @@ impl AsyncWrite for Shared {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(host::socket::finish_sending(&*self.stream))
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_finish_sending(cx)
     }
 }

@@ -4,6 +4,7 @@
 use super::{
     counters::{Counters, Direction, Traffic},
     failure::Failure,
+    leg::Leg,
     rate::Limits,
     route::Far,
     stream::write_all,
@@ -11,13 +12,16 @@ use super::{
 use host::{
     conduit::Conduit,
     pipe_pool::{Mode, Pool, Shortfall},
-    socket::{finish_sending, pending_error},
+    socket::pending_error,
 };
 use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
-    sync::Once,
+    sync::{
+        Once,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Instant,
 };
 use tokio::{
@@ -55,6 +59,8 @@ pub(crate) struct Means<'a> {
     pub(crate) limits: &'a Limits,
     /// How bytes move, if a profile says.
     pub(crate) mode: Option<Mode>,
+    /// Set when the first byte is taken from the client.
+    pub(crate) client_heard: &'a AtomicBool,
 }
 
 /// Relays until both directions have ended, or one leg breaks. `on_success` is what the client is
@@ -62,7 +68,7 @@ pub(crate) struct Means<'a> {
 /// [`End::Finished`] or [`End::Failed`].
 ///
 /// The client's bytes leave at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
-pub(crate) async fn run(near: &TcpStream, far: &Far, on_success: &[u8], means: &Means<'_>) -> End {
+pub(crate) async fn run(near: &Leg, far: &Far, on_success: &[u8], means: &Means<'_>) -> End {
     let answered = Notify::new();
     // Pinned where they are made: moved once, they would take their room twice, in each of the
     // thousands of connections that are idle.
@@ -94,17 +100,17 @@ pub(crate) async fn run(near: &TcpStream, far: &Far, on_success: &[u8], means: &
 async fn both(
     mut up: Pin<&mut impl Future<Output = Result<(), End>>>,
     mut down: Pin<&mut impl Future<Output = Result<(), End>>>,
-    near: &TcpStream,
-    far: &TcpStream,
+    near: &Leg,
+    far: &Leg,
 ) -> Result<(), End> {
     select! {
         ended = &mut up => {
             ended?;
-            select! { ended = &mut down => ended, error = broken(near) => Err(End::Broken(Side::Near, error)) }
+            select! { ended = &mut down => ended, error = broken(near.socket()) => Err(End::Broken(Side::Near, error)) }
         }
         ended = &mut down => {
             ended?;
-            select! { ended = &mut up => ended, error = broken(far) => Err(End::Broken(Side::Far, error)) }
+            select! { ended = &mut up => ended, error = broken(far.socket()) => Err(End::Broken(Side::Far, error)) }
         }
     }
 }
@@ -125,8 +131,8 @@ async fn broken(stream: &TcpStream) -> io::Error {
 /// Moves everything one way, then passes the FIN on.
 async fn direction(
     direction: Direction,
-    from: &TcpStream,
-    to: &TcpStream,
+    from: &Leg,
+    to: &Leg,
     means: &Means<'_>,
 ) -> Result<(), End> {
     let (source, sink) = match direction {
@@ -139,7 +145,8 @@ async fn direction(
             Broken::Source(error) => End::Broken(source, error),
             Broken::Sink(error) => End::Broken(sink, error),
         })?;
-    finish_sending(to).map_err(|error| End::Broken(sink, error))
+    let finished = to.finish_sending().await;
+    finished.map_err(|error| End::Broken(sink, error))
 }
 
 enum Broken {
@@ -152,12 +159,7 @@ enum Broken {
 const FILLS_PER_TURN: usize = 16;
 
 /// Moves bytes until the source's FIN. All of them are delivered to the sink's socket then.
-async fn pump(
-    direction: Direction,
-    from: &TcpStream,
-    to: &TcpStream,
-    means: &Means<'_>,
-) -> Result<(), Broken> {
+async fn pump(direction: Direction, from: &Leg, to: &Leg, means: &Means<'_>) -> Result<(), Broken> {
     loop {
         readable(from).await.map_err(Broken::Source)?;
         match turn(direction, from, to, means).await? {
@@ -183,17 +185,20 @@ enum Turn {
 /// Takes a conduit, moves what is there, and gives the conduit back.
 async fn turn(
     direction: Direction,
-    from: &TcpStream,
-    to: &TcpStream,
+    from: &Leg,
+    to: &Leg,
     means: &Means<'_>,
 ) -> Result<Turn, Broken> {
     let mut conduit = means.pool.lease(means.mode);
     report_shortfall(means.pool);
     let chunk = means.limits.chunk(direction);
     for _ in 0..FILLS_PER_TURN {
-        match fill(&mut conduit, from, chunk) {
+        match from.fill(&mut conduit, chunk) {
             Ok(0) => return Ok(Turn::EndOfStream),
             Ok(bytes) => {
+                if direction == Direction::Up {
+                    means.client_heard.store(true, Relaxed);
+                }
                 deliver(direction, &mut conduit, from, to, means).await?;
                 if let Some(until) = means.limits.spend(direction, bytes, Instant::now()) {
                     return Ok(Turn::TooFast(until));
@@ -206,34 +211,14 @@ async fn turn(
     Ok(Turn::UsedUp)
 }
 
-/// Takes what the socket has. A little means all of it (epoll(7), question 9): that the socket is
-/// empty is noted at once, which saves the call that would only find it so. An end that has come
-/// meanwhile is not lost: it is an event of its own.
-fn fill(conduit: &mut Conduit, from: &TcpStream, chunk: usize) -> io::Result<usize> {
-    let mut little = None;
-    let outcome = from.try_io(Interest::READABLE, || {
-        let filled = conduit.fill(from, chunk)?;
-        if (1..LITTLE.min(chunk)).contains(&filled) {
-            little = Some(filled);
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        Ok(filled)
-    });
-    little.map_or(outcome, Ok)
-}
-
-/// Bytes that leave room in any pipe, whatever the fragments that they came in: a pipe has 16 slots
-/// at least, and a fragment takes one.
-const LITTLE: usize = 16;
-
 /// Waits until the sink takes more. Meanwhile nothing is read, so that a RST of the source would go
 /// unnoticed: it is watched for errors, and what is held then is lost as what is queued in the
 /// sink's socket is.
-async fn blocked(from: &TcpStream, to: &TcpStream) -> Result<(), Broken> {
+async fn blocked(from: &Leg, to: &Leg) -> Result<(), Broken> {
     select! {
         biased;
         outcome = writable(to) => outcome.map_err(Broken::Sink),
-        error = broken(from) => Err(Broken::Source(error)),
+        error = broken(from.socket()) => Err(Broken::Source(error)),
     }
 }
 
@@ -241,13 +226,13 @@ async fn blocked(from: &TcpStream, to: &TcpStream) -> Result<(), Broken> {
 async fn deliver(
     direction: Direction,
     conduit: &mut Conduit,
-    from: &TcpStream,
-    to: &TcpStream,
+    from: &Leg,
+    to: &Leg,
     means: &Means<'_>,
 ) -> Result<(), Broken> {
     let _held = means.counters.hold(conduit.held());
     while conduit.held() > 0 {
-        match to.try_io(Interest::WRITABLE, || conduit.drain(to)) {
+        match to.drain(conduit) {
             Ok(delivered) => {
                 means.counters.traffic.add(direction, delivered);
                 means.traffic.add(direction, delivered);
@@ -259,17 +244,17 @@ async fn deliver(
             Err(error) => return Err(Broken::Sink(error)),
         }
     }
-    Ok(())
+    to.flush().await.map_err(Broken::Sink)
 }
 
-/// As [`TcpStream::readable`], in a tenth of the room: each direction of a socket has one task that
+/// As [`Channel::readable`], in a tenth of the room: each direction of a socket has one task that
 /// waits for it.
-async fn readable(stream: &TcpStream) -> io::Result<()> {
+async fn readable(stream: &Leg) -> io::Result<()> {
     poll_fn(|context| stream.poll_read_ready(context)).await
 }
 
 /// As [`readable`], to write.
-async fn writable(stream: &TcpStream) -> io::Result<()> {
+async fn writable(stream: &Leg) -> io::Result<()> {
     poll_fn(|context| stream.poll_write_ready(context)).await
 }
 

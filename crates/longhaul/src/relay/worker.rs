@@ -2,14 +2,20 @@
 //! One thread of the relay: it accepts on its own share of every listener and serves what it
 //! accepted.
 
-use super::{Relay, door::Door, drain::Phase, intercept::beat, session::Session};
+use super::{
+    Relay,
+    connect::{SHORTAGE_PAUSE, is_shortage},
+    door::Door,
+    drain::Phase,
+    intercept::beat,
+    ready::Ready,
+    session::Session,
+};
 use host::pipe_pool::Pool;
-use rustix::io::Errno;
 use std::{
     io,
     net::{SocketAddr, TcpListener as StdListener},
     sync::Arc,
-    time::Duration,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -54,22 +60,30 @@ impl Worker {
     async fn serve(mut self) -> io::Result<()> {
         tokio::spawn(beat(self.relay.clone(), self.index));
         let pool = Arc::new(Pool::new(self.relay.config().pool));
-        let stop = self.relay.clone();
-        let stop = stop.drain.reached(Phase::Stop);
-        tokio::pin!(stop);
+        let ready = Arc::new(Ready::default());
+        let means = (pool, ready.clone());
+        let relay = self.relay.clone();
+        let kept = async {
+            select! {
+                () = ready.keep(&relay) => {}
+                () = relay.drain.reached(Phase::Drain) => ready.clear(),
+            }
+            relay.drain.reached(Phase::Stop).await;
+        };
+        tokio::pin!(kept);
         loop {
             select! {
-                Some(opening) = self.openings.recv() => self.open(opening, &pool)?,
-                () = &mut stop => return Ok(()),
+                Some(opening) = self.openings.recv() => self.open(opening, &means)?,
+                () = &mut kept => return Ok(()),
             }
         }
     }
 
-    fn open(&self, opening: Opening, pool: &Arc<Pool>) -> io::Result<()> {
+    fn open(&self, opening: Opening, means: &Means) -> io::Result<()> {
         let entrance = Entrance {
             relay: self.relay.clone(),
             door: opening.door,
-            pool: pool.clone(),
+            means: means.clone(),
         };
         let listener = TcpListener::from_std(opening.socket)?;
         tokio::spawn(entrance.accept_all(opening.generation, listener));
@@ -77,11 +91,14 @@ impl Worker {
     }
 }
 
+/// What the connections of one worker share.
+type Means = (Arc<Pool>, Arc<Ready>);
+
 /// A worker's share of a listener.
 struct Entrance {
     relay: Arc<Relay>,
     door: Arc<Door>,
-    pool: Arc<Pool>,
+    means: Means,
 }
 
 impl Entrance {
@@ -139,8 +156,8 @@ impl Entrance {
         let Ok(place) = self.relay.places.clone().acquire_owned().await else {
             return;
         };
-        let (relay, door, pool) = (self.relay.clone(), self.door.clone(), self.pool.clone());
-        let session = Session::new(relay, door, pool, client, address);
+        let (relay, door, means) = (self.relay.clone(), self.door.clone(), self.means.clone());
+        let session = Session::new(relay, door, means, client, address);
         tokio::spawn(async move {
             session.run().await;
             drop(place);
@@ -154,16 +171,11 @@ struct Shortage {
     told: bool,
 }
 
-/// How long the accept loop waits for a descriptor to come free.
-const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
-
 impl Shortage {
     /// After a failed accept(2). Errors of the connection itself (accept(2), "Error handling")
     /// ask for no pause.
     async fn wait(&mut self, error: &io::Error) {
-        use Errno as E;
-        let scarce = [E::MFILE, E::NFILE, E::NOBUFS, E::NOMEM];
-        if !Errno::from_io_error(error).is_some_and(|errno| scarce.contains(&errno)) {
+        if !is_shortage(error) {
             return;
         }
         if !std::mem::replace(&mut self.told, true) {

@@ -51,7 +51,7 @@ fn assert_reset(mut stream: &TcpStream) {
 }
 
 /// Without reading: what is unread is no reason to hear of it late.
-fn assert_reset_noticed(stream: &TcpStream) {
+pub(crate) fn assert_reset_noticed(stream: &TcpStream) {
     let mut error = None;
     wait_until("a reset", || {
         error = pending_error(stream).unwrap();
@@ -61,7 +61,7 @@ fn assert_reset_noticed(stream: &TcpStream) {
 }
 
 /// The relays carry bytes both ways before anything ends.
-fn warm(from: &mut TcpStream, to: &mut TcpStream) {
+pub(crate) fn warm(from: &mut TcpStream, to: &mut TcpStream) {
     from.write_all(b"x").unwrap();
     assert_eq!(read_array(to), *b"x");
     to.write_all(b"y").unwrap();

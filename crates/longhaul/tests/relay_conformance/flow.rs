@@ -3,9 +3,9 @@
 
 use crate::{
     payload::{receive, send},
-    relay_process::{exchange, read_array},
+    relay_process::{Relay, connect, exchange, origin, read_array},
     testbed::BUFFER_MAX,
-    way::Way,
+    way::{Way, accept},
 };
 use std::{
     io::Write,
@@ -112,3 +112,19 @@ pub(crate) fn fill(stream: &TcpStream) {
     let mut stream = stream;
     while stream.write(&[0; 1 << 16]).is_ok() {}
 }
+
+/// A quarter of a GiB each way of moving bytes, through a peer.
+#[test]
+fn large_transfers_arrive_whole() {
+    let (listener, address) = origin();
+    for mode in ["splice", "copy"] {
+        let far = Relay::start(&["--convert", ANY, "--mode", mode]);
+        let peer = far.address("convert").to_string();
+        let forward = format!("{ANY}={address}");
+        let near = Relay::start(&["--forward", &forward, "--peer", &peer, "--mode", mode]);
+        let client = connect(near.address("forward"));
+        arrives_whole(&client, &accept(&listener), 256 << 20);
+    }
+}
+
+const ANY: &str = "127.0.0.1:0";

@@ -16,6 +16,7 @@ mod shortage;
 mod shutdown;
 mod slowloris;
 mod testbed;
+mod vanished;
 mod way;
 
 use relay_process::may_use_namespaces;

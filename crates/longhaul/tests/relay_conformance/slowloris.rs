@@ -3,8 +3,8 @@
 //! however busily they go on, and nobody else waits for them.
 
 use crate::{
-    relay_process::{Relay, accept, connect, dial, exchange, origin},
-    way::wait_until,
+    relay_process::{Relay, connect, dial, exchange, origin},
+    way::{accept, wait_until},
 };
 use std::{
     io::{ErrorKind, Read, Write},

@@ -97,7 +97,7 @@ fn limit_buffers(netns: &Netns) {
         .unwrap();
 }
 
-fn feed(netns: &Netns, program: &str, args: &[&str], lines: &str) {
+pub(crate) fn feed(netns: &Netns, program: &str, args: &[&str], lines: &str) {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::piped());
     let mut child = inside(&mut command, netns).spawn().unwrap();

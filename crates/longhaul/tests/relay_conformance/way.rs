@@ -2,7 +2,7 @@
 //! Every way in and every way out, with connections made on demand.
 
 use crate::{
-    relay_process::{self, PATIENCE, Relay, accept},
+    relay_process::{self, PATIENCE, Relay},
     testbed::Testbed,
 };
 use host::process::inside;
@@ -129,6 +129,20 @@ impl Way<'_> {
             (server, client)
         }
     }
+}
+
+/// The next client of an origin server.
+pub(crate) fn accept(origin: &TcpListener) -> TcpStream {
+    let mut accepted = None;
+    origin.set_nonblocking(true).unwrap();
+    wait_until("a connection to the origin", || {
+        accepted = origin.accept().ok();
+        accepted.is_some()
+    });
+    let (stream, _) = accepted.expect("waited for");
+    stream.set_nonblocking(false).unwrap();
+    relay_process::patient(&stream);
+    stream
 }
 
 /// Waits until `held` holds, and gives up after [`PATIENCE`].

@@ -7,7 +7,10 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -24,7 +27,7 @@ pub(crate) struct Relay {
     child: Child,
     listening: Vec<(String, SocketAddr)>,
     stderr: Option<JoinHandle<String>>,
-    lines: Receiver<String>,
+    lines: Mutex<Receiver<String>>,
 }
 
 impl Relay {
@@ -73,7 +76,7 @@ impl Relay {
             child,
             listening,
             stderr,
-            lines: told,
+            lines: told.into(),
         }
     }
 
@@ -96,9 +99,10 @@ impl Relay {
 
     /// Waits for a line on stderr that has `word`, and returns what was said up to there.
     pub(crate) fn says(&self, word: &str) -> String {
+        let lines = self.lines.lock().unwrap();
         let mut said = String::new();
         while !said.contains(word) {
-            said += &self.lines.recv_timeout(PATIENCE).expect(word);
+            said += &lines.recv_timeout(PATIENCE).expect(word);
         }
         said
     }
@@ -178,7 +182,7 @@ pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-fn patient(stream: &TcpStream) {
+pub(crate) fn patient(stream: &TcpStream) {
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();

@@ -45,8 +45,17 @@ pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
     timing.check().map(|()| timing)
 }
 
-/// The wire that the flow crosses, in its direction, if it is one emulated link that stays as it is.
-pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Shape> {
+/// What the flow's packets should meet, if they cross one emulated link that stays as it is.
+pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Expected> {
+    let shape = wire(scenario, topology, flow)?;
+    let shares_queue = shares_queue(scenario, topology, flow);
+    Some(Expected {
+        shape,
+        shares_queue,
+    })
+}
+
+fn wire(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Shape> {
     let index = topology.between(&flow.from, &flow.to)?;
     let link = &scenario.links[index];
     if link.kind != LinkKind::Emulated || link.options.contains_key("at") {
@@ -57,11 +66,33 @@ pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) ->
     Some(if is_forward { forward } else { backward })
 }
 
+/// Whether another flow sends its data the same way over the same link, so that the probe may stand
+/// in that flow's queue.
+fn shares_queue(scenario: &Scenario, topology: &Topology, flow: &Flow) -> bool {
+    let same_way = |other: &Flow| {
+        let path = topology.path(&other.from, &other.to).unwrap_or_default();
+        path.windows(2)
+            .any(|hop| hop[0] == flow.from && hop[1] == flow.to)
+    };
+    let others = scenario.flows.iter().filter(|other| other.when);
+    others
+        .filter(|other| other.program.transfers())
+        .any(same_way)
+}
+
+/// What a probe's packets should meet.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    shape: Shape,
+    /// Whether its delay may be another flow's queue.
+    shares_queue: bool,
+}
+
 /// Makes the probe of `flow` to `address`.
 pub(crate) async fn measure(
     flow: &Flow,
     address: Ipv4Addr,
-    expected: Option<&Shape>,
+    expected: Option<&Expected>,
     record: &Path,
 ) -> Result<Outcome> {
     let timing = timing(flow).map_err(anyhow::Error::msg)?;
@@ -84,8 +115,8 @@ pub(crate) async fn measure(
     outcome(&recording.with_context(place)?, expected)
 }
 
-fn arguments(timing: Timing, expected: Option<&Shape>) -> [String; 5] {
-    let delay = expected.map_or(Time::ZERO, |shape| shape.delay);
+fn arguments(timing: Timing, expected: Option<&Expected>) -> [String; 5] {
+    let delay = expected.map_or(Time::ZERO, |expected| expected.shape.delay);
     [
         format!("--count={}", timing.count),
         format!(
@@ -108,17 +139,19 @@ const RECORD_ONLY: [&str; 6] = [
     "delay_max_us",
 ];
 
-fn outcome(recording: &Recording, expected: Option<&Shape>) -> Result<Outcome> {
+fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome> {
     let summary = &recording.summary;
-    let corrupts = expected.is_some_and(|shape| shape.corrupt.get() > 0.0);
+    let corrupts = expected.is_some_and(|expected| expected.shape.corrupt.get() > 0.0);
     ensure!(
         summary.dropped_at_receiver == 0 || corrupts,
         "this machine was too slow to receive the probe: {} packets found no room",
         summary.dropped_at_receiver
     );
     let mut extra = numbers(summary)?;
-    if let Some(shape) = expected {
-        extra.extend(numbers(&judge(recording, shape))?);
+    if let Some(expected) = expected {
+        extra.extend(numbers(&judge(recording, &expected.shape))?);
+        // A wait behind other packets is no error of the link.
+        extra.retain(|name, _| !(expected.shares_queue && name.starts_with("delay_error")));
     }
     extra.retain(|name, _| !RECORD_ONLY.contains(&name.as_str()));
     Ok(Outcome {
@@ -175,7 +208,32 @@ mod tests {
             format!("[[flows]]\nname = 'p'\nprogram = 'probe'\nfrom = '{from}'\nto = '{to}'");
         let scenario: Scenario = toml::from_str(&format!("{link}{flow}")).unwrap();
         let topology = Topology::of(&scenario);
-        Some(expected(&scenario, &topology, &scenario.flows[0])?.delay)
+        Some(
+            expected(&scenario, &topology, &scenario.flows[0])?
+                .shape
+                .delay,
+        )
+    }
+
+    #[test]
+    fn only_data_of_the_same_way_makes_a_queue() {
+        let flow = |name: &str, program: &str, from: &str, to: &str| {
+            format!(
+                "[[flows]]\nname = '{name}'\nprogram = '{program}'\nfrom = '{from}'\nto = '{to}'\n"
+            )
+        };
+        let shared = |others: &str| {
+            let text = format!("{LINK}{}{others}", flow("p", "probe", "a", "b"));
+            let scenario: Scenario = toml::from_str(&text).unwrap();
+            let topology = Topology::of(&scenario);
+            shares_queue(&scenario, &topology, &scenario.flows[0])
+        };
+        assert!(shared(&flow("bulk", "iperf3", "a", "b")));
+        assert!(!shared(&flow("bulk", "iperf3", "b", "a")));
+        assert!(!shared(&flow("other", "probe", "a", "b")));
+        assert!(!shared(
+            &(flow("bulk", "iperf3", "a", "b") + "when = false")
+        ));
     }
 
     #[test]

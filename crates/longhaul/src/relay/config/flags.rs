@@ -24,7 +24,7 @@ impl Args {
         }
         settings.listener.extend(self.listeners());
         settings.allow_from.extend(self.allow_from);
-        add_peers(&self.peer, settings);
+        add_peers(&self.peer, self.peer_pool, settings);
         for (name, cc) in [("near", self.cc_near), ("far", self.cc_far)] {
             if cc.is_some() {
                 let profile = settings.profile.entry(name.to_owned()).or_default();
@@ -46,6 +46,18 @@ impl Args {
         replace(&mut settings.counters.file, self.counters);
         replace(&mut settings.counters.interval, self.interval);
         Ok(())
+    }
+
+    /// The listener with the targets of its family, if there are any.
+    fn intercepting(&self, listener: ListenerSettings) -> ListenerSettings {
+        let intercept = targets_of(&self.intercept, listener.address);
+        let any = !intercept.is_empty();
+        ListenerSettings {
+            intercept,
+            intercept_local: any && self.intercept_local,
+            verify_connect: any && self.verify_connect,
+            ..listener
+        }
     }
 
     /// Each target has a listener to be diverted to.
@@ -83,10 +95,7 @@ impl Args {
         listeners.extend(forward);
         listeners.extend(transparent.into_iter().map(|listener| ListenerSettings {
             keep_source: self.keep_source,
-            intercept: targets_of(&self.intercept, listener.address),
-            intercept_local: self.intercept_local,
-            verify_connect: self.verify_connect,
-            ..listener
+            ..self.intercepting(listener)
         }));
         for listener in &mut listeners {
             listener.send_proxy = self.send_proxy;
@@ -122,11 +131,14 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
         profile: None,
         rate: None,
         rate_per_client: None,
+        idle_timeout: None,
+        tls: None,
     }
 }
 
 /// A chain for everything that no rule of the file decides.
-fn add_peers(peers: &[super::super::args::Peer], settings: &mut Settings) {
+/// Only its first relay is connected to from here, so only that one gets a pool.
+fn add_peers(peers: &[super::super::args::Peer], pool: Option<u16>, settings: &mut Settings) {
     if peers.is_empty() {
         return;
     }
@@ -137,6 +149,9 @@ fn add_peers(peers: &[super::super::args::Peer], settings: &mut Settings) {
         settings.peer.entry(name).or_insert(PeerSettings {
             address: *peer,
             profile: None,
+            pool: pool.filter(|_| via.len() == 1),
+            pool_age: None,
+            tls: None,
         });
     }
     settings.route.push(RouteSettings {

@@ -7,8 +7,9 @@ pub(crate) mod settings;
 
 use super::{
     args::{Args, Mode, SendProxy},
+    certificates::{Initiator, Responder},
     intercept::{Intercept, OWN_MARK, Target},
-    peer::Peer,
+    peer::{POOL_AGE_DEFAULT, Peer},
     policy::{Chain, Policy, Rule, WayOut},
     prefix::Prefix,
     profile::Profile,
@@ -68,6 +69,10 @@ pub(crate) struct Listener {
     pub(crate) rate: Option<BitRate>,
     /// For each direction of one client address's connections.
     pub(crate) rate_per_client: Option<BitRate>,
+    /// Convert: how long a relay may take before it asks for something.
+    pub(crate) idle_timeout: Duration,
+    /// Convert: what relays must protect their legs by.
+    pub(crate) tls: Option<Arc<Responder>>,
 }
 
 /// How clients of a listener say where they want to go.
@@ -123,6 +128,8 @@ const IDLE_CONDUITS_MAX: usize = 64;
 const CONNECTIONS_DEFAULT: u32 = 16384;
 const PIPE_DEFAULT: Bytes = Bytes::new(1 << 20);
 const TIMEOUT_DEFAULT: Time = Time::from_millis(10_000);
+/// Twice the age at which peers replace their ready connections.
+const IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(120_000);
 const INTERVAL_DEFAULT: Time = Time::from_millis(1000);
 
 type Profiles = BTreeMap<String, Arc<Profile>>;
@@ -185,7 +192,11 @@ impl Config {
     }
 
     fn keep_peers(&mut self, before: &Self) {
-        let same = |peer: &Arc<Peer>| before.peers.get(&peer.name).filter(|old| *old == peer);
+        // Certificates may have been renewed: peers with TLS begin anew.
+        let same = |peer: &Arc<Peer>| {
+            let old = before.peers.get(&peer.name)?;
+            (old == peer && peer.tls.is_none()).then_some(old)
+        };
         let ways = self
             .policy
             .rules
@@ -202,13 +213,9 @@ impl Config {
     /// The peer that listens on `address`, or one with default settings.
     pub(crate) fn peer_at(&self, address: SocketAddr) -> Arc<Peer> {
         let known = self.peers.values().find(|peer| peer.address == address);
-        known.cloned().unwrap_or_else(|| {
-            Arc::new(Peer {
-                name: address.to_string(),
-                address,
-                profile: self.far.clone(),
-            })
-        })
+        known
+            .cloned()
+            .unwrap_or_else(|| Arc::new(Peer::new(&address.to_string(), address, self.far.clone())))
     }
 
     fn check_ways(&self) -> anyhow::Result<()> {
@@ -283,6 +290,11 @@ impl Listener {
             rate_per_client: written.rate_per_client,
             intercept: intercept(written)
                 .map_err(|problem| Refusal::usage(format!("listener {name}: {problem}")))?,
+            idle_timeout: positive(
+                "idle_timeout",
+                written.idle_timeout.unwrap_or(IDLE_TIMEOUT_DEFAULT),
+            )?,
+            tls: responder(written, &name)?,
             name,
             kind,
             address,
@@ -312,8 +324,10 @@ fn keep<T: Clone + PartialEq>(key: &'static str, new: &mut T, old: &T) -> Option
 
 fn intercept(written: &ListenerSettings) -> Result<Option<Intercept>, String> {
     if written.intercept.is_empty() {
-        // With flags, the targets may all be another listener's.
-        return Ok(None);
+        return match written.intercept_local || written.verify_connect {
+            true => Err("intercept_local and verify_connect want an intercept".to_owned()),
+            false => Ok(None),
+        };
     }
     if written.kind != KindName::Transparent {
         return Err("intercept is for transparent listeners".into());
@@ -356,6 +370,17 @@ fn users(written: &ListenerSettings, name: &str) -> anyhow::Result<Option<Arc<Us
     }
 }
 
+fn responder(written: &ListenerSettings, name: &str) -> anyhow::Result<Option<Arc<Responder>>> {
+    let user = format!("listener {name}");
+    let for_relays = written.tls.is_some() || written.idle_timeout.is_some();
+    if for_relays && written.kind != KindName::Convert {
+        let problem = "tls and idle_timeout are for convert listeners";
+        return Err(Refusal::usage(format!("{user}: {problem}")));
+    }
+    let responder = |tls| Responder::new(tls, &user).map(Arc::new);
+    written.tls.as_ref().map(responder).transpose()
+}
+
 fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<Listener>> {
     let listener = |written| Listener::new(written, settings, profiles);
     settings.listener.iter().map(listener).collect()
@@ -390,14 +415,32 @@ fn profile_named(name: &str, profiles: &Profiles, user: &str) -> anyhow::Result<
 fn peers(settings: &Settings, profiles: &Profiles) -> anyhow::Result<BTreeMap<String, Arc<Peer>>> {
     let peer = |(name, written): (&String, &settings::PeerSettings)| {
         let profile = written.profile.as_deref().unwrap_or("far");
+        let user = format!("peer {name}");
+        let profile = profile_named(profile, profiles, &user)?;
+        let initiator = |tls| Initiator::new(tls, &user, name).map(Arc::new);
         let peer = Peer {
-            name: name.clone(),
-            address: written.address.0,
-            profile: profile_named(profile, profiles, &format!("peer {name}"))?,
+            tls: written.tls.as_ref().map(initiator).transpose()?,
+            pool: pool_size(written, &user)?,
+            pool_age: written
+                .pool_age
+                .map_or(Ok(POOL_AGE_DEFAULT), |age| positive("pool_age", age))?,
+            ..Peer::new(name, written.address.0, profile)
         };
         Ok((name.clone(), Arc::new(peer)))
     };
     settings.peer.iter().map(peer).collect()
+}
+
+/// A peer's bound on what each worker may keep of it.
+const POOL_MAX: u16 = 1024;
+
+fn pool_size(written: &settings::PeerSettings, user: &str) -> anyhow::Result<usize> {
+    match written.pool.unwrap_or(0) {
+        pool @ 0..=POOL_MAX => Ok(pool.into()),
+        _ => Err(Refusal::usage(format!(
+            "{user}: pool: want 0 to {POOL_MAX}"
+        ))),
+    }
 }
 
 fn policy(
@@ -526,6 +569,14 @@ mod tests {
             ("--http [::]:3128", "--allow-from"),
             ("--socks5 127.0.0.1:0 --keep-source", "--transparent"),
             (
+                "--transparent 127.0.0.1:1 --intercept 10.0.0.0/8,[2001:db8::/32]:80",
+                "--transparent [::1]:3129",
+            ),
+            (
+                "--transparent [::1]:1 --intercept 10.0.0.0/8",
+                "127.0.0.1:3129",
+            ),
+            (
                 "--transparent 0.0.0.0:1 --keep-source --peer 192.0.2.1",
                 "--peer",
             ),
@@ -573,6 +624,18 @@ mod tests {
             (
                 "[[listener]]\nkind = 'http'\naddress = '[::1]:1'\nkeep_source = true",
                 "keep_source is for transparent",
+            ),
+            (
+                "[[listener]]\nkind = 'http'\naddress = '[::1]:1'\nintercept = ['::/0']",
+                "intercept is for transparent",
+            ),
+            (
+                "[[listener]]\nkind = 'transparent'\naddress = '[::1]:1'\nintercept = ['10.0.0.0/8']",
+                "10.0.0.0/8 is not of the family",
+            ),
+            (
+                "[[listener]]\nkind = 'transparent'\naddress = '[::1]:1'\nverify_connect = true",
+                "verify_connect want",
             ),
             (
                 "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:1080'",

@@ -76,6 +76,28 @@ pub(crate) struct ListenerSettings {
     pub(crate) rate: Option<BitRate>,
     /// All connections of one client address, each direction by itself.
     pub(crate) rate_per_client: Option<BitRate>,
+    /// `convert` only: how long a relay may keep a connection ready before it asks for something.
+    pub(crate) idle_timeout: Option<Time>,
+    /// `convert` only: relays must come with TLS and show a certificate.
+    pub(crate) tls: Option<TlsSettings>,
+}
+
+/// Mutual TLS 1.3 between relays; files are PEM.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TlsSettings {
+    /// Certificates of the authorities that vouch for the other side.
+    pub(crate) ca: PathBuf,
+    /// This relay's certificate, with those between it and the authority.
+    pub(crate) certificate: PathBuf,
+    /// The private key to it.
+    pub(crate) key: PathBuf,
+    /// Peers: the name in the peer's certificate, if it is not the peer's name here.
+    pub(crate) name: Option<String>,
+    /// Listeners: names of the relays that are served; all that the authorities vouch for if
+    /// absent.
+    #[serde(default)]
+    pub(crate) allow: Vec<String>,
 }
 
 /// How clients say where they want to go.
@@ -98,6 +120,13 @@ pub(crate) struct PeerSettings {
     pub(crate) address: Peer,
     /// The profile of the legs to it.
     pub(crate) profile: Option<String>,
+    /// Connections that each worker keeps ready, 0 to 1024.
+    pub(crate) pool: Option<u16>,
+    /// After this time without use a ready connection is replaced: less than the `idle_timeout` of
+    /// the peer's listener.
+    pub(crate) pool_age: Option<Time>,
+    /// Legs to it are protected by TLS.
+    pub(crate) tls: Option<TlsSettings>,
 }
 
 /// One rule for the way out.

@@ -98,7 +98,7 @@ impl Ready {
             let keep = since.elapsed() < Self::PATIENCE;
             if !keep {
                 // An error here means that the connection is gone already.
-                let _ = reset_on_close(&*far.stream);
+                let _ = reset_on_close(&far.stream);
             }
             keep
         });

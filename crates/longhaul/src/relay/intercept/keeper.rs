@@ -70,8 +70,16 @@ impl Gate {
         Marks::of(self.listener.port()).diverted()
     }
 
-    /// Puts everything in place. Nothing is intercepted before the lease is renewed.
+    /// Puts everything in place, or nothing. Nothing is intercepted before the lease is renewed.
     fn install(&self) -> anyhow::Result<()> {
+        self.try_install().inspect_err(|_| {
+            // The first error is the one to tell.
+            let _ = nft::delete_table(self.family(), &rules::table(self.listener.port()));
+            let _ = undo_diversion(self.family(), self.mark(), self.mark());
+        })
+    }
+
+    fn try_install(&self) -> anyhow::Result<()> {
         nft::load(&rules::script(self.listener, &self.intercept))?;
         if let Some(queue) = self.queue {
             self.install_queue_rule(queue)?;
@@ -145,8 +153,7 @@ impl Keeper {
     /// Installs all rules, waits for the relay's threads, and intercepts from then on.
     pub(crate) fn start(relay: &Arc<Relay>, gates: Vec<Gate>) -> anyhow::Result<Self> {
         remove_leftovers()?;
-        let gates = Gates(gates);
-        gates.install().map_err(explain)?;
+        let gates = Gates::installed(gates).map_err(explain)?;
         let began = Instant::now();
         while !relay.pulse.is_steady(Instant::now()) {
             anyhow::ensure!(
@@ -198,8 +205,14 @@ fn explain(error: anyhow::Error) -> anyhow::Error {
 struct Gates(Vec<Gate>);
 
 impl Gates {
-    fn install(&self) -> anyhow::Result<()> {
-        self.0.iter().try_for_each(Gate::install)
+    /// What stands when one fails goes down again.
+    fn installed(gates: Vec<Gate>) -> anyhow::Result<Self> {
+        let mut standing = Self(Vec::with_capacity(gates.len()));
+        for gate in gates {
+            gate.install()?;
+            standing.0.push(gate);
+        }
+        Ok(standing)
     }
 
     /// Renews every lease; a table that somebody has flushed is made again.

@@ -12,6 +12,7 @@ mod verify;
 pub(crate) use flow::{Flow, Ready};
 pub(crate) use keeper::{Gate, Keeper};
 pub(crate) use pulse::{Pulse, beat};
+pub(crate) use rules::{Marks, TABLE_PREFIX};
 pub(crate) use target::Target;
 pub(crate) use verify::Verifier;
 

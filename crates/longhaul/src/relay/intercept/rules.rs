@@ -6,17 +6,17 @@ use host::netfilter::{Family, lease};
 use std::net::SocketAddr;
 
 /// What tables are called that a relay made; the listener's port follows.
-pub(super) const TABLE_PREFIX: &str = "longhaul-";
+pub(crate) const TABLE_PREFIX: &str = "longhaul-";
 
 /// Marks of one listener's packets. The upper half says what is to become of a packet, the lower
 /// half whose it is: the port of the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     port: u16,
 }
 
 impl Marks {
-    pub(super) fn of(port: u16) -> Self {
+    pub(crate) fn of(port: u16) -> Self {
         Self { port }
     }
 
@@ -25,7 +25,7 @@ impl Marks {
     }
 
     /// To be delivered to this host. Also the number of the routing table that does so.
-    pub(super) fn diverted(self) -> u32 {
+    pub(crate) fn diverted(self) -> u32 {
         self.with(*b"LH")
     }
 

@@ -9,6 +9,7 @@ use crate::relay::{
     door::Door,
     drain::Phase,
     failure::Failure,
+    ready::Ready,
     route::{Far, Request, Route},
 };
 use host::netfilter::queue::{Held, Queue, Verdict, Watched};
@@ -75,7 +76,7 @@ impl Verifier {
     }
 
     /// Runs on a thread of its own until the relay stops; signs the pulse as `thread`.
-    pub(crate) fn run(self, relay: Arc<Relay>, thread: usize) -> io::Result<()> {
+    pub(crate) fn run(self, relay: &Arc<Relay>, thread: usize) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -83,7 +84,7 @@ impl Verifier {
             tokio::spawn(super::beat(relay.clone(), thread));
             let stop = relay.drain.reached(Phase::Stop);
             select! {
-                outcome = self.serve(&relay) => outcome,
+                outcome = self.serve(relay) => outcome,
                 () = stop => Ok(()),
             }
         })
@@ -160,8 +161,10 @@ impl Holder {
         if self.door.ready.has(flow) {
             return release(queue, held.id, self.approval());
         }
-        let full = self.held.len() + self.door.ready.len() >= HELD_MAX;
-        if full || self.held.contains_key(&flow) || self.relay.places.available_permits() == 0 {
+        // Each will be a connection, and has its place in the budget of descriptors.
+        let room = HELD_MAX.min(self.relay.places.available_permits());
+        let full = self.held.len() + self.door.ready.len() >= room;
+        if full || self.held.contains_key(&flow) {
             return drop();
         }
         self.held.insert(flow, held.id);
@@ -178,7 +181,7 @@ impl Holder {
         let id = self.held.remove(&flow);
         let verdict = match outcome {
             // The SYN was given up meanwhile.
-            Ok(far) if id.is_none() => return drop(host::socket::reset_on_close(&*far.stream)),
+            Ok(far) if id.is_none() => return drop(host::socket::reset_on_close(&far.stream)),
             Ok(far) => {
                 self.door.ready.put(flow, far);
                 self.approval()
@@ -242,6 +245,8 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
     let keep_source = matches!(listener.kind, Kind::Transparent { keep_source: true });
     let route = Route {
         config: &config,
+        // Those that stand ready belong to the workers.
+        ready: &Ready::default(),
         listener: &listener.name,
         client: client.ip(),
     };

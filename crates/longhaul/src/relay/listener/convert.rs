@@ -1,12 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Other relays (RFC 8803).
+//! Other relays (RFC 8803), which may keep connections ready for requests that are still to come.
 
 use super::{Asked, Language, Rejected};
-use crate::relay::stream::Inbox;
-use tokio::net::TcpStream;
+use crate::relay::{
+    drain::Phase, failure::Failure, leg::Leg, session::Session, stream::Inbox, transfer::End,
+};
+use host::socket::reset_on_close;
+use tokio::{select, time::timeout};
 use wire::convert::{ConvertError, MESSAGE_LEN_MAX, Request};
 
-pub(super) async fn ask(client: &TcpStream) -> Result<Asked, Rejected> {
+/// Waits for the first byte of a request: the listener's `idle_timeout`, since a relay that keeps
+/// connections ready has nothing to say yet, and until the relay drains. A connection that ends
+/// before is no failure.
+pub(super) async fn await_request(session: &Session) -> Result<(), End> {
+    let limit = session.config.limits.handshake_timeout;
+    let protected = timeout(limit, session.protect()).await;
+    if let Err(failure) = protected.unwrap_or(Err(Failure::HandshakeTimeout)) {
+        // Whoever is not let in hears what TLS has said, and then RST.
+        let _ = reset_on_close(&*session.client);
+        return Err(session.fail(failure));
+    }
+    let near = session.near();
+    let first = timeout(session.listener.idle_timeout, near.disturbed());
+    select! {
+        first = first => match first {
+            Ok(Ok(())) if !near.is_abandoned() => Ok(()),
+            _ => Err(End::Finished),
+        },
+        () = session.relay.drain.reached(Phase::Drain) => Err(End::Finished),
+    }
+}
+
+pub(super) async fn ask(client: &Leg) -> Result<Asked, Rejected> {
     let mut inbox = Inbox::default();
     let answer = |error: &ConvertError| error.answer().encode();
     let request = inbox

@@ -6,9 +6,11 @@ use crate::relay::{
     counters::Direction,
     drain::Phase,
     failure::Failure,
+    ftp,
+    leg::Leg,
     proxy_headers::{
-        credentials, destination, has_passed, max_forwards, onward_request, onward_response,
-        traced, upgrade,
+        credentials, destination, has_passed, is_ftp, max_forwards, onward_request,
+        onward_response, traced, upgrade,
     },
     route::{Far, Request},
     session::Session,
@@ -35,7 +37,8 @@ use tokio::{
 use wire::destination::Destination;
 
 type ClientRequest = hyper::Request<Incoming>;
-type Body = Either<Incoming, Full<Bytes>>;
+/// An origin's, or our own.
+type Body = Either<Incoming, ftp::Body>;
 
 /// Bytes and fields of a message head; more is 431. A client costs at most this in heads.
 const HEAD_LEN_MAX: usize = 64 * 1024;
@@ -125,7 +128,7 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
     let session = proxy.session.clone();
     let counted = session.clone();
     let io = TokioIo::new(Shared {
-        stream: session.client.clone(),
+        stream: Leg::plain(session.client.clone()),
         on_bytes: Box::new(move |read, written| {
             counted.count(Direction::Up, read);
             counted.count(Direction::Down, written);
@@ -173,9 +176,35 @@ impl Proxy {
         if request.method() == Method::CONNECT {
             return self.connect(request, destination).await;
         }
+        if is_ftp(request.uri()) {
+            return self.ftp(&request, &destination).await;
+        }
         match max_forwards(request.method(), request.headers()) {
             Some(0) => Ok(answer_here(&request)),
             _ => self.pass_on(request, destination).await,
+        }
+    }
+
+    async fn ftp(
+        &self,
+        request: &ClientRequest,
+        server: &Destination,
+    ) -> Result<Response<Body>, Declined> {
+        let bad = |reason| Declined::new(Failure::BadRequest, reason);
+        let only_head = match *request.method() {
+            Method::GET => false,
+            Method::HEAD => true,
+            _ => return Err(bad("ftp:// takes GET and HEAD".to_owned())),
+        };
+        let given = credentials(request.headers(), header::AUTHORIZATION);
+        let url = ftp::Url::new(request.uri(), given).map_err(bad)?;
+        match ftp::get(&self.session, server, &url, only_head).await {
+            Ok(response) => Ok(response.map(Either::Right)),
+            Err(ftp::Refused { status, reason }) => Err(Declined {
+                failure: Failure::Other,
+                status,
+                reason,
+            }),
         }
     }
 
@@ -184,7 +213,7 @@ impl Proxy {
         let Some(users) = &self.session.listener.users else {
             return true;
         };
-        let given = credentials(request.headers());
+        let given = credentials(request.headers(), header::PROXY_AUTHORIZATION);
         given.is_some_and(|(user, password)| users.know(&user, &password))
     }
 
@@ -212,15 +241,14 @@ impl Proxy {
     ) -> Result<Response<Body>, Declined> {
         let far = self
             .session
-            .open(&Request::to(destination, Vec::new()))
+            .open_answered(&Request::to(destination, Vec::new()))
             .await?;
-        far.answer().await?;
         self.leave_http(Tunnel {
             client: hyper::upgrade::on(&mut request),
             origin: None,
             far: Arc::new(far),
         });
-        Ok(Response::new(Either::Right(Full::default())))
+        Ok(Response::new(own(Bytes::new())))
     }
 
     fn leave_http(&self, tunnel: Tunnel) {
@@ -291,7 +319,7 @@ impl Proxy {
         }
         // A message was cut short on one side: so it must end on the other (invariant 3).
         if let Some(origin) = &*origin {
-            let _ = reset_on_close(&*origin.far.stream);
+            let _ = reset_on_close(&origin.far.stream);
         }
         End::Broken(culprit(&error), io::Error::other(error))
     }
@@ -353,6 +381,10 @@ enum Unsent {
     Lost(Declined),
 }
 
+fn own(bytes: impl Into<Bytes>) -> Body {
+    Either::Right(Either::Left(Full::new(bytes.into())))
+}
+
 fn no_response(error: &str) -> Declined {
     Declined::new(
         Failure::Other,
@@ -367,7 +399,7 @@ fn answer_here(request: &ClientRequest) -> Response<Body> {
         true => traced(request.method(), request.uri(), request.headers()),
         false => Vec::new(),
     };
-    let mut response = Response::new(Either::Right(Full::from(body)));
+    let mut response = Response::new(own(body));
     if trace {
         let echo = header::HeaderValue::from_static("message/http");
         response.headers_mut().insert(header::CONTENT_TYPE, echo);
@@ -377,7 +409,7 @@ fn answer_here(request: &ClientRequest) -> Response<Body> {
 
 fn explanation(status: StatusCode, reason: &str) -> Response<Body> {
     let text = Bytes::from(format!("longhaul relay: {reason}\n"));
-    let mut response = Response::new(Either::Right(Full::new(text)));
+    let mut response = Response::new(own(text));
     *response.status_mut() = status;
     let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);

@@ -10,12 +10,13 @@ mod transparent;
 use super::{
     config::Kind,
     failure::Failure,
+    leg::Leg,
     route::{Far, Request},
     session::Session,
     stream::{Unread, read_some, write_all},
     transfer::End,
 };
-use host::socket::{finish_sending, reset_on_close};
+use host::socket::reset_on_close;
 use std::{net::SocketAddr, time::Duration};
 use tokio::{net::TcpStream, time::timeout};
 
@@ -39,7 +40,7 @@ enum Language {
 impl Language {
     fn success(self, far: &Far) -> Vec<u8> {
         match self {
-            Self::Socks5 => socks5::success(far.stream.local_addr().ok()),
+            Self::Socks5 => socks5::success(far.stream.socket().local_addr().ok()),
             Self::Convert => wire::convert::Answer::Accepted.encode(),
             Self::Tcp => Vec::new(),
         }
@@ -78,6 +79,11 @@ impl Rejected {
 
 /// Serves a client that says once where to go, or not at all.
 pub(super) async fn serve(session: &Session, kind: &Kind) -> End {
+    if *kind == Kind::Convert
+        && let Err(end) = Box::pin(convert::await_request(session)).await
+    {
+        return end;
+    }
     match hear(session, ask(session, kind)).await {
         Ok(Asked { request, language }) => connect(session, request, language).await,
         Err(rejected) => reject(session, rejected).await,
@@ -97,32 +103,55 @@ async fn hear<T>(
 
 async fn reject(session: &Session, rejected: Rejected) -> End {
     let Rejected { failure, answer } = rejected;
-    Box::pin(farewell(&session.client, &answer)).await;
+    Box::pin(farewell(&session.near(), &answer)).await;
     session.fail(failure)
 }
 
 async fn ask(session: &Session, kind: &Kind) -> Result<Asked, Rejected> {
     match kind {
-        Kind::Convert => convert::ask(&session.client).await,
+        Kind::Convert => convert::ask(&session.near()).await,
         Kind::Forward(destination) => Ok(forward::ask(destination)),
         Kind::Transparent { keep_source } => transparent::ask(session, *keep_source),
         Kind::Socks5 | Kind::Http => unreachable!("these have more to say"),
     }
 }
 
-async fn connect(session: &Session, request: Request, language: Language) -> End {
-    let outcome = session.open(&request).await;
-    // Its early bytes have left: an idle connection need not keep their buffer.
-    drop(request);
-    let end = match outcome {
-        Ok(far) => session.transfer(&far, &language.success(&far)).await,
-        Err(failure) => End::Failed(failure),
+async fn connect(session: &Session, mut request: Request, language: Language) -> End {
+    let opened = session.open(&request).await;
+    // They have left: an idle connection need not keep their buffer, and a request that had any is
+    // not made twice.
+    request.early = Vec::new();
+    let end = match attempt(session, opened, language).await {
+        Attempt::Stale => attempt(session, session.open_anew(&request).await, language).await,
+        ended => ended,
+    };
+    let Attempt::Ended(end) = end else {
+        unreachable!("only a connection that stood ready is stale");
     };
     if let End::Failed(failure) = end {
-        Box::pin(farewell(&session.client, &language.failure(failure))).await;
+        Box::pin(farewell(&session.near(), &language.failure(failure))).await;
         return session.fail(failure);
     }
     end
+}
+
+/// What became of one way out.
+enum Attempt {
+    Ended(End),
+    /// It was dead before it was asked; nothing is lost.
+    Stale,
+}
+
+async fn attempt(session: &Session, opened: Result<Far, Failure>, language: Language) -> Attempt {
+    let far = match opened {
+        Ok(far) => far,
+        Err(failure) => return Attempt::Ended(End::Failed(failure)),
+    };
+    let end = session.transfer(&far, &language.success(&far)).await;
+    match end {
+        End::Failed(_) if far.was_stale() => Attempt::Stale,
+        end => Attempt::Ended(end),
+    }
 }
 
 /// How long a client may take to hear its refusal. RFC 1928 §6 allows 10 s.
@@ -132,7 +161,7 @@ const FAREWELL_BYTES_MAX: usize = 1 << 20;
 
 /// Says `answer` and lets the client close first: a close with unread bytes would send RST, which
 /// can destroy the answer on its way. Without an answer, RST is the answer.
-async fn farewell(client: &TcpStream, answer: &[u8]) {
+async fn farewell(client: &Leg, answer: &[u8]) {
     if answer.is_empty() {
         // An error here means that the socket has lost its connection already.
         let _ = reset_on_close(client);
@@ -140,7 +169,7 @@ async fn farewell(client: &TcpStream, answer: &[u8]) {
     }
     let say = async {
         write_all(client, answer).await?;
-        finish_sending(client)?;
+        client.finish_sending().await?;
         let mut heard = Vec::new();
         let mut total = 0;
         while total < FAREWELL_BYTES_MAX {

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Congestion controls: the default, what is there, and what programs without root may choose.
+
+use super::super::{
+    facts::Facts,
+    finding::{Finding, Severity},
+    path::Path,
+};
+use units::Time;
+
+/// Payload of a segment on Ethernet with timestamps.
+const MSS: u64 = 1448;
+/// A sender that needs longer than this after one loss never fills a path that loses at all.
+const RECOVERY_MAX: Time = Time::from_millis(60_000);
+
+pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
+    [default(facts, path), allowed(facts)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn default(facts: &Facts, path: Path) -> Option<Finding> {
+    const NAME: &str = "net.ipv4.tcp_congestion_control";
+    let found = facts.setting(NAME)?;
+    let Some(recovery) = recovery(found, path) else {
+        return Some(Finding::ok(NAME, found));
+    };
+    let why = format!(
+        "after one loss {found} needs {recovery} to fill {} again",
+        path.sum()
+    );
+    let severity = match recovery > RECOVERY_MAX {
+        true => Severity::Limit,
+        false if recovery > path_patience(path) => Severity::Note,
+        false => return Some(Finding::ok(NAME, found)),
+    };
+    let finding = Finding::new(severity, NAME, found, why);
+    Some(match better(facts, found) {
+        Some(name) => finding.set(name),
+        None => finding.advise("the kernel has nothing faster: load one (modprobe tcp_bbr)"),
+    })
+}
+
+/// Fifty round trips are not worth a word.
+fn path_patience(path: Path) -> Time {
+    Time::from_nanos(path.rtt.as_nanos().saturating_mul(50))
+}
+
+/// Time from one loss until the window is the path's again, for those that have a formula.
+fn recovery(congestion_control: &str, path: Path) -> Option<Time> {
+    let segments = path.bdp().get() / MSS;
+    let seconds = |s: f64| Time::from_nanos((s * 1e9) as u64);
+    match congestion_control {
+        // Half the window, one segment a round trip (RFC 5681).
+        "reno" => Some(Time::from_nanos(
+            path.rtt.as_nanos().saturating_mul(segments / 2),
+        )),
+        // K = cubic root of (W × 0.3 / 0.4) seconds (RFC 9438, section 4.2).
+        "cubic" => Some(seconds((segments as f64 * 0.75).cbrt())),
+        _ => None,
+    }
+}
+
+/// The best of those that are there and recover sooner than `found`.
+fn better(facts: &Facts, found: &str) -> Option<&'static str> {
+    let there = facts.setting("net.ipv4.tcp_available_congestion_control")?;
+    let has = |name: &&&str| there.split(' ').any(|other| other == **name);
+    let sooner = ["bbr", "cubic"].iter().find(has).copied();
+    sooner.filter(|name| *name != found)
+}
+
+fn allowed(facts: &Facts) -> Option<Finding> {
+    const NAME: &str = "net.ipv4.tcp_allowed_congestion_control";
+    let allowed = facts.setting(NAME)?;
+    let there = facts.setting("net.ipv4.tcp_available_congestion_control")?;
+    let may = |name: &&str| allowed.split(' ').any(|other| other == *name);
+    let forbidden: Vec<&str> = there.split(' ').filter(|name| !may(name)).collect();
+    if forbidden.is_empty() {
+        return Some(Finding::ok(NAME, allowed));
+    }
+    let why = format!(
+        "programs without CAP_NET_ADMIN may not choose {}",
+        forbidden.join(" ")
+    );
+    let all: Vec<&str> = allowed.split(' ').chain(forbidden).collect();
+    Some(Finding::note(NAME, allowed, why).set(all.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{super::finding::Fix, bench::*},
+        *,
+    };
+
+    fn with(name: &str, there: &str) -> Finding {
+        let facts = facts(&[
+            ("net.ipv4.tcp_congestion_control", name),
+            ("net.ipv4.tcp_available_congestion_control", there),
+        ]);
+        default(&facts, path()).unwrap()
+    }
+
+    #[test]
+    fn reno_takes_hours_cubic_a_minute_and_bbr_is_fine() {
+        let reno = with("reno", "reno cubic bbr");
+        assert_eq!(reno.severity, Severity::Limit);
+        assert!(reno.why.contains("287 min 45 s"), "{}", reno.why);
+        assert_eq!(
+            reno.fix.unwrap().text(),
+            "sysctl -w net.ipv4.tcp_congestion_control='bbr'"
+        );
+        assert_eq!(with("cubic", "reno cubic bbr").severity, Severity::Note);
+        assert_eq!(with("bbr", "reno cubic bbr").severity, Severity::Ok);
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_not_set() {
+        let better = |name, there| with(name, there).fix.unwrap();
+        assert!(better("reno", "reno cubic").text().contains("'cubic'"));
+        assert!(matches!(better("reno", "reno"), Fix::Advice(_)));
+        assert!(matches!(better("cubic", "reno cubic"), Fix::Advice(_)));
+    }
+
+    #[test]
+    fn reno_is_good_enough_on_a_short_path() {
+        let facts = facts(&[("net.ipv4.tcp_congestion_control", "reno")]);
+        let short = |rtt| {
+            let rtt = Time::from_nanos(rtt);
+            let rate = units::BitRate::from_bits(1_000_000_000);
+            let path = Path {
+                rate,
+                rtt,
+                ..path()
+            };
+            default(&facts, path).unwrap().severity
+        };
+        // 101 segments: 50 round trips; 102: 51.
+        assert_eq!(short(101 * 1448 * 8), Severity::Ok);
+        assert_eq!(short(102 * 1448 * 8), Severity::Note);
+    }
+
+    #[test]
+    fn what_is_there_should_be_allowed() {
+        let facts = facts(&[
+            ("net.ipv4.tcp_allowed_congestion_control", "reno bbr"),
+            (
+                "net.ipv4.tcp_available_congestion_control",
+                "reno bbr cubic",
+            ),
+        ]);
+        let fix = allowed(&facts).unwrap().fix.unwrap().text();
+        assert!(fix.ends_with("='reno bbr cubic'"), "{fix}");
+    }
+}

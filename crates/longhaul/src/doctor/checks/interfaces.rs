@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Interfaces: speed, packet size, offloads, rings and queues.
+
+use super::super::{
+    facts::{Facts, Interface},
+    finding::{Finding, Severity},
+    path::Path,
+};
+
+/// Below it a processor keeps up with single packets.
+const FAST: u64 = 1_000_000_000;
+/// From here on packets of 1,500 bytes are more than half a million a second.
+const VERY_FAST: u64 = 10_000_000_000;
+
+pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
+    facts
+        .interfaces
+        .iter()
+        .flat_map(|interface| of_one(interface, path))
+        .collect()
+}
+
+fn of_one(interface: &Interface, path: Path) -> impl Iterator<Item = Finding> {
+    let mut findings = vec![mtu(interface, path)];
+    findings.extend(speed(interface, path));
+    findings.extend(offloads(interface, path));
+    findings.extend(rings(interface, path));
+    findings.extend(queue(interface));
+    findings.into_iter()
+}
+
+fn mtu(interface: &Interface, path: Path) -> Finding {
+    let place = format!("{} MTU", interface.name);
+    let found = interface.mtu;
+    let packets = path.rate.bits() / 8 / u64::from(found.max(1));
+    if found < 1280 {
+        let why = "IPv6 wants 1,280 (RFC 8200, section 5) and is off on it";
+        return Finding::note(place, found, why)
+            .run(format!("ip link set {} mtu 1500", interface.name));
+    }
+    if path.rate.bits() >= VERY_FAST && found < 9000 {
+        let why = format!(
+            "{} are {packets} packets a second; 9,000 bytes, if the whole path carries them, make \
+             that {}",
+            path.rate,
+            path.rate.bits() / 8 / 9000
+        );
+        return Finding::note(place, found, why)
+            .run(format!("ip link set {} mtu 9000", interface.name));
+    }
+    Finding::ok(place, found)
+}
+
+/// Another interface may be the path's, so that a slow one does not limit for certain.
+fn speed(interface: &Interface, path: Path) -> Option<Finding> {
+    let found = interface.speed_mbit?;
+    let place = format!("{} speed", interface.name);
+    let text = format!("{found} Mbit/s");
+    Some(match found * 1_000_000 >= path.rate.bits() {
+        true => Finding::ok(place, text),
+        false => Finding::note(
+            place,
+            text,
+            format!("a path through it has no {}", path.rate),
+        )
+        .advise("route the path through a faster interface, or ask for less with --rate"),
+    })
+}
+
+fn offloads(interface: &Interface, path: Path) -> Option<Finding> {
+    let off: Vec<&str> = ["tso", "gso", "gro"]
+        .into_iter()
+        .filter(|name| interface.offloads.get(*name) == Some(&false))
+        .collect();
+    let place = format!("{} offloads", interface.name);
+    if interface.offloads.is_empty() {
+        return None;
+    }
+    if off.is_empty() {
+        return Some(Finding::ok(place, "TSO, GSO and GRO on"));
+    }
+    let severity = match path.rate.bits() >= FAST {
+        true => Severity::Limit,
+        false => Severity::Note,
+    };
+    let why = format!(
+        "the processor handles each of {} packets a second alone instead of up to 44 at once",
+        path.rate.bits() / 8 / u64::from(interface.mtu.max(1))
+    );
+    let on: Vec<String> = off.iter().map(|name| format!("{name} on")).collect();
+    let found = format!("{} off", off.join(", "));
+    let finding = Finding::new(severity, place, found, why);
+    Some(finding.run(format!("ethtool -K {} {}", interface.name, on.join(" "))))
+}
+
+fn rings(interface: &Interface, path: Path) -> Option<Finding> {
+    let rings = interface.rings?;
+    let place = format!("{} rings", interface.name);
+    let found = format!("rx {} tx {}", rings.receive, rings.transmit);
+    let room = rings.receive < rings.receive_max || rings.transmit < rings.transmit_max;
+    if !room || path.rate.bits() < VERY_FAST {
+        return Some(Finding::ok(place, found));
+    }
+    let packet = path.rate.time_for(u64::from(interface.mtu));
+    let held = units::Time::from_nanos(packet.as_nanos() * u64::from(rings.receive));
+    let why = format!(
+        "the receive ring holds {held} of {}; a processor that is away longer loses packets",
+        path.rate
+    );
+    Some(Finding::note(place, found, why).run(format!(
+        "ethtool -G {} rx {} tx {}",
+        interface.name, rings.receive_max, rings.transmit_max
+    )))
+}
+
+fn queue(interface: &Interface) -> Option<Finding> {
+    const LEAST: u32 = 1000;
+    // fq and fq_codel have their own limits, and what has no queue has no length.
+    let counts = |kind: &String| kind.contains("fifo");
+    if !interface.qdiscs.iter().any(counts) {
+        return None;
+    }
+    let place = format!("{} txqueuelen", interface.name);
+    let found = interface.transmit_queue;
+    Some(match found >= LEAST {
+        true => Finding::ok(place, found),
+        false => Finding::note(
+            place,
+            found,
+            format!("a burst of more than {found} packets is dropped on this host already"),
+        )
+        .run(format!("ip link set {} txqueuelen {LEAST}", interface.name)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::bench::*, *};
+    use host::ethtool::Rings;
+    use units::BitRate;
+
+    fn eth0() -> Interface {
+        Interface {
+            name: "eth0".to_owned(),
+            mtu: 1500,
+            ..Interface::default()
+        }
+    }
+
+    fn at(bits: u64) -> Path {
+        Path {
+            rate: BitRate::from_bits(bits),
+            ..path()
+        }
+    }
+
+    #[test]
+    fn jumbo_packets_are_worth_a_word_from_10_gbit_on() {
+        let with = |mtu, bits| super::mtu(&Interface { mtu, ..eth0() }, at(bits)).severity;
+        assert_eq!(with(1500, VERY_FAST), Severity::Note);
+        assert_eq!(with(1500, VERY_FAST - 1), Severity::Ok);
+        assert_eq!(with(8999, VERY_FAST), Severity::Note);
+        assert_eq!(with(9000, VERY_FAST), Severity::Ok);
+        assert_eq!(with(1279, 1), Severity::Note);
+        assert_eq!(with(1280, 1), Severity::Ok);
+    }
+
+    #[test]
+    fn offloads_limit_where_packets_are_many() {
+        let mut interface = eth0();
+        assert_eq!(offloads(&interface, path()), None);
+        interface.offloads = [("tso".to_owned(), true), ("gro".to_owned(), false)].into();
+        let fast = offloads(&interface, at(FAST)).unwrap();
+        assert_eq!(fast.severity, Severity::Limit);
+        assert_eq!(fast.fix.unwrap().text(), "ethtool -K eth0 gro on");
+        let slow = offloads(&interface, at(FAST - 1)).unwrap();
+        assert_eq!(slow.severity, Severity::Note);
+        interface.offloads.insert("gro".to_owned(), true);
+        let on = offloads(&interface, path()).unwrap();
+        assert_eq!(on.severity, Severity::Ok);
+    }
+
+    #[test]
+    fn a_line_slower_than_the_path_is_named() {
+        let with = |speed_mbit| {
+            let interface = Interface {
+                speed_mbit: Some(speed_mbit),
+                ..eth0()
+            };
+            speed(&interface, path()).unwrap().severity
+        };
+        assert_eq!(with(10_000), Severity::Ok);
+        assert_eq!(with(9_999), Severity::Note);
+    }
+
+    #[test]
+    fn rings_are_filled_up_to_what_the_card_has() {
+        let with = |receive| {
+            let rings = Some(Rings {
+                receive,
+                receive_max: 4096,
+                transmit: 4096,
+                transmit_max: 4096,
+            });
+            super::rings(&Interface { rings, ..eth0() }, path()).unwrap()
+        };
+        assert_eq!(with(4096).severity, Severity::Ok);
+        let short = with(512);
+        assert!(short.why.contains("614 us"), "{}", short.why);
+        assert_eq!(short.fix.unwrap().text(), "ethtool -G eth0 rx 4096 tx 4096");
+    }
+
+    #[test]
+    fn only_a_fifo_has_a_length() {
+        let with = |kind: &str, transmit_queue| {
+            let qdiscs = vec![kind.to_owned()];
+            queue(&Interface {
+                qdiscs,
+                transmit_queue,
+                ..eth0()
+            })
+        };
+        assert_eq!(with("fq", 10), None);
+        assert_eq!(with("pfifo_fast", 999).unwrap().severity, Severity::Note);
+        assert_eq!(with("pfifo_fast", 1000).unwrap().severity, Severity::Ok);
+    }
+}

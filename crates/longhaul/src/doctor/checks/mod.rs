@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The checks: each judges [`Facts`] for a [`Path`] and touches nothing.
+
+mod buffers;
+mod clock;
+mod congestion;
+mod conntrack;
+mod descriptors;
+mod forwarding;
+mod interfaces;
+mod kernel;
+mod listening;
+mod pipes;
+mod processors;
+mod qdisc;
+mod tcp;
+mod tools;
+
+use super::{facts::Facts, finding::Finding, path::Path};
+
+/// The findings of all checks, the mildest first.
+pub(super) fn all(facts: &Facts, path: Path) -> Vec<Finding> {
+    let checks = [
+        buffers::check,
+        tcp::check,
+        congestion::check,
+        qdisc::check,
+        interfaces::check,
+        pipes::check,
+        descriptors::check,
+        listening::check,
+        forwarding::check,
+        conntrack::check,
+        processors::check,
+        clock::check,
+        kernel::check,
+        tools::check,
+    ];
+    let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(facts, path)).collect();
+    findings.sort_by_key(|finding| finding.severity);
+    findings
+}
+
+#[cfg(test)]
+mod bench {
+    //! What the checks' tests stand on.
+
+    use super::*;
+    use units::{BitRate, Bytes, Time};
+
+    /// 10 Gbit/s at 200 ms: a BDP of 250 MB.
+    pub(super) fn path() -> Path {
+        Path {
+            rate: BitRate::from_bits(10_000_000_000),
+            rtt: Time::from_millis(200),
+            connections: 1000,
+            transparent: false,
+        }
+    }
+
+    /// A host on which these settings could be read.
+    pub(super) fn facts(settings: &[(&str, &str)]) -> Facts {
+        let mut facts = Facts {
+            kernel: "6.12.0-test".to_owned(),
+            page: 4096,
+            memory: Bytes::new(64_000_000_000),
+            cpus: 16,
+            ..Facts::default()
+        };
+        for (name, value) in settings {
+            facts.sysctl.insert((*name).to_owned(), (*value).to_owned());
+        }
+        facts
+    }
+
+    /// The finding about `place`.
+    pub(super) fn about(findings: Vec<Finding>, place: &str) -> Finding {
+        let found = findings.into_iter().find(|f| f.place == place);
+        found.unwrap_or_else(|| panic!("no finding about {place}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::finding::Severity, bench::*, *};
+
+    #[test]
+    fn a_host_of_which_nothing_is_known_is_not_blamed_for_a_setting() {
+        let findings = all(&facts(&[]), path());
+        let settings = findings.iter().filter(|f| f.place.starts_with("net."));
+        assert_eq!(settings.count(), 0, "{findings:?}");
+    }
+
+    #[test]
+    fn the_gravest_come_last() {
+        let facts = facts(&[
+            ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
+            ("net.ipv4.tcp_sack", "1"),
+        ]);
+        let findings = all(&facts, path());
+        assert!(findings.is_sorted_by_key(|f| f.severity));
+        assert_eq!(findings.last().unwrap().severity, Severity::Limit);
+    }
+
+    #[test]
+    fn every_setting_that_a_check_would_change_is_one_that_is_read() {
+        // Values that suit nobody, so that every check has something to say.
+        let bad = |name: &str| match name {
+            "net.ipv4.tcp_rmem" | "net.ipv4.tcp_wmem" | "net.ipv4.tcp_mem" => "1 2 3",
+            "net.ipv4.ip_local_port_range" => "1024 1030",
+            "net.ipv4.conf.all.rp_filter" => "1",
+            "net.ipv4.tcp_available_congestion_control" => "reno cubic bbr",
+            "net.ipv4.tcp_congestion_control" => "reno",
+            "net.core.default_qdisc" => "pfifo_fast",
+            _ => "0",
+        };
+        let known = super::super::host_facts::SETTINGS;
+        let settings: Vec<_> = known.iter().map(|name| (*name, bad(name))).collect();
+        let path = Path {
+            transparent: true,
+            ..path()
+        };
+        let mut fixes = 0;
+        for finding in all(&facts(&settings), path) {
+            if let Some(super::super::finding::Fix::Sysctl { key, .. }) = &finding.fix {
+                assert!(known.contains(&key.as_str()), "{key}");
+                fixes += 1;
+            }
+        }
+        assert!(fixes >= 15, "{fixes}");
+    }
+}

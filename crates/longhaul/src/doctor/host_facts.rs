@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads the facts of this host, as the calling process sees it. What can't be read stays absent.
+
+use super::facts::{Facts, Interface, Tun};
+use host::{ethtool, interface_list, sysctl};
+use rustix::process::{Resource, getrlimit};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use units::Bytes;
+
+/// The settings that the checks ask about. `--fix` and `--undo` touch no other.
+pub(super) const SETTINGS: &[&str] = &[
+    "fs.file-max",
+    "fs.nr_open",
+    "fs.pipe-max-size",
+    "fs.pipe-user-pages-hard",
+    "fs.pipe-user-pages-soft",
+    "kernel.apparmor_restrict_unprivileged_userns",
+    "kernel.unprivileged_userns_clone",
+    "net.core.default_qdisc",
+    "net.core.somaxconn",
+    "net.ipv4.conf.all.rp_filter",
+    "net.ipv4.ip_forward",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_adv_win_scale",
+    "net.ipv4.tcp_allowed_congestion_control",
+    "net.ipv4.tcp_available_congestion_control",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_moderate_rcvbuf",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_notsent_lowat",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_wmem",
+    "net.ipv6.conf.all.disable_ipv6",
+    "net.ipv6.conf.all.forwarding",
+    "net.netfilter.nf_conntrack_count",
+    "net.netfilter.nf_conntrack_max",
+    "net.netfilter.nf_conntrack_tcp_timeout_close_wait",
+    "net.netfilter.nf_conntrack_tcp_timeout_established",
+    "net.netfilter.nf_conntrack_tcp_timeout_fin_wait",
+    "user.max_user_namespaces",
+];
+
+/// Options of the kernel's build that a check asks about.
+const OPTIONS: [&str; 2] = ["NET_SCH_FQ", "NFT_TPROXY"];
+
+/// Programs that longhaul runs.
+const PROGRAMS: [&str; 2] = ["ip", "nft"];
+
+/// The facts of this host.
+pub(super) fn gather() -> Facts {
+    let kernel = kernel_release();
+    let files = getrlimit(Resource::Nofile);
+    let interfaces = interfaces();
+    Facts {
+        kernel_options: kernel_options(&kernel),
+        kernel,
+        btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
+        sysctl: settings(&interfaces),
+        interfaces,
+        cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+        memory: memory(),
+        cgroup_memory: cgroup_memory(),
+        page: rustix::param::page_size() as u64,
+        files_soft: files.current,
+        files_hard: files.maximum,
+        clock_source: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        timer_slack_ns: number("/proc/self/timerslack_ns"),
+        programs: programs(),
+        tun: tun(),
+        root: host::process::user() == 0,
+    }
+}
+
+fn kernel_release() -> String {
+    let name = rustix::system::uname();
+    name.release().to_string_lossy().into_owned()
+}
+
+fn settings(interfaces: &[Interface]) -> BTreeMap<String, String> {
+    let own = interfaces
+        .iter()
+        .map(|interface| format!("net/ipv4/conf/{}/rp_filter", interface.name));
+    SETTINGS
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(own)
+        .filter_map(|name| Some((name.clone(), sysctl::read_here(&name).ok()?)))
+        .collect()
+}
+
+fn interfaces() -> Vec<Interface> {
+    let all = interface_list::list().unwrap_or_default();
+    all.into_iter()
+        .filter(|interface| interface.up && !interface.loopback)
+        .map(describe)
+        .collect()
+}
+
+fn describe(interface: interface_list::Interface) -> Interface {
+    let name = interface.name;
+    let offloads = ethtool::offloads(&name).unwrap_or_default();
+    Interface {
+        kind: interface.kind,
+        mtu: interface.mtu,
+        transmit_queue: interface.transmit_queue,
+        qdiscs: interface.qdiscs,
+        offloads: offloads
+            .into_iter()
+            .map(|(offload, on)| (offload.to_owned(), on))
+            .collect(),
+        rings: ethtool::rings(&name).ok().flatten(),
+        // -1 where the driver does not know.
+        speed_mbit: number(format!("/sys/class/net/{name}/speed")),
+        rps: rps(&name, interface.receive_queues),
+        name,
+    }
+}
+
+/// Masks of the receive queues; at most as many as the kernel says there are.
+fn rps(name: &str, queues: u32) -> Vec<String> {
+    (0..queues)
+        .map_while(|n| text(format!("/sys/class/net/{name}/queues/rx-{n}/rps_cpus")))
+        .collect()
+}
+
+fn text(file: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn number(file: impl AsRef<Path>) -> Option<u64> {
+    text(file)?.parse().ok()
+}
+
+fn memory() -> Bytes {
+    let info = rustix::system::sysinfo();
+    // The field is as wide as the machine's words.
+    #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
+    let total = info.totalram as u64;
+    Bytes::new(total.saturating_mul(info.mem_unit.into()))
+}
+
+/// The least limit of this process's control group and those above it, of version 2 or 1.
+fn cgroup_memory() -> Option<Bytes> {
+    let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let limits = membership.lines().flat_map(limits_of);
+    // Version 1 says no limit with a number near 2^63.
+    limits
+        .filter(|limit| *limit < 1 << 60)
+        .min()
+        .map(Bytes::new)
+}
+
+/// The limits along one line of /proc/self/cgroup (cgroups(7)).
+fn limits_of(line: &str) -> Vec<u64> {
+    let mut parts = line.splitn(3, ':');
+    let (_, Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next()) else {
+        return Vec::new();
+    };
+    let (mount, file) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max"),
+        "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        _ => return Vec::new(),
+    };
+    let mount = Path::new(mount);
+    let deepest = mount.join(group.trim_start_matches('/'));
+    deepest
+        .ancestors()
+        .take_while(|directory| directory.starts_with(mount))
+        .filter_map(|directory| number(directory.join(file)))
+        .collect()
+}
+
+/// The options as the distribution left them in /boot, or as the kernel tells them itself.
+fn kernel_options(release: &str) -> BTreeMap<String, String> {
+    let text = fs::read_to_string(format!("/boot/config-{release}")).ok();
+    let Some(text) = text.or_else(own_configuration) else {
+        return BTreeMap::new();
+    };
+    OPTIONS
+        .iter()
+        .map(|option| ((*option).to_owned(), option_in(&text, option).to_owned()))
+        .collect()
+}
+
+fn own_configuration() -> Option<String> {
+    let output = Command::new("gzip")
+        .args(["-dc", "/proc/config.gz"])
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then_some(text)
+}
+
+/// `y` or `m`; what is not set is `n`.
+fn option_in<'a>(text: &'a str, option: &str) -> &'a str {
+    let value = |line: &'a str| {
+        let rest = line.strip_prefix("CONFIG_")?.strip_prefix(option)?;
+        rest.strip_prefix('=')
+    };
+    text.lines().find_map(value).unwrap_or("n")
+}
+
+fn programs() -> BTreeSet<String> {
+    let there = |name: &&str| search_path().any(|directory| directory.join(name).exists());
+    let found = PROGRAMS.iter().filter(|name| there(name));
+    found.map(|name| (*name).to_owned()).collect()
+}
+
+/// With the administrators' directories, which ordinary users' PATH lacks.
+fn search_path() -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let own: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    own.into_iter().chain(more)
+}
+
+fn tun() -> Tun {
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun");
+    match opened {
+        Ok(_) => Tun::Open,
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Tun::Denied,
+        Err(_) => Tun::Absent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_as_kconfig_writes_them() {
+        let text =
+            "CONFIG_NET_SCH_FQ_CODEL=y\n# CONFIG_NET_SCH_FQ is not set\nCONFIG_NFT_TPROXY=m\n";
+        assert_eq!(option_in(text, "NET_SCH_FQ"), "n");
+        assert_eq!(option_in(text, "NFT_TPROXY"), "m");
+        assert_eq!(option_in(text, "NET_SCH_FQ_CODEL"), "y");
+    }
+
+    #[test]
+    fn this_host_has_facts() {
+        let facts = gather();
+        assert!(facts.version().is_some(), "{}", facts.kernel);
+        assert!(facts.numbers::<3>("net.ipv4.tcp_rmem").is_some());
+        assert!(facts.memory.get() > 1 << 20 && facts.cpus > 0 && facts.page >= 4096);
+    }
+
+    #[test]
+    fn settings_are_listed_once() {
+        assert!(SETTINGS.is_sorted_by(|a, b| a < b));
+    }
+}

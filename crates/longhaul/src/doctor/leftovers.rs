@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a killed transparent relay leaves: an nft table, and a routing rule and table for its mark,
+//! both named by the port that it listened on.
+//!
+//! The relay renews the table's lease while it lives. Only what has neither lease nor listener is
+//! removed; all else with such a name is listed and stays.
+
+use super::record::inode;
+use crate::relay::intercept::{Marks, TABLE_PREFIX};
+use anyhow::{Context, Result};
+use host::{
+    interface,
+    netfilter::{Family, lease, nft},
+    netns::Netns,
+    sock_diag::SockDiag,
+};
+use serde_json::Value;
+use std::{fs, process::Command};
+
+/// Whether a process lives in the network namespace, or `ip netns` names it.
+pub(super) fn namespace_lives(namespace: u64) -> bool {
+    let is_it = |file: std::path::PathBuf| inode(file) == Some(namespace);
+    let entries = |directory: &str| fs::read_dir(directory).into_iter().flatten().flatten();
+    entries("/proc").any(|process| is_it(process.path().join("ns/net")))
+        || entries(host::netns::DIRECTORY).any(|name| is_it(name.path()))
+}
+
+/// What to do with a table.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Remove,
+    Keep(&'static str),
+}
+
+/// Removes what dead relays left in this network namespace, and says what it did and did not do.
+pub(super) fn clean() -> Result<Vec<String>> {
+    let mut said = Vec::new();
+    for family in [Family::Ip, Family::Ip6] {
+        let tables = match our_tables(family) {
+            Ok(tables) => tables,
+            Err(error) => return Ok(vec![format!("no relay's tables were looked for: {error}")]),
+        };
+        for table in tables {
+            said.push(clean_table(family, &table)?);
+        }
+        said.extend(clean_rules(family)?);
+    }
+    Ok(said)
+}
+
+fn our_tables(family: Family) -> Result<Vec<String>, nft::NftError> {
+    let mut tables = nft::tables(family)?;
+    tables.retain(|name| name.starts_with(TABLE_PREFIX));
+    Ok(tables)
+}
+
+fn clean_table(family: Family, table: &str) -> Result<String> {
+    let name = format!("nft table {} {table}", family.name());
+    let port = port_of(table);
+    let listening = port.is_none_or(|port| listens(port).unwrap_or(true));
+    Ok(match fate(port, leased(family, table), listening) {
+        Fate::Remove => {
+            nft::delete_table(family, table)?;
+            format!("{name} removed: no relay renews it or listens")
+        }
+        Fate::Keep(why) => format!("{name} stays: {why}"),
+    })
+}
+
+/// `leased` is whether the table has a lease that runs; `None` if it has no such set.
+fn fate(port: Option<u16>, leased: Option<bool>, listening: bool) -> Fate {
+    match (port, leased) {
+        (None, _) => Fate::Keep("its name has no port, so its owner is unknown"),
+        (_, None) => Fate::Keep("it has no lease, so its owner is unknown"),
+        (_, Some(true)) => Fate::Keep("its relay lives"),
+        (_, Some(false)) if listening => Fate::Keep("somebody listens on its port"),
+        (_, Some(false)) => Fate::Remove,
+    }
+}
+
+fn port_of(table: &str) -> Option<u16> {
+    table.strip_prefix(TABLE_PREFIX)?.parse().ok()
+}
+
+fn leased(family: Family, table: &str) -> Option<bool> {
+    let question = ["-j", "list", "set", family.name(), table, lease::SET];
+    let listing = run_json("nft", &question).ok()?;
+    let items = listing["nftables"].as_array()?;
+    let set = items.iter().find_map(|item| item.get("set"))?;
+    let elements = set["elem"].as_array();
+    Some(elements.is_some_and(|all| !all.is_empty()))
+}
+
+fn listens(port: u16) -> std::io::Result<bool> {
+    SockDiag::open(&Netns::current()?)?.listens_on(port)
+}
+
+/// Removes routing rules whose table of filters is gone and whose port nobody listens on.
+fn clean_rules(family: Family) -> Result<Vec<String>> {
+    let option = match family {
+        Family::Ip => "-4",
+        Family::Ip6 => "-6",
+    };
+    // A kernel without IPv6 has no such rules.
+    let Ok(rules) = run_json("ip", &["-j", option, "rule", "list"]) else {
+        return Ok(Vec::new());
+    };
+    let tables = our_tables(family)?;
+    let mut said = Vec::new();
+    for (mark, port) in rules.as_array().into_iter().flatten().filter_map(mark_of) {
+        let name = format!("{} rule for mark {mark:#x}", family.name());
+        let in_use = tables.iter().any(|table| port_of(table) == Some(port));
+        if in_use || listens(port).unwrap_or(true) {
+            said.push(format!("{name} stays: it is in use"));
+            continue;
+        }
+        interface::undo_diversion(family, mark, mark)?;
+        said.push(format!("{name} removed with its route"));
+    }
+    Ok(said)
+}
+
+/// The mark and port of a rule of ours: its routing table has the mark's number.
+fn mark_of(rule: &Value) -> Option<(u32, u16)> {
+    let mark = rule["fwmark"].as_str()?.strip_prefix("0x")?;
+    let mark = u32::from_str_radix(mark, 16).ok()?;
+    let table: u32 = rule["table"].as_str()?.parse().ok()?;
+    let port = (mark & 0xffff) as u16;
+    (Marks::of(port).diverted() == mark && table == mark).then_some((mark, port))
+}
+
+fn run_json(program: &str, args: &[&str]) -> Result<Value> {
+    let output = Command::new(program)
+        .args(args)
+        .output()
+        .with_context(|| format!("cannot start {program}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(
+        output.status.success(),
+        "{program} {}: {}",
+        args.join(" "),
+        said.lines().next().unwrap_or("failed")
+    );
+    // ip prints nothing at all for an empty list.
+    match output.stdout.trim_ascii() {
+        b"" => Ok(Value::Array(Vec::new())),
+        text => Ok(serde_json::from_slice(text)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_is_surely_dead_is_removed() {
+        let dead = fate(Some(1081), Some(false), false);
+        assert_eq!(dead, Fate::Remove);
+        for (port, lease, listening) in [
+            (None, Some(false), false),
+            (Some(1081), None, false),
+            (Some(1081), Some(true), false),
+            (Some(1081), Some(false), true),
+        ] {
+            let fate = fate(port, lease, listening);
+            assert!(matches!(fate, Fate::Keep(_)), "{port:?} {lease:?}");
+        }
+    }
+
+    #[test]
+    fn names_and_marks_say_the_port() {
+        assert_eq!(port_of("longhaul-1081"), Some(1081));
+        assert_eq!(port_of("longhaul-70000"), None);
+        assert_eq!(port_of("longhaul"), None);
+        let rule = |mark: &str, table: &str| mark_of(&json!({"fwmark": mark, "table": table}));
+        assert_eq!(rule("0x4c480439", "1279788089"), Some((0x4c48_0439, 1081)));
+        assert_eq!(rule("0x4c480439", "100"), None);
+        assert_eq!(rule("0x1", "1"), None);
+    }
+
+    #[test]
+    fn this_namespace_lives() {
+        assert!(namespace_lives(inode("/proc/self/ns/net").unwrap()));
+        assert!(!namespace_lives(1));
+    }
+}

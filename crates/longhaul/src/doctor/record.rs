@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The record of what `--fix` changed. It is on the disk before anything is changed, so that
+//! `--undo` works after whatever happened in between.
+//!
+//! One file a network namespace, for most settings belong to one: `doctor-host.json` for that of
+//! process 1, `doctor-netns-INODE.json` for others.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// What was changed, and how to put it back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    /// Of this format.
+    pub(super) version: u32,
+    /// The boot that it was written in.
+    pub(super) boot: String,
+    /// Whether `--fix` came to its end. If not, a value may be the old or the new one.
+    pub(super) finished: bool,
+    /// In the order in which they were made.
+    pub(super) changes: Vec<Change>,
+    /// The file for the next boot, if one was written.
+    pub(super) persisted: Option<Persisted>,
+}
+
+/// One setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    pub(super) key: String,
+    /// Before the first `--fix` that is not undone.
+    pub(super) before: String,
+    /// As the last one left it.
+    pub(super) after: String,
+}
+
+/// A file under /etc/sysctl.d.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Persisted {
+    pub(super) file: PathBuf,
+    /// What was in it, if it was there.
+    pub(super) before: Option<String>,
+    pub(super) after: String,
+}
+
+impl Record {
+    /// One that says nothing yet.
+    pub(super) fn new() -> Self {
+        Self {
+            version: VERSION,
+            boot: this_boot(),
+            finished: false,
+            changes: Vec::new(),
+            persisted: None,
+        }
+    }
+}
+
+const VERSION: u32 = 1;
+
+/// The kernel's name for the time since it started.
+pub(super) fn this_boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+/// Where records are. While it is open, no other process changes them.
+pub(super) struct Store {
+    directory: PathBuf,
+    name: String,
+    _lock: File,
+}
+
+impl Store {
+    /// Opens `$XDG_STATE_HOME/longhaul`, or /var/lib/longhaul.
+    pub(super) fn open() -> Result<Self> {
+        let home = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+        let home = home.filter(|path| path.is_absolute());
+        Self::at(home.unwrap_or("/var/lib".into()).join("longhaul"))
+    }
+
+    fn at(directory: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+        let lock = File::create(directory.join("doctor.lock"))?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+            .context("another longhaul doctor is changing settings")?;
+        Ok(Self {
+            directory,
+            name: name_of_this_namespace()?,
+            _lock: lock,
+        })
+    }
+
+    /// This namespace's record.
+    pub(super) fn load(&self) -> Result<Option<Record>> {
+        self.read(&self.name)
+    }
+
+    /// The record in a file, which `others` named.
+    pub(super) fn read(&self, name: &str) -> Result<Option<Record>> {
+        let file = self.directory.join(name);
+        let text = match fs::read_to_string(&file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            outcome => outcome.with_context(|| format!("cannot read {}", file.display()))?,
+        };
+        let record: Record = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a record of doctor", file.display()))?;
+        anyhow::ensure!(
+            record.version == VERSION,
+            "{} is of version {}, this program knows {VERSION}",
+            file.display(),
+            record.version
+        );
+        Ok(Some(record))
+    }
+
+    /// Replaces this namespace's record; when this returns, it is on the disk.
+    pub(super) fn save(&self, record: &Record) -> Result<()> {
+        let file = self.directory.join(&self.name);
+        write_whole(&file, &serde_json::to_string_pretty(record)?)
+            .with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// Forgets this namespace's record.
+    pub(super) fn remove(&self) -> Result<()> {
+        self.forget(&self.name)
+    }
+
+    /// Forgets a record that `others` named.
+    pub(super) fn forget(&self, name: &str) -> Result<()> {
+        match fs::remove_file(self.directory.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records of other namespaces: file name and the namespace's inode.
+    pub(super) fn others(&self) -> Result<Vec<(String, u64)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let inode = name
+                .strip_prefix(OTHER)
+                .and_then(|rest| rest.strip_suffix(".json")?.parse().ok());
+            found.extend(inode.filter(|_| name != self.name).map(|n| (name, n)));
+        }
+        Ok(found)
+    }
+
+    /// Where it is, for people.
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory.join(&self.name)
+    }
+}
+
+const OTHER: &str = "doctor-netns-";
+
+fn name_of_this_namespace() -> Result<String> {
+    let mine = inode("/proc/self/ns/net").context("cannot name this network namespace")?;
+    Ok(match inode("/proc/1/ns/net") {
+        Some(first) if first == mine => "doctor-host.json".to_owned(),
+        _ => format!("{OTHER}{mine}.json"),
+    })
+}
+
+/// The number that the kernel knows a namespace by.
+pub(super) fn inode(file: impl AsRef<Path>) -> Option<u64> {
+    Some(fs::metadata(file).ok()?.ino())
+}
+
+/// Writes a file so that after a power cut it is the old one or the new one.
+pub(super) fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
+    let part = file.with_extension("part");
+    let mut handle = File::create(&part)?;
+    handle.write_all(text.as_bytes())?;
+    handle.sync_all()?;
+    fs::rename(&part, file)?;
+    let directory = file.parent().unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_comes_back_and_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::at(directory.path().join("longhaul")).unwrap();
+        assert_eq!(store.load().unwrap(), None);
+        let record = Record {
+            changes: vec![Change {
+                key: "fs.nr_open".to_owned(),
+                before: "1".to_owned(),
+                after: "2".to_owned(),
+            }],
+            ..Record::new()
+        };
+        store.save(&record).unwrap();
+        assert_eq!(store.load().unwrap(), Some(record));
+        store.remove().unwrap();
+        store.remove().unwrap();
+        assert_eq!(store.load().unwrap(), None);
+    }
+
+    #[test]
+    fn one_doctor_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = || Store::at(directory.path().to_owned());
+        let first = at().unwrap();
+        assert!(at().is_err());
+        drop(first);
+        assert!(at().is_ok());
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::at(directory.path().to_owned()).unwrap();
+        for text in ["{", "{\"version\": 2}"] {
+            fs::write(store.path(), text).unwrap();
+            assert!(store.load().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn records_of_other_namespaces_are_listed() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::at(directory.path().to_owned()).unwrap();
+        for name in [
+            "doctor-netns-7.json",
+            "doctor-netns-x.json",
+            "doctor-host.json",
+        ] {
+            fs::write(directory.path().join(name), "{}").unwrap();
+        }
+        let others = store.others().unwrap();
+        assert_eq!(others, [("doctor-netns-7.json".to_owned(), 7)]);
+    }
+}

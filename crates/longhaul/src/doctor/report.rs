@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Prints findings and changes, for people and for machines.
+
+use super::{
+    facts::Facts,
+    finding::{Finding, Severity},
+    fix::Outcome,
+    path::Path,
+};
+use anyhow::{Context, bail};
+use serde_json::json;
+use std::fmt::Write;
+
+/// Findings as lines: place and value in columns, then why and what to do.
+pub(super) fn text(path: Path, findings: &[Finding], colour: bool) -> String {
+    let widest = findings.iter().map(|f| f.place.chars().count()).max();
+    let width = widest.unwrap_or(0).min(PLACE_WIDTH);
+    let mut out = format!(
+        "{}, {} connections{}\n\n",
+        path.sum(),
+        path.connections,
+        if path.transparent {
+            ", transparent"
+        } else {
+            ""
+        }
+    );
+    for finding in findings {
+        out += &lines(finding, width, colour);
+    }
+    let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
+    let _ = writeln!(
+        out,
+        "\n{} ok, {} notes, {} limits",
+        count(Severity::Ok),
+        count(Severity::Note),
+        count(Severity::Limit)
+    );
+    out
+}
+
+/// Room for the longest common name; longer ones (conntrack's) push their value aside.
+const PLACE_WIDTH: usize = 42;
+
+fn lines(finding: &Finding, width: usize, colour: bool) -> String {
+    let severity = word(finding.severity, colour);
+    let mut out = format!("{severity}  {:width$}  {}\n", finding.place, finding.found);
+    if !finding.why.is_empty() {
+        let _ = writeln!(out, "       {}", finding.why);
+    }
+    if let Some(fix) = &finding.fix {
+        let _ = writeln!(out, "       fix: {}", fix.text());
+    }
+    out
+}
+
+fn word(severity: Severity, colour: bool) -> String {
+    let (word, code) = match severity {
+        Severity::Ok => ("ok   ", 32),
+        Severity::Note => ("note ", 33),
+        Severity::Limit => ("limit", 31),
+    };
+    match colour {
+        true => format!("\x1b[{code}m{word}\x1b[0m"),
+        false => word.to_owned(),
+    }
+}
+
+/// Findings with the facts that they rest on, which `--facts` reads.
+pub(super) fn json(path: Path, facts: &Facts, findings: &[Finding]) -> serde_json::Result<String> {
+    let findings: Vec<_> = findings
+        .iter()
+        .map(|finding| {
+            let mut value = json!(finding);
+            value["command"] = json!(finding.fix.as_ref().map(super::finding::Fix::text));
+            value
+        })
+        .collect();
+    serde_json::to_string_pretty(&json!({
+        "longhaul": env!("LONGHAUL_VERSION"),
+        "path": path,
+        "findings": findings,
+        "facts": facts,
+    }))
+}
+
+/// The facts in what [`json`] wrote.
+pub(super) fn facts_in(text: &str) -> anyhow::Result<Facts> {
+    let mut whole: serde_json::Value = serde_json::from_str(text)?;
+    let facts = whole.get_mut("facts").context("it has no \"facts\"")?;
+    Ok(serde_json::from_value(facts.take())?)
+}
+
+/// Prints what was changed; an error if something could not be.
+pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
+    match json {
+        true => println!("{}", serde_json::to_string_pretty(outcome)?),
+        false => print!("{}", changes(outcome)),
+    }
+    let problems = outcome.changes.iter().filter(|c| c.problem.is_some());
+    match problems.count() {
+        0 => Ok(()),
+        1 => bail!("1 setting is not as asked for"),
+        n => bail!("{n} settings are not as asked for"),
+    }
+}
+
+fn changes(outcome: &Outcome) -> String {
+    let mut out = String::new();
+    for change in &outcome.changes {
+        let _ = match &change.problem {
+            None => writeln!(out, "{}: {} -> {}", change.key, change.from, change.to),
+            Some(problem) => writeln!(out, "{}: {}: {problem}", change.key, change.from),
+        };
+    }
+    for note in &outcome.notes {
+        let _ = writeln!(out, "{note}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::{BitRate, Time};
+
+    fn path() -> Path {
+        Path {
+            rate: BitRate::from_bits(10_000_000_000),
+            rtt: Time::from_millis(200),
+            connections: 1,
+            transparent: false,
+        }
+    }
+
+    #[test]
+    fn text_is_aligned_and_says_what_to_do() {
+        let findings = [
+            Finding::ok("net.ipv4.tcp_sack", 1),
+            Finding::limit("fs.nr_open", 10, "too few").set(20),
+        ];
+        assert_eq!(
+            text(path(), &findings, false),
+            "10 Gbit/s × 200 ms = 250 MB, 1 connections\n\n\
+             ok     net.ipv4.tcp_sack  1\n\
+             limit  fs.nr_open         10\n\
+             \x20      too few\n\
+             \x20      fix: sysctl -w fs.nr_open='20'\n\n\
+             1 ok, 0 notes, 1 limits\n"
+        );
+        assert!(text(path(), &findings, true).contains("\x1b[31mlimit\x1b[0m"));
+    }
+
+    #[test]
+    fn facts_come_back_from_json() {
+        let facts = super::super::host_facts::gather();
+        let text = json(path(), &facts, &[]).unwrap();
+        assert_eq!(facts_in(&text).unwrap(), facts);
+        assert!(facts_in("{}").is_err());
+        assert!(facts_in("no JSON").is_err());
+    }
+}

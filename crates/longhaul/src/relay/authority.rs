@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--make-certificates`: an authority for the relays of one operator, and a certificate for each.
+
+use crate::exit::Refusal;
+use anyhow::Context as _;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use rustls::pki_types::ServerName;
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+/// How long certificates hold. Whoever has the key of the authority makes new ones.
+const YEARS: i16 = 10;
+
+/// Makes `ca.pem` and `ca-key.pem` in `directory`, if they are not there, and for each name
+/// `NAME.pem` and `NAME-key.pem`. Nothing is overwritten.
+pub(super) fn make(directory: &Path, names: &[String]) -> anyhow::Result<()> {
+    check(directory, names)?;
+    fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    let authority = authority(directory)?;
+    for name in names {
+        let key = KeyPair::generate()?;
+        let certificate = relay(name)?.signed_by(&key, &authority)?;
+        write(directory, &format!("{name}-key.pem"), &key.serialize_pem())?;
+        write(directory, &format!("{name}.pem"), &certificate.pem())?;
+    }
+    println!("{}", explanation(directory, names));
+    Ok(())
+}
+
+fn check(directory: &Path, names: &[String]) -> anyhow::Result<()> {
+    for name in names {
+        let flag = "--make-certificates";
+        if ServerName::try_from(name.as_str()).is_err() || name == "ca" {
+            return Err(Refusal::usage(format!(
+                "{flag}: {name:?} is no host name and no IP address"
+            )));
+        }
+        let path = directory.join(format!("{name}.pem"));
+        if path.exists() {
+            let path = path.display();
+            return Err(Refusal::usage(format!("{flag}: {path} is there already")));
+        }
+    }
+    Ok(())
+}
+
+/// The one of this directory, or a new one. Its name is always the same, so that its key is all
+/// that is needed to go on with it.
+fn authority(directory: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
+    let params = authority_params()?;
+    let path = directory.join("ca-key.pem");
+    if path.exists() {
+        let key = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let key = KeyPair::from_pem(&key).with_context(|| path.display().to_string())?;
+        return Ok(Issuer::new(params, key));
+    }
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    write(directory, "ca-key.pem", &key.serialize_pem())?;
+    write(directory, "ca.pem", &certificate.pem())?;
+    Ok(Issuer::new(params, key))
+}
+
+fn authority_params() -> anyhow::Result<CertificateParams> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    named(&mut params, "longhaul relays");
+    Ok(params)
+}
+
+/// A certificate for both sides of a connection.
+fn relay(name: &str) -> anyhow::Result<CertificateParams> {
+    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    params.use_authority_key_identifier_extension = true;
+    named(&mut params, name);
+    Ok(params)
+}
+
+/// Valid from the day before, since clocks differ.
+fn named(params: &mut CertificateParams, name: &str) {
+    let today = jiff::Timestamp::now()
+        .to_zoned(jiff::tz::TimeZone::UTC)
+        .date();
+    let from = today.yesterday().unwrap_or(today);
+    params.not_before = date_time_ymd(from.year().into(), from.month() as u8, from.day() as u8);
+    // The 28th is in every month of every year.
+    let last = i32::from(today.year() + YEARS);
+    params.not_after = date_time_ymd(last, today.month() as u8, 28);
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+}
+
+/// Private keys are for their owner only.
+fn write(directory: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    let path = directory.join(name);
+    let mode = if name.ends_with("-key.pem") {
+        0o600
+    } else {
+        0o644
+    };
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| path.display().to_string())
+}
+
+fn explanation(directory: &Path, names: &[String]) -> String {
+    let directory = directory.display();
+    let name = &names[0];
+    format!(
+        "made in {directory}: {}\n\
+         Give each relay ca.pem, its own NAME.pem and its own NAME-key.pem, and keep ca-key.pem off \
+         all of them.\n\
+         On {name}, to a peer and for its own listener:\n\
+         \x20   tls = {{ ca = \"ca.pem\", certificate = \"{name}.pem\", key = \"{name}-key.pem\" }}",
+        names.join(", ")
+    )
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who relays are to each other: certificates of an authority of their own, TLS 1.3, and both sides
+//! must show theirs.
+
+use super::{config::settings::TlsSettings, failure::Failure, tls::Tls};
+use crate::exit::Refusal;
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    server::WebPkiClientVerifier,
+    version::TLS13,
+};
+use std::{fmt::Display, io, path::Path, sync::Arc};
+use tokio::net::TcpStream;
+
+/// What a relay shows and believes, read and checked.
+#[derive(Debug)]
+struct Identity {
+    authorities: Arc<RootCertStore>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+/// The side that connects.
+#[derive(Debug)]
+pub(crate) struct Initiator {
+    written: TlsSettings,
+    config: Arc<ClientConfig>,
+    peer: ServerName<'static>,
+}
+
+/// The side that listens.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    written: TlsSettings,
+    config: Arc<ServerConfig>,
+    /// Names of relays that are served; empty is all that the authority vouches for.
+    allow: Vec<ServerName<'static>>,
+}
+
+impl PartialEq for Initiator {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl PartialEq for Responder {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Initiator {
+    /// Reads the files; `user` is who asks for them, and `peer` the name that the other side's
+    /// certificate must have if the settings name none.
+    pub(crate) fn new(written: &TlsSettings, user: &str, peer: &str) -> anyhow::Result<Self> {
+        if !written.allow.is_empty() {
+            let problem =
+                "tls.allow is for listeners; the name of a peer's certificate is tls.name";
+            return Err(Refusal::usage(format!("{user}: {problem}")));
+        }
+        let Identity {
+            authorities,
+            chain,
+            key,
+        } = Identity::read(written, user)?;
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|error| refused(user, error))?
+            .with_root_certificates(authorities)
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| refused(user, error))?;
+        Ok(Self {
+            written: written.clone(),
+            config: Arc::new(config),
+            peer: name(written.name.as_deref().unwrap_or(peer), user)?,
+        })
+    }
+
+    /// Shakes hands.
+    pub(crate) async fn protect(&self, socket: &TcpStream) -> io::Result<Tls> {
+        let connection = ClientConnection::new(self.config.clone(), self.peer.clone());
+        Tls::handshake(socket, connection.map_err(io::Error::other)?).await
+    }
+}
+
+impl Responder {
+    /// Reads the files; `user` is who asks for them.
+    pub(crate) fn new(written: &TlsSettings, user: &str) -> anyhow::Result<Self> {
+        if written.name.is_some() {
+            let problem = "tls.name is for peers; the names that a listener serves are tls.allow";
+            return Err(Refusal::usage(format!("{user}: {problem}")));
+        }
+        let Identity {
+            authorities,
+            chain,
+            key,
+        } = Identity::read(written, user)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider())
+            .build()
+            .map_err(|error| refused(user, error))?;
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|error| refused(user, error))?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)
+            .map_err(|error| refused(user, error))?;
+        // A ticket that nobody reads would turn the peer's close into RST (RFC 1122 §4.2.2.13),
+        // and ready connections make resumption needless.
+        config.send_tls13_tickets = 0;
+        Ok(Self {
+            written: written.clone(),
+            config: Arc::new(config),
+            allow: written
+                .allow
+                .iter()
+                .map(|allowed| name(allowed, user))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Shakes hands, and turns away whom the listener does not serve.
+    pub(crate) async fn protect(&self, socket: &TcpStream) -> Result<Tls, Failure> {
+        let connection = ServerConnection::new(self.config.clone());
+        let connection = connection.map_err(|_| Failure::BadRequest)?;
+        let tls = Tls::handshake(socket, connection).await;
+        let tls = tls.map_err(|_| Failure::NotAllowed)?;
+        match self.allow.is_empty() || tls.peer_is_one_of(&self.allow) {
+            true => Ok(tls),
+            false => Err(Failure::NotAllowed),
+        }
+    }
+}
+
+impl Identity {
+    fn read(written: &TlsSettings, user: &str) -> anyhow::Result<Self> {
+        let mut authorities = RootCertStore::empty();
+        for authority in certificates(&written.ca, user)? {
+            let added = authorities.add(authority);
+            added.map_err(|error| unusable(&written.ca, user, error))?;
+        }
+        let key = PrivateKeyDer::from_pem_file(&written.key);
+        Ok(Self {
+            authorities: authorities.into(),
+            chain: certificates(&written.certificate, user)?,
+            key: key.map_err(|error| unusable(&written.key, user, error))?,
+        })
+    }
+}
+
+fn certificates(path: &Path, user: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(unusable(path, user, "no certificate in it")),
+        Err(error) => Err(unusable(path, user, error)),
+    }
+}
+
+fn name(text: &str, user: &str) -> anyhow::Result<ServerName<'static>> {
+    let name = ServerName::try_from(text.to_owned());
+    name.map_err(|_| {
+        Refusal::usage(format!(
+            "{user}: {text:?} is no name for a certificate: want a host name or an IP address"
+        ))
+    })
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn unusable(path: &Path, user: &str, error: impl Display) -> anyhow::Error {
+    Refusal::usage(format!("{user}: {}: {error}", path.display()))
+}
+
+fn refused(user: &str, error: impl Display) -> anyhow::Error {
+    Refusal::usage(format!("{user}: tls: {error}"))
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file on its way from an FTP server into an HTTP response.
+
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body, Frame};
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+use suppaftp::tokio::{AsyncFtpStream, AsyncNoTlsStream, TransferStream};
+use tokio::{io::AsyncReadExt as _, select, sync::mpsc};
+
+/// Bytes a read takes, and reads that may wait for the client: 256 KiB a download.
+const CHUNK_LEN: usize = 64 * 1024;
+const CHUNKS_MAX: usize = 4;
+
+type Chunks = mpsc::Sender<io::Result<Bytes>>;
+
+/// A response body. It fails unless the server says that the file is complete.
+#[derive(Debug)]
+pub(crate) struct Download(mpsc::Receiver<io::Result<Bytes>>);
+
+impl Download {
+    /// Reads in a task that ends with the file or with the client.
+    pub(super) fn start(ftp: AsyncFtpStream, stream: TransferStream<AsyncNoTlsStream>) -> Self {
+        let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
+        tokio::spawn(async move {
+            let left = sender.clone();
+            select! {
+                outcome = pass_on(stream, &sender) => if let Err(error) = outcome {
+                    let _ = sender.send(Err(error)).await;
+                },
+                () = left.closed() => {}
+            }
+            // The control connection stands until here.
+            drop(ftp);
+        });
+        Self(receiver)
+    }
+}
+
+async fn pass_on(mut stream: TransferStream<AsyncNoTlsStream>, chunks: &Chunks) -> io::Result<()> {
+    loop {
+        let mut chunk = BytesMut::with_capacity(CHUNK_LEN);
+        if stream.read_buf(&mut chunk).await? == 0 {
+            return stream.finish().await.map_err(io::Error::other);
+        }
+        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        chunks.send(Ok(chunk.freeze())).await.map_err(gone)?;
+    }
+}
+
+impl Body for Download {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let chunk = self.0.poll_recv(cx);
+        chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+    }
+}

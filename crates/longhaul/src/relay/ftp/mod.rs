@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ftp://` URLs for HTTP clients: files are streamed, directories become a page. Control and data
+//! connections both take the client's route; the addresses that servers give are not believed.
+
+mod download;
+mod listing;
+mod url;
+
+pub(crate) use download::Download;
+pub(crate) use url::{PORT, Url};
+
+use super::{failure::Failure, route::Request, session::Session};
+use bytes::Bytes;
+use http_body_util::{Either, Full};
+use hyper::{
+    Response, StatusCode,
+    header::{self, HeaderName, HeaderValue},
+};
+use std::{io, net::SocketAddr, os::fd::AsFd, pin::Pin, sync::Arc, time::Duration};
+use suppaftp::{
+    FtpError, Mode,
+    tokio::{AsyncFtpStream, AsyncNoTlsStream, TransferStream},
+    types::FileType,
+};
+use tokio::{net::TcpStream, time::timeout};
+use wire::destination::Destination;
+
+pub(crate) type Body = Either<Full<Bytes>, Download>;
+
+/// What the client gets instead.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    pub(crate) reason: String,
+}
+
+impl Refused {
+    fn new(status: StatusCode, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self { status, reason }
+    }
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::new(failure.http(), failure.to_string())
+    }
+}
+
+/// RFC 959 §4.2.
+impl From<FtpError> for Refused {
+    fn from(error: FtpError) -> Self {
+        let status = match code(&error) {
+            Some(332 | 430 | 530 | 532) => StatusCode::UNAUTHORIZED,
+            Some(550) => StatusCode::NOT_FOUND,
+            Some(553) => StatusCode::FORBIDDEN,
+            Some(421 | 425 | 426 | 450 | 451 | 452) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Self::new(status, format!("the FTP server: {error}"))
+    }
+}
+
+fn code(error: &FtpError) -> Option<u32> {
+    match error {
+        FtpError::UnexpectedResponse(response) => Some(response.status.code()),
+        _ => None,
+    }
+}
+
+/// How long everything before the first byte may take: a dozen round trips, and a server that
+/// looks up its client's name.
+const SETUP_TIME: Duration = Duration::from_secs(60);
+
+/// Gets what `url` names, or only its head.
+pub(crate) async fn get(
+    session: &Arc<Session>,
+    server: &Destination,
+    url: &Url,
+    only_head: bool,
+) -> Result<Response<Body>, Refused> {
+    let fetching = async {
+        let mut ftp = log_in(session, server, url).await?;
+        match url.is_directory() {
+            true => directory(&mut ftp, url).await,
+            false => file(ftp, url, only_head).await,
+        }
+    };
+    let late = || Refused::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server took too long");
+    timeout(SETUP_TIME, fetching).await.map_err(|_| late())?
+}
+
+async fn log_in(
+    session: &Arc<Session>,
+    server: &Destination,
+    url: &Url,
+) -> Result<AsyncFtpStream, Refused> {
+    let (control, address) = open(session, server).await?;
+    let straight = matches!(session.straight_way(server), Ok(Some(_)));
+    // Of a name's addresses, the one that answered; behind a peer, only the name is known.
+    let host = match straight {
+        true => Destination::Address(address),
+        false => server.clone(),
+    };
+    let session = session.clone();
+    let mut ftp = AsyncFtpStream::connect_with_stream(control)
+        .await?
+        .passive_stream_builder(move |given| data(session.clone(), host.clone(), given.port()));
+    ftp.login(&url.user, &url.password).await?;
+    ftp.transfer_type(FileType::Binary).await?;
+    ftp.set_mode(Mode::ExtendedPassive);
+    Ok(ftp)
+}
+
+type DataLeg = Pin<Box<dyn Future<Output = Result<TcpStream, FtpError>> + Send + Sync>>;
+
+/// A data connection to the host of the control connection, whichever address the server gave: it
+/// could be anybody's, and what it is behind a translator helps nobody (RFC 2577 §3).
+fn data(session: Arc<Session>, host: Destination, port: u16) -> DataLeg {
+    let to = match host {
+        Destination::Address(address) => Destination::from_ip(address.ip(), port),
+        Destination::Name(name, _) => Destination::Name(name, port),
+    };
+    // A task of its own, because its future can't be shared between threads and this one's must.
+    let opening = tokio::spawn(async move { open(&session, &to).await });
+    Box::pin(async move {
+        let opened = opening.await.map_err(io::Error::other);
+        let opened = opened.and_then(|leg| leg.map_err(io::Error::other));
+        opened.map(|leg| leg.0).map_err(FtpError::ConnectionError)
+    })
+}
+
+/// A leg that stands; the session keeps hold of its socket, for the record and for RST.
+async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketAddr), Failure> {
+    let far = session.open(&Request::to(to.clone(), Vec::new())).await?;
+    far.answer().await?;
+    let own = || {
+        let socket = far.stream.as_fd().try_clone_to_owned()?;
+        let stream = TcpStream::from_std(std::net::TcpStream::from(socket))?;
+        let address = stream.peer_addr()?;
+        io::Result::Ok((stream, address))
+    };
+    own().map_err(|error| Failure::from_connect(&error))
+}
+
+/// Servers without EPSV (RFC 2428) have PASV.
+fn lacks_epsv(error: &FtpError) -> bool {
+    matches!(code(error), Some(500..=504 | 522))
+}
+
+async fn directory(ftp: &mut AsyncFtpStream, url: &Url) -> Result<Response<Body>, Refused> {
+    if !url.path.is_empty() {
+        ftp.cwd(&url.path).await?;
+    }
+    let lines = match listing::read(ftp).await {
+        Err(error) if lacks_epsv(&error) => {
+            ftp.set_mode(Mode::Passive);
+            listing::read(ftp).await?
+        }
+        lines => lines?,
+    };
+    let page = listing::page(&url.path, &lines).into_string();
+    let mut response = Response::new(Either::Left(Full::from(page)));
+    put(
+        &mut response,
+        header::CONTENT_TYPE,
+        "text/html; charset=utf-8",
+    );
+    Ok(response)
+}
+
+async fn file(
+    mut ftp: AsyncFtpStream,
+    url: &Url,
+    only_head: bool,
+) -> Result<Response<Body>, Refused> {
+    let size = ftp.size(&url.path).await.ok();
+    let modified = ftp.mdtm(&url.path).await.ok();
+    let body = match only_head {
+        true if size.is_some() => Either::Left(Full::default()),
+        _ => match retrieve(&mut ftp, &url.path).await {
+            Err(error) if code(&error) == Some(550) => {
+                return elsewhere(&mut ftp, url, error).await;
+            }
+            stream => Either::Right(Download::start(ftp, stream?)),
+        },
+    };
+    let mut response = Response::new(body);
+    put(&mut response, header::CONTENT_TYPE, url.content_type());
+    if let Some(size) = size {
+        put(&mut response, header::CONTENT_LENGTH, &size.to_string());
+    }
+    let modified = modified.and_then(|time| url::http_date(time.and_utc().timestamp()));
+    if let Some(modified) = modified {
+        put(&mut response, header::LAST_MODIFIED, &modified);
+    }
+    Ok(response)
+}
+
+async fn retrieve(
+    ftp: &mut AsyncFtpStream,
+    path: &str,
+) -> Result<TransferStream<AsyncNoTlsStream>, FtpError> {
+    match ftp.retr_as_stream(path).await {
+        Err(error) if lacks_epsv(&error) => {
+            ftp.set_mode(Mode::Passive);
+            ftp.retr_as_stream(path).await
+        }
+        stream => stream,
+    }
+}
+
+/// What is no file may be a directory whose URL lacks the final slash; links on its page need it.
+async fn elsewhere(
+    ftp: &mut AsyncFtpStream,
+    url: &Url,
+    error: FtpError,
+) -> Result<Response<Body>, Refused> {
+    ftp.cwd(&url.path).await.map_err(|_| error)?;
+    let mut response = Response::new(Either::Left(Full::default()));
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    put(&mut response, header::LOCATION, &url.as_directory());
+    Ok(response)
+}
+
+fn put(response: &mut Response<Body>, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether a peer can be reached, judged by what became of connections to it. A peer that failed
+//! is left alone until a check, made after a pause that doubles each time, finds it there again.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// The first pause; each further one is twice as long.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest pause, before jitter.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// What is known of a peer. Any thread tells, any asks.
+#[derive(Debug, Default)]
+pub(crate) struct Health(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    failures: u64,
+    down: Option<Down>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Down {
+    since: Instant,
+    pause: Duration,
+    check_at: Instant,
+}
+
+/// A peer's health at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Since when it has been down; `None` is up.
+    pub(crate) down_since: Option<Instant>,
+    /// Connections to it that failed, checks included, since the start.
+    pub(crate) failures: u64,
+}
+
+impl Health {
+    pub(crate) fn report(&self) -> Report {
+        let state = self.state();
+        Report {
+            down_since: state.down.map(|down| down.since),
+            failures: state.failures,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.state().down.is_none()
+    }
+
+    /// A connection stood. Returns whether that is news.
+    pub(crate) fn reached(&self) -> bool {
+        self.state().down.take().is_some()
+    }
+
+    /// A connection failed. Returns whether that is news. `jitter` is between 0 and 1.
+    pub(crate) fn missed(&self, now: Instant, jitter: f64) -> bool {
+        let mut state = self.state();
+        state.failures += 1;
+        let news = state.down.is_none();
+        if news {
+            state.down = Some(Down::new(now, jitter));
+        }
+        news
+    }
+
+    /// Whether it is time for a check; then nobody else is told so before the next pause is over.
+    pub(crate) fn claim_check(&self, now: Instant, jitter: f64) -> bool {
+        match &mut self.state().down {
+            Some(down) if down.check_at <= now => {
+                down.wait_longer(now, jitter);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Down {
+    fn new(now: Instant, jitter: f64) -> Self {
+        Self {
+            since: now,
+            pause: PAUSE_MIN,
+            check_at: now + jittered(PAUSE_MIN, jitter),
+        }
+    }
+
+    fn wait_longer(&mut self, now: Instant, jitter: f64) {
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.check_at = now + jittered(self.pause, jitter);
+    }
+}
+
+/// A quarter less to a quarter more, so that relays that lost a peer together don't ask for it
+/// together.
+fn jittered(pause: Duration, jitter: f64) -> Duration {
+    pause.mul_f64(0.75 + jitter.clamp(0.0, 1.0) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_failure_is_news_once() {
+        let (health, now) = (Health::default(), Instant::now());
+        assert!(health.is_up());
+        assert!(health.missed(now, 0.5));
+        assert!(!health.missed(now + MS, 0.5));
+        let report = Report {
+            down_since: Some(now),
+            failures: 2,
+        };
+        assert_eq!(health.report(), report);
+        assert!(health.reached());
+        assert!(!health.reached());
+        assert!(health.is_up());
+    }
+
+    #[test]
+    fn a_check_is_due_after_the_pause_and_belongs_to_one() {
+        let (health, now) = (Health::default(), Instant::now());
+        assert!(!health.claim_check(now, 0.5), "up");
+        health.missed(now, 0.5);
+        assert!(!health.claim_check(now + PAUSE_MIN - MS, 0.5));
+        assert!(health.claim_check(now + PAUSE_MIN, 0.5));
+        assert!(!health.claim_check(now + PAUSE_MIN, 0.5));
+    }
+
+    #[test]
+    fn pauses_double_to_their_bound() {
+        let (health, mut now) = (Health::default(), Instant::now());
+        health.missed(now, 0.5);
+        for seconds in [1, 2, 4, 8, 16, 30, 30] {
+            let pause = Duration::from_secs(seconds);
+            assert!(!health.claim_check(now + pause - MS, 0.5), "{seconds}");
+            now += pause;
+            assert!(health.claim_check(now, 0.5), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn jitter_is_a_quarter_each_way() {
+        let second = Duration::from_secs(1);
+        assert_eq!(jittered(second, 0.0), 750 * MS);
+        assert_eq!(jittered(second, 1.0), 1250 * MS);
+    }
+}

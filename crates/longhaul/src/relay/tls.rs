@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TLS 1.3 on a socket that others hold too: like a socket it reads and writes what it can through
+//! a shared reference and says `WouldBlock` for the rest.
+
+use rustls::Connection;
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice, Read, Write},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use tokio::net::TcpStream;
+
+/// One end of a TLS connection. The lock is for soundness only: each connection belongs to one
+/// thread.
+///
+/// Memory: about 10 KiB of keys and state; while bytes move, up to 64 KiB that the socket has not
+/// taken yet and as much that was received and not yet decrypted.
+#[derive(Debug)]
+pub(crate) struct Tls(Mutex<Session>);
+
+#[derive(Debug)]
+struct Session {
+    connection: Connection,
+    /// Received, and of no use to rustls yet, which takes 4 KiB at a time.
+    incoming: VecDeque<u8>,
+}
+
+/// Bytes in one read from the socket: a few records (RFC 8446 §5.1: 16 KiB each).
+const RECEIVE_LEN: usize = 64 * 1024;
+
+impl Tls {
+    /// Shakes hands over `socket`. An error is told to the other side in an alert, if it can be.
+    pub(crate) async fn handshake(
+        socket: &TcpStream,
+        connection: impl Into<Connection>,
+    ) -> io::Result<Self> {
+        let tls = Self(Mutex::new(Session {
+            connection: connection.into(),
+            incoming: VecDeque::new(),
+        }));
+        loop {
+            while !tls.try_flush(socket)? {
+                socket.writable().await?;
+            }
+            if !tls.session().connection.is_handshaking() {
+                return Ok(tls);
+            }
+            socket.readable().await?;
+            match tls.session().receive(socket) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads what has come. `Ok(0)` is the other side's close_notify; a FIN without it is
+    /// `UnexpectedEof` (RFC 8446 §6.1: data may have been cut off).
+    pub(crate) fn try_read(&self, socket: &TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut session = self.session();
+        let mut read = 0;
+        while read < bytes.len() {
+            match session.connection.reader().read(&mut bytes[read..]) {
+                Ok(more @ 1..) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match session.receive(socket) {
+                        Ok(_) => {}
+                        Err(_) if read > 0 => break,
+                        Err(error) => return Err(error),
+                    }
+                }
+                // An end is reported again when everything before it is delivered.
+                _ if read > 0 => break,
+                end => return end,
+            }
+        }
+        Ok(read)
+    }
+
+    /// Encrypts what there is room for and gives the socket what it takes; the rest leaves with
+    /// the next call.
+    pub(crate) fn try_write(&self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+        let connection = &mut self.session().connection;
+        if !flush(connection, socket)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let written = connection.writer().write(bytes)?;
+        flush(connection, socket)?;
+        Ok(written)
+    }
+
+    /// Whether the socket has taken everything that was written.
+    pub(crate) fn try_flush(&self, socket: &TcpStream) -> io::Result<bool> {
+        flush(&mut self.session().connection, socket)
+    }
+
+    /// Queues close_notify; a second one is none.
+    pub(crate) fn close_notify(&self) {
+        self.session().connection.send_close_notify();
+    }
+
+    /// Whether a read has something to say without looking at the socket.
+    pub(crate) fn has_received(&self) -> bool {
+        let mut session = self.session();
+        let state = session.connection.process_new_packets();
+        let decrypted = state.map_or(true, |state| {
+            state.plaintext_bytes_to_read() > 0 || state.peer_has_closed()
+        });
+        decrypted || !session.incoming.is_empty()
+    }
+
+    /// Whether the other side's certificate is for one of `names`.
+    pub(crate) fn peer_is_one_of(&self, names: &[rustls::pki_types::ServerName<'static>]) -> bool {
+        let session = self.session();
+        let certificate = session
+            .connection
+            .peer_certificates()
+            .and_then(<[_]>::first);
+        let Some(certificate) = certificate else {
+            return false;
+        };
+        let Ok(certificate) = webpki::EndEntityCert::try_from(certificate) else {
+            return false;
+        };
+        names
+            .iter()
+            .any(|name| certificate.verify_is_valid_for_subject_name(name).is_ok())
+    }
+
+    fn session(&self) -> MutexGuard<'_, Session> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// TLS records hold bytes of one slice or another: the first that has any.
+pub(crate) fn first_of<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
+    slices
+        .iter()
+        .find(|slice| !slice.is_empty())
+        .map_or(&[], |slice| slice)
+}
+
+impl Session {
+    /// Reads and decrypts some; `Ok(0)` is FIN. What the protocol itself has to answer leaves at
+    /// once.
+    fn receive(&mut self, socket: &TcpStream) -> io::Result<usize> {
+        if self.incoming.is_empty() {
+            self.fetch(socket)?;
+        }
+        let read = self.connection.read_tls(&mut self.incoming)?;
+        if self.incoming.is_empty() {
+            // An idle connection holds no memory for what it does not receive.
+            self.incoming = VecDeque::new();
+        }
+        let outcome = self.connection.process_new_packets();
+        // After an error this is the alert that names it; if it can't leave, the error stands
+        // anyway.
+        let _ = flush(&mut self.connection, socket);
+        outcome.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok(read)
+    }
+
+    fn fetch(&mut self, socket: &TcpStream) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(RECEIVE_LEN);
+        socket.try_read_buf(&mut bytes)?;
+        self.incoming = bytes.into();
+        Ok(())
+    }
+}
+
+fn flush(connection: &mut Connection, socket: &TcpStream) -> io::Result<bool> {
+    while connection.wants_write() {
+        match connection.write_tls(&mut Socket(socket)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// A socket as rustls wants it.
+struct Socket<'a>(&'a TcpStream);
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

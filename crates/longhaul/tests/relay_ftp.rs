@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ftp://` URLs over the HTTP listener, against a real FTP server (pyftpdlib) and curl.
+
+mod relay_process;
+
+use relay_process::{Relay, accept, connect, http_head, http_status, origin};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::SocketAddr,
+    process::{Child, Command, Output, Stdio},
+};
+
+const ANY: &str = "127.0.0.1:0";
+
+/// The address that PASV names is nobody's, as behind a translator.
+const SERVER: &str = r#"
+import sys
+from pyftpdlib.authorizers import DummyAuthorizer
+from pyftpdlib.handlers import FTPHandler
+from pyftpdlib.servers import FTPServer
+home, epsv = sys.argv[1:]
+class Handler(FTPHandler):
+    authorizer = DummyAuthorizer()
+    masquerade_address = "192.0.2.1"
+    proto_cmds = {k: v for k, v in FTPHandler.proto_cmds.items() if epsv == "yes" or k != "EPSV"}
+Handler.authorizer.add_anonymous(home)
+Handler.authorizer.add_user("me", "secret", home)
+server = FTPServer(("127.0.0.1", 0), Handler)
+print(server.socket.getsockname()[1], flush=True)
+server.serve_forever()
+"#;
+
+struct Ftpd {
+    child: Child,
+    at: SocketAddr,
+    home: tempfile::TempDir,
+}
+
+impl Ftpd {
+    fn start(epsv: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        // The distribution's, which has the package, whatever else is first in the path.
+        let mut command = Command::new("/usr/bin/python3");
+        command.args(["-c", SERVER, home.path().to_str().unwrap(), epsv]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("python3");
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut port)
+            .unwrap();
+        let port: u16 = port
+            .trim()
+            .parse()
+            .expect("pyftpdlib (scripts/setup installs it)");
+        let at = ([127, 0, 0, 1], port).into();
+        Self { child, at, home }
+    }
+
+    fn put(&self, name: &str, content: &[u8]) {
+        fs::write(self.home.path().join(name), content).unwrap();
+    }
+}
+
+impl Drop for Ftpd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn curl(relay: &Relay, args: &[&str]) -> Output {
+    let proxy = format!("http://{}", relay.address("http"));
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "--max-time", "20", "-x", &proxy])
+        .args(args);
+    curl.output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn content() -> Vec<u8> {
+    (0..3_000_000u32).map(|n| (n * 7 / 3) as u8).collect()
+}
+
+#[test]
+fn files_come_whole_whichever_way() {
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    for (epsv, peers) in [
+        ("yes", vec![]),
+        ("no", vec![]),
+        ("yes", vec!["--peer", &peer]),
+        ("no", vec!["--peer", &peer]),
+    ] {
+        let server = Ftpd::start(epsv);
+        server.put("a b.gz", &content());
+        let relay = Relay::start(&[&["--http", ANY], &peers[..]].concat());
+        for host in ["127.0.0.1", "localhost"] {
+            let url = format!("ftp://{host}:{}/a%20b.gz", server.at.port());
+            let output = curl(&relay, &[&url]);
+            assert!(
+                output.stdout == content(),
+                "EPSV {epsv}, {peers:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_s_head_says_what_is_known_of_it() {
+    let server = Ftpd::start("yes");
+    server.put("notes.txt", b"0123456789");
+    let relay = Relay::start(&["--http", ANY]);
+    let url = format!("ftp://{}/notes.txt", server.at);
+    for how in [&["-I"][..], &["-i"]] {
+        let head = text(&curl(&relay, &[how, &[&url]].concat())).to_ascii_lowercase();
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        assert!(head.contains("content-length: 10\r\n"), "{head}");
+        assert!(head.contains("content-type: text/plain\r\n"), "{head}");
+        assert!(
+            head.contains(" gmt\r\n") && head.contains("last-modified: "),
+            "{head}"
+        );
+    }
+}
+
+#[test]
+fn directories_are_pages_with_links_that_work() {
+    let server = Ftpd::start("yes");
+    fs::create_dir(server.home.path().join("sub")).unwrap();
+    server.put("sub/a<b", b"found");
+    let relay = Relay::start(&["--http", ANY]);
+    let root = format!("ftp://{}/", server.at);
+    assert!(text(&curl(&relay, &[&root])).contains("<a href=\"./sub/\">sub/</a>"));
+    let moved = text(&curl(
+        &relay,
+        &[
+            "-o/dev/null",
+            "-w%{http_code} %{redirect_url}",
+            &format!("{root}sub"),
+        ],
+    ));
+    assert_eq!(moved, format!("301 {root}sub/"));
+    let page = text(&curl(&relay, &[&format!("{root}sub/")]));
+    let link = "./a%3Cb";
+    assert!(
+        page.contains(&format!("<a href=\"{link}\">a&lt;b</a>")),
+        "{page}"
+    );
+    let found = text(&curl(&relay, &[&format!("{root}sub/{}", &link[2..])]));
+    assert_eq!(found, "found");
+}
+
+#[test]
+fn failures_are_said_in_http() {
+    let server = Ftpd::start("yes");
+    let relay = Relay::start(&["--http", ANY]);
+    server.put("a", b"mine");
+    let at = server.at;
+    let status = |args: &[&str]| {
+        text(&curl(
+            &relay,
+            &[&["-o/dev/null", "-w%{http_code}"], args].concat(),
+        ))
+    };
+    let url = format!("ftp://{at}/a");
+    // curl turns user and password of an ftp:// URL into an Authorization field for a proxy.
+    assert_eq!(status(&["-u", "me:secret", &url]), "200");
+    assert_eq!(status(&["-u", "me:wrong", &url]), "401");
+    assert_eq!(status(&[&format!("ftp://{at}/missing")]), "404");
+    assert_eq!(status(&[&format!("ftp://{at}/missing/")]), "404");
+    assert_eq!(status(&[&format!("ftp://{at}/a%0d%0aQUIT")]), "400");
+    assert_eq!(
+        status(&["-T", "/dev/null", &format!("ftp://{at}/up")]),
+        "400"
+    );
+    let (_socket, closed) = relay_process::refusing();
+    assert_eq!(status(&[&format!("ftp://{closed}/a")]), "502");
+}
+
+#[test]
+fn users_in_the_url_count() {
+    let server = Ftpd::start("yes");
+    server.put("a", b"mine");
+    let relay = Relay::start(&["--http", ANY]);
+    for (user, status) in [("me:secret", 200), ("me:wrong", 401)] {
+        let mut client = connect(relay.address("http"));
+        let at = server.at;
+        write!(
+            client,
+            "GET ftp://{user}@{at}/a HTTP/1.1\r\nHost: x\r\n\r\n"
+        )
+        .unwrap();
+        assert_eq!(http_status(&http_head(&mut client)), status, "{user}");
+    }
+}
+
+/// A server that says less than it promised: the client must not take it for the whole file.
+#[test]
+fn a_transfer_that_fails_is_no_complete_response() {
+    let (control, at) = origin();
+    let server = std::thread::spawn(move || {
+        let (data, data_at) = origin();
+        let mut server = accept(&control);
+        server.write_all(b"220 ready\r\n").unwrap();
+        let mut lines = BufReader::new(server.try_clone().unwrap());
+        let mut line = String::new();
+        while lines.read_line(&mut line).unwrap_or(0) > 0 {
+            let answer = match &line[..4] {
+                "USER" => "230 in",
+                "TYPE" => "200 binary",
+                "EPSV" => &format!("229 (|||{}|)", data_at.port()),
+                "RETR" => "150 here it comes",
+                _ => "502 what?",
+            };
+            server
+                .write_all(format!("{answer}\r\n").as_bytes())
+                .unwrap();
+            if line.starts_with("RETR") {
+                accept(&data).write_all(b"half").unwrap();
+                server.write_all(b"426 broken\r\n").unwrap();
+            }
+            line.clear();
+        }
+    });
+    let relay = Relay::start(&["--http", ANY]);
+    let mut client = connect(relay.address("http"));
+    write!(client, "GET ftp://{at}/a HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    assert_eq!(http_status(&http_head(&mut client)), 200);
+    let mut body = Vec::new();
+    let ended = client.read_to_end(&mut body);
+    // Without a length the body is chunked: its end is the last chunk, or there was none.
+    assert!(ended.is_err() || !body.ends_with(b"0\r\n\r\n"), "{body:?}");
+    drop(relay);
+    server.join().unwrap();
+}

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TLS between relays: both must show a certificate, and every kind of end is what it is without.
+
+mod relay_process;
+
+use host::socket::reset_on_close;
+use relay_process::{Relay, accept, connect, dial, exchange, origin, read_array, receive, send};
+use std::{
+    fmt::Write as _,
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output},
+};
+use wire::destination::Destination;
+
+const ANY: &str = "127.0.0.1:0";
+
+fn make_certificates(directory: &Path, names: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command.args(["relay", "--make-certificates"]);
+    command.arg(directory).args(names).output().unwrap()
+}
+
+/// A directory with an authority and certificates for `near`, `far` and `other`.
+fn authority() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let made = make_certificates(directory.path(), &["near", "far", "other"]);
+    assert!(made.status.success(), "{made:?}");
+    directory
+}
+
+fn tls(directory: &Path, owner: &str, more: &str) -> String {
+    let directory = directory.display();
+    format!(
+        "tls = {{ ca = '{directory}/ca.pem', certificate = '{directory}/{owner}.pem', \
+         key = '{directory}/{owner}-key.pem'{more} }}\n"
+    )
+}
+
+fn listener(kind: &str, more: &str) -> String {
+    format!("[[listener]]\nkind = '{kind}'\naddress = '{ANY}'\n{more}")
+}
+
+fn forward_to(to: SocketAddr) -> String {
+    listener("forward", &format!("destination = '{to}'\n"))
+}
+
+fn far(directory: &Path, more: &str) -> Relay {
+    Relay::configured(&listener("convert", &tls(directory, "far", more)), 1)
+}
+
+/// A relay with three ways in, whose connections leave by `peer`.
+fn near(directory: &Path, owner: &str, peer: SocketAddr, more: &str, to: SocketAddr) -> Relay {
+    let forward = forward_to(to);
+    let others = listener("socks5", "") + &listener("http", "");
+    let peer = format!("[[route]]\nvia = ['far']\n[peer.far]\naddress = '{peer}'\n{more}");
+    let text = [forward, others, peer].concat();
+    // A name among the additions comes with its own files.
+    let tls = if more.contains("tls") {
+        String::new()
+    } else {
+        tls(directory, owner, "")
+    };
+    Relay::configured(&(text + &tls), 3)
+}
+
+/// A client and its server, two relays between them, and what must live as long.
+struct Through {
+    client: TcpStream,
+    server: TcpStream,
+    _rest: (tempfile::TempDir, [Relay; 2]),
+}
+
+fn path() -> Through {
+    let directory = authority();
+    let (listener, address) = origin();
+    let far = far(directory.path(), ", allow = ['near']");
+    let near = near(
+        directory.path(),
+        "near",
+        far.address("convert"),
+        "",
+        address,
+    );
+    let client = connect(near.address("forward"));
+    let server = accept(&listener);
+    Through {
+        client,
+        server,
+        _rest: (directory, [near, far]),
+    }
+}
+
+#[test]
+fn every_way_in_carries_both_directions() {
+    let directory = authority();
+    let (listener, address) = origin();
+    let far = far(directory.path(), "");
+    for pool in ["", "pool = 2\n"] {
+        let near = near(
+            directory.path(),
+            "near",
+            far.address("convert"),
+            pool,
+            address,
+        );
+        for kind in ["forward", "socks5", "http"] {
+            eprintln!("{kind} {pool}");
+            let to = Destination::Address(address);
+            let client = dial(kind, near.address(kind), &to).unwrap();
+            exchange(&client, &accept(&listener), 8);
+        }
+    }
+}
+
+#[test]
+fn a_proxied_http_request_goes_through_tls_too() {
+    let directory = authority();
+    let (listener, address) = origin();
+    let far = far(directory.path(), "");
+    let near = near(
+        directory.path(),
+        "near",
+        far.address("convert"),
+        "",
+        address,
+    );
+    let mut client = connect(near.address("http"));
+    write!(
+        client,
+        "GET http://{address}/ HTTP/1.1\r\nHost: {address}\r\n\r\n"
+    )
+    .unwrap();
+    let mut server = accept(&listener);
+    let head = relay_process::http_head(&mut server);
+    assert!(head.starts_with("GET / HTTP/1.1\r\n"), "{head}");
+    let body = "x".repeat(100_000);
+    let mut response = String::new();
+    write!(
+        response,
+        "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{body}"
+    )
+    .unwrap();
+    server.write_all(response.as_bytes()).unwrap();
+    assert_eq!(
+        relay_process::http_status(&relay_process::http_head(&mut client)),
+        200
+    );
+    let mut got = vec![0; 100_000];
+    client.read_exact(&mut got).unwrap();
+    assert!(got == body.as_bytes());
+}
+
+#[test]
+fn a_client_s_fin_leaves_the_other_direction_open() {
+    let Through {
+        client,
+        mut server,
+        _rest,
+    } = path();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(server.read(&mut [0]).unwrap(), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(&server, 3, 16));
+        receive(&client, 3, 16);
+    });
+}
+
+#[test]
+fn a_server_s_fin_leaves_the_other_direction_open() {
+    let Through {
+        mut client,
+        server,
+        _rest,
+    } = path();
+    server.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(&client, 3, 16));
+        receive(&server, 3, 16);
+    });
+}
+
+#[test]
+fn a_fin_right_behind_the_data_overtakes_nothing() {
+    let Through {
+        mut client,
+        mut server,
+        _rest,
+    } = path();
+    client.write_all(&[7; 64 << 10]).unwrap();
+    drop(client);
+    let mut got = Vec::new();
+    server.read_to_end(&mut got).unwrap();
+    assert!(got == [7; 64 << 10], "{} bytes", got.len());
+}
+
+fn assert_reset(stream: &mut TcpStream) {
+    let error = stream.read(&mut [0; 100]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_rst_from_either_end_is_a_rst_at_the_other() {
+    let Through {
+        mut client,
+        mut server,
+        _rest,
+    } = path();
+    client.write_all(b"x").unwrap();
+    assert_eq!(read_array(&mut server), *b"x");
+    reset_on_close(&client).unwrap();
+    drop(client);
+    assert_reset(&mut server);
+
+    let Through {
+        mut client,
+        mut server,
+        _rest,
+    } = path();
+    server.write_all(b"x").unwrap();
+    assert_eq!(read_array(&mut client), *b"x");
+    reset_on_close(&server).unwrap();
+    drop(server);
+    assert_reset(&mut client);
+}
+
+#[test]
+fn single_bytes_pass_at_once() {
+    let Through {
+        mut client,
+        mut server,
+        _rest,
+    } = path();
+    for n in 0..1000u32 {
+        client.write_all(&[n as u8]).unwrap();
+        assert_eq!(read_array(&mut server), [n as u8]);
+        server.write_all(&[!n as u8]).unwrap();
+        assert_eq!(read_array(&mut client), [!n as u8]);
+    }
+}
+
+/// One that carries a connection's bytes until its last FIN can be forged.
+fn middle(listener: &TcpListener, onward: SocketAddr) -> [TcpStream; 2] {
+    let near = accept(listener);
+    let far = connect(onward);
+    for (from, to) in [(&near, &far), (&far, &near)] {
+        let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+    }
+    [near, far]
+}
+
+/// Invariant 3: without close_notify, a FIN may be anybody's.
+#[test]
+fn a_fin_without_close_notify_is_no_clean_end() {
+    let directory = authority();
+    let (listener, address) = origin();
+    let far = far(directory.path(), "");
+    let (between, peer) = origin();
+    let near = near(directory.path(), "near", peer, "", address);
+    let mut client = connect(near.address("forward"));
+    let [to_near, to_far] = middle(&between, far.address("convert"));
+    let mut server = accept(&listener);
+    server.write_all(b"half of").unwrap();
+    assert_eq!(read_array(&mut client), *b"half of");
+    to_near.shutdown(Shutdown::Write).unwrap();
+    assert_reset(&mut client);
+    to_far.shutdown(Shutdown::Write).unwrap();
+    assert_reset(&mut server);
+}
+
+#[test]
+fn whoever_has_no_right_certificate_gets_nothing() {
+    let directory = authority();
+    let strangers = authority();
+    let (listener, address) = origin();
+    let far = far(directory.path(), ", allow = ['near']");
+    let peer = far.address("convert");
+    // Without TLS at all.
+    let mut plain = connect(peer);
+    let request = wire::convert::Request::new(Destination::Address(address), vec![]);
+    plain.write_all(&request.encode()).unwrap();
+    let mut answer = Vec::new();
+    // At most an alert (RFC 8446 §6: content type 21), and then the end.
+    let _ = plain.read_to_end(&mut answer);
+    assert!(answer.first().is_none_or(|kind| *kind == 21), "{answer:?}");
+    // Of another authority, and of this one but under another name.
+    for (authority, owner) in [(&strangers, "near"), (&directory, "other")] {
+        let near = near(authority.path(), owner, peer, "", address);
+        let to = Destination::Address(address);
+        let refused = dial("socks5", near.address("socks5"), &to);
+        assert!(refused.is_err(), "{owner}");
+    }
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_peer_must_be_who_it_is_called() {
+    let directory = authority();
+    let (_listener, address) = origin();
+    let far = far(directory.path(), "");
+    let peer = far.address("convert");
+    let wrong = tls(directory.path(), "near", ", name = 'other'");
+    let near = near(directory.path(), "near", peer, &wrong, address);
+    let to = Destination::Address(address);
+    assert_eq!(dial("socks5", near.address("socks5"), &to).err(), Some(1));
+}
+
+#[test]
+fn a_peer_that_is_someone_else_makes_room_for_the_next_chain() {
+    let directory = authority();
+    let (listener, address) = origin();
+    let far = far(directory.path(), "");
+    let text = [
+        forward_to(address),
+        "[[route]]\nvia = ['far']\nfallback = [[]]\n".to_owned(),
+        format!("[peer.far]\naddress = '{}'\n", far.address("convert")),
+        tls(directory.path(), "near", ", name = 'other'"),
+    ];
+    let near = Relay::configured(&text.concat(), 1);
+    exchange(&connect(near.address("forward")), &accept(&listener), 1);
+}
+
+fn refusal(text: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relay.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command.args(["relay", "--check-config", "--socks5", ANY, "--config"]);
+    let output = command.arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn bad_files_are_named_before_anything_is_opened() {
+    let directory = authority();
+    let good = directory.path().display();
+    let tls = |ca: &str, key: &str, more: &str| {
+        format!("tls = {{ ca = '{ca}', certificate = '{good}/near.pem', key = '{key}'{more} }}\n")
+    };
+    let (ca, key) = (format!("{good}/ca.pem"), format!("{good}/near-key.pem"));
+    let peer = "[peer.far]\naddress = '127.0.0.1'\n";
+    let http = format!("[[listener]]\nkind = 'http'\naddress = '{ANY}'\n");
+    for (owner, tls, word) in [
+        (peer, tls("/no/such/ca.pem", &key, ""), "/no/such/ca.pem"),
+        (peer, tls(&ca, &ca, ""), "ca.pem"),
+        (
+            peer,
+            tls(&ca, &format!("{good}/far-key.pem"), ""),
+            "peer far",
+        ),
+        (peer, tls(&ca, &key, ", name = 'no name'"), "no name"),
+        (peer, tls(&ca, &key, ", allow = ['near']"), "tls.allow"),
+        (&http, tls(&ca, &key, ""), "convert listeners"),
+    ] {
+        let said = refusal(&format!("{owner}{tls}"));
+        assert!(said.contains(word), "{word}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn certificates_are_made_once_and_added_to() {
+    let directory = authority();
+    let path = directory.path();
+    let mode = |name: &str| path.join(name).metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("ca-key.pem"), mode("far-key.pem")), (0o600, 0o600));
+    assert_eq!(make_certificates(path, &["far"]).status.code(), Some(2));
+    assert_eq!(make_certificates(path, &["../x"]).status.code(), Some(2));
+    let ca = std::fs::read(path.join("ca.pem")).unwrap();
+    assert!(make_certificates(path, &["192.0.2.9"]).status.success());
+    assert_eq!(std::fs::read(path.join("ca.pem")).unwrap(), ca);
+    // The later one is believed by those who have the earlier ones.
+    let (listener, address) = origin();
+    let far = far(path, ", allow = ['192.0.2.9']");
+    let near = near(path, "192.0.2.9", far.address("convert"), "", address);
+    exchange(&connect(near.address("forward")), &accept(&listener), 1);
+}
