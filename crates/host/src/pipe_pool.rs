@@ -21,7 +21,7 @@ pub enum Mode {
 }
 
 /// What a pool hands out, and how much it keeps.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolConfig {
     /// Pipes or buffers, where a lease does not say.
     pub mode: Mode,

@@ -116,6 +116,16 @@ pub fn listen(
     let probe = bound(address, options, false)?;
     let address = local_address(&probe)?;
     drop(probe);
+    listen_beside(address, count, options)
+}
+
+/// The same beside this process's own sockets on that port: new connections are spread over all of
+/// them until the old ones are closed.
+pub fn listen_beside(
+    address: SocketAddr,
+    count: usize,
+    options: &Options,
+) -> io::Result<Vec<TcpListener>> {
     (0..count)
         .map(|_| {
             let socket = bound(address, options, true)?;

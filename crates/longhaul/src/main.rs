@@ -37,7 +37,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(*args),
-        Command::Relay(args) => relay::run(*args),
+        Command::Relay(args) => relay::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),

@@ -15,7 +15,7 @@ use wire::{convert, destination::Destination};
 /// Connections come in through any number of listeners and leave straight for the destination, or
 /// through a chain of other relays (--peer). Listeners off loopback serve only clients that
 /// --allow-from names.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Read this TOML file; flags add to it, or take the place of its values

@@ -82,20 +82,26 @@ impl Counters {
     }
 }
 
-/// The sum over all listeners.
-pub(crate) fn total(listeners: &[ListenerCounts]) -> Counts {
-    let mut total = Counts::default();
-    for ListenerCounts { counts, .. } in listeners {
-        total.accepted += counts.accepted;
-        total.active += counts.active;
-        total.bytes_up += counts.bytes_up;
-        total.bytes_down += counts.bytes_down;
-        total.bytes_buffered += counts.bytes_buffered;
-        for (cause, count) in &counts.failed {
-            *total.failed.entry(cause.clone()).or_default() += count;
-        }
+/// The sum over all listeners, and those that are gone.
+pub(crate) fn total(past: &Counts, listeners: &[ListenerCounts]) -> Counts {
+    let mut total = past.clone();
+    for listener in listeners {
+        total.add(&listener.counts);
     }
     total
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.accepted += other.accepted;
+        self.active += other.active;
+        self.bytes_up += other.bytes_up;
+        self.bytes_down += other.bytes_down;
+        self.bytes_buffered += other.bytes_buffered;
+        for (cause, count) in &other.failed {
+            *self.failed.entry(cause.clone()).or_default() += count;
+        }
+    }
 }
 
 /// A share of a gauge, taken back on drop.

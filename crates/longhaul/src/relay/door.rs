@@ -6,12 +6,14 @@ use super::{
     counters::Counters,
     intercept::Ready,
     rate::{Clients, Limits, Pair},
+    record::ListenerCounts,
 };
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{Arc, PoisonError, RwLock},
     time::Instant,
 };
+use tokio::sync::watch;
 
 /// A listener's settings of now, its counters, and what its connections share.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(crate) struct Door {
     settings: RwLock<Settings>,
     pub(crate) counters: Counters,
     clients: Clients,
+    /// The newest set of its sockets, counted from 1; all older ones are to be closed.
+    sockets: watch::Sender<u64>,
     /// Far legs that were opened ahead of their clients.
     pub(crate) ready: Ready,
 }
@@ -48,6 +52,7 @@ impl Door {
             settings: Settings::new(listener).into(),
             counters: Counters::default(),
             clients: Clients::default(),
+            sockets: watch::Sender::new(0),
             ready: Ready::default(),
         }
     }
@@ -57,6 +62,47 @@ impl Door {
         let settings = self.settings.read();
         let settings = settings.unwrap_or_else(PoisonError::into_inner);
         settings.listener.clone()
+    }
+
+    /// What it has counted.
+    pub(crate) fn counts(&self) -> ListenerCounts {
+        ListenerCounts {
+            kind: self.listener().kind.to_string(),
+            address: self.address,
+            counts: self.counters.read(),
+        }
+    }
+
+    /// New connections are served by `listener` from now on.
+    pub(crate) fn change(&self, listener: Listener) {
+        let mut settings = self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        match settings.listener.rate == listener.rate {
+            // The limit is over all connections, the open ones included.
+            true => settings.listener = listener.into(),
+            false => *settings = Settings::new(listener),
+        }
+    }
+
+    /// Whether it never had sockets that accept.
+    pub(crate) fn is_new(&self) -> bool {
+        *self.sockets.borrow() == 0
+    }
+
+    /// The number of a new set of sockets; those of older sets are closed, also if there is none to
+    /// follow.
+    pub(crate) fn next_sockets(&self) -> u64 {
+        self.sockets.send_modify(|newest| *newest += 1);
+        *self.sockets.borrow()
+    }
+
+    /// Returns as soon as this set of sockets is to be closed.
+    pub(crate) async fn closed(&self, generation: u64) {
+        let mut newest = self.sockets.subscribe();
+        // An error would mean that the sender is gone, but `self` is the sender.
+        let _ = newest.wait_for(|newest| *newest > generation).await;
     }
 
     /// The rate limits that a new connection from `client` is under.

@@ -14,6 +14,7 @@ mod config;
 mod connect;
 mod counters;
 mod door;
+mod doors;
 mod drain;
 mod failure;
 mod ftp;
@@ -33,6 +34,7 @@ mod rate;
 mod ready;
 pub(crate) mod record;
 mod registry;
+mod reload;
 mod route;
 mod session;
 mod stream;
@@ -49,13 +51,14 @@ use budget::Budget;
 use clap::{Args as _, FromArgMatches as _};
 use config::{Config, Kind, Listener};
 use door::Door;
+use doors::Doors;
 use drain::{Drain, Phase};
 use host::socket;
 use intercept::{Gate, Keeper, Pulse, Verifier};
 use jiff::Timestamp;
 use journal::Journal;
 use memory::Memory;
-use record::{ListenerCounts, Record, RelayRecord};
+use record::{Record, RelayRecord};
 use registry::Registry;
 use std::{
     io,
@@ -66,10 +69,13 @@ use std::{
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},
-    sync::Semaphore,
-    time::{interval, timeout},
+    sync::{
+        Semaphore,
+        mpsc::{Sender, channel},
+    },
+    time::{Instant, sleep_until, timeout},
 };
-use worker::Worker;
+use worker::{Opening, Worker};
 
 /// The names of all options, as typed behind `--`.
 pub(crate) fn options() -> Vec<String> {
@@ -93,6 +99,7 @@ pub(crate) fn check(flags: &[String]) -> anyhow::Result<()> {
 #[derive(Debug)]
 pub(crate) struct Relay {
     config: RwLock<Arc<Config>>,
+    doors: Doors,
     drain: Drain,
     journal: Journal,
     sessions: Registry,
@@ -112,15 +119,20 @@ impl Relay {
         let config = self.config.read().unwrap_or_else(PoisonError::into_inner);
         config.clone()
     }
+
+    fn set_config(&self, config: Config) {
+        let mut current = self.config.write().unwrap_or_else(PoisonError::into_inner);
+        *current = config.into();
+    }
 }
 
 /// Runs the command.
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some((directory, names)) = args.make_certificates.split_first() {
         return authority::make(directory.as_ref(), names);
     }
     let only_check = args.check_config;
-    let mut config = Config::from_args(args)?;
+    let mut config = Config::from_args(args.clone())?;
     if only_check {
         println!(
             "the configuration stands: {} listeners",
@@ -138,7 +150,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .map(Journal::open)
         .transpose()?
         .unzip();
+    let doors = opened.iter().map(|(door, _)| door.clone()).collect();
     let relay = Arc::new(Relay {
+        doors: Doors::new(doors),
         sessions: Registry::default(),
         memory: Memory::new(config.limits.memory.unwrap_or_else(memory::default_budget)),
         drain: Drain::new(),
@@ -149,7 +163,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         pseudonym: pseudonym(),
         config: RwLock::new(config.into()),
     });
-    serve(&relay, opened, verifiers)?;
+    serve(&relay, opened, verifiers, args)?;
     // The writer ends when the last user of the journal is gone.
     drop(relay);
     if let Some(writer) = writer {
@@ -193,14 +207,19 @@ fn is_possible(listener: &Listener) -> bool {
 }
 
 fn open_door(config: &Config, listener: &Listener) -> anyhow::Result<OpenDoor> {
-    let options = socket::Options {
-        transparent: matches!(listener.kind, Kind::Transparent { .. }),
-        ..listener.profile.options.clone()
-    };
+    let options = socket_options(listener);
     let sockets = socket::listen(listener.address, config.limits.workers, &options)
         .map_err(|error| explain(error, listener))?;
     let door = Door::new(listener.clone(), sockets[0].local_addr()?);
     Ok((Arc::new(door), sockets))
+}
+
+/// Of a listener's sockets, and of those that they accept.
+fn socket_options(listener: &Listener) -> socket::Options {
+    socket::Options {
+        transparent: matches!(listener.kind, Kind::Transparent { .. }),
+        ..listener.profile.options.clone()
+    }
 }
 
 fn explain(error: io::Error, listener: &Listener) -> anyhow::Error {
@@ -250,46 +269,51 @@ fn serve(
     relay: &Arc<Relay>,
     opened: Vec<OpenDoor>,
     verifiers: Vec<Verifier>,
+    args: &Args,
 ) -> anyhow::Result<()> {
-    let doors: Vec<_> = opened.iter().map(|(door, _)| door.clone()).collect();
-    let gates = gates(&doors, &verifiers)?;
-    let mut threads = start_workers(relay, opened)?;
+    let gates = gates(&relay.doors.open(), &verifiers)?;
+    let (mut threads, workers) = start_workers(relay, opened.len())?;
+    for (door, sockets) in opened {
+        reload::hand_out(&door, sockets, &workers)?;
+    }
     threads.extend(start_verifiers(relay, verifiers)?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let outcome = keeper(relay, gates)
-        .and_then(|keeper| runtime.block_on(supervise(relay, &doors, keeper.as_ref())));
+        .and_then(|keeper| runtime.block_on(supervise(relay, args, &workers, keeper.as_ref())));
     relay.drain.enter(Phase::Stop);
     for thread in threads {
         thread
             .join()
             .map_err(|_| anyhow::anyhow!("a worker panicked"))??;
     }
-    relay.journal.put(counters_record(relay, &doors));
+    relay.journal.put(counters_record(relay));
     outcome
 }
 
 type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
 
-fn start_workers(relay: &Arc<Relay>, opened: Vec<OpenDoor>) -> io::Result<Vec<WorkerThread>> {
-    let mut workers: Vec<_> = (0..relay.config().limits.workers)
-        .map(|index| Worker {
+/// Sockets that may wait for a worker to take them, besides those of the start.
+const OPENINGS_MAX: usize = 1024;
+
+/// The threads, and the ways to give them sockets.
+fn start_workers(
+    relay: &Arc<Relay>,
+    listeners: usize,
+) -> io::Result<(Vec<WorkerThread>, Vec<Sender<Opening>>)> {
+    let start = |index| {
+        let (sender, openings) = channel(listeners + OPENINGS_MAX);
+        let worker = Worker {
             relay: relay.clone(),
             index,
-            doors: Vec::new(),
-        })
-        .collect();
-    for (door, sockets) in opened {
-        for (worker, socket) in workers.iter_mut().zip(sockets) {
-            worker.doors.push((door.clone(), socket));
-        }
-    }
-    let start = |(index, worker): (usize, Worker)| {
+            openings,
+        };
         let thread = std::thread::Builder::new().name(format!("relay-{index}"));
-        thread.spawn(move || worker.run())
+        Ok((thread.spawn(move || worker.run())?, sender))
     };
-    workers.into_iter().enumerate().map(start).collect()
+    let workers = (0..relay.config().limits.workers).map(start);
+    Ok(workers.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
 }
 
 /// The holders of SYNs, one for each listener that verifies.
@@ -334,18 +358,21 @@ fn keeper(relay: &Arc<Relay>, gates: Vec<Gate>) -> anyhow::Result<Option<Keeper>
 /// Serves until SIGINT or SIGTERM, then lets connections go on for the grace period.
 async fn supervise(
     relay: &Relay,
-    doors: &[Arc<Door>],
+    args: &Args,
+    workers: &[Sender<Opening>],
     keeper: Option<&Keeper>,
 ) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    for door in doors {
+    let reloading = reload_at_sighup(relay, args, workers)?;
+    for door in relay.doors.open() {
         eprintln!("listening {} {}", door.listener().kind, door.address);
     }
     select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
-        () = report_counters(relay, doors) => {}
+        () = report_counters(relay) => {}
+        () = reloading => {}
         () = memory::watch(relay) => {}
         () = peer::watch(relay) => {}
     }
@@ -362,12 +389,30 @@ async fn supervise(
     Ok(())
 }
 
+/// Takes the configuration anew whenever SIGHUP comes, for ever.
+fn reload_at_sighup(
+    relay: &Relay,
+    args: &Args,
+    workers: &[Sender<Opening>],
+) -> anyhow::Result<impl Future<Output = ()>> {
+    let mut hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            match reload::reload(relay, args, workers) {
+                Ok(()) => eprintln!("longhaul relay: configuration reloaded"),
+                Err(error) => eprintln!("longhaul relay: not reloaded: {error:#}"),
+            }
+        }
+    })
+}
+
 /// Writes all counters, once an interval, for ever.
-async fn report_counters(relay: &Relay, doors: &[Arc<Door>]) {
-    let mut ticks = interval(relay.config().interval);
+async fn report_counters(relay: &Relay) {
+    let mut next = Instant::now();
     loop {
-        ticks.tick().await;
-        relay.journal.put(counters_record(relay, doors));
+        sleep_until(next).await;
+        relay.journal.put(counters_record(relay));
+        next += relay.config().interval;
     }
 }
 
@@ -394,17 +439,12 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
     }
 }
 
-fn counters_record(relay: &Relay, doors: &[Arc<Door>]) -> Record {
-    let counts = |door: &Arc<Door>| ListenerCounts {
-        kind: door.listener().kind.to_string(),
-        address: door.address,
-        counts: door.counters.read(),
-    };
-    let listeners: Vec<_> = doors.iter().map(counts).collect();
+fn counters_record(relay: &Relay) -> Record {
+    let (listeners, total) = relay.doors.counts();
     let (memory_bytes, memory_budget_bytes) = relay.memory.read();
     Record::Relay(RelayRecord {
         time: Timestamp::now(),
-        total: counters::total(&listeners),
+        total,
         listeners,
         records_lost: relay.journal.lost(),
         memory_bytes,

@@ -12,15 +12,33 @@ use super::{
     session::Session,
 };
 use host::pipe_pool::Pool;
-use std::{io, net::TcpListener as StdListener, sync::Arc};
-use tokio::{net::TcpListener, select, time::sleep};
+use std::{
+    io,
+    net::{SocketAddr, TcpListener as StdListener},
+    sync::Arc,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    select,
+    sync::mpsc::Receiver,
+    time::sleep,
+};
 
 /// A worker before its thread starts.
 pub(crate) struct Worker {
     pub(crate) relay: Arc<Relay>,
     /// Among the relay's threads.
     pub(crate) index: usize,
-    pub(crate) doors: Vec<(Arc<Door>, StdListener)>,
+    /// Its shares of listeners, as they are opened.
+    pub(crate) openings: Receiver<Opening>,
+}
+
+/// A socket to accept on.
+pub(crate) struct Opening {
+    pub(crate) door: Arc<Door>,
+    /// The set of the door's sockets that this one is of.
+    pub(crate) generation: u64,
+    pub(crate) socket: StdListener,
 }
 
 /// Threads that resolve names, a worker; more lookups than that wait.
@@ -39,20 +57,36 @@ impl Worker {
         outcome
     }
 
-    async fn serve(self) -> io::Result<()> {
+    async fn serve(mut self) -> io::Result<()> {
         tokio::spawn(beat(self.relay.clone(), self.index));
         let pool = Arc::new(Pool::new(self.relay.config().pool));
         let ready = Arc::new(Ready::default());
-        for (door, listener) in self.doors {
-            let listener = TcpListener::from_std(listener)?;
-            let means = (pool.clone(), ready.clone());
-            tokio::spawn(accept_all(self.relay.clone(), door, means, listener));
+        let means = (pool, ready.clone());
+        let relay = self.relay.clone();
+        let kept = async {
+            select! {
+                () = ready.keep(&relay) => {}
+                () = relay.drain.reached(Phase::Drain) => ready.clear(),
+            }
+            relay.drain.reached(Phase::Stop).await;
+        };
+        tokio::pin!(kept);
+        loop {
+            select! {
+                Some(opening) = self.openings.recv() => self.open(opening, &means)?,
+                () = &mut kept => return Ok(()),
+            }
         }
-        select! {
-            () = ready.keep(&self.relay) => {}
-            () = self.relay.drain.reached(Phase::Drain) => ready.clear(),
-        }
-        self.relay.drain.reached(Phase::Stop).await;
+    }
+
+    fn open(&self, opening: Opening, means: &Means) -> io::Result<()> {
+        let entrance = Entrance {
+            relay: self.relay.clone(),
+            door: opening.door,
+            means: means.clone(),
+        };
+        let listener = TcpListener::from_std(opening.socket)?;
+        tokio::spawn(entrance.accept_all(opening.generation, listener));
         Ok(())
     }
 }
@@ -60,34 +94,74 @@ impl Worker {
 /// What the connections of one worker share.
 type Means = (Arc<Pool>, Arc<Ready>);
 
-/// Accepts until the relay drains.
-async fn accept_all(relay: Arc<Relay>, door: Arc<Door>, means: Means, listener: TcpListener) {
-    let accepting = async {
+/// A worker's share of a listener.
+struct Entrance {
+    relay: Arc<Relay>,
+    door: Arc<Door>,
+    means: Means,
+}
+
+impl Entrance {
+    /// Accepts until the relay drains or a reload closes the socket.
+    async fn accept_all(self, generation: u64, listener: TcpListener) {
+        let accepting = async {
+            self.accept_until_closed(generation, &listener).await;
+            self.accept_queue(listener).await;
+        };
+        select! {
+            () = accepting => {}
+            () = self.relay.drain.reached(Phase::Drain) => {}
+        }
+    }
+
+    async fn accept_until_closed(&self, generation: u64, listener: &TcpListener) {
         let mut shortage = Shortage::default();
         loop {
-            match listener.accept().await {
+            let accepted = select! {
+                accepted = listener.accept() => accepted,
+                () = self.door.closed(generation) => return,
+            };
+            match accepted {
                 Ok((client, address)) => {
                     shortage.ended();
-                    // The newcomer waits here for memory and its place, the rest in the listen
-                    // queue.
-                    relay.memory.room().await;
-                    let Ok(place) = relay.places.clone().acquire_owned().await else {
-                        return;
-                    };
-                    let (relay, door, means) = (relay.clone(), door.clone(), means.clone());
-                    let session = Session::new(relay, door, means, client, address);
-                    tokio::spawn(async move {
-                        session.run().await;
-                        drop(place);
-                    });
+                    self.admit(client, address).await;
                 }
                 Err(error) => shortage.wait(&error).await,
             }
         }
-    };
-    select! {
-        () = accepting => {}
-        () = relay.drain.reached(Phase::Drain) => {}
+    }
+
+    /// Those whose handshake is done count as connected: the kernel would reset them when the
+    /// socket is closed. Bounded by the listen queue.
+    async fn accept_queue(&self, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else {
+            return;
+        };
+        let mut queue = Vec::new();
+        while let Ok(newcomer) = listener.accept() {
+            queue.push(newcomer);
+        }
+        drop(listener);
+        for (client, address) in queue {
+            let client = client.set_nonblocking(true).map(|()| client);
+            if let Ok(client) = client.and_then(TcpStream::from_std) {
+                self.admit(client, address).await;
+            }
+        }
+    }
+
+    /// The newcomer waits here for memory and its place, the rest in the listen queue.
+    async fn admit(&self, client: TcpStream, address: SocketAddr) {
+        self.relay.memory.room().await;
+        let Ok(place) = self.relay.places.clone().acquire_owned().await else {
+            return;
+        };
+        let (relay, door, means) = (self.relay.clone(), self.door.clone(), self.means.clone());
+        let session = Session::new(relay, door, means, client, address);
+        tokio::spawn(async move {
+            session.run().await;
+            drop(place);
+        });
     }
 }
 

@@ -7,6 +7,10 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+    sync::{
+        Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -23,6 +27,7 @@ pub(crate) struct Relay {
     child: Child,
     listening: Vec<(String, SocketAddr)>,
     stderr: Option<JoinHandle<String>>,
+    lines: Mutex<Receiver<String>>,
 }
 
 impl Relay {
@@ -65,11 +70,13 @@ impl Relay {
             );
             listening.extend(parse_ready(&line));
         }
-        let stderr = Some(std::thread::spawn(|| read_all(lines)));
+        let (tell, told) = channel();
+        let stderr = Some(std::thread::spawn(move || read_all(lines, &tell)));
         Self {
             child,
             listening,
             stderr,
+            lines: told.into(),
         }
     }
 
@@ -88,6 +95,16 @@ impl Relay {
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Waits for a line on stderr that has `word`, and returns what was said up to there.
+    pub(crate) fn says(&self, word: &str) -> String {
+        let lines = self.lines.lock().unwrap();
+        let mut said = String::new();
+        while !said.contains(word) {
+            said += &lines.recv_timeout(PATIENCE).expect(word);
+        }
+        said
     }
 
     /// Waits for its exit; also returns what it said on stderr after it was ready.
@@ -128,9 +145,13 @@ fn parse_ready(line: &str) -> Option<(String, SocketAddr)> {
     Some((kind.to_owned(), address.parse().unwrap()))
 }
 
-fn read_all(mut lines: BufReader<ChildStderr>) -> String {
-    let mut text = String::new();
-    let _ = lines.read_to_string(&mut text);
+fn read_all(mut lines: BufReader<ChildStderr>, tell: &Sender<String>) -> String {
+    let (mut text, mut line) = (String::new(), String::new());
+    while matches!(lines.read_line(&mut line), Ok(1..)) {
+        text += &line;
+        // An error means that nobody listens any more.
+        let _ = tell.send(std::mem::take(&mut line));
+    }
     text
 }
 

@@ -165,6 +165,51 @@ impl Config {
         Ok(config)
     }
 
+    /// Takes over from `before`, whose connections go on, what can't change while the relay runs,
+    /// and the peers that stay the same with all that is known of them. Returns the keys whose new
+    /// values wait for a restart.
+    pub(crate) fn keep(&mut self, before: &Self) -> Vec<&'static str> {
+        let (new, old) = (&mut self.limits, &before.limits);
+        let mut fixed = vec![
+            keep(
+                "limits.connections",
+                &mut new.connections_max,
+                &old.connections_max,
+            ),
+            keep("limits.workers", &mut new.workers, &old.workers),
+            keep("limits.memory", &mut new.memory, &old.memory),
+            keep("counters.file", &mut self.counters, &before.counters),
+        ];
+        // The limit on descriptors decided this one.
+        self.pool.pipes_max = before.pool.pipes_max;
+        fixed.push(keep(
+            "limits.pipe_size or profile.far.mode",
+            &mut self.pool,
+            &before.pool,
+        ));
+        self.keep_peers(before);
+        fixed.into_iter().flatten().collect()
+    }
+
+    fn keep_peers(&mut self, before: &Self) {
+        // Certificates may have been renewed: peers with TLS begin anew.
+        let same = |peer: &Arc<Peer>| {
+            let old = before.peers.get(&peer.name)?;
+            (old == peer && peer.tls.is_none()).then_some(old)
+        };
+        let ways = self
+            .policy
+            .rules
+            .iter_mut()
+            .filter_map(|rule| rule.way.as_mut());
+        let in_chains = ways.flat_map(|way| &mut way.chains).flatten();
+        for peer in self.peers.values_mut().chain(in_chains) {
+            if let Some(old) = same(peer) {
+                *peer = old.clone();
+            }
+        }
+    }
+
     /// The peer that listens on `address`, or one with default settings.
     pub(crate) fn peer_at(&self, address: SocketAddr) -> Arc<Peer> {
         let known = self.peers.values().find(|peer| peer.address == address);
@@ -269,6 +314,12 @@ impl Listener {
              --allow-from CIDR (allow_from in a file)"
         )))
     }
+}
+
+fn keep<T: Clone + PartialEq>(key: &'static str, new: &mut T, old: &T) -> Option<&'static str> {
+    let changed = new != old;
+    new.clone_from(old);
+    changed.then_some(key)
 }
 
 fn intercept(written: &ListenerSettings) -> Result<Option<Intercept>, String> {

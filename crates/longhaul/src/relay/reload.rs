@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SIGHUP: the configuration is read again, whole or not at all. Open connections keep the
+//! configuration that they came under; listeners that are in both keep their sockets.
+
+use super::{
+    Relay,
+    args::Args,
+    config::{Config, Listener},
+    door::Door,
+    is_possible, open_door, socket_options,
+    worker::Opening,
+};
+use anyhow::Context as _;
+use std::{mem::discriminant, net::TcpListener, sync::Arc};
+use tokio::sync::mpsc::Sender;
+
+/// What becomes of the listeners.
+#[derive(Debug, PartialEq)]
+struct Plan {
+    /// For each listener of the new configuration, in its order.
+    steps: Vec<Step>,
+    /// Old listeners that are gone.
+    close: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Step {
+    /// The old listener of this number has the settings from now on.
+    Keep(usize),
+    /// The same, with other sockets: these have options that can't be taken back.
+    Reopen(usize),
+    Open,
+}
+
+impl Step {
+    fn old(self) -> Option<usize> {
+        match self {
+            Self::Keep(old) | Self::Reopen(old) => Some(old),
+            Self::Open => None,
+        }
+    }
+}
+
+/// Compares the listeners, or says what can't change while the relay runs.
+fn plan(old: &[Arc<Listener>], new: &[Listener]) -> Result<Plan, String> {
+    let mut steps = Vec::<Step>::new();
+    for listener in new {
+        let is_free = |n: &usize| !steps.iter().any(|step| step.old() == Some(*n));
+        let place = (0..old.len())
+            .filter(is_free)
+            .find(|n| is_same_place(&old[*n], listener));
+        steps.push(match place {
+            Some(n) if socket_options(&old[n]) == socket_options(listener) => Step::Keep(n),
+            Some(n) => Step::Reopen(n),
+            None => Step::Open,
+        });
+    }
+    let is_gone = |n: &usize| !steps.iter().any(|step| step.old() == Some(*n));
+    let close = (0..old.len()).filter(is_gone).collect();
+    let plan = Plan { steps, close };
+    plan.check_interception(old, new)?;
+    Ok(plan)
+}
+
+/// A free port has no number to be known by.
+fn is_same_place(a: &Listener, b: &Listener) -> bool {
+    let named = || a.name == b.name && discriminant(&a.kind) == discriminant(&b.kind);
+    a.address == b.address && (a.address.port() != 0 || named())
+}
+
+impl Plan {
+    /// Rules and leases stand and fall with the process.
+    fn check_interception(&self, old: &[Arc<Listener>], new: &[Listener]) -> Result<(), String> {
+        let refused = |listener: &Listener| {
+            let name = &listener.name;
+            Err(format!(
+                "listener {name}: what it intercepts takes a restart to change"
+            ))
+        };
+        for (step, listener) in self.steps.iter().zip(new) {
+            let before = step.old().and_then(|n| old[n].intercept.as_ref());
+            let moved = listener.intercept.is_some() && !matches!(step, Step::Keep(_));
+            if moved || before != listener.intercept.as_ref() {
+                return refused(listener);
+            }
+        }
+        match self.close.iter().find(|n| old[**n].intercept.is_some()) {
+            Some(n) => refused(&old[*n]),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A listener of the new configuration, and sockets if it needs any.
+type Ready = (Arc<Door>, Listener, Option<Vec<TcpListener>>);
+
+/// Reads the configuration again and acts on it. After an error, everything is as it was.
+pub(crate) fn reload(
+    relay: &Relay,
+    args: &Args,
+    workers: &[Sender<Opening>],
+) -> anyhow::Result<()> {
+    let before = relay.config();
+    let mut config = Config::from_args(args.clone())?;
+    config.listeners.retain(is_possible);
+    let fixed = config.keep(&before);
+    let doors = relay.doors.open();
+    let old: Vec<_> = doors.iter().map(|door| door.listener()).collect();
+    let plan = plan(&old, &config.listeners).map_err(anyhow::Error::msg)?;
+    let ready = open(&config, &plan, &doors)?;
+    for key in fixed {
+        eprintln!("longhaul relay: {key} takes a restart to change");
+    }
+    relay.set_config(config);
+    let open = ready.iter().map(|(door, ..)| door.clone()).collect();
+    let closed: Vec<_> = plan.close.iter().map(|n| doors[*n].clone()).collect();
+    for (door, listener, sockets) in ready {
+        settle(&door, listener, sockets, workers)?;
+    }
+    for door in &closed {
+        door.next_sockets();
+    }
+    relay.doors.replace(open, closed);
+    Ok(())
+}
+
+/// Everything that may fail.
+fn open(config: &Config, plan: &Plan, doors: &[Arc<Door>]) -> anyhow::Result<Vec<Ready>> {
+    let listeners = plan.steps.iter().zip(&config.listeners);
+    let ready = listeners.map(|(step, listener)| match *step {
+        Step::Keep(n) => Ok((doors[n].clone(), listener.clone(), None)),
+        Step::Reopen(n) => {
+            let (address, options) = (doors[n].address, socket_options(listener));
+            let sockets = host::socket::listen_beside(address, config.limits.workers, &options)
+                .with_context(|| format!("listener {}", listener.name))?;
+            Ok((doors[n].clone(), listener.clone(), Some(sockets)))
+        }
+        Step::Open => {
+            let (door, sockets) = open_door(config, listener)?;
+            Ok((door, listener.clone(), Some(sockets)))
+        }
+    });
+    ready.collect()
+}
+
+fn settle(
+    door: &Arc<Door>,
+    listener: Listener,
+    sockets: Option<Vec<TcpListener>>,
+    workers: &[Sender<Opening>],
+) -> anyhow::Result<()> {
+    let is_new = door.is_new();
+    door.change(listener);
+    if let Some(sockets) = sockets {
+        hand_out(door, sockets, workers)?;
+    }
+    if is_new {
+        eprintln!("listening {} {}", door.listener().kind, door.address);
+    }
+    Ok(())
+}
+
+/// Gives each worker its socket of a door; sockets that it had before are closed.
+pub(crate) fn hand_out(
+    door: &Arc<Door>,
+    sockets: Vec<TcpListener>,
+    workers: &[Sender<Opening>],
+) -> anyhow::Result<()> {
+    let generation = door.next_sockets();
+    for (worker, socket) in workers.iter().zip(sockets) {
+        let opening = Opening {
+            door: door.clone(),
+            generation,
+            socket,
+        };
+        worker
+            .try_send(opening)
+            .context("a worker does not take its listeners")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A SOCKS5 listener with these further settings.
+    pub(crate) fn listener(address: &str, more: &str) -> Listener {
+        all(&format!("kind = 'socks5'\naddress = '{address}'\n{more}")).remove(0)
+    }
+
+    fn all(text: &str) -> Vec<Listener> {
+        let text = format!("[[listener]]\n{text}\n[profile.slow]\npacing_rate = '1mbit'");
+        let settings = toml::from_str(&text).unwrap();
+        Config::new(&settings).unwrap().listeners
+    }
+
+    fn planned(old: &[Listener], new: &[Listener]) -> Result<Plan, String> {
+        let old: Vec<_> = old.iter().cloned().map(Arc::new).collect();
+        plan(&old, new)
+    }
+
+    #[test]
+    fn what_stays_keeps_its_sockets_wherever_it_is_in_the_file() {
+        let (a, b) = (listener("127.0.0.1:1", ""), listener("127.0.0.1:2", ""));
+        let b_slower = listener("127.0.0.1:2", "rate = '1mbit'");
+        let c = listener("127.0.0.1:3", "");
+        let plan = planned(&[a, b], &[c, b_slower]).unwrap();
+        assert_eq!(plan.steps, [Step::Open, Step::Keep(1)]);
+        assert_eq!(plan.close, [0]);
+    }
+
+    #[test]
+    fn other_socket_options_want_other_sockets() {
+        let plain = listener("127.0.0.1:1", "");
+        let slow = listener("127.0.0.1:1", "profile = 'slow'");
+        let plan = planned(&[plain.clone()], &[slow]).unwrap();
+        assert_eq!(plan.steps, [Step::Reopen(0)]);
+        assert_eq!(plan.close, [0; 0]);
+    }
+
+    #[test]
+    fn free_ports_are_told_apart_by_name() {
+        let (a, b) = (
+            listener("127.0.0.1:0", "name = 'a'"),
+            listener("127.0.0.1:0", "name = 'b'"),
+        );
+        let unnamed = listener("127.0.0.1:0", "");
+        let old = [a.clone(), unnamed.clone(), unnamed.clone()];
+        let plan = planned(&old, &[unnamed.clone(), b, unnamed, a]).unwrap();
+        let [one, open, two, named] = plan.steps[..] else {
+            panic!("{plan:?}");
+        };
+        assert_eq!(
+            [one, two, named],
+            [Step::Keep(1), Step::Keep(2), Step::Keep(0)]
+        );
+        assert_eq!(open, Step::Open);
+    }
+
+    #[test]
+    fn interception_is_for_the_process_s_life() {
+        let text = "kind = 'transparent'\naddress = '127.0.0.1:1'\n";
+        let plain = all(text);
+        let web = all(&format!("{text}intercept = ['10.0.0.0/8:80']"));
+        let more = all(&format!("{text}intercept = ['10.0.0.0/8:443']"));
+        assert!(planned(&web, &web).is_ok());
+        for (old, new) in [
+            (&plain, &web),
+            (&web, &plain),
+            (&web, &more),
+            (&web, &vec![]),
+        ] {
+            let problem = planned(old, new).unwrap_err();
+            assert!(problem.contains("restart"), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SIGHUP: a new configuration, and nobody's connection ends.
+
+mod relay_process;
+
+use relay_process::{Relay, accept, connect, exchange, origin, read_array, receive, send};
+use rustix::process::Signal;
+use std::{
+    io::{ErrorKind, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+struct Reloadable {
+    relay: Relay,
+    directory: tempfile::TempDir,
+}
+
+fn file_in(directory: &Path) -> PathBuf {
+    directory.join("relay.toml")
+}
+
+impl Reloadable {
+    fn start(text: &str, listeners: usize) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(file_in(directory.path()), text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(["relay", "--workers", "2", "--config"]);
+        command.arg(file_in(directory.path()));
+        let relay = Relay::spawn_waiting(command, listeners);
+        Self { relay, directory }
+    }
+
+    /// Reloads; returns what the relay said until `word`.
+    fn reload(&self, text: &str, word: &str) -> String {
+        std::fs::write(file_in(self.directory.path()), text).unwrap();
+        self.relay.signal(Signal::HUP);
+        self.relay.says(word)
+    }
+}
+
+const DONE: &str = "configuration reloaded";
+
+/// A port that was free a moment ago.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+fn forward(from: SocketAddr, to: SocketAddr, more: &str) -> String {
+    format!("[[listener]]\nkind = 'forward'\naddress = '{from}'\ndestination = '{to}'\n{more}\n")
+}
+
+fn refuses(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+#[test]
+fn listeners_come_and_go_and_connections_stay() {
+    let (listener, to) = origin();
+    // Its own origin: looking whether it is gone may get through while it is not.
+    let (gone_listener, gone_to) = origin();
+    let (stays, goes, comes) = (free(), free(), free());
+    let before = forward(stays, to, "") + &forward(goes, gone_to, "");
+    let relay = Reloadable::start(&before, 2);
+    let over_staying = (connect(stays), accept(&listener));
+    let over_going = (connect(goes), accept(&gone_listener));
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(&over_going.0, 7, 64));
+        let half = scope.spawn(|| read_array::<4096>(&mut over_going.1.try_clone().unwrap()));
+        half.join().unwrap();
+        let said = relay.reload(&(forward(comes, to, "") + &forward(stays, to, "")), DONE);
+        assert!(
+            said.contains(&format!("listening forward {comes}")),
+            "{said}"
+        );
+        assert!(!said.contains(&stays.to_string()), "{said}");
+        // Workers close their sockets when they come to it.
+        while !refuses(goes) {
+            std::thread::yield_now();
+        }
+        drain(&over_going.1, (64 << 20) - 4096);
+    });
+    for address in [stays, comes] {
+        let client = connect(address);
+        exchange(&client, &accept(&listener), 1);
+    }
+    exchange(&over_staying.0, &over_staying.1, 1);
+    send(&over_going.1, 8, 1);
+    receive(&over_going.0, 8, 1);
+    let (status, said) = relay.relay.stop();
+    assert!(
+        status.success() && said.contains("no connection cut"),
+        "{said}"
+    );
+}
+
+fn drain(mut stream: &TcpStream, want: u64) {
+    let len = std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+    assert_eq!(len, want);
+}
+
+#[test]
+fn a_bad_file_changes_nothing() {
+    let (listener, to) = origin();
+    let (stays, never) = (free(), free());
+    let good = forward(stays, to, "");
+    let relay = Reloadable::start(&good, 1);
+    let (taken, occupied) = origin();
+    let refused = "not reloaded";
+    for (bad, word) in [
+        (
+            "[[listener]]\nkind = 'sock5'\n".to_owned(),
+            "relay.toml:2:8",
+        ),
+        (forward(never, to, "") + "[limit]\n", "limit"),
+        (String::new(), "no listener"),
+        (
+            forward(never, to, "") + &forward(occupied, to, ""),
+            "in use",
+        ),
+        (
+            forward(never, to, "profile = 'x'"),
+            "no profile is called x",
+        ),
+    ] {
+        let said = relay.reload(&bad, refused);
+        assert!(said.contains(word) && said.lines().count() == 1, "{said}");
+        assert!(refuses(never));
+        let client = connect(stays);
+        exchange(&client, &accept(&listener), 1);
+    }
+    drop(taken);
+    relay.reload(&good, DONE);
+}
+
+#[test]
+fn later_connections_have_the_new_settings() {
+    let (old, old_to) = origin();
+    let (new, new_to) = origin();
+    let at = free();
+    let relay = Reloadable::start(&forward(at, old_to, ""), 1);
+    let first = (connect(at), accept(&old));
+    relay.reload(&forward(at, new_to, ""), DONE);
+    let second = (connect(at), accept(&new));
+    exchange(&first.0, &first.1, 1);
+    exchange(&second.0, &second.1, 1);
+    // Another profile takes other sockets; connections made while they change are all served.
+    for _ in 0..20 {
+        for profile in ["tight", "near"] {
+            let named = format!("profile = '{profile}'");
+            let tight = "[profile.tight]\nnotsent_lowat = '16KiB'\n";
+            std::fs::write(
+                file_in(relay.directory.path()),
+                forward(at, new_to, &named) + tight,
+            )
+            .unwrap();
+            relay.relay.signal(Signal::HUP);
+            let mut client = connect(at);
+            client.write_all(b"x").unwrap();
+            assert_eq!(read_array(&mut accept(&new)), *b"x");
+            relay.relay.says(DONE);
+        }
+    }
+}
+
+#[test]
+fn what_is_fixed_is_named_and_the_rest_applies() {
+    let (listener, to) = origin();
+    let (stays, comes) = (free(), free());
+    let relay = Reloadable::start(&forward(stays, to, ""), 1);
+    let more = forward(comes, to, "") + "[limits]\nconnections = 5\n";
+    let said = relay.reload(&(forward(stays, to, "") + &more), DONE);
+    assert!(
+        said.contains("limits.connections takes a restart"),
+        "{said}"
+    );
+    let client = connect(comes);
+    exchange(&client, &accept(&listener), 1);
+}
+
+#[test]
+fn without_a_file_the_flags_are_applied_again() {
+    let (listener, to) = origin();
+    let relay = Relay::start(&["--forward", &format!("127.0.0.1:0={to}")]);
+    let first = (connect(relay.address("forward")), accept(&listener));
+    relay.signal(Signal::HUP);
+    let said = relay.says(DONE);
+    assert!(!said.contains("listening"), "{said}");
+    exchange(&first.0, &first.1, 1);
+    let second = connect(relay.address("forward"));
+    exchange(&second, &accept(&listener), 1);
+}
