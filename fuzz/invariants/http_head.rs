@@ -34,11 +34,27 @@ pub(crate) fn check(input: &[u8]) {
         kept(&before.headers, &before.headers),
         kept(&before.headers, &head.headers)
     );
-    assert!(
-        head.headers
-            .keys()
-            .all(|name| name == header::VIA || !is_for_proxy(&before.headers, name))
-    );
+    assert!(head.headers.keys().all(|name| {
+        spoken_anew(&before.headers, &head.headers, name) || !is_for_proxy(&before.headers, name)
+    }));
+}
+
+/// What the relay says for itself on the next hop: Via, and of what was said to it only that
+/// trailers are welcome (RFC 9110 §6.5.1) and which protocols are offered (§7.8), each named by
+/// Connection.
+fn spoken_anew(asked: &HeaderMap, headers: &HeaderMap, name: &HeaderName) -> bool {
+    let one = |name: &HeaderName| headers.get_all(name).iter().count() == 1;
+    match name {
+        name if name == header::VIA => true,
+        name if name == header::TE => one(name) && headers[name] == "trailers",
+        name if name == header::UPGRADE => {
+            one(name) && is_named(asked, name) && is_named(headers, name)
+        }
+        name if name == header::CONNECTION => {
+            headers.contains_key(header::TE) || headers.contains_key(header::UPGRADE)
+        }
+        _ => false,
+    }
 }
 
 fn request(text: &str) -> Option<Parts> {
@@ -94,7 +110,9 @@ fn is_named(asked: &HeaderMap, name: &HeaderName) -> bool {
 /// The fields that pass unchanged, with all their values.
 fn kept(asked: &HeaderMap, headers: &HeaderMap) -> Vec<(HeaderName, Vec<u8>)> {
     let passes = |name: &HeaderName| {
-        ![header::VIA, header::HOST].contains(name) && !is_for_proxy(asked, name)
+        // Max-Forwards counts down (RFC 9110 §7.6.2).
+        ![header::VIA, header::HOST, header::MAX_FORWARDS].contains(name)
+            && !is_for_proxy(asked, name)
     };
     let mut kept: Vec<_> = headers
         .iter()
