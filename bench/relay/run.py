@@ -289,7 +289,7 @@ class Subject:
 def bulk(flows):
     def measure(subject, quick):
         before = cpu_seconds(subject.pids())
-        got = subject.ask("bulk", flows=flows, seconds=1 if quick else 4)
+        got = subject.ask("bulk", flows=flows, seconds=1 if quick else 3)
         cpu = cpu_seconds(subject.pids()) - before
         figures = {"Gbit/s": got["bytes"] * 8e-9 / got["seconds"]}
         return figures | ({"CPU s/GB": cpu / (got["bytes"] * 1e-9)} if subject.process else {})
@@ -297,7 +297,7 @@ def bulk(flows):
 
 
 def connects(subject, quick):
-    got = subject.ask("connects", flows=16, seconds=1 if quick else 4)
+    got = subject.ask("connects", flows=16, seconds=1 if quick else 3)
     return {"connects/s": got["connections"] / got["seconds"]}
 
 
