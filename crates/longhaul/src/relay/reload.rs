@@ -214,7 +214,7 @@ pub(crate) mod tests {
     fn other_socket_options_want_other_sockets() {
         let plain = listener("127.0.0.1:1", "");
         let slow = listener("127.0.0.1:1", "profile = 'slow'");
-        let plan = planned(&[plain.clone()], &[slow]).unwrap();
+        let plan = planned(std::slice::from_ref(&plain), &[slow]).unwrap();
         assert_eq!(plan.steps, [Step::Reopen(0)]);
         assert_eq!(plan.close, [0; 0]);
     }
