@@ -332,6 +332,13 @@ fn intercept(written: &ListenerSettings) -> Result<Option<Intercept>, String> {
     if written.kind != KindName::Transparent {
         return Err("intercept is for transparent listeners".into());
     }
+    if written.verify_connect && written.accept_proxy {
+        return Err(
+            "verify_connect and accept_proxy exclude each other: a SYN that is held can't \
+                    say yet whom it speaks for"
+                .into(),
+        );
+    }
     let address = written.address;
     let foreign = |target: &Target| target.of_family(!address.is_ipv4());
     if let Some(foreign) = written.intercept.iter().find_map(foreign) {
@@ -636,6 +643,11 @@ mod tests {
             (
                 "[[listener]]\nkind = 'transparent'\naddress = '[::1]:1'\nverify_connect = true",
                 "verify_connect want",
+            ),
+            (
+                "[[listener]]\nkind = 'transparent'\naddress = '127.0.0.1:1'\n\
+                 intercept = ['10.0.0.0/8']\nverify_connect = true\naccept_proxy = true",
+                "verify_connect and accept_proxy",
             ),
             (
                 "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:1080'",
