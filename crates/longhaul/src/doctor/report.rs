@@ -84,7 +84,7 @@ pub(super) fn json(path: Path, facts: &Facts, findings: &[Finding]) -> serde_jso
     }))
 }
 
-/// The facts in what [`json`] wrote.
+/// The facts in what [`json()`] wrote.
 pub(super) fn facts_in(text: &str) -> anyhow::Result<Facts> {
     let mut whole: serde_json::Value = serde_json::from_str(text)?;
     let facts = whole.get_mut("facts").context("it has no \"facts\"")?;

@@ -49,7 +49,7 @@ pub(crate) struct Args {
     pub(super) transparent: Vec<SocketAddr>,
 
     /// Divert connections to these networks to the --transparent listener of their family, by nft
-    /// rules and routes that end with the relay; [IPv6] in brackets; repeatable
+    /// rules and routes that end with the relay; IPv6 ones in brackets; repeatable
     #[arg(
         long,
         value_name = "CIDR[,CIDR…][:PORT[,A-B…]]",

@@ -250,7 +250,7 @@ async fn deliver(
     Ok(())
 }
 
-/// As [`Channel::readable`], in a tenth of the room: each direction of a socket has one task that
+/// As `Channel::readable`, in a tenth of the room: each direction of a socket has one task that
 /// waits for it.
 async fn readable(stream: &Leg) -> io::Result<()> {
     poll_fn(|context| stream.poll_read_ready(context)).await
