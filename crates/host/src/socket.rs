@@ -45,6 +45,8 @@ impl Options {
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = Socket::new(domain, kind, Some(Protocol::TCP))?;
         socket.set_tcp_nodelay(true)?;
+        // An urgent byte is a byte of the stream (RFC 6093 §4): without this, recv(2) drops it.
+        socket.set_out_of_band_inline(true)?;
         if let Some(name) = &self.congestion_control {
             socket.set_tcp_congestion(name.as_bytes())?;
         }

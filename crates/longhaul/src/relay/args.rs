@@ -108,7 +108,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Legs")]
     pub(super) cc_far: Option<String>,
 
-    /// How bytes move from leg to leg [default: splice]
+    /// How bytes move from leg to leg [default: auto]
     #[arg(long, value_enum, help_heading = "Legs")]
     pub(super) mode: Option<Mode>,
 
@@ -181,22 +181,16 @@ pub(crate) enum SendProxy {
 }
 
 /// How bytes move from leg to leg.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
+    /// Reads of 16 KiB and more inside the kernel, smaller ones through buffers
+    #[default]
+    Auto,
     /// Inside the kernel, through pipes
     Splice,
     /// Through buffers of 256 KiB
     Copy,
-}
-
-impl From<Mode> for host::pipe_pool::Mode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Splice => Self::Splice,
-            Mode::Copy => Self::Copy,
-        }
-    }
 }
 
 /// `LISTEN=DESTINATION`.

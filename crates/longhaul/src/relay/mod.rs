@@ -13,6 +13,7 @@ mod certificates;
 mod config;
 mod connect;
 mod counters;
+mod crew;
 mod door;
 mod doors;
 mod drain;
@@ -50,6 +51,7 @@ use anyhow::Context as _;
 use budget::Budget;
 use clap::{Args as _, FromArgMatches as _};
 use config::{Config, Kind, Listener};
+use crew::Crew;
 use door::Door;
 use doors::Doors;
 use drain::{Drain, Phase};
@@ -71,11 +73,11 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{
         Semaphore,
-        mpsc::{Sender, channel},
+        mpsc::{Receiver, Sender, channel},
     },
     time::{Instant, sleep_until, timeout},
 };
-use worker::{Opening, Worker};
+use worker::{Newcomer, Opening, Worker};
 
 /// The names of all options, as typed behind `--`.
 pub(crate) fn options() -> Vec<String> {
@@ -103,6 +105,7 @@ pub(crate) struct Relay {
     drain: Drain,
     journal: Journal,
     sessions: Registry,
+    crew: Arc<Crew>,
     memory: Memory,
     /// A permit for each connection that may be open.
     places: Arc<Semaphore>,
@@ -151,7 +154,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .transpose()?
         .unzip();
     let doors = opened.iter().map(|(door, _)| door.clone()).collect();
+    let (crew, newcomers) = Crew::new(config.limits.workers);
     let relay = Arc::new(Relay {
+        crew: crew.into(),
         doors: Doors::new(doors),
         sessions: Registry::default(),
         memory: Memory::new(config.limits.memory.unwrap_or_else(memory::default_budget)),
@@ -163,7 +168,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         pseudonym: pseudonym(),
         config: RwLock::new(config.into()),
     });
-    serve(&relay, opened, verifiers, args)?;
+    serve(&relay, opened, verifiers, newcomers, args)?;
     // The writer ends when the last user of the journal is gone.
     drop(relay);
     if let Some(writer) = writer {
@@ -269,10 +274,11 @@ fn serve(
     relay: &Arc<Relay>,
     opened: Vec<OpenDoor>,
     verifiers: Vec<Verifier>,
+    newcomers: Vec<Receiver<Newcomer>>,
     args: &Args,
 ) -> anyhow::Result<()> {
     let gates = gates(&relay.doors.open(), &verifiers)?;
-    let (mut threads, workers) = start_workers(relay, opened.len())?;
+    let (mut threads, workers) = start_workers(relay, opened.len(), newcomers)?;
     for (door, sockets) in opened {
         reload::hand_out(&door, sockets, &workers)?;
     }
@@ -301,18 +307,20 @@ const OPENINGS_MAX: usize = 1024;
 fn start_workers(
     relay: &Arc<Relay>,
     listeners: usize,
+    newcomers: Vec<Receiver<Newcomer>>,
 ) -> io::Result<(Vec<WorkerThread>, Vec<Sender<Opening>>)> {
-    let start = |index| {
+    let start = |(index, newcomers)| {
         let (sender, openings) = channel(listeners + OPENINGS_MAX);
         let worker = Worker {
             relay: relay.clone(),
             index,
             openings,
+            newcomers,
         };
         let thread = std::thread::Builder::new().name(format!("relay-{index}"));
         Ok((thread.spawn(move || worker.run())?, sender))
     };
-    let workers = (0..relay.config().limits.workers).map(start);
+    let workers = newcomers.into_iter().enumerate().map(start);
     Ok(workers.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
 }
 
@@ -432,6 +440,7 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
     let _ = timeout(relay.config().limits.grace, patience).await;
     let cut = all as usize - relay.places.available_permits();
     relay.drain.enter(Phase::Cut);
+    relay.sessions.cut();
     let _ = timeout(CUT_TIME, relay.places.acquire_many(all)).await;
     match cut {
         0 => eprintln!("longhaul relay: stopped, no connection cut"),

@@ -3,10 +3,10 @@
 
 use super::{
     Relay, announcement,
+    args::Mode,
     config::{Config, Kind, Listener},
     counters::{Direction, Traffic},
     door::Door,
-    drain::Phase,
     failure::Failure,
     intercept::Flow,
     leg::Leg,
@@ -20,9 +20,10 @@ use super::{
     stream::write_all,
     tls::Tls,
     transfer::{self, End, Means, Side},
+    worker::Newcomer,
 };
 use host::{
-    pipe_pool::{Mode, Pool},
+    pipe_pool::Pool,
     socket::{memory, reset_on_close},
     tcp_info::TcpInfo,
 };
@@ -32,7 +33,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Instant,
 };
-use tokio::{net::TcpStream, select, time::timeout};
+use tokio::{net::TcpStream, time::timeout};
 use wire::{destination::Destination, proxy_protocol::Header};
 
 /// One client connection.
@@ -53,8 +54,8 @@ pub(crate) struct Session {
     pub(crate) client_address: SocketAddr,
     /// The connection's other end.
     pub(crate) sender: SocketAddr,
-    /// Where the client came in: at this relay, or at one that speaks for it.
-    entrance: Option<SocketAddr>,
+    /// Where the client came in, if that was announced.
+    announced: Option<SocketAddr>,
     started: Instant,
     traffic: Traffic,
     way_out: Mutex<WayOut>,
@@ -68,11 +69,59 @@ struct WayOut {
     far: Option<Arc<TcpStream>>,
 }
 
+/// What the connections of one worker share.
+#[derive(Debug, Clone)]
+pub(crate) struct Shares {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) ready: Arc<Ready>,
+}
+
+/// Serves a newcomer, sees both legs to their right end, and writes the record. Dropped before the
+/// end, the connection is cut.
+pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
+    // The place is free, and counted as such, once the sockets are closed.
+    let Newcomer {
+        place: _place,
+        seated: _seated,
+        entry,
+        relay,
+        door,
+        client,
+        address,
+    } = newcomer;
+    let mut session = Session::new(relay, door, shares, client, address);
+    let announced = match session.listener.accept_proxy {
+        true => Box::pin(session.hear_announcement()).await,
+        false => Ok(()),
+    };
+    let session = Arc::new(session);
+    entry.is(&session);
+    let _active = session.door.counters.connection();
+    let mut finale = Finale { session: &session, end: End::Cut };
+    finale.end = session.serve(announced).await;
+}
+
+/// What is to be done when a connection ends, however it ends.
+struct Finale<'a> {
+    session: &'a Session,
+    end: End,
+}
+
+impl Drop for Finale<'_> {
+    fn drop(&mut self) {
+        let Self { session, end } = self;
+        session.close(end);
+        if session.relay.journal.is_kept() && !session.was_unused(end) {
+            session.relay.journal.put(session.record(end));
+        }
+    }
+}
+
 impl Session {
-    pub(crate) fn new(
+    fn new(
         relay: Arc<Relay>,
         door: Arc<Door>,
-        (pool, ready): (Arc<Pool>, Arc<Ready>),
+        Shares { pool, ready }: Shares,
         client: TcpStream,
         client_address: SocketAddr,
     ) -> Self {
@@ -86,45 +135,23 @@ impl Session {
             pool,
             ready,
             tls: OnceLock::new(),
-            entrance: client.local_addr().ok(),
             client: Arc::new(client),
             client_address,
             sender: client_address,
+            announced: None,
             started: Instant::now(),
             traffic: Traffic::default(),
             way_out: Mutex::default(),
         }
     }
 
-    /// Serves the client, sees both legs to their right end, and writes the record.
-    pub(crate) async fn run(mut self) {
-        let announced = self.hear_announcement().await;
-        let session = Arc::new(self);
-        let _active = session.door.counters.connection();
-        let _listed = session.relay.sessions.enter(session.clone());
-        let end = select! {
-            end = session.serve(announced) => end,
-            () = session.relay.drain.reached(Phase::Cut) => End::Cut,
-        };
-        session.close(&end);
-        if session.relay.journal.is_kept() && !session.was_unused(&end) {
-            session.relay.journal.put(session.record(&end));
-        }
-    }
-
-    /// Lets the sender say whom it speaks for, if the listener wants that.
+    /// Lets the sender say whom it speaks for.
     async fn hear_announcement(&mut self) -> Result<(), Failure> {
-        if !self.listener.accept_proxy {
-            return Ok(());
-        }
         if !self.is_known(self.sender) {
             return Err(Failure::NotAllowed);
         }
         let limit = self.config.limits.handshake_timeout;
-        let heard = select! {
-            heard = timeout(limit, announcement::read(&self.client)) => heard,
-            () = self.relay.drain.reached(Phase::Cut) => return Err(Failure::ClientGone),
-        };
+        let heard = timeout(limit, announcement::read(&self.client)).await;
         let header = heard.unwrap_or(Err(Failure::HandshakeTimeout))?;
         if let Header::Proxied {
             source,
@@ -132,10 +159,15 @@ impl Session {
         } = header
         {
             self.client_address = source;
-            self.entrance = Some(destination);
+            self.announced = Some(destination);
             self.limits = self.door.limits(&self.listener, source.ip());
         }
         Ok(())
+    }
+
+    /// Where the client came in: at this relay, or at one that speaks for it.
+    fn entrance(&self) -> Option<SocketAddr> {
+        self.announced.or_else(|| self.client.local_addr().ok())
     }
 
     async fn serve(self: &Arc<Self>, announced: Result<(), Failure>) -> End {
@@ -148,8 +180,6 @@ impl Session {
             return self.fail(failure);
         }
         match &self.listener.kind {
-            // In boxes, as everything that is over before bytes are relayed: an idle connection
-            // is as large as the largest state that its future may be in.
             Kind::Http => Box::pin(listener::http::serve(self)).await,
             Kind::Socks5 => Box::pin(listener::socks5::serve(self)).await,
             kind => listener::serve(self, kind).await,
@@ -234,7 +264,7 @@ impl Session {
     /// The request with a header for its destination in front. Peers pass it on like anything that
     /// the client sends.
     fn introduce(&self, request: &Request) -> Option<Request> {
-        let (version, entrance) = (self.listener.send_proxy?, self.entrance?);
+        let (version, entrance) = (self.listener.send_proxy?, self.entrance()?);
         let header = announcement::write(version, self.client_address, entrance);
         Some(Request {
             destination: request.destination.clone(),
@@ -275,7 +305,7 @@ impl Session {
 
     /// Waits as long as the rate limits ask for these bytes.
     pub(crate) async fn pace(&self, direction: Direction, bytes: usize) {
-        if let Some(until) = self.limits.spend(direction, bytes, Instant::now()) {
+        if let Some(until) = self.limits.spend(direction, bytes, Instant::now) {
             tokio::time::sleep_until(until.into()).await;
         }
     }
@@ -289,11 +319,11 @@ impl Session {
     }
 
     /// Relays between the client and `far` until the end.
-    pub(crate) async fn transfer(&self, far: &Far, on_success: &[u8]) -> End {
+    pub(crate) async fn transfer(&self, far: &Far, on_success: impl AsRef<[u8]>) -> End {
         let near = self.near();
         let mode = match near.needs_copy() || far.stream.needs_copy() {
-            true => Some(Mode::Copy),
-            false => far.mode.map(Into::into),
+            true => Mode::Copy,
+            false => far.mode.or(self.config.far.mode).unwrap_or_default(),
         };
         let means = Means {
             pool: &self.pool,
@@ -303,7 +333,7 @@ impl Session {
             mode,
             client_heard: &far.client_heard,
         };
-        transfer::run(&near, far, on_success, &means).await
+        transfer::run(&near, far, on_success.as_ref(), &means).await
     }
 
     /// Counts bytes that did not pass through [`Session::transfer`].

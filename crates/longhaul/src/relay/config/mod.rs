@@ -6,7 +6,7 @@ mod flags;
 pub(crate) mod settings;
 
 use super::{
-    args::{Args, Mode, SendProxy},
+    args::{Args, SendProxy},
     certificates::{Initiator, Responder},
     intercept::{Intercept, OWN_MARK, Target},
     peer::{POOL_AGE_DEFAULT, Peer},
@@ -121,8 +121,8 @@ pub(crate) struct Limits {
 /// Bytes in one copy: large enough that the system calls vanish beside the copying.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Idle conduits a worker keeps: enough for a burst of busy connections. Memory: 16 MiB a worker
-/// in copy mode, 640 KiB with 1 MiB pipes.
+/// Idle conduits a worker keeps: enough for a burst of busy connections. Memory: 640 KiB a worker
+/// with 1 MiB pipes, 16 MiB in copy mode; buffers that only saw small reads, 16 KiB each.
 const IDLE_CONDUITS_MAX: usize = 64;
 
 const CONNECTIONS_DEFAULT: u32 = 16384;
@@ -151,7 +151,7 @@ impl Config {
         let config = Self {
             listeners: listeners(settings, &profiles)?,
             policy: policy(settings, &peers, &profiles)?,
-            pool: pool(settings, &far)?,
+            pool: pool(settings)?,
             limits: limits(settings)?,
             peers,
             far,
@@ -183,7 +183,7 @@ impl Config {
         // The limit on descriptors decided this one.
         self.pool.pipes_max = before.pool.pipes_max;
         fixed.push(keep(
-            "limits.pipe_size or profile.far.mode",
+            "limits.pipe_size",
             &mut self.pool,
             &before.pool,
         ));
@@ -510,7 +510,7 @@ fn chain(via: &[String], peers: &BTreeMap<String, Arc<Peer>>, user: &str) -> any
     via.iter().map(peer).collect()
 }
 
-fn pool(settings: &Settings, far: &Profile) -> anyhow::Result<PoolConfig> {
+fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
     let size = settings.limits.pipe_size.unwrap_or(PIPE_DEFAULT);
     if !(4096..=1 << 30).contains(&size.get()) {
         return Err(Refusal::usage(format!(
@@ -518,7 +518,6 @@ fn pool(settings: &Settings, far: &Profile) -> anyhow::Result<PoolConfig> {
         )));
     }
     Ok(PoolConfig {
-        mode: far.mode.unwrap_or(Mode::Splice).into(),
         pipe_bytes: size.get() as usize,
         buffer_bytes: BUFFER_BYTES,
         pipes_max: usize::MAX,
