@@ -24,6 +24,7 @@ pub(crate) mod summary;
 pub(crate) mod table;
 mod testbed;
 mod topology;
+mod twins;
 mod validate;
 mod verdict;
 
@@ -35,7 +36,7 @@ use args::Command;
 use book::{Book, Choices};
 use host::sandbox;
 use result::{Host, LabResult};
-use scenario::{LinkKind, Program};
+use scenario::{LinkKind, Program, RelayProgram};
 use std::{fs, path::Path};
 
 /// Runs the command.
@@ -140,7 +141,12 @@ fn prerequisites(book: &Book) -> Result<Host> {
         .filter(|flow| flow.when)
         .map(|flow| flow.program)
         .collect();
-    let versions = programs::versions(programs)?;
+    let relays: std::collections::BTreeSet<RelayProgram> = scenarios()
+        .flat_map(|s| s.relays.values())
+        .filter(|relay| relay.when)
+        .map(|relay| relay.program)
+        .collect();
+    let versions = programs::versions(programs, relays)?;
     if scenarios()
         .flat_map(|s| &s.links)
         .any(|link| link.kind == LinkKind::Emulated)

@@ -44,6 +44,9 @@ pub(crate) struct Scenario {
     /// Parameters varied against each other: every combination is a cell.
     #[serde(default)]
     pub(crate) vary: IndexMap<String, Vec<Value>>,
+    /// Parameters that go with a varied value: by its parameter, then by the value.
+    #[serde(default)]
+    pub(crate) with: IndexMap<String, IndexMap<String, Table>>,
     /// Cells beside those of `vary`.
     #[serde(default)]
     pub(crate) cells: Vec<CellPlan>,
@@ -163,6 +166,8 @@ pub(crate) struct Link {
     /// Bytes, 1,280 to 9,000.
     #[serde(default = "defaults::mtu")]
     pub(crate) mtu: u32,
+    /// Another link, whose options and random decisions this one takes.
+    pub(crate) like: Option<String>,
     /// Every other key: an option of `longhaul link`.
     #[serde(flatten)]
     pub(crate) options: Table,
@@ -242,12 +247,130 @@ pub(crate) struct Relay {
     /// Whether it runs in this cell.
     #[serde(default = "defaults::yes")]
     pub(crate) when: bool,
+    #[serde(default)]
+    pub(crate) program: RelayProgram,
     /// Destination ports whose connections its transparent listener takes.
     #[serde(default)]
     pub(crate) intercept: Vec<u16>,
-    /// Every other key: an option of `longhaul relay`.
+    /// What stands in the configuration file of `longhaul relay`; flags come on top.
+    #[serde(default)]
+    pub(crate) config: Table,
+    /// Every other key: an option of `longhaul relay`, of which other programs know some.
     #[serde(flatten)]
     pub(crate) options: Table,
+}
+
+/// What relays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RelayProgram {
+    #[default]
+    Longhaul,
+    /// HAProxy in its TCP mode.
+    Haproxy,
+    /// Dante's `danted`: SOCKS5.
+    Dante,
+    /// Squid without its cache: HTTP.
+    Squid,
+}
+
+impl RelayProgram {
+    pub(crate) const ALL: [Self; 4] = [Self::Longhaul, Self::Haproxy, Self::Dante, Self::Squid];
+
+    /// As scenarios write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Longhaul => "longhaul",
+            Self::Haproxy => "haproxy",
+            Self::Dante => "dante",
+            Self::Squid => "squid",
+        }
+    }
+}
+
+/// A port of a host of the testbed, written `relay1:8080`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostPort {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl std::str::FromStr for HostPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.rsplit_once(':');
+        let parsed = parts.and_then(|(host, port)| {
+            let port = port.parse().ok().filter(|port| *port > 0)?;
+            let host = (!host.is_empty()).then(|| host.to_owned())?;
+            Some(Self { host, port })
+        });
+        parsed.ok_or_else(|| format!("{text:?} is no HOST:PORT such as relay1:8080"))
+    }
+}
+
+impl std::fmt::Display for HostPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// A proxy that a client asks, written `socks5h://relay1:1080`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Proxy {
+    pub(crate) scheme: String,
+    pub(crate) at: HostPort,
+}
+
+/// The proxy protocols that curl speaks and relays serve.
+const PROXY_SCHEMES: [&str; 3] = ["socks5", "socks5h", "http"];
+
+impl std::str::FromStr for Proxy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, at) = text
+            .split_once("://")
+            .filter(|(scheme, _)| PROXY_SCHEMES.contains(scheme))
+            .ok_or_else(|| {
+                let known = PROXY_SCHEMES.join("://, ");
+                format!("{text:?} begins with none of {known}://")
+            })?;
+        let (scheme, at) = (scheme.to_owned(), at.parse()?);
+        Ok(Self { scheme, at })
+    }
+}
+
+impl std::fmt::Display for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.at)
+    }
+}
+
+/// Values that a file holds as text.
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::{fmt::Display, str::FromStr};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => serializer.collect_str(value),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// An empty text is none, so that a parameter can leave the key out.
+    pub(super) fn deserialize<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<Option<T>, D::Error> {
+        match String::deserialize(input)?.as_str() {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(D::Error::custom),
+        }
+    }
 }
 
 /// A transfer.
@@ -271,6 +394,12 @@ pub(crate) struct Flow {
     pub(crate) parallel: u32,
     #[serde(default)]
     pub(crate) direction: Direction,
+    /// Where the client connects instead of to the server: a relay that forwards to it.
+    #[serde(default, with = "as_text")]
+    pub(crate) via: Option<HostPort>,
+    /// The proxy that the client asks for the server (`curl`).
+    #[serde(default, with = "as_text")]
+    pub(crate) proxy: Option<Proxy>,
     /// How many packets (`probe`); this or `duration`.
     pub(crate) count: Option<u32>,
     /// From one message to the next (`probe`); 0 is back to back.

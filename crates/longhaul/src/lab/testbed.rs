@@ -6,6 +6,7 @@ use super::{
     programs::{self, daemon::Daemon},
     scenario::{Link, LinkKind, Scenario},
     topology::{Topology, Wire},
+    twins,
 };
 use anyhow::{Context, Result};
 use host::{
@@ -47,12 +48,15 @@ impl Testbed {
         };
         testbed.make_hosts(scenario)?;
         let wires = testbed.topology.wires.clone();
-        for ((link, wire), seed) in scenario.links.iter().zip(wires).zip(seed..) {
+        for (index, (link, wire)) in scenario.links.iter().zip(wires).enumerate() {
+            let seed = seed.wrapping_add(twins::model(&scenario.links, index) as u64);
             testbed.make_link(link, &wire, seed, directory).await?;
         }
         testbed.make_routes(scenario)?;
         for (host, relay) in scenario.relays.iter().filter(|(_, relay)| relay.when) {
-            let daemon = programs::relay::start(relay, testbed.host(host)?, directory).await?;
+            let addresses = testbed.topology.addresses(host);
+            let netns = testbed.host(host)?;
+            let daemon = programs::relay::start(relay, netns, &addresses, directory).await?;
             testbed.relays.push(daemon);
         }
         Ok(testbed)

@@ -61,7 +61,8 @@ fn scenario(scenario: &Scenario) -> Checked {
         .try_for_each(|host| known("hosts", host))?;
     for (host, relay) in &scenario.relays {
         known("relays", host)?;
-        programs::relay::check(relay).map_err(|problem| format!("relays.{host}: {problem}"))?;
+        programs::relay::check(host, relay)
+            .map_err(|problem| format!("relays.{host}: {problem}"))?;
     }
     ensure(!scenario.flows.is_empty(), || {
         "there are no [[flows]]".to_owned()
@@ -134,6 +135,7 @@ fn flow(flow: &Flow, topology: &Topology) -> Checked {
             flow.from, flow.to
         ))
     })?;
+    ways(flow, topology).map_err(|problem| place(&problem))?;
     within("parallel", flow.parallel, 1, 128).map_err(|problem| place(&problem))?;
     match flow.program {
         Program::Curl => curl(flow),
@@ -144,6 +146,31 @@ fn flow(flow: &Flow, topology: &Topology) -> Checked {
     }
     .and_then(|()| only_of_probe(flow))
     .map_err(|problem| place(&problem))
+}
+
+/// The relay that a flow is sent to is one that it reaches.
+fn ways(flow: &Flow, topology: &Topology) -> Checked {
+    let (via, proxy) = (flow.via.as_ref(), flow.proxy.as_ref());
+    ensure(via.is_none() || proxy.is_none(), || {
+        "via and proxy exclude each other".to_owned()
+    })?;
+    ensure(proxy.is_none() || flow.program == Program::Curl, || {
+        "proxy is a key of program \"curl\"".to_owned()
+    })?;
+    ensure(via.is_none() || flow.program.transfers(), || {
+        "via is a key of programs \"curl\" and \"iperf3\"".to_owned()
+    })?;
+    let opening = if flow.direction == Direction::Upload {
+        &flow.from
+    } else {
+        &flow.to
+    };
+    let Some(at) = via.or(proxy.map(|proxy| &proxy.at)) else {
+        return Ok(());
+    };
+    ensure(topology.address(opening, &at.host).is_some(), || {
+        format!("no path leads from {opening:?} to a host {:?}", at.host)
+    })
 }
 
 fn curl(flow: &Flow) -> Checked {
