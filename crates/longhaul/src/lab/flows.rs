@@ -357,10 +357,7 @@ fn senders(scenario: &Scenario, flow: &Flow, testbed: &Testbed) -> Vec<String> {
         .topology
         .path(&flow.from, &flow.to)
         .unwrap_or_default();
-    let ends = |host: &String| {
-        let relays = scenario.relays.get(host).is_some_and(|relay| relay.when);
-        *host == flow.from || *host == flow.to || relays
-    };
+    let ends = |host: &String| *host == flow.from || *host == flow.to || scenario.relays_on(host);
     path.into_iter().filter(ends).collect()
 }
 

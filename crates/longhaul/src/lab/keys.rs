@@ -11,7 +11,7 @@ const LINK: [&str; 6] = ["name", "between", "kind", "addresses", "mtu", "like"];
 /// Options of `longhaul link` that the lab sets itself.
 const SET_FOR_LINKS: [&str; 4] = ["left", "right", "config", "counters"];
 /// Keys of `[relays.HOST]` that are the lab's own.
-const RELAY: [&str; 2] = ["when", "program"];
+const RELAY: [&str; 3] = ["when", "host", "program"];
 /// Those of relays that are `longhaul relay`.
 const LONGHAUL: [&str; 2] = ["intercept", "config"];
 /// Options with which `longhaul relay` would not relay.
@@ -63,7 +63,7 @@ fn program(relay: &DeTable<'_>) -> Result<RelayProgram, Unknown> {
 fn known_to(program: RelayProgram) -> BTreeSet<String> {
     match program {
         RelayProgram::Longhaul => {
-            let own = [RELAY, LONGHAUL].concat();
+            let own = [&RELAY[..], &LONGHAUL].concat();
             let not = [&NOT_FOR_RELAYS[..], &["config"]].concat();
             known(&own, crate::relay::options(), &not)
         }
@@ -93,7 +93,10 @@ fn tables<'a>(value: Option<&'a DeValue<'a>>) -> impl Iterator<Item = &'a DeTabl
 
 fn only(table: &DeTable<'_>, known: &BTreeSet<String>) -> Result<(), Unknown> {
     let unknown = |key: &str| !known.contains(&key.replace('-', "_"));
-    let keys = table.keys().filter(|key| unknown(key.get_ref()));
+    let present = table.iter().filter(|(_, value)| !empty(value.get_ref()));
+    let keys = present
+        .map(|(key, _)| key)
+        .filter(|key| unknown(key.get_ref()));
     match keys.min_by_key(|key| key.span().start) {
         None => Ok(()),
         Some(key) => Err(Unknown {
@@ -103,6 +106,11 @@ fn only(table: &DeTable<'_>, known: &BTreeSet<String>) -> Result<(), Unknown> {
             known: known.clone(),
         }),
     }
+}
+
+/// An empty list is as if the key were not there, so that a parameter can leave it out.
+fn empty(value: &DeValue<'_>) -> bool {
+    value.as_array().is_some_and(|list| list.is_empty())
 }
 
 fn listed(known: &BTreeSet<String>) -> String {
@@ -145,7 +153,8 @@ mod tests {
         let relay = |text| key_at(&format!("[relays.r]\n{text}"));
         assert_eq!(relay("program = 'haproxy'\nforward = []"), None);
         assert_eq!(relay("program = 'dante'\nsocks5 = []\npeer = []"), None);
-        let unknown = relay("program = 'dante'\nforward = []").unwrap();
+        assert_eq!(relay("program = 'dante'\nforward = []"), None);
+        let unknown = relay("program = 'dante'\nforward = ['x']").unwrap();
         assert_eq!(unknown, ("forward".to_owned(), 29));
         assert!(relay("program = 'squid'\nconfig = {}").is_some());
         assert_eq!(relay("program = 'nginx'"), Some(("nginx".to_owned(), 21)));

@@ -59,7 +59,7 @@ pub(crate) struct Scenario {
     #[serde(default)]
     pub(crate) hosts: BTreeMap<String, Host>,
     pub(crate) links: Vec<Link>,
-    /// Relays by the name of the host that each runs on.
+    /// Relays by name: that of the host that each runs on, unless it says another host.
     #[serde(default)]
     pub(crate) relays: IndexMap<String, Relay>,
     pub(crate) flows: Vec<Flow>,
@@ -73,6 +73,21 @@ pub(crate) struct Scenario {
     /// The paper's own figures.
     #[serde(default)]
     pub(crate) paper: Vec<PaperFigures>,
+}
+
+impl Scenario {
+    /// Each relay's name, its host and itself.
+    pub(crate) fn relays(&self) -> impl Iterator<Item = (&String, &String, &Relay)> {
+        self.relays
+            .iter()
+            .map(|(name, relay)| (name, relay.host.as_ref().unwrap_or(name), relay))
+    }
+
+    /// Whether something relays on `host` in this cell.
+    pub(crate) fn relays_on(&self, host: &str) -> bool {
+        self.relays()
+            .any(|(_, own, relay)| own == host && relay.when)
+    }
 }
 
 mod defaults {
@@ -245,8 +260,10 @@ impl<'de> Deserialize<'de> for Address {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Relay {
     /// Whether it runs in this cell.
-    #[serde(default = "defaults::yes")]
+    #[serde(default = "defaults::yes", deserialize_with = "all_hold")]
     pub(crate) when: bool,
+    /// Where it runs, if its name is not the host's.
+    pub(crate) host: Option<String>,
     #[serde(default)]
     pub(crate) program: RelayProgram,
     /// Destination ports whose connections its transparent listener takes.
@@ -347,6 +364,20 @@ impl std::fmt::Display for Proxy {
     }
 }
 
+/// A boolean, or a list of them that must all be true.
+fn all_hold<'de, D: serde::Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a boolean or a list of them")]
+    enum When {
+        One(bool),
+        All(Vec<bool>),
+    }
+    Ok(match When::deserialize(input)? {
+        When::One(one) => one,
+        When::All(all) => all.into_iter().all(|one| one),
+    })
+}
+
 /// Values that a file holds as text.
 mod as_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -413,7 +444,7 @@ pub(crate) struct Flow {
     #[serde(default)]
     pub(crate) start: Time,
     /// Whether it runs in this cell.
-    #[serde(default = "defaults::yes")]
+    #[serde(default = "defaults::yes", deserialize_with = "all_hold")]
     pub(crate) when: bool,
 }
 
@@ -454,6 +485,9 @@ pub(crate) struct CheckPlan {
     pub(crate) name: String,
     /// An expression over the medians of cells.
     pub(crate) value: String,
+    /// It must hold of every cell with these varied values: a metric without braces is that cell's,
+    /// one with braces that of the cell that differs from it in just those.
+    pub(crate) every: Option<Table>,
     /// `>= 6`.
     pub(crate) want: String,
     /// Whether it must hold for runs shortened by `--quick` too.
@@ -481,4 +515,40 @@ pub(crate) struct PaperFigures {
     /// Metrics whose printed figure looks wrong: shown, never compared.
     #[serde(default)]
     pub(crate) suspect: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_runs_when_all_that_it_names_is_so() {
+        let when = |text: &str| toml::from_str::<Relay>(text).map(|relay| relay.when);
+        assert!(when("").unwrap());
+        assert!(!when("when = false").unwrap());
+        assert!(when("when = [true, true]").unwrap());
+        assert!(!when("when = [true, false]").unwrap());
+        assert!(
+            when("when = 'yes'")
+                .unwrap_err()
+                .to_string()
+                .contains("a boolean or a list")
+        );
+    }
+
+    #[test]
+    fn ways_through_relays_read_as_they_print() {
+        let proxy: Proxy = "socks5h://relay1:1080".parse().unwrap();
+        assert_eq!((proxy.at.host.as_str(), proxy.at.port), ("relay1", 1080));
+        assert_eq!(proxy.to_string(), "socks5h://relay1:1080");
+        for wrong in [
+            "relay1:1080",
+            "ftp://relay1:21",
+            "http://relay1",
+            "http://:80",
+            "http://a:0",
+        ] {
+            assert!(wrong.parse::<Proxy>().is_err(), "{wrong}");
+        }
+    }
 }

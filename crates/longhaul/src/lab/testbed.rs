@@ -53,10 +53,15 @@ impl Testbed {
             testbed.make_link(link, &wire, seed, directory).await?;
         }
         testbed.make_routes(scenario)?;
-        for (host, relay) in scenario.relays.iter().filter(|(_, relay)| relay.when) {
-            let addresses = testbed.topology.addresses(host);
-            let netns = testbed.host(host)?;
-            let daemon = programs::relay::start(relay, netns, &addresses, directory).await?;
+        for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.when) {
+            let own = testbed.topology.addresses(host);
+            let place = programs::relay::Place {
+                name,
+                netns: testbed.host(host)?,
+                own: &own,
+                directory,
+            };
+            let daemon = programs::relay::start(relay, &place).await?;
             testbed.relays.push(daemon);
         }
         Ok(testbed)

@@ -7,6 +7,7 @@ use super::{
     programs,
     scenario::{Direction, Flow, Link, LinkKind, Program, Scenario},
     topology::{LINKS_MAX, Topology, Wire},
+    verdict,
 };
 use std::collections::HashSet;
 
@@ -59,10 +60,15 @@ fn scenario(scenario: &Scenario) -> Checked {
         .hosts
         .keys()
         .try_for_each(|host| known("hosts", host))?;
-    for (host, relay) in &scenario.relays {
-        known("relays", host)?;
-        programs::relay::check(host, relay)
-            .map_err(|problem| format!("relays.{host}: {problem}"))?;
+    for (relay, host, options) in scenario.relays() {
+        let place = format!("relays.{relay}");
+        name("relay", relay, 32)?;
+        known(&place, host)?;
+        // Where it is off, what varies may leave it without a way in.
+        if options.when {
+            programs::relay::check(host, options)
+                .map_err(|problem| format!("{place}: {problem}"))?;
+        }
     }
     ensure(!scenario.flows.is_empty(), || {
         "there are no [[flows]]".to_owned()
@@ -214,8 +220,19 @@ fn claims(book: &Book) -> Checked {
         let place = |problem: String| format!("check {:?}: {problem}", check.name);
         let expression =
             Expression::parse(&check.value).map_err(|error| place(error.to_string()))?;
-        let one = |_: &str, wanted: &[(String, String)]| one_cell(book, wanted).map(|_| 1.0);
-        expression.value(&one).map_err(place)?;
+        let subjects = match verdict::every(check, book) {
+            None => vec![None],
+            Some(all) => all.into_iter().map(Some).collect(),
+        };
+        ensure(!subjects.is_empty(), || {
+            place("no cell is meant by every".to_owned())
+        })?;
+        for subject in subjects {
+            let one = |_: &str, wanted: &[(String, String)]| {
+                one_cell(book, &verdict::beside(book, subject, wanted)).map(|_| 1.0)
+            };
+            expression.value(&one).map_err(place)?;
+        }
         let bound = Bound::parse(&check.want);
         ensure(bound.is_some(), || {
             place(format!(

@@ -4,7 +4,7 @@
 
 use super::{daemon::Daemon, dante, flags, haproxy, longhaul, squid, ways::Ways};
 use crate::lab::scenario::{Relay, RelayProgram};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use host::{interface, netns::Netns, process};
 use std::{
     fs,
@@ -109,66 +109,81 @@ fn transparent(relay: &Relay) -> Result<Option<SocketAddr>, String> {
         .ok_or_else(|| format!("transparent = {value} is no ADDRESS:PORT"))
 }
 
-/// Starts the relay on the host that `netns` is, whose addresses are `own`; ready on return.
-pub(crate) async fn start(
-    relay: &Relay,
-    netns: &Netns,
-    own: &[Ipv4Addr],
-    directory: &Path,
-) -> Result<Daemon> {
-    match relay.program {
-        RelayProgram::Longhaul => start_longhaul(relay, netns, directory).await,
-        _ => start_other(relay, netns, own, directory).await,
+/// Where a relay runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// Its own name, for its records.
+    pub(crate) name: &'a str,
+    pub(crate) netns: &'a Netns,
+    /// Its host's addresses.
+    pub(crate) own: &'a [Ipv4Addr],
+    /// Where its records go.
+    pub(crate) directory: &'a Path,
+}
+
+impl Place<'_> {
+    fn host(&self) -> &str {
+        self.netns.name().unwrap_or("host")
     }
 }
 
-async fn start_longhaul(relay: &Relay, netns: &Netns, directory: &Path) -> Result<Daemon> {
+/// Starts the relay; ready on return.
+pub(crate) async fn start(relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
+    match relay.program {
+        RelayProgram::Longhaul => start_longhaul(relay, place).await,
+        other => start_other(other, relay, place).await,
+    }
+}
+
+async fn start_longhaul(relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
+    let Place {
+        name,
+        netns,
+        directory,
+        ..
+    } = *place;
     if let Some(listener) = transparent(relay).map_err(anyhow::Error::msg)? {
         divert(netns, &relay.intercept, listener.port())?;
     }
-    let host = netns.name().unwrap_or("host");
+    let flags = arguments(place.host(), relay, directory, Path::new(CERTIFICATES))?;
     let mut command = longhaul()?;
-    command
-        .arg("relay")
-        .args(arguments(host, relay, directory, Path::new(CERTIFICATES))?);
+    command.arg("relay").args(flags);
     if !relay.options.contains_key("counters") {
-        let counters = directory.join(format!("relay-{host}.jsonl"));
+        let counters = directory.join(format!("relay-{name}.jsonl"));
         command.arg("--counters").arg(counters);
     }
-    let mut daemon = Daemon::start(&format!("relay-{host}"), command, netns, directory)?;
+    let mut daemon = Daemon::start(&format!("relay-{name}"), command, netns, directory)?;
     daemon.printed("listening").await?;
     Ok(daemon)
 }
 
 /// The program's own files go where they vanish with the sandbox, its configuration beside the
 /// records.
-async fn start_other(
-    relay: &Relay,
-    netns: &Netns,
-    own: &[Ipv4Addr],
-    directory: &Path,
-) -> Result<Daemon> {
-    let ways = Ways::of(relay.program, &relay.options).map_err(anyhow::Error::msg)?;
-    let host = netns.name().unwrap_or("host");
-    let scratch = Path::new("/run").join(format!("relay-{host}"));
+async fn start_other(program: RelayProgram, relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
+    let Place {
+        name,
+        netns,
+        directory,
+        ..
+    } = *place;
+    let ways = Ways::of(program, &relay.options).map_err(anyhow::Error::msg)?;
+    let scratch = Path::new("/run").join(format!("relay-{name}"));
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
-    let name = relay.program.name();
-    let file = directory.join(format!("{name}-{host}.conf"));
-    let (text, command) = match relay.program {
+    let file = directory.join(format!("relay-{name}.conf"));
+    let (text, command) = match program {
+        RelayProgram::Haproxy => (haproxy::configuration(&ways), haproxy::command(&file)),
         RelayProgram::Dante => (
-            dante::configuration(&ways, own),
+            dante::configuration(&ways, place.own),
             dante::command(&file, &scratch),
         ),
         RelayProgram::Squid => (
-            squid::configuration(&ways, host, &scratch),
-            squid::command(&file, host),
+            squid::configuration(&ways, place.host(), &scratch),
+            squid::command(&file, name),
         ),
-        RelayProgram::Haproxy | RelayProgram::Longhaul => {
-            (haproxy::configuration(&ways), haproxy::command(&file))
-        }
+        RelayProgram::Longhaul => bail!("longhaul is started as itself"),
     };
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    let mut daemon = Daemon::start(&format!("{name}-{host}"), command, netns, directory)?;
+    let mut daemon = Daemon::start(&format!("relay-{name}"), command, netns, directory)?;
     for port in ways.ports() {
         daemon.listening(netns, port).await?;
     }
