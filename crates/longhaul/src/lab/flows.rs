@@ -307,8 +307,17 @@ fn goodput(transfers: &[(&Flow, &Outcome)]) -> Metrics {
         let named = |(figure, value): (&String, &f64)| (format!("{}_{figure}", flow.name), *value);
         metrics.extend(outcome.extra.iter().map(named));
     }
-    metrics.extend(jain(transfers).map(|index| ("jain_ratio".to_owned(), index)));
+    let jain = jain(transfers).filter(|_| share_a_path(transfers));
+    metrics.extend(jain.map(|index| ("jain_ratio".to_owned(), index)));
     metrics
+}
+
+/// Whether all of them go from the same host to the same host, so that they share what there is.
+fn share_a_path(transfers: &[(&Flow, &Outcome)]) -> bool {
+    let ends = |(flow, _): &(&Flow, &Outcome)| (flow.from.clone(), flow.to.clone());
+    transfers
+        .windows(2)
+        .all(|two| ends(&two[0]) == ends(&two[1]))
 }
 
 /// Jain's fairness index over all connections, (Σx)² / (n Σx²): 1 if all carried alike, 1/n if one
@@ -400,5 +409,12 @@ mod tests {
         assert_eq!(index(&[5.0, 5.0], &[5.0]), Some(1.0));
         assert_eq!(index(&[9.0, 0.0], &[0.0]), Some(1.0 / 3.0));
         assert_eq!(jain(&[(&a, &outcome(&[5.0]))]), None);
+        let elsewhere = Flow {
+            from: "c".to_owned(),
+            ..flow("c")
+        };
+        let metrics = |other| goodput(&[(&a, &outcome(&[])), (other, &outcome(&[]))]);
+        assert!(metrics(&b).contains_key("jain_ratio"));
+        assert!(!metrics(&elsewhere).contains_key("jain_ratio"));
     }
 }

@@ -46,25 +46,36 @@ impl Testbed {
             relays: Vec::new(),
             topology,
         };
-        testbed.make_hosts(scenario)?;
-        let wires = testbed.topology.wires.clone();
+        match testbed.furnish(scenario, seed, directory).await {
+            Ok(()) => Ok(testbed),
+            Err(error) => {
+                // What stands must be gone before the next one is built.
+                testbed.take_down().await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn furnish(&mut self, scenario: &Scenario, seed: u64, directory: &Path) -> Result<()> {
+        self.make_hosts(scenario)?;
+        let wires = self.topology.wires.clone();
         for (index, (link, wire)) in scenario.links.iter().zip(wires).enumerate() {
             let seed = seed.wrapping_add(twins::model(&scenario.links, index) as u64);
-            testbed.make_link(link, &wire, seed, directory).await?;
+            self.make_link(link, &wire, seed, directory).await?;
         }
-        testbed.make_routes(scenario)?;
+        self.make_routes(scenario)?;
         for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.when) {
-            let own = testbed.topology.addresses(host);
+            let own = self.topology.addresses(host);
             let place = programs::relay::Place {
                 name,
-                netns: testbed.host(host)?,
+                netns: self.host(host)?,
                 own: &own,
                 directory,
             };
             let daemon = programs::relay::start(relay, &place).await?;
-            testbed.relays.push(daemon);
+            self.relays.push(daemon);
         }
-        Ok(testbed)
+        Ok(())
     }
 
     /// The namespace of a host.

@@ -41,8 +41,11 @@ pub(super) fn configuration(ways: &Ways, own: &[Ipv4Addr]) -> String {
         let (ip, port) = (peer.ip(), peer.port());
         let _ = writeln!(
             text,
-            "route {{ from: 0.0.0.0/0 to: 0.0.0.0/0 via: {ip} port = {port} \
-             proxyprotocol: socks_v5 command: connect }}"
+            "route {{\n\
+             \x20   from: 0.0.0.0/0 to: 0.0.0.0/0 via: {ip} port = {port}\n\
+             \x20   proxyprotocol: socks_v5\n\
+             \x20   command: connect\n\
+             }}"
         );
     }
     text

@@ -10,6 +10,7 @@ use std::{
     fs,
     io::Write,
     net::{Ipv4Addr, SocketAddr},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -169,6 +170,8 @@ async fn start_other(program: RelayProgram, relay: &Relay, place: &Place<'_>) ->
     let ways = Ways::of(program, &relay.options).map_err(anyhow::Error::msg)?;
     let scratch = Path::new("/run").join(format!("relay-{name}"));
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
+    // Squid becomes an ordinary user.
+    fs::set_permissions(&scratch, fs::Permissions::from_mode(0o777))?;
     let file = directory.join(format!("relay-{name}.conf"));
     let (text, command) = match program {
         RelayProgram::Haproxy => (haproxy::configuration(&ways), haproxy::command(&file)),

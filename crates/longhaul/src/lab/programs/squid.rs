@@ -9,20 +9,21 @@ pub(super) fn command(configuration: &Path, host: &str) -> Command {
     let service: String = host.chars().filter(char::is_ascii_alphanumeric).collect();
     let mut command = Command::new("squid");
     command
-        .args(["-N", "-n", &service, "-f"])
+        .args(["-N", "-d", "1", "-n", &service, "-f"])
         .arg(configuration);
     command
 }
 
-/// `effective_user root` because no other user exists in a user namespace.
+/// Squid refuses to serve as root, so it needs to be started by the machine's: in a user namespace
+/// there is no other user.
 pub(super) fn configuration(ways: &Ways, host: &str, scratch: &Path) -> String {
     let scratch = scratch.display();
     let mut text = format!(
         "visible_hostname {host}\n\
-         cache_effective_user root\n\
+         cache_effective_user nobody\n\
          pid_filename {scratch}/pid\n\
          coredump_dir {scratch}\n\
-         cache_log {scratch}/cache.log\n\
+         cache_log /dev/null\n\
          access_log none\n\
          cache_store_log none\n\
          cache deny all\n\
