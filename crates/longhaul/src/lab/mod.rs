@@ -165,14 +165,17 @@ fn prerequisites(book: &Book) -> Result<Host> {
     machine::describe(versions)
 }
 
+/// Where the sandbox lays fresh file systems.
+const HIDDEN: [&str; 3] = ["/run", "/proc", "/dev/shm"];
+
 fn output_directory(out: &Path) -> Result<std::path::PathBuf> {
     let made = fs::create_dir_all(out).and_then(|()| fs::canonicalize(out));
     let out = made.map_err(|error| Refusal::usage(format!("--out {}: {error}", out.display())))?;
-    // The sandbox lays fresh file systems over these.
-    match out.starts_with("/run") || out.starts_with("/proc") {
+    match HIDDEN.iter().any(|hidden| out.starts_with(hidden)) {
         true => Err(Refusal::usage(format!(
-            "--out {}: must not be below /run or /proc",
-            out.display()
+            "--out {}: must not be below {}",
+            out.display(),
+            HIDDEN.join(", ")
         ))),
         false => Ok(out),
     }
