@@ -7,7 +7,7 @@ use super::{
     library::Source,
     parameters::{self, fill_in, plain},
     scenario::{CellPlan, Scenario},
-    validate,
+    twins, validate,
 };
 use crate::exit::Refusal;
 use anyhow::Result;
@@ -61,6 +61,8 @@ struct Head {
     #[serde(default)]
     vary: IndexMap<String, Vec<Value>>,
     #[serde(default)]
+    with: IndexMap<String, IndexMap<String, Table>>,
+    #[serde(default)]
     cells: Vec<CellPlan>,
 }
 
@@ -93,6 +95,7 @@ impl Book {
         };
         book.choose(&head, choices);
         for plan in combinations(&head)? {
+            let plan = accompanied(plan, &head.with);
             book.cells.push(cell(source, &values, &short, plan)?);
         }
         validate::book(&book).map_err(|problem| refuse(source, &problem))?;
@@ -160,6 +163,20 @@ pub(crate) fn pairs(table: &Table) -> Vec<(String, String)> {
         .collect()
 }
 
+/// The plan with the parameters that go with its varied values; what it sets itself goes before.
+fn accompanied(mut plan: CellPlan, with: &IndexMap<String, IndexMap<String, Table>>) -> CellPlan {
+    let companions = plan
+        .vary
+        .iter()
+        .filter_map(|(key, value)| with.get(key)?.get(&plain(value)));
+    let mut set: Table = companions
+        .flatten()
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    set.extend(std::mem::take(&mut plan.set));
+    CellPlan { set, ..plan }
+}
+
 fn cell(source: &Source, values: &Table, short: &Table, plan: CellPlan) -> Result<Cell> {
     let with = |values: &Table| {
         let mut values = values.clone();
@@ -188,7 +205,9 @@ fn parameters_of(source: &Source, head: &Head) -> Result<Table> {
         .cells
         .iter()
         .flat_map(|cell| cell.vary.keys().chain(cell.set.keys()));
-    match cells
+    let with = head.with.values().flat_map(IndexMap::values);
+    let set = cells.chain(with.flat_map(Table::keys));
+    match set
         .into_iter()
         .find(|name| !values.contains_key(name.as_str()))
     {
@@ -196,7 +215,27 @@ fn parameters_of(source: &Source, head: &Head) -> Result<Table> {
             source,
             &format!("a cell sets {name:?}, which [parameters] does not declare"),
         )),
-        None => Ok(values),
+        None => goes_with_some(source, head).map(|()| values),
+    }
+}
+
+/// Every value under `with` is one that some cell has: a slip of the pen would go unnoticed.
+fn goes_with_some(source: &Source, head: &Head) -> Result<()> {
+    let varied = |key: &str, value: &str| {
+        let listed = head.vary.get(key).into_iter().flatten();
+        let single = head.cells.iter().filter_map(|cell| cell.vary.get(key));
+        listed.chain(single).any(|own| plain(own) == value)
+    };
+    let all = head
+        .with
+        .iter()
+        .flat_map(|(key, values)| values.keys().map(move |value| (key, value)));
+    match all.into_iter().find(|(key, value)| !varied(key, value)) {
+        Some((key, value)) => Err(refuse(
+            source,
+            &format!("with.{key}.{value}: no cell varies {key} as {value}"),
+        )),
+        None => Ok(()),
     }
 }
 
@@ -258,8 +297,9 @@ fn combinations(head: &Head) -> Result<Vec<CellPlan>> {
 
 fn scenario_with(source: &Source, values: &Table) -> Result<Scenario> {
     let text = fill_in(&source.text, values).map_err(|error| refuse(source, &error))?;
-    let scenario = read(source, &text)?;
     keys::check(&text).map_err(|unknown| refuse_at(source, &text, unknown.at, &unknown))?;
+    let mut scenario: Scenario = read(source, &text)?;
+    twins::resolve(&mut scenario.links).map_err(|problem| refuse(source, &problem))?;
     Ok(scenario)
 }
 
@@ -432,6 +472,36 @@ size = "${size}"
             message.contains(", column 1: unknown field `wehn`"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn what_goes_with_a_value_is_set_with_it() {
+        let text = TEXT.replace("[[cells]]", "[with.relays.true]\nsize = \"2MB\"\n[[cells]]");
+        let book = open(&text, &Choices::default()).unwrap();
+        let sizes: Vec<_> = book
+            .cells
+            .iter()
+            .map(|cell| cell.scenario.flows[0].size.unwrap().get())
+            .collect();
+        let (big, small) = (1_000_000_000, 2_000_000);
+        assert_eq!(sizes, [big, big, small, small, big]);
+        let error = |with: &str| error(&TEXT.replace("[[cells]]", &format!("{with}\n[[cells]]")));
+        assert!(error("[with.relays.maybe]\nsize = \"2MB\"").contains("with.relays.maybe"));
+        assert!(error("[with.relays.true]\nsise = \"2MB\"").contains("sise"));
+    }
+
+    #[test]
+    fn a_way_that_cannot_be_read_has_its_place() {
+        let error = |line: &str| error(&format!("{TEXT}{line}\n"));
+        let place = format!("line {}, column 7:", TEXT.lines().count() + 1);
+        assert!(
+            error("via = \"b\"").contains(&place),
+            "{}",
+            error("via = \"b\"")
+        );
+        assert!(error("proxy = \"ftp://b:1\"").contains("socks5h://"));
+        assert!(error("via = \"nobody:80\"").contains("nobody"));
+        assert!(error("via = \"b:80\"\nproxy = \"http://b:80\"").contains("exclude"));
     }
 
     #[test]

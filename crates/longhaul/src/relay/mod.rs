@@ -86,6 +86,14 @@ pub(crate) fn options() -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+/// An authority in `directory`, unless it is there, and a certificate for each name.
+pub(crate) fn make_certificates(
+    directory: &std::path::Path,
+    names: &[String],
+) -> anyhow::Result<()> {
+    authority::make(directory, names)
+}
+
 /// Whether these flags make a relay, without making it: for those who write such flags for others,
 /// as `lab` does.
 pub(crate) fn check(flags: &[String]) -> anyhow::Result<()> {
@@ -132,7 +140,9 @@ impl Relay {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some((directory, names)) = args.make_certificates.split_first() {
-        return authority::make(directory.as_ref(), names);
+        authority::make(directory.as_ref(), names)?;
+        println!("{}", authority::explanation(directory.as_ref(), names));
+        return Ok(());
     }
     let only_check = args.check_config;
     let mut config = Config::from_args(args.clone())?;
