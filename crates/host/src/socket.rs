@@ -2,6 +2,7 @@
 //! TCP sockets with the options that a relay needs. SO_RCVBUF and SO_SNDBUF are never touched: they
 //! would switch the kernel's autotuning off.
 
+use crate::initial_window;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::{
     io,
@@ -33,6 +34,9 @@ pub struct Options {
     pub mss: Option<u32>,
     /// DSCP (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
+    /// Segments before the first acknowledgement (RFC 6928), within
+    /// [`initial_window::RANGE`]; needs what [`initial_window::attach`] needs.
+    pub initial_window: Option<u32>,
     /// SO_SNDBUF in bytes. Ends autotuning of the send buffer.
     pub send_buffer: Option<usize>,
     /// SO_RCVBUF in bytes. Ends autotuning of the receive buffer.
@@ -53,6 +57,9 @@ impl Options {
         }
         self.tune(&socket, family)?;
         self.size_buffers(&socket)?;
+        if let Some(segments) = self.initial_window {
+            initial_window::set(&socket, segments)?;
+        }
         Ok(socket)
     }
 
