@@ -176,7 +176,6 @@ fn program(windows: BorrowedFd<'_>) -> Vec<Instruction> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{
         netns::Netns,
         socket::{Options, listen, outgoing},

@@ -202,6 +202,12 @@ pub fn pending_error(socket: &impl AsFd) -> io::Result<Option<io::Error>> {
     socket2::SockRef::from(socket).take_error()
 }
 
+/// The rate that a socket's segments are spaced to at most, in bytes a second (SO_MAX_PACING_RATE);
+/// `u64::MAX` is no limit.
+pub fn pacing_rate(socket: &impl AsFd) -> io::Result<u64> {
+    get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
+}
+
 /// Kernel memory that a socket holds for data, in bytes: received and not read, queued and not
 /// acknowledged, and reserved ahead (SO_MEMINFO, include/uapi/linux/sock_diag.h).
 pub fn memory(socket: &impl AsFd) -> io::Result<u64> {
