@@ -258,10 +258,14 @@ fn socks5(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
     }
     request.extend(to.port().to_be_bytes());
     stream.write_all(&request).unwrap();
-    let [5, code, 0, 1] = read_array(stream) else {
+    let [5, code, 0, family] = read_array(stream) else {
         panic!("no SOCKS5 reply");
     };
-    let _bound: [u8; 6] = read_array(stream);
+    match family {
+        1 => drop(read_array::<6>(stream)),
+        4 => drop(read_array::<18>(stream)),
+        _ => panic!("a bound address of type {family}"),
+    }
     if code == 0 { Ok(()) } else { Err(code.into()) }
 }
 
