@@ -2,6 +2,7 @@
 //! TCP sockets with the options that a relay needs. SO_RCVBUF and SO_SNDBUF are never touched: they
 //! would switch the kernel's autotuning off.
 
+use crate::initial_window;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::{
     io,
@@ -33,6 +34,9 @@ pub struct Options {
     pub mss: Option<u32>,
     /// DSCP (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
+    /// Segments before the first acknowledgement (RFC 6928), within
+    /// [`initial_window::RANGE`]; needs what [`initial_window::attach`] needs.
+    pub initial_window: Option<u32>,
     /// SO_SNDBUF in bytes. Ends autotuning of the send buffer.
     pub send_buffer: Option<usize>,
     /// SO_RCVBUF in bytes. Ends autotuning of the receive buffer.
@@ -55,6 +59,9 @@ impl Options {
         }
         self.tune(&socket, family)?;
         self.size_buffers(&socket)?;
+        if let Some(segments) = self.initial_window {
+            initial_window::set(&socket, segments)?;
+        }
         Ok(socket)
     }
 
@@ -195,6 +202,12 @@ pub fn finish_sending(socket: &impl AsFd) -> io::Result<()> {
 /// The error that is pending on a socket, which this call takes off it (SO_ERROR).
 pub fn pending_error(socket: &impl AsFd) -> io::Result<Option<io::Error>> {
     socket2::SockRef::from(socket).take_error()
+}
+
+/// The rate that a socket's segments are spaced to at most, in bytes a second (SO_MAX_PACING_RATE);
+/// `u64::MAX` is no limit.
+pub fn pacing_rate(socket: &impl AsFd) -> io::Result<u64> {
+    get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
 }
 
 /// Kernel memory that a socket holds for data, in bytes: received and not read, queued and not

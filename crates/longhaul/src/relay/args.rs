@@ -108,6 +108,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Legs")]
     pub(super) cc_far: Option<String>,
 
+    /// Segments that legs towards clients may send before the first acknowledgement [default: 10, or
+    /// the route's initcwnd]. Needs CAP_BPF, CAP_NET_ADMIN and cgroup2
+    #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
+    pub(super) initial_window_near: Option<u32>,
+
+    /// The same of legs towards destinations and peers
+    #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
+    pub(super) initial_window_far: Option<u32>,
+
     /// How bytes move from leg to leg [default: auto]
     #[arg(long, value_enum, help_heading = "Legs")]
     pub(super) mode: Option<Mode>,

@@ -2,13 +2,13 @@
 //! Bytes on their way: all of them, at once, and no more than the reader wants.
 
 use crate::{
-    payload::{receive, send},
+    payload::{receive, receive_after, send},
     relay_process::{Relay, connect, exchange, origin, read_array},
-    testbed::BUFFER_MAX,
-    way::{Way, accept},
+    relay_testbed::Family,
+    way::{BUFFER_MAX, Chain, LISTENERS, Way, accept},
 };
 use std::{
-    io::Write,
+    io::{Read, Write},
     net::{Shutdown, TcpStream},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread::{scope, sleep},
@@ -61,6 +61,81 @@ pub(crate) fn single_bytes_wait_for_nothing(way: &Way<'_>) {
         slow += usize::from(start.elapsed() >= Duration::from_millis(35));
     }
     assert!(slow < ROUNDS / 2, "{slow} of {ROUNDS} rounds took 35 ms");
+}
+
+/// A write and a segment each, both ways at once: nothing waits for the other.
+pub(crate) fn single_bytes_add_up(way: &Way<'_>) {
+    const BYTES: u64 = 3000;
+    let (from, to) = way.open();
+    let write = |mut stream: &TcpStream| {
+        for number in 0..BYTES {
+            stream.write_all(&[number as u8]).unwrap();
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+    };
+    let read = |mut stream: &TcpStream| {
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert!(
+            got.iter()
+                .copied()
+                .eq((0..BYTES).map(|number| number as u8))
+        );
+    };
+    scope(|scope| {
+        for end in [&from, &to] {
+            scope.spawn(|| write(end));
+            scope.spawn(|| read(end));
+        }
+    });
+}
+
+/// Longer than several retransmission time-outs (0.2 s each to begin with, on a short path): the
+/// sender's kernel sends window probes meanwhile.
+const STALL: Duration = Duration::from_secs(3);
+
+/// Every listener at once, both ways.
+pub(crate) fn stalls_of_some_seconds_are_survived(chain: &Chain, family: &Family) {
+    const BYTES: u64 = 24 << 20;
+    let ways = LISTENERS.map(|kind| [true, false].map(|upward| (kind, upward)));
+    let pairs = ways.as_flattened().iter().map(|&(kind, upward)| {
+        Way {
+            chain,
+            kind,
+            family,
+            upward,
+        }
+        .open()
+    });
+    let pairs: Vec<_> = pairs.collect();
+    scope(|scope| {
+        for (from, to) in &pairs {
+            scope.spawn(|| stalls_and_goes_on(from, to, BYTES));
+        }
+    });
+}
+
+fn stalls_and_goes_on(from: &TcpStream, mut to: &TcpStream, bytes: u64) {
+    let taken = AtomicU64::new(0);
+    scope(|scope| {
+        let sent = scope.spawn(|| {
+            let on_write = |bytes| {
+                taken.fetch_add(bytes, Relaxed);
+            };
+            let sent = send(from, 1, bytes, on_write).unwrap();
+            from.shutdown(Shutdown::Write).unwrap();
+            sent
+        });
+        sleep(STALL);
+        let stalled_at = taken.load(Relaxed);
+        assert!(stalled_at < bytes, "no stall: all of it was taken");
+        // A little, and no more again: the window opens and closes once more.
+        let mut little = vec![0; 1 << 20];
+        to.read_exact(&mut little).unwrap();
+        sleep(STALL / 3);
+        let received = receive_after(&little, to).unwrap();
+        assert_eq!(received, sent.join().unwrap());
+    });
 }
 
 /// The reader's window closes, the sender stops, no more than every buffer on the way is taken;

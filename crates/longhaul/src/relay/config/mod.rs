@@ -622,6 +622,8 @@ mod tests {
             ("[[route]]\nprofile = 'long'", "there are: far, near"),
             ("[profile.long]\ndscp = 64", "0 to 63"),
             ("[profile.long]\nmss = 40", "88"),
+            ("[profile.long]\ninitial_window = 0", "1 to 1024"),
+            ("[profile.long]\ninitial_window = 1025", "1 to 1024"),
             ("[profile.long]\nkeepalive = '100ms'", "1s"),
             (
                 "[[listener]]\nkind = 'forward'\naddress = '[::1]:1'",
