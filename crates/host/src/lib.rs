@@ -5,6 +5,7 @@
 //! decides, this crate acts.
 #![allow(unsafe_code)]
 
+pub mod activation;
 pub mod clock;
 pub mod conduit;
 pub mod descriptors;

@@ -38,6 +38,11 @@ impl Registry {
         open.sessions.iter().map(pair).collect()
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.open().sessions.len()
+    }
+
     fn open(&self) -> MutexGuard<'_, Open> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
