@@ -5,6 +5,7 @@
 //! decides, this crate acts.
 #![allow(unsafe_code)]
 
+pub mod activation;
 mod bpf;
 pub mod cgroup;
 pub mod clock;

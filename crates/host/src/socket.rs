@@ -48,6 +48,11 @@ impl Options {
         let domain = Domain::for_address(family);
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = Socket::new(domain, kind, Some(Protocol::TCP))?;
+        self.apply(&socket, family)?;
+        Ok(socket)
+    }
+
+    fn apply(&self, socket: &Socket, family: SocketAddr) -> io::Result<()> {
         socket.set_tcp_nodelay(true)?;
         // An urgent byte is a byte of the stream (RFC 6093 §4): without this, recv(2) drops it.
         socket.set_out_of_band_inline(true)?;
@@ -55,14 +60,14 @@ impl Options {
             socket.set_tcp_congestion(name.as_bytes())?;
         }
         if self.transparent {
-            set_transparent(&socket, family)?;
+            set_transparent(socket, family)?;
         }
-        self.tune(&socket, family)?;
-        self.size_buffers(&socket)?;
-        if let Some(segments) = self.initial_window {
-            initial_window::set(&socket, segments)?;
+        self.tune(socket, family)?;
+        self.size_buffers(socket)?;
+        match self.initial_window {
+            Some(segments) => initial_window::set(socket, segments),
+            None => Ok(()),
         }
-        Ok(socket)
     }
 
     fn tune(&self, socket: &Socket, family: SocketAddr) -> io::Result<()> {
@@ -142,6 +147,25 @@ pub fn listen_beside(
             Ok(socket.into())
         })
         .collect()
+}
+
+/// The same for sockets that somebody else has opened and that listen already: `count` handles of
+/// them, shared out evenly. What they accept from now on has `options`.
+///
+/// # Panics
+/// If there is no socket.
+pub fn adopt(
+    sockets: &[TcpListener],
+    count: usize,
+    options: &Options,
+) -> io::Result<Vec<TcpListener>> {
+    for socket in sockets {
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        options.apply(&socket.try_clone()?.into(), address)?;
+    }
+    let handles = sockets.iter().cycle().take(count.max(sockets.len()));
+    handles.map(TcpListener::try_clone).collect()
 }
 
 /// The kernel lowers it to net.core.somaxconn.

@@ -22,9 +22,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     pub(super) config: Option<PathBuf>,
 
-    /// Check the configuration, say what is wrong with it, and end
+    /// Check the configuration, say what is wrong with it or what it comes to, and end
     #[arg(long, help_heading = "Configuration")]
     pub(super) check_config: bool,
+
+    /// With --check-config: as JSON
+    #[arg(long, requires = "check_config", help_heading = "Configuration")]
+    pub(super) json: bool,
+
+    /// Print a file with every key, explained, and end
+    #[arg(long, help_heading = "Configuration")]
+    pub(super) print_default_config: bool,
 
     /// Make an authority (ca.pem) in this directory, or go on with the one that is there, and a
     /// certificate and key for each named relay (host names or IP addresses), and end
@@ -175,6 +183,8 @@ Examples:
       relays what this router forwards to web servers in 10.0.0.0/8; sets its own rules
   longhaul relay --transparent 0.0.0.0:3129 --keep-source --counters -
       relays what TPROXY rules divert, invisibly; docs/relay.md has the rules
+  longhaul relay --config relay.toml --check-config
+      who may use it, which way connections go, and the memory and descriptors that it can take
 
 Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are ready; port 0 takes
 a free port.";

@@ -34,6 +34,11 @@ impl Drain {
         });
     }
 
+    /// Whether the relay no longer takes new connections.
+    pub(crate) fn has_begun(&self) -> bool {
+        *self.0.borrow() > Phase::Run
+    }
+
     /// Returns as soon as `phase` or a later one is reached.
     pub(crate) async fn reached(&self, phase: Phase) {
         // An error would mean that the sender is gone, but `self` is the sender.

@@ -70,6 +70,11 @@ impl Registry {
         open.connections.iter().filter_map(known).collect()
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.open().connections.len()
+    }
+
     fn open(&self) -> MutexGuard<'_, Open> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

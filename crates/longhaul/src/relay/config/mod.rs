@@ -3,6 +3,7 @@
 
 pub(crate) mod file;
 mod flags;
+pub(crate) mod reference;
 pub(crate) mod settings;
 
 use super::{
@@ -299,6 +300,21 @@ impl Listener {
             kind,
             address,
         })
+    }
+
+    /// Whether it may stand at `address`, which the service manager gave it.
+    pub(crate) fn check_place(&self, address: SocketAddr) -> anyhow::Result<()> {
+        if self.intercept.is_some() && address.is_ipv4() != self.address.is_ipv4() {
+            let (name, own) = (&self.name, self.address);
+            return Err(Refusal::usage(format!(
+                "listener {name}: the socket that was passed, {address}, is not of the family of {own}"
+            )));
+        }
+        let placed = Self {
+            address,
+            ..self.clone()
+        };
+        placed.check_exposure()
     }
 
     /// Nothing listens off loopback for strangers. TPROXY's listener is reached through rules that
