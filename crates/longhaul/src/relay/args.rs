@@ -149,6 +149,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Counters")]
     pub(super) counters: Option<PathBuf>,
 
+    /// Serve /healthz, /metrics (OpenMetrics), /api/v1/… and a status page here; loopback only
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Counters")]
+    pub(super) admin: Option<SocketAddr>,
+
     /// How often counters are written [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "Counters")]
     pub(super) interval: Option<Time>,
@@ -166,6 +170,8 @@ Examples:
       relays what this router forwards to web servers in 10.0.0.0/8; sets its own rules
   longhaul relay --transparent 0.0.0.0:3129 --keep-source --counters -
       relays what TPROXY rules divert, invisibly; docs/relay.md has the rules
+  longhaul relay --socks5 127.0.0.1:1080 --admin 127.0.0.1:9100
+      the same with a status page at http://127.0.0.1:9100/ and metrics for Prometheus
 
 Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are ready; port 0 takes
 a free port.";

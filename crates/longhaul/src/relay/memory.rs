@@ -67,7 +67,7 @@ impl Memory {
 pub(crate) async fn watch(relay: &Relay) {
     loop {
         let sessions = relay.sessions.all();
-        let held = sessions.iter().map(|(_, session)| session.memory()).sum();
+        let held = sessions.iter().map(|session| session.memory()).sum();
         relay.memory.set(held);
         let connections = sessions.len() as u32;
         drop(sessions);

@@ -16,14 +16,16 @@ mod counters;
 mod door;
 mod doors;
 mod drain;
-mod failure;
+pub(crate) mod failure;
 mod ftp;
 mod health;
+mod history;
 pub(crate) mod intercept;
 mod journal;
 mod leg;
 mod listener;
 mod memory;
+mod overview;
 mod peer;
 mod policy;
 mod ports;
@@ -38,6 +40,7 @@ mod reload;
 mod route;
 mod session;
 mod stream;
+mod survey;
 mod tls;
 mod transfer;
 mod users;
@@ -45,7 +48,10 @@ mod worker;
 
 pub(crate) use args::Args;
 
-use crate::exit::{self, Refusal};
+use crate::{
+    admin,
+    exit::{self, Refusal},
+};
 use anyhow::Context as _;
 use budget::Budget;
 use clap::{Args as _, FromArgMatches as _};
@@ -53,6 +59,7 @@ use config::{Config, Kind, Listener};
 use door::Door;
 use doors::Doors;
 use drain::{Drain, Phase};
+use history::History;
 use host::socket;
 use intercept::{Gate, Keeper, Pulse, Verifier};
 use jiff::Timestamp;
@@ -66,6 +73,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
+use survey::Survey;
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},
@@ -104,6 +112,9 @@ pub(crate) struct Relay {
     journal: Journal,
     sessions: Registry,
     memory: Memory,
+    survey: Survey,
+    history: History,
+    started: Instant,
     /// A permit for each connection that may be open.
     places: Arc<Semaphore>,
     places_all: u32,
@@ -142,6 +153,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
+    let endpoint = config.admin.map(admin::listen).transpose()?;
     let opened = open_doors(&config)?;
     let verifiers = open_verifiers(&opened)?;
     let (journal, writer) = config
@@ -155,6 +167,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         doors: Doors::new(doors),
         sessions: Registry::default(),
         memory: Memory::new(config.limits.memory.unwrap_or_else(memory::default_budget)),
+        survey: Survey::new(config.admin.is_some()),
+        history: History::default(),
+        started: Instant::now(),
         drain: Drain::new(),
         journal: journal.unwrap_or_default(),
         places: Arc::new(Semaphore::new(budget.connections)),
@@ -163,7 +178,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         pseudonym: pseudonym(),
         config: RwLock::new(config.into()),
     });
-    serve(&relay, opened, verifiers, args)?;
+    serve(&relay, opened, verifiers, endpoint, args)?;
     // The writer ends when the last user of the journal is gone.
     drop(relay);
     if let Some(writer) = writer {
@@ -269,6 +284,7 @@ fn serve(
     relay: &Arc<Relay>,
     opened: Vec<OpenDoor>,
     verifiers: Vec<Verifier>,
+    endpoint: Option<TcpListener>,
     args: &Args,
 ) -> anyhow::Result<()> {
     let gates = gates(&relay.doors.open(), &verifiers)?;
@@ -280,8 +296,12 @@ fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let outcome = keeper(relay, gates)
-        .and_then(|keeper| runtime.block_on(supervise(relay, args, &workers, keeper.as_ref())));
+    let outcome = keeper(relay, gates).and_then(|keeper| {
+        runtime.block_on(async {
+            serve_admin(relay, endpoint)?;
+            supervise(relay, args, &workers, keeper.as_ref()).await
+        })
+    });
     relay.drain.enter(Phase::Stop);
     for thread in threads {
         thread
@@ -290,6 +310,21 @@ fn serve(
     }
     relay.journal.put(counters_record(relay));
     outcome
+}
+
+/// Lets people and programs look at the relay, until its runtime ends.
+fn serve_admin(relay: &Arc<Relay>, endpoint: Option<TcpListener>) -> anyhow::Result<()> {
+    let Some(endpoint) = endpoint else {
+        return Ok(());
+    };
+    eprintln!("listening admin {}", endpoint.local_addr()?);
+    let looked_at = relay.clone();
+    tokio::spawn(async move { looked_at.survey.go_round(&looked_at).await });
+    let remembered = relay.clone();
+    tokio::spawn(async move { remembered.history.write(&remembered).await });
+    let endpoint = tokio::net::TcpListener::from_std(endpoint)?;
+    tokio::spawn(admin::serve(endpoint, relay.clone()));
+    Ok(())
 }
 
 type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
@@ -440,9 +475,14 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
 }
 
 fn counters_record(relay: &Relay) -> Record {
+    Record::Relay(counters(relay))
+}
+
+/// All counters now.
+fn counters(relay: &Relay) -> RelayRecord {
     let (listeners, total) = relay.doors.counts();
     let (memory_bytes, memory_budget_bytes) = relay.memory.read();
-    Record::Relay(RelayRecord {
+    RelayRecord {
         time: Timestamp::now(),
         total,
         listeners,
@@ -455,5 +495,5 @@ fn counters_record(relay: &Relay) -> Record {
             .values()
             .map(|peer| peer.read())
             .collect(),
-    })
+    }
 }

@@ -5,41 +5,43 @@
 use super::session::Session;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// Open connections by number; a number is never used again.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(Mutex<Open>);
-
-#[derive(Debug, Default)]
-struct Open {
-    next: u64,
-    sessions: HashMap<u64, Arc<Session>>,
+pub(crate) struct Registry {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Arc<Session>>>,
 }
 
 impl Registry {
+    /// A number for a new connection.
+    pub(crate) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Relaxed)
+    }
+
     /// Lists `session` until the guard is dropped.
     pub(crate) fn enter(&self, session: Arc<Session>) -> Entry<'_> {
-        let mut open = self.open();
-        let number = open.next;
-        open.next += 1;
-        open.sessions.insert(number, session);
+        let number = session.number;
+        self.open().insert(number, session);
         Entry {
             registry: self,
             number,
         }
     }
 
-    /// All of them, with their numbers, in no order.
-    pub(crate) fn all(&self) -> Vec<(u64, Arc<Session>)> {
-        let open = self.open();
-        let pair = |(number, session): (&u64, &Arc<Session>)| (*number, session.clone());
-        open.sessions.iter().map(pair).collect()
+    /// All of them, in no order. Do not hold them for long: whoever drops the last hold of a
+    /// connection closes its sockets.
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+        self.open().values().cloned().collect()
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<Session>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -52,6 +54,6 @@ pub(crate) struct Entry<'a> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.registry.open().sessions.remove(&self.number);
+        self.registry.open().remove(&self.number);
     }
 }

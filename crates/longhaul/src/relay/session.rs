@@ -4,13 +4,14 @@
 use super::{
     Relay, announcement,
     config::{Config, Kind, Listener},
-    counters::{Direction, Traffic},
+    counters::{Direction, Pauses, Traffic},
     door::Door,
     drain::Phase,
     failure::Failure,
     intercept::Flow,
     leg::Leg,
     listener,
+    peer::Peer,
     prefix::Prefix,
     profile::Profile,
     rate::Limits,
@@ -29,7 +30,7 @@ use host::{
 use jiff::Timestamp;
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
     time::Instant,
 };
 use tokio::{net::TcpStream, select, time::timeout};
@@ -38,6 +39,8 @@ use wire::{destination::Destination, proxy_protocol::Header};
 /// One client connection.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// Among all that this relay has served.
+    pub(crate) number: u64,
     pub(crate) relay: Arc<Relay>,
     /// What held when it came: a reload is for later connections.
     pub(crate) config: Arc<Config>,
@@ -55,17 +58,26 @@ pub(crate) struct Session {
     pub(crate) sender: SocketAddr,
     /// Where the client came in: at this relay, or at one that speaks for it.
     entrance: Option<SocketAddr>,
-    started: Instant,
-    traffic: Traffic,
+    pub(crate) started: Instant,
+    pub(crate) traffic: Traffic,
+    pub(crate) pauses: Pauses,
+    /// The survey has counted its end.
+    pub(crate) seen_last: AtomicBool,
     way_out: Mutex<WayOut>,
 }
 
 /// What became of the client's last request.
-#[derive(Debug, Default)]
-struct WayOut {
-    destination: Option<String>,
-    next_hop: Option<SocketAddr>,
-    far: Option<Arc<TcpStream>>,
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WayOut {
+    pub(crate) destination: Option<String>,
+    pub(crate) next_hop: Option<SocketAddr>,
+    pub(crate) far: Option<Arc<TcpStream>>,
+    /// The peer that the outgoing leg goes to.
+    pub(crate) peer: Option<Arc<Peer>>,
+    /// How bytes move, once they do.
+    pub(crate) mode: Option<Mode>,
+    /// Outgoing legs that there were.
+    pub(crate) legs: u64,
 }
 
 impl Session {
@@ -78,6 +90,7 @@ impl Session {
     ) -> Self {
         let listener = door.listener();
         Self {
+            number: relay.sessions.number(),
             config: relay.config(),
             limits: door.limits(&listener, client_address.ip()),
             relay,
@@ -92,6 +105,8 @@ impl Session {
             sender: client_address,
             started: Instant::now(),
             traffic: Traffic::default(),
+            pauses: Pauses::default(),
+            seen_last: AtomicBool::new(false),
             way_out: Mutex::default(),
         }
     }
@@ -106,6 +121,7 @@ impl Session {
             end = session.serve(announced) => end,
             () = session.relay.drain.reached(Phase::Cut) => End::Cut,
         };
+        session.relay.survey.see_last_of(&session);
         session.close(&end);
         if session.relay.journal.is_kept() && !session.was_unused(&end) {
             session.relay.journal.put(session.record(&end));
@@ -268,9 +284,12 @@ impl Session {
 
     /// Remembers the outgoing leg, for the record and for the end.
     pub(crate) fn leaves_by(&self, far: &Far) {
+        self.relay.survey.see_last_of_far(self);
         let mut way_out = self.way_out();
         way_out.next_hop = Some(far.address);
         way_out.far = Some(far.stream.socket().clone());
+        way_out.peer.clone_from(&far.peer);
+        way_out.legs += 1;
     }
 
     /// Waits as long as the rate limits ask for these bytes.
@@ -295,10 +314,12 @@ impl Session {
             true => Some(Mode::Copy),
             false => far.mode.map(Into::into),
         };
+        self.way_out().mode = Some(mode.unwrap_or(self.config.pool.mode));
         let means = Means {
             pool: &self.pool,
             counters: &self.door.counters,
             traffic: &self.traffic,
+            pauses: &self.pauses,
             limits: &self.limits,
             mode,
             client_heard: &far.client_heard,
@@ -358,6 +379,11 @@ impl Session {
             near: TcpInfo::of(&*self.client).ok(),
             far: far.and_then(|far| TcpInfo::of(far).ok()),
         }))
+    }
+
+    /// The last request, as it is now.
+    pub(crate) fn last_way_out(&self) -> WayOut {
+        self.way_out().clone()
     }
 
     fn way_out(&self) -> std::sync::MutexGuard<'_, WayOut> {

@@ -2,7 +2,7 @@
 //! Two legs become one connection: bytes both ways, each direction with an end of its own.
 
 use super::{
-    counters::{Counters, Direction, Traffic},
+    counters::{Counters, Direction, Pauses, Traffic},
     failure::Failure,
     leg::Leg,
     rate::Limits,
@@ -55,6 +55,7 @@ pub(crate) struct Means<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) counters: &'a Counters,
     pub(crate) traffic: &'a Traffic,
+    pub(crate) pauses: &'a Pauses,
     /// What may pass in which time.
     pub(crate) limits: &'a Limits,
     /// How bytes move, if a profile says.
@@ -239,12 +240,14 @@ async fn deliver(
             }
             // In a box: an idle connection has no need of the room.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let _paused = means.pauses.begin(direction);
                 Box::pin(blocked(from, to)).await?;
             }
             Err(error) => return Err(Broken::Sink(error)),
         }
     }
     while !to.try_flush().map_err(Broken::Sink)? {
+        let _paused = means.pauses.begin(direction);
         Box::pin(blocked(from, to)).await?;
     }
     Ok(())
