@@ -63,6 +63,7 @@
       for (const column of columns) {
         const th = document.createElement("th");
         th.scope = "col";
+        if (column.kind) th.className = column.kind;
         th.textContent = column.name;
         head.append(th);
       }

@@ -12,13 +12,9 @@ use std::sync::Arc;
 impl Source for Arc<Relay> {
     fn health(&self) -> Health {
         let (held, budget) = self.memory.read();
-        let status = match self.drain.phase() {
-            Phase::Run if self.pulse.is_steady(std::time::Instant::now()) => HealthStatus::Serving,
-            Phase::Run => HealthStatus::Stalled,
-            Phase::Drain | Phase::Cut | Phase::Stop => HealthStatus::Draining,
-        };
+        let is_steady = self.pulse.is_steady(std::time::Instant::now());
         Health {
-            status,
+            status: status(self.drain.phase(), is_steady),
             memory_exhausted: held >= budget,
         }
     }
@@ -48,5 +44,29 @@ impl Source for Arc<Relay> {
 
     fn throughput(&self) -> Throughput {
         self.history.read()
+    }
+}
+
+/// A relay that is about to end is not waited for, whatever its workers do.
+fn status(phase: Phase, is_steady: bool) -> HealthStatus {
+    match (phase, is_steady) {
+        (Phase::Run, true) => HealthStatus::Serving,
+        (Phase::Run, false) => HealthStatus::Stalled,
+        (Phase::Drain | Phase::Cut | Phase::Stop, _) => HealthStatus::Draining,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_welcome_while_all_workers_live() {
+        assert_eq!(status(Phase::Run, true), HealthStatus::Serving);
+        assert_eq!(status(Phase::Run, false), HealthStatus::Stalled);
+        for phase in [Phase::Drain, Phase::Cut, Phase::Stop] {
+            assert_eq!(status(phase, true), HealthStatus::Draining);
+            assert_eq!(status(phase, false), HealthStatus::Draining);
+        }
     }
 }

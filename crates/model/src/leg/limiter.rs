@@ -12,7 +12,10 @@
 //!
 //! The rest of the busy time belongs to the congestion window, to pacing (or a device that is
 //! behind), or to an application whose last bytes are on their way. The kernel does not keep time
-//! for these three: the second look decides between them.
+//! for these three: the second look decides between them. It also finds a send buffer that the
+//! kernel overlooks: the stopwatch for it starts only when a segment leaves *while* the writer
+//! waits, which a buffer that holds no more than one segment never sees. Whoever writes knows better
+//! that it waits.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +38,8 @@ pub struct Look {
     pub mss_bytes: u32,
     /// The window that the other end announces, in bytes.
     pub send_window_bytes: u32,
+    /// Whoever writes to the socket has more, and waits for room in it.
+    pub writer_waits: bool,
 }
 
 /// What keeps a leg from sending faster.
@@ -108,7 +113,10 @@ impl Look {
         }
         // Less than a segment waits for company (net/ipv4/tcp_rate.c, `tcp_rate_check_app_limited`).
         if self.notsent_bytes < self.mss_bytes.max(1) {
-            return Limiter::Application;
+            return match self.writer_waits {
+                true => Limiter::SendBuffer,
+                false => Limiter::Application,
+            };
         }
         let deferred = self.cwnd_segments / DEFERRED_SHARE;
         match self.in_flight_segments + deferred >= self.cwnd_segments {
@@ -197,6 +205,18 @@ mod tests {
         assert_eq!(rest(narrow(31_000)), Limiter::Pacing);
     }
 
+    #[test]
+    fn a_writer_that_waits_though_all_is_in_flight_lacks_send_buffer() {
+        let waiting = |look| Look {
+            writer_waits: true,
+            ..look
+        };
+        let rest = |look| second(SECOND, 0, 0, waiting(look));
+        assert_eq!(rest(sending(20, 999)), Limiter::SendBuffer);
+        assert_eq!(rest(sending(90, 0)), Limiter::CongestionWindow);
+        assert_eq!(rest(sending(59, 1000)), Limiter::Pacing);
+    }
+
     fn any_look() -> impl Strategy<Value = Look> {
         let times = (0..SECOND, 0..SECOND, 0..SECOND);
         let sizes = (
@@ -216,6 +236,7 @@ mod tests {
                 cwnd_segments: cwnd,
                 mss_bytes: mss,
                 send_window_bytes: window,
+                writer_waits: false,
             },
         )
     }

@@ -129,10 +129,11 @@ fn limited_by(
     let (before, now) = (before?, now?);
     let same = before.number == now.number;
     let us = elapsed.as_micros() as u64;
-    same.then(|| limiter(&look(&before.info), &look(&now.info), us))
+    same.then(|| limiter(&look(before), &look(now), us))
 }
 
-fn look(info: &TcpInfo) -> Look {
+fn look(leg: &LegGlimpse) -> Look {
+    let info = &leg.info;
     Look {
         busy_us: info.busy_us,
         rwnd_limited_us: info.rwnd_limited_us,
@@ -142,6 +143,7 @@ fn look(info: &TcpInfo) -> Look {
         cwnd_segments: info.cwnd_segments,
         mss_bytes: info.mss_bytes,
         send_window_bytes: info.send_window_bytes,
+        writer_waits: leg.writer_waits,
     }
 }
 
@@ -169,6 +171,7 @@ mod tests {
             buffered_bytes: 0,
             pauses,
             is_paused: false,
+            writer_waits: false,
         }
     }
 

@@ -34,6 +34,8 @@ pub(super) struct LegGlimpse {
     /// Pauses in reading from it, and whether one is on.
     pub(super) pauses: u64,
     pub(super) is_paused: bool,
+    /// What comes from the other leg waits for room in this one's socket.
+    pub(super) writer_waits: bool,
 }
 
 /// The label of peers that are not in the configuration: other relays name them in their requests.
@@ -66,11 +68,11 @@ impl Glimpse {
 impl LegGlimpse {
     /// `None` if the socket is no more.
     fn of(session: &Session, group: Group, number: u64, socket: &TcpStream) -> Option<Self> {
-        let outward = match group.leg {
-            Leg::Near => Direction::Up,
-            Leg::Far => Direction::Down,
+        let (read, written) = match group.leg {
+            Leg::Near => (Direction::Up, Direction::Down),
+            Leg::Far => (Direction::Down, Direction::Up),
         };
-        let (pauses, is_paused) = session.pauses.read(outward);
+        let (pauses, is_paused) = session.pauses.read(read);
         Some(Self {
             group,
             number,
@@ -78,6 +80,7 @@ impl LegGlimpse {
             buffered_bytes: memory(socket).ok()?,
             pauses,
             is_paused,
+            writer_waits: session.pauses.read(written).1,
         })
     }
 }
