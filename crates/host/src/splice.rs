@@ -65,7 +65,9 @@ impl Pipe {
     pub fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
         assert_eq!(self.held, 0, "EAGAIN would be ambiguous");
         self.held = match move_bytes(&source, &self.write, self.capacity.min(most)) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.copy_in(source, most)?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.copy_in(source, most)?
+            }
             outcome => outcome?,
         };
         Ok(self.held)
@@ -76,7 +78,8 @@ impl Pipe {
     fn copy_in(&self, source: impl AsFd, most: usize) -> io::Result<usize> {
         let mut bytes = [0; PAGE];
         let most = most.min(PAGE);
-        let (received, _) = retry_on_intr(|| recv(&source, &mut bytes[..most], RecvFlags::DONTWAIT))?;
+        let (received, _) =
+            retry_on_intr(|| recv(&source, &mut bytes[..most], RecvFlags::DONTWAIT))?;
         // A page always fits into an empty pipe, whole.
         retry_on_intr(|| write(&self.write, &bytes[..received]))?;
         Ok(received)
@@ -111,7 +114,9 @@ fn enlarge(pipe: &OwnedFd, wanted: usize) -> io::Result<usize> {
 /// kernel corks by itself (fs/splice.c, splice_to_socket).
 fn move_bytes(from: impl AsFd, to: impl AsFd, len: usize) -> io::Result<usize> {
     let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-    Ok(retry_on_intr(|| splice(&from, None, &to, None, len, flags))?)
+    Ok(retry_on_intr(|| {
+        splice(&from, None, &to, None, len, flags)
+    })?)
 }
 
 #[cfg(test)]

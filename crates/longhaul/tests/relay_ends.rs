@@ -185,7 +185,10 @@ fn an_urgent_byte_holds_up_nothing_and_is_not_lost() {
             client.write_all(b"behind").unwrap();
             let mut got = vec![0; ahead.len() + 7];
             server.read_exact(&mut got).unwrap();
-            assert!(got.starts_with(ahead) && got.ends_with(b"!behind"), "{mode}");
+            assert!(
+                got.starts_with(ahead) && got.ends_with(b"!behind"),
+                "{mode}"
+            );
         }
         SockRef::from(&client).send_out_of_band(b"!").unwrap();
         assert_eq!(read_array(&mut server), *b"!", "{mode}: the last byte");

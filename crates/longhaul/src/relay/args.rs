@@ -166,6 +166,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Counters")]
     pub(super) counters: Option<PathBuf>,
 
+    /// Serve /healthz, /metrics (OpenMetrics), /api/v1/… and a status page here; loopback only
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Counters")]
+    pub(super) admin: Option<SocketAddr>,
+
     /// How often counters are written [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "Counters")]
     pub(super) interval: Option<Time>,
@@ -185,6 +189,8 @@ Examples:
       relays what TPROXY rules divert, invisibly; docs/relay.md has the rules
   longhaul relay --config relay.toml --check-config
       who may use it, which way connections go, and the memory and descriptors that it can take
+  longhaul relay --socks5 127.0.0.1:1080 --admin 127.0.0.1:9100
+      the same with a status page at http://127.0.0.1:9100/ and metrics for Prometheus
 
 Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are ready; port 0 takes
 a free port.";

@@ -106,6 +106,10 @@ mod tests {
         let on_first = flows.iter().filter(|flow| flow.worker == 0).count();
         assert!((4..=5).contains(&on_first), "{on_first}");
         drop(flows);
-        assert!(crew.0.iter().all(|seat| seat.connections.load(Relaxed) == 0));
+        assert!(
+            crew.0
+                .iter()
+                .all(|seat| seat.connections.load(Relaxed) == 0)
+        );
     }
 }

@@ -18,14 +18,16 @@ mod crew;
 mod door;
 mod doors;
 mod drain;
-mod failure;
+pub(crate) mod failure;
 mod ftp;
 mod health;
+mod history;
 pub(crate) mod intercept;
 mod journal;
 mod leg;
 mod listener;
 mod memory;
+mod overview;
 mod passed;
 mod peer;
 mod policy;
@@ -43,6 +45,7 @@ mod service_manager;
 mod session;
 mod stream;
 mod summary;
+mod survey;
 mod tls;
 mod transfer;
 mod users;
@@ -50,7 +53,10 @@ mod worker;
 
 pub(crate) use args::Args;
 
-use crate::exit::{self, Refusal};
+use crate::{
+    admin,
+    exit::{self, Refusal},
+};
 use alarm::Alarm;
 use anyhow::Context as _;
 use budget::{Budget, Demand};
@@ -60,6 +66,7 @@ use crew::Crew;
 use door::Door;
 use doors::Doors;
 use drain::{Drain, Phase};
+use history::History;
 use host::socket;
 use intercept::{Gate, Keeper, Pulse, Verifier};
 use jiff::Timestamp;
@@ -79,6 +86,7 @@ use std::{
     time::Duration,
 };
 use summary::Summary;
+use survey::Survey;
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},
@@ -126,6 +134,9 @@ pub(crate) struct Relay {
     sessions: Registry,
     crew: Arc<Crew>,
     memory: Memory,
+    survey: Survey,
+    history: History,
+    started: Instant,
     /// A permit for each connection that may be open.
     places: Arc<Semaphore>,
     /// All of them, taken or not; a reload may change it.
@@ -170,6 +181,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut config = Config::from_args(args.clone())?;
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
+    let endpoint = config.admin.map(admin::listen).transpose()?;
     let opened = open_doors(&config, &mut passed)?;
     warn_of_few(budget.connections, config.limits.connections_max);
     let verifiers = open_verifiers(&opened)?;
@@ -186,6 +198,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         doors: Doors::new(doors),
         sessions: Registry::default(),
         memory: Memory::new(config.limits.memory.unwrap_or_else(memory::default_budget)),
+        survey: Survey::new(config.admin.is_some()),
+        history: History::default(),
+        started: Instant::now(),
         drain: Drain::new(),
         journal: journal.unwrap_or_default(),
         places: Arc::new(Semaphore::new(budget.connections)),
@@ -196,7 +211,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         pseudonym: pseudonym(),
         config: RwLock::new(config.into()),
     });
-    serve(&relay, opened, verifiers, newcomers, args)?;
+    let opened = Opened {
+        doors: opened,
+        verifiers,
+        endpoint,
+        newcomers,
+    };
+    serve(&relay, opened, args)?;
     // The writer ends when the last user of the journal is gone.
     drop(relay);
     if let Some(writer) = writer {
@@ -312,14 +333,24 @@ fn pseudonym() -> String {
     format!("longhaul-{:016x}", RandomState::new().hash_one(0))
 }
 
-/// Starts the workers, waits for the signal, drains, and stops them.
-fn serve(
-    relay: &Arc<Relay>,
-    opened: Vec<OpenDoor>,
+/// What the relay serves on, before it serves.
+struct Opened {
+    doors: Vec<OpenDoor>,
     verifiers: Vec<Verifier>,
+    /// Of the admin endpoint.
+    endpoint: Option<TcpListener>,
+    /// Each worker's, of connections that others accepted.
     newcomers: Vec<Receiver<Newcomer>>,
-    args: &Args,
-) -> anyhow::Result<()> {
+}
+
+/// Starts the workers, waits for the signal, drains, and stops them.
+fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> {
+    let Opened {
+        doors: opened,
+        verifiers,
+        endpoint,
+        newcomers,
+    } = opened;
     let gates = gates(&relay.doors.open(), &verifiers)?;
     let (mut threads, workers) = start_workers(relay, opened.len(), newcomers)?;
     for (door, sockets) in opened {
@@ -329,8 +360,12 @@ fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let outcome = keeper(relay, gates)
-        .and_then(|keeper| runtime.block_on(supervise(relay, args, &workers, keeper.as_ref())));
+    let outcome = keeper(relay, gates).and_then(|keeper| {
+        runtime.block_on(async {
+            serve_admin(relay, endpoint)?;
+            supervise(relay, args, &workers, keeper.as_ref()).await
+        })
+    });
     relay.drain.enter(Phase::Stop);
     for thread in threads {
         let name = thread.thread().name().unwrap_or_default().to_owned();
@@ -341,6 +376,21 @@ fn serve(
     }
     relay.journal.put(counters_record(relay));
     outcome
+}
+
+/// Lets people and programs look at the relay, until its runtime ends.
+fn serve_admin(relay: &Arc<Relay>, endpoint: Option<TcpListener>) -> anyhow::Result<()> {
+    let Some(endpoint) = endpoint else {
+        return Ok(());
+    };
+    eprintln!("listening admin {}", endpoint.local_addr()?);
+    let looked_at = relay.clone();
+    tokio::spawn(async move { looked_at.survey.go_round(&looked_at).await });
+    let remembered = relay.clone();
+    tokio::spawn(async move { remembered.history.write(&remembered).await });
+    let endpoint = tokio::net::TcpListener::from_std(endpoint)?;
+    tokio::spawn(admin::serve(endpoint, relay.clone()));
+    Ok(())
 }
 
 type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
@@ -511,9 +561,14 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
 }
 
 fn counters_record(relay: &Relay) -> Record {
+    Record::Relay(counters(relay))
+}
+
+/// All counters now.
+fn counters(relay: &Relay) -> RelayRecord {
     let (listeners, total) = relay.doors.counts();
     let (memory_bytes, memory_budget_bytes) = relay.memory.read();
-    Record::Relay(RelayRecord {
+    RelayRecord {
         time: Timestamp::now(),
         total,
         listeners,
@@ -526,5 +581,5 @@ fn counters_record(relay: &Relay) -> Record {
             .values()
             .map(|peer| peer.read())
             .collect(),
-    })
+    }
 }

@@ -61,13 +61,12 @@ impl Registry {
         tasks.for_each(AbortHandle::abort);
     }
 
-    /// All of them whose client is known, with their numbers, in no order.
-    pub(crate) fn all(&self) -> Vec<(u64, Arc<Session>)> {
+    /// All of them whose client is known, in no order. Do not hold them for long: whoever drops the
+    /// last hold of a connection closes its sockets.
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         let open = self.open();
-        let known = |(number, connection): (&u64, &Connection)| {
-            Some((*number, connection.session.clone()?))
-        };
-        open.connections.iter().filter_map(known).collect()
+        let known = open.connections.values().filter_map(|c| c.session.clone());
+        known.collect()
     }
 
     /// How many there are.

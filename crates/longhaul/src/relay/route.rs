@@ -235,6 +235,8 @@ pub(crate) struct Far {
     pub(crate) address: SocketAddr,
     /// How its bytes move, if its profile says.
     pub(crate) mode: Option<Mode>,
+    /// The peer that it goes to, if it does not go straight.
+    pub(crate) peer: Option<Arc<Peer>>,
     /// The peer's answer has not been read yet.
     answer_due: AtomicBool,
     limit: Duration,
@@ -267,6 +269,7 @@ impl Far {
             stream,
             address,
             mode: profile.mode,
+            peer: None,
             answer_due: AtomicBool::new(false),
             limit,
             replaceable: false,
@@ -276,8 +279,9 @@ impl Far {
     }
 
     /// A leg to a peer that has been asked and will answer.
-    fn asked(leg: Leg, peer: &Peer, limit: Duration, replaceable: bool) -> Self {
+    fn asked(leg: Leg, peer: &Arc<Peer>, limit: Duration, replaceable: bool) -> Self {
         Self {
+            peer: Some(peer.clone()),
             answer_due: AtomicBool::new(true),
             replaceable,
             ..Self::new((leg, peer.address), &peer.profile, limit)

@@ -5,12 +5,13 @@ use super::{
     Relay, announcement,
     args::Mode,
     config::{Config, Kind, Listener},
-    counters::{Direction, Traffic},
+    counters::{Direction, Pauses, Traffic},
     door::Door,
     failure::Failure,
     intercept::Flow,
     leg::Leg,
     listener,
+    peer::Peer,
     prefix::Prefix,
     profile::Profile,
     rate::Limits,
@@ -30,7 +31,7 @@ use host::{
 use jiff::Timestamp;
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
     time::Instant,
 };
 use tokio::{net::TcpStream, time::timeout};
@@ -39,6 +40,8 @@ use wire::{destination::Destination, proxy_protocol::Header};
 /// One client connection.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// Among all that this relay has served.
+    pub(crate) number: u64,
     pub(crate) relay: Arc<Relay>,
     /// What held when it came: a reload is for later connections.
     pub(crate) config: Arc<Config>,
@@ -56,17 +59,26 @@ pub(crate) struct Session {
     pub(crate) sender: SocketAddr,
     /// Where the client came in, if that was announced.
     announced: Option<SocketAddr>,
-    started: Instant,
-    traffic: Traffic,
+    pub(crate) started: Instant,
+    pub(crate) traffic: Traffic,
+    pub(crate) pauses: Pauses,
+    /// The survey has counted its end.
+    pub(crate) seen_last: AtomicBool,
     way_out: Mutex<WayOut>,
 }
 
 /// What became of the client's last request.
-#[derive(Debug, Default)]
-struct WayOut {
-    destination: Option<String>,
-    next_hop: Option<SocketAddr>,
-    far: Option<Arc<TcpStream>>,
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WayOut {
+    pub(crate) destination: Option<String>,
+    pub(crate) next_hop: Option<SocketAddr>,
+    pub(crate) far: Option<Arc<TcpStream>>,
+    /// The peer that the outgoing leg goes to.
+    pub(crate) peer: Option<Arc<Peer>>,
+    /// How bytes move, once they do.
+    pub(crate) mode: Option<Mode>,
+    /// Outgoing legs that there were.
+    pub(crate) legs: u64,
 }
 
 /// What the connections of one worker share.
@@ -89,7 +101,7 @@ pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
         client,
         address,
     } = newcomer;
-    let mut session = Session::new(relay, door, shares, client, address);
+    let mut session = Session::new(relay, door, shares, (client, address), entry.number);
     let announced = match session.listener.accept_proxy {
         true => Box::pin(session.hear_announcement()).await,
         false => Ok(()),
@@ -97,7 +109,10 @@ pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
     let session = Arc::new(session);
     entry.is(&session);
     let _active = session.door.counters.connection();
-    let mut finale = Finale { session: &session, end: End::Cut };
+    let mut finale = Finale {
+        session: &session,
+        end: End::Cut,
+    };
     finale.end = session.serve(announced).await;
 }
 
@@ -110,6 +125,7 @@ struct Finale<'a> {
 impl Drop for Finale<'_> {
     fn drop(&mut self) {
         let Self { session, end } = self;
+        session.relay.survey.see_last_of(session);
         session.close(end);
         if session.relay.journal.is_kept() && !session.was_unused(end) {
             session.relay.journal.put(session.record(end));
@@ -122,11 +138,12 @@ impl Session {
         relay: Arc<Relay>,
         door: Arc<Door>,
         Shares { pool, ready }: Shares,
-        client: TcpStream,
-        client_address: SocketAddr,
+        (client, client_address): (TcpStream, SocketAddr),
+        number: u64,
     ) -> Self {
         let listener = door.listener();
         Self {
+            number,
             config: relay.config(),
             limits: door.limits(&listener, client_address.ip()),
             relay,
@@ -141,6 +158,8 @@ impl Session {
             announced: None,
             started: Instant::now(),
             traffic: Traffic::default(),
+            pauses: Pauses::default(),
+            seen_last: AtomicBool::new(false),
             way_out: Mutex::default(),
         }
     }
@@ -298,9 +317,12 @@ impl Session {
 
     /// Remembers the outgoing leg, for the record and for the end.
     pub(crate) fn leaves_by(&self, far: &Far) {
+        self.relay.survey.see_last_of_far(self);
         let mut way_out = self.way_out();
         way_out.next_hop = Some(far.address);
         way_out.far = Some(far.stream.socket().clone());
+        way_out.peer.clone_from(&far.peer);
+        way_out.legs += 1;
     }
 
     /// Waits as long as the rate limits ask for these bytes.
@@ -325,10 +347,12 @@ impl Session {
             true => Mode::Copy,
             false => far.mode.or(self.config.far.mode).unwrap_or_default(),
         };
+        self.way_out().mode = Some(mode);
         let means = Means {
             pool: &self.pool,
             counters: &self.door.counters,
             traffic: &self.traffic,
+            pauses: &self.pauses,
             limits: &self.limits,
             mode,
             client_heard: &far.client_heard,
@@ -388,6 +412,11 @@ impl Session {
             near: TcpInfo::of(&*self.client).ok(),
             far: far.and_then(|far| TcpInfo::of(far).ok()),
         }))
+    }
+
+    /// The last request, as it is now.
+    pub(crate) fn last_way_out(&self) -> WayOut {
+        self.way_out().clone()
     }
 
     fn way_out(&self) -> std::sync::MutexGuard<'_, WayOut> {

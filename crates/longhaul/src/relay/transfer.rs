@@ -6,7 +6,7 @@
 
 use super::{
     args::Mode,
-    counters::{Counters, Direction, Guard, Traffic},
+    counters::{Counters, Direction, Guard, Pause, Pauses, Traffic},
     failure::Failure,
     leg::Leg,
     rate::Limits,
@@ -65,6 +65,7 @@ pub(crate) struct Means<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) counters: &'a Counters,
     pub(crate) traffic: &'a Traffic,
+    pub(crate) pauses: &'a Pauses,
     /// What may pass in which time.
     pub(crate) limits: &'a Limits,
     /// How bytes move.
@@ -94,7 +95,11 @@ pub(crate) async fn run(near: &Leg, far: &Far, on_success: &[u8], means: &Means<
 }
 
 /// The peer's answer, and what the client is told then; `None` if there is neither.
-fn answer<'a>(near: &'a Leg, far: &'a Far, on_success: &'a [u8]) -> Option<Later<'a, Result<(), End>>> {
+fn answer<'a>(
+    near: &'a Leg,
+    far: &'a Far,
+    on_success: &'a [u8],
+) -> Option<Later<'a, Result<(), End>>> {
     let has_any = far.owes_answer() || !on_success.is_empty();
     has_any.then(|| {
         let answer = async move {
@@ -193,6 +198,7 @@ struct Held<'a> {
     /// When the next bytes may be taken.
     pause: Option<Instant>,
     _counted: Guard<'a>,
+    _paused: Pause<'a>,
 }
 
 enum Broken {
@@ -324,11 +330,11 @@ impl<'a> Flow<'a> {
     }
 
     fn hold(&self, conduit: Lease<'a>, pause: Option<Instant>) -> State<'a> {
-        let _counted = self.means.counters.hold(conduit.held());
         State::Delivering(Box::new(Held {
+            _counted: self.means.counters.hold(conduit.held()),
+            _paused: self.means.pauses.begin(self.direction),
             conduit,
             pause,
-            _counted,
         }))
     }
 
@@ -339,7 +345,9 @@ impl<'a> Flow<'a> {
             return Ok(());
         }
         let from = self.from;
-        let watch = self.watch.get_or_insert_with(|| Box::pin(broken(from.socket())));
+        let watch = self
+            .watch
+            .get_or_insert_with(|| Box::pin(broken(from.socket())));
         match watch.as_mut().poll(cx) {
             Poll::Ready(error) => Err(End::Broken(self.source(), error)),
             Poll::Pending => Ok(()),

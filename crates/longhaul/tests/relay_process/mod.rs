@@ -172,6 +172,7 @@ fn is_listener(arg: &OsStr) -> bool {
         "--forward",
         "--transparent",
         "--convert",
+        "--admin",
     ]
     .iter()
     .any(|l| arg == *l)

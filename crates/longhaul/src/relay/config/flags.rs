@@ -54,6 +54,7 @@ impl Args {
         replace(&mut limits.memory, self.memory);
         replace(&mut settings.counters.file, self.counters);
         replace(&mut settings.counters.interval, self.interval);
+        replace(&mut settings.admin.address, self.admin);
         Ok(())
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) counters: Option<PathBuf>,
     pub(crate) interval: Duration,
+    /// Where health, metrics and the status page are served.
+    pub(crate) admin: Option<SocketAddr>,
 }
 
 /// One way in.
@@ -161,6 +163,7 @@ impl Config {
                 "interval",
                 settings.counters.interval.unwrap_or(INTERVAL_DEFAULT),
             )?,
+            admin: admin(settings)?,
         };
         config.check_ways()?;
         Ok(config)
@@ -180,14 +183,11 @@ impl Config {
             keep("limits.workers", &mut new.workers, &old.workers),
             keep("limits.memory", &mut new.memory, &old.memory),
             keep("counters.file", &mut self.counters, &before.counters),
+            keep("admin.address", &mut self.admin, &before.admin),
         ];
         // The limit on descriptors decided this one.
         self.pool.pipes_max = before.pool.pipes_max;
-        fixed.push(keep(
-            "limits.pipe_size",
-            &mut self.pool,
-            &before.pool,
-        ));
+        fixed.push(keep("limits.pipe_size", &mut self.pool, &before.pool));
         self.keep_peers(before);
         fixed.into_iter().flatten().collect()
     }
@@ -555,6 +555,19 @@ fn limits(settings: &Settings) -> anyhow::Result<Limits> {
     })
 }
 
+/// It tells everyone who asks who talks to whom: it stays on this host.
+fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
+    match settings.admin.address {
+        Some(address) if !address.ip().is_loopback() => Err(Refusal::usage(format!(
+            "admin {address} (--admin, admin.address) is not on loopback, and it asks nobody who \
+             they are: use 127.0.0.1:{port} and reach it with ssh -L {port}:127.0.0.1:{port} HOST \
+             or through a reverse proxy that does",
+            port = address.port()
+        ))),
+        address => Ok(address),
+    }
+}
+
 fn positive(key: &str, time: Time) -> anyhow::Result<Duration> {
     let flag = key.replace('_', "-");
     match time {
@@ -605,6 +618,11 @@ mod tests {
             ("--socks5 127.0.0.1:0 --cc-far no-such", "there are: "),
             ("--socks5 127.0.0.1:0 --interval 0s", "--interval"),
             ("--socks5 127.0.0.1:0 --pipe-size 1B", "--pipe-size"),
+            (
+                "--socks5 127.0.0.1:0 --admin 0.0.0.0:9100",
+                "ssh -L 9100:127.0.0.1:9100",
+            ),
+            ("--socks5 127.0.0.1:0 --admin [::]:9100", "loopback"),
         ] {
             assert!(refusal(line).contains(word), "{line}: {}", refusal(line));
         }

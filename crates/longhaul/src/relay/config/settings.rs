@@ -31,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) profile: BTreeMap<String, ProfileSettings>,
     pub(crate) limits: LimitSettings,
     pub(crate) counters: CounterSettings,
+    pub(crate) admin: AdminSettings,
 }
 
 /// One way in.
@@ -201,6 +202,14 @@ pub(crate) struct LimitSettings {
 pub(crate) struct CounterSettings {
     pub(crate) file: Option<PathBuf>,
     pub(crate) interval: Option<Time>,
+}
+
+/// The admin endpoint: health, metrics, the status page.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AdminSettings {
+    /// On loopback; absent is off.
+    pub(crate) address: Option<SocketAddr>,
 }
 
 /// A value that is written as text.
