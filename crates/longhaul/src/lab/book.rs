@@ -70,23 +70,10 @@ impl Book {
     /// Reads and checks a scenario. Every error is a usage error that names file and line.
     pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
         let head: Head = read(source, &source.text)?;
-        let mut values = parameters_of(source, &head)?;
-        let short = shortened(source, &values, &head.quick)?;
-        if choices.quick {
-            values.clone_from(&short);
-        }
-        let values = chosen(values, &choices.set)?;
-        let short = chosen(
-            short,
-            &choices
-                .set
-                .iter()
-                .filter(|(name, _)| !head.quick.contains_key(name))
-                .cloned()
-                .collect::<Vec<_>>(),
-        )?;
+        let [fully, quickly] = values(source, &head, choices)?;
+        let used = if choices.quick { &quickly } else { &fully };
 
-        let base = scenario_with(source, &values)?;
+        let base = scenario_with(source, &used.all)?;
         let mut book = Self {
             name: source.name.clone(),
             base,
@@ -95,8 +82,9 @@ impl Book {
         };
         book.choose(&head, choices);
         for plan in combinations(&head)? {
-            let plan = accompanied(plan, &head.with);
-            book.cells.push(cell(source, &values, &short, plan)?);
+            let companions = companions(&plan, &head.with);
+            book.cells
+                .push(cell(source, [used, &quickly], plan, &companions)?);
         }
         validate::book(&book).map_err(|problem| refuse(source, &problem))?;
         book.keep_only(&choices.only)?;
@@ -163,30 +151,64 @@ pub(crate) fn pairs(table: &Table) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The plan with the parameters that go with its varied values; what it sets itself goes before.
-fn accompanied(mut plan: CellPlan, with: &IndexMap<String, IndexMap<String, Table>>) -> CellPlan {
-    let companions = plan
+/// For runs as they are meant, and for short ones. A warm-up stays short whatever `--set` says.
+fn values(source: &Source, head: &Head, choices: &Choices) -> Result<[Values; 2]> {
+    let declared = parameters_of(source, head)?;
+    let short = shortened(source, &declared, &head.quick)?;
+    let stays = |(name, _): &&(String, String)| choices.quick || !head.quick.contains_key(name);
+    let set: Vec<_> = choices.set.iter().filter(stays).cloned().collect();
+    let named = || choices.set.iter().map(|(name, _)| name.clone());
+    let quick = head.quick.keys().cloned();
+    Ok([
+        Values {
+            all: chosen(declared, &choices.set)?,
+            chosen: named().collect(),
+        },
+        Values {
+            all: chosen(short, &set)?,
+            chosen: named().chain(quick).collect(),
+        },
+    ])
+}
+
+/// The parameters that go with the plan's varied values.
+fn companions(plan: &CellPlan, with: &IndexMap<String, IndexMap<String, Table>>) -> Table {
+    let found = plan
         .vary
         .iter()
         .filter_map(|(key, value)| with.get(key)?.get(&plain(value)));
-    let mut set: Table = companions
-        .flatten()
-        .map(|(k, v)| (k.clone(), v.clone()))
-        .collect();
-    set.extend(std::mem::take(&mut plan.set));
-    CellPlan { set, ..plan }
+    let all = found.flatten().map(|(k, v)| (k.clone(), v.clone()));
+    all.collect()
 }
 
-fn cell(source: &Source, values: &Table, short: &Table, plan: CellPlan) -> Result<Cell> {
-    let with = |values: &Table| {
-        let mut values = values.clone();
+/// All parameters, and the names of those that `--quick` or `--set` gave another value, which goes
+/// before what merely accompanies a varied one.
+struct Values {
+    all: Table,
+    chosen: Vec<String>,
+}
+
+impl Values {
+    fn of(&self, plan: &CellPlan, companions: &Table) -> Table {
+        let mut values = self.all.clone();
+        let free = |(name, _): &(&String, &Value)| !self.chosen.contains(name);
+        let companions = companions.iter().filter(free);
+        values.extend(companions.map(|(k, v)| (k.clone(), v.clone())));
         values.extend(plan.vary.clone());
         values.extend(plan.set.clone());
-        scenario_with(source, &values)
-    };
+        values
+    }
+}
+
+fn cell(
+    source: &Source,
+    [values, short]: [&Values; 2],
+    plan: CellPlan,
+    companions: &Table,
+) -> Result<Cell> {
     Ok(Cell {
-        scenario: with(values)?,
-        short: with(short)?,
+        scenario: scenario_with(source, &values.of(&plan, companions))?,
+        short: scenario_with(source, &short.of(&plan, companions))?,
         vary: plan.vary,
         label: plan.label,
     })
@@ -485,7 +507,22 @@ size = "${size}"
             .collect();
         let (big, small) = (1_000_000_000, 2_000_000);
         assert_eq!(sizes, [big, big, small, small, big]);
+        // What a person says goes before.
         let error = |with: &str| error(&TEXT.replace("[[cells]]", &format!("{with}\n[[cells]]")));
+        let choices = |quick, set: &[(&str, &str)]| Choices {
+            quick,
+            set: set
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+            ..Choices::default()
+        };
+        let third = |choices| open(&text, &choices).unwrap().cells[2].scenario.flows[0].size;
+        assert_eq!(third(choices(true, &[])).unwrap().get(), 1_000_000);
+        assert_eq!(
+            third(choices(false, &[("size", "5MB")])).unwrap().get(),
+            5_000_000
+        );
         assert!(error("[with.relays.maybe]\nsize = \"2MB\"").contains("with.relays.maybe"));
         assert!(error("[with.relays.true]\nsise = \"2MB\"").contains("sise"));
     }
