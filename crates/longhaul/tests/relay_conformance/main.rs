@@ -24,6 +24,7 @@ mod way;
 
 use relay_process::may_use_namespaces;
 use relay_testbed::{BOTH, Family, IPV4, IPV6};
+use std::{io::Read, net::Shutdown};
 use way::{Carry, Chain, LISTENERS, Way};
 
 type Check = (&'static str, fn(&Way<'_>));
@@ -145,7 +146,8 @@ fn two_peers_with_tls() {
     conform(2, Carry::Tls, &[IPV6]);
 }
 
-/// 1 GiB through each listener, in turns up and down, and once each way through two copying peers.
+/// 1 GiB through each listener, in turns up and down, and once each way through two copying peers,
+/// after the other direction has ended.
 #[test]
 fn a_gibibyte_arrives_whole() {
     if !may_use_namespaces() {
@@ -168,6 +170,8 @@ fn carry_a_gibibyte(chain: &Chain, kind: &str, upward: bool) {
         upward,
     };
     eprintln!("{way}: 1 GiB");
-    let (from, to) = way.open();
+    let (mut from, to) = way.open();
+    to.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(from.read(&mut [0]).unwrap(), 0);
     flow::arrives_whole(&from, &to, 1 << 30);
 }

@@ -84,7 +84,7 @@ fn slow_proxy_headers_end_and_hinder_nobody() {
     let relay = Relay::start(&[&doors[..], &["--accept-proxy"], &LIMIT].concat());
     let headers: [(&[u8], u8); 2] = [
         (b"PROXY TCP4 192.0.2.7 198.51.100.1 7", b'0'),
-        (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x0f\xff", 0),
+        (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x01\0", 0),
     ];
     for (kind, (beginning, more)) in ["forward", "http", "socks5"]
         .map(|k| headers.map(|h| (k, h)))
