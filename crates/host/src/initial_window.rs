@@ -176,6 +176,7 @@ fn program(windows: BorrowedFd<'_>) -> Vec<Instruction> {
 
 #[cfg(test)]
 mod tests {
+    use super::attach;
     use crate::{
         netns::Netns,
         socket::{Options, listen, outgoing},
