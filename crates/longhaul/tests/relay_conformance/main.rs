@@ -9,6 +9,7 @@
 mod crowd;
 mod ends;
 mod flow;
+mod http;
 mod payload;
 mod refusals;
 #[path = "../relay_process/mod.rs"]
@@ -23,17 +24,22 @@ mod way;
 
 use relay_process::may_use_namespaces;
 use relay_testbed::{BOTH, Family, IPV4, IPV6};
+use std::{io::Read, net::Shutdown};
 use way::{Carry, Chain, LISTENERS, Way};
 
 type Check = (&'static str, fn(&Way<'_>));
 
 /// Both ways round: what holds for a client must hold for a server.
-const CHECKS: [Check; 15] = [
+const CHECKS: [Check; 16] = [
     ("every size arrives whole", flow::every_size_arrives_whole),
     ("both directions at once", flow::both_directions_at_once),
     (
         "single bytes wait for nothing",
         flow::single_bytes_wait_for_nothing,
+    ),
+    (
+        "tiny messages pass within a millisecond",
+        flow::tiny_messages_pass_within_a_millisecond,
     ),
     ("single bytes add up", flow::single_bytes_add_up),
     (
@@ -91,6 +97,10 @@ fn conform(peers: usize, carry: Carry, families: &[Family]) {
     }
     for family in families {
         refusals::are_said_in_each_protocol_s_words(&chain, family);
+        http::bodies_of_every_framing_arrive_whole(&chain, family);
+        http::a_body_that_is_cut_short_never_looks_whole(&chain, family);
+        http::a_slow_reader_stops_the_server(&chain, family);
+        http::a_reset_passes_a_full_response(&chain, family);
         flow::stalls_of_some_seconds_are_survived(&chain, family);
     }
     shutdown::drains_and_counts_what_it_cuts(chain);
@@ -134,4 +144,34 @@ fn two_peers_with_copying() {
 #[test]
 fn two_peers_with_tls() {
     conform(2, Carry::Tls, &[IPV6]);
+}
+
+/// 1 GiB through each listener, in turns up and down, and once each way through two copying peers,
+/// after the other direction has ended.
+#[test]
+fn a_gibibyte_arrives_whole() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let direct = Chain::new(0, Carry::Splice);
+    let turns = LISTENERS.iter().zip([true, false].into_iter().cycle());
+    turns.for_each(|(kind, upward)| carry_a_gibibyte(&direct, kind, upward));
+    let far = Chain::new(2, Carry::Copy);
+    for upward in [true, false] {
+        carry_a_gibibyte(&far, "socks5", upward);
+    }
+}
+
+fn carry_a_gibibyte(chain: &Chain, kind: &str, upward: bool) {
+    let way = Way {
+        chain,
+        kind,
+        family: &IPV4,
+        upward,
+    };
+    eprintln!("{way}: 1 GiB");
+    let (mut from, to) = way.open();
+    to.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(from.read(&mut [0]).unwrap(), 0);
+    flow::arrives_whole(&from, &to, 1 << 30);
 }

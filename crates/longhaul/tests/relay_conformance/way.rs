@@ -182,24 +182,34 @@ fn address(hop: usize) -> String {
     format!("127.0.0.1:{}", 5200 + hop)
 }
 
+/// Certificates of `hop0`, `hop1`…, who trust each other.
+pub(crate) fn make_certificates(directory: &Path, peers: usize) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command
+        .args(["relay", "--make-certificates"])
+        .arg(directory);
+    command.args((0..=peers).map(|hop| format!("hop{hop}")));
+    assert!(command.output().unwrap().status.success(), "{command:?}");
+}
+
+/// The configuration's line for a listener or peer of one of them.
+pub(crate) fn tls(directory: &Path, hop: usize) -> String {
+    let at = directory.display();
+    format!(
+        "tls = {{ ca = '{at}/ca.pem', certificate = '{at}/hop{hop}.pem', \
+         key = '{at}/hop{hop}-key.pem' }}\n"
+    )
+}
+
 /// `hop0.toml` of the relay next to the client, `hop1.toml` of the next one…
 fn write_files(directory: &Path, peers: usize, carry: Carry) {
-    let tls = |hop: usize| match carry {
-        Carry::Tls => format!(
-            "tls = {{ ca = '{at}/ca.pem', certificate = '{at}/hop{hop}.pem', \
-             key = '{at}/hop{hop}-key.pem' }}\n",
-            at = directory.display()
-        ),
+    if carry == Carry::Tls {
+        make_certificates(directory, peers);
+    }
+    let tls = |hop| match carry {
+        Carry::Tls => tls(directory, hop),
         _ => String::new(),
     };
-    if carry == Carry::Tls {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-        command
-            .args(["relay", "--make-certificates"])
-            .arg(directory);
-        command.args((0..=peers).map(|hop| format!("hop{hop}")));
-        assert!(command.output().unwrap().status.success(), "{command:?}");
-    }
     for hop in 0..=peers {
         let mut text = String::new();
         match hop {

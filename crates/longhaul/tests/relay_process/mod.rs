@@ -279,7 +279,7 @@ fn http_connect(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
 }
 
 /// Reads up to the empty line and not a byte more.
-pub(crate) fn http_head(stream: &mut TcpStream) -> String {
+pub(crate) fn http_head(stream: &mut impl Read) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.extend(read_array::<1>(stream));
@@ -311,7 +311,7 @@ pub(crate) fn convert_answer(stream: &mut TcpStream) -> Answer {
     Answer::parse(&bytes).unwrap().unwrap().0
 }
 
-pub(crate) fn read_array<const N: usize>(stream: &mut TcpStream) -> [u8; N] {
+pub(crate) fn read_array<const N: usize>(stream: &mut impl Read) -> [u8; N] {
     let mut bytes = [0; N];
     stream.read_exact(&mut bytes).unwrap();
     bytes
