@@ -25,6 +25,7 @@ mod journal;
 mod leg;
 mod listener;
 mod memory;
+mod paced;
 mod passed;
 mod peer;
 mod policy;

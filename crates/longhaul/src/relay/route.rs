@@ -281,6 +281,11 @@ impl Far {
         }
     }
 
+    /// Whether it stood before it was asked for anything.
+    pub(crate) fn stood_ready(&self) -> bool {
+        self.replaceable
+    }
+
     /// Whether it was dead before it was asked, for all that can be known, and the request may be
     /// made again: not a byte of the client has left.
     pub(crate) fn was_stale(&self) -> bool {
