@@ -34,6 +34,7 @@ impl Drain {
         });
     }
 
+    /// Where the relay is now.
     pub(crate) fn phase(&self) -> Phase {
         *self.0.borrow()
     }

@@ -98,7 +98,10 @@ impl Route<'_> {
                 NextLeg::Destination(to) => {
                     return self.go_straight(&to, &way.profile, request).await;
                 }
-                NextLeg::Peer(peer, onward) => self.by_peer(&peer, &onward, request).await,
+                // In a box: TLS is large, and most legs have none.
+                NextLeg::Peer(peer, onward) => {
+                    Box::pin(self.by_peer(&peer, &onward, request)).await
+                }
             };
             match missed {
                 Err(Missed::Peer(failure)) => outcome = Err(failure),
@@ -285,10 +288,20 @@ impl Far {
         }
     }
 
+    /// Whether [`Far::was_stale`] may turn out to be true.
+    pub(crate) fn is_replaceable(&self) -> bool {
+        self.replaceable
+    }
+
     /// Whether it was dead before it was asked, for all that can be known, and the request may be
     /// made again: not a byte of the client has left.
     pub(crate) fn was_stale(&self) -> bool {
         self.replaceable && self.unanswered.load(Relaxed) && !self.client_heard.load(Relaxed)
+    }
+
+    /// Whether the peer's answer is still to come.
+    pub(crate) fn owes_answer(&self) -> bool {
+        self.answer_due.load(Relaxed)
     }
 
     /// Whether the destination is reached. A direct leg knows at once; over a peer, this reads the

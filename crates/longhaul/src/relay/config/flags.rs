@@ -31,6 +31,15 @@ impl Args {
                 profile.congestion_control = cc;
             }
         }
+        for (name, segments) in [
+            ("near", self.initial_window_near),
+            ("far", self.initial_window_far),
+        ] {
+            if segments.is_some() {
+                let profile = settings.profile.entry(name.to_owned()).or_default();
+                profile.initial_window = segments;
+            }
+        }
         if let Some(mode) = self.mode {
             let far = settings.profile.entry("far".to_owned()).or_default();
             far.mode = Some(mode);

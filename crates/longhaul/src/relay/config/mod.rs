@@ -3,10 +3,11 @@
 
 pub(crate) mod file;
 mod flags;
+pub(crate) mod reference;
 pub(crate) mod settings;
 
 use super::{
-    args::{Args, Mode, SendProxy},
+    args::{Args, SendProxy},
     certificates::{Initiator, Responder},
     intercept::{Intercept, OWN_MARK, Target},
     peer::{POOL_AGE_DEFAULT, Peer},
@@ -123,8 +124,8 @@ pub(crate) struct Limits {
 /// Bytes in one copy: large enough that the system calls vanish beside the copying.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Idle conduits a worker keeps: enough for a burst of busy connections. Memory: 16 MiB a worker
-/// in copy mode, 640 KiB with 1 MiB pipes.
+/// Idle conduits a worker keeps: enough for a burst of busy connections. Memory: 640 KiB a worker
+/// with 1 MiB pipes, 16 MiB in copy mode; buffers that only saw small reads, 16 KiB each.
 const IDLE_CONDUITS_MAX: usize = 64;
 
 const CONNECTIONS_DEFAULT: u32 = 16384;
@@ -153,7 +154,7 @@ impl Config {
         let config = Self {
             listeners: listeners(settings, &profiles)?,
             policy: policy(settings, &peers, &profiles)?,
-            pool: pool(settings, &far)?,
+            pool: pool(settings)?,
             limits: limits(settings)?,
             peers,
             far,
@@ -186,11 +187,7 @@ impl Config {
         ];
         // The limit on descriptors decided this one.
         self.pool.pipes_max = before.pool.pipes_max;
-        fixed.push(keep(
-            "limits.pipe_size or profile.far.mode",
-            &mut self.pool,
-            &before.pool,
-        ));
+        fixed.push(keep("limits.pipe_size", &mut self.pool, &before.pool));
         self.keep_peers(before);
         fixed.into_iter().flatten().collect()
     }
@@ -303,6 +300,21 @@ impl Listener {
             kind,
             address,
         })
+    }
+
+    /// Whether it may stand at `address`, which the service manager gave it.
+    pub(crate) fn check_place(&self, address: SocketAddr) -> anyhow::Result<()> {
+        if self.intercept.is_some() && address.is_ipv4() != self.address.is_ipv4() {
+            let (name, own) = (&self.name, self.address);
+            return Err(Refusal::usage(format!(
+                "listener {name}: the socket that was passed, {address}, is not of the family of {own}"
+            )));
+        }
+        let placed = Self {
+            address,
+            ..self.clone()
+        };
+        placed.check_exposure()
     }
 
     /// Nothing listens off loopback for strangers. TPROXY's listener is reached through rules that
@@ -514,7 +526,7 @@ fn chain(via: &[String], peers: &BTreeMap<String, Arc<Peer>>, user: &str) -> any
     via.iter().map(peer).collect()
 }
 
-fn pool(settings: &Settings, far: &Profile) -> anyhow::Result<PoolConfig> {
+fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
     let size = settings.limits.pipe_size.unwrap_or(PIPE_DEFAULT);
     if !(4096..=1 << 30).contains(&size.get()) {
         return Err(Refusal::usage(format!(
@@ -522,7 +534,6 @@ fn pool(settings: &Settings, far: &Profile) -> anyhow::Result<PoolConfig> {
         )));
     }
     Ok(PoolConfig {
-        mode: far.mode.unwrap_or(Mode::Splice).into(),
         pipe_bytes: size.get() as usize,
         buffer_bytes: BUFFER_BYTES,
         pipes_max: usize::MAX,
@@ -645,6 +656,8 @@ mod tests {
             ("[[route]]\nprofile = 'long'", "there are: far, near"),
             ("[profile.long]\ndscp = 64", "0 to 63"),
             ("[profile.long]\nmss = 40", "88"),
+            ("[profile.long]\ninitial_window = 0", "1 to 1024"),
+            ("[profile.long]\ninitial_window = 1025", "1 to 1024"),
             ("[profile.long]\nkeepalive = '100ms'", "1s"),
             (
                 "[[listener]]\nkind = 'forward'\naddress = '[::1]:1'",

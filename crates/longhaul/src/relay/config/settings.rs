@@ -171,6 +171,9 @@ pub(crate) struct ProfileSettings {
     pub(crate) mss: Option<u32>,
     /// DSCP of its packets, 0 to 63.
     pub(crate) dscp: Option<u8>,
+    /// Segments that may leave before the first acknowledgement, 1 to 1024: for long legs whose
+    /// rate is known. The kernel's choice is 10, or the route's initcwnd.
+    pub(crate) initial_window: Option<u32>,
     /// Fixed send buffer. Ends autotuning: for measurements and for hosts short of memory.
     pub(crate) send_buffer: Option<Bytes>,
     /// Fixed receive buffer. Ends autotuning: for measurements and for hosts short of memory.

@@ -8,6 +8,7 @@
 mod book;
 mod glimpse;
 
+use super::args::Mode;
 use super::{
     Relay,
     session::{Session, WayOut},
@@ -17,7 +18,6 @@ use crate::admin::record::{
 };
 use book::{Book, Verdict};
 use glimpse::{Glimpse, LegGlimpse};
-use host::pipe_pool::Mode;
 use jiff::Timestamp;
 use model::leg::limiter::Limiter;
 use std::{
@@ -258,6 +258,7 @@ fn connection(
 
 fn mode_name(mode: Mode) -> &'static str {
     match mode {
+        Mode::Auto => "auto",
         Mode::Splice => "splice",
         Mode::Copy => "copy",
     }
