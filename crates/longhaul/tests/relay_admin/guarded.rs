@@ -114,10 +114,10 @@ fn slow_clients_keep_nobody_waiting() {
         stream
     };
     let some: Vec<_> = (0..20).map(slow).collect();
-    assert_eq!(endpoint.get("/healthz").status, 200);
+    assert_eq!(endpoint.get("/").status, 200);
     // More than there are places: whoever comes then waits until the slow ones' time is up.
     let many: Vec<_> = (0..60).map(slow).collect();
-    assert_eq!(endpoint.get("/healthz").status, 200);
+    assert_eq!(endpoint.get("/").status, 200);
     for stream in some.into_iter().chain(many) {
         assert_ended(stream);
     }
@@ -151,7 +151,7 @@ fn a_head_without_end_is_refused() {
         answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
         "{answer}"
     );
-    assert_eq!(Endpoint::of(&relay).get("/healthz").status, 200);
+    assert_eq!(Endpoint::of(&relay).get("/").status, 200);
 }
 
 #[test]
@@ -172,5 +172,5 @@ fn another_address_takes_a_restart() {
     relay.signal(Signal::HUP);
     let said = relay.says("configuration reloaded");
     assert!(said.contains("admin.address takes a restart"), "{said}");
-    assert_eq!(Endpoint::of(&relay).get("/healthz").status, 200);
+    assert_eq!(Endpoint::of(&relay).get("/").status, 200);
 }

@@ -8,6 +8,10 @@ use crate::{
     openmetrics::Exposition,
     relay_process::{Relay, accept, connect, dial, exchange, origin, refusing},
 };
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+};
 use wire::destination::Destination;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -33,6 +37,19 @@ fn after_all_have_ended(endpoint: Endpoint) -> Exposition {
     scraped(endpoint)
 }
 
+/// Neither side ends before it has all: what waits in a socket when the relay closes it is sent by
+/// the kernel, unseen.
+fn deliver_both_ways(client: &TcpStream, server: &TcpStream, mib: usize) {
+    let write = |mut to: &TcpStream| to.write_all(&vec![5; mib << 20]).unwrap();
+    let read = |mut from: &TcpStream| from.read_exact(&mut vec![0; mib << 20]).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| write(client));
+        scope.spawn(|| write(server));
+        scope.spawn(|| read(client));
+        scope.spawn(|| read(server));
+    });
+}
+
 #[test]
 fn values_are_what_was_moved() {
     let (listener, address) = origin();
@@ -41,7 +58,7 @@ fn values_are_what_was_moved() {
     let endpoint = Endpoint::of(&relay);
     for _ in 0..2 {
         let client = connect(relay.address("forward"));
-        exchange(&client, &accept(&listener), 3);
+        deliver_both_ways(&client, &accept(&listener), 3);
     }
     let refused = dial(
         "socks5",
