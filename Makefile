@@ -27,8 +27,8 @@ check: ## Format, lints, documentation, dependency policy
 	@scripts/setup --dev
 	@scripts/check
 
-bench: ## Benchmarks: decisions a second, and real traffic over emulated links
-	@scripts/setup
+bench: ## Benchmarks: decisions a second, real traffic over emulated links, other relays beside ours
+	@scripts/setup --bench
 	@scripts/bench
 
 install: build ## Install binary, unit and manual under $(DESTDIR)$(PREFIX), and the configuration

@@ -2,6 +2,7 @@
 //! TCP sockets with the options that a relay needs. SO_RCVBUF and SO_SNDBUF are never touched: they
 //! would switch the kernel's autotuning off.
 
+use crate::initial_window;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::{
     io,
@@ -33,6 +34,9 @@ pub struct Options {
     pub mss: Option<u32>,
     /// DSCP (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
+    /// Segments before the first acknowledgement (RFC 6928), within
+    /// [`initial_window::RANGE`]; needs what [`initial_window::attach`] needs.
+    pub initial_window: Option<u32>,
     /// SO_SNDBUF in bytes. Ends autotuning of the send buffer.
     pub send_buffer: Option<usize>,
     /// SO_RCVBUF in bytes. Ends autotuning of the receive buffer.
@@ -50,6 +54,8 @@ impl Options {
 
     fn apply(&self, socket: &Socket, family: SocketAddr) -> io::Result<()> {
         socket.set_tcp_nodelay(true)?;
+        // An urgent byte is a byte of the stream (RFC 6093 §4): without this, recv(2) drops it.
+        socket.set_out_of_band_inline(true)?;
         if let Some(name) = &self.congestion_control {
             socket.set_tcp_congestion(name.as_bytes())?;
         }
@@ -57,7 +63,11 @@ impl Options {
             set_transparent(socket, family)?;
         }
         self.tune(socket, family)?;
-        self.size_buffers(socket)
+        self.size_buffers(socket)?;
+        match self.initial_window {
+            Some(segments) => initial_window::set(socket, segments),
+            None => Ok(()),
+        }
     }
 
     fn tune(&self, socket: &Socket, family: SocketAddr) -> io::Result<()> {
@@ -216,6 +226,12 @@ pub fn finish_sending(socket: &impl AsFd) -> io::Result<()> {
 /// The error that is pending on a socket, which this call takes off it (SO_ERROR).
 pub fn pending_error(socket: &impl AsFd) -> io::Result<Option<io::Error>> {
     socket2::SockRef::from(socket).take_error()
+}
+
+/// The rate that a socket's segments are spaced to at most, in bytes a second (SO_MAX_PACING_RATE);
+/// `u64::MAX` is no limit.
+pub fn pacing_rate(socket: &impl AsFd) -> io::Result<u64> {
+    get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
 }
 
 /// Kernel memory that a socket holds for data, in bytes: received and not read, queued and not

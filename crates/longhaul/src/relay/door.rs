@@ -68,9 +68,20 @@ impl Door {
         settings.listener.clone()
     }
 
+    /// Its name; where the kernel chose the port and nobody a name, the address tells it from
+    /// others.
+    pub(crate) fn name(&self) -> String {
+        let listener = self.listener();
+        match listener.name == listener.address.to_string() {
+            true => self.address.to_string(),
+            false => listener.name.clone(),
+        }
+    }
+
     /// What it has counted.
     pub(crate) fn counts(&self) -> ListenerCounts {
         ListenerCounts {
+            name: self.name(),
             kind: self.listener().kind.to_string(),
             address: self.address,
             counts: self.counters.read(),

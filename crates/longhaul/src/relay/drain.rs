@@ -34,9 +34,9 @@ impl Drain {
         });
     }
 
-    /// Whether the relay no longer takes new connections.
-    pub(crate) fn has_begun(&self) -> bool {
-        *self.0.borrow() > Phase::Run
+    /// Where the relay is now.
+    pub(crate) fn phase(&self) -> Phase {
+        *self.0.borrow()
     }
 
     /// Returns as soon as `phase` or a later one is reached.

@@ -14,17 +14,20 @@ mod certificates;
 mod config;
 mod connect;
 mod counters;
+mod crew;
 mod door;
 mod doors;
 mod drain;
-mod failure;
+pub(crate) mod failure;
 mod ftp;
 mod health;
+mod history;
 pub(crate) mod intercept;
 mod journal;
 mod leg;
 mod listener;
 mod memory;
+mod overview;
 mod paced;
 mod passed;
 mod peer;
@@ -43,6 +46,7 @@ mod service_manager;
 mod session;
 mod stream;
 mod summary;
+mod survey;
 mod tls;
 mod transfer;
 mod users;
@@ -50,15 +54,20 @@ mod worker;
 
 pub(crate) use args::Args;
 
-use crate::exit::{self, Refusal};
+use crate::{
+    admin,
+    exit::{self, Refusal},
+};
 use alarm::Alarm;
 use anyhow::Context as _;
 use budget::{Budget, Demand};
 use clap::{Args as _, FromArgMatches as _};
 use config::{Config, Kind, Listener, reference};
+use crew::Crew;
 use door::Door;
 use doors::Doors;
 use drain::{Drain, Phase};
+use history::History;
 use host::socket;
 use intercept::{Gate, Keeper, Pulse, Verifier};
 use jiff::Timestamp;
@@ -78,22 +87,31 @@ use std::{
     time::Duration,
 };
 use summary::Summary;
+use survey::Survey;
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},
     sync::{
         Semaphore,
-        mpsc::{Sender, channel},
+        mpsc::{Receiver, Sender, channel},
     },
     time::{Instant, sleep_until, timeout},
 };
-use worker::{Opening, Worker};
+use worker::{Newcomer, Opening, Worker};
 
 /// The names of all options, as typed behind `--`.
 pub(crate) fn options() -> Vec<String> {
     let command = Args::augment_args(clap::Command::new("relay"));
     let names = command.get_arguments().filter_map(clap::Arg::get_long);
     names.map(str::to_owned).collect()
+}
+
+/// An authority in `directory`, unless it is there, and a certificate for each name.
+pub(crate) fn make_certificates(
+    directory: &std::path::Path,
+    names: &[String],
+) -> anyhow::Result<()> {
+    authority::make(directory, names)
 }
 
 /// Whether these flags make a relay, without making it: for those who write such flags for others,
@@ -115,7 +133,11 @@ pub(crate) struct Relay {
     drain: Drain,
     journal: Journal,
     sessions: Registry,
+    crew: Arc<Crew>,
     memory: Memory,
+    survey: Survey,
+    history: History,
+    started: Instant,
     /// A permit for each connection that may be open.
     places: Arc<Semaphore>,
     /// All of them, taken or not; a reload may change it.
@@ -146,7 +168,9 @@ impl Relay {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some((directory, names)) = args.make_certificates.split_first() {
-        return authority::make(directory.as_ref(), names);
+        authority::make(directory.as_ref(), names)?;
+        println!("{}", authority::explanation(directory.as_ref(), names));
+        return Ok(());
     }
     if args.print_default_config {
         return Ok(io::stdout().write_all(reference::TEXT.as_bytes())?);
@@ -158,6 +182,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut config = Config::from_args(args.clone())?;
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
+    let endpoint = config.admin.map(admin::listen).transpose()?;
     let opened = open_doors(&config, &mut passed)?;
     warn_of_few(budget.connections, config.limits.connections_max);
     let verifiers = open_verifiers(&opened)?;
@@ -168,10 +193,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .transpose()?
         .unzip();
     let doors = opened.iter().map(|(door, _)| door.clone()).collect();
+    let (crew, newcomers) = Crew::new(config.limits.workers);
     let relay = Arc::new(Relay {
+        crew: crew.into(),
         doors: Doors::new(doors),
         sessions: Registry::default(),
         memory: Memory::new(config.limits.memory.unwrap_or_else(memory::default_budget)),
+        survey: Survey::new(config.admin.is_some()),
+        history: History::default(),
+        started: Instant::now(),
         drain: Drain::new(),
         journal: journal.unwrap_or_default(),
         places: Arc::new(Semaphore::new(budget.connections)),
@@ -182,7 +212,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         pseudonym: pseudonym(),
         config: RwLock::new(config.into()),
     });
-    serve(&relay, opened, verifiers, args)?;
+    let opened = Opened {
+        doors: opened,
+        verifiers,
+        endpoint,
+        newcomers,
+    };
+    serve(&relay, opened, args)?;
     // The writer ends when the last user of the journal is gone.
     drop(relay);
     if let Some(writer) = writer {
@@ -298,15 +334,26 @@ fn pseudonym() -> String {
     format!("longhaul-{:016x}", RandomState::new().hash_one(0))
 }
 
-/// Starts the workers, waits for the signal, drains, and stops them.
-fn serve(
-    relay: &Arc<Relay>,
-    opened: Vec<OpenDoor>,
+/// What the relay serves on, before it serves.
+struct Opened {
+    doors: Vec<OpenDoor>,
     verifiers: Vec<Verifier>,
-    args: &Args,
-) -> anyhow::Result<()> {
+    /// Of the admin endpoint.
+    endpoint: Option<TcpListener>,
+    /// Each worker's, of connections that others accepted.
+    newcomers: Vec<Receiver<Newcomer>>,
+}
+
+/// Starts the workers, waits for the signal, drains, and stops them.
+fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> {
+    let Opened {
+        doors: opened,
+        verifiers,
+        endpoint,
+        newcomers,
+    } = opened;
     let gates = gates(&relay.doors.open(), &verifiers)?;
-    let (mut threads, workers) = start_workers(relay, opened.len())?;
+    let (mut threads, workers) = start_workers(relay, opened.len(), newcomers)?;
     for (door, sockets) in opened {
         reload::hand_out(&door, sockets, &workers)?;
     }
@@ -314,8 +361,12 @@ fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let outcome = keeper(relay, gates)
-        .and_then(|keeper| runtime.block_on(supervise(relay, args, &workers, keeper.as_ref())));
+    let outcome = keeper(relay, gates).and_then(|keeper| {
+        runtime.block_on(async {
+            serve_admin(relay, endpoint)?;
+            supervise(relay, args, &workers, keeper.as_ref()).await
+        })
+    });
     relay.drain.enter(Phase::Stop);
     for thread in threads {
         let name = thread.thread().name().unwrap_or_default().to_owned();
@@ -328,6 +379,21 @@ fn serve(
     outcome
 }
 
+/// Lets people and programs look at the relay, until its runtime ends.
+fn serve_admin(relay: &Arc<Relay>, endpoint: Option<TcpListener>) -> anyhow::Result<()> {
+    let Some(endpoint) = endpoint else {
+        return Ok(());
+    };
+    eprintln!("listening admin {}", endpoint.local_addr()?);
+    let looked_at = relay.clone();
+    tokio::spawn(async move { looked_at.survey.go_round(&looked_at).await });
+    let remembered = relay.clone();
+    tokio::spawn(async move { remembered.history.write(&remembered).await });
+    let endpoint = tokio::net::TcpListener::from_std(endpoint)?;
+    tokio::spawn(admin::serve(endpoint, relay.clone()));
+    Ok(())
+}
+
 type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
 
 /// Sockets that may wait for a worker to take them, besides those of the start.
@@ -337,20 +403,22 @@ const OPENINGS_MAX: usize = 1024;
 fn start_workers(
     relay: &Arc<Relay>,
     listeners: usize,
+    newcomers: Vec<Receiver<Newcomer>>,
 ) -> io::Result<(Vec<WorkerThread>, Vec<Sender<Opening>>)> {
-    let start = |index| {
+    let start = |(index, newcomers)| {
         let (sender, openings) = channel(listeners + OPENINGS_MAX);
         let worker = Worker {
             relay: relay.clone(),
             index,
             openings,
+            newcomers,
         };
         let thread = std::thread::Builder::new().name(format!("relay-{index}"));
         let alarm = relay.clone();
         let run = move || alarm.alarm.over(|| worker.run());
         Ok((thread.spawn(run)?, sender))
     };
-    let workers = (0..relay.config().limits.workers).map(start);
+    let workers = newcomers.into_iter().enumerate().map(start);
     Ok(workers.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
 }
 
@@ -485,6 +553,7 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
     let _ = timeout(relay.config().limits.grace, patience).await;
     let cut = relay.sessions.len();
     relay.drain.enter(Phase::Cut);
+    relay.sessions.cut();
     let _ = timeout(CUT_TIME, relay.places.acquire_many(all)).await;
     match cut {
         0 => eprintln!("longhaul relay: stopped, no connection cut"),
@@ -493,9 +562,14 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
 }
 
 fn counters_record(relay: &Relay) -> Record {
+    Record::Relay(counters(relay))
+}
+
+/// All counters now.
+fn counters(relay: &Relay) -> RelayRecord {
     let (listeners, total) = relay.doors.counts();
     let (memory_bytes, memory_budget_bytes) = relay.memory.read();
-    Record::Relay(RelayRecord {
+    RelayRecord {
         time: Timestamp::now(),
         total,
         listeners,
@@ -508,5 +582,5 @@ fn counters_record(relay: &Relay) -> Record {
             .values()
             .map(|peer| peer.read())
             .collect(),
-    })
+    }
 }

@@ -40,7 +40,7 @@ struct Pause(Option<Pin<Box<Sleep>>>);
 impl Pause {
     /// After `bytes` have passed.
     fn follow(&mut self, limits: &Limits, direction: Direction, bytes: usize) {
-        let until = limits.spend(direction, bytes, Instant::now());
+        let until = limits.spend(direction, bytes, Instant::now);
         self.0 = until.map(|until| Box::pin(sleep_until(until.into())));
     }
 

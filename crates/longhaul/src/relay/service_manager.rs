@@ -2,7 +2,7 @@
 //! What the service manager hears of the relay (sd_notify(3)): ready, reloading, stopping, how it
 //! does, and that it is alive. Without `NOTIFY_SOCKET` nobody is told anything.
 
-use super::Relay;
+use super::{Relay, drain::Phase};
 use sd_notify::NotifyState;
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
@@ -71,7 +71,7 @@ impl ServiceManager {
             if self.patience.is_some() && relay.pulse.is_steady(Instant::now()) {
                 self.tell(&[NotifyState::Watchdog]);
             }
-            if now >= next && !relay.drain.has_begun() {
+            if now >= next && relay.drain.phase() == Phase::Run {
                 next = now + STATUS_PERIOD;
                 let status = status(relay);
                 if status != told {
