@@ -4,7 +4,7 @@
 mod relay_process;
 
 use relay_process::{
-    Relay, accept, connect, dial, exchange, http_head, http_status, origin, read_array,
+    Relay, accept, connect, dial, exchange, http_head, http_status, origin, read_array, refusing,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -45,6 +45,8 @@ fn counters_and_records_tell_what_passed() {
     let server = accept(&listener);
     exchange(&client, &server, 3);
     drop((client, server, listener));
+    let (_held, closed) = refusing();
+    let to = Destination::Address(closed);
     assert!(dial("socks5", relay.address("socks5"), &to).is_err());
     assert!(relay.stop().0.success());
 
