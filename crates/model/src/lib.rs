@@ -5,4 +5,5 @@
 //! code runs behind real interfaces and under simulated time, deterministic for one seed.
 
 pub mod fit;
+pub mod leg;
 pub mod link;

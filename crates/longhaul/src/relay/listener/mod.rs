@@ -77,17 +77,104 @@ impl Rejected {
     }
 }
 
+/// A client with a way out.
+struct Opened {
+    far: Far,
+    language: Language,
+    /// For the way out that turns out to have been dead.
+    again: Option<Box<Request>>,
+}
+
 /// Serves a client that says once where to go, or not at all.
 pub(super) async fn serve(session: &Session, kind: &Kind) -> End {
-    if *kind == Kind::Convert
-        && let Err(end) = Box::pin(convert::await_request(session)).await
-    {
-        return end;
+    // In boxes, as everything that is over before bytes are relayed: an idle connection is as large
+    // as the largest state that its future may be in.
+    let asked = match Box::pin(hear_out(session, kind)).await {
+        Ok(asked) => asked,
+        Err(end) => return end,
+    };
+    connect(session, asked).await
+}
+
+/// Opens the way out, and relays.
+async fn connect(session: &Session, asked: Asked) -> End {
+    match Box::pin(open(session, asked)).await {
+        Ok(opened) => relay(session, opened).await,
+        Err(end) => end,
     }
-    match hear(session, ask(session, kind)).await {
-        Ok(Asked { request, language }) => connect(session, request, language).await,
-        Err(rejected) => reject(session, rejected).await,
+}
+
+/// What the client wants. Those who speak to another relay have a time to say it; those who speak
+/// to none have said it by coming here.
+async fn hear_out(session: &Session, kind: &Kind) -> Result<Asked, End> {
+    let asked = match kind {
+        Kind::Convert => {
+            Box::pin(convert::await_request(session)).await?;
+            hear(session, convert::ask(&session.near())).await
+        }
+        Kind::Forward(destination) => Ok(forward::ask(destination)),
+        Kind::Transparent { keep_source } => transparent::ask(session, *keep_source),
+        Kind::Socks5 | Kind::Http => unreachable!("these have more to say"),
+    };
+    match asked {
+        Ok(asked) => Ok(asked),
+        Err(rejected) => Err(reject(session, rejected).await),
     }
+}
+
+/// Relays over the way out that was opened, or over another if that was dead.
+async fn relay(session: &Session, opened: Opened) -> End {
+    let Opened {
+        far,
+        language,
+        again,
+    } = opened;
+    let end = session.transfer(&far, language.success(&far)).await;
+    match (end, again) {
+        (End::Failed(_), Some(request)) if far.was_stale() => {
+            Box::pin(try_again(session, *request, language)).await
+        }
+        (End::Failed(failure), _) => refuse(session, failure, language).await,
+        (end, _) => end,
+    }
+}
+
+/// Opens the way out.
+async fn open(session: &Session, asked: Asked) -> Result<Opened, End> {
+    let Asked {
+        mut request,
+        language,
+    } = asked;
+    let far = match session.open(&request).await {
+        Ok(far) => far,
+        Err(failure) => return Err(refuse(session, failure, language).await),
+    };
+    // They have left, and a request that had any is not made twice.
+    request.early = Vec::new();
+    let again = far.stood_ready().then(|| request.into());
+    Ok(Opened {
+        far,
+        language,
+        again,
+    })
+}
+
+/// Makes the request over a connection that did not stand ready.
+async fn try_again(session: &Session, request: Request, language: Language) -> End {
+    let end = match session.open_anew(&request).await {
+        Ok(far) => session.transfer(&far, language.success(&far)).await,
+        Err(failure) => End::Failed(failure),
+    };
+    match end {
+        End::Failed(failure) => refuse(session, failure, language).await,
+        end => end,
+    }
+}
+
+/// Tells the client in its own words.
+async fn refuse(session: &Session, failure: Failure, language: Language) -> End {
+    Box::pin(farewell(&session.near(), &language.failure(failure))).await;
+    session.fail(failure)
 }
 
 /// What the client wants, if it says so before the handshake time-out.
@@ -105,53 +192,6 @@ async fn reject(session: &Session, rejected: Rejected) -> End {
     let Rejected { failure, answer } = rejected;
     Box::pin(farewell(&session.near(), &answer)).await;
     session.fail(failure)
-}
-
-async fn ask(session: &Session, kind: &Kind) -> Result<Asked, Rejected> {
-    match kind {
-        Kind::Convert => convert::ask(&session.near()).await,
-        Kind::Forward(destination) => Ok(forward::ask(destination)),
-        Kind::Transparent { keep_source } => transparent::ask(session, *keep_source),
-        Kind::Socks5 | Kind::Http => unreachable!("these have more to say"),
-    }
-}
-
-async fn connect(session: &Session, mut request: Request, language: Language) -> End {
-    let opened = session.open(&request).await;
-    // They have left: an idle connection need not keep their buffer, and a request that had any is
-    // not made twice.
-    request.early = Vec::new();
-    let end = match attempt(session, opened, language).await {
-        Attempt::Stale => attempt(session, session.open_anew(&request).await, language).await,
-        ended => ended,
-    };
-    let Attempt::Ended(end) = end else {
-        unreachable!("only a connection that stood ready is stale");
-    };
-    if let End::Failed(failure) = end {
-        Box::pin(farewell(&session.near(), &language.failure(failure))).await;
-        return session.fail(failure);
-    }
-    end
-}
-
-/// What became of one way out.
-enum Attempt {
-    Ended(End),
-    /// It was dead before it was asked; nothing is lost.
-    Stale,
-}
-
-async fn attempt(session: &Session, opened: Result<Far, Failure>, language: Language) -> Attempt {
-    let far = match opened {
-        Ok(far) => far,
-        Err(failure) => return Attempt::Ended(End::Failed(failure)),
-    };
-    let end = session.transfer(&far, &language.success(&far)).await;
-    match end {
-        End::Failed(_) if far.was_stale() => Attempt::Stale,
-        end => Attempt::Ended(end),
-    }
 }
 
 /// How long a client may take to hear its refusal. RFC 1928 §6 allows 10 s.
