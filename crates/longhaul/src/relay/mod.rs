@@ -28,6 +28,7 @@ mod leg;
 mod listener;
 mod memory;
 mod overview;
+mod paced;
 mod passed;
 mod peer;
 mod policy;

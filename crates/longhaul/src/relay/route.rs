@@ -288,8 +288,8 @@ impl Far {
         }
     }
 
-    /// Whether [`Far::was_stale`] may turn out to be true.
-    pub(crate) fn is_replaceable(&self) -> bool {
+    /// Whether it stood before it was asked for anything.
+    pub(crate) fn stood_ready(&self) -> bool {
         self.replaceable
     }
 

@@ -34,7 +34,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
     time::Instant,
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{net::TcpStream, sync::OwnedSemaphorePermit, time::timeout};
 use wire::{destination::Destination, proxy_protocol::Header};
 
 /// One client connection.
@@ -308,6 +308,18 @@ impl Session {
         destination: &Destination,
     ) -> Result<Option<Arc<Profile>>, Failure> {
         self.route(&self.ready).straight(destination)
+    }
+
+    /// Places for descriptors beyond the two of every connection, two a place. Whoever waited for
+    /// them while it holds one could wait for ever, so that it is now or never.
+    pub(crate) fn more_places(&self, count: u32) -> Result<OwnedSemaphorePermit, Failure> {
+        let places = self.relay.places.clone().try_acquire_many_owned(count);
+        places.map_err(|_| Failure::Exhausted)
+    }
+
+    /// The rate limits that it is under.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Remembers for the record what the client wants.

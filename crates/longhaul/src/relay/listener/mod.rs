@@ -151,7 +151,7 @@ async fn open(session: &Session, asked: Asked) -> Result<Opened, End> {
     };
     // They have left, and a request that had any is not made twice.
     request.early = Vec::new();
-    let again = far.is_replaceable().then(|| request.into());
+    let again = far.stood_ready().then(|| request.into());
     Ok(Opened {
         far,
         language,
