@@ -42,7 +42,7 @@ fn swallow(mut stream: TcpStream) -> std::thread::JoinHandle<()> {
 #[test]
 fn a_connection_is_described() {
     let (listener, address) = origin();
-    let relay = Relay::start(&["--socks5", ANY, "--admin", ANY, "--mode", "splice"]);
+    let relay = Relay::start(&["--socks5", ANY, "--admin", ANY]);
     let endpoint = Endpoint::of(&relay);
     let to = Destination::Address(address);
     let mut client = dial("socks5", relay.address("socks5"), &to).unwrap();
