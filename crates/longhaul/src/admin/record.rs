@@ -182,7 +182,7 @@ pub(crate) struct Connection {
     pub(crate) next_hop: Option<SocketAddr>,
     pub(crate) peer: Option<String>,
     pub(crate) age_s: f64,
-    /// `splice` or `copy`; `None` until bytes are relayed.
+    /// `auto`, `splice` or `copy`; `None` until bytes are relayed.
     pub(crate) mode: Option<String>,
     pub(crate) bytes_up: u64,
     pub(crate) bytes_down: u64,

@@ -158,21 +158,19 @@ impl Entrance {
 
     async fn accept_until_closed(&self, generation: u64, listener: &TcpListener) {
         let mut shortage = Shortage::default();
-        let closed = pin!(self.door.closed(generation));
-        let accepting = pin!(async {
-            loop {
-                match listener.accept().await {
-                    Ok((client, address)) => {
-                        shortage.ended();
-                        self.admit(client, address).await;
-                    }
-                    Err(error) => shortage.wait(&error).await,
+        let mut closed = pin!(self.door.closed(generation));
+        loop {
+            let accepted = select! {
+                accepted = listener.accept() => accepted,
+                () = &mut closed => return,
+            };
+            match accepted {
+                Ok((client, address)) => {
+                    shortage.ended();
+                    self.admit(client, address).await;
                 }
+                Err(error) => shortage.wait(&error).await,
             }
-        });
-        select! {
-            () = accepting => {}
-            () = closed => {}
         }
     }
 

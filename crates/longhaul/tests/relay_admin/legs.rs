@@ -57,7 +57,7 @@ fn a_connection_is_described() {
     assert_eq!(found["next_hop"], address.to_string());
     assert_eq!(found["listener"], relay.address("socks5").to_string());
     assert_eq!(found["kind"], "socks5");
-    assert_eq!(found["mode"], "splice");
+    assert_eq!(found["mode"], "auto");
     assert!(found["peer"].is_null(), "{found}");
     assert!(found["age_s"].as_f64().unwrap() > 0.0);
     // The SOCKS5 replies are sent on the near leg too: 2 and 10 bytes.
