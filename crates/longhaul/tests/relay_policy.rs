@@ -192,6 +192,7 @@ fn flags_add_to_the_file() {
     let port: SocketAddr = "127.0.0.1:3128".parse().unwrap();
     let (code, said) = check(&["--http", &port.to_string()]);
     assert_eq!(code, Some(0));
-    assert!(said.contains("2 listeners"), "{said}");
+    let file_s_and_flag_s = ["in: socks5 127.0.0.1:0", "http 127.0.0.1:3128"];
+    assert!(file_s_and_flag_s.iter().all(|l| said.contains(l)), "{said}");
     assert_eq!(check(&["--http", "10.0.0.1:3128"]).0, Some(2));
 }
