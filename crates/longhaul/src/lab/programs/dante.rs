@@ -57,3 +57,33 @@ fn clients(ways: &Ways) -> Vec<String> {
         false => ways.allow_from.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::scenario::RelayProgram;
+
+    #[test]
+    fn a_peer_is_a_route_and_without_one_it_leaves_straight() {
+        let text = |peer: &str| {
+            let options =
+                toml::from_str(&format!("socks5 = '0.0.0.0:1080'\npeer = {peer}")).unwrap();
+            let ways = Ways::of(RelayProgram::Dante, &options).unwrap();
+            configuration(
+                &ways,
+                &[Ipv4Addr::new(10, 9, 0, 2), Ipv4Addr::new(10, 9, 1, 1)],
+            )
+        };
+        let chained = text("'10.9.1.2'");
+        assert!(
+            chained.contains(
+                "internal: 0.0.0.0 port = 1080\nexternal: 10.9.0.2\nexternal: 10.9.1.1\n"
+            )
+        );
+        assert!(
+            chained.contains("via: 10.9.1.2 port = 1080\n    proxyprotocol: socks_v5\n"),
+            "{chained}"
+        );
+        assert!(!text("[]").contains("route {"));
+    }
+}

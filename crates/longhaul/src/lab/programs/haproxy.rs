@@ -40,3 +40,22 @@ pub(super) fn configuration(ways: &Ways) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::scenario::RelayProgram;
+
+    #[test]
+    fn each_way_is_a_section_that_serves_whom_it_may() {
+        let options = "forward = ['10.9.0.2:80=10.9.1.2:81', '10.9.0.2:82=10.9.1.2:83']\n\
+                       allow_from = ['10.9.0.0/30', '10.9.5.0/30']";
+        let options = toml::from_str(options).unwrap();
+        let text = configuration(&Ways::of(RelayProgram::Haproxy, &options).unwrap());
+        assert!(text.contains("option splice-auto"));
+        let second = "listen relay1\n    bind 10.9.0.2:82\n    \
+                      tcp-request connection reject if !{ src 10.9.0.0/30 10.9.5.0/30 }\n    \
+                      server next 10.9.1.2:83\n";
+        assert!(text.ends_with(second), "{text}");
+    }
+}

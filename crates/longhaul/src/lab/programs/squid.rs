@@ -54,3 +54,23 @@ pub(super) fn configuration(ways: &Ways, host: &str, scratch: &Path) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::scenario::RelayProgram;
+
+    #[test]
+    fn a_peer_is_the_only_way_out() {
+        let text = |peer: &str| {
+            let options = toml::from_str(&format!("http = '0.0.0.0:3128'\npeer = {peer}")).unwrap();
+            let ways = Ways::of(RelayProgram::Squid, &options).unwrap();
+            configuration(&ways, "r1", Path::new("/run/relay-r1"))
+        };
+        let chained = text("'10.9.1.2'");
+        let end = "cache_peer 10.9.1.2 parent 3128 0 no-query no-digest default\nnever_direct allow all\n";
+        assert!(chained.ends_with(end), "{chained}");
+        assert!(text("[]").ends_with("http_access deny all\n"));
+        assert!(chained.contains("acl clients src all\n"));
+    }
+}
