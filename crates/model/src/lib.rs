@@ -6,3 +6,4 @@
 
 pub mod fit;
 pub mod link;
+pub mod stripe;
