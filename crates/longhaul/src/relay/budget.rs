@@ -11,8 +11,19 @@ pub(crate) struct Budget {
     pub(crate) pipes_per_worker: usize,
 }
 
-/// Two sockets.
-const PER_CONNECTION: usize = 2;
+/// What there is, and what takes of it besides connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Descriptors; `None`: no limit.
+    pub(crate) limit: Option<u64>,
+    pub(crate) workers: usize,
+    pub(crate) listeners: usize,
+    /// Connections to peers that each worker keeps.
+    pub(crate) ready: usize,
+    /// The most legs that one connection may leave by, at least 1.
+    pub(crate) streams: usize,
+}
+
 /// Two ends.
 const PER_PIPE: usize = 2;
 /// Standard streams, counters, signals.
@@ -24,16 +35,18 @@ const PIPES_MIN_PER_WORKER: usize = 32;
 const RESERVE_PER_WORKER: usize = 16;
 
 impl Budget {
-    /// Shares out `limit` descriptors (`None`: no limit) among at most `connections_max`
-    /// connections; each worker keeps `ready` connections to peers, and pipes have what is left.
-    /// `None` if there is no room for one connection.
-    pub(crate) fn new(
-        limit: Option<u64>,
-        connections_max: u32,
-        workers: usize,
-        listeners: usize,
-        ready: usize,
-    ) -> Option<Self> {
+    /// Shares out the descriptors among at most `connections_max` connections, of which each has a
+    /// client's leg and others; pipes have what is left. `None` if there is no room for one
+    /// connection.
+    pub(crate) fn new(connections_max: u32, room: Room) -> Option<Self> {
+        let Room {
+            limit,
+            workers,
+            listeners,
+            ready,
+            streams,
+        } = room;
+        let per_connection = 1 + streams;
         let wanted = connections_max as usize;
         let limit = limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
         let reserve = RESERVE + workers * (RESERVE_PER_WORKER + 2 * listeners + ready);
@@ -41,12 +54,13 @@ impl Budget {
         let pipes_min = workers * PIPES_MIN_PER_WORKER;
         // With few descriptors, half of them are for pipes.
         let for_pipes = (pipes_min * PER_PIPE).min(usable / 2);
-        let connections = wanted.min((usable - for_pipes) / PER_CONNECTION);
-        let left = usable - connections * PER_CONNECTION;
+        let connections = wanted.min((usable - for_pipes) / per_connection);
+        let left = usable - connections * per_connection;
         (connections > 0).then(|| Self {
             connections,
-            // Two directions a connection, and no more: the bound holds without a limit too.
-            pipes_per_worker: (left / PER_PIPE / workers).min(2 * connections),
+            // One for each leg of a connection, both directions, and no more: the bound holds
+            // without a limit too.
+            pipes_per_worker: (left / PER_PIPE / workers).min(per_connection * connections),
         })
     }
 }
@@ -55,9 +69,19 @@ impl Budget {
 mod tests {
     use super::*;
 
+    fn room(limit: Option<u64>, workers: usize, listeners: usize, ready: usize) -> Room {
+        Room {
+            limit,
+            workers,
+            listeners,
+            ready,
+            streams: 1,
+        }
+    }
+
     #[test]
     fn a_generous_limit_gives_all_that_is_wanted() {
-        let budget = Budget::new(None, 100, 2, 3, 0).unwrap();
+        let budget = Budget::new(100, room(None, 2, 3, 0)).unwrap();
         assert_eq!(
             budget,
             Budget {
@@ -69,10 +93,14 @@ mod tests {
 
     #[test]
     fn a_tight_limit_is_never_exceeded() {
-        for limit in 0..2000u64 {
-            if let Some(budget) = Budget::new(Some(limit), 16384, 2, 1, 4) {
+        for (limit, streams) in (0..4000u64).map(|n| (n / 2, 1 + n as usize % 2 * 15)) {
+            let room = Room {
+                streams,
+                ..room(Some(limit), 2, 1, 4)
+            };
+            if let Some(budget) = Budget::new(16384, room) {
                 let pipes = budget.pipes_per_worker * 2;
-                let spent = budget.connections * PER_CONNECTION + pipes * PER_PIPE;
+                let spent = budget.connections * (1 + streams) + pipes * PER_PIPE;
                 assert!(
                     spent + RESERVE + 2 * 4 <= limit as usize,
                     "{limit}: {budget:?}"
@@ -83,7 +111,7 @@ mod tests {
 
     #[test]
     fn connections_have_nearly_all_of_a_limit() {
-        let budget = Budget::new(Some(20_000), 16_384, 2, 1, 0).unwrap();
+        let budget = Budget::new(16_384, room(Some(20_000), 2, 1, 0)).unwrap();
         assert!(budget.connections > 9_800, "{budget:?}");
         assert!(
             budget.pipes_per_worker >= PIPES_MIN_PER_WORKER,
@@ -93,6 +121,6 @@ mod tests {
 
     #[test]
     fn no_room_is_none() {
-        assert_eq!(Budget::new(Some(32), 10, 2, 1, 0), None);
+        assert_eq!(Budget::new(10, room(Some(32), 2, 1, 0)), None);
     }
 }

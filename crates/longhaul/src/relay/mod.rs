@@ -38,6 +38,7 @@ mod reload;
 mod route;
 mod session;
 mod stream;
+mod stripe;
 mod tls;
 mod transfer;
 mod users;
@@ -47,7 +48,7 @@ pub(crate) use args::Args;
 
 use crate::exit::{self, Refusal};
 use anyhow::Context as _;
-use budget::Budget;
+use budget::{Budget, Room};
 use clap::{Args as _, FromArgMatches as _};
 use config::{Config, Kind, Listener};
 use door::Door;
@@ -60,6 +61,7 @@ use journal::Journal;
 use memory::Memory;
 use record::{Record, RelayRecord};
 use registry::Registry;
+use stripe::Groups;
 use std::{
     io,
     net::TcpListener,
@@ -103,6 +105,8 @@ pub(crate) struct Relay {
     drain: Drain,
     journal: Journal,
     sessions: Registry,
+    /// Connections that other relays carry by several legs.
+    groups: Groups,
     memory: Memory,
     /// A permit for each connection that may be open.
     places: Arc<Semaphore>,
@@ -154,6 +158,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let relay = Arc::new(Relay {
         doors: Doors::new(doors),
         sessions: Registry::default(),
+        groups: Groups::default(),
         memory: Memory::new(config.limits.memory.unwrap_or_else(memory::default_budget)),
         drain: Drain::new(),
         journal: journal.unwrap_or_default(),
@@ -244,7 +249,15 @@ fn budget(config: &Config) -> anyhow::Result<Budget> {
     let wanted = config.limits.connections_max;
     let workers = config.limits.workers;
     let ready: usize = config.peers.values().map(|peer| peer.pool).sum();
-    let Some(budget) = Budget::new(limit, wanted, workers, config.listeners.len(), ready) else {
+    let streams = config.peers.values().map(|peer| peer.streams).max();
+    let room = Room {
+        limit,
+        workers,
+        listeners: config.listeners.len(),
+        ready,
+        streams: streams.unwrap_or(1).into(),
+    };
+    let Some(budget) = Budget::new(wanted, room) else {
         return Err(Refusal::unsupported(
             "RLIMIT_NOFILE is too low for a single connection",
         ));

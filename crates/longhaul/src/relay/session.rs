@@ -18,6 +18,7 @@ use super::{
     record::{ConnectionRecord, Ended, Record},
     route::{Far, Request, Route},
     stream::write_all,
+    stripe::{self, Ends, Entry, Founder, Seat, Trunk},
     tls::Tls,
     transfer::{self, End, Means, Side},
 };
@@ -33,7 +34,11 @@ use std::{
     time::Instant,
 };
 use tokio::{net::TcpStream, select, time::timeout};
-use wire::{destination::Destination, proxy_protocol::Header};
+use wire::{
+    convert::{Join, Stripes},
+    destination::Destination,
+    proxy_protocol::Header,
+};
 
 /// One client connection.
 #[derive(Debug)]
@@ -49,6 +54,8 @@ pub(crate) struct Session {
     pub(crate) client: Arc<TcpStream>,
     /// What protects the leg to the client, once that is settled.
     tls: OnceLock<Arc<Tls>>,
+    /// The group that the client wants its connection carried by.
+    founder: OnceLock<Founder>,
     /// Who is served: the connection's other end, or whom that announced.
     pub(crate) client_address: SocketAddr,
     /// The connection's other end.
@@ -66,6 +73,8 @@ struct WayOut {
     destination: Option<String>,
     next_hop: Option<SocketAddr>,
     far: Option<Arc<TcpStream>>,
+    /// The legs that `far` is the first of.
+    trunk: Option<Arc<Trunk>>,
 }
 
 impl Session {
@@ -86,6 +95,7 @@ impl Session {
             pool,
             ready,
             tls: OnceLock::new(),
+            founder: OnceLock::new(),
             entrance: client.local_addr().ok(),
             client: Arc::new(client),
             client_address,
@@ -100,15 +110,66 @@ impl Session {
     pub(crate) async fn run(mut self) {
         let announced = self.hear_announcement().await;
         let session = Arc::new(self);
-        let _active = session.door.counters.connection();
-        let _listed = session.relay.sessions.enter(session.clone());
-        let end = select! {
-            end = session.serve(announced) => end,
-            () = session.relay.drain.reached(Phase::Cut) => End::Cut,
+        let end = {
+            let _active = session.door.counters.connection();
+            let _listed = session.relay.sessions.enter(session.clone());
+            let end = select! {
+                end = session.serve(announced) => end,
+                () = session.relay.drain.reached(Phase::Cut) => End::Cut,
+            };
+            session.leave(end)
         };
-        session.close(&end);
-        if session.relay.journal.is_kept() && !session.was_unused(&end) {
-            session.relay.journal.put(session.record(&end));
+        if let End::Joined(seat) = end {
+            Self::take_seat(session, seat).await;
+        }
+    }
+
+    /// Sees the legs to their right end, and writes the record.
+    fn leave(&self, end: End) -> End {
+        if let End::Joined(_) = end {
+            return end;
+        }
+        self.close(&end);
+        if self.relay.journal.is_kept() && !self.was_unused(&end) {
+            self.relay.journal.put(self.record(&end));
+        }
+        end
+    }
+
+    /// The leg is another session's from now on, but has its place here until that is over.
+    async fn take_seat(session: Arc<Self>, seat: Seat) {
+        let relay = session.relay.clone();
+        let leg = match Arc::try_unwrap(session) {
+            Ok(session) => Leg::protected(session.client, session.tls.into_inner()),
+            // Somebody adds up memory right now: the leg is shared for ever, which costs wake-ups.
+            Err(shared) => shared.near(),
+        };
+        select! {
+            () = seat.take(leg) => {}
+            () = relay.drain.reached(Phase::Cut) => {}
+        }
+    }
+
+    /// Founds the group that the client asks for; `ahead` came behind the request.
+    pub(crate) fn found(&self, stripes: Stripes, ahead: Vec<u8>) -> Result<(), Failure> {
+        let legs_max = stripes.count.into();
+        let trunk = Trunk::new(self.near(), ahead, legs_max, &self.listener.profile);
+        let founder = Founder::new(&self.relay, stripes, self.entry(), trunk);
+        let _ = self.founder.set(founder.ok_or(Failure::BadRequest)?);
+        Ok(())
+    }
+
+    /// A seat in the group that the client wants to join.
+    pub(crate) fn join(&self, join: Join) -> Result<Seat, Failure> {
+        let seat = self.relay.groups.seat(join, &self.entry());
+        seat.ok_or(Failure::NotAllowed)
+    }
+
+    fn entry(&self) -> Entry {
+        Entry {
+            door: self.door.address,
+            source: self.client_address.ip(),
+            certificate: self.near().certificate(),
         }
     }
 
@@ -199,6 +260,16 @@ impl Session {
         self.open_by(request, &Ready::default()).await
     }
 
+    /// The same request over one leg, for a peer that has refused to read it. What the client has
+    /// sent was counted before.
+    pub(crate) async fn open_unstriped(&self, request: &Request) -> Result<Far, Failure> {
+        let introduced = self.introduce(request);
+        let wanted = introduced.as_ref().unwrap_or(request);
+        let far = Box::pin(self.route(&Ready::default()).open(wanted)).await?;
+        self.leaves_by(&far);
+        Ok(far)
+    }
+
     /// Opens the way out and waits for the peer's answer, if there is a peer. A connection that
     /// stood ready and turns out to be dead makes room for a new one.
     pub(crate) async fn open_answered(&self, request: &Request) -> Result<Far, Failure> {
@@ -271,6 +342,7 @@ impl Session {
         let mut way_out = self.way_out();
         way_out.next_hop = Some(far.address);
         way_out.far = Some(far.stream.socket().clone());
+        way_out.trunk = far.group.as_ref().map(|group| group.trunk().clone());
     }
 
     /// Waits as long as the rate limits ask for these bytes.
@@ -303,7 +375,16 @@ impl Session {
             mode,
             client_heard: &far.client_heard,
         };
-        transfer::run(&near, far, on_success, &means).await
+        if self.founder.get().is_none() && far.group.is_none() {
+            return transfer::run(&near, far, on_success, &means).await;
+        }
+        let ends = Ends {
+            near: &near,
+            founder: self.founder.get(),
+            far,
+            ready: &self.ready,
+        };
+        Box::pin(stripe::run(&ends, on_success, &means)).await
     }
 
     /// Counts bytes that did not pass through [`Session::transfer`].
@@ -322,20 +403,38 @@ impl Session {
     /// answered in words, if its protocol has any; otherwise the listener has asked for RST.
     fn close(&self, end: &End) {
         if matches!(end, End::Broken(..) | End::Cut) {
+            if let Some(founder) = self.founder.get() {
+                founder.trunk().reset_on_close();
+            }
             // An error here means that the socket has lost its connection already.
             let _ = reset_on_close(&*self.client);
         }
-        if let (Some(far), false) = (&self.way_out().far, matches!(end, End::Finished)) {
+        let way_out = self.way_out();
+        if let (Some(far), false) = (&way_out.far, matches!(end, End::Finished)) {
             let _ = reset_on_close(&**far);
+            if let Some(trunk) = &way_out.trunk {
+                trunk.reset_on_close();
+            }
         }
     }
 
     /// Kernel memory that both legs hold for data, in bytes. What is in pipes is counted by
     /// neither socket and bounded by the pool.
     pub(crate) fn memory(&self) -> u64 {
-        let far = self.way_out().far.clone();
-        let far = far.map(|far| memory(&*far).unwrap_or(0));
-        memory(&*self.client).unwrap_or(0) + far.unwrap_or(0)
+        let (far, trunk) = {
+            let way_out = self.way_out();
+            (way_out.far.clone(), way_out.trunk.clone())
+        };
+        let one = |socket: &Arc<TcpStream>| memory(&**socket).unwrap_or(0);
+        let near = match self.founder.get() {
+            Some(founder) => founder.trunk().memory(),
+            None => one(&self.client),
+        };
+        let far = match trunk {
+            Some(trunk) => trunk.memory(),
+            None => far.as_ref().map_or(0, one),
+        };
+        near + far
     }
 
     fn record(&self, end: &End) -> Record {
@@ -343,6 +442,7 @@ impl Session {
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
         let far = way_out.far.as_deref();
+        let (near, trunk) = (self.founder.get().map(Founder::trunk), &way_out.trunk);
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
             kind: self.listener.kind.to_string(),
@@ -357,6 +457,8 @@ impl Session {
             cause,
             near: TcpInfo::of(&*self.client).ok(),
             far: far.and_then(|far| TcpInfo::of(far).ok()),
+            near_streams: near.map(|trunk| trunk.tcp_info()).unwrap_or_default(),
+            far_streams: trunk.as_ref().map(|trunk| trunk.tcp_info()).unwrap_or_default(),
         }))
     }
 
@@ -376,5 +478,6 @@ fn describe(end: &End) -> (Ended, Option<String>) {
         End::Broken(Side::Far, error) => (Ended::DestinationBroke, Some(error.to_string())),
         End::Failed(failure) => (Ended::Failed, Some(failure.to_string())),
         End::Cut => (Ended::Cut, None),
+        End::Joined(_) => unreachable!("a leg of another connection has no record"),
     }
 }

@@ -8,6 +8,7 @@ use super::{
     rate::Limits,
     route::Far,
     stream::write_all,
+    stripe::Seat,
 };
 use host::{
     conduit::Conduit,
@@ -39,6 +40,8 @@ pub(crate) enum End {
     Failed(Failure),
     /// The relay stopped first.
     Cut,
+    /// It is a further leg of another client's connection from now on.
+    Joined(Seat),
 }
 
 /// One of the two legs.
@@ -116,7 +119,7 @@ async fn both(
 }
 
 /// Returns when the socket has an error.
-async fn broken(stream: &TcpStream) -> io::Error {
+pub(super) async fn broken(stream: &TcpStream) -> io::Error {
     match stream
         .ready(Interest::ERROR)
         .await
@@ -135,23 +138,33 @@ async fn direction(
     to: &Leg,
     means: &Means<'_>,
 ) -> Result<(), End> {
-    let (source, sink) = match direction {
-        Direction::Up => (Side::Near, Side::Far),
-        Direction::Down => (Side::Far, Side::Near),
-    };
-    pump(direction, from, to, means)
-        .await
-        .map_err(|broken| match broken {
-            Broken::Source(error) => End::Broken(source, error),
-            Broken::Sink(error) => End::Broken(sink, error),
-        })?;
+    let pumped = pump(direction, from, to, means).await;
+    pumped.map_err(|broken| broken.end(direction))?;
     let finished = to.finish_sending().await;
-    finished.map_err(|error| End::Broken(sink, error))
+    finished.map_err(|error| Broken::Sink(error).end(direction))
 }
 
-enum Broken {
+pub(super) enum Broken {
     Source(io::Error),
     Sink(io::Error),
+}
+
+impl Broken {
+    pub(super) fn end(self, direction: Direction) -> End {
+        let (source, sink) = sides(direction);
+        match self {
+            Self::Source(error) => End::Broken(source, error),
+            Self::Sink(error) => End::Broken(sink, error),
+        }
+    }
+}
+
+/// Where the bytes come from, and where they go.
+fn sides(direction: Direction) -> (Side, Side) {
+    match direction {
+        Direction::Up => (Side::Near, Side::Far),
+        Direction::Down => (Side::Far, Side::Near),
+    }
 }
 
 /// Fills of one conduit before other connections of this thread have their turn: 16 MiB with 1 MiB
@@ -262,7 +275,7 @@ async fn writable(stream: &Leg) -> io::Result<()> {
 }
 
 /// Tells the operator once that pipes are not what was asked for.
-fn report_shortfall(pool: &Pool) {
+pub(super) fn report_shortfall(pool: &Pool) {
     static TOLD: Once = Once::new();
     if let Some(shortfall) = pool.take_shortfall() {
         TOLD.call_once(|| match shortfall {

@@ -14,6 +14,7 @@ use super::{
     route::{Far, Request},
     session::Session,
     stream::{Unread, read_some, write_all},
+    stripe::Seat,
     transfer::End,
 };
 use host::socket::reset_on_close;
@@ -24,6 +25,13 @@ use tokio::{net::TcpStream, time::timeout};
 struct Asked {
     request: Request,
     language: Language,
+}
+
+/// What a client has said.
+enum Heard {
+    Asks(Asked),
+    /// It is a further leg of a connection that was asked for before.
+    Joins(Seat),
 }
 
 /// How success and failure are said.
@@ -85,7 +93,8 @@ pub(super) async fn serve(session: &Session, kind: &Kind) -> End {
         return end;
     }
     match hear(session, ask(session, kind)).await {
-        Ok(Asked { request, language }) => connect(session, request, language).await,
+        Ok(Heard::Asks(Asked { request, language })) => connect(session, request, language).await,
+        Ok(Heard::Joins(seat)) => End::Joined(seat),
         Err(rejected) => reject(session, rejected).await,
     }
 }
@@ -107,25 +116,35 @@ async fn reject(session: &Session, rejected: Rejected) -> End {
     session.fail(failure)
 }
 
-async fn ask(session: &Session, kind: &Kind) -> Result<Asked, Rejected> {
+async fn ask(session: &Session, kind: &Kind) -> Result<Heard, Rejected> {
     match kind {
-        Kind::Convert => convert::ask(&session.near()).await,
-        Kind::Forward(destination) => Ok(forward::ask(destination)),
-        Kind::Transparent { keep_source } => transparent::ask(session, *keep_source),
+        Kind::Convert => convert::ask(session).await,
+        Kind::Forward(destination) => Ok(Heard::Asks(forward::ask(destination))),
+        Kind::Transparent { keep_source } => {
+            transparent::ask(session, *keep_source).map(Heard::Asks)
+        }
         Kind::Socks5 | Kind::Http => unreachable!("these have more to say"),
     }
 }
 
 async fn connect(session: &Session, mut request: Request, language: Language) -> End {
+    request.may_stripe = true;
     let opened = session.open(&request).await;
     // They have left: an idle connection need not keep their buffer, and a request that had any is
-    // not made twice.
-    request.early = Vec::new();
-    let end = match attempt(session, opened, language).await {
-        Attempt::Stale => attempt(session, session.open_anew(&request).await, language).await,
-        ended => ended,
-    };
-    let Attempt::Ended(end) = end else {
+    // not made twice, unless the peer refuses to read it.
+    let mut early = std::mem::take(&mut request.early);
+    if !opened.as_ref().is_ok_and(|far| far.group.is_some()) {
+        early = Vec::new();
+    }
+    let mut tried = attempt(session, opened, language).await;
+    if let Attempt::Stale = tried {
+        tried = attempt(session, session.open_anew(&request).await, language).await;
+    }
+    if let Attempt::Unstriped(heard) = tried {
+        (request.early, request.may_stripe) = ([early, heard].concat(), false);
+        tried = attempt(session, session.open_unstriped(&request).await, language).await;
+    }
+    let Attempt::Ended(end) = tried else {
         unreachable!("only a connection that stood ready is stale");
     };
     if let End::Failed(failure) = end {
@@ -140,6 +159,8 @@ enum Attempt {
     Ended(End),
     /// It was dead before it was asked; nothing is lost.
     Stale,
+    /// The peer knows no groups; what the client has sent since is here.
+    Unstriped(Vec<u8>),
 }
 
 async fn attempt(session: &Session, opened: Result<Far, Failure>, language: Language) -> Attempt {
@@ -150,6 +171,10 @@ async fn attempt(session: &Session, opened: Result<Far, Failure>, language: Lang
     let end = session.transfer(&far, &language.success(&far)).await;
     match end {
         End::Failed(_) if far.was_stale() => Attempt::Stale,
+        End::Failed(failure) => match far.take_back() {
+            Some(heard) => Attempt::Unstriped(heard),
+            None => Attempt::Ended(End::Failed(failure)),
+        },
         end => Attempt::Ended(end),
     }
 }
