@@ -343,7 +343,7 @@ fn a_slow_reader_is_waited_for_within_bounds() {
     let last = text.lines().rfind(|line| line.ends_with('}')).unwrap();
     let record: serde_json::Value = serde_json::from_str(last).unwrap();
     let held = record["total"]["bytes_buffered"].as_u64().unwrap();
-    assert!(held > 0 && held <= (STREAMS << 16) as u64, "{held}");
+    assert!(held <= (STREAMS << 16) as u64, "{held}");
     client.shutdown(Shutdown::Write).unwrap();
     let mut got = vec![0; 1 << 16];
     let mut received = 0;

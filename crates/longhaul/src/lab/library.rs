@@ -5,7 +5,7 @@ use crate::exit::Refusal;
 use std::path::Path;
 
 /// The files of `scenarios/`, so that an installed binary has them.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 6] = [
     (
         "dvd-download",
         include_str!("../../../../scenarios/dvd-download.toml"),
@@ -25,6 +25,10 @@ const BUILT_IN: [(&str, &str); 5] = [
     (
         "link-proofs",
         include_str!("../../../../scenarios/link-proofs.toml"),
+    ),
+    (
+        "striping",
+        include_str!("../../../../scenarios/striping.toml"),
     ),
 ];
 

@@ -284,9 +284,23 @@ pub(crate) struct Far {
 
 impl Far {
     /// The same leg, driven by the calling thread's event loop from now on.
-    pub(crate) fn at_home_here(self) -> Result<Self, Failure> {
+    pub(crate) fn at_home_here(mut self) -> Result<Self, Failure> {
+        // A group shares the leg, which only its last owner can move.
+        let plan = self.group.take().map(|group| group.plan());
         let stream = self.stream.at_home_here().map_err(|_| Failure::Other)?;
-        Ok(Self { stream, ..self })
+        let far = Self { stream, ..self };
+        Ok(match plan {
+            Some((stripes, peer)) => far.striped(stripes, 0, &peer),
+            None => far,
+        })
+    }
+
+    /// Sends what the client has said before the transfer begins.
+    pub(crate) async fn send_first(&self, bytes: &[u8]) -> io::Result<()> {
+        match &self.group {
+            Some(group) => group.send_first(bytes).await,
+            None => write_all(&self.stream, bytes).await,
+        }
     }
 
     /// A leg that stands, straight to the destination.

@@ -17,7 +17,6 @@ use super::{
     ready::Ready,
     record::{ConnectionRecord, Ended, Record},
     route::{Far, Request, Route},
-    stream::write_all,
     stripe::{self, Ends, Entry, Founder, Seat, Trunk},
     tls::Tls,
     transfer::{self, End, Means, Side},
@@ -265,6 +264,7 @@ impl Session {
     pub(crate) async fn open_unstriped(&self, request: &Request) -> Result<Far, Failure> {
         let introduced = self.introduce(request);
         let wanted = introduced.as_ref().unwrap_or(request);
+        // The peer is known by now to take no group.
         let far = Box::pin(self.route(&Ready::default()).open(wanted)).await?;
         self.leaves_by(&far);
         Ok(far)
@@ -277,6 +277,10 @@ impl Session {
         let mut answer = far.answer().await;
         if answer.is_err() && far.was_stale() {
             far = self.open_anew(request).await?;
+            answer = far.answer().await;
+        }
+        if answer.is_err() && far.take_back().is_some() {
+            far = self.open_unstriped(request).await?;
             answer = far.answer().await;
         }
         answer.map(|()| far)
@@ -297,7 +301,7 @@ impl Session {
 
     /// A leg that was opened before there was anything to say on it.
     async fn greet(far: Far, first: &[u8]) -> Result<Far, Failure> {
-        let written = write_all(&far.stream, first).await;
+        let written = far.send_first(first).await;
         written.map_err(|error| Failure::from_connect(&error))?;
         Ok(far)
     }

@@ -11,18 +11,22 @@ use super::{
     },
     trunk::Trunk,
 };
+use model::stripe::PIECE_LEN;
 use std::{
     future::pending,
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
     time::Duration,
 };
 use tokio::{sync::watch, task::JoinSet, time::timeout};
-use wire::convert::{Answer, GroupId, Join, Stripes};
+use wire::{
+    convert::{Answer, GroupId, Join, Stripes},
+    stripe::Frame,
+};
 
 /// A request for several legs, and what is known of its fate.
 #[derive(Debug)]
@@ -32,8 +36,8 @@ pub(crate) struct Group {
     /// For connecting, and for an answer.
     limit: Duration,
     pub(super) trunk: Arc<Trunk>,
-    /// Bytes of the stream that left with the request.
-    pub(super) ahead: usize,
+    /// Bytes of the stream that left before the transfer began.
+    ahead: AtomicUsize,
     pub(super) kept: Kept,
     /// The peer has said that it knows no groups.
     unsupported: AtomicBool,
@@ -65,10 +69,30 @@ impl Group {
             peer: peer.clone(),
             limit,
             trunk: Trunk::new(first, Vec::new(), legs_max, &peer.profile),
-            ahead,
+            ahead: ahead.into(),
             kept: Kept::default(),
             unsupported: AtomicBool::new(false),
         })
+    }
+
+    /// What makes the same group anew, on another thread.
+    pub(crate) fn plan(&self) -> (Stripes, Arc<Peer>) {
+        (self.stripes, self.peer.clone())
+    }
+
+    /// Sends the client's first bytes over the first leg, before the transfer begins.
+    pub(crate) async fn send_first(&self, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.chunks(PIECE_LEN) {
+            let (offset, len) = (self.ahead() as u64, piece.len() as u32);
+            let header = Frame::Data { offset, len }.encode();
+            write_all(&self.trunk.first().leg, &[&header, piece].concat()).await?;
+            self.ahead.fetch_add(piece.len(), Relaxed);
+        }
+        Ok(())
+    }
+
+    pub(super) fn ahead(&self) -> usize {
+        self.ahead.load(Relaxed)
     }
 
     pub(crate) fn trunk(&self) -> &Arc<Trunk> {

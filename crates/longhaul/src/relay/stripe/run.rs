@@ -147,7 +147,7 @@ async fn go_up(ends: &Ends<'_>, means: &Means<'_>) -> Result<(), End> {
                 means,
                 kept: Some(&group.kept),
             };
-            let mut sink = Spreader::new(&group.trunk, group.ahead);
+            let mut sink = Spreader::new(&group.trunk, group.ahead());
             way.run(&mut source, &mut sink).await
         }
         None => deliver_all(Direction::Up, &mut source, &ends.far.stream, means).await,
