@@ -16,8 +16,14 @@ pub(crate) fn check(input: &[u8]) {
     ends_where_it_says(input, &opening, Opening::parse);
     if let Ok(Some((Opening::Join(join), len))) = opening {
         let message = join.encode();
-        assert_eq!(Opening::parse(&message), Ok(Some((Opening::Join(join), message.len()))));
-        assert!(Request::parse(&input[..len]).is_err(), "both a request and a join");
+        assert_eq!(
+            Opening::parse(&message),
+            Ok(Some((Opening::Join(join), message.len())))
+        );
+        assert!(
+            Request::parse(&input[..len]).is_err(),
+            "both a request and a join"
+        );
     }
     let answer = Answer::parse(input);
     ends_where_it_says(input, &answer, Answer::parse);

@@ -2,9 +2,11 @@
 //! One client's connection over several legs between two relays: the bytes, every kind of end, what
 //! is refused, and peers that know nothing of it.
 
+mod link_process;
 mod relay_process;
 
 use host::socket::reset_on_close;
+use link_process::Testbed;
 use relay_process::{
     Relay, accept, connect, convert_answer, dial, exchange, origin, read_array, receive, send,
 };
@@ -68,7 +70,14 @@ impl Through {
 fn near_relay(peer: SocketAddr, to: SocketAddr, more: &[&str], counters: &str) -> Relay {
     let forward = format!("{ANY}={to}");
     let (peer, streams) = (peer.to_string(), STREAMS.to_string());
-    let ways = ["--forward", &forward, "--peer", &peer, "--streams", &streams];
+    let ways = [
+        "--forward",
+        &forward,
+        "--peer",
+        &peer,
+        "--streams",
+        &streams,
+    ];
     Relay::start(&[&ways[..], &["--counters", counters], more].concat())
 }
 
@@ -94,7 +103,11 @@ fn every_leg_carries_its_part_and_the_bytes_are_the_same() {
         assert_eq!(record["ended"], "finished", "{mode}: {record}");
         assert_eq!(record["bytes_up"], bytes, "{mode}");
         assert_eq!(record["bytes_down"], bytes, "{mode}");
-        assert_eq!(legs_at_work(&record, 2 * bytes), STREAMS, "{mode}: {record}");
+        assert_eq!(
+            legs_at_work(&record, 2 * bytes),
+            STREAMS,
+            "{mode}: {record}"
+        );
     }
 }
 
@@ -116,7 +129,10 @@ fn tls_protects_every_leg() {
         )
     };
     let (listener, address) = origin();
-    let mut text = format!("[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n{}", tls("far"));
+    let mut text = format!(
+        "[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n{}",
+        tls("far")
+    );
     let far = Relay::configured(&text, 1);
     text.clear();
     write!(
@@ -376,7 +392,12 @@ fn read_request(stream: &mut TcpStream) -> Request {
 #[test]
 fn a_peer_that_knows_no_groups_gets_one_leg() {
     let (listener, peer) = origin();
-    let near = near_relay(peer, "192.0.2.7:7".parse().unwrap(), &["--workers", "1"], "/dev/null");
+    let near = near_relay(
+        peer,
+        "192.0.2.7:7".parse().unwrap(),
+        &["--workers", "1"],
+        "/dev/null",
+    );
     let mut client = connect(near.address("forward"));
     client.write_all(b"before").unwrap();
     let mut first = accept(&listener);
@@ -393,7 +414,7 @@ fn a_peer_that_knows_no_groups_gets_one_leg() {
         .unwrap();
     // The others that were opened meanwhile end without a word.
     let mut second = std::iter::from_fn(|| Some(accept(&listener)))
-        .find_map(|mut stream| {
+        .find_map(|stream| {
             let asked = matches!(stream.peek(&mut [0]), Ok(1));
             asked.then_some(stream)
         })
@@ -425,7 +446,9 @@ fn ask(relay: SocketAddr, to: SocketAddr, group: GroupId, count: u8) -> (TcpStre
 }
 
 fn join(mut stream: TcpStream, group: GroupId) -> (TcpStream, Answer) {
-    stream.write_all(&Join { group, index: 1 }.encode()).unwrap();
+    stream
+        .write_all(&Join { group, index: 1 }.encode())
+        .unwrap();
     let answer = convert_answer(&mut stream);
     (stream, answer)
 }
@@ -456,7 +479,11 @@ fn nobody_joins_a_group_uninvited() {
     assert_eq!(answer, Answer::Accepted);
     assert_eq!(join(connect(relay), GROUP).1, refused, "the group is full");
     let again = ask(relay, address, GROUP, 2).1;
-    assert_eq!(again, Answer::refused(ErrorCode::MalformedMessage), "its name is taken");
+    assert_eq!(
+        again,
+        Answer::refused(ErrorCode::MalformedMessage),
+        "its name is taken"
+    );
     drop((first, second, server));
 }
 
@@ -560,4 +587,55 @@ fn other_ways_in_are_striped_too() {
         let refused = dial(kind, near.address(kind), &Destination::Address(refusing));
         assert_eq!(refused.unwrap_err(), code, "{kind}");
     }
+}
+
+/// Both relays at the ends of a link that loses packets; how long `mib` MiB take up and down.
+fn lossy(bed: &Testbed, streams: &str, mib: u64) -> std::time::Duration {
+    let (left, right) = (bed.left_address(), bed.right_address());
+    let up = || {
+        Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status()
+    };
+    bed.left.run(up).unwrap();
+    bed.right.run(up).unwrap();
+    let [near_any, far_any] = [left, right].map(|ip| SocketAddr::from((ip, 0)).to_string());
+    let reno = [
+        "--cc-near",
+        "reno",
+        "--cc-far",
+        "reno",
+        "--allow-from",
+        "10.0.0.0/8",
+    ];
+    let far = [&["--convert", &far_any][..], &reno].concat();
+    let far = bed.right.run(|| Ok(Relay::start(&far))).unwrap();
+    let listener = bed.right.run(|| TcpListener::bind((right, 0))).unwrap();
+    let forward = format!("{near_any}={}", listener.local_addr().unwrap());
+    let peer = far.address("convert").to_string();
+    let ways = ["--forward", &forward, "--peer", &peer, "--streams", streams];
+    let near = [&ways[..], &reno].concat();
+    let near = bed.left.run(|| Ok(Relay::start(&near))).unwrap();
+    let begun = std::time::Instant::now();
+    let to = near.address("forward");
+    let client = bed.left.run(|| Ok(connect(to))).unwrap();
+    exchange(&client, &accept(&listener), mib);
+    begun.elapsed()
+}
+
+/// The times are for whoever reads them; that every byte arrives is what is tested.
+#[test]
+fn lost_packets_cost_no_bytes() {
+    if !link_process::may_use_namespaces() {
+        return;
+    }
+    let shape = [
+        "--delay", "25ms", "--rate", "400mbit", "--queue", "1bdp", "--loss", "0.1%",
+    ];
+    let bed = Testbed::start("stripe", ["10.88.0.1/30", "10.88.0.2/30"], &shape);
+    let times = ["1", "4"].map(|streams| lossy(&bed, streams, 8));
+    println!(
+        "8 MiB both ways, 50 ms, 0.1 % loss: {:?} by 1 leg, {:?} by 4",
+        times[0], times[1]
+    );
 }

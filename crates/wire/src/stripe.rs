@@ -55,7 +55,25 @@ impl Frame {
 
     /// Reads a header. A piece that would run past the largest offset is refused too.
     pub fn parse(bytes: [u8; HEADER_LEN]) -> Result<Self, BadHeader> {
-        let [o0, o1, o2, o3, o4, o5, o6, o7, l0, l1, l2, l3, kind, 0, 0, 0] = bytes else {
+        let [
+            o0,
+            o1,
+            o2,
+            o3,
+            o4,
+            o5,
+            o6,
+            o7,
+            l0,
+            l1,
+            l2,
+            l3,
+            kind,
+            0,
+            0,
+            0,
+        ] = bytes
+        else {
             return Err(BadHeader);
         };
         let offset = u64::from_be_bytes([o0, o1, o2, o3, o4, o5, o6, o7]);

@@ -61,13 +61,13 @@ use journal::Journal;
 use memory::Memory;
 use record::{Record, RelayRecord};
 use registry::Registry;
-use stripe::Groups;
 use std::{
     io,
     net::TcpListener,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
+use stripe::Groups;
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},

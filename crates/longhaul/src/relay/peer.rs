@@ -115,10 +115,7 @@ impl Peer {
     /// The peer has said that it knows no groups.
     pub(crate) fn refuse_stripes(&self) {
         if self.refused().replace(Instant::now()).is_none() {
-            eprintln!(
-                "longhaul relay: peer {} takes one stream only",
-                self.name
-            );
+            eprintln!("longhaul relay: peer {} takes one stream only", self.name);
         }
     }
 

@@ -462,7 +462,10 @@ impl Session {
             near: TcpInfo::of(&*self.client).ok(),
             far: far.and_then(|far| TcpInfo::of(far).ok()),
             near_streams: near.map(|trunk| trunk.tcp_info()).unwrap_or_default(),
-            far_streams: trunk.as_ref().map(|trunk| trunk.tcp_info()).unwrap_or_default(),
+            far_streams: trunk
+                .as_ref()
+                .map(|trunk| trunk.tcp_info())
+                .unwrap_or_default(),
         }))
     }
 
