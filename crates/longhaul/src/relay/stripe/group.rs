@@ -136,7 +136,7 @@ impl Group {
             }
         }
         self.trunk.close_entry();
-        pending().await
+        pending::<()>().await;
     }
 }
 

@@ -128,7 +128,7 @@ impl Founder {
                 self.trunk.join(leg, Some(seat));
             }
         }
-        pending().await
+        pending::<()>().await;
     }
 }
 
