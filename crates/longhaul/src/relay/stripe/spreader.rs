@@ -21,6 +21,8 @@ pub(super) struct Spreader<'a> {
     spread: Spread,
     lines: Vec<Line<'a>>,
     version: usize,
+    /// Legs whose direction is closed.
+    closed: usize,
 }
 
 /// A leg, and what it has not taken yet.
@@ -52,6 +54,7 @@ impl<'a> Spreader<'a> {
             spread,
             lines: Vec::new(),
             version: 0,
+            closed: 0,
         }
     }
 
@@ -120,9 +123,11 @@ impl<'a> Spreader<'a> {
     }
 
     /// Closes the direction of every leg that carried something, once nobody is busy.
-    pub(super) fn poll_finish(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        for (n, _) in self.spread.end() {
+    /// None twice: once the other side has closed too, there is nothing left to close.
+    pub(super) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        for (n, _) in self.spread.end().into_iter().skip(self.closed) {
             ready!(self.lines[n].strand.leg.poll_finish_sending(cx))?;
+            self.closed += 1;
         }
         Poll::Ready(Ok(()))
     }
