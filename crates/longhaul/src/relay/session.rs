@@ -54,7 +54,7 @@ pub(crate) struct Session {
     /// What protects the leg to the client, once that is settled.
     tls: OnceLock<Arc<Tls>>,
     /// The group that the client wants its connection carried by.
-    founder: OnceLock<Founder>,
+    founder: OnceLock<Box<Founder>>,
     /// Who is served: the connection's other end, or whom that announced.
     pub(crate) client_address: SocketAddr,
     /// The connection's other end.
@@ -154,7 +154,7 @@ impl Session {
         let legs_max = stripes.count.into();
         let trunk = Trunk::new(self.near(), ahead, legs_max, &self.listener.profile);
         let founder = Founder::new(&self.relay, stripes, self.entry(), trunk);
-        let _ = self.founder.set(founder.ok_or(Failure::BadRequest)?);
+        let _ = self.founder.set(founder.ok_or(Failure::BadRequest)?.into());
         Ok(())
     }
 
@@ -384,7 +384,7 @@ impl Session {
         }
         let ends = Ends {
             near: &near,
-            founder: self.founder.get(),
+            founder: self.founder.get().map(Box::as_ref),
             far,
             ready: &self.ready,
         };
@@ -446,7 +446,10 @@ impl Session {
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
         let far = way_out.far.as_deref();
-        let (near, trunk) = (self.founder.get().map(Founder::trunk), &way_out.trunk);
+        let (near, trunk) = (
+            self.founder.get().map(|founder| founder.trunk()),
+            &way_out.trunk,
+        );
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
             kind: self.listener.kind.to_string(),
