@@ -6,11 +6,11 @@ DESTDIR ?=
 CARGO := scripts/cargo
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: help build demo test check bench install clean
+.PHONY: help build demo test check bench install uninstall clean
 .NOTPARALLEL:
 
 help: ## This list
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 11
 
 build: ## Build the release binary
 	$(CARGO) build --release --locked
@@ -27,12 +27,15 @@ check: ## Format, lints, documentation, dependency policy
 	@scripts/setup --dev
 	@scripts/check
 
-bench: ## Benchmarks: decisions a second, and real traffic over emulated links
-	@scripts/setup
+bench: ## Benchmarks: decisions a second, real traffic over emulated links, other relays beside ours
+	@scripts/setup --bench
 	@scripts/bench
 
-install: build ## Install the binary under $(DESTDIR)$(PREFIX)
-	install -D -m 755 $(RELEASE)/longhaul $(DESTDIR)$(PREFIX)/bin/longhaul
+install: build ## Install binary, unit and manual under $(DESTDIR)$(PREFIX), and the configuration
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' RELEASE='$(RELEASE)' scripts/install
+
+uninstall: ## Remove what install put there; a configuration that was changed stays
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/install --remove
 
 clean: ## Remove what was built and measured here
 	rm -rf target out

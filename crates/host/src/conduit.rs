@@ -4,7 +4,7 @@
 
 use crate::splice::Pipe;
 use rustix::{
-    io::Errno,
+    io::retry_on_intr,
     net::{RecvFlags, SendFlags, recv, send},
 };
 use std::{io, os::fd::AsFd};
@@ -52,27 +52,18 @@ impl Buffer {
 }
 
 fn receive(source: impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
-    Ok(uninterrupted(|| recv(&source, &mut *bytes, RecvFlags::DONTWAIT))?.0)
+    Ok(retry_on_intr(|| recv(&source, &mut *bytes, RecvFlags::DONTWAIT))?.0)
 }
 
 fn transmit(sink: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    uninterrupted(|| send(&sink, bytes, flags))
+    Ok(retry_on_intr(|| send(&sink, bytes, flags))?)
 }
 
 /// Gives `sink` bytes that others follow at once: they leave together (MSG_MORE).
 pub fn announce(sink: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | SendFlags::MORE;
-    uninterrupted(|| send(&sink, bytes, flags))
-}
-
-fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            outcome => return Ok(outcome?),
-        }
-    }
+    Ok(retry_on_intr(|| send(&sink, bytes, flags))?)
 }
 
 /// A pipe or a buffer.

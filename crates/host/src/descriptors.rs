@@ -17,3 +17,10 @@ pub fn raise_limit() -> Option<u64> {
         Err(_) => before.current,
     }
 }
+
+/// The soft limit and the hard one, up to which [`raise_limit`] goes; `None` is no limit.
+#[must_use]
+pub fn limits() -> (Option<u64>, Option<u64>) {
+    let limit = getrlimit(Resource::Nofile);
+    (limit.current, limit.maximum)
+}

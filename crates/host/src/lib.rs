@@ -5,10 +5,14 @@
 //! decides, this crate acts.
 #![allow(unsafe_code)]
 
+pub mod activation;
+mod bpf;
+pub mod cgroup;
 pub mod clock;
 pub mod conduit;
 pub mod descriptors;
 pub mod ethtool;
+pub mod initial_window;
 pub mod interface;
 pub mod interface_list;
 pub mod netfilter;

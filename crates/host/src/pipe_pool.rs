@@ -23,8 +23,6 @@ pub enum Mode {
 /// What a pool hands out, and how much it keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Pipes or buffers, where a lease does not say.
-    pub mode: Mode,
     /// Wanted capacity of a pipe in bytes. The kernel may grant less.
     pub pipe_bytes: usize,
     /// Capacity of a copy buffer in bytes.
@@ -70,11 +68,9 @@ impl Pool {
         }
     }
 
-    /// An empty conduit that comes back to the pool by itself, of the pool's own kind if `mode` is
-    /// `None`.
+    /// An empty conduit that comes back to the pool by itself.
     #[must_use]
-    pub fn lease(&self, mode: Option<Mode>) -> Lease<'_> {
-        let mode = mode.unwrap_or(self.config.mode);
+    pub fn lease(&self, mode: Mode) -> Lease<'_> {
         let idle = self.state().take(mode);
         let conduit = Some(idle.unwrap_or_else(|| self.create(mode)));
         Lease {
@@ -184,9 +180,8 @@ mod tests {
     use super::*;
     use std::{io::Write, os::unix::net::UnixStream};
 
-    fn pool(mode: Mode, idle_max: usize) -> Pool {
+    fn pool(idle_max: usize) -> Pool {
         Pool::new(PoolConfig {
-            mode,
             pipe_bytes: 1 << 16,
             buffer_bytes: 1 << 12,
             pipes_max: 2,
@@ -196,8 +191,8 @@ mod tests {
 
     #[test]
     fn keeps_no_more_than_its_bound() {
-        let pool = pool(Mode::Splice, 1);
-        let leases = (pool.lease(None), pool.lease(None));
+        let pool = pool(1);
+        let leases = (pool.lease(Mode::Splice), pool.lease(Mode::Splice));
         drop(leases);
         assert_eq!(pool.state().idle.len(), 1);
     }
@@ -205,10 +200,10 @@ mod tests {
     #[test]
     fn never_reuses_a_conduit_that_holds_bytes() {
         for mode in [Mode::Splice, Mode::Copy] {
-            let pool = pool(mode, 8);
+            let pool = pool(8);
             let (mut client, near) = UnixStream::pair().unwrap();
             client.write_all(b"secret").unwrap();
-            let mut lease = pool.lease(None);
+            let mut lease = pool.lease(mode);
             assert_eq!(lease.fill(&near, usize::MAX).unwrap(), 6);
             drop(lease);
             assert_eq!(pool.state().idle.len(), 0, "{mode:?}");
@@ -217,32 +212,32 @@ mod tests {
 
     #[test]
     fn buffers_stand_in_beyond_the_bound_on_pipes() {
-        let pool = pool(Mode::Splice, 0);
-        let leases = [pool.lease(None), pool.lease(None), pool.lease(None)];
+        let pool = pool(0);
+        let leases = [(); 3].map(|()| pool.lease(Mode::Splice));
         let pipe = |lease: &Lease<'_>| matches!(**lease, Conduit::Splice(_));
         assert_eq!(leases.each_ref().map(pipe), [true, true, false]);
         drop(leases);
         assert!(
-            pipe(&pool.lease(None)),
+            pipe(&pool.lease(Mode::Splice)),
             "the bound counts pipes that are gone"
         );
     }
 
     #[test]
-    fn a_lease_may_ask_for_the_other_kind() {
-        let pool = pool(Mode::Splice, 8);
-        drop((pool.lease(None), pool.lease(Some(Mode::Copy))));
+    fn keeps_both_kinds() {
+        let pool = pool(8);
+        drop((pool.lease(Mode::Splice), pool.lease(Mode::Copy)));
         for mode in [Mode::Copy, Mode::Splice, Mode::Copy] {
-            assert_eq!(kind(&pool.lease(Some(mode))), mode);
+            assert_eq!(kind(&pool.lease(mode)), mode);
         }
         assert_eq!(pool.state().idle.len(), 2, "both are reused");
     }
 
     #[test]
     fn reuses_an_empty_one() {
-        let pool = pool(Mode::Copy, 8);
-        drop(pool.lease(None));
-        let _lease = pool.lease(None);
+        let pool = pool(8);
+        drop(pool.lease(Mode::Copy));
+        let _lease = pool.lease(Mode::Copy);
         assert_eq!(pool.state().idle.len(), 0);
     }
 }

@@ -133,7 +133,8 @@ fn be_guard(
     }
 }
 
-/// Private mounts, then a `/proc` that shows this PID namespace, an empty `/run`, and `lo` up.
+/// Private mounts, then a `/proc` that shows this PID namespace, an empty `/run` and `/dev/shm`, and
+/// `lo` up.
 fn furnish() -> Result<(), SandboxError> {
     let step = |step| move |source: io::Error| SandboxError::Furnish { step, source };
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
@@ -144,15 +145,15 @@ fn furnish() -> Result<(), SandboxError> {
     mount("proc", "/proc", "proc", plain, None)
         .map_err(io::Error::from)
         .map_err(step("mount /proc"))?;
-    mount(
-        "tmpfs",
-        "/run",
-        "tmpfs",
-        MountFlags::NOSUID | MountFlags::NODEV,
-        Some(c"mode=0755"),
-    )
-    .map_err(io::Error::from)
-    .map_err(step("mount a private /run"))?;
+    let empty = |path: &str, mode| {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount("tmpfs", path, "tmpfs", flags, Some(mode)).map_err(io::Error::from)
+    };
+    empty("/run", c"mode=0755").map_err(step("mount a private /run"))?;
+    if Path::new("/dev/shm").is_dir() {
+        // Where programs that are killed leave their POSIX shared memory (Squid does).
+        empty("/dev/shm", c"mode=1777").map_err(step("mount a private /dev/shm"))?;
+    }
     let here = Netns::current().map_err(step("open the network namespace"))?;
     interface::bring_up(&here, "lo").map_err(step("bring lo up"))
 }

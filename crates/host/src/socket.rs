@@ -2,6 +2,7 @@
 //! TCP sockets with the options that a relay needs. SO_RCVBUF and SO_SNDBUF are never touched: they
 //! would switch the kernel's autotuning off.
 
+use crate::initial_window;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::{
     io,
@@ -33,6 +34,9 @@ pub struct Options {
     pub mss: Option<u32>,
     /// DSCP (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
+    /// Segments before the first acknowledgement (RFC 6928), within
+    /// [`initial_window::RANGE`]; needs what [`initial_window::attach`] needs.
+    pub initial_window: Option<u32>,
     /// SO_SNDBUF in bytes. Ends autotuning of the send buffer.
     pub send_buffer: Option<usize>,
     /// SO_RCVBUF in bytes. Ends autotuning of the receive buffer.
@@ -44,16 +48,26 @@ impl Options {
         let domain = Domain::for_address(family);
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = Socket::new(domain, kind, Some(Protocol::TCP))?;
+        self.apply(&socket, family)?;
+        Ok(socket)
+    }
+
+    fn apply(&self, socket: &Socket, family: SocketAddr) -> io::Result<()> {
         socket.set_tcp_nodelay(true)?;
+        // An urgent byte is a byte of the stream (RFC 6093 §4): without this, recv(2) drops it.
+        socket.set_out_of_band_inline(true)?;
         if let Some(name) = &self.congestion_control {
             socket.set_tcp_congestion(name.as_bytes())?;
         }
         if self.transparent {
-            set_transparent(&socket, family)?;
+            set_transparent(socket, family)?;
         }
-        self.tune(&socket, family)?;
-        self.size_buffers(&socket)?;
-        Ok(socket)
+        self.tune(socket, family)?;
+        self.size_buffers(socket)?;
+        match self.initial_window {
+            Some(segments) => initial_window::set(socket, segments),
+            None => Ok(()),
+        }
     }
 
     fn tune(&self, socket: &Socket, family: SocketAddr) -> io::Result<()> {
@@ -133,6 +147,25 @@ pub fn listen_beside(
             Ok(socket.into())
         })
         .collect()
+}
+
+/// The same for sockets that somebody else has opened and that listen already: `count` handles of
+/// them, shared out evenly. What they accept from now on has `options`.
+///
+/// # Panics
+/// If there is no socket.
+pub fn adopt(
+    sockets: &[TcpListener],
+    count: usize,
+    options: &Options,
+) -> io::Result<Vec<TcpListener>> {
+    for socket in sockets {
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        options.apply(&socket.try_clone()?.into(), address)?;
+    }
+    let handles = sockets.iter().cycle().take(count.max(sockets.len()));
+    handles.map(TcpListener::try_clone).collect()
 }
 
 /// The kernel lowers it to net.core.somaxconn.
@@ -216,6 +249,12 @@ pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
 /// The error that is pending on a socket, which this call takes off it (SO_ERROR).
 pub fn pending_error(socket: &impl AsFd) -> io::Result<Option<io::Error>> {
     socket2::SockRef::from(socket).take_error()
+}
+
+/// The rate that a socket's segments are spaced to at most, in bytes a second (SO_MAX_PACING_RATE);
+/// `u64::MAX` is no limit.
+pub fn pacing_rate(socket: &impl AsFd) -> io::Result<u64> {
+    get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
 }
 
 /// Kernel memory that a socket holds for data, in bytes: received and not read, queued and not

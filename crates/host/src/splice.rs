@@ -3,7 +3,8 @@
 //! user space (splice(2)).
 
 use rustix::{
-    io::Errno,
+    io::{Errno, retry_on_intr, write},
+    net::{RecvFlags, recv},
     pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
 };
 use std::{
@@ -12,7 +13,9 @@ use std::{
 };
 
 /// The default capacity of a new pipe (`PIPE_DEF_BUFFERS` pages, linux/pipe_fs_i.h).
-const CAPACITY_DEFAULT: usize = 16 * 4096;
+const CAPACITY_DEFAULT: usize = 16 * PAGE;
+/// A pipe's slot takes this much, whatever the page size (it is a page, and no page is smaller).
+const PAGE: usize = 4096;
 
 /// A non-blocking pipe that knows how many bytes it holds.
 ///
@@ -54,15 +57,32 @@ impl Pipe {
         self.held
     }
 
-    /// Takes what `source` has, up to the pipe's capacity. `Ok(0)` is the end of the stream,
-    /// `WouldBlock` an empty socket.
+    /// Takes what the socket `source` has, up to the pipe's capacity. `Ok(0)` is the end of the
+    /// stream, `WouldBlock` an empty socket.
     ///
     /// # Panics
     /// If the pipe still holds bytes.
     pub fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
         assert_eq!(self.held, 0, "EAGAIN would be ambiguous");
-        self.held = move_bytes(source, &self.write, self.capacity.min(most))?;
+        self.held = match move_bytes(&source, &self.write, self.capacity.min(most)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.copy_in(source, most)?
+            }
+            outcome => outcome?,
+        };
         Ok(self.held)
+    }
+
+    /// splice(2) does not pass the urgent mark of a TCP stream: it finds the socket empty there for
+    /// ever (net/ipv4/tcp.c, `tcp_read_sock`). recv(2) does.
+    fn copy_in(&self, source: impl AsFd, most: usize) -> io::Result<usize> {
+        let mut bytes = [0; PAGE];
+        let most = most.min(PAGE);
+        let (received, _) =
+            retry_on_intr(|| recv(&source, &mut bytes[..most], RecvFlags::DONTWAIT))?;
+        // A page always fits into an empty pipe, whole.
+        retry_on_intr(|| write(&self.write, &bytes[..received]))?;
+        Ok(received)
     }
 
     /// Gives `sink` what it takes. `WouldBlock`: its send buffer is full.
@@ -94,12 +114,9 @@ fn enlarge(pipe: &OwnedFd, wanted: usize) -> io::Result<usize> {
 /// kernel corks by itself (fs/splice.c, splice_to_socket).
 fn move_bytes(from: impl AsFd, to: impl AsFd, len: usize) -> io::Result<usize> {
     let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-    loop {
-        match splice(&from, None, &to, None, len, flags) {
-            Err(Errno::INTR) => {}
-            outcome => return Ok(outcome?),
-        }
-    }
+    Ok(retry_on_intr(|| {
+        splice(&from, None, &to, None, len, flags)
+    })?)
 }
 
 #[cfg(test)]

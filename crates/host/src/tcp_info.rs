@@ -5,8 +5,8 @@ use crate::socket::get_option;
 use serde::{Deserialize, Serialize};
 use std::{io, os::fd::AsFd};
 
-/// include/uapi/linux/tcp.h, `struct tcp_info`, up to `tcpi_sndbuf_limited` (Linux 4.10). Older or
-/// newer kernels fill less or have more; what is not filled stays zero.
+/// include/uapi/linux/tcp.h, `struct tcp_info`, up to `tcpi_rehash` (Linux 6.2). Older or newer
+/// kernels fill less or have more; what is not filled stays zero.
 #[repr(C)]
 #[derive(Debug, Default, Clone, Copy)]
 struct Raw {
@@ -56,7 +56,21 @@ struct Raw {
     busy_time: u64,
     rwnd_limited: u64,
     sndbuf_limited: u64,
+    delivered: u32,
+    delivered_ce: u32,
+    bytes_sent: u64,
+    bytes_retrans: u64,
+    dsack_dups: u32,
+    reord_seen: u32,
+    rcv_ooopack: u32,
+    snd_wnd: u32,
+    rcv_wnd: u32,
+    rehash: u32,
 }
+
+/// `tcpi_delivery_rate_app_limited`, the first bit of the byte behind the window scales (on
+/// little-endian machines, which are all that this is built for).
+const APP_LIMITED: u8 = 1;
 
 /// How a leg fares, as its kernel socket sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +101,31 @@ pub struct TcpInfo {
     pub rwnd_limited_us: u64,
     /// Part of it that the send buffer limited, in microseconds.
     pub sndbuf_limited_us: u64,
+    /// The delivery-rate sample is no more than the application had to send.
+    #[serde(default)]
+    pub app_limited: bool,
+    /// Segments in the network by the sender's reckoning: without those that were selectively
+    /// acknowledged or are taken for lost (include/net/tcp.h, `tcp_packets_in_flight`).
+    #[serde(default)]
+    pub in_flight_segments: u32,
+    /// The rate that pacing allows, in bytes a second; `u64::MAX` is no limit.
+    #[serde(default)]
+    pub pacing_rate_bytes_per_s: u64,
+    /// Payload bytes sent, those sent again included (Linux 4.19).
+    #[serde(default)]
+    pub sent_bytes: u64,
+    /// Payload bytes sent again (Linux 4.19).
+    #[serde(default)]
+    pub retransmitted_bytes: u64,
+    /// Segments that arrived although they had been sent before (RFC 3708; Linux 4.19).
+    #[serde(default)]
+    pub duplicate_segments: u32,
+    /// The window that the other end announces, in bytes (Linux 5.4).
+    #[serde(default)]
+    pub send_window_bytes: u32,
+    /// The window that this end announces, in bytes (Linux 6.2; 0 before).
+    #[serde(default)]
+    pub receive_window_bytes: u32,
 }
 
 impl TcpInfo {
@@ -113,7 +152,22 @@ impl From<Raw> for TcpInfo {
             busy_us: raw.busy_time,
             rwnd_limited_us: raw.rwnd_limited,
             sndbuf_limited_us: raw.sndbuf_limited,
+            app_limited: raw.flags & APP_LIMITED != 0,
+            in_flight_segments: raw.in_flight(),
+            pacing_rate_bytes_per_s: raw.pacing_rate,
+            sent_bytes: raw.bytes_sent,
+            retransmitted_bytes: raw.bytes_retrans,
+            duplicate_segments: raw.dsack_dups,
+            send_window_bytes: raw.snd_wnd,
+            receive_window_bytes: raw.rcv_wnd,
         }
+    }
+}
+
+impl Raw {
+    fn in_flight(&self) -> u32 {
+        let left = self.sacked + self.lost;
+        (self.unacked + self.retrans).saturating_sub(left)
     }
 }
 
@@ -132,7 +186,24 @@ mod tests {
     fn layout_is_the_kernel_s() {
         assert_eq!(std::mem::offset_of!(Raw, pacing_rate), 104);
         assert_eq!(std::mem::offset_of!(Raw, delivery_rate), 160);
-        assert_eq!(size_of::<Raw>(), 192);
+        assert_eq!(std::mem::offset_of!(Raw, sndbuf_limited), 184);
+        assert_eq!(std::mem::offset_of!(Raw, snd_wnd), 228);
+        assert_eq!(size_of::<Raw>(), 240);
+    }
+
+    #[test]
+    fn what_is_sent_again_is_in_flight_and_what_was_sacked_is_not() {
+        let raw = Raw {
+            unacked: 10,
+            sacked: 3,
+            lost: 2,
+            retrans: 1,
+            flags: 0b101,
+            ..Raw::default()
+        };
+        let info = TcpInfo::from(raw);
+        assert_eq!(info.in_flight_segments, 6);
+        assert!(info.app_limited);
     }
 
     #[test]
@@ -143,6 +214,10 @@ mod tests {
         client.write_all(&[0; 1000]).unwrap();
         server.read_exact(&mut [0; 1000]).unwrap();
         assert_eq!(TcpInfo::of(&server).unwrap().received_bytes, 1000);
-        assert!(TcpInfo::of(&client).unwrap().cwnd_segments > 0);
+        let info = TcpInfo::of(&client).unwrap();
+        assert!(info.cwnd_segments > 0);
+        assert_eq!((info.sent_bytes, info.retransmitted_bytes), (1000, 0));
+        assert!(info.send_window_bytes > 1000);
+        assert!(info.app_limited, "it had 1000 bytes and no more");
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul`: moves data fast over long fat networks. One binary, one subcommand a job.
 
+mod admin;
 #[cfg(test)]
 mod corpus;
 mod doctor;

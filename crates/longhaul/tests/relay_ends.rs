@@ -6,6 +6,7 @@ mod relay_process;
 
 use host::socket::reset_on_close;
 use relay_process::{PATIENCE, Relay, accept, connect, origin, read_array, receive, send};
+use socket2::SockRef;
 use std::{
     io::{ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
@@ -24,7 +25,7 @@ fn path(mode: &str) -> (TcpStream, TcpStream, [Relay; 2]) {
     (client, server, [near, far])
 }
 
-const MODES: [&str; 2] = ["splice", "copy"];
+const MODES: [&str; 3] = ["auto", "splice", "copy"];
 
 #[test]
 fn a_client_s_fin_leaves_the_other_direction_open() {
@@ -166,5 +167,30 @@ fn a_slow_reader_stops_the_sender() {
         }
         assert!(taken < 1 << 30, "the relay takes without end");
         drop(server);
+    }
+}
+
+/// splice(2) finds a socket empty at the urgent mark, and recv(2) leaves the byte behind it out, if
+/// nobody sees to it.
+#[test]
+fn an_urgent_byte_holds_up_nothing_and_is_not_lost() {
+    for mode in MODES {
+        let (mut client, mut server, _relays) = path(mode);
+        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        SockRef::from(&server).set_out_of_band_inline(true).unwrap();
+        let large = vec![b'l'; 100_000];
+        for ahead in [&b"ahead"[..], &large] {
+            client.write_all(ahead).unwrap();
+            SockRef::from(&client).send_out_of_band(b"!").unwrap();
+            client.write_all(b"behind").unwrap();
+            let mut got = vec![0; ahead.len() + 7];
+            server.read_exact(&mut got).unwrap();
+            assert!(
+                got.starts_with(ahead) && got.ends_with(b"!behind"),
+                "{mode}"
+            );
+        }
+        SockRef::from(&client).send_out_of_band(b"!").unwrap();
+        assert_eq!(read_array(&mut server), *b"!", "{mode}: the last byte");
     }
 }

@@ -268,3 +268,41 @@ fn a_transfer_that_fails_is_no_complete_response() {
     drop(relay);
     server.join().unwrap();
 }
+
+/// 40 Mbit/s are 5 MB/s: 3 MB take 0.6 s, of which 50 ms may come at once.
+#[test]
+fn rates_hold_for_files() {
+    let server = Ftpd::start("yes");
+    server.put("slow.gz", &content());
+    let text = format!("[[listener]]\nkind = 'http'\naddress = '{ANY}'\nrate = '40mbit'\n");
+    let relay = Relay::configured(&text, 1);
+    let start = std::time::Instant::now();
+    let url = format!("ftp://127.0.0.1:{}/slow.gz", server.at.port());
+    assert!(curl(&relay, &[&url]).stdout == content());
+    let took = start.elapsed();
+    assert!(took > std::time::Duration::from_millis(500), "{took:?}");
+}
+
+/// A transfer has up to eight descriptors: four places.
+#[test]
+fn a_transfer_takes_the_places_of_its_sockets() {
+    let server = Ftpd::start("yes");
+    server.put("a.gz", &content());
+    let url = format!("ftp://127.0.0.1:{}/a.gz", server.at.port());
+    let with_places = |places| Relay::start(&["--http", ANY, "--max-connections", places]);
+    let status = |relay: &Relay| {
+        let code = ["-o", "/dev/null", "-w", "%{http_code}", &url];
+        text(&curl(relay, &code))
+    };
+    assert_eq!(status(&with_places("3")), "503");
+    let relay = with_places("4");
+    assert_eq!(status(&relay), "200");
+    // They are given back when the server has said goodbye, which may be after the last byte.
+    let start = std::time::Instant::now();
+    while status(&relay) != "200" {
+        assert!(
+            start.elapsed() < relay_process::PATIENCE,
+            "never given back"
+        );
+    }
+}

@@ -437,3 +437,82 @@ fn curl_in_many_ways() {
     drop(relay);
     server.join().unwrap();
 }
+
+/// 8 Mbit/s are 1 MB/s, of which 50 ms may come at once.
+#[test]
+fn rates_hold_for_bodies_both_ways() {
+    const BODY: usize = 500_000;
+    let floor = std::time::Duration::from_millis(400);
+    for key in ["rate", "rate_per_client"] {
+        let text = format!("[[listener]]\nkind = 'http'\naddress = '{ANY}'\n{key} = '8mbit'\n");
+        let relay = Relay::configured(&text, 1);
+        let (listener, at) = origin();
+        let mut client = connect(relay.address("http"));
+        let start = std::time::Instant::now();
+        write!(
+            client,
+            "PUT http://{at}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY}\r\n\r\n"
+        )
+        .unwrap();
+        let mut sender = client.try_clone().unwrap();
+        let sending = std::thread::spawn(move || sender.write_all(&[b'u'; BODY]).unwrap());
+        let mut server = accept(&listener);
+        http_head(&mut server);
+        server.read_exact(&mut vec![0; BODY]).unwrap();
+        sending.join().unwrap();
+        assert!(start.elapsed() > floor, "up, {key}: {:?}", start.elapsed());
+
+        let start = std::time::Instant::now();
+        say(
+            &mut server,
+            &format!("HTTP/1.1 200 OK\nContent-Length: {BODY}\n\n"),
+        );
+        let answering = std::thread::spawn(move || server.write_all(&[b'd'; BODY]).unwrap());
+        assert_eq!(http_status(&http_head(&mut client)), 200);
+        client.read_exact(&mut vec![0; BODY]).unwrap();
+        answering.join().unwrap();
+        assert!(
+            start.elapsed() > floor,
+            "down, {key}: {:?}",
+            start.elapsed()
+        );
+    }
+}
+
+/// RFC 9110 §9.2.2: what can be repeated without harm is, when the connection that was kept ended
+/// under it; anything else is not.
+#[test]
+fn a_kept_connection_that_ends_under_a_request_costs_nothing_that_can_be_repeated() {
+    for (method, again) in [("GET", true), ("POST", false)] {
+        let mut stage = stage(&[]);
+        stage.ask("GET http://AT/1 HTTP/1.1\nHost: x");
+        let mut server = accept(&stage.listener);
+        http_head(&mut server);
+        say(&mut server, "HTTP/1.1 204 No Content\n\n");
+        assert_eq!(stage.status(), 204);
+        stage.ask(&format!(
+            "{method} http://AT/2 HTTP/1.1\nHost: x\nContent-Length: 0"
+        ));
+        let first = http_head(&mut server);
+        drop(server);
+        if again {
+            let mut server = accept(&stage.listener);
+            assert_eq!(http_head(&mut server), first);
+            say(&mut server, "HTTP/1.1 200 OK\nContent-Length: 0\n\n");
+            assert_eq!(stage.status(), 200);
+        } else {
+            assert_eq!(stage.status(), 502);
+        }
+    }
+}
+
+/// A connection that was opened for a request and ended without an answer says something.
+#[test]
+fn a_new_connection_that_ends_under_a_request_is_502() {
+    let mut stage = stage(&[]);
+    stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
+    http_head(&mut accept(&stage.listener));
+    assert_eq!(stage.status(), 502);
+    stage.listener.set_nonblocking(true).unwrap();
+    assert!(stage.listener.accept().is_err(), "it was asked again");
+}

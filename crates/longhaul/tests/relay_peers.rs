@@ -5,7 +5,8 @@ mod relay_process;
 
 use host::socket::reset_on_close;
 use relay_process::{
-    PATIENCE, Relay, accept, connect, convert_answer, dial, exchange, origin, read_array, refusing,
+    PATIENCE, Relay, accept, connect, convert_answer, dial, exchange, http_head, http_status,
+    origin, read_array, refusing,
 };
 use std::{
     io::{ErrorKind, Read, Write},
@@ -32,7 +33,7 @@ impl Near {
         let counters = directory.path().join("counters");
         let (peer, pool) = (peer.to_string(), pool.to_string());
         let forward = format!("{ANY}=192.0.2.7:7");
-        let ways = ["--forward", &forward, "--peer", &peer];
+        let ways = ["--forward", &forward, "--http", ANY, "--peer", &peer];
         let how = ["--peer-pool", &pool, "--workers", "1"];
         let counters = [
             "--counters",
@@ -173,6 +174,33 @@ fn what_the_client_said_is_never_said_twice() {
     let error = client.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     assert!(is_silent(&accept(&listener)));
+}
+
+/// A request without a body that does no harm when it comes twice is made again; RFC 9110 §9.2.2.
+#[test]
+fn a_plain_request_that_died_with_its_ready_connection_is_made_again_if_it_may() {
+    for (method, again) in [("GET", true), ("DELETE", true), ("POST", false)] {
+        let (listener, address) = origin();
+        let near = Near::new(address, 1);
+        let mut stale = accept(&listener);
+        near.has_ready(1);
+        let mut client = connect(near.relay.address("http"));
+        let head = format!("{method} http://192.0.2.7:7/ HTTP/1.1\r\nHost: x\r\n");
+        write!(client, "{head}Content-Length: 0\r\n\r\n").unwrap();
+        let first = (read_request(&mut stale), http_head(&mut stale));
+        reset_on_close(&stale).unwrap();
+        drop(stale);
+        if !again {
+            assert_eq!(http_status(&http_head(&mut client)), 502);
+            continue;
+        }
+        let mut streams = vec![accept(&listener), accept(&listener)];
+        let mut peer = spoken_to(&mut streams);
+        assert_eq!((read_request(&mut peer), http_head(&mut peer)), first);
+        peer.write_all(&Answer::Accepted.encode()).unwrap();
+        write!(peer, "HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        assert_eq!(http_status(&http_head(&mut client)), 204);
+    }
 }
 
 #[test]

@@ -205,3 +205,50 @@ fn without_a_file_the_flags_are_applied_again() {
     let second = connect(relay.address("forward"));
     exchange(&second, &accept(&listener), 1);
 }
+
+/// 128 descriptors, one worker: ready connections take the places of others, as far as these are
+/// free.
+#[test]
+fn more_ready_connections_are_counted_against_the_descriptors() {
+    let (listener, to) = origin();
+    let (_peer, peer) = origin();
+    let directory = tempfile::tempdir().unwrap();
+    let file = file_in(directory.path());
+    let at = free();
+    let with_pool = |pool: u16| {
+        forward(at, to, "") + &format!("[peer.tokyo]\naddress = '{peer}'\npool = {pool}\n")
+    };
+    std::fs::write(&file, with_pool(0)).unwrap();
+    let line = format!(
+        "ulimit -n 128; exec '{}' relay --workers 1 --config '{}'",
+        env!("CARGO_BIN_EXE_longhaul"),
+        file.display()
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]);
+    let relay = Relay::spawn_waiting(command, 1);
+    let reload = |text: &str, word: &str| {
+        std::fs::write(&file, text).unwrap();
+        relay.signal(Signal::HUP);
+        relay.says(word)
+    };
+    // 128 less 34 that are always needed: 47 for pipes, 23 connections.
+    let said = reload(&with_pool(20), DONE);
+    assert!(
+        said.contains("room for 13 connections at once now"),
+        "{said}"
+    );
+    let said = reload(&with_pool(100), "not reloaded");
+    assert!(said.contains("100 ready connections (pool)"), "{said}");
+    let said = reload(&with_pool(0), DONE);
+    assert!(
+        said.contains("room for 23 connections at once now"),
+        "{said}"
+    );
+    exchange(&connect(at), &accept(&listener), 1);
+    let (status, said) = relay.stop();
+    assert!(
+        status.success() && said.contains("no connection cut"),
+        "{said}"
+    );
+}

@@ -286,3 +286,52 @@ fn serve_pages(listener: &std::net::TcpListener, count: usize) {
             .unwrap();
     }
 }
+
+/// The limit leaves so few descriptors that one thread or another can't start; whichever it is, the
+/// relay either has its worker, or ends by itself and says why.
+#[test]
+fn a_relay_without_its_worker_ends_at_once() {
+    let mut ended = 0;
+    for held in 50..70 {
+        let (_listener, address) = origin();
+        // Descriptors that the shell holds are the relay's from its birth.
+        let line = format!(
+            "ulimit -n 70; for fd in $(seq 10 {held}); do eval \"exec $fd</dev/null\"; done; \
+             exec '{}' relay --workers 1 --forward {ANY}={address}",
+            env!("CARGO_BIN_EXE_longhaul")
+        );
+        let mut command = Command::new("bash");
+        command.args(["-c", &line]);
+        let output = tempfile::NamedTempFile::new().unwrap();
+        command.stderr(output.reopen().unwrap());
+        let mut child = command.spawn().unwrap();
+        let said = || std::fs::read_to_string(output.path()).unwrap();
+        let comm = format!("/proc/{}/task", child.id());
+        let serves = || {
+            let tasks = std::fs::read_dir(&comm).into_iter().flatten().flatten();
+            let mut names = tasks.flat_map(|t| std::fs::read_to_string(t.path().join("comm")));
+            said().contains("listening") && names.any(|name| name.trim() == "relay-0")
+        };
+        let start = std::time::Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                let said = said();
+                assert_eq!(status.code(), Some(1), "{held}: {said}");
+                assert!(said.contains("Too many open files"), "{held}: {said}");
+                ended += 1;
+                break;
+            }
+            if serves() {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break;
+            }
+            if start.elapsed() > relay_process::PATIENCE {
+                child.kill().unwrap();
+                panic!("{held}: neither serves nor ends: {}", said());
+            }
+            std::thread::yield_now();
+        }
+    }
+    assert!(ended > 0, "no limit was low enough");
+}

@@ -337,3 +337,21 @@ fn names_are_resolved_by_the_last_relay() {
     let client = dial("socks5", near.address("socks5"), &to).unwrap();
     exchange(&client, &accept(&listener), 1);
 }
+
+/// Whoever has more sockets than two takes another place, or is refused: the descriptors last.
+#[test]
+fn associations_and_bind_take_the_places_of_their_sockets() {
+    let with_places = |places| Relay::start(&["--socks5", ANY, "--max-connections", places]);
+    let (one, two) = (with_places("1"), with_places("2"));
+    for command in [UDP_ASSOCIATE, BIND] {
+        let mut client = greeted(&one);
+        request(&mut client, command, &NOWHERE);
+        assert_eq!(reply(&mut client).0, 1, "{command}");
+        // Three, one after the other, so that the place is given back.
+        for _ in 0..3 {
+            let mut client = greeted(&two);
+            request(&mut client, command, &NOWHERE);
+            assert_eq!(reply(&mut client).0, 0, "{command}");
+        }
+    }
+}

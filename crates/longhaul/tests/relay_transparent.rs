@@ -4,154 +4,67 @@
 //! by its source: the router's address, or the client's.
 
 mod relay_process;
+mod relay_testbed;
 
 use host::netns::Netns;
 use relay_process::{PATIENCE, Relay, accept, exchange, may_use_namespaces};
+use relay_testbed::{BOTH, Family, IPV4, Testbed, feed, set};
 use rustix::process::Signal;
 use std::{
     io::{self, ErrorKind, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
-    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-/// The addresses of one family.
-struct Family {
-    client: IpAddr,
-    router: IpAddr,
-    server: IpAddr,
-    /// On the server's network, and nobody's.
-    nobody: IpAddr,
-    /// In a network that the router has no way to.
-    nowhere: IpAddr,
-    listener: &'static str,
-    targets: &'static str,
-}
-
-impl Family {
-    fn both() -> [Self; 2] {
-        let ip = |text: &str| text.parse().unwrap();
-        let v4 = Self {
-            client: ip("10.79.1.1"),
-            router: ip("10.79.2.2"),
-            server: ip("10.79.2.1"),
-            nobody: ip("10.79.2.9"),
-            nowhere: ip("10.80.0.1"),
-            listener: "127.0.0.1:3129",
-            targets: "10.79.2.0/24,10.80.0.0/16:8080-8089",
-        };
-        let v6 = Self {
-            client: ip("fd79:1::1"),
-            router: ip("fd79:2::2"),
-            server: ip("fd79:2::1"),
-            nobody: ip("fd79:2::9"),
-            nowhere: ip("fd80::1"),
-            listener: "[::1]:3129",
-            targets: "[fd79:2::/64],[fd80::/16]:8080-8089",
-        };
-        [v4, v6]
-    }
-
-    fn at(&self, port: u16) -> SocketAddr {
-        (self.server, port).into()
-    }
-}
-
 /// Listeners and targets of both families.
-const BOTH: [&str; 8] = [
+const INTERCEPT: [&str; 8] = [
     "--transparent",
     "127.0.0.1:3129",
     "--transparent",
     "[::1]:3129",
     "--intercept",
-    "10.79.2.0/24,10.80.0.0/16:8080-8089",
+    "10.77.2.0/24,10.77.9.0/24:8080-8089",
     "--intercept",
-    "[fd79:2::/64],[fd80::/16]:8080-8089",
+    "[fd77:2::/64],[fd77:9::/64]:8080-8089",
 ];
 
-/// client – router – server, removed on drop.
-struct Testbed {
-    client: String,
-    router: String,
-    server: String,
+/// One family's listener on this port, and what it intercepts.
+fn alone(family: &Family, port: u16) -> [String; 4] {
+    let (listener, targets) = match family.server {
+        IpAddr::V4(_) => (format!("127.0.0.1:{port}"), INTERCEPT[5]),
+        IpAddr::V6(_) => (format!("[::1]:{port}"), INTERCEPT[7]),
+    };
+    [
+        "--transparent".into(),
+        listener,
+        "--intercept".into(),
+        targets.into(),
+    ]
 }
 
-impl Testbed {
-    fn new(name: &str) -> Self {
-        let ns = |end: &str| format!("gate-{name}-{}-{end}", std::process::id());
-        let bed = Self {
-            client: ns("c"),
-            router: ns("r"),
-            server: ns("s"),
-        };
-        for ns in bed.all() {
-            ip(&["netns", "add", ns]);
-            ip(&["-n", ns, "link", "set", "lo", "up"]);
-        }
-        bed.join(&bed.client, "near", 1);
-        bed.join(&bed.server, "far", 2);
-        bed.within(&["sysctl", "-q", "net.ipv4.ip_forward=1"]);
-        bed.within(&["sysctl", "-q", "net.ipv6.conf.all.forwarding=1"]);
-        // Strict, as some distributions have it.
-        bed.within(&["sysctl", "-q", "net.ipv4.conf.all.rp_filter=1"]);
-        bed
-    }
+/// A testbed whose router filters reverse paths strictly, as some distributions have it.
+fn testbed(name: &str) -> Testbed {
+    let bed = Testbed::new(name);
+    set(&bed.router, "net.ipv4.conf.all.rp_filter", "1");
+    bed
+}
 
-    fn join(&self, end: &str, port: &str, network: u8) {
-        let pair = [
-            "link",
-            "add",
-            "eth0",
-            "type",
-            "veth",
-            "peer",
-            port,
-            "netns",
-            &self.router,
-        ];
-        ip(&[&["-n", end][..], &pair].concat());
-        for (ns, device, host) in [(end, "eth0", 1), (&self.router, port, 2)] {
-            let four = format!("10.79.{network}.{host}/24");
-            let six = format!("fd79:{network}::{host}/64");
-            ip(&["-n", ns, "address", "add", &four, "dev", device]);
-            ip(&["-n", ns, "address", "add", &six, "dev", device, "nodad"]);
-            ip(&["-n", ns, "link", "set", device, "up"]);
-        }
-        for gateway in [format!("10.79.{network}.2"), format!("fd79:{network}::2")] {
-            ip(&["-n", end, "route", "add", "default", "via", &gateway]);
-        }
-    }
+/// Where a connection seems to come from tells who made it.
+trait Observed {
+    fn pair(&self, netns: &Netns, listener: &TcpListener) -> (TcpStream, TcpStream);
+    fn source(&self, listener: &TcpListener) -> IpAddr;
+    fn until_source_is(&self, wanted: IpAddr, listener: &TcpListener) -> Duration;
+    fn remains(&self) -> String;
+    fn said(&self, command: &[&str]) -> String;
+}
 
-    fn within(&self, command: &[&str]) {
-        ip(&[&["netns", "exec", &self.router], command].concat());
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new("ip");
-        let longhaul = env!("CARGO_BIN_EXE_longhaul");
-        // `ip netns exec` becomes the relay: signals reach it.
-        command
-            .args(["netns", "exec", &self.router, longhaul, "relay"])
-            .args(args);
-        command
-    }
-
-    fn relay(&self, args: &[&str]) -> Relay {
-        Relay::spawn(self.command(args))
-    }
-
-    fn listen(&self, address: SocketAddr) -> TcpListener {
-        inside(&self.server, || TcpListener::bind(address)).unwrap()
-    }
-
-    fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
-        inside(&self.client, || TcpStream::connect_timeout(&to, PATIENCE))
-    }
-
+impl Observed for Testbed {
     /// A connection from `ns` and what the server sees of it.
-    fn pair(&self, ns: &str, listener: &TcpListener) -> (TcpStream, TcpStream) {
+    fn pair(&self, netns: &Netns, listener: &TcpListener) -> (TcpStream, TcpStream) {
         let to = listener.local_addr().unwrap();
-        let client = inside(ns, || TcpStream::connect_timeout(&to, PATIENCE)).unwrap();
+        let client = netns
+            .run(|| TcpStream::connect_timeout(&to, PATIENCE))
+            .unwrap();
         (client, accept(listener))
     }
 
@@ -169,7 +82,7 @@ impl Testbed {
         while began.elapsed() < PATIENCE {
             // A stopped relay's kernel still answers for it, for a while: nothing may arrive.
             let limit = Duration::from_millis(100);
-            let client = inside(&self.client, || TcpStream::connect_timeout(&to, limit));
+            let client = self.client.run(|| TcpStream::connect_timeout(&to, limit));
             std::thread::sleep(Duration::from_millis(20));
             while let Ok((_, from)) = listener.accept() {
                 if client.is_ok() && from.ip() == wanted {
@@ -200,49 +113,10 @@ impl Testbed {
     }
 
     fn said(&self, command: &[&str]) -> String {
-        let mut ip = Command::new("ip");
-        let output = ip
-            .args(["netns", "exec", &self.router])
-            .args(command)
-            .output();
+        let (program, args) = command.split_first().unwrap();
+        let output = self.within(program).args(args).output();
         String::from_utf8(output.unwrap().stdout).unwrap()
     }
-
-    fn all(&self) -> [&str; 3] {
-        [&self.client, &self.router, &self.server]
-    }
-}
-
-impl Drop for Testbed {
-    fn drop(&mut self) {
-        for ns in self.all() {
-            let _ = Command::new("ip").args(["netns", "delete", ns]).status();
-        }
-    }
-}
-
-fn inside<T: Send>(ns: &str, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-    Netns::named(ns)?.run(work)
-}
-
-fn ip(args: &[&str]) {
-    let status = Command::new("ip").args(args).status().unwrap();
-    assert!(status.success(), "ip {args:?}");
-}
-
-/// Loads nft rules in a namespace.
-fn nft(ns: &str, rules: &str) {
-    let mut nft = Command::new("ip")
-        .args(["netns", "exec", ns, "nft", "-f", "-"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    nft.stdin
-        .take()
-        .unwrap()
-        .write_all(rules.as_bytes())
-        .unwrap();
-    assert!(nft.wait().unwrap().success(), "{rules}");
 }
 
 #[test]
@@ -250,17 +124,17 @@ fn both_families_are_relayed_whole_and_nothing_is_left() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("whole");
+    let bed = testbed("whole");
     for more in [
         &[][..],
         &["--verify-connect"],
         &["--verify-connect", "--mode", "copy"],
     ] {
-        let relay = bed.relay(&[&BOTH[..], more].concat());
-        for family in Family::both() {
+        let relay = bed.relay(&[&INTERCEPT[..], more].concat());
+        for family in BOTH {
             let inside = bed.listen(family.at(8080));
             let (client, server) = bed.pair(&bed.client, &inside);
-            assert_eq!(server.peer_addr().unwrap().ip(), family.router, "{more:?}");
+            assert_eq!(server.peer_addr().unwrap().ip(), family.far, "{more:?}");
             exchange(&client, &server, 8);
         }
         let (status, said) = relay.stop();
@@ -274,20 +148,20 @@ fn ports_and_networks_that_are_not_named_pass_by() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("pass");
+    let bed = testbed("pass");
     let _relay = bed.relay(&[
         "--transparent",
         "127.0.0.1:3129",
         "--intercept",
-        "10.79.2.1:8080-8081,9000",
+        "10.77.2.1:8080-8081,9000",
         "--intercept",
-        "10.79.2.0/24:8081",
+        "10.77.2.0/24:8081",
     ]);
-    let [v4, v6] = Family::both();
+    let [v4, v6] = BOTH;
     for (to, wanted) in [
-        (v4.at(8080), v4.router),
-        (v4.at(8081), v4.router),
-        (v4.at(9000), v4.router),
+        (v4.at(8080), v4.far),
+        (v4.at(8081), v4.far),
+        (v4.at(9000), v4.far),
         (v4.at(8082), v4.client),
         // The listener's own port, on another host.
         (v4.at(3129), v4.client),
@@ -302,14 +176,14 @@ fn the_client_s_address_and_port_are_kept_in_both_families() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("keep");
+    let bed = testbed("keep");
     for more in [&[][..], &["--verify-connect"]] {
-        let args = [&BOTH[..], &["--keep-source", "--counters", "-"], more].concat();
+        let args = [&INTERCEPT[..], &["--keep-source", "--counters", "-"], more].concat();
         let mut command = bed.command(&args);
         let records = tempfile::NamedTempFile::new().unwrap();
         command.stdout(records.reopen().unwrap());
         let relay = Relay::spawn(command);
-        for family in Family::both() {
+        for family in BOTH {
             let listener = bed.listen(family.at(8080));
             let (client, server) = bed.pair(&bed.client, &listener);
             assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
@@ -335,13 +209,13 @@ fn connections_from_before_the_relay_go_on_beside_and_after_it() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("before");
-    for family in Family::both() {
+    let bed = testbed("before");
+    for family in BOTH {
         let listener = bed.listen(family.at(8080));
         let (client, server) = bed.pair(&bed.client, &listener);
         let (later_client, later_server) = bed.pair(&bed.client, &listener);
-        let relay = bed.relay(&BOTH);
-        assert_eq!(bed.source(&listener), family.router);
+        let relay = bed.relay(&INTERCEPT);
+        assert_eq!(bed.source(&listener), family.far);
         exchange(&client, &server, 2);
         relay.stop();
         exchange(&later_client, &later_server, 2);
@@ -353,14 +227,14 @@ fn a_killed_relay_lets_connections_pass_and_the_next_start_clears_up() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("kill");
+    let bed = testbed("kill");
     for more in [&[][..], &["--verify-connect"]] {
-        for family in Family::both() {
+        for family in BOTH {
             let listener = bed.listen(family.at(8080));
-            let port = family.listener.replace("3129", "3130");
-            let other = ["--transparent", &port, "--intercept", family.targets];
+            let other = alone(&family, 3130);
+            let other: Vec<_> = other.iter().map(String::as_str).collect();
             let relay = bed.relay(&[&other[..], more].concat());
-            assert_eq!(bed.source(&listener), family.router);
+            assert_eq!(bed.source(&listener), family.far);
             relay.signal(Signal::KILL);
             let took = bed.until_source_is(family.client, &listener);
             println!("kill -9 {}: direct after {took:?}", family.client);
@@ -370,13 +244,13 @@ fn a_killed_relay_lets_connections_pass_and_the_next_start_clears_up() {
                 "nothing to clear up"
             );
 
-            let relay = bed.relay(&BOTH);
+            let relay = bed.relay(&INTERCEPT);
             assert!(
                 !bed.remains().contains("longhaul-3130"),
                 "{}",
                 bed.remains()
             );
-            assert_eq!(bed.source(&listener), family.router);
+            assert_eq!(bed.source(&listener), family.far);
             relay.stop();
             assert_eq!(bed.remains(), "");
         }
@@ -388,19 +262,19 @@ fn a_stopped_relay_lets_connections_pass_and_takes_over_again() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("stall");
+    let bed = testbed("stall");
     for more in [&[][..], &["--verify-connect"]] {
-        let relay = bed.relay(&[&BOTH[..], more].concat());
-        for family in Family::both() {
+        let relay = bed.relay(&[&INTERCEPT[..], more].concat());
+        for family in BOTH {
             let listener = bed.listen(family.at(8080));
             let (client, server) = bed.pair(&bed.client, &listener);
-            assert_eq!(server.peer_addr().unwrap().ip(), family.router);
+            assert_eq!(server.peer_addr().unwrap().ip(), family.far);
             relay.signal(Signal::STOP);
             let took = bed.until_source_is(family.client, &listener);
             println!("SIGSTOP {} {more:?}: direct after {took:?}", family.client);
             let (direct_client, direct_server) = bed.pair(&bed.client, &listener);
             relay.signal(Signal::CONT);
-            let took = bed.until_source_is(family.router, &listener);
+            let took = bed.until_source_is(family.far, &listener);
             println!("SIGCONT {} {more:?}: relayed after {took:?}", family.client);
             exchange(&direct_client, &direct_server, 1);
             exchange(&client, &server, 1);
@@ -413,11 +287,11 @@ fn rules_that_somebody_flushed_come_back() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("flush");
-    let relay = bed.relay(&BOTH);
-    bed.within(&["nft", "flush", "ruleset"]);
-    for family in Family::both() {
-        bed.until_source_is(family.router, &bed.listen(family.at(8080)));
+    let bed = testbed("flush");
+    let relay = bed.relay(&INTERCEPT);
+    bed.said(&["nft", "flush", "ruleset"]);
+    for family in BOTH {
+        bed.until_source_is(family.far, &bed.listen(family.at(8080)));
     }
     let (_, said) = relay.stop();
     assert!(said.contains("installing them again"), "{said}");
@@ -429,12 +303,14 @@ fn a_verified_connect_says_what_the_destination_says() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("verify");
+    let bed = testbed("verify");
     let verify = ["--verify-connect", "--connect-timeout", "8s"];
-    let _relay = bed.relay(&[&BOTH[..], &verify].concat());
+    let _relay = bed.relay(&[&INTERCEPT[..], &verify].concat());
     // A port of the server's that swallows what it gets.
-    nft(
+    feed(
         &bed.server,
+        "nft",
+        &["-f", "-"],
         "table inet test {
             chain c {
                 type filter hook input priority 0
@@ -442,7 +318,7 @@ fn a_verified_connect_says_what_the_destination_says() {
             }
         }",
     );
-    for family in Family::both() {
+    for family in BOTH {
         let kind = |to: SocketAddr| bed.connect(to).unwrap_err().kind();
         assert_eq!(kind(family.at(8081)), ErrorKind::ConnectionRefused);
         assert_eq!(
@@ -453,14 +329,14 @@ fn a_verified_connect_says_what_the_destination_says() {
             kind((family.nowhere, 8080).into()),
             ErrorKind::NetworkUnreachable
         );
-        let silent = inside(&bed.client, || {
-            TcpStream::connect_timeout(&family.at(8088), Duration::from_secs(2))
-        });
+        let silent = bed
+            .client
+            .run(|| TcpStream::connect_timeout(&family.at(8088), Duration::from_secs(2)));
         assert_eq!(silent.unwrap_err().kind(), ErrorKind::TimedOut);
 
         let listener = bed.listen(family.at(8080));
         let (client, server) = bed.pair(&bed.client, &listener);
-        assert_eq!(server.peer_addr().unwrap().ip(), family.router);
+        assert_eq!(server.peer_addr().unwrap().ip(), family.far);
         exchange(&client, &server, 2);
     }
 }
@@ -471,13 +347,13 @@ fn this_host_s_own_verified_connects_fail_at_once_too() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("ownverify");
+    let bed = testbed("ownverify");
     let own = ["--verify-connect", "--intercept-local"];
-    let _relay = bed.relay(&[&BOTH[..], &own].concat());
-    for family in Family::both() {
+    let _relay = bed.relay(&[&INTERCEPT[..], &own].concat());
+    for family in BOTH {
         for to in [family.at(8081), (family.nobody, 8080).into()] {
             let connect = || TcpStream::connect_timeout(&to, PATIENCE);
-            let error = inside(&bed.router, connect).unwrap_err();
+            let error = bed.router.run(connect).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{to}");
         }
     }
@@ -488,11 +364,11 @@ fn many_verified_connects_at_once_each_reach_their_own_destination() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("many");
-    let _relay = bed.relay(&[&BOTH[..], &["--verify-connect", "--keep-source"]].concat());
-    for family in Family::both() {
+    let bed = testbed("many");
+    let _relay = bed.relay(&[&INTERCEPT[..], &["--verify-connect", "--keep-source"]].concat());
+    for family in BOTH {
         let listener = bed.listen(family.at(8080));
-        let clients = inside(&bed.client, || {
+        let clients = bed.client.run(|| {
             let connect = |_| TcpStream::connect_timeout(&family.at(8080), PATIENCE);
             std::thread::scope(|scope| {
                 let all: Vec<_> = (0..50).map(|n| scope.spawn(move || connect(n))).collect();
@@ -519,16 +395,16 @@ fn a_verified_connect_through_a_peer() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("chain");
+    let bed = testbed("chain");
     let _far = bed.relay(&["--convert", "127.0.0.1:5124"]);
     for streams in ["1", "4"] {
         let peer = ["--verify-connect", "--peer", "127.0.0.1"];
-        let near = bed.relay(&[&BOTH[..], &peer, &["--streams", streams]].concat());
-        for family in Family::both() {
+        let near = bed.relay(&[&INTERCEPT[..], &peer, &["--streams", streams]].concat());
+        for family in BOTH {
             let refused = bed.connect(family.at(8081)).unwrap_err().kind();
             assert_eq!(refused, ErrorKind::ConnectionRefused);
             let (client, server) = bed.pair(&bed.client, &bed.listen(family.at(8080)));
-            assert_eq!(server.peer_addr().unwrap().ip(), family.router);
+            assert_eq!(server.peer_addr().unwrap().ip(), family.far);
             exchange(&client, &server, 2);
         }
         assert!(near.stop().0.success());
@@ -540,9 +416,9 @@ fn without_verifying_a_refusal_comes_late() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("late");
-    let _relay = bed.relay(&BOTH);
-    for family in Family::both() {
+    let bed = testbed("late");
+    let _relay = bed.relay(&INTERCEPT);
+    for family in BOTH {
         // The reset may come before the client has looked at its connection.
         let read = |client: TcpStream| io::Read::read(&mut &client, &mut [0]);
         let error = bed.connect(family.at(8081)).and_then(read).unwrap_err();
@@ -555,14 +431,20 @@ fn this_host_s_own_connections_are_relayed_once() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("own");
+    let bed = testbed("own");
     for more in [&[][..], &["--verify-connect"]] {
         let records = tempfile::NamedTempFile::new().unwrap();
-        let mut command =
-            bed.command(&[&BOTH[..], &["--intercept-local", "--counters", "-"], more].concat());
+        let mut command = bed.command(
+            &[
+                &INTERCEPT[..],
+                &["--intercept-local", "--counters", "-"],
+                more,
+            ]
+            .concat(),
+        );
         command.stdout(records.reopen().unwrap());
         let relay = Relay::spawn(command);
-        for family in Family::both() {
+        for family in BOTH {
             let listener = bed.listen(family.at(8080));
             let (client, server) = bed.pair(&bed.router, &listener);
             exchange(&client, &server, 2);
@@ -581,21 +463,21 @@ fn own_connections_pass_by_a_killed_relay() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("ownkill");
-    let relay = bed.relay(&[&BOTH[..], &["--intercept-local"]].concat());
-    for family in Family::both() {
+    let bed = testbed("ownkill");
+    let relay = bed.relay(&[&INTERCEPT[..], &["--intercept-local"]].concat());
+    for family in BOTH {
         let listener = bed.listen(family.at(8080));
         let (client, server) = bed.pair(&bed.router, &listener);
         exchange(&client, &server, 1);
     }
     relay.signal(Signal::KILL);
     relay.wait();
-    for family in Family::both() {
+    for family in BOTH {
         let listener = bed.listen(family.at(8080));
         let to = family.at(8080);
         let began = Instant::now();
         let direct = loop {
-            match inside(&bed.router, || TcpStream::connect_timeout(&to, PATIENCE)) {
+            match bed.router.run(|| TcpStream::connect_timeout(&to, PATIENCE)) {
                 Ok(client) => break client,
                 Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
             }
@@ -614,8 +496,8 @@ fn two_relays_share_a_host() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("two");
-    let [v4, _] = Family::both();
+    let bed = testbed("two");
+    let v4 = IPV4;
     let relay = |port: &str, target: &str| {
         bed.relay(&[
             "--transparent",
@@ -625,19 +507,19 @@ fn two_relays_share_a_host() {
             "--intercept-local",
         ])
     };
-    let first = relay("127.0.0.1:3129", "10.79.2.0/24:8080,8082");
-    let _second = relay("127.0.0.1:3130", "10.79.2.0/24:8081,8082");
+    let first = relay("127.0.0.1:3129", "10.77.2.0/24:8080,8082");
+    let _second = relay("127.0.0.1:3130", "10.77.2.0/24:8081,8082");
     for port in [8080, 8081, 8082] {
         let listener = bed.listen(v4.at(port));
         for ns in [&bed.client, &bed.router] {
             let (client, server) = bed.pair(ns, &listener);
-            assert_eq!(server.peer_addr().unwrap().ip(), v4.router, "{port}");
+            assert_eq!(server.peer_addr().unwrap().ip(), v4.far, "{port}");
             exchange(&client, &server, 1);
         }
     }
     first.stop();
     let sources = [8080, 8081, 8082].map(|port| bed.source(&bed.listen(v4.at(port))));
-    assert_eq!(sources, [v4.client, v4.router, v4.router]);
+    assert_eq!(sources, [v4.client, v4.far, v4.far]);
 }
 
 #[test]
@@ -645,11 +527,14 @@ fn without_ipv6_the_rest_is_relayed() {
     if !may_use_namespaces() {
         return;
     }
-    let bed = Testbed::new("nosix");
-    bed.within(&["sysctl", "-q", "net.ipv6.conf.all.disable_ipv6=1"]);
-    let [v4, _] = Family::both();
-    let relay = Relay::spawn_waiting(bed.command(&[&BOTH[..], &["--verify-connect"]].concat()), 1);
-    assert_eq!(bed.source(&bed.listen(v4.at(8080))), v4.router);
+    let bed = testbed("nosix");
+    set(&bed.router, "net.ipv6.conf.all.disable_ipv6", "1");
+    let v4 = IPV4;
+    let relay = Relay::spawn_waiting(
+        bed.command(&[&INTERCEPT[..], &["--verify-connect"]].concat()),
+        1,
+    );
+    assert_eq!(bed.source(&bed.listen(v4.at(8080))), v4.far);
     assert!(!bed.said(&["nft", "list", "tables"]).contains("ip6"));
     relay.stop();
     assert_eq!(bed.remains(), "");

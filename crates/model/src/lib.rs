@@ -5,5 +5,6 @@
 //! code runs behind real interfaces and under simulated time, deterministic for one seed.
 
 pub mod fit;
+pub mod leg;
 pub mod link;
 pub mod stripe;

@@ -7,7 +7,7 @@ use super::{
     library::Source,
     parameters::{self, fill_in, plain},
     scenario::{CellPlan, Scenario},
-    validate,
+    twins, validate,
 };
 use crate::exit::Refusal;
 use anyhow::Result;
@@ -61,6 +61,8 @@ struct Head {
     #[serde(default)]
     vary: IndexMap<String, Vec<Value>>,
     #[serde(default)]
+    with: IndexMap<String, IndexMap<String, Table>>,
+    #[serde(default)]
     cells: Vec<CellPlan>,
 }
 
@@ -68,23 +70,10 @@ impl Book {
     /// Reads and checks a scenario. Every error is a usage error that names file and line.
     pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
         let head: Head = read(source, &source.text)?;
-        let mut values = parameters_of(source, &head)?;
-        let short = shortened(source, &values, &head.quick)?;
-        if choices.quick {
-            values.clone_from(&short);
-        }
-        let values = chosen(values, &choices.set)?;
-        let short = chosen(
-            short,
-            &choices
-                .set
-                .iter()
-                .filter(|(name, _)| !head.quick.contains_key(name))
-                .cloned()
-                .collect::<Vec<_>>(),
-        )?;
+        let [fully, quickly] = values(source, &head, choices)?;
+        let used = if choices.quick { &quickly } else { &fully };
 
-        let base = scenario_with(source, &values)?;
+        let base = scenario_with(source, &used.all)?;
         let mut book = Self {
             name: source.name.clone(),
             base,
@@ -93,7 +82,9 @@ impl Book {
         };
         book.choose(&head, choices);
         for plan in combinations(&head)? {
-            book.cells.push(cell(source, &values, &short, plan)?);
+            let companions = companions(&plan, &head.with);
+            book.cells
+                .push(cell(source, [used, &quickly], plan, &companions)?);
         }
         validate::book(&book).map_err(|problem| refuse(source, &problem))?;
         book.keep_only(&choices.only)?;
@@ -160,16 +151,64 @@ pub(crate) fn pairs(table: &Table) -> Vec<(String, String)> {
         .collect()
 }
 
-fn cell(source: &Source, values: &Table, short: &Table, plan: CellPlan) -> Result<Cell> {
-    let with = |values: &Table| {
-        let mut values = values.clone();
+/// For runs as they are meant, and for short ones. A warm-up stays short whatever `--set` says.
+fn values(source: &Source, head: &Head, choices: &Choices) -> Result<[Values; 2]> {
+    let declared = parameters_of(source, head)?;
+    let short = shortened(source, &declared, &head.quick)?;
+    let stays = |(name, _): &&(String, String)| choices.quick || !head.quick.contains_key(name);
+    let set: Vec<_> = choices.set.iter().filter(stays).cloned().collect();
+    let named = || choices.set.iter().map(|(name, _)| name.clone());
+    let quick = head.quick.keys().cloned();
+    Ok([
+        Values {
+            all: chosen(declared, &choices.set)?,
+            chosen: named().collect(),
+        },
+        Values {
+            all: chosen(short, &set)?,
+            chosen: named().chain(quick).collect(),
+        },
+    ])
+}
+
+/// The parameters that go with the plan's varied values.
+fn companions(plan: &CellPlan, with: &IndexMap<String, IndexMap<String, Table>>) -> Table {
+    let found = plan
+        .vary
+        .iter()
+        .filter_map(|(key, value)| with.get(key)?.get(&plain(value)));
+    let all = found.flatten().map(|(k, v)| (k.clone(), v.clone()));
+    all.collect()
+}
+
+/// All parameters, and the names of those that `--quick` or `--set` gave another value, which goes
+/// before what merely accompanies a varied one.
+struct Values {
+    all: Table,
+    chosen: Vec<String>,
+}
+
+impl Values {
+    fn of(&self, plan: &CellPlan, companions: &Table) -> Table {
+        let mut values = self.all.clone();
+        let free = |(name, _): &(&String, &Value)| !self.chosen.contains(name);
+        let companions = companions.iter().filter(free);
+        values.extend(companions.map(|(k, v)| (k.clone(), v.clone())));
         values.extend(plan.vary.clone());
         values.extend(plan.set.clone());
-        scenario_with(source, &values)
-    };
+        values
+    }
+}
+
+fn cell(
+    source: &Source,
+    [values, short]: [&Values; 2],
+    plan: CellPlan,
+    companions: &Table,
+) -> Result<Cell> {
     Ok(Cell {
-        scenario: with(values)?,
-        short: with(short)?,
+        scenario: scenario_with(source, &values.of(&plan, companions))?,
+        short: scenario_with(source, &short.of(&plan, companions))?,
         vary: plan.vary,
         label: plan.label,
     })
@@ -188,7 +227,9 @@ fn parameters_of(source: &Source, head: &Head) -> Result<Table> {
         .cells
         .iter()
         .flat_map(|cell| cell.vary.keys().chain(cell.set.keys()));
-    match cells
+    let with = head.with.values().flat_map(IndexMap::values);
+    let set = cells.chain(with.flat_map(Table::keys));
+    match set
         .into_iter()
         .find(|name| !values.contains_key(name.as_str()))
     {
@@ -196,7 +237,27 @@ fn parameters_of(source: &Source, head: &Head) -> Result<Table> {
             source,
             &format!("a cell sets {name:?}, which [parameters] does not declare"),
         )),
-        None => Ok(values),
+        None => goes_with_some(source, head).map(|()| values),
+    }
+}
+
+/// Every value under `with` is one that some cell has: a slip of the pen would go unnoticed.
+fn goes_with_some(source: &Source, head: &Head) -> Result<()> {
+    let varied = |key: &str, value: &str| {
+        let listed = head.vary.get(key).into_iter().flatten();
+        let single = head.cells.iter().filter_map(|cell| cell.vary.get(key));
+        listed.chain(single).any(|own| plain(own) == value)
+    };
+    let all = head
+        .with
+        .iter()
+        .flat_map(|(key, values)| values.keys().map(move |value| (key, value)));
+    match all.into_iter().find(|(key, value)| !varied(key, value)) {
+        Some((key, value)) => Err(refuse(
+            source,
+            &format!("with.{key}.{value}: no cell varies {key} as {value}"),
+        )),
+        None => Ok(()),
     }
 }
 
@@ -258,8 +319,9 @@ fn combinations(head: &Head) -> Result<Vec<CellPlan>> {
 
 fn scenario_with(source: &Source, values: &Table) -> Result<Scenario> {
     let text = fill_in(&source.text, values).map_err(|error| refuse(source, &error))?;
-    let scenario = read(source, &text)?;
     keys::check(&text).map_err(|unknown| refuse_at(source, &text, unknown.at, &unknown))?;
+    let mut scenario: Scenario = read(source, &text)?;
+    twins::resolve(&mut scenario.links).map_err(|problem| refuse(source, &problem))?;
     Ok(scenario)
 }
 
@@ -432,6 +494,51 @@ size = "${size}"
             message.contains(", column 1: unknown field `wehn`"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn what_goes_with_a_value_is_set_with_it() {
+        let text = TEXT.replace("[[cells]]", "[with.relays.true]\nsize = \"2MB\"\n[[cells]]");
+        let book = open(&text, &Choices::default()).unwrap();
+        let sizes: Vec<_> = book
+            .cells
+            .iter()
+            .map(|cell| cell.scenario.flows[0].size.unwrap().get())
+            .collect();
+        let (big, small) = (1_000_000_000, 2_000_000);
+        assert_eq!(sizes, [big, big, small, small, big]);
+        // What a person says goes before.
+        let error = |with: &str| error(&TEXT.replace("[[cells]]", &format!("{with}\n[[cells]]")));
+        let choices = |quick, set: &[(&str, &str)]| Choices {
+            quick,
+            set: set
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+            ..Choices::default()
+        };
+        let third = |choices| open(&text, &choices).unwrap().cells[2].scenario.flows[0].size;
+        assert_eq!(third(choices(true, &[])).unwrap().get(), 1_000_000);
+        assert_eq!(
+            third(choices(false, &[("size", "5MB")])).unwrap().get(),
+            5_000_000
+        );
+        assert!(error("[with.relays.maybe]\nsize = \"2MB\"").contains("with.relays.maybe"));
+        assert!(error("[with.relays.true]\nsise = \"2MB\"").contains("sise"));
+    }
+
+    #[test]
+    fn a_way_that_cannot_be_read_has_its_place() {
+        let error = |line: &str| error(&format!("{TEXT}{line}\n"));
+        let place = format!("line {}, column 7:", TEXT.lines().count() + 1);
+        assert!(
+            error("via = \"b\"").contains(&place),
+            "{}",
+            error("via = \"b\"")
+        );
+        assert!(error("proxy = \"ftp://b:1\"").contains("socks5h://"));
+        assert!(error("via = \"nobody:80\"").contains("nobody"));
+        assert!(error("via = \"b:80\"\nproxy = \"http://b:80\"").contains("exclude"));
     }
 
     #[test]

@@ -124,6 +124,15 @@ impl Bound {
         Some(Self { relation, limit })
     }
 
+    /// By how much `value` keeps it; below zero if it does not.
+    pub(crate) fn margin(self, value: f64) -> f64 {
+        match self.relation {
+            Relation::AtLeast | Relation::Above => value - self.limit,
+            Relation::AtMost | Relation::Below => self.limit - value,
+            Relation::Exactly => -(value - self.limit).abs(),
+        }
+    }
+
     /// Whether `value` keeps it; not-a-number keeps none.
     pub(crate) fn holds(self, value: f64) -> bool {
         match self.relation {

@@ -7,14 +7,14 @@ use super::{
     programs::{Outcome, curl, daemon::Daemon, iperf3, nginx, probe},
     result::{Metrics, Run},
     sampler::{Recording, Sampler},
-    scenario::{Direction, Flow, Program, Scenario},
+    scenario::{Direction, Flow, HostPort, Program, Scenario},
     testbed::Testbed,
 };
 use anyhow::{Context, Result, bail, ensure};
 use host::netns::Netns;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::Ipv4Addr,
+    net::{Ipv4Addr, SocketAddrV4},
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
@@ -102,6 +102,9 @@ struct Transfer {
     flow: Flow,
     netns: Netns,
     server: Ipv4Addr,
+    /// Where the client connects: the server, or a relay before it.
+    target: SocketAddrV4,
+    proxy: Option<String>,
     landing: Option<Arc<Landing>>,
     limit: Time,
     /// What a probe's packets should meet.
@@ -117,7 +120,7 @@ fn prepare(
     directory: &Path,
 ) -> Result<Vec<Transfer>> {
     let each = |(number, flow): (usize, &&Flow)| {
-        let server = testbed.topology.address(opening(flow), accepting(flow));
+        let server = seen(testbed, flow, accepting(flow))?;
         let landing = landings
             .get(&flow.name)
             .filter(|_| flow.program == Program::Curl)
@@ -129,8 +132,12 @@ fn prepare(
             number,
             flow: (*flow).clone(),
             netns: testbed.host(opening(flow))?.clone(),
-            server: server
-                .with_context(|| format!("flow {}: the server has no address", flow.name))?,
+            server,
+            target: match &flow.via {
+                Some(via) => reached(testbed, flow, via)?,
+                None => SocketAddrV4::new(server, server_port(number, flow)),
+            },
+            proxy: proxy(testbed, flow)?,
             landing,
             limit: scenario.limit,
             expected: probe::expected(scenario, &testbed.topology, flow),
@@ -138,6 +145,33 @@ fn prepare(
         })
     };
     flows.iter().enumerate().map(each).collect()
+}
+
+/// The address under which the client of `flow` sees `host`.
+fn seen(testbed: &Testbed, flow: &Flow, host: &str) -> Result<Ipv4Addr> {
+    let address = testbed.topology.address(opening(flow), host);
+    address.with_context(|| format!("flow {}: {host} has no address", flow.name))
+}
+
+fn reached(testbed: &Testbed, flow: &Flow, at: &HostPort) -> Result<SocketAddrV4> {
+    Ok(SocketAddrV4::new(seen(testbed, flow, &at.host)?, at.port))
+}
+
+/// The proxy's URL.
+fn proxy(testbed: &Testbed, flow: &Flow) -> Result<Option<String>> {
+    let Some(proxy) = &flow.proxy else {
+        return Ok(None);
+    };
+    let address = reached(testbed, flow, &proxy.at)?;
+    Ok(Some(format!("{}://{address}", proxy.scheme)))
+}
+
+/// Where the server of a flow listens.
+fn server_port(number: usize, flow: &Flow) -> u16 {
+    match flow.program {
+        Program::Curl => nginx::PORT,
+        Program::Iperf3 | Program::Probe => iperf_port(number),
+    }
 }
 
 /// A program's own record: one JSON object, or a probe's lines.
@@ -169,21 +203,22 @@ impl Transfer {
             flow,
             netns,
             server,
+            target,
+            proxy,
             landing,
             limit,
             expected,
             record,
-            number,
+            ..
         } = self;
         match flow.program {
             Program::Curl => {
                 let landing = landing.as_ref().context("there is no place to arrive")?;
                 let file = payload_name(flow.size.unwrap_or_default());
-                curl::fetch(netns, *server, &file, landing, *limit, record).await
+                let url = format!("http://{target}/{file}");
+                curl::fetch(netns, &url, proxy.as_deref(), landing, *limit, record).await
             }
-            Program::Iperf3 => {
-                iperf3::measure(netns, *server, iperf_port(*number), flow, record).await
-            }
+            Program::Iperf3 => iperf3::measure(netns, *target, flow, record).await,
             Program::Probe => probe::measure(flow, *server, expected.as_ref(), record).await,
         }
     }
@@ -269,8 +304,36 @@ fn goodput(transfers: &[(&Flow, &Outcome)]) -> Metrics {
     }
     for (flow, outcome) in transfers.iter().filter(|_| transfers.len() > 1) {
         metrics.insert(format!("{}_goodput_bps", flow.name), rate(outcome));
+        let named = |(figure, value): (&String, &f64)| (format!("{}_{figure}", flow.name), *value);
+        metrics.extend(outcome.extra.iter().map(named));
     }
+    let jain = jain(transfers).filter(|_| share_a_path(transfers));
+    metrics.extend(jain.map(|index| ("jain_ratio".to_owned(), index)));
     metrics
+}
+
+/// Whether all of them go from the same host to the same host, so that they share what there is.
+fn share_a_path(transfers: &[(&Flow, &Outcome)]) -> bool {
+    let ends = |(flow, _): &(&Flow, &Outcome)| (flow.from.clone(), flow.to.clone());
+    transfers
+        .windows(2)
+        .all(|two| ends(&two[0]) == ends(&two[1]))
+}
+
+/// Jain's fairness index over all connections, (Σx)² / (n Σx²): 1 if all carried alike, 1/n if one
+/// carried all. `None` of a single one, or where a program does not tell its connections apart.
+fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
+    let rate = |outcome: &Outcome| match outcome.connections_bps.is_empty() {
+        true => vec![outcome.bytes as f64 * 8.0 / outcome.seconds],
+        false => outcome.connections_bps.clone(),
+    };
+    let rates: Vec<f64> = transfers
+        .iter()
+        .flat_map(|(_, outcome)| rate(outcome))
+        .collect();
+    let squares: f64 = rates.iter().map(|x| x * x).sum();
+    let index = rates.iter().sum::<f64>().powi(2) / (rates.len() as f64 * squares);
+    (rates.len() > 1 && index.is_finite()).then_some(index)
 }
 
 /// A probe's figures, under its name unless it is alone.
@@ -303,9 +366,55 @@ fn senders(scenario: &Scenario, flow: &Flow, testbed: &Testbed) -> Vec<String> {
         .topology
         .path(&flow.from, &flow.to)
         .unwrap_or_default();
-    let ends = |host: &String| {
-        let relays = scenario.relays.get(host).is_some_and(|relay| relay.when);
-        *host == flow.from || *host == flow.to || relays
-    };
+    let ends = |host: &String| *host == flow.from || *host == flow.to || scenario.relays_on(host);
     path.into_iter().filter(ends).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(name: &str) -> Flow {
+        toml::from_str(&format!(
+            "name = '{name}'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'"
+        ))
+        .unwrap()
+    }
+
+    fn outcome(connections_bps: &[f64]) -> Outcome {
+        Outcome {
+            bytes: 1000,
+            seconds: 1.0,
+            retransmits: None,
+            connections_bps: connections_bps.to_vec(),
+            extra: Metrics::from([("first_byte_s".to_owned(), 0.5)]),
+        }
+    }
+
+    #[test]
+    fn several_transfers_have_their_figures_under_their_names() {
+        let (a, b) = (flow("a"), flow("b"));
+        let (one, two) = (outcome(&[]), outcome(&[]));
+        let metrics = goodput(&[(&a, &one), (&b, &two)]);
+        assert_eq!(metrics["goodput_bps"], 16_000.0);
+        assert_eq!(metrics["b_goodput_bps"], 8000.0);
+        assert_eq!(metrics["a_first_byte_s"], 0.5);
+        assert_eq!(goodput(&[(&a, &one)])["first_byte_s"], 0.5);
+    }
+
+    #[test]
+    fn fairness_is_over_connections_not_flows() {
+        let (a, b) = (flow("a"), flow("b"));
+        let index = |one: &[f64], two: &[f64]| jain(&[(&a, &outcome(one)), (&b, &outcome(two))]);
+        assert_eq!(index(&[5.0, 5.0], &[5.0]), Some(1.0));
+        assert_eq!(index(&[9.0, 0.0], &[0.0]), Some(1.0 / 3.0));
+        assert_eq!(jain(&[(&a, &outcome(&[5.0]))]), None);
+        let elsewhere = Flow {
+            from: "c".to_owned(),
+            ..flow("c")
+        };
+        let metrics = |other| goodput(&[(&a, &outcome(&[])), (other, &outcome(&[]))]);
+        assert!(metrics(&b).contains_key("jain_ratio"));
+        assert!(!metrics(&elsewhere).contains_key("jain_ratio"));
+    }
 }

@@ -2,38 +2,76 @@
 //! The keys that tables of links and relays may have: the lab's own, and the options of the command
 //! that stands behind the table. Looked for in the text, where a key still has a place.
 
+use super::{programs::ways::Ways, scenario::RelayProgram};
 use std::collections::BTreeSet;
 use toml::de::{DeTable, DeValue};
 
 /// Keys of `[[links]]` that are the lab's own.
-const LINK: [&str; 5] = ["name", "between", "kind", "addresses", "mtu"];
+const LINK: [&str; 6] = ["name", "between", "kind", "addresses", "mtu", "like"];
 /// Options of `longhaul link` that the lab sets itself.
 const SET_FOR_LINKS: [&str; 4] = ["left", "right", "config", "counters"];
 /// Keys of `[relays.HOST]` that are the lab's own.
-const RELAY: [&str; 2] = ["when", "intercept"];
+const RELAY: [&str; 3] = ["when", "host", "program"];
+/// Those of relays that are `longhaul relay`.
+const LONGHAUL: [&str; 2] = ["intercept", "config"];
 /// Options with which `longhaul relay` would not relay.
-const NOT_FOR_RELAYS: [&str; 1] = ["check-config"];
+const NOT_FOR_RELAYS: [&str; 2] = ["check-config", "make-certificates"];
 
-/// A key that its table does not have.
+/// A key that its table does not have, or a value that its key does not have.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown field `{key}`, expected one of {}", listed(.known))]
-pub(crate) struct UnknownKey {
+#[error("unknown {kind} `{word}`, expected one of {}", listed(.known))]
+pub(crate) struct Unknown {
     /// The byte of the text where it begins.
     pub(crate) at: usize,
-    key: String,
+    kind: &'static str,
+    word: String,
     known: BTreeSet<String>,
 }
 
 /// Checks every link and relay of a scenario that is sound TOML.
-pub(crate) fn check(text: &str) -> Result<(), UnknownKey> {
+pub(crate) fn check(text: &str) -> Result<(), Unknown> {
     let Ok(scenario) = DeTable::parse(text) else {
         return Ok(());
     };
     let under = |key| scenario.get_ref().get(key).map(toml::Spanned::get_ref);
     let known = known(&LINK, crate::link::options(), &SET_FOR_LINKS);
     tables(under("links")).try_for_each(|link| only(link, &known))?;
-    let known = self::known(&RELAY, crate::relay::options(), &NOT_FOR_RELAYS);
-    tables(under("relays")).try_for_each(|relay| only(relay, &known))
+    tables(under("relays")).try_for_each(|relay| only(relay, &known_to(program(relay)?)))
+}
+
+/// What the relay says that it is; `longhaul` if nothing.
+fn program(relay: &DeTable<'_>) -> Result<RelayProgram, Unknown> {
+    let Some(value) = relay.get("program") else {
+        return Ok(RelayProgram::default());
+    };
+    let word = value.get_ref().as_str().unwrap_or_default();
+    let found = RelayProgram::ALL
+        .into_iter()
+        .find(|program| program.name() == word);
+    found.ok_or_else(|| Unknown {
+        at: value.span().start,
+        kind: "program",
+        word: word.to_owned(),
+        known: RelayProgram::ALL
+            .iter()
+            .map(|program| program.name().to_owned())
+            .collect(),
+    })
+}
+
+/// The keys of a relay that is this program.
+fn known_to(program: RelayProgram) -> BTreeSet<String> {
+    match program {
+        RelayProgram::Longhaul => {
+            let own = [&RELAY[..], &LONGHAUL].concat();
+            let not = [&NOT_FOR_RELAYS[..], &["config"]].concat();
+            known(&own, crate::relay::options(), &not)
+        }
+        other => {
+            let options = Ways::known_to(other).iter().map(|key| (*key).to_owned());
+            known(&RELAY, options.collect(), &[])
+        }
+    }
 }
 
 /// As a person writes them in TOML, with underscores.
@@ -53,17 +91,26 @@ fn tables<'a>(value: Option<&'a DeValue<'a>>) -> impl Iterator<Item = &'a DeTabl
         .filter_map(|value| value.get_ref().as_table())
 }
 
-fn only(table: &DeTable<'_>, known: &BTreeSet<String>) -> Result<(), UnknownKey> {
+fn only(table: &DeTable<'_>, known: &BTreeSet<String>) -> Result<(), Unknown> {
     let unknown = |key: &str| !known.contains(&key.replace('-', "_"));
-    let keys = table.keys().filter(|key| unknown(key.get_ref()));
+    let present = table.iter().filter(|(_, value)| !empty(value.get_ref()));
+    let keys = present
+        .map(|(key, _)| key)
+        .filter(|key| unknown(key.get_ref()));
     match keys.min_by_key(|key| key.span().start) {
         None => Ok(()),
-        Some(key) => Err(UnknownKey {
+        Some(key) => Err(Unknown {
             at: key.span().start,
-            key: key.get_ref().to_string(),
+            kind: "field",
+            word: key.get_ref().to_string(),
             known: known.clone(),
         }),
     }
+}
+
+/// An empty list is as if the key were not there, so that a parameter can leave it out.
+fn empty(value: &DeValue<'_>) -> bool {
+    value.as_array().is_some_and(|list| list.is_empty())
 }
 
 fn listed(known: &BTreeSet<String>) -> String {
@@ -76,7 +123,7 @@ mod tests {
     use super::*;
 
     fn key_at(text: &str) -> Option<(String, usize)> {
-        check(text).err().map(|unknown| (unknown.key, unknown.at))
+        check(text).err().map(|unknown| (unknown.word, unknown.at))
     }
 
     #[test]
@@ -99,5 +146,17 @@ mod tests {
         assert!(key_at("[[links]]\nleft = 'a:b:10.0.0.1/30'\n").is_some());
         assert!(key_at("[[links]]\ncounters = '-'\n").is_some());
         assert!(key_at("[relays.r]\ncheck_config = true\n").is_some());
+    }
+
+    #[test]
+    fn other_programs_know_other_keys() {
+        let relay = |text| key_at(&format!("[relays.r]\n{text}"));
+        assert_eq!(relay("program = 'haproxy'\nforward = []"), None);
+        assert_eq!(relay("program = 'dante'\nsocks5 = []\npeer = []"), None);
+        assert_eq!(relay("program = 'dante'\nforward = []"), None);
+        let unknown = relay("program = 'dante'\nforward = ['x']").unwrap();
+        assert_eq!(unknown, ("forward".to_owned(), 29));
+        assert!(relay("program = 'squid'\nconfig = {}").is_some());
+        assert_eq!(relay("program = 'nginx'"), Some(("nginx".to_owned(), 21)));
     }
 }

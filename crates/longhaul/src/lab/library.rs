@@ -5,7 +5,7 @@ use crate::exit::Refusal;
 use std::path::Path;
 
 /// The files of `scenarios/`, so that an installed binary has them.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 10] = [
     (
         "dvd-download",
         include_str!("../../../../scenarios/dvd-download.toml"),
@@ -21,6 +21,22 @@ const BUILT_IN: [(&str, &str); 6] = [
     (
         "link-long-fat",
         include_str!("../../../../scenarios/link-long-fat.toml"),
+    ),
+    (
+        "relay-objects",
+        include_str!("../../../../scenarios/relay-objects.toml"),
+    ),
+    (
+        "relay-chain",
+        include_str!("../../../../scenarios/relay-chain.toml"),
+    ),
+    (
+        "relay-background",
+        include_str!("../../../../scenarios/relay-background.toml"),
+    ),
+    (
+        "relay-efficiency",
+        include_str!("../../../../scenarios/relay-efficiency.toml"),
     ),
     (
         "link-proofs",

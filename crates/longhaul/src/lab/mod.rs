@@ -24,6 +24,7 @@ pub(crate) mod summary;
 pub(crate) mod table;
 mod testbed;
 mod topology;
+mod twins;
 mod validate;
 mod verdict;
 
@@ -35,7 +36,7 @@ use args::Command;
 use book::{Book, Choices};
 use host::sandbox;
 use result::{Host, LabResult};
-use scenario::{LinkKind, Program};
+use scenario::{LinkKind, Program, RelayProgram};
 use std::{fs, path::Path};
 
 /// Runs the command.
@@ -140,7 +141,12 @@ fn prerequisites(book: &Book) -> Result<Host> {
         .filter(|flow| flow.when)
         .map(|flow| flow.program)
         .collect();
-    let versions = programs::versions(programs)?;
+    let relays: std::collections::BTreeSet<RelayProgram> = scenarios()
+        .flat_map(|s| s.relays.values())
+        .filter(|relay| relay.when)
+        .map(|relay| relay.program)
+        .collect();
+    let versions = programs::versions(programs, relays)?;
     if scenarios()
         .flat_map(|s| &s.links)
         .any(|link| link.kind == LinkKind::Emulated)
@@ -159,14 +165,17 @@ fn prerequisites(book: &Book) -> Result<Host> {
     machine::describe(versions)
 }
 
+/// Where the sandbox lays fresh file systems.
+const HIDDEN: [&str; 3] = ["/run", "/proc", "/dev/shm"];
+
 fn output_directory(out: &Path) -> Result<std::path::PathBuf> {
     let made = fs::create_dir_all(out).and_then(|()| fs::canonicalize(out));
     let out = made.map_err(|error| Refusal::usage(format!("--out {}: {error}", out.display())))?;
-    // The sandbox lays fresh file systems over these.
-    match out.starts_with("/run") || out.starts_with("/proc") {
+    match HIDDEN.iter().any(|hidden| out.starts_with(hidden)) {
         true => Err(Refusal::usage(format!(
-            "--out {}: must not be below /run or /proc",
-            out.display()
+            "--out {}: must not be below {}",
+            out.display(),
+            HIDDEN.join(", ")
         ))),
         false => Ok(out),
     }

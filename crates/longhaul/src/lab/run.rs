@@ -332,11 +332,9 @@ fn describe_cell(book: &Book, cell: &Cell) -> Result<result::Cell> {
 
 /// The hosts that relay the first flow, along its path.
 fn relays_on_path(scenario: &Scenario) -> Vec<String> {
-    let relays = |host: &String| scenario.relays.get(host).is_some_and(|relay| relay.when);
-    path_of_first_flow(scenario)
-        .into_iter()
-        .filter(relays)
-        .collect()
+    let mut path = path_of_first_flow(scenario);
+    path.retain(|host| scenario.relays_on(host));
+    path
 }
 
 fn path_of_first_flow(scenario: &Scenario) -> Vec<String> {

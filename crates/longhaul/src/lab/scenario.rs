@@ -44,6 +44,9 @@ pub(crate) struct Scenario {
     /// Parameters varied against each other: every combination is a cell.
     #[serde(default)]
     pub(crate) vary: IndexMap<String, Vec<Value>>,
+    /// Parameters that go with a varied value: by its parameter, then by the value.
+    #[serde(default)]
+    pub(crate) with: IndexMap<String, IndexMap<String, Table>>,
     /// Cells beside those of `vary`.
     #[serde(default)]
     pub(crate) cells: Vec<CellPlan>,
@@ -56,7 +59,7 @@ pub(crate) struct Scenario {
     #[serde(default)]
     pub(crate) hosts: BTreeMap<String, Host>,
     pub(crate) links: Vec<Link>,
-    /// Relays by the name of the host that each runs on.
+    /// Relays by name: that of the host that each runs on, unless it says another host.
     #[serde(default)]
     pub(crate) relays: IndexMap<String, Relay>,
     pub(crate) flows: Vec<Flow>,
@@ -70,6 +73,21 @@ pub(crate) struct Scenario {
     /// The paper's own figures.
     #[serde(default)]
     pub(crate) paper: Vec<PaperFigures>,
+}
+
+impl Scenario {
+    /// Each relay's name, its host and itself.
+    pub(crate) fn relays(&self) -> impl Iterator<Item = (&String, &String, &Relay)> {
+        self.relays
+            .iter()
+            .map(|(name, relay)| (name, relay.host.as_ref().unwrap_or(name), relay))
+    }
+
+    /// Whether something relays on `host` in this cell.
+    pub(crate) fn relays_on(&self, host: &str) -> bool {
+        self.relays()
+            .any(|(_, own, relay)| own == host && relay.when)
+    }
 }
 
 mod defaults {
@@ -163,6 +181,8 @@ pub(crate) struct Link {
     /// Bytes, 1,280 to 9,000.
     #[serde(default = "defaults::mtu")]
     pub(crate) mtu: u32,
+    /// Another link, whose options and random decisions this one takes.
+    pub(crate) like: Option<String>,
     /// Every other key: an option of `longhaul link`.
     #[serde(flatten)]
     pub(crate) options: Table,
@@ -240,14 +260,148 @@ impl<'de> Deserialize<'de> for Address {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Relay {
     /// Whether it runs in this cell.
-    #[serde(default = "defaults::yes")]
+    #[serde(default = "defaults::yes", deserialize_with = "all_hold")]
     pub(crate) when: bool,
+    /// Where it runs, if its name is not the host's.
+    pub(crate) host: Option<String>,
+    #[serde(default)]
+    pub(crate) program: RelayProgram,
     /// Destination ports whose connections its transparent listener takes.
     #[serde(default)]
     pub(crate) intercept: Vec<u16>,
-    /// Every other key: an option of `longhaul relay`.
+    /// What stands in the configuration file of `longhaul relay`; flags come on top.
+    #[serde(default)]
+    pub(crate) config: Table,
+    /// Every other key: an option of `longhaul relay`, of which other programs know some.
     #[serde(flatten)]
     pub(crate) options: Table,
+}
+
+/// What relays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RelayProgram {
+    #[default]
+    Longhaul,
+    /// HAProxy in its TCP mode.
+    Haproxy,
+    /// Dante's `danted`: SOCKS5.
+    Dante,
+    /// Squid without its cache: HTTP.
+    Squid,
+}
+
+impl RelayProgram {
+    pub(crate) const ALL: [Self; 4] = [Self::Longhaul, Self::Haproxy, Self::Dante, Self::Squid];
+
+    /// As scenarios write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Longhaul => "longhaul",
+            Self::Haproxy => "haproxy",
+            Self::Dante => "dante",
+            Self::Squid => "squid",
+        }
+    }
+}
+
+/// A port of a host of the testbed, written `relay1:8080`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostPort {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl std::str::FromStr for HostPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.rsplit_once(':');
+        let parsed = parts.and_then(|(host, port)| {
+            let port = port.parse().ok().filter(|port| *port > 0)?;
+            let host = (!host.is_empty()).then(|| host.to_owned())?;
+            Some(Self { host, port })
+        });
+        parsed.ok_or_else(|| format!("{text:?} is no HOST:PORT such as relay1:8080"))
+    }
+}
+
+impl std::fmt::Display for HostPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// A proxy that a client asks, written `socks5h://relay1:1080`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Proxy {
+    pub(crate) scheme: String,
+    pub(crate) at: HostPort,
+}
+
+/// The proxy protocols that curl speaks and relays serve.
+const PROXY_SCHEMES: [&str; 3] = ["socks5", "socks5h", "http"];
+
+impl std::str::FromStr for Proxy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, at) = text
+            .split_once("://")
+            .filter(|(scheme, _)| PROXY_SCHEMES.contains(scheme))
+            .ok_or_else(|| {
+                let known = PROXY_SCHEMES.join("://, ");
+                format!("{text:?} begins with none of {known}://")
+            })?;
+        let (scheme, at) = (scheme.to_owned(), at.parse()?);
+        Ok(Self { scheme, at })
+    }
+}
+
+impl std::fmt::Display for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.at)
+    }
+}
+
+/// A boolean, or a list of them that must all be true.
+fn all_hold<'de, D: serde::Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a boolean or a list of them")]
+    enum When {
+        One(bool),
+        All(Vec<bool>),
+    }
+    Ok(match When::deserialize(input)? {
+        When::One(one) => one,
+        When::All(all) => all.into_iter().all(|one| one),
+    })
+}
+
+/// Values that a file holds as text.
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::{fmt::Display, str::FromStr};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => serializer.collect_str(value),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// An empty text is none, so that a parameter can leave the key out.
+    pub(super) fn deserialize<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<Option<T>, D::Error> {
+        match String::deserialize(input)?.as_str() {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(D::Error::custom),
+        }
+    }
 }
 
 /// A transfer.
@@ -271,6 +425,12 @@ pub(crate) struct Flow {
     pub(crate) parallel: u32,
     #[serde(default)]
     pub(crate) direction: Direction,
+    /// Where the client connects instead of to the server: a relay that forwards to it.
+    #[serde(default, with = "as_text")]
+    pub(crate) via: Option<HostPort>,
+    /// The proxy that the client asks for the server (`curl`).
+    #[serde(default, with = "as_text")]
+    pub(crate) proxy: Option<Proxy>,
     /// How many packets (`probe`); this or `duration`.
     pub(crate) count: Option<u32>,
     /// From one message to the next (`probe`); 0 is back to back.
@@ -284,7 +444,7 @@ pub(crate) struct Flow {
     #[serde(default)]
     pub(crate) start: Time,
     /// Whether it runs in this cell.
-    #[serde(default = "defaults::yes")]
+    #[serde(default = "defaults::yes", deserialize_with = "all_hold")]
     pub(crate) when: bool,
 }
 
@@ -325,6 +485,9 @@ pub(crate) struct CheckPlan {
     pub(crate) name: String,
     /// An expression over the medians of cells.
     pub(crate) value: String,
+    /// It must hold of every cell with these varied values: a metric without braces is that cell's,
+    /// one with braces that of the cell that differs from it in just those.
+    pub(crate) every: Option<Table>,
     /// `>= 6`.
     pub(crate) want: String,
     /// Whether it must hold for runs shortened by `--quick` too.
@@ -352,4 +515,40 @@ pub(crate) struct PaperFigures {
     /// Metrics whose printed figure looks wrong: shown, never compared.
     #[serde(default)]
     pub(crate) suspect: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_runs_when_all_that_it_names_is_so() {
+        let when = |text: &str| toml::from_str::<Relay>(text).map(|relay| relay.when);
+        assert!(when("").unwrap());
+        assert!(!when("when = false").unwrap());
+        assert!(when("when = [true, true]").unwrap());
+        assert!(!when("when = [true, false]").unwrap());
+        assert!(
+            when("when = 'yes'")
+                .unwrap_err()
+                .to_string()
+                .contains("a boolean or a list")
+        );
+    }
+
+    #[test]
+    fn ways_through_relays_read_as_they_print() {
+        let proxy: Proxy = "socks5h://relay1:1080".parse().unwrap();
+        assert_eq!((proxy.at.host.as_str(), proxy.at.port), ("relay1", 1080));
+        assert_eq!(proxy.to_string(), "socks5h://relay1:1080");
+        for wrong in [
+            "relay1:1080",
+            "ftp://relay1:21",
+            "http://relay1",
+            "http://:80",
+            "http://a:0",
+        ] {
+            assert!(wrong.parse::<Proxy>().is_err(), "{wrong}");
+        }
+    }
 }

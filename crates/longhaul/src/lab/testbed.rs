@@ -6,6 +6,7 @@ use super::{
     programs::{self, daemon::Daemon},
     scenario::{Link, LinkKind, Scenario},
     topology::{Topology, Wire},
+    twins,
 };
 use anyhow::{Context, Result};
 use host::{
@@ -45,17 +46,36 @@ impl Testbed {
             relays: Vec::new(),
             topology,
         };
-        testbed.make_hosts(scenario)?;
-        let wires = testbed.topology.wires.clone();
-        for ((link, wire), seed) in scenario.links.iter().zip(wires).zip(seed..) {
-            testbed.make_link(link, &wire, seed, directory).await?;
+        match testbed.furnish(scenario, seed, directory).await {
+            Ok(()) => Ok(testbed),
+            Err(error) => {
+                // What stands must be gone before the next one is built.
+                testbed.take_down().await?;
+                Err(error)
+            }
         }
-        testbed.make_routes(scenario)?;
-        for (host, relay) in scenario.relays.iter().filter(|(_, relay)| relay.when) {
-            let daemon = programs::relay::start(relay, testbed.host(host)?, directory).await?;
-            testbed.relays.push(daemon);
+    }
+
+    async fn furnish(&mut self, scenario: &Scenario, seed: u64, directory: &Path) -> Result<()> {
+        self.make_hosts(scenario)?;
+        let wires = self.topology.wires.clone();
+        for (index, (link, wire)) in scenario.links.iter().zip(wires).enumerate() {
+            let seed = seed.wrapping_add(twins::model(&scenario.links, index) as u64);
+            self.make_link(link, &wire, seed, directory).await?;
         }
-        Ok(testbed)
+        self.make_routes(scenario)?;
+        for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.when) {
+            let own = self.topology.addresses(host);
+            let place = programs::relay::Place {
+                name,
+                netns: self.host(host)?,
+                own: &own,
+                directory,
+            };
+            let daemon = programs::relay::start(relay, &place).await?;
+            self.relays.push(daemon);
+        }
+        Ok(())
     }
 
     /// The namespace of a host.

@@ -68,6 +68,12 @@ impl Topology {
         .collect()
     }
 
+    /// All addresses of `host`, in the order of its links.
+    pub(crate) fn addresses(&self, host: &str) -> Vec<Ipv4Addr> {
+        let own = self.wires.iter().filter_map(|wire| wire.end_of(host));
+        own.map(|address| address.ip).collect()
+    }
+
     /// The address under which `from` sees `to`: that of `to`'s interface on their path.
     pub(crate) fn address(&self, from: &str, to: &str) -> Option<Ipv4Addr> {
         let wire = *self.first_hops(to).get(from)?;

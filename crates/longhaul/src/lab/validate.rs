@@ -7,6 +7,7 @@ use super::{
     programs,
     scenario::{Direction, Flow, Link, LinkKind, Program, Scenario},
     topology::{LINKS_MAX, Topology, Wire},
+    verdict,
 };
 use std::collections::HashSet;
 
@@ -59,9 +60,15 @@ fn scenario(scenario: &Scenario) -> Checked {
         .hosts
         .keys()
         .try_for_each(|host| known("hosts", host))?;
-    for (host, relay) in &scenario.relays {
-        known("relays", host)?;
-        programs::relay::check(relay).map_err(|problem| format!("relays.{host}: {problem}"))?;
+    for (relay, host, options) in scenario.relays() {
+        let place = format!("relays.{relay}");
+        name("relay", relay, 32)?;
+        known(&place, host)?;
+        // Where it is off, what varies may leave it without a way in.
+        if options.when {
+            programs::relay::check(host, options)
+                .map_err(|problem| format!("{place}: {problem}"))?;
+        }
     }
     ensure(!scenario.flows.is_empty(), || {
         "there are no [[flows]]".to_owned()
@@ -134,6 +141,7 @@ fn flow(flow: &Flow, topology: &Topology) -> Checked {
             flow.from, flow.to
         ))
     })?;
+    ways(flow, topology).map_err(|problem| place(&problem))?;
     within("parallel", flow.parallel, 1, 128).map_err(|problem| place(&problem))?;
     match flow.program {
         Program::Curl => curl(flow),
@@ -144,6 +152,31 @@ fn flow(flow: &Flow, topology: &Topology) -> Checked {
     }
     .and_then(|()| only_of_probe(flow))
     .map_err(|problem| place(&problem))
+}
+
+/// The relay that a flow is sent to is one that it reaches.
+fn ways(flow: &Flow, topology: &Topology) -> Checked {
+    let (via, proxy) = (flow.via.as_ref(), flow.proxy.as_ref());
+    ensure(via.is_none() || proxy.is_none(), || {
+        "via and proxy exclude each other".to_owned()
+    })?;
+    ensure(proxy.is_none() || flow.program == Program::Curl, || {
+        "proxy is a key of program \"curl\"".to_owned()
+    })?;
+    ensure(via.is_none() || flow.program.transfers(), || {
+        "via is a key of programs \"curl\" and \"iperf3\"".to_owned()
+    })?;
+    let opening = if flow.direction == Direction::Upload {
+        &flow.from
+    } else {
+        &flow.to
+    };
+    let Some(at) = via.or(proxy.map(|proxy| &proxy.at)) else {
+        return Ok(());
+    };
+    ensure(topology.address(opening, &at.host).is_some(), || {
+        format!("no path leads from {opening:?} to a host {:?}", at.host)
+    })
 }
 
 fn curl(flow: &Flow) -> Checked {
@@ -187,8 +220,19 @@ fn claims(book: &Book) -> Checked {
         let place = |problem: String| format!("check {:?}: {problem}", check.name);
         let expression =
             Expression::parse(&check.value).map_err(|error| place(error.to_string()))?;
-        let one = |_: &str, wanted: &[(String, String)]| one_cell(book, wanted).map(|_| 1.0);
-        expression.value(&one).map_err(place)?;
+        let subjects = match verdict::every(check, book) {
+            None => vec![None],
+            Some(all) => all.into_iter().map(Some).collect(),
+        };
+        ensure(!subjects.is_empty(), || {
+            place("no cell is meant by every".to_owned())
+        })?;
+        for subject in subjects {
+            let one = |_: &str, wanted: &[(String, String)]| {
+                one_cell(book, &verdict::beside(book, subject, wanted)).map(|_| 1.0)
+            };
+            expression.value(&one).map_err(place)?;
+        }
         let bound = Bound::parse(&check.want);
         ensure(bound.is_some(), || {
             place(format!(

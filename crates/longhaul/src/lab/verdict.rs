@@ -2,7 +2,7 @@
 //! Derived metrics and checks: what the runs say, put against what the scenario wants.
 
 use super::{
-    book::Book,
+    book::{Book, pairs},
     expression::{Bound, Expression},
     result::{Cell, Check, Metrics},
     scenario::{CheckPlan, Scenario},
@@ -33,27 +33,115 @@ pub(crate) fn checks(book: &Book, cells: &[Cell]) -> Vec<Check> {
 
 /// `None` if a cell that it speaks of was not to be run (`--only`).
 fn check(plan: &CheckPlan, book: &Book, cells: &[Cell]) -> Option<Check> {
-    let look_up = |name: &str, wanted: &[(String, String)]| {
-        let index = one_cell(book, wanted).map_err(|_| Missing::Cell)?;
-        let summary = cells.get(index).and_then(|cell| cell.metrics.get(name));
-        summary.map(|summary| summary.median).ok_or(Missing::Metric)
+    let bound = Bound::parse(&plan.want)?;
+    let expression = Expression::parse(&plan.value).ok()?;
+    let figure = |of| figure(&expression, of, book, cells);
+    let found = match every(plan, book) {
+        None => figure(None),
+        Some(subjects) => subjects
+            .into_iter()
+            .map(|cell| figure(Some(cell)))
+            .fold(Figure::Unasked, |worst, one| worst.or_worse(one, bound)),
     };
-    let value = match Expression::parse(&plan.value).ok()?.value(&look_up) {
-        Ok(value) => Some(value).filter(|value| value.is_finite()),
-        Err(Missing::Metric) => None,
-        Err(Missing::Cell) => return None,
+    let value = match found {
+        Figure::Unasked => return None,
+        Figure::Missing => Value::from("no figure: its runs failed"),
+        Figure::Found { value, of: None } => Value::from(value),
+        Figure::Found {
+            value,
+            of: Some(cell),
+        } => Value::from(format!(
+            "{value:.4} in the worst case, {}",
+            cells[cell].name()
+        )),
     };
-    let holds = |value| Bound::parse(&plan.want).is_some_and(|bound| bound.holds(value));
     Some(Check {
         name: plan.name.clone(),
-        pass: value.is_some_and(holds),
-        value: value.map_or_else(|| Value::from("no figure: its runs failed"), Value::from),
+        pass: matches!(found, Figure::Found { value, .. } if bound.holds(value)),
+        value,
         want: plan.want.clone(),
     })
 }
 
-/// Why an expression has no value.
-enum Missing {
-    Cell,
-    Metric,
+/// The cells that a check speaks of one by one.
+pub(crate) fn every(plan: &CheckPlan, book: &Book) -> Option<Vec<usize>> {
+    let wanted = pairs(plan.every.as_ref()?);
+    let matching = |index: &usize| book.cells[*index].matches(&wanted);
+    Some((0..book.cells.len()).filter(matching).collect())
+}
+
+/// The varied values of the cell that differs from the one at `subject` in just `different`.
+pub(crate) fn beside(
+    book: &Book,
+    subject: Option<usize>,
+    different: &[(String, String)],
+) -> Vec<(String, String)> {
+    let own = subject.map_or_else(Vec::new, |index| pairs(&book.cells[index].vary));
+    let kept = own
+        .into_iter()
+        .filter(|(key, _)| different.iter().all(|(other, _)| other != key));
+    kept.chain(different.iter().cloned()).collect()
+}
+
+/// What an expression comes to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Figure {
+    /// Its cells were not to be run.
+    Unasked,
+    /// Its runs gave none.
+    Missing,
+    /// The value, and the cell that it was computed for if there are several.
+    Found { value: f64, of: Option<usize> },
+}
+
+impl Figure {
+    /// The one that is further from keeping the bound.
+    fn or_worse(self, other: Self, bound: Bound) -> Self {
+        match (self, other) {
+            (Self::Unasked, one) | (one, Self::Unasked) => one,
+            (Self::Missing, _) | (_, Self::Missing) => Self::Missing,
+            (Self::Found { value: a, .. }, Self::Found { value: b, .. }) => {
+                match bound.margin(a) <= bound.margin(b) {
+                    true => self,
+                    false => other,
+                }
+            }
+        }
+    }
+}
+
+fn figure(expression: &Expression, of: Option<usize>, book: &Book, cells: &[Cell]) -> Figure {
+    let look_up = |name: &str, wanted: &[(String, String)]| {
+        let index = one_cell(book, &beside(book, of, wanted)).map_err(|_| Figure::Unasked)?;
+        let summary = cells.get(index).and_then(|cell| cell.metrics.get(name));
+        summary.map(|summary| summary.median).ok_or(Figure::Missing)
+    };
+    match expression.value(&look_up) {
+        Ok(value) if value.is_finite() => Figure::Found { value, of },
+        Ok(_) => Figure::Missing,
+        Err(figure) => figure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Figure::{Found, Missing, Unasked};
+
+    #[test]
+    fn the_worst_figure_is_the_one_nearest_to_breaking_the_bound() {
+        let found = |value| Found { value, of: None };
+        let worst = |want, all: [Figure; 3]| {
+            let bound = Bound::parse(want).unwrap();
+            all.into_iter()
+                .fold(Unasked, |worst, one| worst.or_worse(one, bound))
+        };
+        let all = [found(0.99), found(0.95), found(1.01)];
+        assert_eq!(worst(">= 0.97", all), found(0.95));
+        assert_eq!(worst("<= 0.97", all), found(1.01));
+        assert_eq!(worst("== 1", all), found(0.95));
+        assert_eq!(worst(">= 0", [found(1.0), Missing, found(2.0)]), Missing);
+        assert_eq!(worst(">= 0", [Unasked, found(1.0), Unasked]), found(1.0));
+        assert_eq!(worst(">= 0", [Unasked; 3]), Unasked);
+    }
 }

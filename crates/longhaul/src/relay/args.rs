@@ -22,9 +22,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     pub(super) config: Option<PathBuf>,
 
-    /// Check the configuration, say what is wrong with it, and end
+    /// Check the configuration, say what is wrong with it or what it comes to, and end
     #[arg(long, help_heading = "Configuration")]
     pub(super) check_config: bool,
+
+    /// With --check-config: as JSON
+    #[arg(long, requires = "check_config", help_heading = "Configuration")]
+    pub(super) json: bool,
+
+    /// Print a file with every key, explained, and end
+    #[arg(long, help_heading = "Configuration")]
+    pub(super) print_default_config: bool,
 
     /// Make an authority (ca.pem) in this directory, or go on with the one that is there, and a
     /// certificate and key for each named relay (host names or IP addresses), and end
@@ -115,7 +123,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Legs")]
     pub(super) cc_far: Option<String>,
 
-    /// How bytes move from leg to leg [default: splice]
+    /// Segments that legs towards clients may send before the first acknowledgement [default: 10, or
+    /// the route's initcwnd]. Needs CAP_BPF, CAP_NET_ADMIN and cgroup2
+    #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
+    pub(super) initial_window_near: Option<u32>,
+
+    /// The same of legs towards destinations and peers
+    #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
+    pub(super) initial_window_far: Option<u32>,
+
+    /// How bytes move from leg to leg [default: auto]
     #[arg(long, value_enum, help_heading = "Legs")]
     pub(super) mode: Option<Mode>,
 
@@ -156,6 +173,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Counters")]
     pub(super) counters: Option<PathBuf>,
 
+    /// Serve /healthz, /metrics (OpenMetrics), /api/v1/… and a status page here; loopback only
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Counters")]
+    pub(super) admin: Option<SocketAddr>,
+
     /// How often counters are written [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "Counters")]
     pub(super) interval: Option<Time>,
@@ -173,6 +194,10 @@ Examples:
       relays what this router forwards to web servers in 10.0.0.0/8; sets its own rules
   longhaul relay --transparent 0.0.0.0:3129 --keep-source --counters -
       relays what TPROXY rules divert, invisibly; docs/relay.md has the rules
+  longhaul relay --config relay.toml --check-config
+      who may use it, which way connections go, and the memory and descriptors that it can take
+  longhaul relay --socks5 127.0.0.1:1080 --admin 127.0.0.1:9100
+      the same with a status page at http://127.0.0.1:9100/ and metrics for Prometheus
 
 Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are ready; port 0 takes
 a free port.";
@@ -188,22 +213,16 @@ pub(crate) enum SendProxy {
 }
 
 /// How bytes move from leg to leg.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
+    /// Reads of 16 KiB and more inside the kernel, smaller ones through buffers
+    #[default]
+    Auto,
     /// Inside the kernel, through pipes
     Splice,
     /// Through buffers of 256 KiB
     Copy,
-}
-
-impl From<Mode> for host::pipe_pool::Mode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Splice => Self::Splice,
-            Mode::Copy => Self::Copy,
-        }
-    }
 }
 
 /// `LISTEN=DESTINATION`.

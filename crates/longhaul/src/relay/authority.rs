@@ -30,7 +30,6 @@ pub(super) fn make(directory: &Path, names: &[String]) -> anyhow::Result<()> {
         write(directory, &format!("{name}-key.pem"), &key.serialize_pem())?;
         write(directory, &format!("{name}.pem"), &certificate.pem())?;
     }
-    println!("{}", explanation(directory, names));
     Ok(())
 }
 
@@ -120,7 +119,7 @@ fn write(directory: &Path, name: &str, text: &str) -> anyhow::Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-fn explanation(directory: &Path, names: &[String]) -> String {
+pub(super) fn explanation(directory: &Path, names: &[String]) -> String {
     let directory = directory.display();
     let name = &names[0];
     format!(

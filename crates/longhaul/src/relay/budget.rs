@@ -2,6 +2,59 @@
 //! How many connections the limit on descriptors has room for. Those beyond wait in the listen
 //! queue, where they cost nothing, instead of failing half-way.
 
+use super::config::Config;
+
+/// What a configuration wants of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// At once.
+    pub(crate) connections: usize,
+    pub(crate) workers: usize,
+    pub(crate) listeners: usize,
+    /// Connections to peers that each worker keeps ready.
+    pub(crate) ready: usize,
+    /// The most legs that one connection may leave by, at least 1.
+    pub(crate) streams: usize,
+}
+
+impl Demand {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            connections: config.limits.connections_max as usize,
+            workers: config.limits.workers,
+            listeners: config.listeners.len(),
+            ready: config.peers.values().map(|peer| peer.pool).sum(),
+            streams: config
+                .peers
+                .values()
+                .map(|peer| peer.streams)
+                .max()
+                .unwrap_or(1)
+                .into(),
+        }
+    }
+
+    /// A client's leg and the others.
+    fn per_connection(&self) -> usize {
+        1 + self.streams
+    }
+
+    /// What is needed whether there are connections or not.
+    fn reserve(&self) -> usize {
+        RESERVE + self.workers * (RESERVE_PER_WORKER + 2 * self.listeners + self.ready)
+    }
+
+    /// Descriptors for all connections, none of which has a pipe.
+    pub(crate) fn idle(&self) -> usize {
+        self.reserve() + self.connections * self.per_connection()
+    }
+
+    /// Descriptors for all connections, all of which have pipes for both directions.
+    pub(crate) fn busy(&self) -> usize {
+        self.idle() + self.connections * self.per_connection() * PER_PIPE
+    }
+}
+
 /// What the descriptors are spent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
@@ -9,19 +62,6 @@ pub(crate) struct Budget {
     pub(crate) connections: usize,
     /// Pipes at once in each worker; when they are used up, bytes are copied.
     pub(crate) pipes_per_worker: usize,
-}
-
-/// What there is, and what takes of it besides connections.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
-    /// Descriptors; `None`: no limit.
-    pub(crate) limit: Option<u64>,
-    pub(crate) workers: usize,
-    pub(crate) listeners: usize,
-    /// Connections to peers that each worker keeps.
-    pub(crate) ready: usize,
-    /// The most legs that one connection may leave by, at least 1.
-    pub(crate) streams: usize,
 }
 
 /// Two ends.
@@ -35,44 +75,46 @@ const PIPES_MIN_PER_WORKER: usize = 32;
 const RESERVE_PER_WORKER: usize = 16;
 
 impl Budget {
-    /// Shares out the descriptors among at most `connections_max` connections, of which each has a
-    /// client's leg and others; pipes have what is left. `None` if there is no room for one
-    /// connection.
-    pub(crate) fn new(connections_max: u32, room: Room) -> Option<Self> {
-        let Room {
-            limit,
-            workers,
-            listeners,
-            ready,
-            streams,
-        } = room;
-        let per_connection = 1 + streams;
-        let wanted = connections_max as usize;
-        let limit = limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
-        let reserve = RESERVE + workers * (RESERVE_PER_WORKER + 2 * listeners + ready);
-        let usable = limit.saturating_sub(reserve);
-        let pipes_min = workers * PIPES_MIN_PER_WORKER;
+    /// Shares out `limit` descriptors (`None`: no limit) among as many connections as are wanted or
+    /// have room; pipes have what is left. `None` if there is no room for one connection.
+    pub(crate) fn new(limit: Option<u64>, demand: &Demand) -> Option<Self> {
+        let usable = count(limit).saturating_sub(demand.reserve());
+        let pipes_min = demand.workers * PIPES_MIN_PER_WORKER;
         // With few descriptors, half of them are for pipes.
         let for_pipes = (pipes_min * PER_PIPE).min(usable / 2);
-        let connections = wanted.min((usable - for_pipes) / per_connection);
-        let left = usable - connections * per_connection;
+        let room = (usable - for_pipes) / demand.per_connection();
+        let connections = demand.connections.min(room);
+        let left = usable - connections * demand.per_connection();
         (connections > 0).then(|| Self {
             connections,
-            // One for each leg of a connection, both directions, and no more: the bound holds
-            // without a limit too.
-            pipes_per_worker: (left / PER_PIPE / workers).min(per_connection * connections),
+            // One for each leg of a connection, and no more: the bound holds without a limit too.
+            pipes_per_worker: (left / PER_PIPE / demand.workers)
+                .min(demand.per_connection() * connections),
         })
     }
+
+    /// Connections that `limit` has room for beside the pipes, which stay as they are, and the
+    /// listeners and ready connections of another configuration.
+    pub(crate) fn connections_with(&self, limit: Option<u64>, demand: &Demand) -> usize {
+        let pipes = self.pipes_per_worker * demand.workers;
+        let usable = count(limit).saturating_sub(demand.reserve());
+        let room = usable.saturating_sub(pipes * PER_PIPE) / demand.per_connection();
+        room.min(demand.connections)
+    }
+}
+
+fn count(limit: Option<u64>) -> usize {
+    limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn room(limit: Option<u64>, workers: usize, listeners: usize, ready: usize) -> Room {
-        Room {
-            limit,
-            workers,
+    fn demand(connections: usize, listeners: usize, ready: usize) -> Demand {
+        Demand {
+            connections,
+            workers: 2,
             listeners,
             ready,
             streams: 1,
@@ -81,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_generous_limit_gives_all_that_is_wanted() {
-        let budget = Budget::new(100, room(None, 2, 3, 0)).unwrap();
+        let budget = Budget::new(None, &demand(100, 3, 0)).unwrap();
         assert_eq!(
             budget,
             Budget {
@@ -94,11 +136,11 @@ mod tests {
     #[test]
     fn a_tight_limit_is_never_exceeded() {
         for (limit, streams) in (0..4000u64).map(|n| (n / 2, 1 + n as usize % 2 * 15)) {
-            let room = Room {
+            let demand = Demand {
                 streams,
-                ..room(Some(limit), 2, 1, 4)
+                ..demand(16384, 1, 4)
             };
-            if let Some(budget) = Budget::new(16384, room) {
+            if let Some(budget) = Budget::new(Some(limit), &demand) {
                 let pipes = budget.pipes_per_worker * 2;
                 let spent = budget.connections * (1 + streams) + pipes * PER_PIPE;
                 assert!(
@@ -111,7 +153,7 @@ mod tests {
 
     #[test]
     fn connections_have_nearly_all_of_a_limit() {
-        let budget = Budget::new(16_384, room(Some(20_000), 2, 1, 0)).unwrap();
+        let budget = Budget::new(Some(20_000), &demand(16_384, 1, 0)).unwrap();
         assert!(budget.connections > 9_800, "{budget:?}");
         assert!(
             budget.pipes_per_worker >= PIPES_MIN_PER_WORKER,
@@ -121,6 +163,20 @@ mod tests {
 
     #[test]
     fn no_room_is_none() {
-        assert_eq!(Budget::new(10, room(Some(32), 2, 1, 0)), None);
+        assert_eq!(Budget::new(Some(32), &demand(10, 1, 0)), None);
+    }
+
+    #[test]
+    fn ready_connections_take_the_places_of_others() {
+        let (now, more) = (demand(100, 1, 4), demand(100, 1, 40));
+        let just = now.busy() as u64;
+        let tight = Budget::new(Some(just), &now).unwrap();
+        assert_eq!(tight.connections_with(Some(just), &now), 100);
+        // 36 more in each of two workers, two descriptors a place.
+        assert_eq!(tight.connections_with(Some(just), &more), 100 - 36);
+        assert_eq!(tight.connections_with(Some(just), &demand(100, 1, 900)), 0);
+        // More pipes than can be used are never shared out.
+        let roomy = Budget::new(Some(10 * just), &now).unwrap();
+        assert_eq!(roomy.connections_with(Some(10 * just), &more), 100);
     }
 }

@@ -32,7 +32,7 @@ pub(crate) async fn connect(
             Destination::Address(address) => connect_to(*address, source, &options).await,
             Destination::Name(name, port) => {
                 let name = (name.as_str(), *port);
-                by_name(name, source, &options, permits).await
+                Box::pin(by_name(name, source, &options, permits)).await
             }
         }
     };

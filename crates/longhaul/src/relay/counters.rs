@@ -38,6 +38,49 @@ impl Traffic {
     }
 }
 
+/// How often one connection's bytes had to wait because the other side took none: until it does,
+/// nothing is read, so that the sender's window fills (back-pressure).
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+impl Pauses {
+    /// Reading what goes this way pauses until the guard is dropped.
+    pub(crate) fn begin(&self, direction: Direction) -> Pause<'_> {
+        let turns = self.turns(direction);
+        turns.fetch_add(1, Relaxed);
+        Pause { turns }
+    }
+
+    /// Pauses so far, and whether one is on.
+    pub(crate) fn read(&self, direction: Direction) -> (u64, bool) {
+        let turns = self.turns(direction).load(Relaxed);
+        (turns.div_ceil(2), turns % 2 == 1)
+    }
+
+    /// Beginnings and ends, one after the other.
+    fn turns(&self, direction: Direction) -> &AtomicU64 {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+}
+
+/// A pause that is on.
+#[derive(Debug)]
+pub(crate) struct Pause<'a> {
+    turns: &'a AtomicU64,
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.turns.fetch_add(1, Relaxed);
+    }
+}
+
 /// One listener's counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -121,5 +164,23 @@ impl<'a> Guard<'a> {
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         self.gauge.fetch_sub(self.share, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_lasts_as_long_as_its_guard() {
+        let pauses = Pauses::default();
+        assert_eq!(pauses.read(Direction::Up), (0, false));
+        let pause = pauses.begin(Direction::Up);
+        assert_eq!(pauses.read(Direction::Up), (1, true));
+        drop(pause);
+        assert_eq!(pauses.read(Direction::Up), (1, false));
+        drop(pauses.begin(Direction::Up));
+        assert_eq!(pauses.read(Direction::Up), (2, false));
+        assert_eq!(pauses.read(Direction::Down), (0, false));
     }
 }

@@ -20,6 +20,9 @@ use tokio::sync::watch;
 pub(crate) struct Door {
     /// The one that the kernel gave it.
     pub(crate) address: SocketAddr,
+    /// Its sockets came from the service manager, which keeps them: this process can neither open
+    /// others there nor close them for good.
+    pub(crate) is_passed: bool,
     settings: RwLock<Settings>,
     pub(crate) counters: Counters,
     clients: Clients,
@@ -49,6 +52,7 @@ impl Door {
     pub(crate) fn new(listener: Listener, address: SocketAddr) -> Self {
         Self {
             address,
+            is_passed: false,
             settings: Settings::new(listener).into(),
             counters: Counters::default(),
             clients: Clients::default(),
@@ -64,9 +68,20 @@ impl Door {
         settings.listener.clone()
     }
 
+    /// Its name; where the kernel chose the port and nobody a name, the address tells it from
+    /// others.
+    pub(crate) fn name(&self) -> String {
+        let listener = self.listener();
+        match listener.name == listener.address.to_string() {
+            true => self.address.to_string(),
+            false => listener.name.clone(),
+        }
+    }
+
     /// What it has counted.
     pub(crate) fn counts(&self) -> ListenerCounts {
         ListenerCounts {
+            name: self.name(),
             kind: self.listener().kind.to_string(),
             address: self.address,
             counts: self.counters.read(),

@@ -34,6 +34,11 @@ impl Drain {
         });
     }
 
+    /// Where the relay is now.
+    pub(crate) fn phase(&self) -> Phase {
+        *self.0.borrow()
+    }
+
     /// Returns as soon as `phase` or a later one is reached.
     pub(crate) async fn reached(&self, phase: Phase) {
         // An error would mean that the sender is gone, but `self` is the sender.

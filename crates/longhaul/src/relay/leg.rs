@@ -23,10 +23,6 @@ pub(crate) struct Leg {
     tls: Option<Arc<Tls>>,
 }
 
-/// Bytes that leave room in any pipe, whatever the fragments that they came in: a pipe has 16 slots
-/// at least, and a fragment takes one.
-const LITTLE: usize = 16;
-
 impl Leg {
     pub(crate) fn plain(socket: impl Into<Arc<TcpStream>>) -> Self {
         Self {
@@ -64,25 +60,11 @@ impl Leg {
     /// Fills an empty conduit with what has come; `Ok(0)` is the clean end of the stream.
     pub(crate) fn fill(&self, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
         match &self.tls {
-            None => self.take_over(conduit, most),
+            None => self
+                .socket
+                .try_io(Interest::READABLE, || conduit.fill(&self.socket, most)),
             Some(tls) => conduit.fill_by(most, |bytes| tls.try_read(&self.socket, bytes)),
         }
-    }
-
-    /// A little means all that the socket has (epoll(7), question 9): that it is empty is noted at
-    /// once, which saves the call that would only find it so. An end that has come meanwhile is not
-    /// lost: it is an event of its own.
-    fn take_over(&self, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
-        let mut little = None;
-        let outcome = self.socket.try_io(Interest::READABLE, || {
-            let filled = conduit.fill(&self.socket, most)?;
-            if (1..LITTLE.min(most)).contains(&filled) {
-                little = Some(filled);
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            Ok(filled)
-        });
-        little.map_or(outcome, Ok)
     }
 
     /// Takes from the conduit what fits into the socket.

@@ -67,10 +67,9 @@ impl Memory {
 pub(crate) async fn watch(relay: &Relay) {
     loop {
         let sessions = relay.sessions.all();
-        let held = sessions.iter().map(|(_, session)| session.memory()).sum();
-        relay.memory.set(held);
         let connections = sessions.len() as u32;
-        drop(sessions);
+        let held = sessions.into_iter().map(|session| session.memory()).sum();
+        relay.memory.set(held);
         sleep(PERIOD.max(PERIOD_PER_CONNECTION * connections)).await;
     }
 }

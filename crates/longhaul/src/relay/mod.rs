@@ -5,6 +5,7 @@
 //! transfer moves bytes between the two legs and passes every kind of end on; the session sees to
 //! records. Workers are threads that share nothing but counters.
 
+mod alarm;
 mod announcement;
 mod args;
 mod authority;
@@ -13,17 +14,22 @@ mod certificates;
 mod config;
 mod connect;
 mod counters;
+mod crew;
 mod door;
 mod doors;
 mod drain;
-mod failure;
+pub(crate) mod failure;
 mod ftp;
 mod health;
+mod history;
 pub(crate) mod intercept;
 mod journal;
 mod leg;
 mod listener;
 mod memory;
+mod overview;
+mod paced;
+mod passed;
 mod peer;
 mod policy;
 mod ports;
@@ -36,9 +42,12 @@ pub(crate) mod record;
 mod registry;
 mod reload;
 mod route;
+mod service_manager;
 mod session;
 mod stream;
 mod stripe;
+mod summary;
+mod survey;
 mod tls;
 mod transfer;
 mod users;
@@ -46,44 +55,65 @@ mod worker;
 
 pub(crate) use args::Args;
 
-use crate::exit::{self, Refusal};
+use crate::{
+    admin,
+    exit::{self, Refusal},
+};
+use alarm::Alarm;
 use anyhow::Context as _;
-use budget::{Budget, Room};
+use budget::{Budget, Demand};
 use clap::{Args as _, FromArgMatches as _};
-use config::{Config, Kind, Listener};
+use config::{Config, Kind, Listener, reference};
+use crew::Crew;
 use door::Door;
 use doors::Doors;
 use drain::{Drain, Phase};
+use history::History;
 use host::socket;
 use intercept::{Gate, Keeper, Pulse, Verifier};
 use jiff::Timestamp;
 use journal::Journal;
 use memory::Memory;
+use passed::PassedSockets;
 use record::{Record, RelayRecord};
 use registry::Registry;
+use service_manager::ServiceManager;
 use std::{
-    io,
+    io::{self, Write as _},
     net::TcpListener,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 use stripe::Groups;
+use summary::Summary;
+use survey::Survey;
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},
     sync::{
         Semaphore,
-        mpsc::{Sender, channel},
+        mpsc::{Receiver, Sender, channel},
     },
     time::{Instant, sleep_until, timeout},
 };
-use worker::{Opening, Worker};
+use worker::{Newcomer, Opening, Worker};
 
 /// The names of all options, as typed behind `--`.
 pub(crate) fn options() -> Vec<String> {
     let command = Args::augment_args(clap::Command::new("relay"));
     let names = command.get_arguments().filter_map(clap::Arg::get_long);
     names.map(str::to_owned).collect()
+}
+
+/// An authority in `directory`, unless it is there, and a certificate for each name.
+pub(crate) fn make_certificates(
+    directory: &std::path::Path,
+    names: &[String],
+) -> anyhow::Result<()> {
+    authority::make(directory, names)
 }
 
 /// Whether these flags make a relay, without making it: for those who write such flags for others,
@@ -107,10 +137,19 @@ pub(crate) struct Relay {
     sessions: Registry,
     /// Connections that other relays carry by several legs.
     groups: Groups,
+    crew: Arc<Crew>,
     memory: Memory,
+    survey: Survey,
+    history: History,
+    started: Instant,
     /// A permit for each connection that may be open.
     places: Arc<Semaphore>,
-    places_all: u32,
+    /// All of them, taken or not; a reload may change it.
+    places_all: AtomicU32,
+    /// How the descriptors were shared out at the start.
+    budget: Budget,
+    /// Raised when a thread that serves is gone.
+    alarm: Alarm,
     /// Signs of life of all threads that serve.
     pulse: Pulse,
     /// This relay's name in Via fields, unlike any other's (RFC 9110 §7.6.3).
@@ -133,20 +172,23 @@ impl Relay {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some((directory, names)) = args.make_certificates.split_first() {
-        return authority::make(directory.as_ref(), names);
-    }
-    let only_check = args.check_config;
-    let mut config = Config::from_args(args.clone())?;
-    if only_check {
-        println!(
-            "the configuration stands: {} listeners",
-            config.listeners.len()
-        );
+        authority::make(directory.as_ref(), names)?;
+        println!("{}", authority::explanation(directory.as_ref(), names));
         return Ok(());
     }
+    if args.print_default_config {
+        return Ok(io::stdout().write_all(reference::TEXT.as_bytes())?);
+    }
+    if args.check_config {
+        return check_config(args);
+    }
+    let mut passed = PassedSockets::take()?;
+    let mut config = Config::from_args(args.clone())?;
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
-    let opened = open_doors(&config)?;
+    let endpoint = config.admin.map(admin::listen).transpose()?;
+    let opened = open_doors(&config, &mut passed)?;
+    warn_of_few(budget.connections, config.limits.connections_max);
     let verifiers = open_verifiers(&opened)?;
     let (journal, writer) = config
         .counters
@@ -155,20 +197,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .transpose()?
         .unzip();
     let doors = opened.iter().map(|(door, _)| door.clone()).collect();
+    let (crew, newcomers) = Crew::new(config.limits.workers);
     let relay = Arc::new(Relay {
+        crew: crew.into(),
         doors: Doors::new(doors),
         sessions: Registry::default(),
         groups: Groups::default(),
         memory: Memory::new(config.limits.memory.unwrap_or_else(memory::default_budget)),
+        survey: Survey::new(config.admin.is_some()),
+        history: History::default(),
+        started: Instant::now(),
         drain: Drain::new(),
         journal: journal.unwrap_or_default(),
         places: Arc::new(Semaphore::new(budget.connections)),
-        places_all: budget.connections as u32,
+        places_all: (budget.connections as u32).into(),
+        budget,
+        alarm: Alarm::new(),
         pulse: Pulse::new(config.limits.workers + verifiers.len()),
         pseudonym: pseudonym(),
         config: RwLock::new(config.into()),
     });
-    serve(&relay, opened, verifiers, args)?;
+    let opened = Opened {
+        doors: opened,
+        verifiers,
+        endpoint,
+        newcomers,
+    };
+    serve(&relay, opened, args)?;
     // The writer ends when the last user of the journal is gone.
     drop(relay);
     if let Some(writer) = writer {
@@ -179,17 +234,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says what the configuration comes to, or what is wrong with it.
+fn check_config(args: &Args) -> anyhow::Result<()> {
+    let summary = Summary::new(&Config::from_args(args.clone())?);
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&summary)? + "\n",
+        false => summary.to_string(),
+    };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
 /// A door and the sockets behind it, one a worker.
 type OpenDoor = (Arc<Door>, Vec<TcpListener>);
 
-fn open_doors(config: &Config) -> anyhow::Result<Vec<OpenDoor>> {
+fn open_doors(config: &Config, passed: &mut PassedSockets) -> anyhow::Result<Vec<OpenDoor>> {
     let present = config
         .listeners
         .iter()
         .filter(|listener| is_possible(listener));
     let opened: Vec<_> = present
-        .map(|listener| open_door(config, listener))
+        .map(|listener| open_door(config, listener, passed.taken_by(listener)?))
         .collect::<Result<_, _>>()?;
+    passed.check_none_left()?;
     match opened.is_empty() {
         true => Err(Refusal::unsupported(
             "no listener is left: IPv6 is off here",
@@ -211,11 +277,21 @@ fn is_possible(listener: &Listener) -> bool {
     possible
 }
 
-fn open_door(config: &Config, listener: &Listener) -> anyhow::Result<OpenDoor> {
-    let options = socket_options(listener);
-    let sockets = socket::listen(listener.address, config.limits.workers, &options)
-        .map_err(|error| explain(error, listener))?;
-    let door = Door::new(listener.clone(), sockets[0].local_addr()?);
+/// On the sockets that were passed, if there are any.
+fn open_door(
+    config: &Config,
+    listener: &Listener,
+    passed: Vec<TcpListener>,
+) -> anyhow::Result<OpenDoor> {
+    let (options, workers) = (socket_options(listener), config.limits.workers);
+    let is_passed = !passed.is_empty();
+    let sockets = match is_passed {
+        true => socket::adopt(&passed, workers, &options),
+        false => socket::listen(listener.address, workers, &options),
+    };
+    let sockets = sockets.map_err(|error| explain(error, listener))?;
+    let mut door = Door::new(listener.clone(), sockets[0].local_addr()?);
+    door.is_passed = is_passed;
     Ok((Arc::new(door), sockets))
 }
 
@@ -242,34 +318,20 @@ fn explain(error: io::Error, listener: &Listener) -> anyhow::Error {
     }
 }
 
-/// Raises the limit on descriptors as far as it goes, and says what it has room for if that is
-/// less than asked for.
+/// Raises the limit on descriptors as far as it goes, and shares it out.
 fn budget(config: &Config) -> anyhow::Result<Budget> {
     let limit = host::descriptors::raise_limit();
-    let wanted = config.limits.connections_max;
-    let workers = config.limits.workers;
-    let ready: usize = config.peers.values().map(|peer| peer.pool).sum();
-    let streams = config.peers.values().map(|peer| peer.streams).max();
-    let room = Room {
-        limit,
-        workers,
-        listeners: config.listeners.len(),
-        ready,
-        streams: streams.unwrap_or(1).into(),
-    };
-    let Some(budget) = Budget::new(wanted, room) else {
-        return Err(Refusal::unsupported(
-            "RLIMIT_NOFILE is too low for a single connection",
-        ));
-    };
-    if budget.connections < wanted as usize {
+    Budget::new(limit, &Demand::of(config))
+        .ok_or_else(|| Refusal::unsupported("RLIMIT_NOFILE is too low for a single connection"))
+}
+
+fn warn_of_few(places: usize, wanted: u32) {
+    if places < wanted as usize {
         eprintln!(
-            "longhaul relay: RLIMIT_NOFILE has room for {} connections at once, not {wanted}: \
-             others wait",
-            budget.connections
+            "longhaul relay: RLIMIT_NOFILE has room for {places} connections at once, not \
+             {wanted}: others wait"
         );
     }
-    Ok(budget)
 }
 
 fn pseudonym() -> String {
@@ -277,15 +339,26 @@ fn pseudonym() -> String {
     format!("longhaul-{:016x}", RandomState::new().hash_one(0))
 }
 
-/// Starts the workers, waits for the signal, drains, and stops them.
-fn serve(
-    relay: &Arc<Relay>,
-    opened: Vec<OpenDoor>,
+/// What the relay serves on, before it serves.
+struct Opened {
+    doors: Vec<OpenDoor>,
     verifiers: Vec<Verifier>,
-    args: &Args,
-) -> anyhow::Result<()> {
+    /// Of the admin endpoint.
+    endpoint: Option<TcpListener>,
+    /// Each worker's, of connections that others accepted.
+    newcomers: Vec<Receiver<Newcomer>>,
+}
+
+/// Starts the workers, waits for the signal, drains, and stops them.
+fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> {
+    let Opened {
+        doors: opened,
+        verifiers,
+        endpoint,
+        newcomers,
+    } = opened;
     let gates = gates(&relay.doors.open(), &verifiers)?;
-    let (mut threads, workers) = start_workers(relay, opened.len())?;
+    let (mut threads, workers) = start_workers(relay, opened.len(), newcomers)?;
     for (door, sockets) in opened {
         reload::hand_out(&door, sockets, &workers)?;
     }
@@ -293,16 +366,37 @@ fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let outcome = keeper(relay, gates)
-        .and_then(|keeper| runtime.block_on(supervise(relay, args, &workers, keeper.as_ref())));
+    let outcome = keeper(relay, gates).and_then(|keeper| {
+        runtime.block_on(async {
+            serve_admin(relay, endpoint)?;
+            supervise(relay, args, &workers, keeper.as_ref()).await
+        })
+    });
     relay.drain.enter(Phase::Stop);
     for thread in threads {
-        thread
-            .join()
-            .map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+        let name = thread.thread().name().unwrap_or_default().to_owned();
+        let ended = thread.join();
+        ended
+            .map_err(|_| anyhow::anyhow!("thread {name} panicked"))?
+            .with_context(|| format!("thread {name}"))?;
     }
     relay.journal.put(counters_record(relay));
     outcome
+}
+
+/// Lets people and programs look at the relay, until its runtime ends.
+fn serve_admin(relay: &Arc<Relay>, endpoint: Option<TcpListener>) -> anyhow::Result<()> {
+    let Some(endpoint) = endpoint else {
+        return Ok(());
+    };
+    eprintln!("listening admin {}", endpoint.local_addr()?);
+    let looked_at = relay.clone();
+    tokio::spawn(async move { looked_at.survey.go_round(&looked_at).await });
+    let remembered = relay.clone();
+    tokio::spawn(async move { remembered.history.write(&remembered).await });
+    let endpoint = tokio::net::TcpListener::from_std(endpoint)?;
+    tokio::spawn(admin::serve(endpoint, relay.clone()));
+    Ok(())
 }
 
 type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
@@ -314,18 +408,22 @@ const OPENINGS_MAX: usize = 1024;
 fn start_workers(
     relay: &Arc<Relay>,
     listeners: usize,
+    newcomers: Vec<Receiver<Newcomer>>,
 ) -> io::Result<(Vec<WorkerThread>, Vec<Sender<Opening>>)> {
-    let start = |index| {
+    let start = |(index, newcomers)| {
         let (sender, openings) = channel(listeners + OPENINGS_MAX);
         let worker = Worker {
             relay: relay.clone(),
             index,
             openings,
+            newcomers,
         };
         let thread = std::thread::Builder::new().name(format!("relay-{index}"));
-        Ok((thread.spawn(move || worker.run())?, sender))
+        let alarm = relay.clone();
+        let run = move || alarm.alarm.over(|| worker.run());
+        Ok((thread.spawn(run)?, sender))
     };
-    let workers = (0..relay.config().limits.workers).map(start);
+    let workers = newcomers.into_iter().enumerate().map(start);
     Ok(workers.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
 }
 
@@ -344,7 +442,7 @@ fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<V
     let start = |(index, verifier): (usize, Verifier)| {
         let relay = relay.clone();
         let thread = std::thread::Builder::new().name(format!("relay-verify-{index}"));
-        thread.spawn(move || verifier.run(&relay, workers + index))
+        thread.spawn(move || relay.alarm.over(|| verifier.run(&relay, workers + index)))
     };
     verifiers.into_iter().enumerate().map(start).collect()
 }
@@ -368,7 +466,8 @@ fn keeper(relay: &Arc<Relay>, gates: Vec<Gate>) -> anyhow::Result<Option<Keeper>
     }
 }
 
-/// Serves until SIGINT or SIGTERM, then lets connections go on for the grace period.
+/// Serves until SIGINT or SIGTERM, then lets connections go on for the grace period. Ends at once
+/// when a thread is gone: joining it tells why.
 async fn supervise(
     relay: &Relay,
     args: &Args,
@@ -377,28 +476,37 @@ async fn supervise(
 ) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    let reloading = reload_at_sighup(relay, args, workers)?;
+    let manager = ServiceManager::find();
+    let reloading = reload_at_sighup(relay, args, workers, &manager)?;
     for door in relay.doors.open() {
         eprintln!("listening {} {}", door.listener().kind, door.address);
     }
-    select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        () = report_counters(relay) => {}
-        () = reloading => {}
-        () = memory::watch(relay) => {}
-        () = peer::watch(relay) => {}
-    }
-    if let Some(keeper) = keeper {
-        keeper.let_pass();
-    }
-    let impatient = async {
+    manager.ready(relay);
+    let mut told_to_end = async || {
         select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
     };
-    wind_down(relay, impatient).await;
+    let life = async {
+        select! {
+            () = told_to_end() => {}
+            () = report_counters(relay) => {}
+            () = reloading => {}
+            () = memory::watch(relay) => {}
+            () = peer::watch(relay) => {}
+        }
+        manager.stopping();
+        if let Some(keeper) = keeper {
+            keeper.let_pass();
+        }
+        wind_down(relay, told_to_end()).await;
+    };
+    select! {
+        () = life => {}
+        () = manager.attend(relay) => {}
+        () = relay.alarm.raised() => manager.stopping(),
+    }
     Ok(())
 }
 
@@ -407,14 +515,19 @@ fn reload_at_sighup(
     relay: &Relay,
     args: &Args,
     workers: &[Sender<Opening>],
+    manager: &ServiceManager,
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
     Ok(async move {
         while hangup.recv().await.is_some() {
-            match reload::reload(relay, args, workers) {
-                Ok(()) => eprintln!("longhaul relay: configuration reloaded"),
-                Err(error) => eprintln!("longhaul relay: not reloaded: {error:#}"),
+            manager.reloading();
+            let problem = reload::reload(relay, args, workers).err();
+            let problem = problem.map(|error| format!("{error:#}"));
+            match &problem {
+                None => eprintln!("longhaul relay: configuration reloaded"),
+                Some(problem) => eprintln!("longhaul relay: not reloaded: {problem}"),
             }
+            manager.reloaded(relay, problem.as_deref());
         }
     })
 }
@@ -435,7 +548,7 @@ const CUT_TIME: Duration = Duration::from_secs(2);
 /// Stops accepting; cuts what is left after the grace period, or at a second signal.
 async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
     relay.drain.enter(Phase::Drain);
-    let all = relay.places_all;
+    let all = relay.places_all.load(Relaxed);
     let patience = async {
         select! {
             all_back = relay.places.acquire_many(all) => drop(all_back),
@@ -443,8 +556,9 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
         }
     };
     let _ = timeout(relay.config().limits.grace, patience).await;
-    let cut = all as usize - relay.places.available_permits();
+    let cut = relay.sessions.len();
     relay.drain.enter(Phase::Cut);
+    relay.sessions.cut();
     let _ = timeout(CUT_TIME, relay.places.acquire_many(all)).await;
     match cut {
         0 => eprintln!("longhaul relay: stopped, no connection cut"),
@@ -453,9 +567,14 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
 }
 
 fn counters_record(relay: &Relay) -> Record {
+    Record::Relay(counters(relay))
+}
+
+/// All counters now.
+fn counters(relay: &Relay) -> RelayRecord {
     let (listeners, total) = relay.doors.counts();
     let (memory_bytes, memory_budget_bytes) = relay.memory.read();
-    Record::Relay(RelayRecord {
+    RelayRecord {
         time: Timestamp::now(),
         total,
         listeners,
@@ -468,5 +587,5 @@ fn counters_record(relay: &Relay) -> Record {
             .values()
             .map(|peer| peer.read())
             .collect(),
-    })
+    }
 }

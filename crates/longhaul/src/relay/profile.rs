@@ -4,8 +4,11 @@
 use super::{args::Mode, config::settings::ProfileSettings};
 use crate::exit::Refusal;
 use anyhow::Context as _;
-use host::socket::{self, Options};
-use std::{io, net::SocketAddr, time::Duration};
+use host::{
+    initial_window,
+    socket::{self, Options},
+};
+use std::{error::Error as _, io, net::SocketAddr, time::Duration};
 
 /// A leg's transport settings. The default leaves everything to the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,11 +34,22 @@ impl Profile {
     }
 
     fn try_out(&self) -> anyhow::Result<()> {
+        if self.options.initial_window.is_some() {
+            initial_window::attach().map_err(|error| self.without_window(&error))?;
+        }
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 9));
         match socket::outgoing(anywhere, None, &self.options) {
             Ok(_) => Ok(()),
             Err(error) => self.explain(&error),
         }
+    }
+
+    fn without_window(&self, error: &initial_window::Error) -> anyhow::Error {
+        let why = error.source().map(ToString::to_string).unwrap_or_default();
+        Refusal::unsupported(format!(
+            "profile {}: initial_window: {error} ({why})",
+            self.name
+        ))
     }
 
     fn explain(&self, error: &io::Error) -> anyhow::Result<()> {
@@ -68,6 +82,7 @@ fn options(settings: &ProfileSettings) -> Options {
         user_timeout: settings.user_timeout.map(Duration::from),
         mss: settings.mss,
         dscp: settings.dscp,
+        initial_window: settings.initial_window,
         send_buffer: bytes(settings.send_buffer),
         receive_buffer: bytes(settings.receive_buffer),
         ..Options::default()
@@ -96,6 +111,13 @@ fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
         "88 to 32767 bytes",
     )?;
     within("dscp", settings.dscp.map(u64::from), 0..=63, "0 to 63")?;
+    let (least, most) = (initial_window::RANGE.start(), initial_window::RANGE.end());
+    within(
+        "initial_window",
+        settings.initial_window.map(u64::from),
+        u64::from(*least)..=u64::from(*most),
+        &format!("{least} to {most} segments"),
+    )?;
     let rate = settings.pacing_rate.map(units::BitRate::bits);
     within("pacing_rate", rate, 8000..=u64::MAX, "8kbit or more")?;
     for (key, size) in [

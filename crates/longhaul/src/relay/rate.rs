@@ -86,8 +86,12 @@ impl Limits {
         &self,
         direction: Direction,
         bytes: usize,
-        now: Instant,
+        now: impl FnOnce() -> Instant,
     ) -> Option<Instant> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let now = now();
         let until = |pair: &Arc<Pair>| pair.bucket(direction).spend(bytes, now);
         self.0.iter().map(until).max().filter(|until| *until > now)
     }
@@ -136,7 +140,7 @@ mod tests {
         let (mut now, mut total) = (start, 0);
         while now < start + until {
             total += 10_000;
-            now = limits.spend(Direction::Up, 10_000, now).unwrap_or(now);
+            now = limits.spend(Direction::Up, 10_000, || now).unwrap_or(now);
         }
         total
     }
@@ -154,7 +158,7 @@ mod tests {
     fn silence_earns_no_more_than_a_burst() {
         let start = Instant::now();
         let limits = Limits::new([Arc::new(Pair::new(RATE, start))]);
-        limits.spend(Direction::Up, 10_000, start);
+        limits.spend(Direction::Up, 10_000, || start);
         let later = start + Duration::from_secs(3600);
         let total = reads(&limits, later, Duration::from_millis(1));
         assert!((50_000..=70_000).contains(&total), "{total}");
@@ -170,9 +174,9 @@ mod tests {
             clients.pair(client, RATE, now),
         );
         let (one, two) = (Limits::new([one]), Limits::new([two]));
-        assert_eq!(one.spend(Direction::Up, 50_000, now), None);
-        assert!(two.spend(Direction::Up, 50_000, now).is_some());
-        assert_eq!(two.spend(Direction::Down, 50_000, now), None);
+        assert_eq!(one.spend(Direction::Up, 50_000, || now), None);
+        assert!(two.spend(Direction::Up, 50_000, || now).is_some());
+        assert_eq!(two.spend(Direction::Down, 50_000, || now), None);
     }
 
     #[test]
@@ -191,7 +195,7 @@ mod tests {
         let slow = Arc::new(Pair::new(RATE, now));
         let limits = Limits::new([fast, slow]);
         assert_eq!(limits.chunk(Direction::Up), 50_000);
-        let until = limits.spend(Direction::Up, 1_050_000, now).unwrap();
+        let until = limits.spend(Direction::Up, 1_050_000, || now).unwrap();
         assert_eq!((until - now).as_millis(), 1000);
         assert_eq!(Limits::default().chunk(Direction::Up), usize::MAX);
     }

@@ -58,6 +58,9 @@ pub(crate) struct PeerCounts {
 /// Counters of one listener.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ListenerCounts {
+    /// As configured; the address if it has no other.
+    #[serde(default)]
+    pub(crate) name: String,
     /// `socks5`, `http`, `forward`, `transparent` or `convert`.
     pub(crate) kind: String,
     pub(crate) address: SocketAddr,
@@ -144,6 +147,7 @@ mod tests {
             time: Timestamp::UNIX_EPOCH,
             total: counts.clone(),
             listeners: vec![ListenerCounts {
+                name: "web".into(),
                 kind: "socks5".into(),
                 address: ([127, 0, 0, 1], 1080).into(),
                 counts,

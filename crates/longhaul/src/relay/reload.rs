@@ -5,13 +5,18 @@
 use super::{
     Relay,
     args::Args,
+    budget::Demand,
     config::{Config, Listener},
     door::Door,
     is_possible, open_door, socket_options,
     worker::Opening,
 };
 use anyhow::Context as _;
-use std::{mem::discriminant, net::TcpListener, sync::Arc};
+use std::{
+    mem::discriminant,
+    net::TcpListener,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 use tokio::sync::mpsc::Sender;
 
 /// What becomes of the listeners.
@@ -91,6 +96,54 @@ impl Plan {
     }
 }
 
+/// Sockets of the service manager stay as they are: closing this process's handles would leave
+/// clients waiting in a queue that nobody serves, and another set can't stand beside them.
+fn check_passed(plan: &Plan, doors: &[Arc<Door>], new: &[Listener]) -> Result<(), String> {
+    let named = |name: &str, what: &str| {
+        Err(format!(
+            "listener {name}: its socket is the service manager's: {what} takes a restart"
+        ))
+    };
+    for (step, listener) in plan.steps.iter().zip(new) {
+        if let Step::Reopen(n) = step
+            && doors[*n].is_passed
+        {
+            return named(&listener.name, "a profile with other socket options");
+        }
+    }
+    match plan.close.iter().find(|n| doors[**n].is_passed) {
+        Some(n) => named(&doors[*n].listener().name, "to end it"),
+        None => Ok(()),
+    }
+}
+
+/// Shares out the descriptors anew: listeners and ready connections take places, or give them back.
+/// Places that connections have are not taken.
+fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
+    let limit = host::descriptors::raise_limit();
+    let demand = Demand::of(config);
+    let room = relay.budget.connections_with(limit, &demand);
+    let now = relay.places_all.load(Relaxed) as usize;
+    let missing = now.saturating_sub(room);
+    let taken = relay.places.forget_permits(missing);
+    if room == 0 || taken < missing {
+        relay.places.add_permits(taken);
+        let Demand {
+            listeners, ready, ..
+        } = demand;
+        return Err(format!(
+            "RLIMIT_NOFILE has no room for {listeners} listeners and {ready} ready connections \
+             (pool) a worker beside the connections that are open"
+        ));
+    }
+    relay.places.add_permits(room.saturating_sub(now));
+    relay.places_all.store(room as u32, Relaxed);
+    if room != now {
+        eprintln!("longhaul relay: RLIMIT_NOFILE has room for {room} connections at once now");
+    }
+    Ok(())
+}
+
 /// A listener of the new configuration, and sockets if it needs any.
 type Ready = (Arc<Door>, Listener, Option<Vec<TcpListener>>);
 
@@ -107,7 +160,9 @@ pub(crate) fn reload(
     let doors = relay.doors.open();
     let old: Vec<_> = doors.iter().map(|door| door.listener()).collect();
     let plan = plan(&old, &config.listeners).map_err(anyhow::Error::msg)?;
+    check_passed(&plan, &doors, &config.listeners).map_err(anyhow::Error::msg)?;
     let ready = open(&config, &plan, &doors)?;
+    share_out(relay, &config).map_err(anyhow::Error::msg)?;
     for key in fixed {
         eprintln!("longhaul relay: {key} takes a restart to change");
     }
@@ -136,7 +191,7 @@ fn open(config: &Config, plan: &Plan, doors: &[Arc<Door>]) -> anyhow::Result<Vec
             Ok((doors[n].clone(), listener.clone(), Some(sockets)))
         }
         Step::Open => {
-            let (door, sockets) = open_door(config, listener)?;
+            let (door, sockets) = open_door(config, listener, Vec::new())?;
             Ok((door, listener.clone(), Some(sockets)))
         }
     });
@@ -160,14 +215,15 @@ fn settle(
     Ok(())
 }
 
-/// Gives each worker its socket of a door; sockets that it had before are closed.
+/// Gives each worker its socket of a door, or more of them if there are more sockets than workers;
+/// those that it had before are closed.
 pub(crate) fn hand_out(
     door: &Arc<Door>,
     sockets: Vec<TcpListener>,
     workers: &[Sender<Opening>],
 ) -> anyhow::Result<()> {
     let generation = door.next_sockets();
-    for (worker, socket) in workers.iter().zip(sockets) {
+    for (worker, socket) in workers.iter().cycle().zip(sockets) {
         let opening = Opening {
             door: door.clone(),
             generation,

@@ -104,7 +104,10 @@ impl Route<'_> {
                 NextLeg::Destination(to) => {
                     return self.go_straight(&to, &way.profile, request).await;
                 }
-                NextLeg::Peer(peer, onward) => self.by_peer(&peer, &onward, request).await,
+                // In a box: TLS is large, and most legs have none.
+                NextLeg::Peer(peer, onward) => {
+                    Box::pin(self.by_peer(&peer, &onward, request)).await
+                }
             };
             match missed {
                 Err(Missed::Peer(failure)) => outcome = Err(failure),
@@ -269,6 +272,8 @@ pub(crate) struct Far {
     pub(crate) address: SocketAddr,
     /// How its bytes move, if its profile says.
     pub(crate) mode: Option<Mode>,
+    /// The peer that it goes to, if it does not go straight.
+    pub(crate) peer: Option<Arc<Peer>>,
     /// The peer's answer has not been read yet.
     answer_due: AtomicBool,
     limit: Duration,
@@ -317,6 +322,7 @@ impl Far {
             stream,
             address,
             mode: profile.mode,
+            peer: None,
             answer_due: AtomicBool::new(false),
             limit,
             replaceable: false,
@@ -336,18 +342,29 @@ impl Far {
     }
 
     /// A leg to a peer that has been asked and will answer.
-    fn asked(leg: Leg, peer: &Peer, limit: Duration, replaceable: bool) -> Self {
+    fn asked(leg: Leg, peer: &Arc<Peer>, limit: Duration, replaceable: bool) -> Self {
         Self {
+            peer: Some(peer.clone()),
             answer_due: AtomicBool::new(true),
             replaceable,
             ..Self::new((leg, peer.address), &peer.profile, limit)
         }
     }
 
+    /// Whether it stood before it was asked for anything.
+    pub(crate) fn stood_ready(&self) -> bool {
+        self.replaceable
+    }
+
     /// Whether it was dead before it was asked, for all that can be known, and the request may be
     /// made again: not a byte of the client has left.
     pub(crate) fn was_stale(&self) -> bool {
         self.replaceable && self.unanswered.load(Relaxed) && !self.client_heard.load(Relaxed)
+    }
+
+    /// Whether the peer's answer is still to come.
+    pub(crate) fn owes_answer(&self) -> bool {
+        self.answer_due.load(Relaxed)
     }
 
     /// Whether the destination is reached. A direct leg knows at once; over a peer, this reads the

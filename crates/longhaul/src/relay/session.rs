@@ -3,14 +3,15 @@
 
 use super::{
     Relay, announcement,
+    args::Mode,
     config::{Config, Kind, Listener},
-    counters::{Direction, Traffic},
+    counters::{Direction, Pauses, Traffic},
     door::Door,
-    drain::Phase,
     failure::Failure,
     intercept::Flow,
     leg::Leg,
     listener,
+    peer::Peer,
     prefix::Prefix,
     profile::Profile,
     rate::Limits,
@@ -20,19 +21,20 @@ use super::{
     stripe::{self, Ends, Entry, Founder, Seat, Trunk},
     tls::Tls,
     transfer::{self, End, Means, Side},
+    worker::Newcomer,
 };
 use host::{
-    pipe_pool::{Mode, Pool},
+    pipe_pool::Pool,
     socket::{memory, reset_on_close},
     tcp_info::TcpInfo,
 };
 use jiff::Timestamp;
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
     time::Instant,
 };
-use tokio::{net::TcpStream, select, time::timeout};
+use tokio::{net::TcpStream, sync::OwnedSemaphorePermit, time::timeout};
 use wire::{
     convert::{Join, Stripes},
     destination::Destination,
@@ -42,6 +44,8 @@ use wire::{
 /// One client connection.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// Among all that this relay has served.
+    pub(crate) number: u64,
     pub(crate) relay: Arc<Relay>,
     /// What held when it came: a reload is for later connections.
     pub(crate) config: Arc<Config>,
@@ -59,33 +63,120 @@ pub(crate) struct Session {
     pub(crate) client_address: SocketAddr,
     /// The connection's other end.
     pub(crate) sender: SocketAddr,
-    /// Where the client came in: at this relay, or at one that speaks for it.
-    entrance: Option<SocketAddr>,
-    started: Instant,
-    traffic: Traffic,
+    /// Where the client came in, if that was announced.
+    announced: Option<SocketAddr>,
+    pub(crate) started: Instant,
+    pub(crate) traffic: Traffic,
+    pub(crate) pauses: Pauses,
+    /// The survey has counted its end.
+    pub(crate) seen_last: AtomicBool,
     way_out: Mutex<WayOut>,
 }
 
 /// What became of the client's last request.
-#[derive(Debug, Default)]
-struct WayOut {
-    destination: Option<String>,
-    next_hop: Option<SocketAddr>,
-    far: Option<Arc<TcpStream>>,
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WayOut {
+    pub(crate) destination: Option<String>,
+    pub(crate) next_hop: Option<SocketAddr>,
+    pub(crate) far: Option<Arc<TcpStream>>,
     /// The legs that `far` is the first of.
-    trunk: Option<Arc<Trunk>>,
+    pub(crate) trunk: Option<Arc<Trunk>>,
+    /// The peer that the outgoing leg goes to.
+    pub(crate) peer: Option<Arc<Peer>>,
+    /// How bytes move, once they do.
+    pub(crate) mode: Option<Mode>,
+    /// Outgoing legs that there were.
+    pub(crate) legs: u64,
+}
+
+/// What the connections of one worker share.
+#[derive(Debug, Clone)]
+pub(crate) struct Shares {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) ready: Arc<Ready>,
+}
+
+/// Serves a newcomer, sees both legs to their right end, and writes the record. Dropped before the
+/// end, the connection is cut.
+pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
+    // The place is free, and counted as such, once the sockets are closed.
+    let Newcomer {
+        place: _place,
+        seated: _seated,
+        entry,
+        relay,
+        door,
+        client,
+        address,
+    } = newcomer;
+    let mut session = Session::new(relay, door, shares, (client, address), entry.number);
+    let announced = match session.listener.accept_proxy {
+        true => Box::pin(session.hear_announcement()).await,
+        false => Ok(()),
+    };
+    let session = Arc::new(session);
+    entry.is(&session);
+    let seat = {
+        let _active = session.door.counters.connection();
+        let mut finale = Finale {
+            session: &session,
+            end: End::Cut,
+        };
+        let end = session.serve(announced).await;
+        match end {
+            // As a connection of its own it was never asked for anything.
+            End::Joined(seat) => {
+                finale.end = End::Finished;
+                seat
+            }
+            end => {
+                finale.end = end;
+                return;
+            }
+        }
+    };
+    entry.is_anothers();
+    Box::pin(take_seat(session, seat)).await;
+}
+
+/// The leg is another session's from now on, but has its place here until that is over.
+async fn take_seat(session: Arc<Session>, seat: Seat) {
+    let leg = match Arc::try_unwrap(session) {
+        Ok(session) => Leg::protected(session.client, session.tls.into_inner()),
+        // Somebody adds up memory right now: the leg is shared for ever, which costs wake-ups.
+        Err(shared) => shared.near(),
+    };
+    seat.take(leg).await;
+}
+
+/// What is to be done when a connection ends, however it ends.
+struct Finale<'a> {
+    session: &'a Session,
+    end: End,
+}
+
+impl Drop for Finale<'_> {
+    fn drop(&mut self) {
+        let Self { session, end } = self;
+        session.relay.survey.see_last_of(session);
+        session.close(end);
+        if session.relay.journal.is_kept() && !session.was_unused(end) {
+            session.relay.journal.put(session.record(end));
+        }
+    }
 }
 
 impl Session {
-    pub(crate) fn new(
+    fn new(
         relay: Arc<Relay>,
         door: Arc<Door>,
-        (pool, ready): (Arc<Pool>, Arc<Ready>),
-        client: TcpStream,
-        client_address: SocketAddr,
+        Shares { pool, ready }: Shares,
+        (client, client_address): (TcpStream, SocketAddr),
+        number: u64,
     ) -> Self {
         let listener = door.listener();
         Self {
+            number,
             config: relay.config(),
             limits: door.limits(&listener, client_address.ip()),
             relay,
@@ -95,57 +186,15 @@ impl Session {
             ready,
             tls: OnceLock::new(),
             founder: OnceLock::new(),
-            entrance: client.local_addr().ok(),
             client: Arc::new(client),
             client_address,
             sender: client_address,
+            announced: None,
             started: Instant::now(),
             traffic: Traffic::default(),
+            pauses: Pauses::default(),
+            seen_last: AtomicBool::new(false),
             way_out: Mutex::default(),
-        }
-    }
-
-    /// Serves the client, sees both legs to their right end, and writes the record.
-    pub(crate) async fn run(mut self) {
-        let announced = self.hear_announcement().await;
-        let session = Arc::new(self);
-        let end = {
-            let _active = session.door.counters.connection();
-            let _listed = session.relay.sessions.enter(session.clone());
-            let end = select! {
-                end = session.serve(announced) => end,
-                () = session.relay.drain.reached(Phase::Cut) => End::Cut,
-            };
-            session.leave(end)
-        };
-        if let End::Joined(seat) = end {
-            Self::take_seat(session, seat).await;
-        }
-    }
-
-    /// Sees the legs to their right end, and writes the record.
-    fn leave(&self, end: End) -> End {
-        if let End::Joined(_) = end {
-            return end;
-        }
-        self.close(&end);
-        if self.relay.journal.is_kept() && !self.was_unused(&end) {
-            self.relay.journal.put(self.record(&end));
-        }
-        end
-    }
-
-    /// The leg is another session's from now on, but has its place here until that is over.
-    async fn take_seat(session: Arc<Self>, seat: Seat) {
-        let relay = session.relay.clone();
-        let leg = match Arc::try_unwrap(session) {
-            Ok(session) => Leg::protected(session.client, session.tls.into_inner()),
-            // Somebody adds up memory right now: the leg is shared for ever, which costs wake-ups.
-            Err(shared) => shared.near(),
-        };
-        select! {
-            () = seat.take(leg) => {}
-            () = relay.drain.reached(Phase::Cut) => {}
         }
     }
 
@@ -154,7 +203,8 @@ impl Session {
         let legs_max = stripes.count.into();
         let trunk = Trunk::new(self.near(), ahead, legs_max, &self.listener.profile);
         let founder = Founder::new(&self.relay, stripes, self.entry(), trunk);
-        let _ = self.founder.set(founder.ok_or(Failure::BadRequest)?.into());
+        let founder = founder.ok_or(Failure::BadRequest)?;
+        let _ = self.founder.set(founder.into());
         Ok(())
     }
 
@@ -172,19 +222,13 @@ impl Session {
         }
     }
 
-    /// Lets the sender say whom it speaks for, if the listener wants that.
+    /// Lets the sender say whom it speaks for.
     async fn hear_announcement(&mut self) -> Result<(), Failure> {
-        if !self.listener.accept_proxy {
-            return Ok(());
-        }
         if !self.is_known(self.sender) {
             return Err(Failure::NotAllowed);
         }
         let limit = self.config.limits.handshake_timeout;
-        let heard = select! {
-            heard = timeout(limit, announcement::read(&self.client)) => heard,
-            () = self.relay.drain.reached(Phase::Cut) => return Err(Failure::ClientGone),
-        };
+        let heard = timeout(limit, announcement::read(&self.client)).await;
         let header = heard.unwrap_or(Err(Failure::HandshakeTimeout))?;
         if let Header::Proxied {
             source,
@@ -192,10 +236,15 @@ impl Session {
         } = header
         {
             self.client_address = source;
-            self.entrance = Some(destination);
+            self.announced = Some(destination);
             self.limits = self.door.limits(&self.listener, source.ip());
         }
         Ok(())
+    }
+
+    /// Where the client came in: at this relay, or at one that speaks for it.
+    fn entrance(&self) -> Option<SocketAddr> {
+        self.announced.or_else(|| self.client.local_addr().ok())
     }
 
     async fn serve(self: &Arc<Self>, announced: Result<(), Failure>) -> End {
@@ -208,8 +257,6 @@ impl Session {
             return self.fail(failure);
         }
         match &self.listener.kind {
-            // In boxes, as everything that is over before bytes are relayed: an idle connection
-            // is as large as the largest state that its future may be in.
             Kind::Http => Box::pin(listener::http::serve(self)).await,
             Kind::Socks5 => Box::pin(listener::socks5::serve(self)).await,
             kind => listener::serve(self, kind).await,
@@ -309,7 +356,7 @@ impl Session {
     /// The request with a header for its destination in front. Peers pass it on like anything that
     /// the client sends.
     fn introduce(&self, request: &Request) -> Option<Request> {
-        let (version, entrance) = (self.listener.send_proxy?, self.entrance?);
+        let (version, entrance) = (self.listener.send_proxy?, self.entrance()?);
         let header = announcement::write(version, self.client_address, entrance);
         Some(Request {
             destination: request.destination.clone(),
@@ -336,6 +383,18 @@ impl Session {
         self.route(&self.ready).straight(destination)
     }
 
+    /// Places for descriptors beyond the two of every connection, two a place. Whoever waited for
+    /// them while it holds one could wait for ever, so that it is now or never.
+    pub(crate) fn more_places(&self, count: u32) -> Result<OwnedSemaphorePermit, Failure> {
+        let places = self.relay.places.clone().try_acquire_many_owned(count);
+        places.map_err(|_| Failure::Exhausted)
+    }
+
+    /// The rate limits that it is under.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Remembers for the record what the client wants.
     pub(crate) fn asks_for(&self, what: String) {
         self.way_out().destination = Some(what);
@@ -343,15 +402,18 @@ impl Session {
 
     /// Remembers the outgoing leg, for the record and for the end.
     pub(crate) fn leaves_by(&self, far: &Far) {
+        self.relay.survey.see_last_of_far(self);
         let mut way_out = self.way_out();
         way_out.next_hop = Some(far.address);
         way_out.far = Some(far.stream.socket().clone());
         way_out.trunk = far.group.as_ref().map(|group| group.trunk().clone());
+        way_out.peer.clone_from(&far.peer);
+        way_out.legs += 1;
     }
 
     /// Waits as long as the rate limits ask for these bytes.
     pub(crate) async fn pace(&self, direction: Direction, bytes: usize) {
-        if let Some(until) = self.limits.spend(direction, bytes, Instant::now()) {
+        if let Some(until) = self.limits.spend(direction, bytes, Instant::now) {
             tokio::time::sleep_until(until.into()).await;
         }
     }
@@ -365,22 +427,24 @@ impl Session {
     }
 
     /// Relays between the client and `far` until the end.
-    pub(crate) async fn transfer(&self, far: &Far, on_success: &[u8]) -> End {
+    pub(crate) async fn transfer(&self, far: &Far, on_success: impl AsRef<[u8]>) -> End {
         let near = self.near();
         let mode = match near.needs_copy() || far.stream.needs_copy() {
-            true => Some(Mode::Copy),
-            false => far.mode.map(Into::into),
+            true => Mode::Copy,
+            false => far.mode.or(self.config.far.mode).unwrap_or_default(),
         };
+        self.way_out().mode = Some(mode);
         let means = Means {
             pool: &self.pool,
             counters: &self.door.counters,
             traffic: &self.traffic,
+            pauses: &self.pauses,
             limits: &self.limits,
             mode,
             client_heard: &far.client_heard,
         };
         if self.founder.get().is_none() && far.group.is_none() {
-            return transfer::run(&near, far, on_success, &means).await;
+            return transfer::run(&near, far, on_success.as_ref(), &means).await;
         }
         let ends = Ends {
             near: &near,
@@ -388,7 +452,7 @@ impl Session {
             far,
             ready: &self.ready,
         };
-        Box::pin(stripe::run(&ends, on_success, &means)).await
+        Box::pin(stripe::run(&ends, on_success.as_ref(), &means)).await
     }
 
     /// Counts bytes that did not pass through [`Session::transfer`].
@@ -446,10 +510,7 @@ impl Session {
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
         let far = way_out.far.as_deref();
-        let (near, trunk) = (
-            self.founder.get().map(|founder| founder.trunk()),
-            &way_out.trunk,
-        );
+        let (near, trunk) = (self.founder.get().map(|f| f.trunk()), &way_out.trunk);
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
             kind: self.listener.kind.to_string(),
@@ -470,6 +531,11 @@ impl Session {
                 .map(|trunk| trunk.tcp_info())
                 .unwrap_or_default(),
         }))
+    }
+
+    /// The last request, as it is now.
+    pub(crate) fn last_way_out(&self) -> WayOut {
+        self.way_out().clone()
     }
 
     fn way_out(&self) -> std::sync::MutexGuard<'_, WayOut> {

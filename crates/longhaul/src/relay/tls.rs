@@ -21,12 +21,22 @@ pub(crate) struct Tls(Mutex<Session>);
 #[derive(Debug)]
 struct Session {
     connection: Connection,
+    /// Bytes that left in small records, up to [`SMALL_RECORDS`].
+    begun: usize,
     /// Received, and of no use to rustls yet, which takes 4 KiB at a time.
     incoming: VecDeque<u8>,
 }
 
 /// Bytes in one read from the socket: a few records (RFC 8446 §5.1: 16 KiB each).
 const RECEIVE_LEN: usize = 64 * 1024;
+
+/// A record that fits one segment of any usual path. Nobody can read a record before its last byte is
+/// there: one of 16 KiB is more than the initial window of ten segments, and so waits for a second
+/// round trip.
+const SMALL_RECORD: usize = 1360;
+/// The bytes at the beginning of a connection that leave in such records: more than slow start sends
+/// in its first two round trips.
+const SMALL_RECORDS: usize = 48 * 1024;
 
 impl Tls {
     /// Shakes hands over `socket`. An error is told to the other side in an alert, if it can be.
@@ -36,6 +46,7 @@ impl Tls {
     ) -> io::Result<Self> {
         let tls = Self(Mutex::new(Session {
             connection: connection.into(),
+            begun: 0,
             incoming: VecDeque::new(),
         }));
         loop {
@@ -80,12 +91,12 @@ impl Tls {
     /// Encrypts what there is room for and gives the socket what it takes; the rest leaves with
     /// the next call.
     pub(crate) fn try_write(&self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-        let connection = &mut self.session().connection;
-        if !flush(connection, socket)? {
+        let mut session = self.session();
+        if !flush(&mut session.connection, socket)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let written = connection.writer().write(bytes)?;
-        flush(connection, socket)?;
+        let written = session.encrypt(bytes)?;
+        flush(&mut session.connection, socket)?;
         Ok(written)
     }
 
@@ -148,6 +159,25 @@ pub(crate) fn first_of<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
 }
 
 impl Session {
+    /// Encrypts what there is room for: at first in small records, then in the largest.
+    fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut writer = self.connection.writer();
+        let (begin, rest) = bytes.split_at(bytes.len().min(SMALL_RECORDS - self.begun));
+        let mut written = 0;
+        for record in begin.chunks(SMALL_RECORD) {
+            let taken = writer.write(record)?;
+            written += taken;
+            self.begun += taken;
+            if taken < record.len() {
+                return Ok(written);
+            }
+        }
+        match rest {
+            [] => Ok(written),
+            rest => Ok(written + writer.write(rest)?),
+        }
+    }
+
     /// Reads and decrypts some; `Ok(0)` is FIN. What the protocol itself has to answer leaves at
     /// once.
     fn receive(&mut self, socket: &TcpStream) -> io::Result<usize> {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two legs become one connection: bytes both ways, each direction with an end of its own.
+//!
+//! Written as polled states instead of nested `async fn`s: thousands of connections are idle at a
+//! time, and an idle one is as large as this.
 
 use super::{
-    counters::{Counters, Direction, Traffic},
+    args::Mode,
+    counters::{Counters, Direction, Guard, Pause, Pauses, Traffic},
     failure::Failure,
     leg::Leg,
     rate::Limits,
@@ -11,23 +15,20 @@ use super::{
     stripe::Seat,
 };
 use host::{
-    conduit::Conduit,
-    pipe_pool::{Mode, Pool, Shortfall},
+    pipe_pool::{self, Lease, Pool, Shortfall},
     socket::pending_error,
 };
 use std::{
-    future::poll_fn,
     io,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{
         Once,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    task::{Context, Poll, ready},
     time::Instant,
 };
-use tokio::{
-    io::Interest, net::TcpStream, select, sync::Notify, task::yield_now, time::sleep_until,
-};
+use tokio::{io::Interest, net::TcpStream, task::yield_now, time::sleep_until};
 
 /// How a connection ended.
 #[derive(Debug)]
@@ -53,18 +54,30 @@ pub(crate) enum Side {
     Far,
 }
 
+impl Side {
+    fn other(self) -> Self {
+        match self {
+            Self::Near => Self::Far,
+            Self::Far => Self::Near,
+        }
+    }
+}
+
 /// What a transfer works with besides its two legs.
 pub(crate) struct Means<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) counters: &'a Counters,
     pub(crate) traffic: &'a Traffic,
+    pub(crate) pauses: &'a Pauses,
     /// What may pass in which time.
     pub(crate) limits: &'a Limits,
-    /// How bytes move, if a profile says.
-    pub(crate) mode: Option<Mode>,
+    /// How bytes move.
+    pub(crate) mode: Mode,
     /// Set when the first byte is taken from the client.
     pub(crate) client_heard: &'a AtomicBool,
 }
+
+type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Relays until both directions have ended, or one leg breaks. `on_success` is what the client is
 /// told once the destination is reached. The caller resets both legs unless the end is
@@ -72,50 +85,309 @@ pub(crate) struct Means<'a> {
 ///
 /// The client's bytes leave at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
 pub(crate) async fn run(near: &Leg, far: &Far, on_success: &[u8], means: &Means<'_>) -> End {
-    let answered = Notify::new();
-    // Pinned where they are made: moved once, they would take their room twice, in each of the
-    // thousands of connections that are idle.
-    let up = pin!(async {
-        let outcome = direction(Direction::Up, near, &far.stream, means).await;
-        if let Err(End::Broken(Side::Far, _)) = outcome {
-            // A peer that refuses closes, and may do so before it has read what was sent to it:
-            // its answer says more than the error.
-            answered.notified().await;
-        }
-        outcome
-    });
-    let down = pin!(async {
-        far.answer().await.map_err(End::Failed)?;
-        answered.notify_one();
-        write_all(near, on_success)
-            .await
-            .map_err(|e| End::Broken(Side::Near, e))?;
-        direction(Direction::Down, &far.stream, near, means).await
-    });
-    match both(up, down, near, &far.stream).await {
+    let transfer = Transfer {
+        answer: answer(near, far, on_success),
+        hushed: None,
+        up: Flow::new(Direction::Up, near, &far.stream, means),
+        down: Flow::new(Direction::Down, &far.stream, near, means),
+    };
+    match transfer.await {
         Ok(()) => End::Finished,
         Err(end) => end,
     }
 }
 
-/// Waits for both directions. The leg whose direction has ended is no longer read from, so that a
-/// RST on it would go unnoticed while the other direction is idle: it is watched for errors.
-async fn both(
-    mut up: Pin<&mut impl Future<Output = Result<(), End>>>,
-    mut down: Pin<&mut impl Future<Output = Result<(), End>>>,
-    near: &Leg,
-    far: &Leg,
-) -> Result<(), End> {
-    select! {
-        ended = &mut up => {
-            ended?;
-            select! { ended = &mut down => ended, error = broken(near.socket()) => Err(End::Broken(Side::Near, error)) }
+/// The peer's answer, and what the client is told then; `None` if there is neither.
+fn answer<'a>(
+    near: &'a Leg,
+    far: &'a Far,
+    on_success: &'a [u8],
+) -> Option<Later<'a, Result<(), End>>> {
+    let has_any = far.owes_answer() || !on_success.is_empty();
+    has_any.then(|| {
+        let answer = async move {
+            far.answer().await.map_err(End::Failed)?;
+            let told = write_all(near, on_success).await;
+            told.map_err(|error| End::Broken(Side::Near, error))
+        };
+        Box::pin(answer) as Later<'a, _>
+    })
+}
+
+/// Both directions.
+struct Transfer<'a> {
+    /// Until it is there, nothing else is read from the far leg.
+    answer: Option<Later<'a, Result<(), End>>>,
+    /// How the way up ended while the answer was still due.
+    hushed: Option<End>,
+    up: Flow<'a>,
+    down: Flow<'a>,
+}
+
+impl Future for Transfer<'_> {
+    type Output = Result<(), End>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let up = this.poll_up(cx)?;
+        let down = this.poll_down(cx)?;
+        if up.is_ready() && down.is_ready() {
+            return Poll::Ready(Ok(()));
         }
-        ended = &mut down => {
-            ended?;
-            select! { ended = &mut up => ended, error = broken(far.socket()) => Err(End::Broken(Side::Far, error)) }
+        this.up.watch(cx)?;
+        this.down.watch(cx)?;
+        Poll::Pending
+    }
+}
+
+impl Transfer<'_> {
+    /// A peer that refuses closes, and may do so before it has read what was sent to it: its answer
+    /// says more than the error.
+    fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        if self.hushed.is_some() {
+            return Poll::Pending;
+        }
+        match self.up.poll(cx) {
+            Poll::Ready(Err(end @ End::Broken(Side::Far, _))) if self.answer.is_some() => {
+                self.hushed = Some(end);
+                Poll::Pending
+            }
+            polled => polled,
         }
     }
+
+    fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        if let Some(answer) = &mut self.answer {
+            ready!(answer.as_mut().poll(cx))?;
+            self.answer = None;
+        }
+        match self.hushed.take() {
+            Some(end) => Poll::Ready(Err(end)),
+            None => self.down.poll(cx),
+        }
+    }
+}
+
+/// One direction: everything from one leg to the other, and then its end.
+struct Flow<'a> {
+    direction: Direction,
+    from: &'a Leg,
+    to: &'a Leg,
+    means: &'a Means<'a>,
+    /// Large reads are expected: a pipe is worth its two calls.
+    bulk: bool,
+    state: State<'a>,
+    /// Looks for errors of `from` while nothing is read from it, or a RST would go unnoticed.
+    watch: Option<Later<'a, io::Error>>,
+}
+
+/// What a direction waits for.
+enum State<'a> {
+    /// The source, to have something.
+    Reading,
+    /// The sink, to take the rest. In a box: an idle connection has no need of the room.
+    Delivering(Box<Held<'a>>),
+    /// A rate limit, or the turn of other connections.
+    Pausing(Later<'static, ()>),
+    /// The sink, to take the end.
+    Finishing,
+    Finished,
+}
+
+/// Taken from the source and not yet given to the sink. If the source breaks it is lost, as what is
+/// queued in the sink's socket is.
+struct Held<'a> {
+    conduit: Lease<'a>,
+    /// When the next bytes may be taken.
+    pause: Option<Instant>,
+    _counted: Guard<'a>,
+    _paused: Pause<'a>,
+}
+
+pub(super) enum Broken {
+    Source(io::Error),
+    Sink(io::Error),
+}
+
+impl Broken {
+    pub(super) fn end(self, direction: Direction) -> End {
+        let source = match direction {
+            Direction::Up => Side::Near,
+            Direction::Down => Side::Far,
+        };
+        match self {
+            Self::Source(error) => End::Broken(source, error),
+            Self::Sink(error) => End::Broken(source.other(), error),
+        }
+    }
+}
+
+/// Fills of one conduit before other connections of this thread have their turn: 16 MiB with 1 MiB
+/// pipes.
+const FILLS_PER_TURN: usize = 16;
+
+/// Reads of less than this are copied: splice(2) costs more than it saves below a few pages.
+pub(super) const BULK_BYTES: usize = 16 * 1024;
+
+impl<'a> Flow<'a> {
+    fn new(direction: Direction, from: &'a Leg, to: &'a Leg, means: &'a Means<'a>) -> Self {
+        Self {
+            direction,
+            from,
+            to,
+            means,
+            bulk: false,
+            state: State::Reading,
+            watch: None,
+        }
+    }
+
+    /// Moves bytes until the source's FIN, which is passed on.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        let direction = self.direction;
+        self.advance(cx).map_err(|broken| broken.end(direction))
+    }
+
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        loop {
+            self.state = match &mut self.state {
+                State::Reading => {
+                    ready!(self.from.poll_read_ready(cx)).map_err(Broken::Source)?;
+                    self.turn(cx)?
+                }
+                State::Delivering(held) => {
+                    let path = (self.direction, self.to, self.means);
+                    ready!(deliver(path, &mut held.conduit, cx))?;
+                    rest(held.pause)
+                }
+                State::Pausing(pause) => {
+                    ready!(pause.as_mut().poll(cx));
+                    State::Reading
+                }
+                State::Finishing => {
+                    ready!(self.to.poll_finish_sending(cx)).map_err(Broken::Sink)?;
+                    State::Finished
+                }
+                State::Finished => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    /// Takes a conduit, moves what is there, gives the conduit back, and says what comes next.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Result<State<'a>, Broken> {
+        let mut conduit = self.lease();
+        let mut moved = 0;
+        for _ in 0..FILLS_PER_TURN {
+            let most = self.most();
+            let filled = match self.from.fill(&mut conduit, most) {
+                Ok(0) => return Ok(State::Finishing),
+                Ok(filled) => filled,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.bulk &= moved >= BULK_BYTES;
+                    return Ok(State::Reading);
+                }
+                Err(error) => return Err(Broken::Source(error)),
+            };
+            moved += filled;
+            let pause = self.account(filled);
+            let path = (self.direction, self.to, self.means);
+            match deliver(path, &mut conduit, cx)? {
+                Poll::Ready(()) => {}
+                Poll::Pending => return Ok(self.hold(conduit, pause)),
+            }
+            if pause.is_some() {
+                return Ok(rest(pause));
+            }
+            if !self.bulk && filled == most {
+                self.bulk = true;
+                drop(conduit);
+                conduit = self.lease();
+            }
+        }
+        Ok(State::Pausing(Box::pin(yield_now())))
+    }
+
+    fn lease(&self) -> Lease<'a> {
+        let mode = match (self.means.mode, self.bulk) {
+            (Mode::Splice, _) | (Mode::Auto, true) => pipe_pool::Mode::Splice,
+            (Mode::Copy, _) | (Mode::Auto, false) => pipe_pool::Mode::Copy,
+        };
+        let lease = self.means.pool.lease(mode);
+        report_shortfall(self.means.pool);
+        lease
+    }
+
+    /// Bytes that the next read may take.
+    fn most(&self) -> usize {
+        let chunk = self.means.limits.chunk(self.direction);
+        match (self.means.mode, self.bulk) {
+            (Mode::Auto, false) => chunk.min(BULK_BYTES),
+            _ => chunk,
+        }
+    }
+
+    /// Bytes have been taken: until when are no others to be?
+    fn account(&self, bytes: usize) -> Option<Instant> {
+        if self.direction == Direction::Up {
+            self.means.client_heard.store(true, Relaxed);
+        }
+        let limits = self.means.limits;
+        limits.spend(self.direction, bytes, Instant::now)
+    }
+
+    fn hold(&self, conduit: Lease<'a>, pause: Option<Instant>) -> State<'a> {
+        State::Delivering(Box::new(Held {
+            _counted: self.means.counters.hold(conduit.held()),
+            _paused: self.means.pauses.begin(self.direction),
+            conduit,
+            pause,
+        }))
+    }
+
+    /// Ends the connection if `from` has an error that no read would find now.
+    fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        if matches!(self.state, State::Reading) {
+            self.watch = None;
+            return Ok(());
+        }
+        let from = self.from;
+        let watch = self
+            .watch
+            .get_or_insert_with(|| Box::pin(broken(from.socket())));
+        match watch.as_mut().poll(cx) {
+            Poll::Ready(error) => Err(Broken::Source(error).end(self.direction)),
+            Poll::Pending => Ok(()),
+        }
+    }
+}
+
+/// After bytes are delivered.
+fn rest<'a>(pause: Option<Instant>) -> State<'a> {
+    match pause {
+        Some(until) => State::Pausing(Box::pin(sleep_until(until.into()))),
+        None => State::Reading,
+    }
+}
+
+/// Empties the conduit into the sink.
+fn deliver(
+    (direction, to, means): (Direction, &Leg, &Means<'_>),
+    conduit: &mut Lease<'_>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), Broken>> {
+    while conduit.held() > 0 {
+        match to.drain(conduit) {
+            Ok(delivered) => {
+                means.counters.traffic.add(direction, delivered);
+                means.traffic.add(direction, delivered);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                ready!(to.poll_write_ready(cx)).map_err(Broken::Sink)?;
+            }
+            Err(error) => return Poll::Ready(Err(Broken::Sink(error))),
+        }
+    }
+    to.poll_flush(cx).map_err(Broken::Sink)
 }
 
 /// Returns when the socket has an error.
@@ -129,149 +401,6 @@ pub(super) async fn broken(stream: &TcpStream) -> io::Error {
         // Another call has taken the error off the socket.
         Ok(None) => io::ErrorKind::ConnectionReset.into(),
     }
-}
-
-/// Moves everything one way, then passes the FIN on.
-async fn direction(
-    direction: Direction,
-    from: &Leg,
-    to: &Leg,
-    means: &Means<'_>,
-) -> Result<(), End> {
-    let pumped = pump(direction, from, to, means).await;
-    pumped.map_err(|broken| broken.end(direction))?;
-    let finished = to.finish_sending().await;
-    finished.map_err(|error| Broken::Sink(error).end(direction))
-}
-
-pub(super) enum Broken {
-    Source(io::Error),
-    Sink(io::Error),
-}
-
-impl Broken {
-    pub(super) fn end(self, direction: Direction) -> End {
-        let (source, sink) = sides(direction);
-        match self {
-            Self::Source(error) => End::Broken(source, error),
-            Self::Sink(error) => End::Broken(sink, error),
-        }
-    }
-}
-
-/// Where the bytes come from, and where they go.
-fn sides(direction: Direction) -> (Side, Side) {
-    match direction {
-        Direction::Up => (Side::Near, Side::Far),
-        Direction::Down => (Side::Far, Side::Near),
-    }
-}
-
-/// Fills of one conduit before other connections of this thread have their turn: 16 MiB with 1 MiB
-/// pipes.
-const FILLS_PER_TURN: usize = 16;
-
-/// Moves bytes until the source's FIN. All of them are delivered to the sink's socket then.
-async fn pump(direction: Direction, from: &Leg, to: &Leg, means: &Means<'_>) -> Result<(), Broken> {
-    loop {
-        readable(from).await.map_err(Broken::Source)?;
-        match turn(direction, from, to, means).await? {
-            Turn::Dry => {}
-            Turn::UsedUp => yield_now().await,
-            Turn::TooFast(until) => Box::pin(sleep_until(until.into())).await,
-            Turn::EndOfStream => return Ok(()),
-        }
-    }
-}
-
-/// How a turn ended.
-enum Turn {
-    /// The source has nothing now.
-    Dry,
-    /// Others have waited long enough.
-    UsedUp,
-    /// A rate limit wants a pause.
-    TooFast(Instant),
-    EndOfStream,
-}
-
-/// Takes a conduit, moves what is there, and gives the conduit back.
-async fn turn(
-    direction: Direction,
-    from: &Leg,
-    to: &Leg,
-    means: &Means<'_>,
-) -> Result<Turn, Broken> {
-    let mut conduit = means.pool.lease(means.mode);
-    report_shortfall(means.pool);
-    let chunk = means.limits.chunk(direction);
-    for _ in 0..FILLS_PER_TURN {
-        match from.fill(&mut conduit, chunk) {
-            Ok(0) => return Ok(Turn::EndOfStream),
-            Ok(bytes) => {
-                if direction == Direction::Up {
-                    means.client_heard.store(true, Relaxed);
-                }
-                deliver(direction, &mut conduit, from, to, means).await?;
-                if let Some(until) = means.limits.spend(direction, bytes, Instant::now()) {
-                    return Ok(Turn::TooFast(until));
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::Dry),
-            Err(error) => return Err(Broken::Source(error)),
-        }
-    }
-    Ok(Turn::UsedUp)
-}
-
-/// Waits until the sink takes more. Meanwhile nothing is read, so that a RST of the source would go
-/// unnoticed: it is watched for errors, and what is held then is lost as what is queued in the
-/// sink's socket is.
-async fn blocked(from: &Leg, to: &Leg) -> Result<(), Broken> {
-    select! {
-        biased;
-        outcome = writable(to) => outcome.map_err(Broken::Sink),
-        error = broken(from.socket()) => Err(Broken::Source(error)),
-    }
-}
-
-/// Empties the conduit into the sink.
-async fn deliver(
-    direction: Direction,
-    conduit: &mut Conduit,
-    from: &Leg,
-    to: &Leg,
-    means: &Means<'_>,
-) -> Result<(), Broken> {
-    let _held = means.counters.hold(conduit.held());
-    while conduit.held() > 0 {
-        match to.drain(conduit) {
-            Ok(delivered) => {
-                means.counters.traffic.add(direction, delivered);
-                means.traffic.add(direction, delivered);
-            }
-            // In a box: an idle connection has no need of the room.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Box::pin(blocked(from, to)).await?;
-            }
-            Err(error) => return Err(Broken::Sink(error)),
-        }
-    }
-    while !to.try_flush().map_err(Broken::Sink)? {
-        Box::pin(blocked(from, to)).await?;
-    }
-    Ok(())
-}
-
-/// As `Channel::readable`, in a tenth of the room: each direction of a socket has one task that
-/// waits for it.
-async fn readable(stream: &Leg) -> io::Result<()> {
-    poll_fn(|context| stream.poll_read_ready(context)).await
-}
-
-/// As [`readable`], to write.
-async fn writable(stream: &Leg) -> io::Result<()> {
-    poll_fn(|context| stream.poll_write_ready(context)).await
 }
 
 /// Tells the operator once that pipes are not what was asked for.

@@ -5,22 +5,24 @@
 use super::{
     Relay,
     connect::{SHORTAGE_PAUSE, is_shortage},
+    crew::Seated,
     door::Door,
     drain::Phase,
     intercept::beat,
-    ready::Ready,
-    session::Session,
+    registry::{Entry, Registry},
+    session::{self, Shares},
 };
 use host::pipe_pool::Pool;
 use std::{
     io,
     net::{SocketAddr, TcpListener as StdListener},
+    pin::pin,
     sync::Arc,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
     select,
-    sync::mpsc::Receiver,
+    sync::{OwnedSemaphorePermit, mpsc::Receiver},
     time::sleep,
 };
 
@@ -31,6 +33,8 @@ pub(crate) struct Worker {
     pub(crate) index: usize,
     /// Its shares of listeners, as they are opened.
     pub(crate) openings: Receiver<Opening>,
+    /// Connections that others accepted for it.
+    pub(crate) newcomers: Receiver<Newcomer>,
 }
 
 /// A socket to accept on.
@@ -39,6 +43,27 @@ pub(crate) struct Opening {
     /// The set of the door's sockets that this one is of.
     pub(crate) generation: u64,
     pub(crate) socket: StdListener,
+}
+
+/// A connection that has its place, on its way to the worker that will serve it.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) relay: Arc<Relay>,
+    pub(crate) door: Arc<Door>,
+    pub(crate) client: TcpStream,
+    pub(crate) address: SocketAddr,
+    pub(crate) entry: Entry,
+    pub(crate) seated: Seated,
+    /// Of those that the limit on connections has.
+    pub(crate) place: OwnedSemaphorePermit,
+}
+
+impl Newcomer {
+    /// The same, driven by the calling thread's event loop from now on.
+    fn at_home_here(self) -> io::Result<Self> {
+        let client = TcpStream::from_std(self.client.into_std()?)?;
+        Ok(Self { client, ..self })
+    }
 }
 
 /// Threads that resolve names, a worker; more lookups than that wait.
@@ -59,10 +84,11 @@ impl Worker {
 
     async fn serve(mut self) -> io::Result<()> {
         tokio::spawn(beat(self.relay.clone(), self.index));
-        let pool = Arc::new(Pool::new(self.relay.config().pool));
-        let ready = Arc::new(Ready::default());
-        let means = (pool, ready.clone());
-        let relay = self.relay.clone();
+        let shares = Shares {
+            pool: Arc::new(Pool::new(self.relay.config().pool)),
+            ready: Arc::default(),
+        };
+        let (relay, ready) = (self.relay.clone(), shares.ready.clone());
         let kept = async {
             select! {
                 () = ready.keep(&relay) => {}
@@ -73,17 +99,19 @@ impl Worker {
         tokio::pin!(kept);
         loop {
             select! {
-                Some(opening) = self.openings.recv() => self.open(opening, &means)?,
+                Some(newcomer) = self.newcomers.recv() => welcome(newcomer, &shares),
+                Some(opening) = self.openings.recv() => self.open(opening, &shares)?,
                 () = &mut kept => return Ok(()),
             }
         }
     }
 
-    fn open(&self, opening: Opening, means: &Means) -> io::Result<()> {
+    fn open(&self, opening: Opening, shares: &Shares) -> io::Result<()> {
         let entrance = Entrance {
             relay: self.relay.clone(),
+            worker: self.index,
             door: opening.door,
-            means: means.clone(),
+            shares: shares.clone(),
         };
         let listener = TcpListener::from_std(opening.socket)?;
         tokio::spawn(entrance.accept_all(opening.generation, listener));
@@ -91,14 +119,28 @@ impl Worker {
     }
 }
 
-/// What the connections of one worker share.
-type Means = (Arc<Pool>, Arc<Ready>);
+/// Serves `newcomer`, which another thread has accepted, on this one.
+fn welcome(newcomer: Newcomer, shares: &Shares) {
+    // An error here is the event loop's, out of memory: the client is let go.
+    if let Ok(newcomer) = newcomer.at_home_here() {
+        begin(newcomer, shares);
+    }
+}
+
+/// Serves `newcomer` on this thread.
+fn begin(newcomer: Newcomer, shares: &Shares) {
+    let (relay, number) = (newcomer.relay.clone(), newcomer.entry.number);
+    let task = tokio::spawn(session::run(newcomer, shares.clone()));
+    relay.sessions.runs_as(number, task.abort_handle());
+}
 
 /// A worker's share of a listener.
 struct Entrance {
     relay: Arc<Relay>,
+    /// Among the workers.
+    worker: usize,
     door: Arc<Door>,
-    means: Means,
+    shares: Shares,
 }
 
 impl Entrance {
@@ -116,10 +158,11 @@ impl Entrance {
 
     async fn accept_until_closed(&self, generation: u64, listener: &TcpListener) {
         let mut shortage = Shortage::default();
+        let mut closed = pin!(self.door.closed(generation));
         loop {
             let accepted = select! {
                 accepted = listener.accept() => accepted,
-                () = self.door.closed(generation) => return,
+                () = &mut closed => return,
             };
             match accepted {
                 Ok((client, address)) => {
@@ -156,12 +199,25 @@ impl Entrance {
         let Ok(place) = self.relay.places.clone().acquire_owned().await else {
             return;
         };
-        let (relay, door, means) = (self.relay.clone(), self.door.clone(), self.means.clone());
-        let session = Session::new(relay, door, means, client, address);
-        tokio::spawn(async move {
-            session.run().await;
-            drop(place);
-        });
+        let seated = self.relay.crew.place(self.worker);
+        let newcomer = Newcomer {
+            place,
+            entry: Registry::enter(&self.relay),
+            relay: self.relay.clone(),
+            door: self.door.clone(),
+            client,
+            address,
+            seated,
+        };
+        self.seat(newcomer);
+    }
+
+    fn seat(&self, newcomer: Newcomer) {
+        if newcomer.seated.worker == self.worker {
+            begin(newcomer, &self.shares);
+        } else if let Err(newcomer) = self.relay.crew.hand_over(newcomer) {
+            begin(newcomer, &self.shares);
+        }
     }
 }
 

@@ -32,13 +32,13 @@ pub(crate) fn fin_behind_the_data(way: &Way<'_>) {
     assert!(got == [7; 64 << 10], "{} bytes", got.len());
 }
 
-fn reset(stream: TcpStream) {
+pub(crate) fn reset(stream: TcpStream) {
     reset_on_close(&stream).unwrap();
     drop(stream);
 }
 
 /// Reads until an error, which must be a reset; an end of the stream is a lie.
-fn assert_reset(mut stream: &TcpStream) {
+pub(crate) fn assert_reset(mut stream: &TcpStream) {
     let mut block = vec![0; 1 << 16];
     let error = loop {
         match stream.read(&mut block) {

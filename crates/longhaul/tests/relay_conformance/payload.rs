@@ -40,8 +40,14 @@ pub(crate) fn send(
 }
 
 /// Reads to the end of the stream.
-pub(crate) fn receive(mut from: &TcpStream) -> std::io::Result<Seen> {
-    let (mut hash, mut block, mut bytes) = (Sha256::new(), vec![0; 1 << 18], 0);
+pub(crate) fn receive(from: &TcpStream) -> std::io::Result<Seen> {
+    receive_after(&[], from)
+}
+
+/// The same, of a stream whose beginning has been read.
+pub(crate) fn receive_after(beginning: &[u8], mut from: &TcpStream) -> std::io::Result<Seen> {
+    let mut hash = Sha256::new_with_prefix(beginning);
+    let (mut block, mut bytes) = (vec![0; 1 << 18], beginning.len() as u64);
     loop {
         let read = from.read(&mut block)?;
         if read == 0 {

@@ -3,44 +3,45 @@
 
 use crate::{
     relay_process::PATIENCE,
-    way::{Chain, HOST_UNREACHABLE, LISTENERS, NETWORK_UNREACHABLE, REFUSING, SILENT, is_reset},
+    relay_testbed::Family,
+    way::{Chain, Goal, LISTENERS, is_reset},
 };
 use std::{io::Read, net::TcpStream, thread::scope};
 
 /// A destination, and the codes of SOCKS5 (RFC 1928 §6), HTTP and Convert (RFC 8803 §6.2.8).
-const WORDS: [(&str, [u16; 3]); 4] = [
-    (REFUSING, [5, 502, 96]),
-    (HOST_UNREACHABLE, [4, 502, 97]),
-    (NETWORK_UNREACHABLE, [3, 502, 97]),
-    (SILENT, [4, 504, 65]),
+const WORDS: [(Goal, [u16; 3]); 4] = [
+    (Goal::Refusing, [5, 502, 96]),
+    (Goal::HostUnreachable, [4, 502, 97]),
+    (Goal::NetworkUnreachable, [3, 502, 97]),
+    (Goal::Silent, [4, 504, 65]),
 ];
 
-pub(crate) fn are_said_in_each_protocol_s_words(chain: &Chain) {
+pub(crate) fn are_said_in_each_protocol_s_words(chain: &Chain, family: &Family) {
     scope(|scope| {
-        for (destination, codes) in WORDS {
+        for (goal, codes) in WORDS {
             for kind in LISTENERS {
-                scope.spawn(move || is_refused(chain, kind, destination, codes));
+                scope.spawn(move || is_refused(chain, family, kind, goal, codes));
             }
         }
     });
 }
 
-fn is_refused(chain: &Chain, kind: &str, destination: &str, codes: [u16; 3]) {
-    let outcome = chain.dial(kind, destination);
+fn is_refused(chain: &Chain, family: &Family, kind: &str, goal: Goal, codes: [u16; 3]) {
+    let outcome = chain.dial(kind, family, goal);
     let spoken = ["socks5", "http", "convert"]
         .iter()
         .position(|k| *k == kind);
     match (spoken, outcome) {
         (Some(index), outcome) => {
-            assert_eq!(outcome.err(), Some(codes[index]), "{kind} to {destination}");
+            assert_eq!(outcome.err(), Some(codes[index]), "{kind} to {goal:?}");
         }
-        (None, Ok(client)) => assert_only_reset(client, kind, destination),
+        (None, Ok(client)) => assert_only_reset(client, kind, goal),
         (None, Err(_)) => unreachable!("{kind} has no words"),
     }
 }
 
-fn assert_only_reset(mut client: TcpStream, kind: &str, destination: &str) {
+fn assert_only_reset(mut client: TcpStream, kind: &str, goal: Goal) {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     let error = client.read(&mut [0]).unwrap_err();
-    assert!(is_reset(&error), "{kind} to {destination}: {error}");
+    assert!(is_reset(&error), "{kind} to {goal:?}: {error}");
 }

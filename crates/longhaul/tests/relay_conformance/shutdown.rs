@@ -3,6 +3,7 @@
 
 use crate::{
     relay_process::exchange,
+    relay_testbed::IPV4,
     way::{Chain, LISTENERS, is_reset},
 };
 use rustix::process::Signal;
@@ -10,7 +11,10 @@ use std::io::Read;
 
 /// The count also tells that none of the connections before is still held.
 pub(crate) fn drains_and_counts_what_it_cuts(chain: Chain) {
-    let mut open: Vec<_> = LISTENERS.iter().map(|kind| chain.connect(kind)).collect();
+    let mut open: Vec<_> = LISTENERS
+        .iter()
+        .map(|kind| chain.connect(kind, &IPV4))
+        .collect();
     let (client, server) = open.pop().expect("as many as listeners");
     let left = open.len();
     let mut relays = chain.relays.into_iter();

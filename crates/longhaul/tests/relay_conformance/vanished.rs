@@ -4,51 +4,43 @@
 
 use crate::{
     ends::{assert_reset_noticed, warm},
-    relay_process::{self, Relay, may_use_namespaces},
-    testbed::{Testbed, feed},
-    way::{ORIGIN, accept},
+    relay_process::{Relay, may_use_namespaces, patient},
+    relay_testbed::{IPV4, Testbed, ip},
+    way::{Goal, accept, testbed},
 };
-use host::process::inside;
-use std::{
-    io::Write,
-    net::{SocketAddr, TcpListener},
-    process::Command,
-};
-
-const DOOR: SocketAddr = SocketAddr::new(
-    std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 1, 2)),
-    8000,
-);
+use std::{io::Write, net::SocketAddr};
 
 #[test]
 fn a_destination_that_vanishes_is_a_reset_at_the_client() {
     if !may_use_namespaces() {
         return;
     }
-    let testbed = Testbed::new();
-    let _relay = relay(&testbed);
-    let origin = testbed.server.run(|| TcpListener::bind(ORIGIN)).unwrap();
-    let dial = || Ok(relay_process::connect(DOOR));
-    let mut client = testbed.client.run(dial).unwrap();
+    let bed = testbed();
+    let _relay = relay(&bed);
+    let origin = bed.listen(Goal::Origin.address(&IPV4));
+    let mut client = bed.connect(door()).unwrap();
+    patient(&client);
     let mut server = accept(&origin);
     warm(&mut client, &mut server);
-    feed(
-        &testbed.server,
-        "ip",
-        &["-batch", "-"],
-        "link set eth0 down",
-    );
+    ip(&bed.server, "link set eth0 down");
     client.write_all(b"anyone?").unwrap();
     assert_reset_noticed(&client);
 }
 
-fn relay(testbed: &Testbed) -> Relay {
+fn door() -> SocketAddr {
+    (IPV4.near, 8000).into()
+}
+
+fn relay(bed: &Testbed) -> Relay {
     let mut profile = tempfile::NamedTempFile::new().unwrap();
     writeln!(profile, "[profile.far]\nuser_timeout = '1s'").unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-    command.args(["relay", "--config"]).arg(profile.path());
-    let forward = format!("{DOOR}={ORIGIN}");
-    command.args(["--forward", &forward, "--allow-from", "10.77.1.0/24"]);
-    inside(&mut command, &testbed.relay);
-    Relay::spawn(command)
+    let forward = format!("{}={}", door(), Goal::Origin.address(&IPV4));
+    bed.relay(&[
+        "--config",
+        profile.path().to_str().unwrap(),
+        "--forward",
+        &forward,
+        "--allow-from",
+        "10.77.1.0/24",
+    ])
 }

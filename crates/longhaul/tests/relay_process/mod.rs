@@ -6,6 +6,7 @@ use std::{
     ffi::OsStr,
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::fd::OwnedFd,
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
     sync::{
         Mutex,
@@ -97,6 +98,42 @@ impl Relay {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
+    /// Its connection with this neighbour: the same socket, to be looked at (pidfd_getfd(2), which
+    /// needs root or the same user).
+    pub(crate) fn leg_to(&self, neighbour: SocketAddr) -> TcpStream {
+        let mut found = None;
+        let start = std::time::Instant::now();
+        while found.is_none() {
+            assert!(start.elapsed() < PATIENCE, "no leg to {neighbour}");
+            let legs = self.sockets().map(TcpStream::from);
+            let is_it = |leg: &TcpStream| leg.peer_addr().is_ok_and(|peer| peer == neighbour);
+            found = legs.into_iter().find(is_it);
+        }
+        found.expect("looked for")
+    }
+
+    /// Its sockets, of all kinds.
+    fn sockets(&self) -> impl Iterator<Item = OwnedFd> {
+        use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+        let relay = pidfd_open(self.pid(), PidfdFlags::empty()).unwrap();
+        let numbers = self.descriptors("socket:");
+        // One that was closed meanwhile is none.
+        let copy = move |number| pidfd_getfd(&relay, number, PidfdGetfdFlags::empty()).ok();
+        numbers.into_iter().filter_map(copy)
+    }
+
+    /// The numbers of its descriptors of one kind: `socket:`, `pipe:`.
+    pub(crate) fn descriptors(&self, kind: &str) -> Vec<i32> {
+        let directory = format!("/proc/{}/fd", self.pid().as_raw_pid());
+        let entries = std::fs::read_dir(directory).unwrap().flatten();
+        let number = |entry: std::fs::DirEntry| {
+            let target = std::fs::read_link(entry.path()).ok()?;
+            let wanted = target.to_str()?.starts_with(kind);
+            wanted.then(|| entry.file_name().to_str()?.parse().ok())?
+        };
+        entries.filter_map(number).collect()
+    }
+
     /// Waits for a line on stderr that has `word`, and returns what was said up to there.
     pub(crate) fn says(&self, word: &str) -> String {
         let lines = self.lines.lock().unwrap();
@@ -135,6 +172,7 @@ fn is_listener(arg: &OsStr) -> bool {
         "--forward",
         "--transparent",
         "--convert",
+        "--admin",
     ]
     .iter()
     .any(|l| arg == *l)
@@ -221,10 +259,14 @@ fn socks5(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
     }
     request.extend(to.port().to_be_bytes());
     stream.write_all(&request).unwrap();
-    let [5, code, 0, 1] = read_array(stream) else {
+    let [5, code, 0, family] = read_array(stream) else {
         panic!("no SOCKS5 reply");
     };
-    let _bound: [u8; 6] = read_array(stream);
+    match family {
+        1 => drop(read_array::<6>(stream)),
+        4 => drop(read_array::<18>(stream)),
+        _ => panic!("a bound address of type {family}"),
+    }
     if code == 0 { Ok(()) } else { Err(code.into()) }
 }
 
@@ -237,7 +279,7 @@ fn http_connect(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
 }
 
 /// Reads up to the empty line and not a byte more.
-pub(crate) fn http_head(stream: &mut TcpStream) -> String {
+pub(crate) fn http_head(stream: &mut impl Read) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.extend(read_array::<1>(stream));
@@ -269,7 +311,7 @@ pub(crate) fn convert_answer(stream: &mut TcpStream) -> Answer {
     Answer::parse(&bytes).unwrap().unwrap().0
 }
 
-pub(crate) fn read_array<const N: usize>(stream: &mut TcpStream) -> [u8; N] {
+pub(crate) fn read_array<const N: usize>(stream: &mut impl Read) -> [u8; N] {
     let mut bytes = [0; N];
     stream.read_exact(&mut bytes).unwrap();
     bytes

@@ -12,17 +12,16 @@ use anyhow::{Context, Result, bail, ensure};
 use host::netns::Netns;
 use serde_json::Value;
 use std::{
-    net::Ipv4Addr,
     path::Path,
     process::{Command, Stdio},
 };
 use units::Time;
 
-/// Fetches `http://SERVER/FILE` from inside `netns` into `landing`.
+/// Fetches `url` from inside `netns` into `landing`, by way of `proxy` if there is one.
 pub(crate) async fn fetch(
     netns: &Netns,
-    server: Ipv4Addr,
-    file: &str,
+    url: &str,
+    proxy: Option<&str>,
     landing: &Landing,
     limit: Time,
     record: &Path,
@@ -30,17 +29,15 @@ pub(crate) async fn fetch(
     let mut command = Command::new("curl");
     command
         // First: no ~/.curlrc.
-        .args([
-            "--disable",
-            "--silent",
-            "--show-error",
-            "--fail",
-            "--noproxy",
-            "*",
-        ])
+        .args(["--disable", "--silent", "--show-error", "--fail"])
+        // Whatever the environment says.
+        .args(match proxy {
+            Some(proxy) => ["--noproxy", "", "--proxy", proxy].to_vec(),
+            None => ["--noproxy", "*"].to_vec(),
+        })
         .args(["--max-time", &limit.as_secs_f64().to_string()])
         .args(["--write-out", "%{stderr}%{json}"])
-        .arg(format!("http://{server}/{file}"))
+        .arg(url)
         .stdin(Stdio::null())
         .stdout(landing.writer()?)
         .stderr(Stdio::piped());
@@ -66,6 +63,7 @@ fn read(record: &Value) -> Result<Outcome> {
         bytes: number("size_download")? as u64,
         seconds,
         retransmits: None,
+        connections_bps: Vec::new(),
         extra: Metrics::from([("download_s".to_owned(), seconds), first_byte]),
     })
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use host::netns::Netns;
 use serde_json::Value;
 use std::{
-    net::Ipv4Addr,
+    net::SocketAddrV4,
     path::Path,
     process::{Command, Stdio},
 };
@@ -28,16 +28,15 @@ pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<
     Ok(daemon)
 }
 
-/// Runs the test of `flow` against the server at `server` from inside `netns`.
+/// Runs the test of `flow` against the server behind `target` from inside `netns`.
 pub(crate) async fn measure(
     netns: &Netns,
-    server: Ipv4Addr,
-    port: u16,
+    target: SocketAddrV4,
     flow: &Flow,
     record: &Path,
 ) -> Result<Outcome> {
     let mut command = Command::new("iperf3");
-    command.arg("--json").args(arguments(server, port, flow));
+    command.arg("--json").args(arguments(target, flow));
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -46,12 +45,12 @@ pub(crate) async fn measure(
     read(&keep_json(record, &output.stdout, "iperf3")?)
 }
 
-fn arguments(server: Ipv4Addr, port: u16, flow: &Flow) -> Vec<String> {
+fn arguments(target: SocketAddrV4, flow: &Flow) -> Vec<String> {
     let mut all = vec![
         "--client".to_owned(),
-        server.to_string(),
+        target.ip().to_string(),
         "--port".to_owned(),
-        port.to_string(),
+        target.port().to_string(),
     ];
     all.extend(["--parallel".to_owned(), flow.parallel.to_string()]);
     if let Some(size) = flow.size {
@@ -86,8 +85,17 @@ fn read(record: &Value) -> Result<Outcome> {
         bytes: received("bytes")? as u64,
         seconds: received("seconds")?,
         retransmits: end["sum_sent"]["retransmits"].as_u64(),
+        connections_bps: connections(end),
         extra: Metrics::new(),
     })
+}
+
+/// What the receiver got over each connection.
+fn connections(end: &Value) -> Vec<f64> {
+    let streams = end["streams"].as_array().into_iter().flatten();
+    streams
+        .filter_map(|stream| stream["receiver"]["bits_per_second"].as_f64())
+        .collect()
 }
 
 #[cfg(test)]
@@ -97,12 +105,15 @@ mod tests {
 
     #[test]
     fn reads_what_the_receiver_got_and_the_sender_repeated() {
-        let record = json!({"end": {"sum_received": {"bytes": 1e9, "seconds": 8.0},
+        let stream = |rate: f64| json!({"receiver": {"bits_per_second": rate}});
+        let record = json!({"end": {"streams": [stream(6e8), stream(4e8)],
+            "sum_received": {"bytes": 1e9, "seconds": 8.0},
             "sum_sent": {"bytes": 1.1e9, "seconds": 8.0, "retransmits": 3}}});
         let expected = Outcome {
             bytes: 1_000_000_000,
             seconds: 8.0,
             retransmits: Some(3),
+            connections_bps: vec![6e8, 4e8],
             extra: Metrics::new(),
         };
         assert_eq!(read(&record).unwrap(), expected);

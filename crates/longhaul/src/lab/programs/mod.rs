@@ -3,13 +3,20 @@
 
 pub(crate) mod curl;
 pub(crate) mod daemon;
+mod dante;
+mod haproxy;
 pub(crate) mod iperf3;
 pub(crate) mod link;
 pub(crate) mod nginx;
 pub(crate) mod probe;
 pub(crate) mod relay;
+mod squid;
+pub(crate) mod ways;
 
-use super::result::Metrics;
+use super::{
+    result::Metrics,
+    scenario::{Program, RelayProgram},
+};
 use anyhow::{Context, Result, bail};
 use host::{netns::Netns, process};
 use std::{
@@ -27,6 +34,8 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     /// Segments sent again, if the program knows.
     pub(crate) retransmits: Option<u64>,
+    /// What each of its connections carried, bits a second, if the program knows.
+    pub(crate) connections_bps: Vec<f64>,
     /// What only this program measures.
     pub(crate) extra: Metrics,
 }
@@ -65,41 +74,57 @@ fn longhaul() -> Result<Command> {
     ))
 }
 
-/// The version that `program FLAG` prints, or what is missing and how to get it.
-fn version(program: &str, flag: &str) -> Result<String> {
+/// A program that the lab needs: its name, the flag that makes it print its version, and Debian's
+/// package.
+type Needed = (&'static str, &'static str, &'static str);
+
+/// The version that the program prints, or what is missing and how to get it.
+fn version((program, flag, package): Needed) -> Result<String> {
     let output = Command::new(program).arg(flag).output();
     let output = output.map_err(|error| {
         crate::exit::Refusal::unsupported(format!(
-            "cannot run {program} ({error}); install it, for example: apt-get install {program}"
+            "cannot run {program} ({error}); install it, for example: apt-get install {package}"
         ))
     })?;
     // nginx prints its version on stderr.
     let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let number = text
-        .split([' ', '/', '\n'])
-        .find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
-    Ok(number.unwrap_or(&text).to_owned())
+    Ok(number(&String::from_utf8_lossy(&text)))
 }
 
-/// The versions of the programs that the flows need.
+/// The first word that begins with a digit, which may stand behind a `v`.
+fn number(text: &str) -> String {
+    let digit = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+    let words = text.split([' ', '/', '\n']);
+    let bare = words.map(|word| word.strip_prefix('v').filter(digit).unwrap_or(word));
+    let number = bare.into_iter().find(digit).unwrap_or(text);
+    number.trim_end_matches(['.', ',']).to_owned()
+}
+
+/// The versions of the programs that flows and relays need.
 pub(crate) fn versions(
-    used: impl IntoIterator<Item = super::scenario::Program>,
+    flows: impl IntoIterator<Item = Program>,
+    relays: impl IntoIterator<Item = RelayProgram>,
 ) -> Result<BTreeMap<String, String>> {
-    use super::scenario::Program;
-    let mut versions = BTreeMap::new();
-    for program in used {
-        let names: &[(&str, &str)] = match program {
-            Program::Curl => &[("curl", "--version"), ("nginx", "-v")],
-            Program::Iperf3 => &[("iperf3", "--version")],
+    let of_flow = |program| -> &[Needed] {
+        match program {
+            Program::Curl => &[("curl", "--version", "curl"), ("nginx", "-v", "nginx")],
+            Program::Iperf3 => &[("iperf3", "--version", "iperf3")],
             // This very binary, whose version the result holds anyway.
             Program::Probe => &[],
-        };
-        for (name, flag) in names {
-            versions.insert((*name).to_owned(), version(name, flag)?);
         }
-    }
-    Ok(versions)
+    };
+    let of_relay = |program| -> &[Needed] {
+        match program {
+            RelayProgram::Longhaul => &[],
+            RelayProgram::Haproxy => &[("haproxy", "-v", "haproxy")],
+            RelayProgram::Dante => &[("danted", "-v", "dante-server")],
+            RelayProgram::Squid => &[("squid", "-v", "squid")],
+        }
+    };
+    let flows = flows.into_iter().flat_map(of_flow);
+    let all = flows.chain(relays.into_iter().flat_map(of_relay));
+    all.map(|needed| Ok((needed.0.to_owned(), version(*needed)?)))
+        .collect()
 }
 
 /// Runs a client to its end inside `netns`; it ends with the future that waits for it.
@@ -125,6 +150,17 @@ fn keep_json(path: &Path, text: &[u8], program: &str) -> Result<serde_json::Valu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_print() {
+        assert_eq!(number("curl 8.5.0 (x86_64)"), "8.5.0");
+        assert_eq!(number("nginx version: nginx/1.22.1\n"), "1.22.1");
+        assert_eq!(number("Dante v1.4.3.\nCopyright"), "1.4.3");
+        assert_eq!(
+            number("HAProxy version 2.6.12-1+deb12u4 2026/10/17"),
+            "2.6.12-1+deb12u4"
+        );
+    }
 
     #[test]
     fn keys_become_flags() {

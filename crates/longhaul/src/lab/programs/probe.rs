@@ -158,6 +158,7 @@ fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome
         bytes: 0,
         seconds: 0.0,
         retransmits: None,
+        connections_bps: Vec::new(),
         extra,
     })
 }

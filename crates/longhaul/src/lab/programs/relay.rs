@@ -1,31 +1,102 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul relay` on a host of the testbed, with the rules that a transparent listener needs.
+//! A relay on a host of the testbed: `longhaul relay`, with the rules that a transparent listener
+//! needs, or another program beside it.
 
-use super::{daemon::Daemon, flags, longhaul};
-use crate::lab::scenario::Relay;
-use anyhow::{Context, Result, ensure};
+use super::{daemon::Daemon, dante, flags, haproxy, longhaul, squid, ways::Ways};
+use crate::lab::scenario::{Relay, RelayProgram};
+use anyhow::{Context, Result, bail, ensure};
 use host::{interface, netns::Netns, process};
 use std::{
+    fs,
     io::Write,
-    net::SocketAddr,
-    path::Path,
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
-use toml::Value;
+use toml::{Table, Value};
 
 /// Mark of packets that belong to the relay, and the routing table that hands them to it.
 const MARK: u32 = 1;
 const TABLE: u32 = 100;
+/// Where certificates are inside the sandbox: not among the records, because keys are.
+const CERTIFICATES: &str = "/run/longhaul/certificates";
 
-/// Checks a relay's options.
-pub(crate) fn check(relay: &Relay) -> Result<(), String> {
-    let arguments = flags(&relay.options)?;
+/// Checks the options of the relay on `host`.
+pub(crate) fn check(host: &str, relay: &Relay) -> Result<(), String> {
+    match relay.program {
+        RelayProgram::Longhaul => check_longhaul(host, relay),
+        other => Ways::of(other, &relay.options).map(drop),
+    }
+}
+
+fn check_longhaul(host: &str, relay: &Relay) -> Result<(), String> {
+    let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let arguments = arguments(host, relay, scratch.path(), scratch.path());
+    let arguments = arguments.map_err(|error| format!("{error:#}"))?;
     crate::relay::check(&arguments).map_err(|error| error.to_string())?;
     match (transparent(relay)?, relay.intercept.is_empty()) {
         (Some(_), true) => Err("a transparent listener needs intercept = [ports]".to_owned()),
         (None, false) => Err("intercept needs a transparent listener".to_owned()),
         _ => Ok(()),
     }
+}
+
+/// The relay's flags; writes its configuration file and certificates, if it is to have such.
+fn arguments(host: &str, relay: &Relay, files: &Path, certificates: &Path) -> Result<Vec<String>> {
+    let mut all = flags(&relay.options).map_err(anyhow::Error::msg)?;
+    if !relay.config.is_empty() {
+        let path = files.join(format!("relay-{host}.toml"));
+        let text = toml::to_string(&protected(host, &relay.config, certificates)?)?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        all.extend(["--config".to_owned(), path.display().to_string()]);
+    }
+    Ok(all)
+}
+
+/// `config` with every `tls = true` of a listener or peer replaced by the files of `host`'s
+/// certificate, which are made if they are not there.
+fn protected(host: &str, config: &Table, certificates: &Path) -> Result<Table> {
+    let mut config = config.clone();
+    let peers = config.get_mut("peer").and_then(Value::as_table_mut);
+    let peers: Vec<&mut Value> = peers
+        .into_iter()
+        .flat_map(|all| all.iter_mut())
+        .map(|(_, v)| v)
+        .collect();
+    protect(host, peers, certificates)?;
+    let listeners = config.get_mut("listener").and_then(Value::as_array_mut);
+    protect(
+        host,
+        listeners.into_iter().flatten().collect(),
+        certificates,
+    )?;
+    Ok(config)
+}
+
+fn protect(host: &str, all: Vec<&mut Value>, certificates: &Path) -> Result<()> {
+    for one in all.into_iter().filter_map(Value::as_table_mut) {
+        match one.get("tls").and_then(Value::as_bool) {
+            Some(true) => one.insert("tls".to_owned(), identity(host, certificates)?),
+            Some(false) => one.remove("tls"),
+            None => None,
+        };
+    }
+    Ok(())
+}
+
+/// The files with which `host` shows who it is.
+fn identity(host: &str, certificates: &Path) -> Result<Value> {
+    let file = |name: &str| certificates.join(name);
+    if !file(&format!("{host}.pem")).exists() {
+        crate::relay::make_certificates(certificates, &[host.to_owned()])?;
+    }
+    let text = |path: PathBuf| Value::String(path.display().to_string());
+    Ok(Value::Table(Table::from_iter([
+        ("ca".to_owned(), text(file("ca.pem"))),
+        ("certificate".to_owned(), text(file(&format!("{host}.pem")))),
+        ("key".to_owned(), text(file(&format!("{host}-key.pem")))),
+    ])))
 }
 
 /// The transparent listener's address, if it has one.
@@ -39,23 +110,86 @@ fn transparent(relay: &Relay) -> Result<Option<SocketAddr>, String> {
         .ok_or_else(|| format!("transparent = {value} is no ADDRESS:PORT"))
 }
 
-/// Starts the relay with its rules; ready on return.
-pub(crate) async fn start(relay: &Relay, netns: &Netns, directory: &Path) -> Result<Daemon> {
+/// Where a relay runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// Its own name, for its records.
+    pub(crate) name: &'a str,
+    pub(crate) netns: &'a Netns,
+    /// Its host's addresses.
+    pub(crate) own: &'a [Ipv4Addr],
+    /// Where its records go.
+    pub(crate) directory: &'a Path,
+}
+
+impl Place<'_> {
+    fn host(&self) -> &str {
+        self.netns.name().unwrap_or("host")
+    }
+}
+
+/// Starts the relay; ready on return.
+pub(crate) async fn start(relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
+    match relay.program {
+        RelayProgram::Longhaul => start_longhaul(relay, place).await,
+        other => start_other(other, relay, place).await,
+    }
+}
+
+async fn start_longhaul(relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
+    let Place {
+        name,
+        netns,
+        directory,
+        ..
+    } = *place;
     if let Some(listener) = transparent(relay).map_err(anyhow::Error::msg)? {
         divert(netns, &relay.intercept, listener.port())?;
     }
-    let host = netns.name().unwrap_or("host");
-    let mut options = relay.options.clone();
-    let counters = directory.join(format!("relay-{host}.jsonl"));
-    options
-        .entry("counters")
-        .or_insert_with(|| Value::String(counters.display().to_string()));
+    let flags = arguments(place.host(), relay, directory, Path::new(CERTIFICATES))?;
     let mut command = longhaul()?;
-    command
-        .arg("relay")
-        .args(flags(&options).map_err(anyhow::Error::msg)?);
-    let mut daemon = Daemon::start(&format!("relay-{host}"), command, netns, directory)?;
+    command.arg("relay").args(flags);
+    if !relay.options.contains_key("counters") {
+        let counters = directory.join(format!("relay-{name}.jsonl"));
+        command.arg("--counters").arg(counters);
+    }
+    let mut daemon = Daemon::start(&format!("relay-{name}"), command, netns, directory)?;
     daemon.printed("listening").await?;
+    Ok(daemon)
+}
+
+/// The program's own files go where they vanish with the sandbox, its configuration beside the
+/// records.
+async fn start_other(program: RelayProgram, relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
+    let Place {
+        name,
+        netns,
+        directory,
+        ..
+    } = *place;
+    let ways = Ways::of(program, &relay.options).map_err(anyhow::Error::msg)?;
+    let scratch = Path::new("/run").join(format!("relay-{name}"));
+    fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
+    // Squid becomes an ordinary user.
+    fs::set_permissions(&scratch, fs::Permissions::from_mode(0o777))?;
+    let file = directory.join(format!("relay-{name}.conf"));
+    let (text, command) = match program {
+        RelayProgram::Haproxy => (haproxy::configuration(&ways), haproxy::command(&file)),
+        RelayProgram::Dante => (
+            dante::configuration(&ways, place.own),
+            dante::command(&file, &scratch),
+        ),
+        RelayProgram::Squid => (
+            squid::configuration(&ways, place.host(), &scratch),
+            squid::command(&file, name),
+        ),
+        RelayProgram::Longhaul => bail!("longhaul is started as itself"),
+    };
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    let mut daemon = Daemon::start(&format!("relay-{name}"), command, netns, directory)?;
+    for port in ways.ports() {
+        daemon.listening(netns, port).await?;
+    }
     Ok(daemon)
 }
 
@@ -107,6 +241,33 @@ mod tests {
 
     fn relay(text: &str) -> Relay {
         toml::from_str(text).unwrap()
+    }
+
+    fn check(relay: &Relay) -> Result<(), String> {
+        super::check("near", relay)
+    }
+
+    #[test]
+    fn a_configuration_is_checked_as_the_relay_would() {
+        let wrong = "config.listener = [{ kind = 'forward', address = '127.0.0.1:1' }]";
+        assert!(check(&relay(wrong)).is_err());
+        let right = "forward = '127.0.0.1:1=127.0.0.1:2'\n\
+                     config.peer.far = { address = '127.0.0.1', pool = 2, tls = true }";
+        assert_eq!(check(&relay(right)), Ok(()));
+    }
+
+    #[test]
+    fn tls_becomes_the_files_of_the_host_or_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let config: Table = toml::from_str(
+            "peer.far.tls = true\npeer.other.tls = false\nlistener = [{ tls = true }]",
+        )
+        .unwrap();
+        let config = protected("near", &config, directory.path()).unwrap();
+        let key = config["peer"]["far"]["tls"]["key"].as_str().unwrap();
+        assert!(Path::new(key).ends_with("near-key.pem") && Path::new(key).exists());
+        assert!(config["peer"]["other"].get("tls").is_none());
+        assert!(config["listener"][0]["tls"].is_table());
     }
 
     #[test]

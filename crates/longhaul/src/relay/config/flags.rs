@@ -31,6 +31,15 @@ impl Args {
                 profile.congestion_control = cc;
             }
         }
+        for (name, segments) in [
+            ("near", self.initial_window_near),
+            ("far", self.initial_window_far),
+        ] {
+            if segments.is_some() {
+                let profile = settings.profile.entry(name.to_owned()).or_default();
+                profile.initial_window = segments;
+            }
+        }
         if let Some(mode) = self.mode {
             let far = settings.profile.entry("far".to_owned()).or_default();
             far.mode = Some(mode);
@@ -45,6 +54,7 @@ impl Args {
         replace(&mut limits.memory, self.memory);
         replace(&mut settings.counters.file, self.counters);
         replace(&mut settings.counters.interval, self.interval);
+        replace(&mut settings.admin.address, self.admin);
         Ok(())
     }
 

@@ -3,10 +3,11 @@
 
 pub(crate) mod file;
 mod flags;
+pub(crate) mod reference;
 pub(crate) mod settings;
 
 use super::{
-    args::{Args, Mode, SendProxy},
+    args::{Args, SendProxy},
     certificates::{Initiator, Responder},
     intercept::{Intercept, OWN_MARK, Target},
     peer::{POOL_AGE_DEFAULT, Peer},
@@ -42,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) counters: Option<PathBuf>,
     pub(crate) interval: Duration,
+    /// Where health, metrics and the status page are served.
+    pub(crate) admin: Option<SocketAddr>,
 }
 
 /// One way in.
@@ -121,8 +124,8 @@ pub(crate) struct Limits {
 /// Bytes in one copy: large enough that the system calls vanish beside the copying.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Idle conduits a worker keeps: enough for a burst of busy connections. Memory: 16 MiB a worker
-/// in copy mode, 640 KiB with 1 MiB pipes.
+/// Idle conduits a worker keeps: enough for a burst of busy connections. Memory: 640 KiB a worker
+/// with 1 MiB pipes, 16 MiB in copy mode; buffers that only saw small reads, 16 KiB each.
 const IDLE_CONDUITS_MAX: usize = 64;
 
 const CONNECTIONS_DEFAULT: u32 = 16384;
@@ -151,7 +154,7 @@ impl Config {
         let config = Self {
             listeners: listeners(settings, &profiles)?,
             policy: policy(settings, &peers, &profiles)?,
-            pool: pool(settings, &far)?,
+            pool: pool(settings)?,
             limits: limits(settings)?,
             peers,
             far,
@@ -160,6 +163,7 @@ impl Config {
                 "interval",
                 settings.counters.interval.unwrap_or(INTERVAL_DEFAULT),
             )?,
+            admin: admin(settings)?,
         };
         config.check_ways()?;
         Ok(config)
@@ -179,14 +183,11 @@ impl Config {
             keep("limits.workers", &mut new.workers, &old.workers),
             keep("limits.memory", &mut new.memory, &old.memory),
             keep("counters.file", &mut self.counters, &before.counters),
+            keep("admin.address", &mut self.admin, &before.admin),
         ];
         // The limit on descriptors decided this one.
         self.pool.pipes_max = before.pool.pipes_max;
-        fixed.push(keep(
-            "limits.pipe_size or profile.far.mode",
-            &mut self.pool,
-            &before.pool,
-        ));
+        fixed.push(keep("limits.pipe_size", &mut self.pool, &before.pool));
         self.keep_peers(before);
         fixed.into_iter().flatten().collect()
     }
@@ -299,6 +300,21 @@ impl Listener {
             kind,
             address,
         })
+    }
+
+    /// Whether it may stand at `address`, which the service manager gave it.
+    pub(crate) fn check_place(&self, address: SocketAddr) -> anyhow::Result<()> {
+        if self.intercept.is_some() && address.is_ipv4() != self.address.is_ipv4() {
+            let (name, own) = (&self.name, self.address);
+            return Err(Refusal::usage(format!(
+                "listener {name}: the socket that was passed, {address}, is not of the family of {own}"
+            )));
+        }
+        let placed = Self {
+            address,
+            ..self.clone()
+        };
+        placed.check_exposure()
     }
 
     /// Nothing listens off loopback for strangers. TPROXY's listener is reached through rules that
@@ -521,7 +537,7 @@ fn chain(via: &[String], peers: &BTreeMap<String, Arc<Peer>>, user: &str) -> any
     via.iter().map(peer).collect()
 }
 
-fn pool(settings: &Settings, far: &Profile) -> anyhow::Result<PoolConfig> {
+fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
     let size = settings.limits.pipe_size.unwrap_or(PIPE_DEFAULT);
     if !(4096..=1 << 30).contains(&size.get()) {
         return Err(Refusal::usage(format!(
@@ -529,7 +545,6 @@ fn pool(settings: &Settings, far: &Profile) -> anyhow::Result<PoolConfig> {
         )));
     }
     Ok(PoolConfig {
-        mode: far.mode.unwrap_or(Mode::Splice).into(),
         pipe_bytes: size.get() as usize,
         buffer_bytes: BUFFER_BYTES,
         pipes_max: usize::MAX,
@@ -549,6 +564,19 @@ fn limits(settings: &Settings) -> anyhow::Result<Limits> {
         grace: written.grace.unwrap_or(TIMEOUT_DEFAULT).into(),
         memory: written.memory.map(Bytes::get),
     })
+}
+
+/// It tells everyone who asks who talks to whom: it stays on this host.
+fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
+    match settings.admin.address {
+        Some(address) if !address.ip().is_loopback() => Err(Refusal::usage(format!(
+            "admin {address} (--admin, admin.address) is not on loopback, and it asks nobody who \
+             they are: use 127.0.0.1:{port} and reach it with ssh -L {port}:127.0.0.1:{port} HOST \
+             or through a reverse proxy that does",
+            port = address.port()
+        ))),
+        address => Ok(address),
+    }
 }
 
 fn positive(key: &str, time: Time) -> anyhow::Result<Duration> {
@@ -601,6 +629,11 @@ mod tests {
             ("--socks5 127.0.0.1:0 --cc-far no-such", "there are: "),
             ("--socks5 127.0.0.1:0 --interval 0s", "--interval"),
             ("--socks5 127.0.0.1:0 --pipe-size 1B", "--pipe-size"),
+            (
+                "--socks5 127.0.0.1:0 --admin 0.0.0.0:9100",
+                "ssh -L 9100:127.0.0.1:9100",
+            ),
+            ("--socks5 127.0.0.1:0 --admin [::]:9100", "loopback"),
         ] {
             assert!(refusal(line).contains(word), "{line}: {}", refusal(line));
         }
@@ -635,6 +668,8 @@ mod tests {
             ("[profile.long]\ndscp = 64", "0 to 63"),
             ("[profile.long]\nmss = 40", "88"),
             ("[peer.p]\naddress = '10.0.0.1'\nstreams = 17", "1 to 16"),
+            ("[profile.long]\ninitial_window = 0", "1 to 1024"),
+            ("[profile.long]\ninitial_window = 1025", "1 to 1024"),
             ("[profile.long]\nkeepalive = '100ms'", "1s"),
             (
                 "[[listener]]\nkind = 'forward'\naddress = '[::1]:1'",

@@ -31,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) profile: BTreeMap<String, ProfileSettings>,
     pub(crate) limits: LimitSettings,
     pub(crate) counters: CounterSettings,
+    pub(crate) admin: AdminSettings,
 }
 
 /// One way in.
@@ -172,6 +173,9 @@ pub(crate) struct ProfileSettings {
     pub(crate) mss: Option<u32>,
     /// DSCP of its packets, 0 to 63.
     pub(crate) dscp: Option<u8>,
+    /// Segments that may leave before the first acknowledgement, 1 to 1024: for long legs whose
+    /// rate is known. The kernel's choice is 10, or the route's initcwnd.
+    pub(crate) initial_window: Option<u32>,
     /// Fixed send buffer. Ends autotuning: for measurements and for hosts short of memory.
     pub(crate) send_buffer: Option<Bytes>,
     /// Fixed receive buffer. Ends autotuning: for measurements and for hosts short of memory.
@@ -200,6 +204,14 @@ pub(crate) struct LimitSettings {
 pub(crate) struct CounterSettings {
     pub(crate) file: Option<PathBuf>,
     pub(crate) interval: Option<Time>,
+}
+
+/// The admin endpoint: health, metrics, the status page.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AdminSettings {
+    /// On loopback; absent is off.
+    pub(crate) address: Option<SocketAddr>,
 }
 
 /// A value that is written as text.

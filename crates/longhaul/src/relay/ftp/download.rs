@@ -9,7 +9,11 @@ use std::{
     task::{Context, Poll},
 };
 use suppaftp::tokio::{AsyncFtpStream, AsyncNoTlsStream, TransferStream};
-use tokio::{io::AsyncReadExt as _, select, sync::mpsc};
+use tokio::{
+    io::AsyncReadExt as _,
+    select,
+    sync::{OwnedSemaphorePermit, mpsc},
+};
 
 /// Bytes a read takes, and reads that may wait for the client: 256 KiB a download.
 const CHUNK_LEN: usize = 64 * 1024;
@@ -22,8 +26,13 @@ type Chunks = mpsc::Sender<io::Result<Bytes>>;
 pub(crate) struct Download(mpsc::Receiver<io::Result<Bytes>>);
 
 impl Download {
-    /// Reads in a task that ends with the file or with the client.
-    pub(super) fn start(ftp: AsyncFtpStream, stream: TransferStream<AsyncNoTlsStream>) -> Self {
+    /// Reads in a task that ends with the file or with the client, and gives back the places of its
+    /// descriptors then.
+    pub(super) fn start(
+        ftp: AsyncFtpStream,
+        stream: TransferStream<AsyncNoTlsStream>,
+        places: OwnedSemaphorePermit,
+    ) -> Self {
         let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
         tokio::spawn(async move {
             let left = sender.clone();
@@ -35,6 +44,7 @@ impl Download {
             }
             // The control connection stands until here.
             drop(ftp);
+            drop(places);
         });
         Self(receiver)
     }

@@ -33,6 +33,7 @@ use suppaftp::{
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
+    sync::OwnedSemaphorePermit,
     time::timeout,
 };
 use wire::destination::Destination;
@@ -84,6 +85,11 @@ fn code(error: &FtpError) -> Option<u32> {
 /// looks up its client's name.
 const SETUP_TIME: Duration = Duration::from_secs(60);
 
+/// Places beyond that of the client's connection, two descriptors each: control and data connection
+/// are up to three each (the leg, and over TLS a bridge's two ends), and the client's last origin
+/// may still be connected.
+const PLACES: u32 = 3;
+
 /// Gets what `url` names, or only its head.
 pub(crate) async fn get(
     session: &Arc<Session>,
@@ -91,11 +97,12 @@ pub(crate) async fn get(
     url: &Url,
     only_head: bool,
 ) -> Result<Response<Body>, Refused> {
+    let places = session.more_places(PLACES)?;
     let fetching = async {
         let mut ftp = log_in(session, server, url).await?;
         match url.is_directory() {
             true => directory(&mut ftp, url).await,
-            false => file(ftp, url, only_head).await,
+            false => file(ftp, url, only_head, places).await,
         }
     };
     let late = || Refused::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server took too long");
@@ -214,6 +221,7 @@ async fn file(
     mut ftp: AsyncFtpStream,
     url: &Url,
     only_head: bool,
+    places: OwnedSemaphorePermit,
 ) -> Result<Response<Body>, Refused> {
     let size = ftp.size(&url.path).await.ok();
     let modified = ftp.mdtm(&url.path).await.ok();
@@ -223,7 +231,7 @@ async fn file(
             Err(error) if code(&error) == Some(550) => {
                 return elsewhere(&mut ftp, url, error).await;
             }
-            stream => Either::Right(Download::start(ftp, stream?)),
+            stream => Either::Right(Download::start(ftp, stream?, places)),
         },
     };
     let mut response = Response::new(body);

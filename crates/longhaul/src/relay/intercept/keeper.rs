@@ -157,7 +157,7 @@ impl Keeper {
         let began = Instant::now();
         while !relay.pulse.is_steady(Instant::now()) {
             anyhow::ensure!(
-                began.elapsed() < START_TIME,
+                began.elapsed() < START_TIME && !relay.alarm.is_raised(),
                 "the relay's threads don't start"
             );
             std::thread::sleep(Duration::from_millis(10));

@@ -41,7 +41,7 @@ impl Pulse {
     }
 
     /// Whether all have been heard of late.
-    pub(super) fn is_steady(&self, now: Instant) -> bool {
+    pub(crate) fn is_steady(&self, now: Instant) -> bool {
         let now = self.milliseconds(now);
         let limit = STALLED_AFTER.as_millis() as u64;
         self.latest.iter().all(|latest| match latest.load(Relaxed) {

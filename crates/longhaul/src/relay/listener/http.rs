@@ -8,6 +8,7 @@ use crate::relay::{
     failure::Failure,
     ftp,
     leg::Leg,
+    paced::Paced,
     proxy_headers::{
         credentials, destination, has_passed, is_ftp, max_forwards, onward_request,
         onward_response, traced, upgrade,
@@ -19,10 +20,15 @@ use crate::relay::{
 };
 use bytes::Bytes;
 use host::socket::reset_on_close;
-use http_body_util::{Either, Full};
+use http_body_util::{Either, Empty, Full};
 use hyper::{
-    Method, Response, StatusCode, body::Incoming, client::conn::http1::SendRequest, header,
-    server::conn::http1, service::service_fn, upgrade::OnUpgrade,
+    Method, Response, StatusCode,
+    body::{Body as _, Incoming},
+    client::conn::http1::SendRequest,
+    header,
+    server::conn::http1,
+    service::service_fn,
+    upgrade::OnUpgrade,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
@@ -37,6 +43,9 @@ use tokio::{
 use wire::destination::Destination;
 
 type ClientRequest = hyper::Request<Incoming>;
+/// The client's request as it goes on; one that is made again has no body.
+type OnwardRequest = hyper::Request<OnwardBody>;
+type OnwardBody = Either<Incoming, Empty<Bytes>>;
 /// An origin's, or our own.
 type Body = Either<Incoming, ftp::Body>;
 
@@ -64,7 +73,9 @@ struct Tunnel {
 /// A connection to an origin server that can take the next request.
 struct Origin {
     destination: Destination,
-    sender: SendRequest<Incoming>,
+    sender: SendRequest<OnwardBody>,
+    /// It stood before its next request, and may have died unnoticed.
+    stood: bool,
     far: Arc<Far>,
     /// What the peer on the way said, if it refused.
     refused: Arc<OnceLock<Failure>>,
@@ -127,13 +138,14 @@ fn culprit(error: &hyper::Error) -> Side {
 async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
     let session = proxy.session.clone();
     let counted = session.clone();
-    let io = TokioIo::new(Shared {
+    let stream = Shared {
         stream: Leg::plain(session.client.clone()),
         on_bytes: Box::new(move |read, written| {
             counted.count(Direction::Up, read);
             counted.count(Direction::Down, written);
         }),
-    });
+    };
+    let io = TokioIo::new(Paced::new(stream, session.limits().clone()));
     let handler = proxy.clone();
     let service = service_fn(move |request| {
         let proxy = handler.clone();
@@ -256,8 +268,7 @@ impl Proxy {
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
     }
 
-    /// Passes a request on and its response back; bodies stream. A kept connection that the origin
-    /// has closed meanwhile hands the request back, for a new one.
+    /// Passes a request on and its response back; bodies stream.
     async fn pass_on(
         &self,
         mut request: ClientRequest,
@@ -267,22 +278,55 @@ impl Proxy {
             upgrade(request.version(), request.headers()).map(|_| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
         onward_request(&mut head, &self.session.relay.pseudonym);
-        let mut request = hyper::Request::from_parts(head, body);
+        let request = hyper::Request::from_parts(head, Either::Left(body));
         let mut kept = self.origin.lock().await;
-        if let Some(origin) = kept.take_if(|origin| origin.serves(&destination)) {
-            match self.send(&mut kept, origin, request).await {
-                Ok(response) => return self.answer(&mut kept, response, offered),
-                Err(Unsent::GivenBack(same)) => request = *same,
+        let response = self.ask(&mut kept, request, &destination).await?;
+        self.answer(&mut kept, response, offered)
+    }
+
+    /// Asks over the connection that was kept, else over one that stands ready, else over a new one.
+    /// One that turns out to be dead hands the request back for the next, or has taken it along:
+    /// then it is made again if that does no harm (RFC 9110 §9.2.2).
+    async fn ask(
+        &self,
+        kept: &mut Option<Origin>,
+        mut request: OnwardRequest,
+        destination: &Destination,
+    ) -> Result<Response<Incoming>, Declined> {
+        for source in [Source::Kept, Source::Ready, Source::New] {
+            let Some(origin) = self.origin(source, kept, destination).await? else {
+                continue;
+            };
+            let copy = origin.stood.then(|| harmless_copy(&request)).flatten();
+            request = match self.send(kept, origin, request).await {
+                Ok(response) => return Ok(response),
+                Err(Unsent::GivenBack(same)) => *same,
                 Err(Unsent::Lost(declined)) => return Err(declined),
+                Err(Unsent::Died(declined)) => copy.ok_or(declined)?,
+            };
+        }
+        Err(no_response("closed at once"))
+    }
+
+    async fn origin(
+        &self,
+        source: Source,
+        kept: &mut Option<Origin>,
+        destination: &Destination,
+    ) -> Result<Option<Origin>, Declined> {
+        let request = || Request::to(destination.clone(), Vec::new());
+        let far = match source {
+            Source::Kept => {
+                let origin = kept.take().filter(|origin| origin.serves(destination));
+                return Ok(origin.map(|origin| Origin {
+                    stood: true,
+                    ..origin
+                }));
             }
-        }
-        *kept = None;
-        let origin = self.open(destination).await?;
-        match self.send(&mut kept, origin, request).await {
-            Ok(response) => self.answer(&mut kept, response, offered),
-            Err(Unsent::GivenBack(_)) => Err(no_response("closed at once")),
-            Err(Unsent::Lost(declined)) => Err(declined),
-        }
+            Source::Ready => self.session.open(&request()).await?,
+            Source::New => self.session.open_anew(&request()).await?,
+        };
+        Self::speak(destination, far).await.map(Some)
     }
 
     /// The response for the client. A change of protocols (RFC 9110 §7.8) takes both legs out of
@@ -329,26 +373,21 @@ impl Proxy {
         &self,
         kept: &mut Option<Origin>,
         mut origin: Origin,
-        request: ClientRequest,
+        request: OnwardRequest,
     ) -> Result<Response<Incoming>, Unsent> {
         let sent = origin.sender.try_send_request(request).await;
-        let response =
-            sent.map_err(
-                |mut error| match (origin.refused.get(), error.take_message()) {
-                    (Some(failure), _) => Unsent::Lost((*failure).into()),
-                    (None, Some(request)) => Unsent::GivenBack(Box::new(request)),
-                    (None, None) => Unsent::Lost(no_response(&error.into_error().to_string())),
-                },
-            )?;
+        let response = sent.map_err(|mut error| match error.take_message() {
+            Some(request) if origin.refused.get().is_none() => Unsent::GivenBack(Box::new(request)),
+            _ => origin.lost(&error.into_error()),
+        })?;
         *kept = Some(origin);
         Ok(response)
     }
 
-    /// Opens a leg for requests. They leave behind the preamble for a peer, whose answer is read
-    /// before the first response: no round trip is spent on it (RFC 8803 §3).
-    async fn open(&self, destination: Destination) -> Result<Origin, Declined> {
-        let request = Request::to(destination.clone(), Vec::new());
-        let far = Arc::new(self.session.open(&request).await?);
+    /// HTTP over a leg. Requests leave behind the preamble for a peer, whose answer is read before
+    /// the first response: no round trip is spent on it (RFC 8803 §3).
+    async fn speak(destination: &Destination, far: Far) -> Result<Origin, Declined> {
+        let far = Arc::new(far);
         let refused = Arc::new(OnceLock::new());
         let io = TokioIo::new(Answered::new(far.clone(), refused.clone()));
         let (sender, connection) = hyper::client::conn::http1::Builder::new()
@@ -360,26 +399,61 @@ impl Proxy {
         // It ends with its sender, its response body, or its error, which the body reports.
         tokio::spawn(connection.with_upgrades());
         Ok(Origin {
-            destination,
+            destination: destination.clone(),
             sender,
+            stood: far.stood_ready(),
             far,
             refused,
         })
     }
 }
 
+/// Where a connection to an origin comes from.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Kept,
+    /// Among those to peers that stand ready, or a new one.
+    Ready,
+    New,
+}
+
+/// The request once more, if it has no body that is gone and may come twice.
+fn harmless_copy(request: &OnwardRequest) -> Option<OnwardRequest> {
+    let harmless = request.method().is_idempotent() && request.body().is_end_stream();
+    harmless.then(|| {
+        let mut copy = OnwardRequest::new(Either::Right(Empty::new()));
+        copy.method_mut().clone_from(request.method());
+        copy.uri_mut().clone_from(request.uri());
+        *copy.version_mut() = request.version();
+        copy.headers_mut().clone_from(request.headers());
+        copy.extensions_mut().clone_from(request.extensions());
+        copy
+    })
+}
+
 impl Origin {
     fn serves(&self, destination: &Destination) -> bool {
         self.destination == *destination && self.sender.is_ready()
+    }
+
+    /// The request went, and no response came.
+    fn lost(&self, error: &hyper::Error) -> Unsent {
+        match self.refused.get() {
+            Some(failure) if !self.far.was_stale() => Unsent::Lost((*failure).into()),
+            None if error.is_parse() => Unsent::Lost(no_response(&error.to_string())),
+            _ => Unsent::Died(no_response(&error.to_string())),
+        }
     }
 }
 
 /// Why a request has no response.
 enum Unsent {
     /// Nothing of it left; it can be tried again.
-    GivenBack(Box<ClientRequest>),
-    /// It may have arrived.
+    GivenBack(Box<OnwardRequest>),
+    /// It was answered, though not by a response.
     Lost(Declined),
+    /// The connection ended under it; it may have arrived.
+    Died(Declined),
 }
 
 fn own(bytes: impl Into<Bytes>) -> Body {
@@ -430,7 +504,7 @@ async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
         origin,
         far,
     } = tunnel;
-    let early = match left_over::<Shared>(client).await {
+    let early = match left_over::<Paced>(client).await {
         Ok(early) => early,
         Err(error) => return End::Broken(Side::Near, error),
     };

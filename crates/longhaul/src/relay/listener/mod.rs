@@ -27,7 +27,7 @@ struct Asked {
     language: Language,
 }
 
-/// What a client has said.
+/// What another relay has said.
 enum Heard {
     Asks(Asked),
     /// It is a further leg of a connection that was asked for before.
@@ -85,18 +85,132 @@ impl Rejected {
     }
 }
 
+/// A client with a way out.
+struct Opened {
+    far: Far,
+    language: Language,
+    /// For the way out that turns out to have been dead.
+    again: Option<Box<Request>>,
+}
+
 /// Serves a client that says once where to go, or not at all.
 pub(super) async fn serve(session: &Session, kind: &Kind) -> End {
-    if *kind == Kind::Convert
-        && let Err(end) = Box::pin(convert::await_request(session)).await
-    {
+    // In boxes, as everything that is over before bytes are relayed: an idle connection is as large
+    // as the largest state that its future may be in.
+    let asked = match Box::pin(hear_out(session, kind)).await {
+        Ok(asked) => asked,
+        Err(end) => return end,
+    };
+    connect(session, asked).await
+}
+
+/// Opens the way out, and relays.
+async fn connect(session: &Session, asked: Asked) -> End {
+    match Box::pin(open(session, asked)).await {
+        Ok(opened) => relay(session, opened).await,
+        Err(end) => end,
+    }
+}
+
+/// What the client wants. Those who speak to another relay have a time to say it; those who speak
+/// to none have said it by coming here.
+async fn hear_out(session: &Session, kind: &Kind) -> Result<Asked, End> {
+    let asked = match kind {
+        Kind::Convert => {
+            Box::pin(convert::await_request(session)).await?;
+            match hear(session, convert::ask(session)).await {
+                Ok(Heard::Asks(asked)) => Ok(asked),
+                Ok(Heard::Joins(seat)) => return Err(End::Joined(seat)),
+                Err(rejected) => Err(rejected),
+            }
+        }
+        Kind::Forward(destination) => Ok(forward::ask(destination)),
+        Kind::Transparent { keep_source } => transparent::ask(session, *keep_source),
+        Kind::Socks5 | Kind::Http => unreachable!("these have more to say"),
+    };
+    match asked {
+        Ok(asked) => Ok(asked),
+        Err(rejected) => Err(reject(session, rejected).await),
+    }
+}
+
+/// Relays over the way out that was opened, or over another if that was dead.
+async fn relay(session: &Session, opened: Opened) -> End {
+    let Opened {
+        far,
+        language,
+        again,
+    } = opened;
+    let end = session.transfer(&far, language.success(&far)).await;
+    let End::Failed(failure) = end else {
         return end;
+    };
+    match again {
+        Some(request) if far.was_stale() => Box::pin(try_again(session, *request, language)).await,
+        Some(mut request) => match far.take_back() {
+            Some(heard) => {
+                request.early.extend(heard);
+                Box::pin(go_unstriped(session, *request, language)).await
+            }
+            None => refuse(session, failure, language).await,
+        },
+        None => refuse(session, failure, language).await,
     }
-    match hear(session, ask(session, kind)).await {
-        Ok(Heard::Asks(Asked { request, language })) => connect(session, request, language).await,
-        Ok(Heard::Joins(seat)) => End::Joined(seat),
-        Err(rejected) => reject(session, rejected).await,
+}
+
+/// Opens the way out.
+async fn open(session: &Session, asked: Asked) -> Result<Opened, End> {
+    let Asked {
+        mut request,
+        language,
+    } = asked;
+    request.may_stripe = true;
+    let far = match session.open(&request).await {
+        Ok(far) => far,
+        Err(failure) => return Err(refuse(session, failure, language).await),
+    };
+    // They have left, and a request that had any is not made twice, unless a peer refuses to read
+    // it, which has it in pieces.
+    let striped = far.group.is_some();
+    if !striped {
+        request.early = Vec::new();
     }
+    let again = (striped || far.stood_ready()).then(|| request.into());
+    Ok(Opened {
+        far,
+        language,
+        again,
+    })
+}
+
+/// Makes the request over a connection that did not stand ready.
+async fn try_again(session: &Session, mut request: Request, language: Language) -> End {
+    request.may_stripe = false;
+    finish(session, session.open_anew(&request).await, language).await
+}
+
+/// Makes the request over one leg, to a peer that has refused to read one for several.
+async fn go_unstriped(session: &Session, mut request: Request, language: Language) -> End {
+    request.may_stripe = false;
+    finish(session, session.open_unstriped(&request).await, language).await
+}
+
+/// Relays over the last way out that there is.
+async fn finish(session: &Session, far: Result<Far, Failure>, language: Language) -> End {
+    let end = match far {
+        Ok(far) => session.transfer(&far, language.success(&far)).await,
+        Err(failure) => End::Failed(failure),
+    };
+    match end {
+        End::Failed(failure) => refuse(session, failure, language).await,
+        end => end,
+    }
+}
+
+/// Tells the client in its own words.
+async fn refuse(session: &Session, failure: Failure, language: Language) -> End {
+    Box::pin(farewell(&session.near(), &language.failure(failure))).await;
+    session.fail(failure)
 }
 
 /// What the client wants, if it says so before the handshake time-out.
@@ -114,69 +228,6 @@ async fn reject(session: &Session, rejected: Rejected) -> End {
     let Rejected { failure, answer } = rejected;
     Box::pin(farewell(&session.near(), &answer)).await;
     session.fail(failure)
-}
-
-async fn ask(session: &Session, kind: &Kind) -> Result<Heard, Rejected> {
-    match kind {
-        Kind::Convert => convert::ask(session).await,
-        Kind::Forward(destination) => Ok(Heard::Asks(forward::ask(destination))),
-        Kind::Transparent { keep_source } => {
-            transparent::ask(session, *keep_source).map(Heard::Asks)
-        }
-        Kind::Socks5 | Kind::Http => unreachable!("these have more to say"),
-    }
-}
-
-async fn connect(session: &Session, mut request: Request, language: Language) -> End {
-    request.may_stripe = true;
-    let opened = session.open(&request).await;
-    // They have left: an idle connection need not keep their buffer, and a request that had any is
-    // not made twice, unless the peer refuses to read it.
-    let mut early = std::mem::take(&mut request.early);
-    if !opened.as_ref().is_ok_and(|far| far.group.is_some()) {
-        early = Vec::new();
-    }
-    let mut tried = attempt(session, opened, language).await;
-    if let Attempt::Stale = tried {
-        tried = attempt(session, session.open_anew(&request).await, language).await;
-    }
-    if let Attempt::Unstriped(heard) = tried {
-        (request.early, request.may_stripe) = ([early, heard].concat(), false);
-        tried = attempt(session, session.open_unstriped(&request).await, language).await;
-    }
-    let Attempt::Ended(end) = tried else {
-        unreachable!("only a connection that stood ready is stale");
-    };
-    if let End::Failed(failure) = end {
-        Box::pin(farewell(&session.near(), &language.failure(failure))).await;
-        return session.fail(failure);
-    }
-    end
-}
-
-/// What became of one way out.
-enum Attempt {
-    Ended(End),
-    /// It was dead before it was asked; nothing is lost.
-    Stale,
-    /// The peer knows no groups; what the client has sent since is here.
-    Unstriped(Vec<u8>),
-}
-
-async fn attempt(session: &Session, opened: Result<Far, Failure>, language: Language) -> Attempt {
-    let far = match opened {
-        Ok(far) => far,
-        Err(failure) => return Attempt::Ended(End::Failed(failure)),
-    };
-    let end = session.transfer(&far, &language.success(&far)).await;
-    match end {
-        End::Failed(_) if far.was_stale() => Attempt::Stale,
-        End::Failed(failure) => match far.take_back() {
-            Some(heard) => Attempt::Unstriped(heard),
-            None => Attempt::Ended(End::Failed(failure)),
-        },
-        end => Attempt::Ended(end),
-    }
 }
 
 /// How long a client may take to hear its refusal. RFC 1928 §6 allows 10 s.

@@ -3,12 +3,13 @@
 
 use super::{
     super::{
+        args::Mode,
         counters::Direction,
         leg::Leg,
         ready::Ready,
         route::Far,
         stream::write_all,
-        transfer::{Broken, End, Means, Side, broken, report_shortfall},
+        transfer::{BULK_BYTES, Broken, End, Means, Side, broken, report_shortfall},
     },
     gatherer::Gatherer,
     group::{Group, Kept},
@@ -16,7 +17,7 @@ use super::{
     spreader::{Load, Spreader},
     trunk::Trunk,
 };
-use host::{conduit::Conduit, pipe_pool::Mode};
+use host::{conduit::Conduit, pipe_pool};
 use model::stripe::PIECE_LEN;
 use std::{
     future::{pending, poll_fn},
@@ -210,10 +211,13 @@ impl Source<'_> {
         }
     }
 
-    fn mode(&self, wanted: Option<Mode>) -> Option<Mode> {
-        match self {
-            Self::Many(_, gatherer) if gatherer.wants_copy() => Some(Mode::Copy),
-            _ => wanted,
+    /// How the next bytes move; `bulk` if much is expected.
+    fn mode(&self, wanted: Mode, bulk: bool) -> pipe_pool::Mode {
+        match (self, wanted) {
+            (Self::Many(_, gatherer), _) if gatherer.wants_copy() => pipe_pool::Mode::Copy,
+            (_, Mode::Copy) => pipe_pool::Mode::Copy,
+            (_, Mode::Auto) if !bulk => pipe_pool::Mode::Copy,
+            _ => pipe_pool::Mode::Splice,
         }
     }
 }
@@ -228,13 +232,14 @@ async fn deliver_all(
     to: &Leg,
     means: &Means<'_>,
 ) -> Result<(), Broken> {
-    let mut fills = 0;
+    let (mut fills, mut bulk) = (0, false);
     loop {
-        let mut conduit = means.pool.lease(source.mode(means.mode));
+        let mut conduit = means.pool.lease(source.mode(means.mode, bulk));
         report_shortfall(means.pool);
         match source.fill(&mut conduit, means.limits.chunk(direction)) {
             Ok(0) => break,
             Ok(bytes) => {
+                bulk = bytes >= BULK_BYTES;
                 means.hear(direction);
                 deliver(direction, &mut conduit, to, means).await?;
                 means.rest(direction, bytes).await;
@@ -264,6 +269,7 @@ async fn deliver(
         match to.drain(conduit) {
             Ok(bytes) => means.count(direction, bytes),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let _paused = means.pauses.begin(direction);
                 let writable = poll_fn(|cx| to.poll_write_ready(cx)).await;
                 writable.map_err(Broken::Sink)?;
             }
@@ -284,12 +290,13 @@ struct Spreading<'a> {
 impl<'a> Spreading<'a> {
     /// Moves everything, then passes the end on.
     async fn run(&self, source: &mut Source<'_>, sink: &mut Spreader<'a>) -> Result<(), Broken> {
-        let mut fills = 0;
+        let (mut fills, mut bulk) = (0, false);
         loop {
             self.push(sink)?;
-            match self.fetch(source, sink)? {
+            match self.fetch(source, sink, bulk)? {
                 Fetched::End => break,
                 Fetched::Piece(bytes) => {
+                    bulk = bytes >= BULK_BYTES;
                     self.means.rest(self.direction, bytes).await;
                     fills += 1;
                     if fills % FILLS_PER_TURN == 0 {
@@ -307,7 +314,12 @@ impl<'a> Spreading<'a> {
     }
 
     /// Takes a piece from the source if there is a leg that would take it.
-    fn fetch(&self, source: &mut Source<'_>, sink: &mut Spreader<'a>) -> Result<Fetched, Broken> {
+    fn fetch(
+        &self,
+        source: &mut Source<'_>,
+        sink: &mut Spreader<'a>,
+        bulk: bool,
+    ) -> Result<Fetched, Broken> {
         let room = self.kept.and_then(Kept::room);
         if room == Some(0) {
             return Ok(Fetched::Unanswered);
@@ -316,8 +328,8 @@ impl<'a> Spreading<'a> {
             return Ok(Fetched::Blocked);
         };
         let mode = match room {
-            Some(_) => Some(Mode::Copy),
-            None => source.mode(self.means.mode),
+            Some(_) => pipe_pool::Mode::Copy,
+            None => source.mode(self.means.mode, bulk),
         };
         let mut conduit = self.means.pool.lease(mode);
         report_shortfall(self.means.pool);
@@ -346,6 +358,8 @@ impl<'a> Spreading<'a> {
     }
 
     async fn wait(&self, reason: Fetched, source: &Source<'_>, sink: &Spreader<'a>) {
+        let blocked = matches!(reason, Fetched::Blocked);
+        let _paused = blocked.then(|| self.means.pauses.begin(self.direction));
         poll_fn(|cx| {
             let idle = matches!(reason, Fetched::Blocked);
             let mut ready = sink.poll_ready(idle, cx).is_ready();
@@ -400,7 +414,7 @@ impl Means<'_> {
 
     /// Waits as long as the rate limits ask for these bytes.
     async fn rest(&self, direction: Direction, bytes: usize) {
-        if let Some(until) = self.limits.spend(direction, bytes, Instant::now()) {
+        if let Some(until) = self.limits.spend(direction, bytes, Instant::now) {
             Box::pin(sleep_until(until.into())).await;
         }
     }

@@ -45,6 +45,8 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
     let way = session.straight_way(expected).map_err(failed)?;
     let profile = way.ok_or_else(unsupported)?;
     let limit = session.config.limits.connect_timeout;
+    // For the socket that listens, until the one that came takes its turn.
+    let _place = session.more_places(1).map_err(failed)?;
     let arrival = async {
         let peers = addresses(expected).await?;
         let listener = listen(session, &peers, &profile).await?;

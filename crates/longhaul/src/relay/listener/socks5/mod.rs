@@ -4,7 +4,7 @@
 mod bind;
 mod udp;
 
-use super::{Language, Rejected, connect, hear, reject};
+use super::{Asked, Language, Rejected, connect, hear, reject};
 use crate::relay::{
     failure::Failure,
     route,
@@ -34,7 +34,8 @@ pub(in crate::relay) async fn serve(session: &Session) -> End {
     match command {
         Command::Connect => {
             let request = route::Request::to(destination, early);
-            connect(session, request, Language::Socks5).await
+            let language = Language::Socks5;
+            connect(session, Asked { request, language }).await
         }
         Command::Bind => bind::serve(session, &destination, &early).await,
         Command::UdpAssociate => udp::serve(session, &destination).await,

@@ -20,6 +20,7 @@ use std::{
 use tokio::{
     net::{UdpSocket, lookup_host},
     select,
+    sync::OwnedSemaphorePermit,
     time::timeout,
 };
 use wire::{
@@ -38,6 +39,8 @@ const NAME_TIME: Duration = Duration::from_secs(30);
 /// Three sockets and what has been seen on them.
 struct Association<'a> {
     session: &'a Session,
+    /// With its TCP connection, it has four descriptors.
+    _place: OwnedSemaphorePermit,
     near: UdpSocket,
     far_v4: UdpSocket,
     /// None where the host has no IPv6.
@@ -75,16 +78,18 @@ impl<'a> Association<'a> {
         let anywhere = Destination::from_ip(Ipv4Addr::UNSPECIFIED.into(), 0);
         let way = session.straight_way(&anywhere).map_err(failed)?;
         way.ok_or_else(unsupported)?;
-        let association = Self::bind(session).await;
+        let place = session.more_places(1).map_err(failed)?;
+        let association = Self::bind(session, place).await;
         let association = association.map_err(|error| failed(Failure::from_connect(&error)))?;
         association.expect(announced);
         Ok(association)
     }
 
-    async fn bind(session: &'a Session) -> io::Result<Self> {
+    async fn bind(session: &'a Session, place: OwnedSemaphorePermit) -> io::Result<Self> {
         let facing_client = session.client.local_addr()?.ip();
         Ok(Self {
             session,
+            _place: place,
             near: UdpSocket::bind((facing_client, 0)).await?,
             far_v4: UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?,
             far_v6: UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).await.ok(),

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From a request to its answer.
+
+use super::{
+    Source, guard, metrics, page,
+    query::Query,
+    record::{Health, HealthStatus},
+};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Request, Response, StatusCode,
+    header::{self, HeaderName, HeaderValue},
+};
+use serde::Serialize;
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+/// OpenMetrics 1.0, "Content Type".
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// On every answer: nothing is kept, framed, sniffed or loaded from elsewhere, and nobody else's
+/// page may read it. There is no CORS header, on purpose.
+const ALWAYS: [(HeaderName, &str); 6] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+];
+
+/// Never fails: what is wrong is said.
+pub(super) async fn to<B>(request: &Request<B>, source: &impl Source) -> Response<Full<Bytes>> {
+    let mut response = match guard::check(request) {
+        Ok(()) => route(request, source).await,
+        Err((status, reason)) => text(status, reason),
+    };
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        response.headers_mut().insert(header::ALLOW, allowed);
+    }
+    for (name, value) in ALWAYS {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<Bytes>> {
+    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or(""));
+    match path {
+        "/healthz" => health(&source.health()),
+        "/metrics" => match metrics::encode(&source.status().await) {
+            Ok(text) => content(OPENMETRICS, text),
+            Err(error) => self::text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        },
+        "/api/v1/status" => json(StatusCode::OK, &source.status().await),
+        "/api/v1/throughput" => json(StatusCode::OK, &source.throughput()),
+        "/api/v1/connections" => match Query::parse(query) {
+            Ok(query) => json(StatusCode::OK, &query.answer(&*source.connections().await)),
+            Err(problem) => text(StatusCode::BAD_REQUEST, &problem),
+        },
+        _ => match page::file(path) {
+            Some((kind, bytes)) => content(kind, bytes),
+            None => text(
+                StatusCode::NOT_FOUND,
+                "there is no such page; / has the links",
+            ),
+        },
+    }
+}
+
+fn health(health: &Health) -> Response<Full<Bytes>> {
+    let status = match health.status {
+        HealthStatus::Serving => StatusCode::OK,
+        HealthStatus::Draining | HealthStatus::Stalled => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    json(status, health)
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
+    let mut text = serde_json::to_string(value).expect("a record is plain data");
+    text.push('\n');
+    answer(status, JSON, text)
+}
+
+fn text(status: StatusCode, line: &str) -> Response<Full<Bytes>> {
+    answer(status, TEXT, format!("{line}\n"))
+}
+
+fn content(kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    answer(StatusCode::OK, kind, body)
+}
+
+fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which requests are answered at all. Whoever can connect may read, but a browser on this host
+//! must not be made to read for a stranger's page.
+
+use hyper::{Method, Request, StatusCode, header, http::uri::Authority};
+use std::net::IpAddr;
+
+/// Why a request is turned away, in words for its sender.
+pub(super) type Turned = (StatusCode, &'static str);
+
+/// Reading only, and only under this host's own names.
+pub(super) fn check<B>(request: &Request<B>) -> Result<(), Turned> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let reason = "only GET and HEAD are served here";
+        return Err((StatusCode::METHOD_NOT_ALLOWED, reason));
+    }
+    check_host(request)
+}
+
+/// DNS rebinding: a page of `evil.example`, whose name leads to 127.0.0.1 a moment later, is of the
+/// same origin as this endpoint for a browser, which then lets it read. Its requests still carry
+/// that name.
+fn check_host<B>(request: &Request<B>) -> Result<(), Turned> {
+    let field = request.headers().get(header::HOST);
+    // RFC 9112 §3.2.2: an absolute target counts more than the field.
+    let named = match request.uri().authority() {
+        Some(authority) => Some(authority.clone()),
+        None => field.and_then(|value| value.to_str().ok()?.parse().ok()),
+    };
+    match named.as_ref().is_some_and(is_loopback) {
+        true => Ok(()),
+        false => Err((
+            StatusCode::MISDIRECTED_REQUEST,
+            "this is reached as localhost or by a loopback address; a reverse proxy must send \
+             such a Host",
+        )),
+    }
+}
+
+fn is_loopback(authority: &Authority) -> bool {
+    let host = authority.host();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let address = bare.parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(method: &str, target: &str, host: Option<&str>) -> Option<u16> {
+        let mut request = Request::builder().method(method).uri(target);
+        if let Some(host) = host {
+            request = request.header(header::HOST, host);
+        }
+        let outcome = check(&request.body(()).unwrap());
+        outcome.err().map(|(status, _)| status.as_u16())
+    }
+
+    #[test]
+    fn this_host_s_own_names_are_served() {
+        for host in [
+            "localhost",
+            "LocalHost:9100",
+            "127.0.0.1:9100",
+            "127.8.8.8",
+            "[::1]:9100",
+            "[::ffff:127.0.0.1]",
+        ] {
+            assert_eq!(status("GET", "/", Some(host)), None, "{host}");
+            assert_eq!(status("HEAD", "/", Some(host)), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn other_names_are_turned_away() {
+        for host in [
+            "evil.example",
+            "localhost.evil.example:9100",
+            "127.0.0.1.evil.example",
+            "192.0.2.1:9100",
+            "0.0.0.0:9100",
+            "2130706433",
+            "[::]:9100",
+            "",
+            "local host",
+        ] {
+            assert_eq!(status("GET", "/", Some(host)), Some(421), "{host}");
+        }
+        assert_eq!(status("GET", "/", None), Some(421));
+    }
+
+    #[test]
+    fn the_target_counts_more_than_the_field() {
+        let evil = "http://evil.example/metrics";
+        assert_eq!(status("GET", evil, Some("localhost")), Some(421));
+    }
+
+    #[test]
+    fn nothing_can_be_written() {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE"] {
+            assert_eq!(
+                status(method, "/", Some("localhost")),
+                Some(405),
+                "{method}"
+            );
+        }
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Links that are `like` another: the same options and the same random decisions, so that what
+//! crosses one is hit as what crosses the other.
+
+use super::scenario::Link;
+
+/// Gives every link that is like another that one's options.
+pub(crate) fn resolve(links: &mut [Link]) -> Result<(), String> {
+    for index in 0..links.len() {
+        let Some(wanted) = links[index].like.clone() else {
+            continue;
+        };
+        let place =
+            |problem: &str| format!("link {:?}: like = {wanted:?} {problem}", links[index].name);
+        let model = links
+            .iter()
+            .find(|link| link.name == wanted && link.like.is_none())
+            .ok_or_else(|| place("names no link that has options of its own"))?
+            .clone();
+        if !links[index].options.is_empty() {
+            return Err(place("leaves no room for options of its own"));
+        }
+        let twin = &mut links[index];
+        (twin.kind, twin.mtu, twin.options) = (model.kind, model.mtu, model.options);
+    }
+    Ok(())
+}
+
+/// The index of the link whose random decisions the link at `index` takes: its model's, or its own.
+pub(crate) fn model(links: &[Link], index: usize) -> usize {
+    let like = links[index].like.as_ref();
+    like.and_then(|name| links.iter().position(|link| link.name == *name))
+        .unwrap_or(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn links(second: &str) -> Vec<Link> {
+        let text = format!(
+            "[[links]]\nname = 'a'\nbetween = ['x', 'y']\nmtu = 9000\nloss = 0.01\n\
+             [[links]]\nname = 'b'\nbetween = ['u', 'v']\n{second}"
+        );
+        let mut table: toml::Table = toml::from_str(&text).unwrap();
+        table.remove("links").unwrap().try_into().unwrap()
+    }
+
+    #[test]
+    fn a_twin_has_the_options_and_the_seed_of_its_model() {
+        let mut links = links("like = 'a'");
+        resolve(&mut links).unwrap();
+        assert_eq!(links[1].options, links[0].options);
+        assert_eq!(links[1].mtu, 9000);
+        assert_eq!(links[1].between, ["u", "v"]);
+        assert_eq!((model(&links, 0), model(&links, 1)), (0, 0));
+    }
+
+    #[test]
+    fn a_model_must_be_there_and_be_the_only_one_with_options() {
+        let refused = |second| resolve(&mut links(second)).unwrap_err();
+        assert!(refused("like = 'c'").contains("'c'") || refused("like = 'c'").contains("\"c\""));
+        assert!(refused("like = 'b'").contains("names no link"));
+        assert!(refused("like = 'a'\nloss = 0.5").contains("no room"));
+    }
+
+    #[test]
+    fn a_link_of_its_own_keeps_its_seed() {
+        assert_eq!(model(&links("loss = 0.5"), 1), 1);
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A client's leg as hyper wants it, no faster than the rate limits say: what they do to relayed
+//! bytes ([`super::transfer`]) this does to messages.
+
+use super::{counters::Direction, rate::Limits, stream::Shared};
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Sleep, sleep_until},
+};
+
+/// Reads are upwards, writes are downwards.
+pub(crate) struct Paced {
+    stream: Shared,
+    limits: Limits,
+    up: Pause,
+    down: Pause,
+}
+
+impl Paced {
+    pub(crate) fn new(stream: Shared, limits: Limits) -> Self {
+        Self {
+            stream,
+            limits,
+            up: Pause::default(),
+            down: Pause::default(),
+        }
+    }
+}
+
+/// A direction's time without bytes. An allocation only while there is one.
+#[derive(Default)]
+struct Pause(Option<Pin<Box<Sleep>>>);
+
+impl Pause {
+    /// After `bytes` have passed.
+    fn follow(&mut self, limits: &Limits, direction: Direction, bytes: usize) {
+        let until = limits.spend(direction, bytes, Instant::now);
+        self.0 = until.map(|until| Box::pin(sleep_until(until.into())));
+    }
+
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(sleep) = &mut self.0 {
+            ready!(sleep.as_mut().poll(cx));
+            self.0 = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl AsyncRead for Paced {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.up.poll_over(cx));
+        let len = buffer.remaining().min(self.limits.chunk(Direction::Up));
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(len));
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+        let read = part.filled().len();
+        buffer.advance(read);
+        let Self { up, limits, .. } = &mut *self;
+        up.follow(limits, Direction::Up, read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Paced {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.down.poll_over(cx));
+        let most = self.limits.chunk(Direction::Down);
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        let stream = Pin::new(&mut self.stream);
+        let written = match slices.iter().find(|slice| !slice.is_empty()) {
+            Some(first) if total > most => stream.poll_write(cx, &first[..first.len().min(most)]),
+            _ => stream.poll_write_vectored(cx, slices),
+        };
+        let written = ready!(written)?;
+        let Self { down, limits, .. } = &mut *self;
+        down.follow(limits, Direction::Down, written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the service manager hears of the relay (sd_notify(3)): ready, reloading, stopping, how it
+//! does, and that it is alive. Without `NOTIFY_SOCKET` nobody is told anything.
+
+use super::{Relay, drain::Phase};
+use sd_notify::NotifyState;
+use std::time::{Duration, Instant};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// The service manager, if it listens.
+#[derive(Debug)]
+pub(crate) struct ServiceManager {
+    /// Silence after which it kills the relay (`WatchdogSec=`).
+    patience: Option<Duration>,
+}
+
+/// How often the status is looked at.
+const STATUS_PERIOD: Duration = Duration::from_secs(5);
+
+impl ServiceManager {
+    /// As the environment says.
+    pub(crate) fn find() -> Self {
+        let patience = sd_notify::watchdog_enabled();
+        Self { patience }
+    }
+
+    fn tell(&self, news: &[NotifyState]) {
+        if let Err(error) = sd_notify::notify(news) {
+            eprintln!("longhaul relay: NOTIFY_SOCKET: {error}");
+        }
+    }
+
+    /// All listeners stand, and what is to be intercepted is.
+    pub(crate) fn ready(&self, relay: &Relay) {
+        self.tell(&[NotifyState::Ready, NotifyState::Status(&status(relay))]);
+    }
+
+    /// The configuration is being read again; [`Self::reloaded`] says when that is over.
+    pub(crate) fn reloading(&self) {
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => self.tell(&[NotifyState::Reloading, now]),
+            Err(_) => self.tell(&[NotifyState::Reloading]),
+        }
+    }
+
+    /// It was read; `problem` is why it was not taken.
+    pub(crate) fn reloaded(&self, relay: &Relay, problem: Option<&str>) {
+        match problem {
+            None => self.ready(relay),
+            Some(problem) => {
+                let status = format!("not reloaded: {problem}");
+                self.tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
+            }
+        }
+    }
+
+    /// No new connections from now on.
+    pub(crate) fn stopping(&self) {
+        let status = NotifyState::Status("stopping: open connections may go on for a while");
+        self.tell(&[NotifyState::Stopping, status]);
+    }
+
+    /// Says for ever that the relay is alive, as long as all its threads are, and how it does
+    /// whenever that has changed.
+    pub(crate) async fn attend(&self, relay: &Relay) {
+        let mut ticks = interval(self.period());
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut told, mut next) = (status(relay), Instant::now() + STATUS_PERIOD);
+        loop {
+            let now = ticks.tick().await.into_std();
+            if self.patience.is_some() && relay.pulse.is_steady(Instant::now()) {
+                self.tell(&[NotifyState::Watchdog]);
+            }
+            if now >= next && relay.drain.phase() == Phase::Run {
+                next = now + STATUS_PERIOD;
+                let status = status(relay);
+                if status != told {
+                    self.tell(&[NotifyState::Status(&status)]);
+                    told = status;
+                }
+            }
+        }
+    }
+
+    /// Four signs of life in the time that the manager waits for one.
+    fn period(&self) -> Duration {
+        let quarter = self.patience.map_or(STATUS_PERIOD, |patience| patience / 4);
+        quarter.clamp(Duration::from_millis(1), STATUS_PERIOD)
+    }
+}
+
+/// One short line.
+fn status(relay: &Relay) -> String {
+    let listeners = relay.doors.open().len();
+    let connections = relay.sessions.len();
+    let config = relay.config();
+    let down: Vec<_> = config
+        .peers
+        .values()
+        .filter(|peer| !peer.health.is_up())
+        .map(|peer| peer.name.as_str())
+        .collect();
+    let down = match down.is_empty() {
+        true => String::new(),
+        false => format!(", down: {}", down.join(", ")),
+    };
+    format!("{listeners} listeners, {connections} connections{down}")
+}

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a configuration comes to: `--check-config`. Values first, for `--json`; the text is the same
+//! in words.
+
+use super::{
+    budget::{Budget, Demand},
+    config::{Config, Kind, Listener},
+    memory,
+    peer::Peer,
+    policy::{Chain, Rule, WayOut},
+};
+use serde::Serialize;
+use std::{
+    fmt::{self, Display},
+    net::SocketAddr,
+};
+use units::{Bytes, Time};
+
+/// Everything that an operator asks before a start.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    listeners: Vec<ListenerSummary>,
+    peers: Vec<PeerSummary>,
+    /// In the order in which they are asked; the last is for what no rule decides.
+    routes: Vec<RouteSummary>,
+    limits: LimitSummary,
+    memory: MemorySummary,
+    descriptors: DescriptorSummary,
+}
+
+#[derive(Debug, Serialize)]
+struct ListenerSummary {
+    name: String,
+    kind: String,
+    address: SocketAddr,
+    /// Whom it serves, in words.
+    serves: String,
+    tls: bool,
+    profile: String,
+}
+
+#[derive(Debug, Serialize)]
+struct PeerSummary {
+    name: String,
+    address: SocketAddr,
+    tls: bool,
+    /// Ready connections that each worker keeps.
+    pool: usize,
+    profile: String,
+}
+
+#[derive(Debug, Serialize)]
+struct RouteSummary {
+    /// Conditions, in words.
+    when: String,
+    /// Ways out, in words.
+    then: String,
+}
+
+#[derive(Debug, Serialize)]
+struct LimitSummary {
+    connections: u32,
+    workers: usize,
+    connect_timeout_s: f64,
+    handshake_timeout_s: f64,
+    grace_s: f64,
+}
+
+/// Bytes; the worst cases, with every buffer full.
+#[derive(Debug, Serialize)]
+struct MemorySummary {
+    pipes_max: usize,
+    pipe_bytes: usize,
+    pipes_bytes_max: u64,
+    sockets_max: u64,
+    /// net.ipv4.tcp_rmem's and tcp_wmem's third values, added; `None` where they can't be read.
+    socket_bytes_max: Option<u64>,
+    sockets_bytes_max: Option<u64>,
+    /// From here on new connections wait.
+    budget_bytes: u64,
+    budget_is_default: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct DescriptorSummary {
+    /// For all connections while none moves bytes.
+    needed_idle: usize,
+    /// For all connections while all move bytes both ways.
+    needed_busy: usize,
+    /// RLIMIT_NOFILE; `None` is no limit.
+    soft_limit: Option<u64>,
+    hard_limit: Option<u64>,
+    /// What the hard limit, to which the relay raises the soft one, has room for.
+    connections: usize,
+    pipes_per_worker: usize,
+}
+
+impl Summary {
+    pub(crate) fn new(config: &Config) -> Self {
+        let descriptors = DescriptorSummary::new(&Demand::of(config));
+        Self {
+            listeners: config.listeners.iter().map(ListenerSummary::new).collect(),
+            peers: config.peers.values().map(|p| PeerSummary::new(p)).collect(),
+            routes: routes(config),
+            limits: LimitSummary::new(config),
+            memory: MemorySummary::new(config, &descriptors),
+            descriptors,
+        }
+    }
+}
+
+impl ListenerSummary {
+    fn new(listener: &Listener) -> Self {
+        Self {
+            name: listener.name.clone(),
+            kind: listener.kind.to_string(),
+            address: listener.address,
+            serves: serves(listener),
+            tls: listener.tls.is_some(),
+            profile: listener.profile.name.clone(),
+        }
+    }
+}
+
+/// Who may use it, what of theirs it takes, and how much.
+fn serves(listener: &Listener) -> String {
+    let mut words = vec![clients(listener)];
+    if !listener.deny_from.is_empty() {
+        words.push(format!("not {}", list(&listener.deny_from)));
+    }
+    if listener.users.is_some() {
+        words.push("with user and password".to_owned());
+    }
+    if listener.accept_proxy {
+        words.push("as named by a PROXY header".to_owned());
+    }
+    match &listener.kind {
+        Kind::Forward(destination) => words.push(format!("to {destination}")),
+        Kind::Transparent { keep_source: true } => words.push("under their addresses".to_owned()),
+        _ => {}
+    }
+    if let Some(rate) = listener.rate {
+        words.push(format!("{rate} in all"));
+    }
+    if let Some(rate) = listener.rate_per_client {
+        words.push(format!("{rate} a client"));
+    }
+    words.join(", ")
+}
+
+fn clients(listener: &Listener) -> String {
+    match (&listener.kind, &listener.intercept) {
+        (Kind::Transparent { .. }, Some(intercept)) => {
+            let whose = if intercept.local {
+                "forwarded and own"
+            } else {
+                "forwarded"
+            };
+            let held = if intercept.verify {
+                ", held until answered"
+            } else {
+                ""
+            };
+            let targets = list(&intercept.targets);
+            format!("{whose} connections to {targets}{held}")
+        }
+        (Kind::Transparent { .. }, None) => "whatever is diverted to it".to_owned(),
+        _ if listener.allow_from.is_empty() => "this machine only".to_owned(),
+        _ => format!("this machine and {}", list(&listener.allow_from)),
+    }
+}
+
+impl PeerSummary {
+    fn new(peer: &Peer) -> Self {
+        Self {
+            name: peer.name.clone(),
+            address: peer.address,
+            tls: peer.tls.is_some(),
+            pool: peer.pool,
+            profile: peer.profile.name.clone(),
+        }
+    }
+}
+
+fn routes(config: &Config) -> Vec<RouteSummary> {
+    let otherwise = RouteSummary {
+        when: "everything else".to_owned(),
+        then: way(Some(&config.policy.otherwise)),
+    };
+    let rules = config.policy.rules.iter().map(RouteSummary::new);
+    rules.chain([otherwise]).collect()
+}
+
+impl RouteSummary {
+    fn new(rule: &Rule) -> Self {
+        let conditions = [
+            condition("through listener", &rule.listeners),
+            condition("from", &rule.from),
+            condition("to", &rule.to),
+            condition("port", &rule.ports),
+        ];
+        let conditions: Vec<_> = conditions.into_iter().flatten().collect();
+        let when = match conditions.is_empty() {
+            true => "everything".to_owned(),
+            false => conditions.join(", "),
+        };
+        let then = way(rule.way.as_ref());
+        Self { when, then }
+    }
+}
+
+fn condition<T: Display>(word: &str, values: &[T]) -> Option<String> {
+    let any: Vec<_> = values.iter().map(ToString::to_string).collect();
+    (!any.is_empty()).then(|| format!("{word} {}", any.join(" or ")))
+}
+
+fn way(way: Option<&WayOut>) -> String {
+    let Some(way) = way else {
+        return "refused".to_owned();
+    };
+    let chains = way.chains.iter().map(|chain| hops(chain, way));
+    chains.collect::<Vec<_>>().join(", else ")
+}
+
+fn hops(chain: &Chain, way: &WayOut) -> String {
+    let names: Vec<_> = chain.iter().map(|peer| peer.name.as_str()).collect();
+    match names.is_empty() {
+        true => format!("straight (profile {})", way.profile.name),
+        false => format!("through {}", names.join(" and ")),
+    }
+}
+
+impl LimitSummary {
+    fn new(config: &Config) -> Self {
+        let limits = &config.limits;
+        Self {
+            connections: limits.connections_max,
+            workers: limits.workers,
+            connect_timeout_s: limits.connect_timeout.as_secs_f64(),
+            handshake_timeout_s: limits.handshake_timeout.as_secs_f64(),
+            grace_s: limits.grace.as_secs_f64(),
+        }
+    }
+}
+
+impl MemorySummary {
+    fn new(config: &Config, descriptors: &DescriptorSummary) -> Self {
+        let pipes_max = descriptors.pipes_per_worker * config.limits.workers;
+        let sockets_max = 2 * descriptors.connections as u64;
+        let socket_bytes_max = largest("net.ipv4.tcp_rmem").zip(largest("net.ipv4.tcp_wmem"));
+        let socket_bytes_max = socket_bytes_max.map(|(read, write)| read + write);
+        Self {
+            pipes_max,
+            pipe_bytes: config.pool.pipe_bytes,
+            pipes_bytes_max: pipes_max as u64 * config.pool.pipe_bytes as u64,
+            sockets_max,
+            socket_bytes_max,
+            sockets_bytes_max: socket_bytes_max.map(|bytes| bytes.saturating_mul(sockets_max)),
+            budget_bytes: config.limits.memory.unwrap_or_else(memory::default_budget),
+            budget_is_default: config.limits.memory.is_none(),
+        }
+    }
+}
+
+/// What autotuning goes up to.
+fn largest(sysctl: &str) -> Option<u64> {
+    let values = host::sysctl::read_here(sysctl).ok()?;
+    values.split(' ').nth(2)?.parse().ok()
+}
+
+impl DescriptorSummary {
+    fn new(demand: &Demand) -> Self {
+        let (soft_limit, hard_limit) = host::descriptors::limits();
+        let budget = Budget::new(hard_limit, demand);
+        Self {
+            needed_idle: demand.idle(),
+            needed_busy: demand.busy(),
+            soft_limit,
+            hard_limit,
+            connections: budget.map_or(0, |budget| budget.connections),
+            pipes_per_worker: budget.map_or(0, |budget| budget.pipes_per_worker),
+        }
+    }
+}
+
+impl Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        section(f, "listeners", &self.listeners)?;
+        section(f, "peers", &self.peers)?;
+        writeln!(f, "routes")?;
+        for (n, route) in self.routes.iter().enumerate() {
+            writeln!(f, "  {}  {route}", n + 1)?;
+        }
+        write!(f, "limits\n{}{}", self.limits, self.memory)?;
+        write!(f, "descriptors\n{}", self.descriptors)?;
+        self.warn(f)
+    }
+}
+
+impl Summary {
+    fn warn(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (room, wanted) = (self.descriptors.connections, self.limits.connections);
+        match room {
+            0 => writeln!(f, "RLIMIT_NOFILE is too low for a single connection"),
+            _ if room < wanted as usize => writeln!(
+                f,
+                "RLIMIT_NOFILE has room for {room} connections at once, not {wanted}: others wait"
+            ),
+            _ => writeln!(f, "the configuration stands"),
+        }
+    }
+}
+
+fn section<T: Display>(f: &mut fmt::Formatter<'_>, title: &str, lines: &[T]) -> fmt::Result {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "{title}")?;
+    lines.iter().try_for_each(|line| writeln!(f, "  {line}"))
+}
+
+fn list<T: Display>(values: &[T]) -> String {
+    let words: Vec<_> = values.iter().map(ToString::to_string).collect();
+    words.join(", ")
+}
+
+impl Display for ListenerSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, kind, .. } = self;
+        let tls = if self.tls { " over TLS" } else { "" };
+        let (address, serves, profile) = (self.address, &self.serves, &self.profile);
+        let name = if *name == address.to_string() {
+            ""
+        } else {
+            name
+        };
+        let gap = if name.is_empty() { "" } else { ": " };
+        write!(
+            f,
+            "{name}{gap}{kind} {address}{tls}, for {serves} (profile {profile})"
+        )
+    }
+}
+
+impl Display for PeerSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tls = if self.tls { "TLS" } else { "plain" };
+        let Self {
+            name,
+            address,
+            pool,
+            profile,
+            ..
+        } = self;
+        write!(
+            f,
+            "{name}: {address}, {tls}, {pool} ready a worker (profile {profile})"
+        )
+    }
+}
+
+impl Display for RouteSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.when, self.then)
+    }
+}
+
+impl Display for LimitSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            connections,
+            workers,
+            ..
+        } = self;
+        writeln!(f, "  connections  {connections} at once, {workers} workers")?;
+        let [connect, handshake, grace] = [
+            self.connect_timeout_s,
+            self.handshake_timeout_s,
+            self.grace_s,
+        ]
+        .map(Time::from_secs_f64);
+        writeln!(
+            f,
+            "  times        connect {connect}, handshake {handshake}, grace {grace}"
+        )
+    }
+}
+
+impl Display for MemorySummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [pipes, budget] = [self.pipes_bytes_max, self.budget_bytes].map(Bytes::new);
+        let pipe = Bytes::new(self.pipe_bytes as u64).exact();
+        writeln!(
+            f,
+            "  pipes        {} of {pipe}, {pipes} if all were full",
+            self.pipes_max
+        )?;
+        if let (Some(each), Some(all)) = (self.socket_bytes_max, self.sockets_bytes_max) {
+            let (each, all) = (Bytes::new(each), Bytes::new(all));
+            writeln!(
+                f,
+                "  sockets      {} of up to {each}, {all} if all were full",
+                self.sockets_max
+            )?;
+        }
+        let why = match self.budget_is_default {
+            true => " (half of net.ipv4.tcp_mem's second value)",
+            false => "",
+        };
+        writeln!(
+            f,
+            "  memory       from {budget} in sockets on, new connections wait{why}"
+        )
+    }
+}
+
+impl Display for DescriptorSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = |limit: Option<u64>| limit.map_or("no limit".to_owned(), |n| n.to_string());
+        let (soft, hard) = (limit(self.soft_limit), limit(self.hard_limit));
+        let Self {
+            needed_idle,
+            needed_busy,
+            connections,
+            pipes_per_worker,
+            ..
+        } = self;
+        writeln!(
+            f,
+            "  needed       {needed_idle} when idle, {needed_busy} when all move bytes"
+        )?;
+        writeln!(f, "  RLIMIT_NOFILE {soft}, raised at the start to {hard}")?;
+        writeln!(
+            f,
+            "  room for     {connections} connections and {pipes_per_worker} pipes a worker"
+        )
+    }
+}

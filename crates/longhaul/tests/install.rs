@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `make install` and `make uninstall`, below a directory of the test's own.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// With the binary of the tests in the place of the one that `make build` makes.
+fn make(target: &str, destination: &Path) -> String {
+    let release = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
+    let output = Command::new("make")
+        .args(["-s", "-o", "build", target])
+        .arg(format!("DESTDIR={}", destination.display()))
+        .arg(format!("RELEASE={}", release.display()))
+        .env_remove("MAKEFLAGS")
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{output:?}");
+    said
+}
+
+fn run(binary: &Path, args: &[&str]) -> Output {
+    Command::new(binary).args(args).output().unwrap()
+}
+
+#[test]
+fn everything_is_put_below_destdir_and_taken_away_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |path: &str| directory.path().join(path);
+    make("install", directory.path());
+    let (binary, config) = (at("usr/local/bin/longhaul"), at("etc/longhaul/relay.toml"));
+    let checked = run(
+        &binary,
+        &[
+            "relay",
+            "--check-config",
+            "--config",
+            config.to_str().unwrap(),
+        ],
+    );
+    assert!(checked.status.success(), "{checked:?}");
+    let printed = run(&binary, &["relay", "--print-default-config"]).stdout;
+    assert_eq!(fs::read(&config).unwrap(), printed);
+    let unit = at("usr/local/lib/systemd/system/longhaul-relay.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    assert!(
+        unit.contains("ExecStart=/usr/local/bin/longhaul relay"),
+        "{unit}"
+    );
+    assert!(at("usr/local/share/doc/longhaul/relay.md").exists());
+
+    make("uninstall", directory.path());
+    let left: Vec<_> = files_below(directory.path());
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_configuration_that_is_there_survives() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("etc/longhaul/relay.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    fs::write(&config, "# mine\n").unwrap();
+    let said = make("install", directory.path());
+    assert!(said.contains("stays as it is"), "{said}");
+    make("uninstall", directory.path());
+    assert_eq!(files_below(directory.path()), [config.clone()]);
+    assert_eq!(fs::read_to_string(config).unwrap(), "# mine\n");
+}
+
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => files_below(&path),
+            false => vec![path],
+        })
+        .collect()
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A real browser without a window.
+
+use std::process::{Command, Stdio};
+
+/// Time in the page after which it is looked at. It passes as fast as the page's work allows.
+const BUDGET_MS: u32 = 5000;
+
+/// What a browser made of a page.
+pub(crate) struct Shown {
+    /// The document as it is after scripts have run.
+    pub(crate) dom: String,
+    /// What scripts, or the browser about them, said.
+    pub(crate) console: Vec<String>,
+}
+
+/// Opens `url` at a window width; `None` if there is no browser and ALLOW_SKIP=1.
+pub(crate) fn open(url: &str, width: u32) -> Option<Shown> {
+    let program = program()?;
+    let profile = tempfile::tempdir().unwrap();
+    let output = Command::new(program)
+        .args(["--headless=new", "--no-sandbox", "--disable-gpu"])
+        .args(["--disable-dev-shm-usage", "--no-first-run", "--mute-audio"])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+        ])
+        .args(["--enable-logging=stderr", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("--window-size={width},900"))
+        .arg(format!("--virtual-time-budget={BUDGET_MS}"))
+        .arg(url)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{log}");
+    let said = |line: &&str| line.contains("CONSOLE");
+    Some(Shown {
+        dom: String::from_utf8(output.stdout).unwrap(),
+        console: log.lines().filter(said).map(str::to_owned).collect(),
+    })
+}
+
+fn program() -> Option<&'static str> {
+    let is_there = |name: &&str| {
+        let asked = Command::new(name).arg("--version").output();
+        asked.is_ok_and(|output| output.status.success())
+    };
+    let found = ["chromium", "chromium-browser"].into_iter().find(is_there);
+    let allowed = std::env::var_os("ALLOW_SKIP").is_some_and(|value| value == "1");
+    assert!(
+        found.is_some() || allowed,
+        "needs chromium (scripts/setup installs it); ALLOW_SKIP=1 skips"
+    );
+    if found.is_none() {
+        eprintln!("skipped: needs chromium");
+    }
+    found
+}

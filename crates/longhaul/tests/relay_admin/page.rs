@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The status page in a real browser.
+
+use crate::{
+    ANY,
+    browser::{self, Shown},
+    endpoint::Endpoint,
+    relay_process::{Relay, accept, connect, origin},
+};
+use serde_json::Value;
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+};
+
+/// Names come from the file, and a file may be as odd as it likes.
+const ODD_NAME: &str = "<img src=x onerror=alert(1)>";
+
+fn configured(to: SocketAddr) -> Relay {
+    let text = format!(
+        "[[listener]]\nname = '{ODD_NAME}'\nkind = 'forward'\naddress = '{ANY}'\n\
+         destination = '{to}'\n[peer.tokyo]\naddress = '192.0.2.9'\n[admin]\naddress = '{ANY}'"
+    );
+    Relay::configured(&text, 2)
+}
+
+fn assert_quiet(shown: &Shown) {
+    assert!(shown.console.is_empty(), "{:#?}", shown.console);
+}
+
+#[test]
+fn shows_listeners_peers_and_a_live_connection() {
+    let (listener, address) = origin();
+    let relay = configured(address);
+    let mut client = connect(relay.address("forward"));
+    let mut server = accept(&listener);
+    client.write_all(&[0; 4000]).unwrap();
+    server.read_exact(&mut [0; 4000]).unwrap();
+    let url = format!("http://{}/", relay.address("admin"));
+    for width in [360, 1100] {
+        let Some(shown) = browser::open(&url, width) else {
+            return;
+        };
+        for text in [
+            ">serving<".to_owned(),
+            client.local_addr().unwrap().to_string(),
+            address.to_string(),
+            relay.address("forward").to_string(),
+            ">tokyo <small>192.0.2.9:5124<".to_owned(),
+            "nothing more to send".to_owned(),
+            "4 kB".to_owned(),
+            "1 of 1".to_owned(),
+            "<canvas".to_owned(),
+            "&lt;img src=x onerror=alert(1)&gt;".to_owned(),
+        ] {
+            assert!(shown.dom.contains(&text), "no {text} in {}", shown.dom);
+        }
+        assert!(!shown.dom.contains("<img"), "{}", shown.dom);
+        assert_quiet(&shown);
+    }
+}
+
+/// Nothing that the interface may say becomes markup, wherever it stands.
+#[test]
+fn no_text_becomes_markup() {
+    let (listener, address) = origin();
+    let relay = configured(address);
+    let _client = connect(relay.address("forward"));
+    let _server = accept(&listener);
+    let endpoint = Endpoint::of(&relay);
+    endpoint.until("/api/v1/connections", |list| {
+        (list["total"] == 1).then_some(())
+    });
+    let forger = forger(endpoint);
+    let Some(shown) = browser::open(&format!("http://{forger}/"), 1100) else {
+        return;
+    };
+    let hostile = shown.dom.matches("&lt;b id=\"owned\"&gt;").count();
+    assert!(hostile > 10, "{hostile} places in {}", shown.dom);
+    assert!(!shown.dom.contains("<b id"), "{}", shown.dom);
+    assert_quiet(&shown);
+}
+
+/// A server that passes the page on and makes every text of the JSON hostile.
+fn forger(endpoint: Endpoint) -> SocketAddr {
+    let listener = TcpListener::bind(ANY).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            std::thread::spawn(move || forge(client.unwrap(), endpoint));
+        }
+    });
+    address
+}
+
+fn forge(mut client: TcpStream, endpoint: Endpoint) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if client.read(&mut byte).unwrap_or(0) == 0 {
+            return;
+        }
+        head.extend(byte);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let path = head.split(' ').nth(1).unwrap();
+    let mut answer = endpoint.get(path);
+    if path.starts_with("/api/") {
+        let mut value = serde_json::from_str(&answer.body).unwrap();
+        poison(&mut value);
+        answer.body = value.to_string();
+    }
+    let kind = answer
+        .head
+        .lines()
+        .find(|line| line.starts_with("content-type"));
+    let policy = answer
+        .head
+        .lines()
+        .find(|line| line.starts_with("content-security"));
+    let (kind, policy) = (kind.unwrap(), policy.unwrap());
+    let length = answer.body.len();
+    let _ = write!(
+        client,
+        "HTTP/1.1 200 OK\r\n{kind}\r\n{policy}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{}",
+        answer.body
+    );
+}
+
+fn poison(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = "<b id=\"owned\">".to_owned(),
+        Value::Array(all) => all.iter_mut().for_each(poison),
+        Value::Object(all) => all.values_mut().for_each(poison),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_relay_that_is_gone_is_called_unreachable() {
+    let (_listener, address) = origin();
+    let relay = configured(address);
+    let endpoint = Endpoint::of(&relay);
+    let listener = TcpListener::bind(ANY).unwrap();
+    let forger = listener.local_addr().unwrap();
+    // Passes the page on and breaks off whatever asks for data.
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut head = [0; 4096];
+            let read = client.read(&mut head).unwrap_or(0);
+            let head = String::from_utf8_lossy(&head[..read]).into_owned();
+            let path = head.split(' ').nth(1).unwrap_or("/api");
+            if !path.starts_with("/api") {
+                let answer = endpoint.get(path);
+                let kind = answer
+                    .head
+                    .lines()
+                    .find(|line| line.starts_with("content-type"));
+                let _ = write!(
+                    client,
+                    "HTTP/1.1 200 OK\r\n{}\r\nconnection: close\r\n\r\n{}",
+                    kind.unwrap(),
+                    answer.body
+                );
+            }
+        }
+    });
+    let Some(shown) = browser::open(&format!("http://{forger}/"), 1100) else {
+        return;
+    };
+    assert!(shown.dom.contains(">unreachable<"), "{}", shown.dom);
+    assert!(shown.dom.contains("does not answer"), "{}", shown.dom);
+}

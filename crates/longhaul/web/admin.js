@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The status page: asks the relay once a second and shows what it says. Whatever clients can choose
+// (names, addresses) becomes text and never HTML: nothing here writes markup.
+"use strict";
+
+{
+  const PERIOD_MS = 1000;
+  const CONNECTIONS_SHOWN = 20;
+  const POINTS = 300;
+  // Below a megabit the chart would magnify noise.
+  const TOP_MIN_BPS = 1e6;
+
+  const LIMITED = {
+    application: "nothing more to send",
+    receive_window: "the receiver takes no more (receive window)",
+    send_buffer: "the send buffer is too small",
+    congestion_window: "congestion window: the path, or losses",
+    pacing: "pacing, or the device",
+    unknown: "not known yet",
+  };
+  const STATES = { serving: "serving", draining: "draining: about to end", stalled: "a worker is stalled", unreachable: "unreachable" };
+
+  const byId = (id) => document.getElementById(id);
+  const say = (id, text) => { if (byId(id).textContent !== text) byId(id).textContent = text; };
+  const bits = (bytesPerS) => si(bytesPerS * 8, "bit/s");
+  const bytes = (count) => si(count, "B");
+  const limited = (name) => LIMITED[name ?? "unknown"] ?? name;
+
+  function age(seconds) {
+    const [days, hours, minutes] = [86400, 3600, 60].map((unit) => Math.floor(seconds / unit));
+    if (days > 0) return `${days} d ${hours % 24} h`;
+    if (hours > 0) return `${hours} h ${minutes % 60} min`;
+    if (minutes > 0) return `${minutes} min ${Math.floor(seconds % 60)} s`;
+    return `${Math.floor(seconds)} s`;
+  }
+
+  async function ask(path) {
+    const answer = await fetch(path, { cache: "no-store" });
+    if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+    return answer.json();
+  }
+
+  // A cell is a text, or a text with a quieter one below it.
+  function cell(column, content) {
+    const [text, more] = [content].flat();
+    const element = document.createElement(column.heading ? "th" : "td");
+    if (column.heading) element.scope = "row";
+    else element.dataset.label = column.name;
+    if (column.kind) element.className = column.kind;
+    element.textContent = text;
+    if (more) {
+      const small = document.createElement("small");
+      small.textContent = more;
+      element.append(" ", small);
+    }
+    return element;
+  }
+
+  function fill(id, columns, rows) {
+    const table = byId(id);
+    if (!table.tHead.rows.length) {
+      const head = document.createElement("tr");
+      for (const column of columns) {
+        const th = document.createElement("th");
+        th.scope = "col";
+        if (column.kind) th.className = column.kind;
+        th.textContent = column.name;
+        head.append(th);
+      }
+      table.tHead.append(head);
+    }
+    const lines = rows.map((row) => {
+      const tr = document.createElement("tr");
+      tr.append(...columns.map((column) => cell(column, column.of(row))));
+      return tr;
+    });
+    table.tBodies[0].replaceChildren(...lines);
+  }
+
+  const leg = (state) => state ? [limited(state.limited_by), details(state)] : ["–"];
+
+  function details(state) {
+    const { tcp } = state;
+    const parts = [`RTT ${si(tcp.rtt_us / 1e6, "s")}`, `cwnd ${tcp.cwnd_segments}`, `${bytes(state.buffered_bytes)} buffered`];
+    if (tcp.retransmits > 0) parts.push(`${tcp.retransmits} retransmitted`);
+    if (state.reading_paused) parts.push("reading paused");
+    return parts.join(" · ");
+  }
+
+  const CONNECTIONS = [
+    { name: "Destination", heading: true, of: (c) => [c.destination ?? "not said yet", `via ${c.listener}${c.peer ? `, peer ${c.peer}` : ""}`] },
+    { name: "Client", of: (c) => c.client },
+    { name: "Age", kind: "number", of: (c) => age(c.age_s) },
+    { name: "Up", kind: "number", of: (c) => [bits(c.bytes_up_per_s), bytes(c.bytes_up)] },
+    { name: "Down", kind: "number", of: (c) => [bits(c.bytes_down_per_s), bytes(c.bytes_down)] },
+    { name: "To the client", kind: "words", of: (c) => leg(c.near) },
+    { name: "To the destination", kind: "words", of: (c) => leg(c.far) },
+  ];
+
+  const LEGS = [
+    { name: "Leg", heading: true, of: (l) => [l.leg === "near" ? "to clients" : l.peer ? `to peer ${l.peer}` : "to destinations", `of ${l.listener}`] },
+    { name: "Limited by", kind: "words", of: (l) => Object.entries(l.limited_by).map(([name, n]) => `${n} × ${limited(name)}`).join("; ") || "no leg open" },
+    { name: "Reading paused", kind: "number", of: (l) => [String(l.reading_paused), `${l.reading_pauses} times`] },
+    { name: "Buffered", kind: "number", of: (l) => bytes(l.buffered_bytes) },
+    { name: "RTT", kind: "number", of: (l) => l.rtt_mean_us === null ? "–" : [si(l.rtt_mean_us / 1e6, "s"), `least ${l.rtt_min_us === null ? "–" : si(l.rtt_min_us / 1e6, "s")}`] },
+    { name: "Sent again", kind: "number", of: (l) => [`${l.retransmitted_segments} segments`, `${bytes(l.retransmitted_bytes)} of ${bytes(l.sent_bytes)}`] },
+  ];
+
+  const LISTENERS = [
+    { name: "Listener", heading: true, of: (l) => [l.name, `${l.kind} ${l.address}`] },
+    { name: "Open", kind: "number", of: (l) => String(l.active) },
+    { name: "Accepted", kind: "number", of: (l) => String(l.accepted) },
+    { name: "Up", kind: "number", of: (l) => bytes(l.bytes_up) },
+    { name: "Down", kind: "number", of: (l) => bytes(l.bytes_down) },
+    { name: "Failed", kind: "words", of: (l) => Object.entries(l.failed).map(([cause, n]) => `${n} × ${cause}`).join("; ") || "none" },
+  ];
+
+  const PEERS = [
+    { name: "Peer", heading: true, of: (p) => [p.name, p.address] },
+    { name: "Health", of: (p) => [p.down_s === null ? "up" : `down for ${age(p.down_s)}`, `${p.failures} failures`] },
+    { name: "Open", kind: "number", of: (p) => String(p.active) },
+    { name: "Connections", kind: "number", of: (p) => String(p.connections) },
+    { name: "Ready", kind: "number", of: (p) => [String(p.ready), `${p.ready_hits} hits, ${p.ready_misses} misses`] },
+    { name: "Up", kind: "number", of: (p) => bytes(p.bytes_up) },
+    { name: "Down", kind: "number", of: (p) => bytes(p.bytes_down) },
+  ];
+
+  function showState(state) {
+    say("state", STATES[state] ?? state);
+    byId("state").className = `badge ${state}`;
+  }
+
+  function showNotice(text) {
+    say("notice", text);
+    byId("notice").hidden = text === "";
+  }
+
+  function showStatus(status) {
+    const { relay, health } = status;
+    showState(health.status);
+    showNotice(health.memory_exhausted ? "The memory budget is used up: new connections wait." : "");
+    say("version", status.version);
+    say("summary", `for ${age(status.uptime_s)}`);
+    say("active", String(relay.total.active));
+    say("accepted", `${relay.total.accepted} since the start`);
+    say("bytes-up", `${bytes(relay.total.bytes_up)} since the start`);
+    say("bytes-down", `${bytes(relay.total.bytes_down)} since the start`);
+    say("held", bytes(relay.memory_bytes));
+    say("budget", `of ${bytes(relay.memory_budget_bytes)}`);
+    byId("memory").value = relay.memory_bytes / Math.max(relay.memory_budget_bytes, 1);
+    fill("listeners", LISTENERS, relay.listeners);
+    fill("legs", LEGS, status.legs);
+    byId("peers-section").hidden = status.peers.length === 0;
+    fill("peers", PEERS, status.peers);
+  }
+
+  function showConnections(answer) {
+    say("shown", `${answer.connections.length} of ${answer.total}`);
+    fill("connections", CONNECTIONS, answer.connections);
+  }
+
+  const line = (label, colour, dash) => ({ label, colour, dash, values: [], low: [], high: [] });
+  const chart = {
+    title: "Throughput",
+    unit: "bit/s",
+    x: Array.from({ length: POINTS }, (_, i) => i - POINTS + 1),
+    lines: [line("to clients", "--ours", []), line("to destinations", "--second", [8, 3])],
+    events: [],
+  };
+
+  function plotted() {
+    const figure = byId("throughput");
+    const plot = figure.querySelector(".plot");
+    const settings = options(figure, chart);
+    settings.scales.y.range = () => [0, Math.max(yRange(chart)[1], TOP_MIN_BPS)];
+    const u = new uPlot(settings, columns(chart), plot);
+    plot.addEventListener("keydown", (event) => onKey(event, u));
+    new ResizeObserver(() => u.setSize({ width: plot.clientWidth, height: u.height })).observe(plot);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => u.redraw());
+    return u;
+  }
+
+  // A zoom stays what it is while points come in.
+  function showThroughput(u, throughput) {
+    const { points } = throughput;
+    const missing = Array(Math.max(POINTS - points.length, 0)).fill(null);
+    const values = (of) => [...missing, ...points.map((point) => of(point) * 8)].slice(-POINTS);
+    chart.lines[0].values = values((point) => point.bytes_down_per_s);
+    chart.lines[1].values = values((point) => point.bytes_up_per_s);
+    const { min, max } = u.scales.x;
+    const zoomed = min > chart.x[0] || max < chart.x.at(-1);
+    u.setData(columns(chart), !zoomed);
+    if (zoomed) u.setScale("x", { min, max });
+    const last = points.at(-1);
+    say("up", last ? bits(last.bytes_up_per_s) : "–");
+    say("down", last ? bits(last.bytes_down_per_s) : "–");
+  }
+
+  async function refresh(u) {
+    const connections = `/api/v1/connections?limit=${CONNECTIONS_SHOWN}&sort=${byId("sort").value}`;
+    const [status, list, throughput] = await Promise.all(["/api/v1/status", connections, "/api/v1/throughput"].map(ask));
+    showStatus(status);
+    showConnections(list);
+    showThroughput(u, throughput);
+  }
+
+  async function follow(u) {
+    try {
+      if (!document.hidden) await refresh(u);
+    } catch (error) {
+      showState("unreachable");
+      showNotice(`The relay does not answer: ${error.message}. What stands here is what it said last.`);
+    }
+    setTimeout(follow, PERIOD_MS, u);
+  }
+
+  const u = plotted();
+  byId("sort").addEventListener("change", () => refresh(u).catch(() => {}));
+  follow(u);
+}

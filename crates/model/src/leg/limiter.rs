@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What limits the sending side of a leg, judged from two looks at its TCP_INFO.
+//!
+//! The kernel keeps a stopwatch for each connection (Linux net/ipv4/tcp_output.c,
+//! `tcp_chrono_start`): time with data in flight or waiting is *busy*, and within it the stopwatch
+//! tells two causes apart, of which it runs for one at a time:
+//!
+//! - the receive window: data wait, the congestion window has room, and the next segment does not
+//!   fit into what the other end announces (`tcp_write_xmit`);
+//! - the send buffer: everything in it is in flight, the congestion window has room, and the writer
+//!   is waiting for space (`tcp_cwnd_validate`).
+//!
+//! The rest of the busy time belongs to the congestion window, to pacing (or a device that is
+//! behind), or to an application whose last bytes are on their way. The kernel does not keep time
+//! for these three: the second look decides between them. It also finds a send buffer that the
+//! kernel overlooks: the stopwatch for it starts only when a segment leaves *while* the writer
+//! waits, which a buffer that holds no more than one segment never sees. Whoever writes knows better
+//! that it waits.
+
+use serde::{Deserialize, Serialize};
+
+/// One look at a sending socket. Times and counts are since its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Time with data in flight or waiting (`tcpi_busy_time`), in microseconds.
+    pub busy_us: u64,
+    /// Part of it that waited for the receive window (`tcpi_rwnd_limited`), in microseconds.
+    pub rwnd_limited_us: u64,
+    /// Part of it that waited for send buffer (`tcpi_sndbuf_limited`), in microseconds.
+    pub sndbuf_limited_us: u64,
+    /// Bytes that wait in the send buffer and were never sent.
+    pub notsent_bytes: u32,
+    /// Segments in the network by the sender's reckoning.
+    pub in_flight_segments: u32,
+    /// Congestion window in segments.
+    pub cwnd_segments: u32,
+    /// Segment size in bytes.
+    pub mss_bytes: u32,
+    /// The window that the other end announces, in bytes.
+    pub send_window_bytes: u32,
+    /// Whoever writes to the socket has more, and waits for room in it.
+    pub writer_waits: bool,
+}
+
+/// What keeps a leg from sending faster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limiter {
+    /// There is no more to send: whoever writes to the leg is slower than the leg, or idle.
+    Application,
+    /// The other end takes no more: its reader is slow, or its receive buffer is smaller than the
+    /// path's bandwidth × delay.
+    ReceiveWindow,
+    /// All that fits into the send buffer is in flight: it is smaller than the path's
+    /// bandwidth × delay.
+    SendBuffer,
+    /// The congestion control allows no more: the path's capacity, or losses.
+    CongestionWindow,
+    /// Pacing or a busy device lets segments out more slowly than the windows would.
+    Pacing,
+}
+
+impl Limiter {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Application,
+        Self::ReceiveWindow,
+        Self::SendBuffer,
+        Self::CongestionWindow,
+        Self::Pacing,
+    ];
+
+    /// As in records and labels.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::ReceiveWindow => "receive_window",
+            Self::SendBuffer => "send_buffer",
+            Self::CongestionWindow => "congestion_window",
+            Self::Pacing => "pacing",
+        }
+    }
+}
+
+/// What limited the leg for the largest part of the `elapsed_us` microseconds between two looks.
+/// The stopwatch ticks in jiffies (1 to 10 ms): looks should be a tenth of a second apart or more.
+#[must_use]
+pub fn limiter(before: &Look, now: &Look, elapsed_us: u64) -> Limiter {
+    let spent = |of: fn(&Look) -> u64| of(now).saturating_sub(of(before));
+    let busy = spent(|look| look.busy_us);
+    let receiver = spent(|look| look.rwnd_limited_us);
+    let buffer = spent(|look| look.sndbuf_limited_us);
+    let idle = elapsed_us.saturating_sub(busy);
+    let rest = busy.saturating_sub(receiver + buffer);
+    let largest = idle.max(receiver).max(buffer).max(rest);
+    match largest {
+        _ if receiver == largest && receiver > 0 => Limiter::ReceiveWindow,
+        _ if buffer == largest && buffer > 0 => Limiter::SendBuffer,
+        _ if idle == largest => Limiter::Application,
+        _ => now.between_cwnd_pacing_and_application(),
+    }
+}
+
+/// The kernel may hold back up to a third of the window to send larger bursts
+/// (net/ipv4/tcp_output.c, `tcp_tso_should_defer`; net.ipv4.tcp_tso_win_divisor = 3).
+const DEFERRED_SHARE: u32 = 3;
+
+impl Look {
+    fn between_cwnd_pacing_and_application(&self) -> Limiter {
+        if self.in_flight_segments >= self.cwnd_segments {
+            return Limiter::CongestionWindow;
+        }
+        // Less than a segment waits for company (net/ipv4/tcp_rate.c, `tcp_rate_check_app_limited`).
+        if self.notsent_bytes < self.mss_bytes.max(1) {
+            return match self.writer_waits {
+                true => Limiter::SendBuffer,
+                false => Limiter::Application,
+            };
+        }
+        let deferred = self.cwnd_segments / DEFERRED_SHARE;
+        match self.in_flight_segments + deferred >= self.cwnd_segments {
+            true => Limiter::CongestionWindow,
+            false if self.fills_window() => Limiter::ReceiveWindow,
+            false => Limiter::Pacing,
+        }
+    }
+
+    fn fills_window(&self) -> bool {
+        let next = u64::from(self.in_flight_segments) + 1;
+        next * u64::from(self.mss_bytes) > u64::from(self.send_window_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: u64 = 1_000_000;
+
+    /// A second in which the stopwatch ran like this.
+    fn second(busy: u64, receiver: u64, buffer: u64, now: Look) -> Limiter {
+        let before = Look {
+            busy_us: 7 * SECOND,
+            rwnd_limited_us: SECOND,
+            sndbuf_limited_us: SECOND,
+            ..Look::default()
+        };
+        let now = Look {
+            busy_us: before.busy_us + busy,
+            rwnd_limited_us: before.rwnd_limited_us + receiver,
+            sndbuf_limited_us: before.sndbuf_limited_us + buffer,
+            ..now
+        };
+        limiter(&before, &now, SECOND)
+    }
+
+    fn sending(in_flight: u32, waiting: u32) -> Look {
+        Look {
+            notsent_bytes: waiting,
+            in_flight_segments: in_flight,
+            cwnd_segments: 90,
+            mss_bytes: 1000,
+            send_window_bytes: 1_000_000,
+            ..Look::default()
+        }
+    }
+
+    #[test]
+    fn the_stopwatch_decides_where_it_has_run() {
+        let look = sending(90, 100_000);
+        assert_eq!(second(SECOND, 600_000, 0, look), Limiter::ReceiveWindow);
+        assert_eq!(second(SECOND, 0, 600_000, look), Limiter::SendBuffer);
+        assert_eq!(
+            second(SECOND, 300_000, 200_000, look),
+            Limiter::CongestionWindow
+        );
+    }
+
+    #[test]
+    fn who_has_nothing_to_send_is_limited_by_that() {
+        let idle = sending(0, 0);
+        assert_eq!(second(0, 0, 0, idle), Limiter::Application);
+        assert_eq!(
+            second(400_000, 0, 0, sending(90, 100_000)),
+            Limiter::Application
+        );
+        assert_eq!(second(SECOND, 0, 0, sending(20, 999)), Limiter::Application);
+    }
+
+    /// Both sides of each boundary.
+    #[test]
+    fn the_rest_goes_by_what_is_in_flight() {
+        let rest = |look| second(SECOND, 0, 0, look);
+        assert_eq!(rest(sending(90, 0)), Limiter::CongestionWindow);
+        assert_eq!(rest(sending(89, 0)), Limiter::Application);
+        assert_eq!(rest(sending(60, 1000)), Limiter::CongestionWindow);
+        assert_eq!(rest(sending(59, 1000)), Limiter::Pacing);
+        let narrow = |bytes| Look {
+            send_window_bytes: bytes,
+            ..sending(30, 1000)
+        };
+        assert_eq!(rest(narrow(30_999)), Limiter::ReceiveWindow);
+        assert_eq!(rest(narrow(31_000)), Limiter::Pacing);
+    }
+
+    #[test]
+    fn a_writer_that_waits_though_all_is_in_flight_lacks_send_buffer() {
+        let waiting = |look| Look {
+            writer_waits: true,
+            ..look
+        };
+        let rest = |look| second(SECOND, 0, 0, waiting(look));
+        assert_eq!(rest(sending(20, 999)), Limiter::SendBuffer);
+        assert_eq!(rest(sending(90, 0)), Limiter::CongestionWindow);
+        assert_eq!(rest(sending(59, 1000)), Limiter::Pacing);
+    }
+
+    fn any_look() -> impl Strategy<Value = Look> {
+        let times = (0..SECOND, 0..SECOND, 0..SECOND);
+        let sizes = (
+            0..u32::MAX,
+            0..100_000u32,
+            1..100_000u32,
+            1..65_536u32,
+            0..u32::MAX,
+        );
+        (times, sizes).prop_map(
+            |((rest, rwnd, sndbuf), (notsent, flight, cwnd, mss, window))| Look {
+                busy_us: rest + rwnd + sndbuf,
+                rwnd_limited_us: rwnd,
+                sndbuf_limited_us: sndbuf,
+                notsent_bytes: notsent,
+                in_flight_segments: flight,
+                cwnd_segments: cwnd,
+                mss_bytes: mss,
+                send_window_bytes: window,
+                writer_waits: false,
+            },
+        )
+    }
+
+    fn later(look: Look, by: u64) -> Look {
+        Look {
+            busy_us: look.busy_us + 3 * by,
+            rwnd_limited_us: look.rwnd_limited_us + by,
+            sndbuf_limited_us: look.sndbuf_limited_us + by,
+            ..look
+        }
+    }
+
+    proptest! {
+        /// What was before the first look is no matter.
+        #[test]
+        fn only_the_time_between_the_looks_counts(now in any_look(), past in 0..SECOND, elapsed in 1..4 * SECOND) {
+            let fresh = limiter(&Look::default(), &now, elapsed);
+            let aged = limiter(&later(Look::default(), past), &later(now, past), elapsed);
+            prop_assert_eq!(fresh, aged);
+        }
+
+        #[test]
+        fn a_stopwatch_that_did_not_run_is_not_blamed(mut now in any_look(), elapsed in 1..4 * SECOND) {
+            now.busy_us -= now.sndbuf_limited_us;
+            now.sndbuf_limited_us = 0;
+            prop_assert_ne!(limiter(&Look::default(), &now, elapsed), Limiter::SendBuffer);
+        }
+
+        #[test]
+        fn more_than_half_the_time_is_the_verdict(now in any_look()) {
+            let elapsed = now.busy_us.max(1);
+            let verdict = limiter(&Look::default(), &now, elapsed);
+            if 2 * now.rwnd_limited_us > elapsed {
+                prop_assert_eq!(verdict, Limiter::ReceiveWindow);
+            }
+            if 2 * now.sndbuf_limited_us > elapsed {
+                prop_assert_eq!(verdict, Limiter::SendBuffer);
+            }
+            prop_assert_eq!(limiter(&now, &now, elapsed), Limiter::Application, "nothing ran");
+        }
+
+        /// A socket that was replaced, or a clock that went back, is no reason to panic.
+        #[test]
+        fn any_two_looks_have_a_verdict(a in any_look(), b in any_look(), elapsed in 0..4 * SECOND) {
+            let verdict = limiter(&a, &b, elapsed);
+            prop_assert!(Limiter::ALL.contains(&verdict));
+        }
+    }
+}
