@@ -35,7 +35,7 @@ impl Demand {
     }
 
     /// A client's leg and the others.
-    fn per_connection(&self) -> usize {
+    pub(crate) fn per_connection(&self) -> usize {
         1 + self.streams
     }
 
