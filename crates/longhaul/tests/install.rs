@@ -71,7 +71,7 @@ fn a_configuration_that_is_there_survives() {
     let said = make("install", directory.path());
     assert!(said.contains("stays as it is"), "{said}");
     make("uninstall", directory.path());
-    assert_eq!(files_below(directory.path()), [config.clone()]);
+    assert_eq!(files_below(directory.path()), std::slice::from_ref(&config));
     assert_eq!(fs::read_to_string(config).unwrap(), "# mine\n");
 }
 

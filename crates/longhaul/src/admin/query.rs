@@ -126,7 +126,6 @@ mod tests {
     fn what_is_asked_for_comes_first() {
         let snapshot = Snapshot {
             time: jiff::Timestamp::UNIX_EPOCH,
-            took_us: 0,
             connections: vec![
                 connection(0, 5.0, 10, 1.0),
                 connection(1, 9.0, 30, 2.0),

@@ -137,8 +137,6 @@ pub(crate) struct LegGauges {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     pub(crate) time: Timestamp,
-    /// How long looking at all of them took.
-    pub(crate) took_us: u64,
     pub(crate) connections: Vec<Connection>,
     pub(crate) legs: Vec<LegGroup>,
 }

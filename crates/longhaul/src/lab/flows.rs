@@ -279,7 +279,11 @@ fn describe(
     };
     let retransmits = retransmits(&transfers, recording, testbed);
     metrics.insert("retransmits".to_owned(), retransmits);
-    let mut series = recording.series(&flow.to, outcome.bytes, outcome.seconds);
+    let arriving = transfers.iter().filter(|(other, _)| other.to == flow.to);
+    let bytes = arriving.map(|(_, outcome)| outcome.bytes).sum();
+    let omitted = flow.omit.unwrap_or_default();
+    let begin = (flow.start + omitted).as_secs_f64();
+    let mut series = recording.series(&flow.to, begin, bytes, outcome.seconds);
     series.legs = senders(scenario, flow, testbed)
         .windows(2)
         .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))

@@ -162,11 +162,14 @@ impl Recording {
         last.values().sum()
     }
 
-    /// Goodput at `receiver` in bins of the sampling interval; `total` bytes had arrived after
-    /// `seconds`, which the last sample before may have missed.
-    pub(crate) fn series(&self, receiver: &str, total: u64, seconds: f64) -> Series {
-        let mut points = self.received(receiver);
-        points.retain(|(at, _)| *at < seconds);
+    /// Goodput at `receiver` in bins of the sampling interval, from `begin` seconds on; `total` bytes
+    /// had arrived `seconds` later, which the last sample before may have missed.
+    pub(crate) fn series(&self, receiver: &str, begin: f64, total: u64, seconds: f64) -> Series {
+        let all = self.received(receiver);
+        let before = at_time(&all, begin);
+        let inside = all.iter().map(|(at, bytes)| (at - begin, bytes - before));
+        let mut points = vec![(0.0, 0.0)];
+        points.extend(inside.filter(|(at, _)| *at > 0.0 && *at < seconds));
         points.push((seconds, total as f64));
         let bin_s = INTERVAL.as_secs_f64();
         let bins = (seconds / bin_s).ceil() as usize;
@@ -268,7 +271,7 @@ mod tests {
         let samples = all
             .iter()
             .map(|(at, port)| sample(*at, "c", *port, (at * 1e4) as u64, 0));
-        let series = Recording(samples.collect()).series("c", 4000, 0.2);
+        let series = Recording(samples.collect()).series("c", 0.0, 4000, 0.2);
         // Two connections of 10 kB/s each, up to the end.
         assert_eq!(series.bin_ms, 100.0);
         assert_eq!(series.goodput_bps.len(), 2);
@@ -278,6 +281,19 @@ mod tests {
         );
         let carried: f64 = series.goodput_bps.iter().map(|bps| bps * 0.1 / 8.0).sum();
         assert!((carried - 4000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn what_came_before_the_beginning_does_not_count() {
+        let samples = [(0.1, 1000), (0.2, 2000), (0.3, 3000)];
+        let samples = samples.map(|(at, received)| sample(at, "c", 1, received, 0));
+        let series = Recording(samples.to_vec()).series("c", 0.1, 2500, 0.25);
+        let carried: Vec<f64> = series
+            .goodput_bps
+            .iter()
+            .map(|bps| (bps / 8.0).round())
+            .collect();
+        assert_eq!(carried, [10_000.0, 10_000.0, 10_000.0]);
     }
 
     #[test]

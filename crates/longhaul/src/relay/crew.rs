@@ -11,7 +11,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
 /// All workers.
 #[derive(Debug)]
@@ -54,11 +54,10 @@ impl Crew {
     }
 
     /// Gives `newcomer` to the worker that was found for it, or back if that has too many waiting.
-    pub(crate) fn hand_over(&self, newcomer: Newcomer) -> Result<(), Newcomer> {
+    pub(crate) fn hand_over(&self, newcomer: Newcomer) -> Option<Newcomer> {
         let seat = &self.0[newcomer.seated.worker];
-        seat.newcomers
-            .try_send(newcomer)
-            .map_err(|unsent| unsent.into_inner())
+        let sent = seat.newcomers.try_send(newcomer);
+        sent.err().map(TrySendError::into_inner)
     }
 }
 

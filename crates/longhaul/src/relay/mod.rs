@@ -253,7 +253,7 @@ fn open_doors(config: &Config, passed: &mut PassedSockets) -> anyhow::Result<Vec
         .iter()
         .filter(|listener| is_possible(listener));
     let opened: Vec<_> = present
-        .map(|listener| open_door(config, listener, passed.taken_by(listener)?))
+        .map(|listener| open_door(config, listener, &passed.taken_by(listener)?))
         .collect::<Result<_, _>>()?;
     passed.check_none_left()?;
     match opened.is_empty() {
@@ -281,12 +281,12 @@ fn is_possible(listener: &Listener) -> bool {
 fn open_door(
     config: &Config,
     listener: &Listener,
-    passed: Vec<TcpListener>,
+    passed: &[TcpListener],
 ) -> anyhow::Result<OpenDoor> {
     let (options, workers) = (socket_options(listener), config.limits.workers);
     let is_passed = !passed.is_empty();
     let sockets = match is_passed {
-        true => socket::adopt(&passed, workers, &options),
+        true => socket::adopt(passed, workers, &options),
         false => socket::listen(listener.address, workers, &options),
     };
     let sockets = sockets.map_err(|error| explain(error, listener))?;

@@ -191,7 +191,7 @@ fn open(config: &Config, plan: &Plan, doors: &[Arc<Door>]) -> anyhow::Result<Vec
             Ok((doors[n].clone(), listener.clone(), Some(sockets)))
         }
         Step::Open => {
-            let (door, sockets) = open_door(config, listener, Vec::new())?;
+            let (door, sockets) = open_door(config, listener, &[])?;
             Ok((door, listener.clone(), Some(sockets)))
         }
     });

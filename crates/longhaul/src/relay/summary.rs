@@ -20,6 +20,8 @@ use units::{Bytes, Time};
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     listeners: Vec<ListenerSummary>,
+    /// The admin endpoint.
+    admin: Option<SocketAddr>,
     peers: Vec<PeerSummary>,
     /// In the order in which they are asked; the last is for what no rule decides.
     routes: Vec<RouteSummary>,
@@ -100,6 +102,7 @@ impl Summary {
         let descriptors = DescriptorSummary::new(&Demand::of(config));
         Self {
             listeners: config.listeners.iter().map(ListenerSummary::new).collect(),
+            admin: config.admin,
             peers: config.peers.values().map(|p| PeerSummary::new(p)).collect(),
             routes: routes(config),
             limits: LimitSummary::new(config),
@@ -287,6 +290,9 @@ impl DescriptorSummary {
 impl Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         section(f, "listeners", &self.listeners)?;
+        if let Some(address) = self.admin {
+            writeln!(f, "  admin {address}, for every user of this machine")?;
+        }
         section(f, "peers", &self.peers)?;
         writeln!(f, "routes")?;
         for (n, route) in self.routes.iter().enumerate() {

@@ -215,7 +215,7 @@ impl Entrance {
     fn seat(&self, newcomer: Newcomer) {
         if newcomer.seated.worker == self.worker {
             begin(newcomer, &self.shares);
-        } else if let Err(newcomer) = self.relay.crew.hand_over(newcomer) {
+        } else if let Some(newcomer) = self.relay.crew.hand_over(newcomer) {
             begin(newcomer, &self.shares);
         }
     }

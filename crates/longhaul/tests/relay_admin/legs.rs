@@ -14,6 +14,8 @@ use std::{
 };
 use wire::destination::Destination;
 
+/// More than sockets and pipes hold.
+const MUCH: usize = 64 << 20;
 const CONNECTIONS: &str = "/api/v1/connections";
 
 /// Waits for the only connection to be so, and returns it.
@@ -86,7 +88,11 @@ fn a_reader_that_does_not_read_is_limited_by_its_window() {
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay);
     let client = connect(relay.address("forward"));
-    let writer = pour(accept(&listener));
+    let mut server = accept(&listener);
+    let writer = std::thread::spawn(move || {
+        server.write_all(&vec![7; MUCH]).unwrap();
+        server
+    });
     let found = connection(endpoint, |c| {
         c["near"]["limited_by"] == "receive_window" && c["far"]["reading_paused"] == true
     });
@@ -112,9 +118,11 @@ fn a_reader_that_does_not_read_is_limited_by_its_window() {
     assert_eq!(far["reading_paused"], 1, "{far}");
 
     let reader = swallow(client);
-    connection(endpoint, |c| c["near"]["limited_by"] != "receive_window");
-    drop(relay);
-    writer.join().unwrap();
+    // Once it has read all, there is nothing more to send.
+    connection(endpoint, |c| {
+        c["bytes_down"] == MUCH && c["near"]["limited_by"] == "application"
+    });
+    drop((writer.join().unwrap(), relay));
     reader.join().unwrap();
 }
 

@@ -123,7 +123,8 @@ fn a_peer_has_its_own() {
     let relay = forwarding(address, &["--peer", &peer.to_string(), "--peer-pool", "1"]);
     let endpoint = Endpoint::of(&relay);
     let client = connect(relay.address("forward"));
-    exchange(&client, &accept(&listener), 2);
+    deliver_both_ways(&client, &accept(&listener), 2);
+    drop(client);
     let found = after_all_have_ended(endpoint);
     let label = format!(r#"peer="{peer}""#);
     let of = |name, labels: &[&str]| found.sum(name, &[&[&*label], labels].concat());
