@@ -2,7 +2,7 @@
 //! A TCP Convert message is complete with its last byte and not before, what was read and is
 //! written again reads as the same, and every refusal has an answer that the other side can read.
 
-use wire::convert::{Answer, ConvertError, HOPS_MAX, MESSAGE_LEN_MAX, Request};
+use wire::convert::{Answer, ConvertError, HOPS_MAX, MESSAGE_LEN_MAX, Opening, Request};
 
 pub(crate) fn check(input: &[u8]) {
     let request = Request::parse(input);
@@ -11,6 +11,19 @@ pub(crate) fn check(input: &[u8]) {
         Ok(Some((request, _))) => reads_back(request),
         Ok(None) => {}
         Err(error) => answer_reads_back(error.answer()),
+    }
+    let opening = Opening::parse(input);
+    ends_where_it_says(input, &opening, Opening::parse);
+    if let Ok(Some((Opening::Join(join), len))) = opening {
+        let message = join.encode();
+        assert_eq!(
+            Opening::parse(&message),
+            Ok(Some((Opening::Join(join), message.len())))
+        );
+        assert!(
+            Request::parse(&input[..len]).is_err(),
+            "both a request and a join"
+        );
     }
     let answer = Answer::parse(input);
     ends_where_it_says(input, &answer, Answer::parse);

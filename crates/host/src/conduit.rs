@@ -60,6 +60,12 @@ fn transmit(sink: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(retry_on_intr(|| send(&sink, bytes, flags))?)
 }
 
+/// Gives `sink` bytes that others follow at once: they leave together (MSG_MORE).
+pub fn announce(sink: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | SendFlags::MORE;
+    Ok(retry_on_intr(|| send(&sink, bytes, flags))?)
+}
+
 /// A pipe or a buffer.
 #[derive(Debug)]
 pub enum Conduit {
@@ -120,6 +126,18 @@ impl Conduit {
         write: impl FnOnce(&[u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
         self.buffer().drain(write)
+    }
+
+    /// The bytes that are held.
+    ///
+    /// # Panics
+    /// If this is a pipe.
+    #[must_use]
+    pub fn held_bytes(&self) -> &[u8] {
+        match self {
+            Self::Copy(buffer) => &buffer.bytes[buffer.start..buffer.end],
+            Self::Splice(_) => panic!("bytes in a pipe are out of reach"),
+        }
     }
 
     fn buffer(&mut self) -> &mut Buffer {

@@ -223,6 +223,29 @@ pub fn finish_sending(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write)
 }
 
+/// TCP_NOTSENT_LOWAT: from now on the socket takes bytes only while less than this waits unsent.
+pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes)
+}
+
+/// Whether a write would find room now (poll(2)). If not, an event-driven caller hears of it when
+/// there is: the kernel notes that somebody wants to know (net/ipv4/tcp.c, `tcp_poll`). A
+/// connection that is broken is an error, which stays on the socket.
+pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut polled = [PollFd::new(socket, PollFlags::OUT)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&at_once))?;
+    let found = polled[0].revents();
+    match found.intersects(PollFlags::ERR | PollFlags::HUP) {
+        true => Err(io::ErrorKind::ConnectionReset.into()),
+        false => Ok(found.contains(PollFlags::OUT)),
+    }
+}
+
 /// The error that is pending on a socket, which this call takes off it (SO_ERROR).
 pub fn pending_error(socket: &impl AsFd) -> io::Result<Option<io::Error>> {
     socket2::SockRef::from(socket).take_error()
@@ -399,6 +422,23 @@ mod tests {
         let mut seen = [0; 20_000];
         accepted.peek(&mut seen).unwrap();
         assert!(memory(&accepted).unwrap() >= before + 20_000);
+    }
+
+    #[test]
+    fn a_socket_with_too_much_unsent_is_not_writable() {
+        use std::io::Write;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.set_nonblocking(true).unwrap();
+        limit_unsent(&client, 1 << 16).unwrap();
+        assert!(is_writable(&client).unwrap());
+        while client.write(&[0; 4096]).is_ok() {}
+        assert!(!is_writable(&client).unwrap());
+        client.set_nonblocking(false).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        reset_on_close(&accepted).unwrap();
+        drop(accepted);
+        assert!(is_writable(&client).is_err());
     }
 
     #[test]

@@ -397,14 +397,17 @@ fn a_verified_connect_through_a_peer() {
     }
     let bed = testbed("chain");
     let _far = bed.relay(&["--convert", "127.0.0.1:5124"]);
-    let peer = ["--verify-connect", "--peer", "127.0.0.1"];
-    let _near = bed.relay(&[&INTERCEPT[..], &peer].concat());
-    for family in BOTH {
-        let refused = bed.connect(family.at(8081)).unwrap_err().kind();
-        assert_eq!(refused, ErrorKind::ConnectionRefused);
-        let (client, server) = bed.pair(&bed.client, &bed.listen(family.at(8080)));
-        assert_eq!(server.peer_addr().unwrap().ip(), family.far);
-        exchange(&client, &server, 2);
+    for streams in ["1", "4"] {
+        let peer = ["--verify-connect", "--peer", "127.0.0.1"];
+        let near = bed.relay(&[&INTERCEPT[..], &peer, &["--streams", streams]].concat());
+        for family in BOTH {
+            let refused = bed.connect(family.at(8081)).unwrap_err().kind();
+            assert_eq!(refused, ErrorKind::ConnectionRefused);
+            let (client, server) = bed.pair(&bed.client, &bed.listen(family.at(8080)));
+            assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+            exchange(&client, &server, 2);
+        }
+        assert!(near.stop().0.success());
     }
 }
 

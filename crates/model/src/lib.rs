@@ -7,3 +7,4 @@
 pub mod fit;
 pub mod leg;
 pub mod link;
+pub mod stripe;

@@ -9,6 +9,8 @@ mod replay;
 mod setting;
 #[path = "../../../fuzz/invariants/socks5.rs"]
 mod socks5;
+#[path = "../../../fuzz/invariants/stripe.rs"]
+mod stripe;
 #[path = "../../../fuzz/invariants/super_packet.rs"]
 mod super_packet;
 #[path = "../../../fuzz/invariants/trace.rs"]
@@ -39,4 +41,9 @@ fn traces_read_back() {
 #[test]
 fn settings_make_lines_that_account_for_everything() {
     replay("setting", setting::check);
+}
+
+#[test]
+fn striped_streams_come_out_in_order_or_not_at_all() {
+    replay("stripe", stripe::check);
 }

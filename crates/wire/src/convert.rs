@@ -2,8 +2,8 @@
 //! The 0-RTT TCP Convert Protocol (RFC 8803), longhaul's relay-to-relay preamble. No I/O.
 //!
 //! The client sends one message and its own bytes right behind it; the converter answers with one
-//! message before the first relayed byte. longhaul adds three private TLVs (RFC 8803 §10.2.2 keeps
-//! 192–255 free for this):
+//! message before the first relayed byte. longhaul adds private TLVs (RFC 8803 §10.2.2 keeps 192–255
+//! free for this):
 //!
 //! * [`NAME`]: the destination's host name, to be resolved at the last relay. The Connect TLV then
 //!   carries the port and the unspecified address.
@@ -13,6 +13,9 @@
 //!   a hop. With the list, each relay strips itself off and one answer comes back.
 //! * [`HOP_LIMIT`]: relays that the message may still pass, so that relays which point at each
 //!   other end the chase.
+//! * [`STRIPES`]: this connection is the first of several that carry one byte stream together
+//!   ([`crate::stripe`]): behind the request and behind the answer come pieces with headers.
+//! * [`JOIN`], alone in its message: this connection is a further one of such a group.
 //!
 //! A converter that does not know them answers "Unsupported Message", as the RFC asks.
 
@@ -32,6 +35,13 @@ pub const NAME: u8 = 0xC0;
 pub const HOP: u8 = 0xC1;
 /// Private TLV: relays that may still be passed, one byte, zero-padded.
 pub const HOP_LIMIT: u8 = 0xC2;
+/// Private TLV: a group's id (16 bytes) and how many connections it may have, zero-padded.
+pub const STRIPES: u8 = 0xC3;
+/// Private TLV: the id of the group that this connection joins, and its number in it, zero-padded.
+pub const JOIN: u8 = 0xC4;
+
+/// The most connections of one group.
+pub const STRIPES_MAX: u8 = 16;
 
 // RFC 8803 §6.1.
 const VERSION: u8 = 1;
@@ -136,6 +146,94 @@ impl ConvertError {
     }
 }
 
+/// The name of a group of connections: random, so that nobody can guess it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GroupId(pub [u8; GroupId::LEN]);
+
+impl GroupId {
+    const LEN: usize = 16;
+
+    /// The id and the byte behind it.
+    fn parse_with(value: &[u8]) -> Option<(Self, u8)> {
+        let id = value.get(..Self::LEN)?.try_into().ok()?;
+        Some((Self(id), *value.get(Self::LEN)?))
+    }
+
+    fn encode_with(self, byte: u8) -> Vec<u8> {
+        [&self.0[..], &[byte]].concat()
+    }
+}
+
+/// A wish to carry the stream over several connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stripes {
+    /// How the others will name the group.
+    pub group: GroupId,
+    /// Connections that the group may have, this one included; 2 to [`STRIPES_MAX`].
+    pub count: u8,
+}
+
+impl Stripes {
+    fn parse(value: &[u8]) -> Option<Self> {
+        let (group, count) = GroupId::parse_with(value)?;
+        (2..=STRIPES_MAX)
+            .contains(&count)
+            .then_some(Self { group, count })
+    }
+}
+
+/// A further connection of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Join {
+    /// Which group.
+    pub group: GroupId,
+    /// Its number in it, 1 to [`STRIPES_MAX`] − 1; the one that made the request is 0.
+    pub index: u8,
+}
+
+impl Join {
+    /// The message.
+    #[must_use]
+    pub fn encode(self) -> Vec<u8> {
+        let mut message = Message::new();
+        message.tlv(JOIN, &self.group.encode_with(self.index));
+        message.finish()
+    }
+
+    fn parse(value: &[u8]) -> Option<Self> {
+        let (group, index) = GroupId::parse_with(value)?;
+        (1..STRIPES_MAX)
+            .contains(&index)
+            .then_some(Self { group, index })
+    }
+}
+
+/// The first message on a connection between relays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Opening {
+    /// A connection to somewhere.
+    Request(Request),
+    /// A further connection for a request that was accepted before.
+    Join(Join),
+}
+
+impl Opening {
+    /// Reads either and says how long it was; `Ok(None)` while it is incomplete.
+    pub fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ConvertError> {
+        let Some(body) = body(input)? else {
+            return Ok(None);
+        };
+        let mut tlvs = Tlvs(body);
+        let opening = match (tlvs.next(), tlvs.next()) {
+            (Some(Ok((JOIN, value))), None) => {
+                Self::Join(Join::parse(value).ok_or(ConvertError::Malformed(JOIN))?)
+            }
+            _ => Self::Request(Request::from_body(body)?),
+        };
+        Ok(Some((opening, HEADER_LEN + body.len())))
+    }
+}
+
 /// What a client, or the relay before, asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
@@ -145,6 +243,8 @@ pub struct Request {
     pub hops: Vec<SocketAddr>,
     /// How many relays the request may still pass, this one included.
     pub hop_limit: u8,
+    /// The stream is to be carried over several connections, of which this is the first.
+    pub stripes: Option<Stripes>,
 }
 
 impl Request {
@@ -156,6 +256,7 @@ impl Request {
             destination,
             hops,
             hop_limit,
+            stripes: None,
         }
     }
 
@@ -175,6 +276,9 @@ impl Request {
             message.tlv(HOP, &endpoint(*hop));
         }
         message.tlv(HOP_LIMIT, &[self.hop_limit]);
+        if let Some(Stripes { group, count }) = self.stripes {
+            message.tlv(STRIPES, &group.encode_with(count));
+        }
         message.finish()
     }
 
@@ -183,12 +287,16 @@ impl Request {
         let Some(body) = body(input)? else {
             return Ok(None);
         };
+        Ok(Some((Self::from_body(body)?, HEADER_LEN + body.len())))
+    }
+
+    fn from_body(body: &[u8]) -> Result<Self, ConvertError> {
         let mut parts = RequestParts::default();
         for tlv in Tlvs(body) {
             let (kind, value) = tlv?;
             parts.take(kind, value)?;
         }
-        Ok(Some((parts.request()?, HEADER_LEN + body.len())))
+        parts.request()
     }
 }
 
@@ -198,6 +306,7 @@ struct RequestParts {
     name: Option<HostName>,
     hops: Vec<SocketAddr>,
     hop_limit: Option<u8>,
+    stripes: Option<Stripes>,
 }
 
 impl RequestParts {
@@ -215,6 +324,10 @@ impl RequestParts {
             HOP_LIMIT => self
                 .hop_limit
                 .replace(*value.first().ok_or(malformed)?)
+                .is_some(),
+            STRIPES => self
+                .stripes
+                .replace(Stripes::parse(value).ok_or(malformed)?)
                 .is_some(),
             HOP => {
                 self.hops.push(parse_endpoint(value).ok_or(malformed)?);
@@ -239,6 +352,7 @@ impl RequestParts {
             destination,
             hops: self.hops,
             hop_limit,
+            stripes: self.stripes,
         })
     }
 }
@@ -447,11 +561,48 @@ mod tests {
     fn the_longest_request_fits() {
         let hop = "[2001:db8::1]:9".parse().unwrap();
         let name = Destination::from_host(&"n".repeat(HostName::LEN_MAX), 1).unwrap();
-        let request = Request::new(name, vec![hop; HOPS_MAX]);
+        let request = Request {
+            stripes: Some(stripes()),
+            ..Request::new(name, vec![hop; HOPS_MAX])
+        };
         assert_eq!(
             Request::parse(&request.encode()).unwrap().unwrap().0,
             request
         );
+    }
+
+    fn stripes() -> Stripes {
+        let group = GroupId(*b"sixteen letters!");
+        Stripes { group, count: 4 }
+    }
+
+    #[test]
+    fn a_join_is_a_message_of_its_own() {
+        let Stripes { group, .. } = stripes();
+        let join = Join { group, index: 3 };
+        let mut bytes = join.encode();
+        assert_eq!(bytes[..6], [1, 6, 0x22, 0x63, JOIN, 5]);
+        assert_eq!(Opening::parse(&bytes), Ok(Some((Opening::Join(join), 24))));
+        // A relay that knows no groups.
+        assert_eq!(Request::parse(&bytes), Err(ConvertError::Unsupported(JOIN)));
+        bytes[22] = 0;
+        assert_eq!(Opening::parse(&bytes), Err(ConvertError::Malformed(JOIN)));
+        let request = example().encode();
+        let parsed = Opening::parse(&request).unwrap().unwrap();
+        assert_eq!(parsed, (Opening::Request(example()), request.len()));
+    }
+
+    #[test]
+    fn a_group_of_one_or_of_too_many_is_malformed() {
+        for count in [0, 1, STRIPES_MAX + 1] {
+            let stripes = Some(Stripes { count, ..stripes() });
+            let request = Request {
+                stripes,
+                ..example()
+            };
+            let parsed = Request::parse(&request.encode());
+            assert_eq!(parsed, Err(ConvertError::Malformed(STRIPES)), "{count}");
+        }
     }
 
     #[test]
@@ -535,7 +686,8 @@ mod tests {
         fn every_request_reads_back(ip: [u8; 16], port in 1u16.., hops in 0..=HOPS_MAX, limit: u8) {
             let destination = Destination::from_ip(IpAddr::from(ip), port);
             let hop = SocketAddr::from(([192, 0, 2, 1], port));
-            let request = Request { destination, hops: vec![hop; hops], hop_limit: limit };
+            let stripes = (limit % 2 == 0).then(stripes);
+            let request = Request { destination, hops: vec![hop; hops], hop_limit: limit, stripes };
             let bytes = request.encode();
             prop_assert_eq!(Request::parse(&bytes), Ok(Some((request, bytes.len()))));
         }

@@ -10,6 +10,7 @@ pub mod destination;
 pub mod ip;
 pub mod proxy_protocol;
 pub mod socks5;
+pub mod stripe;
 pub mod super_packet;
 pub mod tcp;
 pub mod vnet;

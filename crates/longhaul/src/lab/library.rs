@@ -5,7 +5,7 @@ use crate::exit::Refusal;
 use std::path::Path;
 
 /// The files of `scenarios/`, so that an installed binary has them.
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 10] = [
     (
         "dvd-download",
         include_str!("../../../../scenarios/dvd-download.toml"),
@@ -41,6 +41,10 @@ const BUILT_IN: [(&str, &str); 9] = [
     (
         "link-proofs",
         include_str!("../../../../scenarios/link-proofs.toml"),
+    ),
+    (
+        "striping",
+        include_str!("../../../../scenarios/striping.toml"),
     ),
 ];
 

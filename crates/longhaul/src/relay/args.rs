@@ -104,6 +104,13 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(super) peer_pool: Option<u16>,
 
+    /// Carry each client's connection by this many connections to the first --peer, which must be a
+    /// longhaul relay [default: 1]. 4 suits a long path with random loss; each takes a descriptor,
+    /// and its socket buffers, here and there
+    #[arg(long, value_name = "N", help_heading = "Ways out", requires = "peer",
+          value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(super) streams: Option<u8>,
+
     /// Transparent listeners: leave with the client's address and port as source
     #[arg(long, help_heading = "Ways out")]
     pub(super) keep_source: bool,

@@ -13,6 +13,8 @@ pub(crate) struct Demand {
     pub(crate) listeners: usize,
     /// Connections to peers that each worker keeps ready.
     pub(crate) ready: usize,
+    /// The most legs that one connection may leave by, at least 1.
+    pub(crate) streams: usize,
 }
 
 impl Demand {
@@ -22,7 +24,19 @@ impl Demand {
             workers: config.limits.workers,
             listeners: config.listeners.len(),
             ready: config.peers.values().map(|peer| peer.pool).sum(),
+            streams: config
+                .peers
+                .values()
+                .map(|peer| peer.streams)
+                .max()
+                .unwrap_or(1)
+                .into(),
         }
+    }
+
+    /// A client's leg and the others.
+    pub(crate) fn per_connection(&self) -> usize {
+        1 + self.streams
     }
 
     /// What is needed whether there are connections or not.
@@ -32,12 +46,12 @@ impl Demand {
 
     /// Descriptors for all connections, none of which has a pipe.
     pub(crate) fn idle(&self) -> usize {
-        self.reserve() + self.connections * PER_CONNECTION
+        self.reserve() + self.connections * self.per_connection()
     }
 
     /// Descriptors for all connections, all of which have pipes for both directions.
     pub(crate) fn busy(&self) -> usize {
-        self.idle() + self.connections * 2 * PER_PIPE
+        self.idle() + self.connections * self.per_connection() * PER_PIPE
     }
 }
 
@@ -50,8 +64,6 @@ pub(crate) struct Budget {
     pub(crate) pipes_per_worker: usize,
 }
 
-/// Two sockets.
-const PER_CONNECTION: usize = 2;
 /// Two ends.
 const PER_PIPE: usize = 2;
 /// Standard streams, counters, signals.
@@ -70,13 +82,14 @@ impl Budget {
         let pipes_min = demand.workers * PIPES_MIN_PER_WORKER;
         // With few descriptors, half of them are for pipes.
         let for_pipes = (pipes_min * PER_PIPE).min(usable / 2);
-        let room = (usable - for_pipes) / PER_CONNECTION;
+        let room = (usable - for_pipes) / demand.per_connection();
         let connections = demand.connections.min(room);
-        let left = usable - connections * PER_CONNECTION;
+        let left = usable - connections * demand.per_connection();
         (connections > 0).then(|| Self {
             connections,
-            // Two directions a connection, and no more: the bound holds without a limit too.
-            pipes_per_worker: (left / PER_PIPE / demand.workers).min(2 * connections),
+            // One for each leg of a connection, and no more: the bound holds without a limit too.
+            pipes_per_worker: (left / PER_PIPE / demand.workers)
+                .min(demand.per_connection() * connections),
         })
     }
 
@@ -85,7 +98,7 @@ impl Budget {
     pub(crate) fn connections_with(&self, limit: Option<u64>, demand: &Demand) -> usize {
         let pipes = self.pipes_per_worker * demand.workers;
         let usable = count(limit).saturating_sub(demand.reserve());
-        let room = usable.saturating_sub(pipes * PER_PIPE) / PER_CONNECTION;
+        let room = usable.saturating_sub(pipes * PER_PIPE) / demand.per_connection();
         room.min(demand.connections)
     }
 }
@@ -104,6 +117,7 @@ mod tests {
             workers: 2,
             listeners,
             ready,
+            streams: 1,
         }
     }
 
@@ -121,10 +135,14 @@ mod tests {
 
     #[test]
     fn a_tight_limit_is_never_exceeded() {
-        for limit in 0..2000u64 {
-            if let Some(budget) = Budget::new(Some(limit), &demand(16384, 1, 4)) {
+        for (limit, streams) in (0..4000u64).map(|n| (n / 2, 1 + n as usize % 2 * 15)) {
+            let demand = Demand {
+                streams,
+                ..demand(16384, 1, 4)
+            };
+            if let Some(budget) = Budget::new(Some(limit), &demand) {
                 let pipes = budget.pipes_per_worker * 2;
-                let spent = budget.connections * PER_CONNECTION + pipes * PER_PIPE;
+                let spent = budget.connections * (1 + streams) + pipes * PER_PIPE;
                 assert!(
                     spent + RESERVE + 2 * 4 <= limit as usize,
                     "{limit}: {budget:?}"

@@ -77,6 +77,35 @@ impl Leg {
         }
     }
 
+    /// Whether bytes written now would find room. If not, [`Leg::poll_write_ready`] waits for it.
+    pub(crate) fn has_room(&self) -> io::Result<bool> {
+        let look = || match socket::is_writable(&self.socket)? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        match self.socket.try_io(Interest::WRITABLE, look) {
+            Ok(()) => self.try_flush(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes bytes that others follow at once.
+    pub(crate) fn announce(&self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.tls {
+            None => {
+                let write = || host::conduit::announce(&self.socket, bytes);
+                self.socket.try_io(Interest::WRITABLE, write)
+            }
+            Some(tls) => tls.try_write(&self.socket, bytes),
+        }
+    }
+
+    /// What the other side is known by, if by anything: its certificate.
+    pub(crate) fn certificate(&self) -> Option<Vec<u8>> {
+        self.tls.as_ref().and_then(|tls| tls.peer_certificate())
+    }
+
     /// Waits until TLS holds back nothing of what was written.
     pub(crate) async fn flush(&self) -> io::Result<()> {
         while !self.try_flush()? {

@@ -45,6 +45,7 @@ mod route;
 mod service_manager;
 mod session;
 mod stream;
+mod stripe;
 mod summary;
 mod survey;
 mod tls;
@@ -86,6 +87,7 @@ use std::{
     },
     time::Duration,
 };
+use stripe::Groups;
 use summary::Summary;
 use survey::Survey;
 use tokio::{
@@ -133,6 +135,8 @@ pub(crate) struct Relay {
     drain: Drain,
     journal: Journal,
     sessions: Registry,
+    /// Connections that other relays carry by several legs.
+    groups: Groups,
     crew: Arc<Crew>,
     memory: Memory,
     survey: Survey,
@@ -198,6 +202,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         crew: crew.into(),
         doors: Doors::new(doors),
         sessions: Registry::default(),
+        groups: Groups::default(),
         memory: Memory::new(config.limits.memory.unwrap_or_else(memory::default_budget)),
         survey: Survey::new(config.admin.is_some()),
         history: History::default(),

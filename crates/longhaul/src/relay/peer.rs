@@ -10,13 +10,14 @@ use super::{
     leg::Leg,
     profile::Profile,
     record::PeerCounts,
+    stripe::new_stripes,
     tls::Tls,
 };
 use std::{
     hash::{BuildHasher, RandomState},
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -25,7 +26,7 @@ use tokio::{
     net::TcpStream,
     time::{sleep, timeout},
 };
-use wire::destination::Destination;
+use wire::{convert::Stripes, destination::Destination};
 
 /// A peer as configured, and what is known of it.
 #[derive(Debug)]
@@ -40,9 +41,24 @@ pub(crate) struct Peer {
     pub(crate) pool: usize,
     /// After which time without use a ready connection is replaced.
     pub(crate) pool_age: Duration,
+    /// Legs that carry one client's connection together; 1 is none but the first.
+    pub(crate) streams: u8,
     pub(crate) health: Health,
     pub(crate) stock: StockCounters,
+    pub(crate) striping: Striping,
 }
+
+/// What is known of striping to a peer.
+#[derive(Debug, Default)]
+pub(crate) struct Striping {
+    /// When the peer said that it knows no groups.
+    refused: Mutex<Option<Instant>>,
+    /// Legs that could not join.
+    missing: AtomicU64,
+}
+
+/// After which time a peer that knew no groups is asked again: it may have been replaced.
+const STRIPING_PAUSE: Duration = Duration::from_secs(600);
 
 /// Half of the time that a Convert listener waits for a request by default.
 pub(crate) const POOL_AGE_DEFAULT: Duration = Duration::from_secs(60);
@@ -63,7 +79,7 @@ impl PartialEq for Peer {
     fn eq(&self, other: &Self) -> bool {
         (&self.name, self.address, &self.profile, self.pool)
             == (&other.name, other.address, &other.profile, other.pool)
-            && self.pool_age == other.pool_age
+            && (self.pool_age, self.streams) == (other.pool_age, other.streams)
             && self.tls == other.tls
     }
 }
@@ -82,7 +98,35 @@ impl Peer {
             pool_age: POOL_AGE_DEFAULT,
             health: Health::default(),
             stock: StockCounters::default(),
+            streams: 1,
+            striping: Striping::default(),
         }
+    }
+
+    /// A new group, if one is wanted and the peer, for all that is known, would take it.
+    pub(crate) fn new_stripes(&self) -> Option<Stripes> {
+        let refused = *self.refused();
+        let pause = refused.is_some_and(|at| at.elapsed() < STRIPING_PAUSE);
+        (self.streams > 1 && !pause)
+            .then(|| new_stripes(self.streams))
+            .flatten()
+    }
+
+    /// The peer has said that it knows no groups.
+    pub(crate) fn refuse_stripes(&self) {
+        if self.refused().replace(Instant::now()).is_none() {
+            eprintln!("longhaul relay: peer {} takes one stream only", self.name);
+        }
+    }
+
+    /// Counts a leg that could not join its group.
+    pub(crate) fn count_missing_stream(&self) {
+        self.striping.missing.fetch_add(1, Relaxed);
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Option<Instant>> {
+        let refused = self.striping.refused.lock();
+        refused.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a leg to it, handshakes included, within `limit`, and remembers whether it could.
@@ -143,6 +187,7 @@ impl Peer {
             ready: self.stock.ready.load(Relaxed),
             ready_hits: self.stock.hits.load(Relaxed),
             ready_misses: self.stock.misses.load(Relaxed),
+            streams_missing: self.striping.missing.load(Relaxed),
         }
     }
 

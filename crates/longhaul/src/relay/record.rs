@@ -50,6 +50,9 @@ pub(crate) struct PeerCounts {
     pub(crate) ready_hits: u64,
     /// Requests that found none although some are kept.
     pub(crate) ready_misses: u64,
+    /// Legs that could not join the others of their connection.
+    #[serde(default)]
+    pub(crate) streams_missing: u64,
 }
 
 /// Counters of one listener.
@@ -105,6 +108,12 @@ pub(crate) struct ConnectionRecord {
     pub(crate) near: Option<TcpInfo>,
     /// The leg to the destination or peer, last seen.
     pub(crate) far: Option<TcpInfo>,
+    /// All legs to a client that is a relay with several, the first included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) near_streams: Vec<TcpInfo>,
+    /// All legs to a peer with several, the first included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) far_streams: Vec<TcpInfo>,
 }
 
 /// How a connection ended.

@@ -94,6 +94,16 @@ impl Entry {
             connection.session = Some(session.clone());
         }
     }
+
+    /// It has become part of another session's connection, which is listed itself.
+    pub(crate) fn is_anothers(&self) {
+        let mut open = self.relay.sessions.open();
+        let connection = open.connections.get_mut(&self.number);
+        let left = connection.and_then(|connection| connection.session.take());
+        // As in [`Drop`].
+        drop(open);
+        drop(left);
+    }
 }
 
 impl Drop for Entry {

@@ -13,6 +13,7 @@ use super::{
     profile::Profile,
     ready::Ready,
     stream::{Channel, read_some, write_all},
+    stripe::Group,
 };
 use std::{
     io,
@@ -25,8 +26,9 @@ use std::{
 };
 use tokio::time::timeout;
 use wire::{
-    convert::{self, Answer, HOPS_MAX},
+    convert::{self, Answer, ErrorCode, HOPS_MAX, Stripes},
     destination::Destination,
+    stripe,
 };
 
 /// What a client wants, whichever listener it came through.
@@ -41,6 +43,8 @@ pub(crate) struct Request {
     pub(crate) source: Option<SocketAddr>,
     /// What the client sent behind its request.
     pub(crate) early: Vec<u8>,
+    /// The leg to a peer may be the first of several.
+    pub(crate) may_stripe: bool,
 }
 
 impl Request {
@@ -52,6 +56,7 @@ impl Request {
             hop_limit: HOPS_MAX as u8,
             source: None,
             early,
+            may_stripe: false,
         }
     }
 }
@@ -64,6 +69,7 @@ impl From<(convert::Request, Vec<u8>)> for Request {
             hop_limit: request.hop_limit,
             source: None,
             early,
+            may_stripe: false,
         }
     }
 }
@@ -172,18 +178,48 @@ impl Route<'_> {
         request: &Request,
     ) -> Result<Far, Missed> {
         let limit = self.config.limits.connect_timeout;
-        let first = [onward.encode(), request.early.clone()].concat();
+        let stripes = stripes(peer, request);
+        let onward = convert::Request {
+            stripes,
+            ..onward.clone()
+        };
+        let first = [onward.encode(), early(request, stripes.is_some())].concat();
+        let asked = |leg, replaceable| {
+            let far = Far::asked(leg, peer, limit, replaceable);
+            match stripes {
+                Some(stripes) => far.striped(stripes, request.early.len(), peer),
+                None => far,
+            }
+        };
         let late = |error: io::Error| Missed::Late(Failure::from_connect(&error));
         while let Some(leg) = self.ready.take(peer) {
             if let Some(taken) = offer(&leg, &first) {
                 write_all(&leg, &first[taken..]).await.map_err(late)?;
-                return Ok(Far::asked(leg, peer, limit, request.early.is_empty()));
+                return Ok(asked(leg, request.early.is_empty()));
             }
         }
         let leg = peer.reach(limit).await.map_err(Missed::Peer)?;
         write_all(&leg, &first).await.map_err(late)?;
-        Ok(Far::asked(leg, peer, limit, false))
+        Ok(asked(leg, false))
     }
+}
+
+/// The group that a request is to be carried by, if any.
+fn stripes(peer: &Peer, request: &Request) -> Option<Stripes> {
+    let fits = request.early.len() <= stripe::PIECE_LEN_MAX as usize;
+    (request.may_stripe && fits)
+        .then(|| peer.new_stripes())
+        .flatten()
+}
+
+/// What leaves right behind the preamble.
+fn early(request: &Request, striped: bool) -> Vec<u8> {
+    let early = &request.early;
+    if !striped || early.is_empty() {
+        return early.clone();
+    }
+    let (offset, len) = (0, early.len() as u32);
+    [&stripe::Frame::Data { offset, len }.encode(), &early[..]].concat()
 }
 
 /// Why there is no leg to a peer.
@@ -223,6 +259,7 @@ fn next_leg(chain: &[Arc<Peer>], request: &Request) -> Result<NextLeg, Failure> 
         destination: request.destination.clone(),
         hops: rest.iter().map(|peer| peer.address).collect(),
         hop_limit,
+        stripes: None,
     };
     Ok(NextLeg::Peer(next.clone(), onward))
 }
@@ -246,13 +283,29 @@ pub(crate) struct Far {
     unanswered: AtomicBool,
     /// A byte was taken from the client for it.
     pub(crate) client_heard: AtomicBool,
+    /// It is the first leg of these.
+    pub(crate) group: Option<Arc<Group>>,
 }
 
 impl Far {
     /// The same leg, driven by the calling thread's event loop from now on.
-    pub(crate) fn at_home_here(self) -> Result<Self, Failure> {
+    pub(crate) fn at_home_here(mut self) -> Result<Self, Failure> {
+        // A group shares the leg, which only its last owner can move.
+        let plan = self.group.take().map(|group| group.plan());
         let stream = self.stream.at_home_here().map_err(|_| Failure::Other)?;
-        Ok(Self { stream, ..self })
+        let far = Self { stream, ..self };
+        Ok(match plan {
+            Some((stripes, peer)) => far.striped(stripes, 0, &peer),
+            None => far,
+        })
+    }
+
+    /// Sends what the client has said before the transfer begins.
+    pub(crate) async fn send_first(&self, bytes: &[u8]) -> io::Result<()> {
+        match &self.group {
+            Some(group) => group.send_first(bytes).await,
+            None => write_all(&self.stream, bytes).await,
+        }
     }
 
     /// A leg that stands, straight to the destination.
@@ -275,6 +328,16 @@ impl Far {
             replaceable: false,
             unanswered: AtomicBool::new(false),
             client_heard: AtomicBool::new(false),
+            group: None,
+        }
+    }
+
+    /// The same leg as the first of a group, over which `ahead` bytes of the client have left.
+    fn striped(self, stripes: Stripes, ahead: usize, peer: &Arc<Peer>) -> Self {
+        let group = Group::new(stripes, self.stream.clone(), ahead, peer, self.limit);
+        Self {
+            group: Some(group),
+            ..self
         }
     }
 
@@ -314,8 +377,18 @@ impl Far {
         let answer = timeout(self.limit, self.read_answer()).await;
         match answer.unwrap_or(Err(Failure::TimedOut))? {
             Answer::Accepted => Ok(()),
-            Answer::Refused { code, detail } => Err(Failure::from_convert(code, detail)),
+            Answer::Refused { code, detail } => {
+                if let (ErrorCode::UnsupportedMessage, Some(group)) = (code, &self.group) {
+                    group.is_unsupported();
+                }
+                Err(Failure::from_convert(code, detail))
+            }
         }
+    }
+
+    /// What the client has sent since the request, if the request may be made again over one leg.
+    pub(crate) fn take_back(&self) -> Option<Vec<u8>> {
+        self.group.as_ref().and_then(|group| group.take_back())
     }
 
     async fn read_answer(&self) -> Result<Answer, Failure> {

@@ -18,7 +18,7 @@ use super::{
     ready::Ready,
     record::{ConnectionRecord, Ended, Record},
     route::{Far, Request, Route},
-    stream::write_all,
+    stripe::{self, Ends, Entry, Founder, Seat, Trunk},
     tls::Tls,
     transfer::{self, End, Means, Side},
     worker::Newcomer,
@@ -35,7 +35,11 @@ use std::{
     time::Instant,
 };
 use tokio::{net::TcpStream, sync::OwnedSemaphorePermit, time::timeout};
-use wire::{destination::Destination, proxy_protocol::Header};
+use wire::{
+    convert::{Join, Stripes},
+    destination::Destination,
+    proxy_protocol::Header,
+};
 
 /// One client connection.
 #[derive(Debug)]
@@ -53,6 +57,8 @@ pub(crate) struct Session {
     pub(crate) client: Arc<TcpStream>,
     /// What protects the leg to the client, once that is settled.
     tls: OnceLock<Arc<Tls>>,
+    /// The group that the client wants its connection carried by.
+    founder: OnceLock<Box<Founder>>,
     /// Who is served: the connection's other end, or whom that announced.
     pub(crate) client_address: SocketAddr,
     /// The connection's other end.
@@ -73,6 +79,8 @@ pub(crate) struct WayOut {
     pub(crate) destination: Option<String>,
     pub(crate) next_hop: Option<SocketAddr>,
     pub(crate) far: Option<Arc<TcpStream>>,
+    /// The legs that `far` is the first of.
+    pub(crate) trunk: Option<Arc<Trunk>>,
     /// The peer that the outgoing leg goes to.
     pub(crate) peer: Option<Arc<Peer>>,
     /// How bytes move, once they do.
@@ -108,12 +116,37 @@ pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
     };
     let session = Arc::new(session);
     entry.is(&session);
-    let _active = session.door.counters.connection();
-    let mut finale = Finale {
-        session: &session,
-        end: End::Cut,
+    let seat = {
+        let _active = session.door.counters.connection();
+        let mut finale = Finale {
+            session: &session,
+            end: End::Cut,
+        };
+        let end = session.serve(announced).await;
+        match end {
+            // As a connection of its own it was never asked for anything.
+            End::Joined(seat) => {
+                finale.end = End::Finished;
+                seat
+            }
+            end => {
+                finale.end = end;
+                return;
+            }
+        }
     };
-    finale.end = session.serve(announced).await;
+    entry.is_anothers();
+    Box::pin(take_seat(session, seat)).await;
+}
+
+/// The leg is another session's from now on, but has its place here until that is over.
+async fn take_seat(session: Arc<Session>, seat: Seat) {
+    let leg = match Arc::try_unwrap(session) {
+        Ok(session) => Leg::protected(session.client, session.tls.into_inner()),
+        // Somebody adds up memory right now: the leg is shared for ever, which costs wake-ups.
+        Err(shared) => shared.near(),
+    };
+    seat.take(leg).await;
 }
 
 /// What is to be done when a connection ends, however it ends.
@@ -152,6 +185,7 @@ impl Session {
             pool,
             ready,
             tls: OnceLock::new(),
+            founder: OnceLock::new(),
             client: Arc::new(client),
             client_address,
             sender: client_address,
@@ -161,6 +195,30 @@ impl Session {
             pauses: Pauses::default(),
             seen_last: AtomicBool::new(false),
             way_out: Mutex::default(),
+        }
+    }
+
+    /// Founds the group that the client asks for; `ahead` came behind the request.
+    pub(crate) fn found(&self, stripes: Stripes, ahead: Vec<u8>) -> Result<(), Failure> {
+        let legs_max = stripes.count.into();
+        let trunk = Trunk::new(self.near(), ahead, legs_max, &self.listener.profile);
+        let founder = Founder::new(&self.relay, stripes, self.entry(), trunk);
+        let founder = founder.ok_or(Failure::BadRequest)?;
+        let _ = self.founder.set(founder.into());
+        Ok(())
+    }
+
+    /// A seat in the group that the client wants to join.
+    pub(crate) fn join(&self, join: Join) -> Result<Seat, Failure> {
+        let seat = self.relay.groups.seat(join, &self.entry());
+        seat.ok_or(Failure::NotAllowed)
+    }
+
+    fn entry(&self) -> Entry {
+        Entry {
+            door: self.door.address,
+            source: self.client_address.ip(),
+            certificate: self.near().certificate(),
         }
     }
 
@@ -248,6 +306,17 @@ impl Session {
         self.open_by(request, &Ready::default()).await
     }
 
+    /// The same request over one leg, for a peer that has refused to read it. What the client has
+    /// sent was counted before.
+    pub(crate) async fn open_unstriped(&self, request: &Request) -> Result<Far, Failure> {
+        let introduced = self.introduce(request);
+        let wanted = introduced.as_ref().unwrap_or(request);
+        // The peer is known by now to take no group.
+        let far = Box::pin(self.route(&Ready::default()).open(wanted)).await?;
+        self.leaves_by(&far);
+        Ok(far)
+    }
+
     /// Opens the way out and waits for the peer's answer, if there is a peer. A connection that
     /// stood ready and turns out to be dead makes room for a new one.
     pub(crate) async fn open_answered(&self, request: &Request) -> Result<Far, Failure> {
@@ -255,6 +324,10 @@ impl Session {
         let mut answer = far.answer().await;
         if answer.is_err() && far.was_stale() {
             far = self.open_anew(request).await?;
+            answer = far.answer().await;
+        }
+        if answer.is_err() && far.take_back().is_some() {
+            far = self.open_unstriped(request).await?;
             answer = far.answer().await;
         }
         answer.map(|()| far)
@@ -275,7 +348,7 @@ impl Session {
 
     /// A leg that was opened before there was anything to say on it.
     async fn greet(far: Far, first: &[u8]) -> Result<Far, Failure> {
-        let written = write_all(&far.stream, first).await;
+        let written = far.send_first(first).await;
         written.map_err(|error| Failure::from_connect(&error))?;
         Ok(far)
     }
@@ -333,6 +406,7 @@ impl Session {
         let mut way_out = self.way_out();
         way_out.next_hop = Some(far.address);
         way_out.far = Some(far.stream.socket().clone());
+        way_out.trunk = far.group.as_ref().map(|group| group.trunk().clone());
         way_out.peer.clone_from(&far.peer);
         way_out.legs += 1;
     }
@@ -369,7 +443,16 @@ impl Session {
             mode,
             client_heard: &far.client_heard,
         };
-        transfer::run(&near, far, on_success.as_ref(), &means).await
+        if self.founder.get().is_none() && far.group.is_none() {
+            return transfer::run(&near, far, on_success.as_ref(), &means).await;
+        }
+        let ends = Ends {
+            near: &near,
+            founder: self.founder.get().map(Box::as_ref),
+            far,
+            ready: &self.ready,
+        };
+        Box::pin(stripe::run(&ends, on_success.as_ref(), &means)).await
     }
 
     /// Counts bytes that did not pass through [`Session::transfer`].
@@ -388,20 +471,38 @@ impl Session {
     /// answered in words, if its protocol has any; otherwise the listener has asked for RST.
     fn close(&self, end: &End) {
         if matches!(end, End::Broken(..) | End::Cut) {
+            if let Some(founder) = self.founder.get() {
+                founder.trunk().reset_on_close();
+            }
             // An error here means that the socket has lost its connection already.
             let _ = reset_on_close(&*self.client);
         }
-        if let (Some(far), false) = (&self.way_out().far, matches!(end, End::Finished)) {
+        let way_out = self.way_out();
+        if let (Some(far), false) = (&way_out.far, matches!(end, End::Finished)) {
             let _ = reset_on_close(&**far);
+            if let Some(trunk) = &way_out.trunk {
+                trunk.reset_on_close();
+            }
         }
     }
 
     /// Kernel memory that both legs hold for data, in bytes. What is in pipes is counted by
     /// neither socket and bounded by the pool.
     pub(crate) fn memory(&self) -> u64 {
-        let far = self.way_out().far.clone();
-        let far = far.map(|far| memory(&*far).unwrap_or(0));
-        memory(&*self.client).unwrap_or(0) + far.unwrap_or(0)
+        let (far, trunk) = {
+            let way_out = self.way_out();
+            (way_out.far.clone(), way_out.trunk.clone())
+        };
+        let one = |socket: &Arc<TcpStream>| memory(&**socket).unwrap_or(0);
+        let near = match self.founder.get() {
+            Some(founder) => founder.trunk().memory(),
+            None => one(&self.client),
+        };
+        let far = match trunk {
+            Some(trunk) => trunk.memory(),
+            None => far.as_ref().map_or(0, one),
+        };
+        near + far
     }
 
     fn record(&self, end: &End) -> Record {
@@ -409,6 +510,7 @@ impl Session {
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
         let far = way_out.far.as_deref();
+        let (near, trunk) = (self.founder.get().map(|f| f.trunk()), &way_out.trunk);
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
             kind: self.listener.kind.to_string(),
@@ -423,6 +525,11 @@ impl Session {
             cause,
             near: TcpInfo::of(&*self.client).ok(),
             far: far.and_then(|far| TcpInfo::of(far).ok()),
+            near_streams: near.map(|trunk| trunk.tcp_info()).unwrap_or_default(),
+            far_streams: trunk
+                .as_ref()
+                .map(|trunk| trunk.tcp_info())
+                .unwrap_or_default(),
         }))
     }
 
@@ -447,5 +554,6 @@ fn describe(end: &End) -> (Ended, Option<String>) {
         End::Broken(Side::Far, error) => (Ended::DestinationBroke, Some(error.to_string())),
         End::Failed(failure) => (Ended::Failed, Some(failure.to_string())),
         End::Cut => (Ended::Cut, None),
+        End::Joined(_) => unreachable!("a leg of another connection has no record"),
     }
 }

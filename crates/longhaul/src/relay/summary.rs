@@ -249,7 +249,8 @@ impl LimitSummary {
 impl MemorySummary {
     fn new(config: &Config, descriptors: &DescriptorSummary) -> Self {
         let pipes_max = descriptors.pipes_per_worker * config.limits.workers;
-        let sockets_max = 2 * descriptors.connections as u64;
+        let sockets = Demand::of(config).per_connection();
+        let sockets_max = (sockets * descriptors.connections) as u64;
         let socket_bytes_max = largest("net.ipv4.tcp_rmem").zip(largest("net.ipv4.tcp_wmem"));
         let socket_bytes_max = socket_bytes_max.map(|(read, write)| read + write);
         Self {

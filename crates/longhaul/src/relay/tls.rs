@@ -138,6 +138,13 @@ impl Tls {
             .any(|name| certificate.verify_is_valid_for_subject_name(name).is_ok())
     }
 
+    /// The other side's certificate (DER).
+    pub(crate) fn peer_certificate(&self) -> Option<Vec<u8>> {
+        let session = self.session();
+        let certificates = session.connection.peer_certificates()?;
+        certificates.first().map(|first| first.to_vec())
+    }
+
     fn session(&self) -> MutexGuard<'_, Session> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

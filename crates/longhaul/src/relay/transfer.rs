@@ -12,6 +12,7 @@ use super::{
     rate::Limits,
     route::Far,
     stream::write_all,
+    stripe::Seat,
 };
 use host::{
     pipe_pool::{self, Lease, Pool, Shortfall},
@@ -40,6 +41,8 @@ pub(crate) enum End {
     Failed(Failure),
     /// The relay stopped first.
     Cut,
+    /// It is a further leg of another client's connection from now on.
+    Joined(Seat),
 }
 
 /// One of the two legs.
@@ -201,9 +204,22 @@ struct Held<'a> {
     _paused: Pause<'a>,
 }
 
-enum Broken {
+pub(super) enum Broken {
     Source(io::Error),
     Sink(io::Error),
+}
+
+impl Broken {
+    pub(super) fn end(self, direction: Direction) -> End {
+        let source = match direction {
+            Direction::Up => Side::Near,
+            Direction::Down => Side::Far,
+        };
+        match self {
+            Self::Source(error) => End::Broken(source, error),
+            Self::Sink(error) => End::Broken(source.other(), error),
+        }
+    }
 }
 
 /// Fills of one conduit before other connections of this thread have their turn: 16 MiB with 1 MiB
@@ -211,7 +227,7 @@ enum Broken {
 const FILLS_PER_TURN: usize = 16;
 
 /// Reads of less than this are copied: splice(2) costs more than it saves below a few pages.
-const BULK_BYTES: usize = 16 * 1024;
+pub(super) const BULK_BYTES: usize = 16 * 1024;
 
 impl<'a> Flow<'a> {
     fn new(direction: Direction, from: &'a Leg, to: &'a Leg, means: &'a Means<'a>) -> Self {
@@ -228,18 +244,8 @@ impl<'a> Flow<'a> {
 
     /// Moves bytes until the source's FIN, which is passed on.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        let source = self.source();
-        self.advance(cx).map_err(|broken| match broken {
-            Broken::Source(error) => End::Broken(source, error),
-            Broken::Sink(error) => End::Broken(source.other(), error),
-        })
-    }
-
-    fn source(&self) -> Side {
-        match self.direction {
-            Direction::Up => Side::Near,
-            Direction::Down => Side::Far,
-        }
+        let direction = self.direction;
+        self.advance(cx).map_err(|broken| broken.end(direction))
     }
 
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
@@ -349,7 +355,7 @@ impl<'a> Flow<'a> {
             .watch
             .get_or_insert_with(|| Box::pin(broken(from.socket())));
         match watch.as_mut().poll(cx) {
-            Poll::Ready(error) => Err(End::Broken(self.source(), error)),
+            Poll::Ready(error) => Err(Broken::Source(error).end(self.direction)),
             Poll::Pending => Ok(()),
         }
     }
@@ -385,7 +391,7 @@ fn deliver(
 }
 
 /// Returns when the socket has an error.
-async fn broken(stream: &TcpStream) -> io::Error {
+pub(super) async fn broken(stream: &TcpStream) -> io::Error {
     match stream
         .ready(Interest::ERROR)
         .await
@@ -398,7 +404,7 @@ async fn broken(stream: &TcpStream) -> io::Error {
 }
 
 /// Tells the operator once that pipes are not what was asked for.
-fn report_shortfall(pool: &Pool) {
+pub(super) fn report_shortfall(pool: &Pool) {
     static TOLD: Once = Once::new();
     if let Some(shortfall) = pool.take_shortfall() {
         TOLD.call_once(|| match shortfall {

@@ -24,7 +24,7 @@ impl Args {
         }
         settings.listener.extend(self.listeners());
         settings.allow_from.extend(self.allow_from);
-        add_peers(&self.peer, self.peer_pool, settings);
+        add_peers(&self.peer, (self.peer_pool, self.streams), settings);
         for (name, cc) in [("near", self.cc_near), ("far", self.cc_far)] {
             if cc.is_some() {
                 let profile = settings.profile.entry(name.to_owned()).or_default();
@@ -147,8 +147,12 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
 }
 
 /// A chain for everything that no rule of the file decides.
-/// Only its first relay is connected to from here, so only that one gets a pool.
-fn add_peers(peers: &[super::super::args::Peer], pool: Option<u16>, settings: &mut Settings) {
+/// Only its first relay is connected to from here, so only that one gets a pool and streams.
+fn add_peers(
+    peers: &[super::super::args::Peer],
+    (pool, streams): (Option<u16>, Option<u8>),
+    settings: &mut Settings,
+) {
     if peers.is_empty() {
         return;
     }
@@ -161,6 +165,7 @@ fn add_peers(peers: &[super::super::args::Peer], pool: Option<u16>, settings: &m
             profile: None,
             pool: pool.filter(|_| via.len() == 1),
             pool_age: None,
+            streams: streams.filter(|_| via.len() == 1),
             tls: None,
         });
     }

@@ -444,6 +444,7 @@ fn peers(settings: &Settings, profiles: &Profiles) -> anyhow::Result<BTreeMap<St
         let peer = Peer {
             tls: written.tls.as_ref().map(initiator).transpose()?,
             pool: pool_size(written, &user)?,
+            streams: streams(written, &user)?,
             pool_age: written
                 .pool_age
                 .map_or(Ok(POOL_AGE_DEFAULT), |age| positive("pool_age", age))?,
@@ -462,6 +463,16 @@ fn pool_size(written: &settings::PeerSettings, user: &str) -> anyhow::Result<usi
         pool @ 0..=POOL_MAX => Ok(pool.into()),
         _ => Err(Refusal::usage(format!(
             "{user}: pool: want 0 to {POOL_MAX}"
+        ))),
+    }
+}
+
+fn streams(written: &settings::PeerSettings, user: &str) -> anyhow::Result<u8> {
+    match written.streams.unwrap_or(1) {
+        streams @ 1..=convert::STRIPES_MAX => Ok(streams),
+        _ => Err(Refusal::usage(format!(
+            "{user}: streams: want 1 to {}",
+            convert::STRIPES_MAX
         ))),
     }
 }
@@ -656,6 +667,7 @@ mod tests {
             ("[[route]]\nprofile = 'long'", "there are: far, near"),
             ("[profile.long]\ndscp = 64", "0 to 63"),
             ("[profile.long]\nmss = 40", "88"),
+            ("[peer.p]\naddress = '10.0.0.1'\nstreams = 17", "1 to 16"),
             ("[profile.long]\ninitial_window = 0", "1 to 1024"),
             ("[profile.long]\ninitial_window = 1025", "1 to 1024"),
             ("[profile.long]\nkeepalive = '100ms'", "1s"),

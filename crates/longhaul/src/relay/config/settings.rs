@@ -126,6 +126,8 @@ pub(crate) struct PeerSettings {
     /// After this time without use a ready connection is replaced: less than the `idle_timeout` of
     /// the peer's listener.
     pub(crate) pool_age: Option<Time>,
+    /// Connections that carry one client's connection together, 1 to 16.
+    pub(crate) streams: Option<u8>,
     /// Legs to it are protected by TLS.
     pub(crate) tls: Option<TlsSettings>,
 }

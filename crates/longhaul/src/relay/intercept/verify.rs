@@ -250,11 +250,17 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
         listener: &listener.name,
         client: client.ip(),
     };
-    let request = Request {
+    let mut request = Request {
         source: keep_source.then_some(client),
+        may_stripe: true,
         ..Request::to(Destination::from_ip(to.ip(), to.port()), Vec::new())
     };
-    let far = route.open(&request).await?;
-    far.answer().await?;
-    Ok(far)
+    let mut far = route.open(&request).await?;
+    let mut answer = far.answer().await;
+    if answer.is_err() && far.take_back().is_some() {
+        request.may_stripe = false;
+        far = route.open(&request).await?;
+        answer = far.answer().await;
+    }
+    answer.map(|()| far)
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Other relays (RFC 8803), which may keep connections ready for requests that are still to come.
 
-use super::{Asked, Language, Rejected};
+use super::{Asked, Heard, Language, Rejected};
 use crate::relay::{
-    drain::Phase, failure::Failure, leg::Leg, session::Session, stream::Inbox, transfer::End,
+    drain::Phase, failure::Failure, session::Session, stream::Inbox, transfer::End,
 };
 use host::socket::reset_on_close;
 use tokio::{select, time::timeout};
-use wire::convert::{ConvertError, MESSAGE_LEN_MAX, Request};
+use wire::convert::{ConvertError, MESSAGE_LEN_MAX, Opening};
 
 /// Waits for the first byte of a request: the listener's `idle_timeout`, since a relay that keeps
 /// connections ready has nothing to say yet, and until the relay drains. A connection that ends
@@ -31,15 +31,26 @@ pub(super) async fn await_request(session: &Session) -> Result<(), End> {
     }
 }
 
-pub(super) async fn ask(client: &Leg) -> Result<Asked, Rejected> {
+pub(super) async fn ask(session: &Session) -> Result<Heard, Rejected> {
     let mut inbox = Inbox::default();
     let answer = |error: &ConvertError| error.answer().encode();
-    let request = inbox
-        .message(client, MESSAGE_LEN_MAX, Request::parse)
+    let opening = inbox
+        .message(&session.near(), MESSAGE_LEN_MAX, Opening::parse)
         .await
         .map_err(|unread| Rejected::unread(unread, answer))?;
-    Ok(Asked {
-        request: (request, inbox.into_rest()).into(),
+    let refused = |failure: Failure| Rejected::new(failure, failure.convert().encode());
+    let request = match opening {
+        Opening::Request(request) => request,
+        Opening::Join(join) => return session.join(join).map(Heard::Joins).map_err(refused),
+    };
+    let mut early = inbox.into_rest();
+    if let Some(stripes) = request.stripes {
+        session
+            .found(stripes, std::mem::take(&mut early))
+            .map_err(refused)?;
+    }
+    Ok(Heard::Asks(Asked {
+        request: (request, early).into(),
         language: Language::Convert,
-    })
+    }))
 }

@@ -15,7 +15,7 @@ use crate::relay::{
     },
     route::{Far, Request},
     session::Session,
-    stream::{Answered, Shared, write_all},
+    stream::{Answered, Shared},
     transfer::{End, Side},
 };
 use bytes::Bytes;
@@ -251,10 +251,11 @@ impl Proxy {
         mut request: ClientRequest,
         destination: Destination,
     ) -> Result<Response<Body>, Declined> {
-        let far = self
-            .session
-            .open_answered(&Request::to(destination, Vec::new()))
-            .await?;
+        let wanted = Request {
+            may_stripe: true,
+            ..Request::to(destination, Vec::new())
+        };
+        let far = self.session.open_answered(&wanted).await?;
         self.leave_http(Tunnel {
             client: hyper::upgrade::on(&mut request),
             origin: None,
@@ -515,7 +516,7 @@ async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
         Ok(late) => late,
         Err(error) => return End::Broken(Side::Far, error),
     };
-    match write_all(&far.stream, &early).await {
+    match far.send_first(&early).await {
         Ok(()) => session.transfer(&far, &late).await,
         Err(error) => End::Broken(Side::Far, error),
     }

@@ -14,6 +14,7 @@ use super::{
     route::{Far, Request},
     session::Session,
     stream::{Unread, read_some, write_all},
+    stripe::Seat,
     transfer::End,
 };
 use host::socket::reset_on_close;
@@ -24,6 +25,13 @@ use tokio::{net::TcpStream, time::timeout};
 struct Asked {
     request: Request,
     language: Language,
+}
+
+/// What another relay has said.
+enum Heard {
+    Asks(Asked),
+    /// It is a further leg of a connection that was asked for before.
+    Joins(Seat),
 }
 
 /// How success and failure are said.
@@ -110,7 +118,11 @@ async fn hear_out(session: &Session, kind: &Kind) -> Result<Asked, End> {
     let asked = match kind {
         Kind::Convert => {
             Box::pin(convert::await_request(session)).await?;
-            hear(session, convert::ask(&session.near())).await
+            match hear(session, convert::ask(session)).await {
+                Ok(Heard::Asks(asked)) => Ok(asked),
+                Ok(Heard::Joins(seat)) => return Err(End::Joined(seat)),
+                Err(rejected) => Err(rejected),
+            }
         }
         Kind::Forward(destination) => Ok(forward::ask(destination)),
         Kind::Transparent { keep_source } => transparent::ask(session, *keep_source),
@@ -130,12 +142,19 @@ async fn relay(session: &Session, opened: Opened) -> End {
         again,
     } = opened;
     let end = session.transfer(&far, language.success(&far)).await;
-    match (end, again) {
-        (End::Failed(_), Some(request)) if far.was_stale() => {
-            Box::pin(try_again(session, *request, language)).await
-        }
-        (End::Failed(failure), _) => refuse(session, failure, language).await,
-        (end, _) => end,
+    let End::Failed(failure) = end else {
+        return end;
+    };
+    match again {
+        Some(request) if far.was_stale() => Box::pin(try_again(session, *request, language)).await,
+        Some(mut request) => match far.take_back() {
+            Some(heard) => {
+                request.early.extend(heard);
+                Box::pin(go_unstriped(session, *request, language)).await
+            }
+            None => refuse(session, failure, language).await,
+        },
+        None => refuse(session, failure, language).await,
     }
 }
 
@@ -145,13 +164,18 @@ async fn open(session: &Session, asked: Asked) -> Result<Opened, End> {
         mut request,
         language,
     } = asked;
+    request.may_stripe = true;
     let far = match session.open(&request).await {
         Ok(far) => far,
         Err(failure) => return Err(refuse(session, failure, language).await),
     };
-    // They have left, and a request that had any is not made twice.
-    request.early = Vec::new();
-    let again = far.stood_ready().then(|| request.into());
+    // They have left, and a request that had any is not made twice, unless a peer refuses to read
+    // it, which has it in pieces.
+    let striped = far.group.is_some();
+    if !striped {
+        request.early = Vec::new();
+    }
+    let again = (striped || far.stood_ready()).then(|| request.into());
     Ok(Opened {
         far,
         language,
@@ -160,8 +184,20 @@ async fn open(session: &Session, asked: Asked) -> Result<Opened, End> {
 }
 
 /// Makes the request over a connection that did not stand ready.
-async fn try_again(session: &Session, request: Request, language: Language) -> End {
-    let end = match session.open_anew(&request).await {
+async fn try_again(session: &Session, mut request: Request, language: Language) -> End {
+    request.may_stripe = false;
+    finish(session, session.open_anew(&request).await, language).await
+}
+
+/// Makes the request over one leg, to a peer that has refused to read one for several.
+async fn go_unstriped(session: &Session, mut request: Request, language: Language) -> End {
+    request.may_stripe = false;
+    finish(session, session.open_unstriped(&request).await, language).await
+}
+
+/// Relays over the last way out that there is.
+async fn finish(session: &Session, far: Result<Far, Failure>, language: Language) -> End {
+    let end = match far {
         Ok(far) => session.transfer(&far, language.success(&far)).await,
         Err(failure) => End::Failed(failure),
     };

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whatever connections bring, the receiver of a striped stream takes every byte once and in its
+//! order, reads no more than it says, and calls nothing complete that has a hole.
+//!
+//! The input is a script: a byte chooses a connection and what happens to it (low two bits: it
+//! brings the next bytes of the script, a sound header that follows, it closes, or it joins), and
+//! the next byte how much.
+
+use model::stripe::{Broken, Gather};
+use wire::stripe::{Frame, HEADER_LEN, PIECE_LEN_MAX};
+
+/// Connections of one script.
+const CONNECTIONS_MAX: usize = 8;
+
+pub(crate) fn check(input: &[u8]) {
+    header_reads_back(input);
+    let mut script = Script {
+        gather: Gather::default(),
+        connections: 1,
+        taken: 0,
+    };
+    let mut rest = input;
+    while let [what, how_much, more @ ..] = rest {
+        let len = usize::from(*how_much).min(more.len());
+        let (bytes, after) = more.split_at(len);
+        let outcome = match what & 3 {
+            0 => script.bring(usize::from(what >> 2), bytes),
+            1 => script.bring(usize::from(what >> 2), &sound(bytes)),
+            2 => script.close(usize::from(what >> 2)),
+            _ => script.join(),
+        };
+        if outcome.is_err() {
+            return;
+        }
+        rest = after;
+    }
+}
+
+fn header_reads_back(input: &[u8]) {
+    if let Some(bytes) = input.first_chunk::<HEADER_LEN>()
+        && let Ok(frame) = Frame::parse(*bytes)
+    {
+        assert_eq!(frame.encode(), *bytes);
+        if let Frame::Data { offset, len } = frame {
+            assert!((1..=PIECE_LEN_MAX).contains(&len) && offset.checked_add(len.into()).is_some());
+        }
+    }
+}
+
+/// A header that can be read, made of four bytes: scripts reach further with it.
+fn sound(bytes: &[u8]) -> Vec<u8> {
+    let [kind, offset, len, ..] = bytes else {
+        return bytes.to_vec();
+    };
+    let (offset, len) = (u64::from(*offset), u32::from(*len).max(1));
+    let frame = match kind & 1 {
+        0 => Frame::Data { offset, len },
+        _ => Frame::End {
+            total: offset,
+            connections: len,
+        },
+    };
+    frame.encode().to_vec()
+}
+
+struct Script {
+    gather: Gather,
+    connections: usize,
+    taken: u64,
+}
+
+impl Script {
+    /// The connection brings bytes, of which the receiver takes what it asks for.
+    fn bring(&mut self, connection: usize, mut bytes: &[u8]) -> Result<(), Broken> {
+        let connection = connection % self.connections;
+        while !bytes.is_empty() {
+            let missing = self.gather.missing(connection);
+            let turn = self.gather.turn();
+            let turn = turn.filter(|turn| turn.connection == connection);
+            let len = match (missing, turn) {
+                // It has to wait: the rest stays in its socket, which a script does not have.
+                (0, None) => return Ok(()),
+                (0, Some(turn)) => bytes.len().min(turn.bytes as usize),
+                (missing, _) => bytes.len().min(missing),
+            };
+            assert!(missing <= HEADER_LEN && len > 0);
+            let (now, later) = bytes.split_at(len);
+            match missing {
+                0 => self.take(now.len())?,
+                _ => self.gather.header(connection, now)?,
+            }
+            bytes = later;
+            self.look();
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), Broken> {
+        assert!(!self.gather.is_complete(), "complete, and more to come");
+        let outcome = self.gather.took(bytes);
+        self.taken += bytes as u64;
+        assert_eq!(self.gather.taken(), self.taken);
+        outcome
+    }
+
+    fn close(&mut self, connection: usize) -> Result<(), Broken> {
+        let connection = connection % self.connections;
+        self.gather.closed(connection)?;
+        assert_eq!(self.gather.missing(connection), 0, "it brings nothing more");
+        self.look();
+        Ok(())
+    }
+
+    fn join(&mut self) -> Result<(), Broken> {
+        if self.connections < CONNECTIONS_MAX && !self.gather.is_complete() {
+            assert_eq!(self.gather.join(), self.connections);
+            self.connections += 1;
+        }
+        Ok(())
+    }
+
+    /// What holds between any two events.
+    fn look(&self) {
+        if self.gather.is_complete() {
+            assert_eq!(self.gather.turn(), None);
+            assert_eq!(self.gather.check_progress(), Ok(()));
+        }
+        // Without progress there is nobody whose bytes could be waited for.
+        if self.gather.check_progress() == Err(Broken::Gap) {
+            assert!(!self.gather.is_complete());
+        }
+    }
+}
