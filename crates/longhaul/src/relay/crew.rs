@@ -26,8 +26,8 @@ struct Seat {
 /// Connections that may be on their way to one worker.
 const NEWCOMERS_MAX: usize = 1024;
 
-/// A worker takes what it accepted, unless another has this many connections less: to hand one over
-/// costs a wake-up.
+/// A worker takes what it accepted, unless it has this many connections more than another, and half
+/// of the other's: to hand one over costs a wake-up, and a few do not matter among many.
 const EDGE: usize = 2;
 
 impl Crew {
@@ -61,12 +61,12 @@ impl Crew {
     }
 }
 
-/// The least busy worker, if it is less busy than `own` by [`EDGE`].
+/// The least busy worker, if `own` is busier by the [`EDGE`].
 fn choose(own: usize, loads: impl Iterator<Item = usize> + Clone) -> usize {
     let own_load = loads.clone().nth(own).unwrap_or(0);
     let least = loads.enumerate().min_by_key(|(_, load)| *load);
     match least {
-        Some((worker, load)) if load + EDGE <= own_load => worker,
+        Some((worker, load)) if load + load / 2 + EDGE <= own_load => worker,
         _ => own,
     }
 }
@@ -94,7 +94,8 @@ mod tests {
         assert_eq!(choose(0, &[1, 0]), 0);
         assert_eq!(choose(0, &[2, 0]), 1);
         assert_eq!(choose(1, &[0, 7, 3]), 0);
-        assert_eq!(choose(2, &[5, 5, 6]), 2);
+        assert_eq!(choose(0, &[8, 3]), 1);
+        assert_eq!(choose(0, &[12, 8]), 0);
     }
 
     #[test]
@@ -103,7 +104,7 @@ mod tests {
         let crew = Arc::new(crew);
         let flows: Vec<_> = (0..8).map(|_| crew.place(0)).collect();
         let on_first = flows.iter().filter(|flow| flow.worker == 0).count();
-        assert!((4..=5).contains(&on_first), "{on_first}");
+        assert_eq!(on_first, 5);
         drop(flows);
         assert!(
             crew.0

@@ -109,12 +109,12 @@ pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
         client,
         address,
     } = newcomer;
-    let mut session = Session::new(relay, door, shares, (client, address), entry.number);
-    let announced = match session.listener.accept_proxy {
-        true => Box::pin(session.hear_announcement()).await,
-        false => Ok(()),
+    let session = Session::new(relay, door, shares, (client, address), entry.number);
+    let mut session = Arc::new(session);
+    let announced = match Arc::get_mut(&mut session) {
+        Some(own) if own.listener.accept_proxy => Box::pin(own.hear_announcement()).await,
+        _ => Ok(()),
     };
-    let session = Arc::new(session);
     entry.is(&session);
     let seat = {
         let _active = session.door.counters.connection();

@@ -95,13 +95,13 @@ struct Opened {
 
 /// Serves a client that says once where to go, or not at all.
 pub(super) async fn serve(session: &Session, kind: &Kind) -> End {
-    // In boxes, as everything that is over before bytes are relayed: an idle connection is as large
+    // In a box, as everything that is over before bytes are relayed: an idle connection is as large
     // as the largest state that its future may be in.
-    let asked = match Box::pin(hear_out(session, kind)).await {
-        Ok(asked) => asked,
-        Err(end) => return end,
-    };
-    connect(session, asked).await
+    let opened = Box::pin(async { open(session, hear_out(session, kind).await?).await });
+    match opened.await {
+        Ok(opened) => relay(session, opened).await,
+        Err(end) => end,
+    }
 }
 
 /// Opens the way out, and relays.
@@ -135,17 +135,14 @@ async fn hear_out(session: &Session, kind: &Kind) -> Result<Asked, End> {
 }
 
 /// Relays over the way out that was opened, or over another if that was dead.
-async fn relay(session: &Session, opened: Opened) -> End {
-    let Opened {
-        far,
-        language,
-        again,
-    } = opened;
-    let end = session.transfer(&far, language.success(&far)).await;
+async fn relay(session: &Session, mut opened: Box<Opened>) -> End {
+    let (far, language) = (&opened.far, opened.language);
+    let end = session.transfer(far, language.success(far)).await;
     let End::Failed(failure) = end else {
         return end;
     };
-    match again {
+    let far = &opened.far;
+    match opened.again.take() {
         Some(request) if far.was_stale() => Box::pin(try_again(session, *request, language)).await,
         Some(mut request) => match far.take_back() {
             Some(heard) => {
@@ -159,7 +156,7 @@ async fn relay(session: &Session, opened: Opened) -> End {
 }
 
 /// Opens the way out.
-async fn open(session: &Session, asked: Asked) -> Result<Opened, End> {
+async fn open(session: &Session, asked: Asked) -> Result<Box<Opened>, End> {
     let Asked {
         mut request,
         language,
@@ -176,11 +173,11 @@ async fn open(session: &Session, asked: Asked) -> Result<Opened, End> {
         request.early = Vec::new();
     }
     let again = (striped || far.stood_ready()).then(|| request.into());
-    Ok(Opened {
+    Ok(Box::new(Opened {
         far,
         language,
         again,
-    })
+    }))
 }
 
 /// Makes the request over a connection that did not stand ready.
