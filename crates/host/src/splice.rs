@@ -64,17 +64,25 @@ impl Pipe {
     /// If the pipe still holds bytes.
     pub fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
         assert_eq!(self.held, 0, "EAGAIN would be ambiguous");
-        self.held = match move_bytes(&source, &self.write, self.capacity.min(most)) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.copy_in(source, most)?
-            }
+        let most = self.capacity.min(most);
+        self.held = match move_bytes(&source, &self.write, most) {
+            Err(error) if is_empty(&error) => self.fill_again(source, most)?,
             outcome => outcome?,
         };
         Ok(self.held)
     }
 
-    /// splice(2) does not pass the urgent mark of a TCP stream: it finds the socket empty there for
-    /// ever (net/ipv4/tcp.c, `tcp_read_sock`). recv(2) does.
+    /// The socket seems to be empty, and recv(2) says whether it is: splice(2) does not pass the
+    /// urgent mark of a TCP stream, for ever (net/ipv4/tcp.c, `tcp_read_sock`).
+    fn fill_again(&self, source: impl AsFd, most: usize) -> io::Result<usize> {
+        let peek = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        retry_on_intr(|| recv(&source, &mut [0; 1], peek))?;
+        match move_bytes(&source, &self.write, most) {
+            Err(error) if is_empty(&error) => self.copy_in(source, most),
+            outcome => outcome,
+        }
+    }
+
     fn copy_in(&self, source: impl AsFd, most: usize) -> io::Result<usize> {
         let mut bytes = [0; PAGE];
         let most = most.min(PAGE);
@@ -108,6 +116,10 @@ fn enlarge(pipe: &OwnedFd, wanted: usize) -> io::Result<usize> {
         fcntl_setpipe_size(pipe, size)?;
     }
     Ok(fcntl_getpipe_size(pipe)?)
+}
+
+fn is_empty(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
 }
 
 /// SPLICE_F_MORE is not set: it would hold back the last segment of a burst. Inside one call the
