@@ -4,7 +4,9 @@
 mod relay_process;
 
 use host::socket::reset_on_close;
-use relay_process::{Relay, accept, connect, dial, exchange, origin, read_array, receive, send};
+use relay_process::{
+    Relay, accept, assert_reset, connect, dial, exchange, half_close, origin, read_array,
+};
 use std::{
     fmt::Write as _,
     io::{ErrorKind, Read, Write},
@@ -154,33 +156,11 @@ fn a_proxied_http_request_goes_through_tls_too() {
 }
 
 #[test]
-fn a_client_s_fin_leaves_the_other_direction_open() {
-    let Through {
-        client,
-        mut server,
-        _rest,
-    } = path();
-    client.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(server.read(&mut [0]).unwrap(), 0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| send(&server, 3, 16));
-        receive(&client, 3, 16);
-    });
-}
-
-#[test]
-fn a_server_s_fin_leaves_the_other_direction_open() {
-    let Through {
-        mut client,
-        server,
-        _rest,
-    } = path();
-    server.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(client.read(&mut [0]).unwrap(), 0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| send(&client, 3, 16));
-        receive(&server, 3, 16);
-    });
+fn either_end_s_fin_leaves_the_other_direction_open() {
+    let by_client = path();
+    half_close(&by_client.client, &by_client.server);
+    let by_server = path();
+    half_close(&by_server.server, &by_server.client);
 }
 
 #[test]
@@ -195,11 +175,6 @@ fn a_fin_right_behind_the_data_overtakes_nothing() {
     let mut got = Vec::new();
     server.read_to_end(&mut got).unwrap();
     assert!(got == [7; 64 << 10], "{} bytes", got.len());
-}
-
-fn assert_reset(stream: &mut TcpStream) {
-    let error = stream.read(&mut [0; 100]).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
 #[test]

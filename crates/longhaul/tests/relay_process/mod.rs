@@ -4,7 +4,7 @@
 
 use std::{
     ffi::OsStr,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::fd::OwnedFd,
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
@@ -336,6 +336,22 @@ pub(crate) fn send(mut stream: &TcpStream, seed: u64, mib: u64) {
         stream.write_all(&block).unwrap();
     }
     stream.shutdown(Shutdown::Write).unwrap();
+}
+
+/// `first` sends FIN, `second` sees it, and what `second` still has to say arrives.
+pub(crate) fn half_close(first: &TcpStream, mut second: &TcpStream) {
+    first.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(second.read(&mut [0]).unwrap(), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(second, 3, 16));
+        receive(first, 3, 16);
+    });
+}
+
+/// The next that is read is a reset.
+pub(crate) fn assert_reset(stream: &mut TcpStream) {
+    let error = stream.read(&mut [0; 100]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
 /// Expects exactly what [`send`] sends.
