@@ -265,14 +265,7 @@ impl Wires {
                     continue;
                 }
                 let far = TcpStream::connect(peer).unwrap();
-                for (from, to) in [(&near, &far), (&far, &near)] {
-                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    std::thread::spawn(move || {
-                        // An error is an end as well, which the test looks at elsewhere.
-                        let _ = std::io::copy(&mut from, &mut to);
-                        let _ = to.shutdown(Shutdown::Write);
-                    });
-                }
+                tie(&near, &far);
                 all.lock().unwrap().push([near, far]);
             }
         });
@@ -289,6 +282,29 @@ impl Wires {
             let _ = end.shutdown(Shutdown::Both);
         }
     }
+}
+
+/// What one of them says, the other hears, until both have ended.
+fn tie(near: &TcpStream, far: &TcpStream) {
+    for (from, to) in [(near, far), (far, near)] {
+        let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        std::thread::spawn(move || {
+            // An error is an end as well, which the test looks at elsewhere.
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Write);
+        });
+    }
+}
+
+/// Lets one connection through, and nobody listens any more before that has said a word.
+fn once_to(peer: SocketAddr) -> SocketAddr {
+    let (listener, address) = origin();
+    std::thread::spawn(move || {
+        let near = accept(&listener);
+        drop(listener);
+        tie(&near, &TcpStream::connect(peer).unwrap());
+    });
+    address
 }
 
 fn through_wires(most: usize) -> (Through, Wires) {
@@ -333,6 +349,40 @@ fn legs_that_cannot_join_are_done_without() {
         assert_eq!(record["ended"], "finished", "{record}");
         assert_eq!(record["far_streams"].as_array().unwrap().len(), most);
     }
+}
+
+/// The last line of all counters.
+fn counters(text: &str) -> serde_json::Value {
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let of_all = |record: &serde_json::Value| record["record"] == "relay";
+    lines.filter(of_all).last().unwrap()
+}
+
+/// HTTP CONNECT waits for the peer's answer before further legs are opened, so that the first one
+/// stands when they are refused.
+#[test]
+fn a_peer_whose_first_leg_stands_is_not_down_for_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let (listener, address) = origin();
+    let far = Relay::start(&["--convert", ANY]);
+    let path = directory.path().join("near").display().to_string();
+    let peer = once_to(far.address("convert")).to_string();
+    let ways = ["--http", ANY, "--peer", &peer, "--streams", "4"];
+    let near = Relay::start(&[&ways[..], &["--counters", &path]].concat());
+    let to = Destination::Address(address);
+    let client = dial("http", near.address("http"), &to).unwrap();
+    let said = near.says("could not join");
+    exchange(&client, &accept(&listener), 8);
+    drop(client);
+    let (status, rest) = near.stop();
+    assert!(status.success(), "{rest}");
+    let said = said + &rest;
+    assert!(!said.contains("is down"), "{said}");
+    assert_eq!(said.matches("could not join").count(), 1, "{said}");
+    let counted = counters(&std::fs::read_to_string(&path).unwrap());
+    let peer = &counted["peers"][0];
+    assert!(peer["down_s"].is_null(), "{peer}");
+    assert_eq!((&peer["failures"], &peer["streams_missing"]), (&0.into(), &3.into()));
 }
 
 #[test]
