@@ -18,7 +18,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -55,6 +55,8 @@ pub(crate) struct Striping {
     refused: Mutex<Option<Instant>>,
     /// Legs that could not join.
     missing: AtomicU64,
+    /// Not all legs of the last group could.
+    short: AtomicBool,
 }
 
 /// After which time a peer that knew no groups is asked again: it may have been replaced.
@@ -119,9 +121,24 @@ impl Peer {
         }
     }
 
-    /// Counts a leg that could not join its group.
-    pub(crate) fn count_missing_stream(&self) {
-        self.striping.missing.fetch_add(1, Relaxed);
+    /// Counts the legs that could not join their group, and says so once until all could again.
+    pub(crate) fn note_missing_streams(&self, missing: &[Failure]) {
+        let short = !missing.is_empty();
+        self.striping
+            .missing
+            .fetch_add(missing.len() as u64, Relaxed);
+        if self.striping.short.swap(short, Relaxed) == short {
+            return;
+        }
+        let (name, streams) = (&self.name, self.streams);
+        match missing {
+            [] => eprintln!("longhaul relay: peer {name}: all {streams} streams join again"),
+            [why, ..] => eprintln!(
+                "longhaul relay: peer {name}: {} of {streams} streams could not join: {why}; the \
+                 others carry on",
+                missing.len()
+            ),
+        }
     }
 
     fn refused(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -131,21 +148,25 @@ impl Peer {
 
     /// Opens a leg to it, handshakes included, within `limit`, and remembers whether it could.
     pub(crate) async fn reach(&self, limit: Duration) -> Result<Leg, Failure> {
-        let attempt = timeout(limit, self.attempt(limit)).await;
-        let outcome = attempt.unwrap_or(Err(Failure::TimedOut));
+        let outcome = self.reach_again(limit).await;
         match &outcome {
-            Ok(_) => {
-                if self.health.reached() {
-                    eprintln!("longhaul relay: peer {} is back", self.name);
-                }
-            }
             // This relay's own shortage says nothing of the peer.
-            Err(Failure::Exhausted) => {}
+            Ok(_) | Err(Failure::Exhausted) => {}
             Err(failure) => {
                 if self.health.missed(Instant::now(), jitter()) {
                     eprintln!("longhaul relay: peer {} is down: {failure}", self.name);
                 }
             }
+        }
+        outcome
+    }
+
+    /// Opens a leg beside one that stands: if it fails, that says nothing of the peer's health.
+    pub(crate) async fn reach_again(&self, limit: Duration) -> Result<Leg, Failure> {
+        let attempt = timeout(limit, self.attempt(limit)).await;
+        let outcome = attempt.unwrap_or(Err(Failure::TimedOut));
+        if outcome.is_ok() && self.health.reached() {
+            eprintln!("longhaul relay: peer {} is back", self.name);
         }
         outcome
     }

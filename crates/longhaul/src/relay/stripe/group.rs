@@ -129,12 +129,14 @@ impl Group {
             };
             joining.spawn(joiner.run(accepted.clone()));
         }
+        let mut missing = Vec::new();
         while let Some(outcome) = joining.join_next().await {
-            match outcome {
-                Ok(Ok(leg)) => self.trunk.join(leg, None),
-                _ => self.peer.count_missing_stream(),
+            match outcome.unwrap_or(Err(Failure::Other)) {
+                Ok(leg) => self.trunk.join(leg, None),
+                Err(failure) => missing.push(failure),
             }
         }
+        self.peer.note_missing_streams(&missing);
         self.trunk.close_entry();
         pending::<()>().await;
     }
@@ -152,7 +154,7 @@ impl Joiner {
     async fn run(self, mut accepted: watch::Receiver<bool>) -> Result<Leg, Failure> {
         let leg = match self.ready.take(&self.peer) {
             Some(leg) => leg,
-            None => self.peer.reach(self.limit).await?,
+            None => self.peer.reach_again(self.limit).await?,
         };
         let gone = |_| Failure::Other;
         accepted.wait_for(|yes| *yes).await.map_err(gone)?;
