@@ -354,9 +354,9 @@ fn legs_that_cannot_join_are_done_without() {
 
 /// The last line of all counters.
 fn counters(text: &str) -> serde_json::Value {
-    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     let of_all = |record: &serde_json::Value| record["record"] == "relay";
-    lines.filter(of_all).next_back().unwrap()
+    lines.rfind(of_all).unwrap()
 }
 
 /// HTTP CONNECT waits for the peer's answer before further legs are opened, so that the first one
