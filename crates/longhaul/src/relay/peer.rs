@@ -59,6 +59,15 @@ pub(crate) struct Striping {
     short: AtomicBool,
 }
 
+impl Striping {
+    /// Counts the legs that could not join a group. Returns whether that is news.
+    fn note_missing(&self, legs: usize) -> bool {
+        self.missing.fetch_add(legs as u64, Relaxed);
+        let short = legs > 0;
+        self.short.swap(short, Relaxed) != short
+    }
+}
+
 /// After which time a peer that knew no groups is asked again: it may have been replaced.
 const STRIPING_PAUSE: Duration = Duration::from_secs(600);
 
@@ -123,11 +132,7 @@ impl Peer {
 
     /// Counts the legs that could not join their group, and says so once until all could again.
     pub(crate) fn note_missing_streams(&self, missing: &[Failure]) {
-        let short = !missing.is_empty();
-        self.striping
-            .missing
-            .fetch_add(missing.len() as u64, Relaxed);
-        if self.striping.short.swap(short, Relaxed) == short {
+        if !self.striping.note_missing(missing.len()) {
             return;
         }
         let (name, streams) = (&self.name, self.streams);
@@ -241,5 +246,18 @@ pub(crate) async fn watch(relay: &Relay) {
             tokio::spawn(async move { peer.reach(limit).await.map(drop) });
         }
         sleep(PERIOD).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_streams_are_news_once_and_so_is_their_return() {
+        let striping = Striping::default();
+        let told = [0, 3, 1, 0, 0, 2].map(|legs| striping.note_missing(legs));
+        assert_eq!(told, [false, true, false, true, false, true]);
+        assert_eq!(striping.missing.load(Relaxed), 6);
     }
 }
