@@ -19,6 +19,7 @@ mod relay_testbed;
 mod shortage;
 mod shutdown;
 mod slowloris;
+mod striped;
 mod vanished;
 mod way;
 
