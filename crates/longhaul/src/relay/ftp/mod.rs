@@ -63,6 +63,9 @@ impl From<Failure> for Refused {
 /// RFC 959 §4.2.
 impl From<FtpError> for Refused {
     fn from(error: FtpError) -> Self {
+        if is_late(&error) {
+            return Self::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server is silent");
+        }
         let status = match code(&error) {
             Some(332 | 430 | 530 | 532) => StatusCode::UNAUTHORIZED,
             Some(550) => StatusCode::NOT_FOUND,
@@ -81,9 +84,26 @@ fn code(error: &FtpError) -> Option<u32> {
     }
 }
 
-/// How long everything before the first byte may take: a dozen round trips, and a server that
-/// looks up its client's name.
-const SETUP_TIME: Duration = Duration::from_secs(60);
+/// A step of the protocol that a server has `limit` for.
+async fn in_time<T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, FtpError>>,
+) -> Result<T, FtpError> {
+    let late = |_| Err(FtpError::ConnectionError(io::ErrorKind::TimedOut.into()));
+    timeout(limit, step).await.unwrap_or_else(late)
+}
+
+fn is_late(error: &FtpError) -> bool {
+    matches!(error, FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::TimedOut)
+}
+
+/// What a server may leave out, but not by silence.
+fn if_known<T>(outcome: Result<T, FtpError>) -> Result<Option<T>, FtpError> {
+    match outcome {
+        Err(error) if is_late(&error) => Err(error),
+        outcome => Ok(outcome.ok()),
+    }
+}
 
 /// Places beyond that of the client's connection, two descriptors each: control and data connection
 /// are up to three each (the leg, and over TLS a bridge's two ends), and the client's last origin
@@ -98,15 +118,12 @@ pub(crate) async fn get(
     only_head: bool,
 ) -> Result<Response<Body>, Refused> {
     let places = session.more_places(PLACES)?;
-    let fetching = async {
-        let mut ftp = log_in(session, server, url).await?;
-        match url.is_directory() {
-            true => directory(&mut ftp, url).await,
-            false => file(ftp, url, only_head, places).await,
-        }
-    };
-    let late = || Refused::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server took too long");
-    timeout(SETUP_TIME, fetching).await.map_err(|_| late())?
+    let limit = session.config.limits.response_timeout;
+    let mut ftp = log_in(session, server, url).await?;
+    match url.is_directory() {
+        true => directory(&mut ftp, url, limit).await,
+        false => file(ftp, url, only_head, (limit, places)).await,
+    }
 }
 
 async fn log_in(
@@ -122,11 +139,12 @@ async fn log_in(
         false => server.clone(),
     };
     let session = session.clone();
-    let mut ftp = AsyncFtpStream::connect_with_stream(control)
+    let limit = session.config.limits.response_timeout;
+    let mut ftp = in_time(limit, AsyncFtpStream::connect_with_stream(control))
         .await?
         .passive_stream_builder(move |given| data(session.clone(), host.clone(), given.port()));
-    ftp.login(&url.user, &url.password).await?;
-    ftp.transfer_type(FileType::Binary).await?;
+    in_time(limit, ftp.login(&url.user, &url.password)).await?;
+    in_time(limit, ftp.transfer_type(FileType::Binary)).await?;
     ftp.set_mode(Mode::ExtendedPassive);
     Ok(ftp)
 }
@@ -196,14 +214,18 @@ fn lacks_epsv(error: &FtpError) -> bool {
     matches!(code(error), Some(500..=504 | 522))
 }
 
-async fn directory(ftp: &mut AsyncFtpStream, url: &Url) -> Result<Response<Body>, Refused> {
+async fn directory(
+    ftp: &mut AsyncFtpStream,
+    url: &Url,
+    limit: Duration,
+) -> Result<Response<Body>, Refused> {
     if !url.path.is_empty() {
-        ftp.cwd(&url.path).await?;
+        in_time(limit, ftp.cwd(&url.path)).await?;
     }
-    let lines = match listing::read(ftp).await {
+    let lines = match listing::read(ftp, limit).await {
         Err(error) if lacks_epsv(&error) => {
             ftp.set_mode(Mode::Passive);
-            listing::read(ftp).await?
+            listing::read(ftp, limit).await?
         }
         lines => lines?,
     };
@@ -221,17 +243,19 @@ async fn file(
     mut ftp: AsyncFtpStream,
     url: &Url,
     only_head: bool,
-    places: OwnedSemaphorePermit,
+    (limit, places): (Duration, OwnedSemaphorePermit),
 ) -> Result<Response<Body>, Refused> {
-    let size = ftp.size(&url.path).await.ok();
-    let modified = ftp.mdtm(&url.path).await.ok();
+    let size = if_known(in_time(limit, ftp.size(&url.path)).await)?;
+    let modified = if_known(in_time(limit, ftp.mdtm(&url.path)).await)?;
     let body = match only_head {
         true if size.is_some() => Either::Left(Full::default()),
-        _ => match retrieve(&mut ftp, &url.path).await {
+        _ => match in_time(limit, retrieve(&mut ftp, &url.path)).await {
             Err(error) if code(&error) == Some(550) => {
-                return elsewhere(&mut ftp, url, error).await;
+                return in_time(limit, elsewhere(&mut ftp, url, error))
+                    .await
+                    .map_err(Refused::from);
             }
-            stream => Either::Right(Download::start(ftp, stream?, places)),
+            stream => Either::Right(Download::start(ftp, stream?, (limit, places))),
         },
     };
     let mut response = Response::new(body);
@@ -264,7 +288,7 @@ async fn elsewhere(
     ftp: &mut AsyncFtpStream,
     url: &Url,
     error: FtpError,
-) -> Result<Response<Body>, Refused> {
+) -> Result<Response<Body>, FtpError> {
     ftp.cwd(&url.path).await.map_err(|_| error)?;
     let mut response = Response::new(Either::Left(Full::default()));
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Origins of HTTP that owe something and say nothing. What moves, however slowly, is never called
+//! silent, and nobody is who waits for the client or can't be heard because the client is slow.
+
+use super::{failure::Failure, route::Far};
+use bytes::Bytes;
+use host::{socket::reset_on_close, tcp_info::TcpInfo};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+/// Looks at the connection in the time that an origin has: it is found silent at most a quarter of
+/// that later.
+const LOOKS: u32 = 4;
+
+/// Watches an origin over one exchange.
+pub(crate) struct Silence {
+    far: Arc<Far>,
+    /// Where it is said that the origin was given up.
+    verdict: Arc<OnceLock<Failure>>,
+    /// It is the client's turn: the rest of the request is missing.
+    unasked: Arc<AtomicBool>,
+    look: Interval,
+    /// Looks in a row that saw nothing new.
+    vain: u32,
+    /// Something came since the last look.
+    heard: bool,
+    /// What had passed at the last look.
+    passed: Option<u64>,
+}
+
+impl Silence {
+    /// An origin behind `far` that has `limit`, unless `unasked`.
+    pub(crate) fn new(
+        far: &Arc<Far>,
+        verdict: &Arc<OnceLock<Failure>>,
+        unasked: &Arc<AtomicBool>,
+        limit: Duration,
+    ) -> Self {
+        let step = (limit / LOOKS).max(Duration::from_millis(1));
+        let mut look = interval_at(Instant::now() + step, step);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            far: far.clone(),
+            verdict: verdict.clone(),
+            unasked: unasked.clone(),
+            look,
+            vain: 0,
+            heard: false,
+            passed: None,
+        }
+    }
+
+    /// Returns when the origin has been silent for too long and is given up, by a reset. To be
+    /// waited for only while there is nothing from it to be read.
+    pub(crate) async fn too_long(&mut self) {
+        poll_fn(|cx| self.poll(cx)).await;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.vain < LOOKS {
+            ready!(self.look.poll_tick(cx));
+            self.vain = if self.has_moved() { 0 } else { self.vain + 1 };
+        }
+        let _ = self.verdict.set(Failure::TimedOut);
+        // An error here means that the socket has lost its connection already.
+        let _ = reset_on_close(&self.far.stream);
+        Poll::Ready(())
+    }
+
+    fn has_moved(&mut self) -> bool {
+        let Ok(info) = TcpInfo::of(self.far.stream.socket()) else {
+            return false;
+        };
+        let passed = Some(info.acked_bytes + info.received_bytes);
+        let news = std::mem::replace(&mut self.passed, passed) != passed;
+        // A peer hands on what it holds before it takes more: that it takes nothing does not mean
+        // that nothing moves.
+        let handing_on = self.far.peer.is_some() && info.notsent_bytes > 0;
+        std::mem::take(&mut self.heard) || news || handing_on || self.unasked.load(Relaxed)
+    }
+}
+
+/// The error of whoever waited.
+pub(crate) fn fallen_silent() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the origin has fallen silent")
+}
+
+/// A request's body, which tells whose turn it is.
+pub(crate) struct Upload {
+    body: Incoming,
+    unasked: Arc<AtomicBool>,
+}
+
+impl Upload {
+    pub(crate) fn new(body: Incoming, unasked: &Arc<AtomicBool>) -> Self {
+        let unasked = unasked.clone();
+        Self { body, unasked }
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.unasked.store(frame.is_pending(), Relaxed);
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// An origin that has enough of it waits no longer for the client.
+impl Drop for Upload {
+    fn drop(&mut self) {
+        self.unasked.store(false, Relaxed);
+    }
+}
+
+/// A response's body, which fails when its origin falls silent.
+pub(crate) struct Download {
+    body: Incoming,
+    silence: Silence,
+}
+
+impl Download {
+    pub(crate) fn new(body: Incoming, silence: Silence) -> Self {
+        Self { body, silence }
+    }
+}
+
+impl Body for Download {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(frame) => {
+                self.silence.heard = true;
+                Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+            }
+            Poll::Pending => {
+                ready!(self.silence.poll(cx));
+                Poll::Ready(Some(Err(fallen_silent())))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
