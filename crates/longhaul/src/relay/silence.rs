@@ -2,16 +2,16 @@
 //! Origins of HTTP that owe something and say nothing. What moves, however slowly, is never called
 //! silent, and nobody is who waits for the client or can't be heard because the client is slow.
 
-use super::{failure::Failure, route::Far};
+use super::route::Far;
 use bytes::Bytes;
-use host::{socket::reset_on_close, tcp_info::TcpInfo};
+use host::{socket::reset, tcp_info::TcpInfo};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::{
     future::poll_fn,
     io,
     pin::Pin,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
@@ -26,8 +26,6 @@ const LOOKS: u32 = 4;
 /// Watches an origin over one exchange.
 pub(crate) struct Silence {
     far: Arc<Far>,
-    /// Where it is said that the origin was given up.
-    verdict: Arc<OnceLock<Failure>>,
     /// It is the client's turn: the rest of the request is missing.
     unasked: Arc<AtomicBool>,
     look: Interval,
@@ -41,18 +39,12 @@ pub(crate) struct Silence {
 
 impl Silence {
     /// An origin behind `far` that has `limit`, unless `unasked`.
-    pub(crate) fn new(
-        far: &Arc<Far>,
-        verdict: &Arc<OnceLock<Failure>>,
-        unasked: &Arc<AtomicBool>,
-        limit: Duration,
-    ) -> Self {
+    pub(crate) fn new(far: &Arc<Far>, unasked: &Arc<AtomicBool>, limit: Duration) -> Self {
         let step = (limit / LOOKS).max(Duration::from_millis(1));
         let mut look = interval_at(Instant::now() + step, step);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             far: far.clone(),
-            verdict: verdict.clone(),
             unasked: unasked.clone(),
             look,
             vain: 0,
@@ -72,9 +64,8 @@ impl Silence {
             ready!(self.look.poll_tick(cx));
             self.vain = if self.has_moved() { 0 } else { self.vain + 1 };
         }
-        let _ = self.verdict.set(Failure::TimedOut);
         // An error here means that the socket has lost its connection already.
-        let _ = reset_on_close(&self.far.stream);
+        let _ = reset(&self.far.stream);
         Poll::Ready(())
     }
 

@@ -166,7 +166,7 @@ type Answer = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 pub(crate) struct Answered {
     stream: Shared,
     answer: Option<Answer>,
-    /// Where a refusal goes, and that the origin was given up.
+    /// Where a refusal goes.
     refused: Arc<OnceLock<Failure>>,
 }
 
@@ -227,11 +227,7 @@ impl AsyncWrite for Answered {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// One that failed ends with a reset, which no FIN may come before.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.refused.get().is_some() {
-            return Poll::Ready(Ok(()));
-        }
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -79,7 +79,7 @@ struct Origin {
     /// It stood before its next request, and may have died unnoticed.
     stood: bool,
     far: Arc<Far>,
-    /// What the peer on the way said, if it refused, or why the origin was given up.
+    /// What the peer on the way said, if it refused.
     refused: Arc<OnceLock<Failure>>,
 }
 
@@ -384,7 +384,7 @@ impl Proxy {
         (request, unasked): (OnwardRequest, &Arc<AtomicBool>),
     ) -> Result<Response<Download>, Unsent> {
         let limit = self.session.config.limits.response_timeout;
-        let mut silence = Silence::new(&origin.far, &origin.refused, unasked, limit);
+        let mut silence = Silence::new(&origin.far, unasked, limit);
         let sent = select! {
             sent = origin.sender.try_send_request(request) => sent,
             () = silence.too_long() => {
