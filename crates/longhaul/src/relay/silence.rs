@@ -23,6 +23,14 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 /// that later.
 const LOOKS: u32 = 4;
 
+/// What a peer has taken it may still be handing on, at this rate in bytes a second or faster:
+/// 8 kbit/s.
+const SLOWEST: f64 = 1000.0;
+
+/// Bytes that are believed to be in a peer at most: what sockets commonly hold on long fat paths.
+/// Their time is 4 h 40 min.
+const PEER_BYTES_MAX: f64 = (16 << 20) as f64;
+
 /// Watches an origin over one exchange.
 pub(crate) struct Silence {
     far: Arc<Far>,
@@ -34,7 +42,9 @@ pub(crate) struct Silence {
     /// Something came since the last look.
     heard: bool,
     /// What had passed at the last look.
-    passed: Option<u64>,
+    seen: Passed,
+    /// Bytes that a peer may still have.
+    with_peer: f64,
 }
 
 impl Silence {
@@ -44,12 +54,13 @@ impl Silence {
         let mut look = interval_at(Instant::now() + step, step);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
+            seen: Passed::over(far).unwrap_or_default(),
+            with_peer: 0.0,
             far: far.clone(),
             unasked: unasked.clone(),
             look,
             vain: 0,
             heard: false,
-            passed: None,
         }
     }
 
@@ -70,15 +81,38 @@ impl Silence {
     }
 
     fn has_moved(&mut self) -> bool {
-        let Ok(info) = TcpInfo::of(self.far.stream.socket()) else {
+        let Some(passed) = Passed::over(&self.far) else {
             return false;
         };
-        let passed = Some(info.acked_bytes + info.received_bytes);
-        let news = std::mem::replace(&mut self.passed, passed) != passed;
-        // A peer hands on what it holds before it takes more: that it takes nothing does not mean
-        // that nothing moves.
-        let handing_on = self.far.peer.is_some() && info.notsent_bytes > 0;
-        std::mem::take(&mut self.heard) || news || handing_on || self.unasked.load(Relaxed)
+        let before = std::mem::replace(&mut self.seen, passed);
+        let with_peer = self.is_with_peer(passed.up.saturating_sub(before.up));
+        let heard = std::mem::take(&mut self.heard) || passed != before;
+        heard || with_peer || self.unasked.load(Relaxed)
+    }
+
+    /// Whether some of what was sent may not have left the peer, which has taken `more`.
+    fn is_with_peer(&mut self, more: u64) -> bool {
+        let left = SLOWEST * self.look.period().as_secs_f64();
+        self.with_peer = (self.with_peer + more as f64).min(PEER_BYTES_MAX) - left;
+        self.with_peer = self.with_peer.max(0.0);
+        self.far.peer.is_some() && self.with_peer > 0.0
+    }
+}
+
+/// Bytes that the neighbour has acknowledged, and that it has sent.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Passed {
+    up: u64,
+    down: u64,
+}
+
+impl Passed {
+    fn over(far: &Far) -> Option<Self> {
+        let info = TcpInfo::of(far.stream.socket()).ok()?;
+        Some(Self {
+            up: info.acked_bytes,
+            down: info.received_bytes,
+        })
     }
 }
 
