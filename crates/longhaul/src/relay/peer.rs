@@ -10,6 +10,7 @@ use super::{
     leg::Leg,
     profile::Profile,
     record::PeerCounts,
+    shortage,
     stripe::new_stripes,
     tls::Tls,
 };
@@ -132,7 +133,7 @@ impl Peer {
     /// Opens a leg to it, handshakes included, within `limit`, and remembers whether it could.
     pub(crate) async fn reach(&self, limit: Duration) -> Result<Leg, Failure> {
         let attempt = timeout(limit, self.attempt(limit)).await;
-        let outcome = attempt.unwrap_or(Err(Failure::TimedOut));
+        let outcome = attempt.unwrap_or_else(|_| Err(shortage::late()));
         match &outcome {
             Ok(_) => {
                 if self.health.reached() {

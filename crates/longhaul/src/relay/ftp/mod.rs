@@ -9,7 +9,10 @@ mod url;
 pub(crate) use download::Download;
 pub(crate) use url::{PORT, Url};
 
-use super::{failure::Failure, leg::Leg, route::Request, session::Session, stream::Shared};
+use super::{
+    failure::Failure, leg::Leg, route::Request, session::Session, shortage::patiently,
+    stream::Shared,
+};
 use bytes::Bytes;
 use host::socket::reset_on_close;
 use http_body_util::{Either, Full};
@@ -173,7 +176,7 @@ async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketA
     let far = session.open_answered(&request).await?;
     let socket = match far.stream.needs_copy() {
         true => bridge(far.stream).await,
-        false => duplicate(&far.stream),
+        false => patiently(async || duplicate(&far.stream)).await,
     };
     let socket = socket.map_err(|error| Failure::from_connect(&error))?;
     Ok((socket, far.address))
@@ -186,11 +189,12 @@ fn duplicate(leg: &Leg) -> io::Result<TcpStream> {
 
 /// suppaftp wants a socket: TLS gets one that leads to it, over loopback.
 async fn bridge(leg: Leg) -> io::Result<TcpStream> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let outer = TcpStream::connect(listener.local_addr()?).await?;
+    let listener = patiently(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await?;
+    let at = listener.local_addr()?;
+    let outer = patiently(|| TcpStream::connect(at)).await?;
     let mine = outer.local_addr()?;
     let mut inner = loop {
-        match listener.accept().await? {
+        match patiently(|| listener.accept()).await? {
             (inner, from) if from == mine => break inner,
             (stranger, _) => drop(stranger),
         }
