@@ -653,3 +653,26 @@ fn an_upload_that_is_read_slowly_is_never_cut() {
         assert_eq!(stage.status(), 201, "{peers:?}");
     }
 }
+
+/// RFC 9110 §15.5.14: a server may answer before it has the whole request, and close.
+#[test]
+fn an_answer_in_the_middle_of_an_upload_reaches_the_client() {
+    both_ways(|peers| {
+        let mut stage = stage(peers);
+        let body = vec![b'u'; 64 << 20];
+        let len = body.len();
+        stage.ask(&format!(
+            "POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: {len}"
+        ));
+        let mut client = stage.client.try_clone().unwrap();
+        // It fails once nobody reads it any more.
+        let sending = std::thread::spawn(move || client.write_all(&body));
+        let mut server = accept(&stage.listener);
+        http_head(&mut server);
+        let close = "Content-Length: 0\nConnection: close";
+        say(&mut server, &format!("HTTP/1.1 413 Large\n{close}\n\n"));
+        assert_eq!(stage.status(), 413);
+        drop(server);
+        assert!(sending.join().unwrap().is_err());
+    });
+}
