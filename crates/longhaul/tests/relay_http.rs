@@ -42,7 +42,9 @@ impl Stage {
     /// `head` without its last line end; `AT` is the origin.
     fn ask(&mut self, head: &str) {
         let head = head.replace("AT", &self.at).replace('\n', "\r\n");
-        write!(self.client, "{head}\r\n\r\n").unwrap();
+        // In one write: a relay that dislikes the beginning may have closed before a second.
+        let bytes = [head.as_bytes(), b"\r\n\r\n"].concat();
+        self.client.write_all(&bytes).unwrap();
     }
 
     fn status(&mut self) -> u16 {

@@ -8,3 +8,4 @@ pub mod fit;
 pub mod leg;
 pub mod link;
 pub mod stripe;
+pub mod tcp;

@@ -19,11 +19,12 @@ mod relay_testbed;
 mod shortage;
 mod shutdown;
 mod slowloris;
+mod striped;
 mod vanished;
 mod way;
 
 use relay_process::may_use_namespaces;
-use relay_testbed::{BOTH, IPV4};
+use relay_testbed::{BOTH, Family, IPV4};
 use std::{io::Read, net::Shutdown};
 use way::{Carry, Chain, LISTENERS, Way};
 
@@ -77,11 +78,15 @@ const CHECKS: [Check; 16] = [
 ];
 
 fn conform(peers: usize, carry: Carry) {
+    conform_over(peers, carry, &BOTH);
+}
+
+fn conform_over(peers: usize, carry: Carry, families: &[Family]) {
     if !may_use_namespaces() {
         return;
     }
     let chain = Chain::new(peers, carry);
-    for (family, kind) in BOTH.iter().flat_map(|f| LISTENERS.map(|k| (f, k))) {
+    for (family, kind) in families.iter().flat_map(|f| LISTENERS.map(|k| (f, k))) {
         for upward in [true, false] {
             let way = Way {
                 chain: &chain,
@@ -95,7 +100,7 @@ fn conform(peers: usize, carry: Carry) {
             }
         }
     }
-    for family in &BOTH {
+    for family in families {
         refusals::are_said_in_each_protocol_s_words(&chain, family);
         http::bodies_of_every_framing_arrive_whole(&chain, family);
         http::a_body_that_is_cut_short_never_looks_whole(&chain, family);

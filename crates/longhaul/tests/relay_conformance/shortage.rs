@@ -283,36 +283,6 @@ fn assert_spoke_little(said: &str, listeners: usize) {
     assert!(times("accepting again") <= waits, "{said}");
 }
 
-/// A relay's own shortage is no failure of its peer.
-#[test]
-fn a_peer_is_not_called_down_for_want_of_descriptors() {
-    let (listener, at) = origin();
-    spawn(move || echo(&listener));
-    let any = "127.0.0.1:0";
-    let far = Relay::start(&["--convert", any]);
-    let peer = far.address("convert").to_string();
-    let args = ["--socks5", any, "--peer", &peer, "--workers", "1"];
-    let relay = Relay::start(&[&args[..], &["--connect-timeout", "300ms"]].concat());
-    // The relay is up, and may have the descriptors of this one to spare.
-    by_name(&relay, at);
-    starved(relay.pid(), 1, |fed| {
-        let nobody = [&[1], &[127, 0, 0, 1, 0, 1][..]].concat();
-        let asked = [&[5, 1, 0, 5, 1, 0], &nobody[..]].concat();
-        let clients: Vec<_> = (0..8).map(|_| connect(relay.address("socks5"))).collect();
-        clients
-            .iter()
-            .for_each(|mut client| client.write_all(&asked).unwrap());
-        let codes = clients
-            .into_iter()
-            .map(|mut client| read_array::<4>(&mut client)[3]);
-        assert!(codes.collect::<Vec<_>>().contains(&1), "nobody went short");
-        fed();
-    });
-    assert_eq!(by_name(&relay, at), "hello");
-    let (_, said) = relay.stop();
-    assert!(!said.contains("is down"), "{said}");
-}
-
 fn limit_descriptors(pid: Pid, current: u64, maximum: u64) {
     let limit = Rlimit {
         current: Some(current),

@@ -89,13 +89,19 @@ pub(crate) enum Carry {
     Copy,
     /// TLS on the legs between relays, splice on the others.
     Tls,
+    /// Splice, over [`STREAMS`] connections for each of a client's.
+    Striped,
 }
+
+/// Connections that a striped leg consists of.
+pub(crate) const STREAMS: u64 = 4;
 
 /// A relay with every listener in front of others, a testbed for them, and an origin server.
 pub(crate) struct Chain {
     pub(crate) testbed: Testbed,
     /// The nearest first.
     pub(crate) relays: Vec<Relay>,
+    carry: Carry,
     origins: [TcpListener; 2],
     _files: tempfile::TempDir,
 }
@@ -132,6 +138,7 @@ impl Chain {
         Self {
             testbed,
             relays,
+            carry,
             origins,
             _files: files,
         }
@@ -159,6 +166,17 @@ impl Chain {
     pub(crate) fn connect(&self, kind: &str, family: &Family) -> (TcpStream, TcpStream) {
         let client = self.dial(kind, family, Goal::Origin).unwrap();
         (client, accept(self.origin(family)))
+    }
+
+    /// The kernel's connections between a client and its server.
+    pub(crate) fn sockets(&self) -> u64 {
+        let between_relays = self.relays.len() as u64 - 1;
+        let streams = if self.carry == Carry::Striped {
+            STREAMS
+        } else {
+            1
+        };
+        2 + between_relays * streams
     }
 
     pub(crate) fn origin(&self, family: &Family) -> &TcpListener {
@@ -235,6 +253,9 @@ fn write_files(directory: &Path, peers: usize, carry: Carry) {
         for next in hop + 1..=peers {
             let at = address(next, carry);
             write!(text, "[peer.hop{next}]\naddress = '{at}'\n{}", tls(hop)).unwrap();
+            if carry == Carry::Striped {
+                writeln!(text, "streams = {STREAMS}").unwrap();
+            }
         }
         if hop == 0 && peers > 0 {
             let via: Vec<_> = (1..=peers).map(|hop| format!("'hop{hop}'")).collect();

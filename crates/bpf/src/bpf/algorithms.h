@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Every congestion control that this directory holds: A(name, NAME). */
+#ifndef LH_ALGORITHMS_H
+#define LH_ALGORITHMS_H
+
+#include "scalable_math.h"
+
+#define ALGORITHMS(A)                                                                              \
+	A(scalable, SCALABLE)
+
+#endif

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The compiled eBPF programs.
+
+macro_rules! object {
+    ($name:literal) => {
+        (
+            $name,
+            include_bytes!(concat!(env!("OUT_DIR"), "/lh_", $name, ".bpf.o")),
+        )
+    };
+}
+
+/// Each congestion control's name (without `lh_`) and its ELF object, for libbpf to load.
+pub const OBJECTS: &[(&str, &[u8])] = &[object!("scalable")];
