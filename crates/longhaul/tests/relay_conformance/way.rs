@@ -204,7 +204,7 @@ fn doors() -> Vec<String> {
 
 /// Both families in turn, each of them first in some chains.
 fn address(hop: usize, carry: Carry) -> SocketAddr {
-    let ipv6 = hop.is_multiple_of(2) == (carry == Carry::Splice);
+    let ipv6 = hop.is_multiple_of(2) == matches!(carry, Carry::Splice | Carry::Striped);
     let ip: IpAddr = match ipv6 {
         true => Ipv6Addr::LOCALHOST.into(),
         false => Ipv4Addr::LOCALHOST.into(),
