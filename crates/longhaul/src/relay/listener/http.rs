@@ -322,7 +322,7 @@ impl Proxy {
         kept: &mut Option<Origin>,
         destination: &Destination,
     ) -> Result<Option<Origin>, Declined> {
-        let request = || Request::to(destination.clone(), Vec::new());
+        let request = || Request::to(destination.clone(), Vec::new()).unanswered();
         let far = match source {
             Source::Kept => {
                 let origin = kept.take().filter(|origin| origin.serves(destination));
