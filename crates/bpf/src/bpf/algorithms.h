@@ -3,9 +3,11 @@
 #ifndef LH_ALGORITHMS_H
 #define LH_ALGORITHMS_H
 
+#include "hstcp_math.h"
 #include "scalable_math.h"
 
 #define ALGORITHMS(A)                                                                              \
+	A(hstcp, HSTCP)                                                                            \
 	A(scalable, SCALABLE)
 
 #endif
