@@ -46,11 +46,6 @@ fn table() -> Vec<Row> {
 }
 
 /// ⌊256 b⌋
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "0 < b ≤ 1/2"
-)]
 fn fraction(b: f64) -> u32 {
     (256.0 * b) as u32
 }

@@ -4,10 +4,12 @@
 #define LH_ALGORITHMS_H
 
 #include "hstcp_math.h"
+#include "htcp_math.h"
 #include "scalable_math.h"
 
 #define ALGORITHMS(A)                                                                              \
 	A(hstcp, HSTCP)                                                                            \
+	A(htcp, HTCP)                                                                              \
 	A(scalable, SCALABLE)
 
 #endif
