@@ -77,14 +77,11 @@ CC_INLINE u32 hstcp_rows_below(u32 cwnd)
 
 CC_INLINE void hstcp_look_up(struct hstcp *ca, u32 cwnd)
 {
-	u32 a;
+	u32 ceiling = ca->params.linux_table;
+	u32 rows = hstcp_rows_below(ceiling ? cwnd : cwnd + 1);
 
-	if (ca->params.linux_table)
-		a = cc_min(hstcp_rows_below(cwnd) + 1, HSTCP_ROWS - 1);
-	else
-		a = cc_clamp(hstcp_rows_below(cwnd + 1), 1, HSTCP_ROWS);
-	ca->a = a;
-	ca->b = hstcp_rows[a - 1].b;
+	ca->a = ceiling ? cc_min(rows + 1, HSTCP_ROWS - 1) : cc_max(rows, 1);
+	ca->b = hstcp_rows[cc_min(ca->a, HSTCP_ROWS) - 1].b;
 }
 
 CC_INLINE void hstcp_init(struct hstcp *ca, struct cc_connection *c)
