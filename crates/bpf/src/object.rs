@@ -11,4 +11,12 @@ macro_rules! object {
 }
 
 /// Each congestion control's name (without `lh_`) and its ELF object, for libbpf to load.
-pub const OBJECTS: &[(&str, &[u8])] = &[object!("scalable")];
+pub const OBJECTS: &[(&str, &[u8])] = &[
+    object!("bic"),
+    object!("bic_linux"),
+    object!("fast"),
+    object!("hstcp"),
+    object!("htcp"),
+    object!("scalable"),
+    object!("trc"),
+];

@@ -47,6 +47,12 @@ enum {
 	TCP_CONG_NEEDS_ECN = 2,
 };
 
+/* enum sk_pacing, include/net/sock.h */
+enum {
+	SK_PACING_NONE = 0,
+	SK_PACING_NEEDED = 1,
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct sock_common {
