@@ -12,3 +12,12 @@ macro_rules! object {
 
 /// Each congestion control's name (without `lh_`) and its ELF object, for libbpf to load.
 pub const OBJECTS: &[(&str, &[u8])] = &[object!("scalable")];
+
+/// The walk through a congestion control's connections: what [`crate::watch`] reads.
+pub(crate) const WATCH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
+
+/// Those of `algorithm`.
+pub(crate) fn of(algorithm: crate::math::Algorithm) -> Option<&'static [u8]> {
+    let entry = OBJECTS.iter().find(|(name, _)| *name == algorithm.name());
+    entry.map(|(_, bytes)| *bytes)
+}
