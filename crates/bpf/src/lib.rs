@@ -4,7 +4,7 @@
 //! ([`math`]).
 //!
 //! [`loader`] brings them to a kernel and takes them away, [`pins`] is where they stay meanwhile,
-//! [`watch`] sees the connections that use them, [`choice`] says what a name means here.
+//! [`watch`] sees the connections that use them, [`own_parameters`] are those of one socket, [`choice`] says what a name means here.
 
 pub mod choice;
 mod error;
@@ -12,6 +12,7 @@ mod kernel;
 pub mod loader;
 pub mod math;
 pub mod object;
+pub mod own_parameters;
 pub mod parameters;
 pub mod pins;
 pub mod watch;

@@ -13,7 +13,7 @@
 use crate::{
     Error, kernel,
     math::{Algorithm, algorithms, words},
-    object,
+    object, own_parameters,
     pins::{self, Draft, Pins},
 };
 use libbpf_rs::{
@@ -25,7 +25,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{self, File},
     io,
-    os::fd::{AsFd, AsRawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
     path::{Path, PathBuf},
     ptr,
     time::{Duration, Instant, SystemTime},
@@ -34,8 +34,9 @@ use std::{
 /// Pins of a directory.
 const LINK: &str = "link";
 const OPERATIONS: &str = "operations";
-const CONNECTIONS: &str = "connections";
+pub(crate) const CONNECTIONS: &str = "connections";
 const PARAMETERS: &str = "parameters";
+const OWN_PARAMETERS: &str = "own-parameters";
 /// Facts beside them.
 const LAYOUT: &str = "layout";
 const LOADED_BY: &str = "loaded-by";
@@ -91,7 +92,7 @@ impl Loaded {
     }
 
     /// The map beside its connections. Programs that put parameters of a single socket there reuse
-    /// it; its values are [`own_parameters`].
+    /// it; its values are [`own_parameters::value`].
     pub fn connections(&self) -> Result<MapHandle, Error> {
         self.map(CONNECTIONS)
     }
@@ -148,10 +149,16 @@ impl Loaded {
     }
 
     /// Its programs, as the kernel has them: those that share their type information with one that
-    /// uses the map of its connections.
+    /// uses its map.
     pub fn programs(&self) -> Result<Vec<Program>, Error> {
-        let map = self.connections()?.info();
-        let map = map.map_err(|error| kernel::failed("ask about its map", &error))?;
+        // The parameters are this load's alone; connections stay through a replacement.
+        let map = match self.algorithm.parameters().next() {
+            Some(_) => self.map(PARAMETERS)?,
+            None => self.connections()?,
+        };
+        let map = map
+            .info()
+            .map_err(|error| kernel::failed("ask about its map", &error))?;
         let options = ProgInfoQueryOptions::default()
             .include_map_ids(true)
             .include_xlated_prog_insns(true)
@@ -161,6 +168,22 @@ impl Loaded {
         let types: Vec<_> = users.map(|program| program.btf_id).collect();
         let ours = all.into_iter().filter(|p| types.contains(&p.btf_id));
         Ok(ours.map(Program::from).collect())
+    }
+
+    /// Gives the programs of a cgroup (version 2) the socket option of [`own_parameters`], until it is
+    /// unloaded or another cgroup is named.
+    pub fn serve(&self, cgroup: BorrowedFd<'_>) -> Result<(), Error> {
+        let mut link = own_parameters::attach(self, cgroup)?;
+        let forgotten = pins::forget(&self.directory, OWN_PARAMETERS);
+        forgotten.map_err(|source| self.error(source))?;
+        let pinned = link.pin(self.directory.join(OWN_PARAMETERS));
+        pinned.map_err(|error| kernel::failed("pin the socket option", &error))
+    }
+
+    /// Whether some cgroup has it.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.directory.join(OWN_PARAMETERS).exists()
     }
 
     fn map(&self, pin: &str) -> Result<MapHandle, Error> {
@@ -192,27 +215,6 @@ impl From<libbpf_rs::query::ProgramInfo> for Program {
 
 fn layout_of(algorithm: Algorithm) -> String {
     format!("{:016x}", algorithm.layout())
-}
-
-/// The value beside a socket (`struct lh_connection`, congestion_ops.h) that gives it parameters of
-/// its own: each setting is a parameter's position and value.
-///
-/// # Panics
-/// If a position is beyond the seventh.
-#[must_use]
-pub fn own_parameters(settings: &[(usize, u32)]) -> [u8; 32] {
-    let mut all = [0_u32; 8];
-    for &(at, value) in settings {
-        all[0] |= 1 << at;
-        all[at + 1] = value;
-    }
-    let mut bytes = [0; 32];
-    let words = all.iter().flat_map(|word| word.to_ne_bytes());
-    bytes
-        .iter_mut()
-        .zip(words)
-        .for_each(|(to, from)| *to = from);
-    bytes
 }
 
 /// The one of this algorithm, if it is loaded. Needs root, for whom alone it can be seen.
@@ -386,7 +388,7 @@ fn prepare(
     let mut object = object.map_err(|error| kernel::failed("open its program", &error))?;
     set_parameters(algorithm, parameters, &mut object)?;
     if let Some(old) = old {
-        reuse_connections(old, &mut object)?;
+        own_parameters::share_connections(old, &mut object)?;
     }
     if !linked {
         unlink(&mut object)?;
@@ -427,15 +429,6 @@ fn no_parameters() -> Error {
         step: "set its parameters",
         reason: "its program does not begin its variables with them".to_owned(),
     }
-}
-
-fn reuse_connections(old: &Loaded, object: &mut OpenObject) -> Result<(), Error> {
-    let connections = old.connections()?;
-    let mut maps = object.maps_mut();
-    let map = maps.find(|map| map.name() == CONNECTIONS);
-    let mut map = map.expect("congestion_ops.h has it");
-    let reused = map.reuse_fd(connections.as_fd());
-    reused.map_err(|error| kernel::failed("keep its connections", &error))
 }
 
 /// Takes BPF_F_LINK (include/uapi/linux/bpf.h) off the operations.
@@ -507,14 +500,18 @@ fn take_over(pins: &Pins, old: &Loaded, parameters: &[u32]) -> Result<Outcome, E
         named.map_err(|source| old.error(source))?;
         update(&link, &mut object)
     })?;
-    carry_over(old, &draft).map_err(|source| old.error(source))?;
+    carry_over(old, &draft, keep).map_err(|source| old.error(source))?;
     let exchanged = pins::exchange(&draft.path, &old.directory);
     exchanged.map_err(|source| old.error(source))?;
     Ok(Outcome::Replaced(old.clone(), keep))
 }
 
-/// Facts of callers stay.
-fn carry_over(old: &Loaded, draft: &Draft) -> io::Result<()> {
+/// Facts of callers stay, and the socket option where it writes to the same map.
+fn carry_over(old: &Loaded, draft: &Draft, same_connections: bool) -> io::Result<()> {
+    if same_connections && old.serves() {
+        let name = |directory: &Path| directory.join(OWN_PARAMETERS);
+        fs::hard_link(name(&old.directory), name(&draft.path))?;
+    }
     for entry in fs::read_dir(&old.directory)? {
         let name = entry?.file_name();
         let Some(fact) = name.to_str() else { continue };
@@ -655,7 +652,7 @@ pub struct Hold {
 /// Loads it unless it is, and holds it. One that was loaded for this goes with its last holder, if
 /// need be (after a kill) at the hands of the next [`load`], [`unload`] or [`clean`]. `parameters`
 /// are for the case that it is not loaded; who needs others for sockets of his own gives them
-/// [`own_parameters`].
+/// [`own_parameters::value`].
 pub fn hold(pins: &Pins, algorithm: Algorithm, parameters: &[u32]) -> Result<Hold, Error> {
     kernel::check()?;
     let lock = pins.lock()?;
@@ -739,13 +736,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_parameters_say_which_are_given() {
-        let bytes = own_parameters(&[(0, 7), (2, 0x0102)]);
-        let words: Vec<u32> = words(&bytes).collect();
-        assert_eq!(words, [0b101, 7, 0, 0x0102, 0, 0, 0, 0]);
-    }
-
-    #[test]
     fn every_algorithm_has_an_object_and_its_parameters_are_found() {
         for algorithm in algorithms() {
             let values = crate::parameters::defaults(algorithm);
@@ -754,7 +744,7 @@ mod tests {
                 "{algorithm:?}"
             );
             assert!(
-                algorithm.parameters().count() <= 7,
+                algorithm.parameters().count() <= own_parameters::MAX,
                 "lh_connection has room for seven"
             );
         }

@@ -165,7 +165,7 @@ impl fmt::Debug for Algorithm {
 }
 
 /// FNV-1a, 64 bits (draft-eastlake-fnv); each piece ends with a byte of its own.
-struct Digest(u64);
+pub(crate) struct Digest(pub(crate) u64);
 
 impl Default for Digest {
     fn default() -> Self {
@@ -174,7 +174,7 @@ impl Default for Digest {
 }
 
 impl Digest {
-    fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         for &byte in bytes.iter().chain(&[0xff]) {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }

@@ -5,8 +5,7 @@
 //! `unload` finds it after whatever happened in between.
 
 use super::refusal;
-use crate::exit::Refusal;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bpf::loader::Loaded;
 use host::{netns, netns::Netns, sysctl};
 use std::{fs, os::unix::fs::MetadataExt};
@@ -43,10 +42,10 @@ pub(super) fn restore(loaded: &Loaded) -> Result<Option<String>> {
             sysctl::write_here(SETTING, before)?;
             Ok(Some(before.to_owned()))
         }
-        _ if is_default => Err(Refusal::usage(format!(
-            "{name} is the default here, by somebody else's doing: first sysctl -w {SETTING}=cubic, \
-             or another of longhaul cc list"
-        ))),
+        _ if is_default => bail!(
+            "{name} is the default here, by somebody else's doing: first choose another (sysctl -w \
+             {SETTING}=reno)"
+        ),
         Some((inode, _)) => elsewhere(&name, inode).map(|()| None),
         None => Ok(None),
     }
@@ -55,10 +54,10 @@ pub(super) fn restore(loaded: &Loaded) -> Result<Option<String>> {
 fn elsewhere(name: &str, inode: &str) -> Result<()> {
     let names = with_default(name)?;
     match names.iter().find(|(_, found)| found.to_string() == inode) {
-        Some((netns, _)) => Err(Refusal::usage(format!(
+        Some((netns, _)) => bail!(
             "{name} is the default of network namespace {netns}: unload it there (ip netns exec \
              {netns} …)"
-        ))),
+        ),
         None => Ok(()),
     }
 }

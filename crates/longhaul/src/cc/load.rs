@@ -10,6 +10,10 @@ use bpf::{
     parameters,
 };
 use serde_json::{Map, Value, json};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,6 +23,8 @@ Examples:
       other parameters, for connections that begin from now on
   sudo longhaul cc load scalable --default
       for all sockets of this network namespace that don't choose; unload puts the old one back
+  sudo longhaul cc load scalable --per-socket /sys/fs/cgroup/system.slice
+      services may set parameters socket by socket: longhaul cc show names the options
 
 It stays until longhaul cc unload, or until the machine stops.
 Exit codes: 0 loaded, or was so already; 1 loaded otherwise; 2 no such name or parameter;
@@ -37,6 +43,9 @@ pub(super) struct Args {
     /// Take the place of one that is loaded with other parameters or by another longhaul
     #[arg(long)]
     replace: bool,
+    /// Give programs of this cgroup (version 2) a socket option for parameters of single sockets
+    #[arg(long, value_name = "CGROUP")]
+    per_socket: Option<PathBuf>,
     /// Make it the default of this network namespace
     #[arg(long)]
     default: bool,
@@ -50,9 +59,13 @@ pub(super) struct Args {
 /// Runs the command: first everything is checked, then touched.
 pub(super) fn run(args: &Args) -> Result<()> {
     let wanted = wanted(args)?;
+    let cgroup = args.per_socket.as_deref().map(open_cgroup).transpose()?;
     for (algorithm, values) in &wanted {
         let outcome = loader::load(&args.place.pins(), *algorithm, values, args.replace);
         let outcome = outcome.map_err(refusal)?;
+        if let Some(cgroup) = &cgroup {
+            loaded(&outcome).serve(cgroup.as_fd()).map_err(refusal)?;
+        }
         let before = match args.default {
             true => Some(default_setting::set(loaded(&outcome))?),
             false => None,
@@ -83,6 +96,16 @@ fn wanted(args: &Args) -> Result<Vec<(Algorithm, Vec<u32>)>> {
             Ok((algorithm, values))
         })
         .collect()
+}
+
+fn open_cgroup(path: &Path) -> Result<OwnedFd> {
+    let open = host::cgroup::at(path);
+    open.map_err(|error| {
+        Refusal::usage(format!(
+            "--per-socket {}: {error}; it wants the directory of a cgroup of version 2",
+            path.display()
+        ))
+    })
 }
 
 fn loaded(outcome: &Outcome) -> &Loaded {

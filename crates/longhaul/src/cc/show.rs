@@ -6,7 +6,7 @@ use anyhow::Result;
 use bpf::{
     loader::{self, Loaded, Program},
     math::{Algorithm, Field, Parameter},
-    parameters,
+    own_parameters, parameters,
     watch::Watch,
 };
 use serde_json::{Value, json};
@@ -60,9 +60,9 @@ fn state(args: &Args, algorithm: Algorithm) -> Result<Option<State>, bpf::Error>
 }
 
 fn as_json(algorithm: Algorithm, state: Option<&State>) -> Value {
-    let parameter = |p: Parameter| {
-        json!({ "name": p.name, "unit": p.unit, "about": p.about,
-        "default": p.initial, "least": p.least, "most": p.most })
+    let parameter = |(at, p): (usize, Parameter)| {
+        json!({ "name": p.name, "unit": p.unit, "about": p.about, "default": p.initial,
+            "least": p.least, "most": p.most, "option": own_parameters::option(algorithm, at) })
     };
     let field = |f: Field| json!({ "name": f.name, "unit": f.unit, "about": f.about });
     let loaded = state.map(|state| {
@@ -71,6 +71,7 @@ fn as_json(algorithm: Algorithm, state: Option<&State>) -> Value {
             "since": since(&state.loaded),
             "legible": state.loaded.is_legible(),
             "transient": state.loaded.is_transient(),
+            "per_socket": state.loaded.serves(),
             "pins": state.loaded.directory(),
             "parameters": by_name(algorithm, &state.parameters),
             "programs": state.programs,
@@ -79,7 +80,8 @@ fn as_json(algorithm: Algorithm, state: Option<&State>) -> Value {
     });
     json!({
         "name": algorithm.system_name(),
-        "parameters": algorithm.parameters().map(parameter).collect::<Vec<_>>(),
+        "option_level": own_parameters::LEVEL,
+        "parameters": algorithm.parameters().enumerate().map(parameter).collect::<Vec<_>>(),
         "fields": algorithm.fields().map(field).collect::<Vec<_>>(),
         "loaded": loaded,
     })
@@ -132,7 +134,7 @@ fn heading(algorithm: Algorithm, state: Option<&State>) -> String {
 }
 
 fn parameters_text(algorithm: Algorithm, state: Option<&State>) -> String {
-    let heading = ["parameter", "now", "default", "range", "unit", ""];
+    let heading = ["parameter", "now", "default", "range", "unit", "option", ""];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for (at, p) in algorithm.parameters().enumerate() {
         let now = state.and_then(|state| state.parameters.get(at));
@@ -142,10 +144,24 @@ fn parameters_text(algorithm: Algorithm, state: Option<&State>) -> String {
             p.initial.to_string(),
             format!("{}..{}", p.least, p.most),
             p.unit.to_owned(),
+            own_parameters::option(algorithm, at).to_string(),
             p.about.to_owned(),
         ]);
     }
-    only_with_rows(&rows)
+    match rows.len() {
+        1 => String::new(),
+        _ => format!("{}{}", table(&rows), socket_option(state)),
+    }
+}
+
+fn socket_option(state: Option<&State>) -> String {
+    let level = own_parameters::LEVEL;
+    match state.is_some_and(|state| state.loaded.serves()) {
+        true => format!(
+            "for one socket: setsockopt(fd, {level}, option, &value, 4) before it connects\n"
+        ),
+        false => String::new(),
+    }
 }
 
 fn fields_text(algorithm: Algorithm) -> String {
