@@ -4,12 +4,13 @@
 
     condense.py RUN VECTOR
 
-reads RUN/cell, RUN/calls, RUN/release and RUN/data_packets and writes VECTOR.rounds.csv and
+reads RUN/cell, RUN/calls, RUN/release and RUN/data_packets and writes VECTOR.rounds.csv.gz and
 VECTOR.calls.csv.gz, whose format tests/vectors/README.md explains.
 """
 
 import gzip
 import io
+import mmap
 import struct
 import sys
 from collections import namedtuple
@@ -55,11 +56,13 @@ CALLS = {
     "r": "release",
 }
 
-# Calls that a vector holds at most: about 100 KB of gzip.
-CALLS_MAX = 24_000
-# Round trips of the smoothed RTT around what an excerpt is for.
-RTTS_BEFORE = 2
-RTTS_AFTER = 8
+# Calls that a vector holds at most: about 40 KB of gzip.
+CALLS_MAX = 10_000
+# How many of them around what is worth a look.
+BEFORE = 300
+AFTER_START = 600
+AFTER_LOSS = 300
+AFTER_RECOVERY = 1_500
 
 
 def read_cell(path):
@@ -68,11 +71,25 @@ def read_cell(path):
     return {name: value.strip("'") for name, value in pairs}
 
 
-def read_calls(path):
-    """From init on: the ACK of the handshake comes before it and finds nothing prepared."""
-    calls = [Call._make(fields) for fields in CALL.iter_unpack(path.read_bytes())]
-    first = next(index for index, call in enumerate(calls) if chr(call.kind) == "i")
-    return calls[first:]
+class Calls:
+    """The calls of a file from init on, as the handshake's ACK comes before it, to the last ACK."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self.bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        kinds = (call.kind for call in map(Call._make, CALL.iter_unpack(self.bytes)))
+        self.skipped = next(index for index, kind in enumerate(kinds) if kind == ord("i"))
+        self.length = len(self.bytes) // CALL.size - self.skipped
+        while chr(self[self.length - 1].kind) in "sr":  # the socket's end, not the flow's
+            self.length -= 1
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        if not 0 <= index < self.length:
+            raise IndexError(index)
+        return Call._make(CALL.unpack_from(self.bytes, (self.skipped + index) * CALL.size))
 
 
 class Trace:
@@ -80,13 +97,14 @@ class Trace:
         self.cell = read_cell(run / "cell")
         self.release = (run / "release").read_text().strip()
         self.data_packets = (run / "data_packets").read_text().strip()
-        self.calls = read_calls(run / "calls")
+        self.calls = Calls(run / "calls")
+        self.start_ns = self.calls[0].time_ns
         layout, names = PRIVATE[self.cell["control"]]
         self.private_layout = struct.Struct("<" + layout)
         self.private_names = names.split()
 
     def time_us(self, call):
-        return (call.time_ns - self.calls[0].time_ns) // 1000
+        return (call.time_ns - self.start_ns) // 1000
 
     def private(self, call):
         return self.private_layout.unpack_from(call.private)
@@ -95,6 +113,7 @@ class Trace:
         lines = [f"# kernel: {self.release}", "# hz: 1000", "# mss: 1448"]
         lines += [f"# {name}: {value}" for name, value in self.cell.items()]
         lines.append(f"# packets: {self.data_packets}")
+        lines.append(f"# first_jiffies: {self.calls[0].jiffies}")
         return "".join(line + "\n" for line in lines)
 
 
@@ -113,92 +132,81 @@ def rounds(trace):
 
 
 def write_rounds(trace, to):
-    columns = "time_us why state arg cwnd cnt ssthresh srtt_us packets_out delivered total_retrans".split()
+    columns = "why time_us state arg cwnd ssthresh srtt_us packets_out delivered total_retrans".split()
     to.write(trace.header() + ",".join(columns + trace.private_names) + "\n")
+    above = []
     for why, call in rounds(trace):
-        arg = call.arg
-        if why == "set_state":
-            arg = STATES[arg]
-        elif why in ("round", "init"):
-            arg = ""
-        row = [trace.time_us(call), why, STATES[call.state], arg, call.cwnd, call.cnt, call.ssthresh]
-        row += [call.srtt_us, call.packets_out, call.delivered, call.total_retrans, *trace.private(call)]
-        to.write(",".join(map(str, row)) + "\n")
+        arg = STATES[call.arg] if why == "set_state" else call.arg if why in ("ssthresh", "undo_cwnd") else "-"
+        row = [why, trace.time_us(call), STATES[call.state], arg, call.cwnd, call.ssthresh, call.srtt_us]
+        row += [call.packets_out, call.delivered, call.total_retrans, *trace.private(call)]
+        to.write(",".join(changes(row, above)) + "\n")
+        above = row
 
 
-def episodes(trace):
-    """(first, last) indices of calls: the start, and each stay outside Open and Disorder."""
-    yield 0, 0
-    first = None
+def moments(trace):
+    """What is worth a look, as (index of a call, how many after it): the start, and each way out of
+    Open and Disorder and back."""
+    yield 0, AFTER_START
+    lost = False
     for index, call in enumerate(trace.calls):
-        if call.kind == ord("s"):
-            if call.arg >= 2 and first is None:
-                first = index
-            elif call.arg < 2 and first is not None:
-                yield first, index
-                first = None
-
-
-def window(trace, first, last):
-    """Indices of the calls some round trips around an episode."""
-    calls = trace.calls
-    srtt_ns = max(calls[last].srtt_us, int(trace.cell["delay"].removesuffix("ms")) * 2000) * 1000
-    begin, end = first, last
-    while begin > 0 and calls[begin - 1].time_ns >= calls[first].time_ns - RTTS_BEFORE * srtt_ns:
-        begin -= 1
-    while end + 1 < len(calls) and calls[end + 1].time_ns <= calls[last].time_ns + RTTS_AFTER * srtt_ns:
-        end += 1
-    return begin, end + 1
-
-
-def is_kept(call):
-    """An ACK is a row of its own only where it may lead to no other call."""
-    return call.kind != ord("k") or call.state > 0
+        if call.kind == ord("u") or call.kind == ord("s") and (call.arg >= 2) != lost:
+            lost = call.kind == ord("s") and call.arg >= 2
+            yield index, AFTER_LOSS if lost else AFTER_RECOVERY
 
 
 def excerpts(trace):
     """Disjoint ranges of calls, in order, as many as the bound allows; all if that is asked for."""
     if trace.cell.get("calls") == "all":
         return [(0, len(trace.calls))]
-    chosen, room, reached = [], CALLS_MAX, 0
-    for first, last in episodes(trace):
-        begin, end = window(trace, first, last)
-        begin = max(begin, reached)
-        size = sum(map(is_kept, trace.calls[begin:end]))
-        if begin >= end or size > room:
-            continue
-        if chosen and chosen[-1][1] == begin:
-            chosen[-1] = (chosen[-1][0], end)
-        else:
+    chosen = [(0, 0)]
+    room = CALLS_MAX
+    for index, after in moments(trace):
+        reached = chosen[-1][1]
+        begin = max(index - BEFORE, reached)
+        end = min(index + after, len(trace.calls), begin + room)
+        if begin == reached:
+            chosen[-1] = (chosen[-1][0], max(end, reached))
+        elif begin < end:
             chosen.append((begin, end))
-        room, reached = room - size, end
+        room -= max(0, end - begin)
     return chosen
 
 
 def write_calls(trace, to):
     columns = (
-        "excerpt time_us jiffies call arg rtt_us state limited cwnd_before cnt_before ssthresh_before "
-        "cwnd cnt ssthresh packets_out sacked_out lost_out retrans_out delivered"
+        "call excerpt after_us after_jiffies arg rtt_us state limited cwnd_before cnt_before "
+        "ssthresh_before cwnd cnt ssthresh packets_out sacked_out lost_out retrans_out newly_delivered"
     ).split()
     to.write(trace.header() + ",".join(columns + trace.private_names) + "\n")
+    above, jiffies, time_us, delivered = [], trace.calls[0].jiffies, 0, 0
     for number, (begin, end) in enumerate(excerpts(trace)):
-        for call in filter(is_kept, trace.calls[begin:end]):
-            arg = STATES[call.arg] if call.kind == ord("s") else call.arg
-            row = [number, trace.time_us(call), call.jiffies, CALLS[chr(call.kind)], arg, call.rtt_us]
+        for call in map(trace.calls.__getitem__, range(begin, end)):
+            row = [CALLS[chr(call.kind)], number, trace.time_us(call) - time_us, call.jiffies - jiffies]
+            row += [STATES[call.arg] if call.kind == ord("s") else call.arg, call.rtt_us]
             row += [STATES[call.state], call.limited, call.cwnd_before, call.cnt_before]
             row += [call.ssthresh_before, call.cwnd, call.cnt, call.ssthresh, call.packets_out]
-            row += [call.sacked_out, call.lost_out, call.retrans_out, call.delivered]
-            to.write(",".join(map(str, row + list(trace.private(call)))) + "\n")
+            row += [call.sacked_out, call.lost_out, call.retrans_out, call.delivered - delivered]
+            row += trace.private(call)
+            to.write(",".join(changes(row, above)) + "\n")
+            above, jiffies, time_us, delivered = row, call.jiffies, trace.time_us(call), call.delivered
+
+
+def changes(row, above):
+    """A cell that is as in the row above is left empty."""
+    return [str(cell) if index >= len(above) or above[index] != cell else "" for index, cell in enumerate(row)]
+
+
+def write(path, rows, trace):
+    """Without name and time in it, the same rows give the same file."""
+    with open(path, "wb") as file:
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed, io.TextIOWrapper(packed) as to:
+            rows(trace, to)
 
 
 def main(run, vector):
     trace = Trace(Path(run))
-    with open(vector + ".rounds.csv", "w") as to:
-        write_rounds(trace, to)
-    # Without name and time in it, the same calls give the same file.
-    with open(vector + ".calls.csv.gz", "wb") as file:
-        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed, io.TextIOWrapper(packed) as to:
-            write_calls(trace, to)
+    write(vector + ".rounds.csv.gz", write_rounds, trace)
+    write(vector + ".calls.csv.gz", write_calls, trace)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@
 
 enum call_kind {
 	CALL_INIT = 'i',
-	CALL_ACK = 'k',		/* in_ack_event: every valid ACK, before the stack looks at it */
+	CALL_ACK = 'k',		/* in_ack_event: an ACK comes in, in a state other than Open */
 	CALL_PKTS_ACKED = 'p',	/* arg packets newly acknowledged, rtt_us, sample_in_flight */
 	CALL_CONG_AVOID = 'a',	/* arg packets newly delivered */
 	CALL_SSTHRESH = 't',	/* arg what it returned */
