@@ -35,6 +35,9 @@ impl From<libbpf_rs::Error> for Error {
     }
 }
 
+/// What stands for `in_force` until a walk comes across the socket.
+const UNSEEN: u32 = u32::MAX;
+
 /// The loaded program and the orders that it carries out.
 pub struct Caps {
     orders: MapHandle,
@@ -79,9 +82,10 @@ impl Caps {
     }
 
     /// Orders a cap of so many segments for the connection with this cookie, or, with 0, that its
-    /// cap be lifted. Nothing happens before [`Self::carry_out`].
-    pub fn order(&self, cookie: u64, segments: u32) -> io::Result<()> {
-        let value = [segments.to_ne_bytes(), segments.to_ne_bytes()].concat();
+    /// cap be lifted. With `fill` its window grows up to the cap by slow start, wherever it is.
+    /// Nothing happens before [`Self::carry_out`].
+    pub fn order(&self, cookie: u64, segments: u32, fill: bool) -> io::Result<()> {
+        let value = [segments, UNSEEN, fill.into()].map(u32::to_ne_bytes).concat();
         self.orders
             .update(&cookie.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(io::Error::other)
@@ -93,12 +97,13 @@ impl Caps {
         let _ = self.orders.delete(&cookie.to_ne_bytes());
     }
 
-    /// The cap that the last walk left the connection with, segments; 0 is none, and `None` is a
-    /// connection without an order.
+    /// The cap that the last walk left the connection with, segments; 0 is none. `None` is a
+    /// connection without an order, or that no walk has come across since it was given.
     pub fn in_force(&self, cookie: u64) -> Option<u32> {
         let value = self.orders.lookup(&cookie.to_ne_bytes(), MapFlags::ANY);
         let value = value.ok()??;
-        value.get(4..8)?.try_into().ok().map(u32::from_ne_bytes)
+        let found = u32::from_ne_bytes(value.get(4..8)?.try_into().ok()?);
+        (found != UNSEEN).then_some(found)
     }
 
     /// Every connection that has an order.
@@ -106,6 +111,27 @@ impl Caps {
         let keys = self.orders.keys();
         keys.filter_map(|key| key.try_into().ok().map(u64::from_ne_bytes))
             .collect()
+    }
+
+    /// Orders that every cap be lifted, and walks until that is done, pausing in between. Connections
+    /// in recovery have to be waited for: at most for `walks`. Returns how many caps are left.
+    pub fn lift_all(&self, walks: u32, mut pause: impl FnMut()) -> io::Result<usize> {
+        for cookie in self.ordered() {
+            self.order(cookie, 0, false)?;
+        }
+        for _ in 0..walks {
+            self.carry_out()?;
+            for cookie in self.ordered() {
+                if self.in_force(cookie).is_none_or(|cap| cap == 0) {
+                    self.forget(cookie);
+                }
+            }
+            if self.ordered().is_empty() {
+                break;
+            }
+            pause();
+        }
+        Ok(self.ordered().len())
     }
 
     /// Walks the TCP sockets of the calling thread's network namespace and does to each what is

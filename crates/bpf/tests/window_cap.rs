@@ -107,7 +107,7 @@ fn a_cap_holds_is_raised_and_lifted_and_ssthresh_survives() {
             let cookie = look().sender.cookie;
             until(caps, || look().sender.cwnd_segments >= 10);
 
-            caps.order(cookie, 5).unwrap();
+            caps.order(cookie, 5, false).unwrap();
             until(caps, || look().sender.cwnd_segments <= 5);
             assert_eq!(caps.in_force(cookie), Some(5));
             for _ in 0..50 {
@@ -115,11 +115,11 @@ fn a_cap_holds_is_raised_and_lifted_and_ssthresh_survives() {
                 assert!(look().sender.cwnd_segments <= 5);
             }
 
-            caps.order(cookie, 7).unwrap();
+            caps.order(cookie, 7, false).unwrap();
             until(caps, || caps.in_force(cookie) == Some(7));
             until(caps, || look().sender.cwnd_segments == 7);
 
-            caps.order(cookie, 0).unwrap();
+            caps.order(cookie, 0, false).unwrap();
             until(caps, || caps.in_force(cookie) == Some(0));
             let after = look();
             assert_eq!(after.congestion, congestion_control);
@@ -139,7 +139,7 @@ fn connections_without_an_order_are_left_alone() {
         let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
         let cookie = capped.look(&mut diag).sender.cookie;
         until(caps, || other.look(&mut diag).sender.cwnd_segments >= 10);
-        caps.order(cookie, 4).unwrap();
+        caps.order(cookie, 4, false).unwrap();
         until(caps, || capped.look(&mut diag).sender.cwnd_segments <= 4);
         assert!(other.look(&mut diag).sender.cwnd_segments >= 10);
         let unknown = other.look(&mut diag).sender.cookie;

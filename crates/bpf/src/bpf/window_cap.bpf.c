@@ -12,7 +12,8 @@
  *   brings cwnd down (tcp_cong_avoid_ai).
  * - Raising a cap that binds (cwnd at the clamp): ssthresh = the new cap, so slow start fills the
  *   difference within a round trip and ends there.
- * - Raising one that does not bind would undo a loss's answer by slow start: it is left as it is.
+ * - Raising one that does not bind would undo a loss's answer by slow start: it is left as it is,
+ *   unless just that is ordered (`fill`).
  * - Lifting would set ssthresh to infinity, slow start without an end. ssthresh can be written by a
  *   congestion control alone: for one moment, under the same lock, the socket has `longhaul_settle`,
  *   whose init puts the old ssthresh back, and then its own again, which begins afresh from its
@@ -38,8 +39,11 @@ char LICENSE[] SEC("license") = "GPL";
 struct order {
 	/* Segments; 0 lifts. */
 	u32 cap;
-	/* What was found or set: snd_cwnd_clamp after the walk, 0 where there is no cap. */
+	/* snd_cwnd_clamp after the walk, 0 where it is no cap; as user space put it down if the
+	 * socket is gone. */
 	u32 in_force;
+	/* Grow up to the cap by slow start, wherever the window is. */
+	u32 fill;
 };
 
 struct {
@@ -139,13 +143,15 @@ static void lift(struct tcp_sock *tp)
 		put_back(tp, ssthresh);
 }
 
-static void cap(struct tcp_sock *tp, u32 segments)
+static void cap(struct tcp_sock *tp, u32 segments, u32 fill)
 {
 	u32 cwnd = tp->snd_cwnd, clamp = tp->snd_cwnd_clamp;
 	int lowers = segments < cwnd;
 	int raises = clamp < segments && cwnd >= clamp;
 
-	if (segments != clamp && (lowers || raises))
+	int fills = fill && cwnd < segments && tp->snd_ssthresh < segments;
+
+	if (fills || (segments != clamp && (lowers || raises)))
 		clamp_to(tp, segments);
 }
 
@@ -167,10 +173,12 @@ int carry_out(struct bpf_iter__tcp *ctx)
 	if (!order)
 		return 0;
 	if (BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) <= TCP_CA_Disorder) {
-		if (order->cap)
-			cap(tp, order->cap);
-		else
+		if (order->cap) {
+			cap(tp, order->cap, order->fill);
+			order->fill = 0;
+		} else {
 			lift(tp);
+		}
 	}
 	order->in_force = tp->snd_cwnd_clamp < CAPPED_BELOW ? tp->snd_cwnd_clamp : 0;
 	return 0;
