@@ -130,6 +130,14 @@ struct seq_file;
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+/* A step of a walk through a namespace's TCP sockets (net/ipv4/tcp_ipv4.c). */
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
 };
 
 /* A step of a walk through socket storage (net/core/bpf_sk_storage.c); no socket: the walk's end. */

@@ -65,18 +65,6 @@ struct {
 /* Of the congestion control below, unique in this kernel: user space puts its process there. */
 char settle_name[TCP_CA_NAME_MAX] = "lh_settle";
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct bpf_iter_meta {
-	u64 session_id;
-	u64 seq_num;
-};
-
-struct bpf_iter__tcp {
-	struct bpf_iter_meta *meta;
-	struct sock_common *sk_common;
-};
-#pragma clang attribute pop
-
 extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
 extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
 extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
