@@ -6,6 +6,8 @@
 
 #include "bic_math.h"
 #include "fast_math.h"
+#include "hstcp_math.h"
+#include "htcp_math.h"
 #include "scalable_math.h"
 #include "trc_math.h"
 
@@ -13,6 +15,8 @@
 	A(bic, BIC)                                                                                \
 	A(bic_linux, BIC_LINUX)                                                                    \
 	A(fast, FAST)                                                                              \
+	A(hstcp, HSTCP)                                                                            \
+	A(htcp, HTCP)                                                                              \
 	A(scalable, SCALABLE)                                                                      \
 	PACED(trc, TRC)
 
