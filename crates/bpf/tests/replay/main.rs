@@ -63,9 +63,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Time passes by the jiffy, as Linux's does.
-    fn replay(&mut self, call: &Call) -> Outcome {
-        let (mut window, now) = (call.before, Time::from_micros(call.jiffies * JIFFY_US));
+    fn replay(&mut self, call: &Call, now: Time) -> Outcome {
+        let mut window = call.before;
         let mut returned = None;
         match call.kind.as_str() {
             "init" => self.connection.init(&mut window, now),
@@ -164,7 +163,8 @@ fn replay_as_linux(counterpart: &Counterpart, vector: &Vector) -> (usize, Vec<St
     let mut excerpt = None;
     let mut differences = Vec::new();
     for (row, call) in vector.calls.iter().enumerate() {
-        let outcome = replay.replay(call);
+        // Time passes by the jiffy, as Linux's does.
+        let outcome = replay.replay(call, Time::from_micros(call.jiffies * JIFFY_US));
         if excerpt != Some(call.excerpt) {
             excerpt = Some(call.excerpt);
             replay.start_from(call);
@@ -203,6 +203,67 @@ fn does_as_linux(control: &str) {
             "{} of {rows} rows differ:\n{first}",
             differences.len()
         );
+    }
+}
+
+/// What is ours by default beside Linux's, over one flow.
+#[derive(Default)]
+struct Beside {
+    /// Ours by Linux's, for each reduction in congestion avoidance.
+    ssthresh: Vec<f64>,
+    /// Packets that the window grew by in congestion avoidance: ours, Linux's.
+    grown: (u32, u32),
+}
+
+impl Beside {
+    fn add(&mut self, call: &Call, outcome: &Outcome) {
+        let avoidance = !call.before.in_slow_start();
+        if call.kind == "ssthresh" && avoidance {
+            let ours = f64::from(outcome.returned.unwrap());
+            self.ssthresh.push(ours / f64::from(call.number()));
+        }
+        if call.kind == "cong_avoid" && avoidance {
+            self.grown.0 += outcome.window.cwnd - call.before.cwnd;
+            self.grown.1 += call.after.cwnd - call.before.cwnd;
+        }
+    }
+}
+
+/// Each window as Linux had it before the call; ours is what the call does to it.
+fn beside_linux(counterpart: &Counterpart, vector: &Vector) -> Beside {
+    let mut replay = Replay::new(counterpart, &[]);
+    let mut beside = Beside::default();
+    let mut excerpt = None;
+    for call in &vector.calls {
+        let outcome = replay.replay(
+            call,
+            Time::from_micros(vector.calls[0].jiffies * JIFFY_US + call.time_us),
+        );
+        if excerpt != Some(call.excerpt) {
+            excerpt = Some(call.excerpt);
+            replay.start_from(call);
+        } else {
+            beside.add(call, &outcome);
+        }
+    }
+    beside
+}
+
+#[test]
+fn by_default_ours_is_as_far_from_linux_as_its_header_says() {
+    eprintln!("| flow | reductions | ssthresh, ours by Linux's | growth, ours by Linux's |");
+    for counterpart in COUNTERPARTS.iter().filter(|it| !it.linux.is_empty()) {
+        for vector in vectors(counterpart.control) {
+            let Beside { ssthresh, grown } = beside_linux(counterpart, &vector);
+            let least = ssthresh.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = ssthresh.iter().copied().fold(0.0, f64::max);
+            let growth = f64::from(grown.0) / f64::from(grown.1);
+            eprintln!(
+                "| {} | {} | {least:.4}–{most:.4} | {grown:?} {growth:.3} |",
+                vector.name,
+                ssthresh.len()
+            );
+        }
     }
 }
 
