@@ -20,3 +20,16 @@ pub const OBJECTS: &[(&str, &[u8])] = &[
     object!("scalable"),
     object!("trc"),
 ];
+
+/// The walk through a congestion control's connections: what [`crate::watch`] reads.
+pub(crate) const WATCH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
+
+/// The socket option of [`crate::own_parameters`].
+pub(crate) const OWN_PARAMETERS: &[u8] =
+    include_bytes!(concat!(env!("OUT_DIR"), "/own_parameters.bpf.o"));
+
+/// That of `algorithm`.
+pub(crate) fn of(algorithm: crate::math::Algorithm) -> Option<&'static [u8]> {
+    let entry = OBJECTS.iter().find(|(name, _)| *name == algorithm.name());
+    entry.map(|(_, bytes)| *bytes)
+}

@@ -203,7 +203,8 @@ CC_INLINE void fast_steady(struct fast *ca, struct cc_connection *c, u32 acked)
 CC_INLINE void fast_cong_avoid(struct fast *ca, struct cc_connection *c, u32 acked)
 {
 	if (ca->base_rtt == 0 || c->state == CC_LOSS) {
-		cc_slow_start(c, acked);
+		if (cc_in_slow_start(c))
+			cc_slow_start(c, acked);
 		return;
 	}
 	if (ca->phase == FAST_LOOKING) {
