@@ -36,27 +36,33 @@ impl Layout {
         )
     }
 
-    fn place(&self, member: &str) -> (usize, usize) {
+    /// Offset and size in bytes.
+    pub(crate) fn place(&self, member: &str) -> (usize, usize) {
         *self
             .0
             .get(member)
             .unwrap_or_else(|| panic!("no member {member}"))
     }
+}
 
-    pub(crate) fn get(&self, state: &[u32], member: &str) -> u64 {
-        let (offset, size) = self.place(member);
-        let bytes: Vec<u8> = state.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let mut value = [0; 8];
-        value[..size].copy_from_slice(&bytes[offset..offset + size]);
-        u64::from_le_bytes(value)
+/// The number at a place of the state.
+pub(crate) fn get(state: &[u32], (offset, size): (usize, usize)) -> u64 {
+    let word = |at: usize| u64::from(state[at]);
+    match size {
+        8 => word(offset / 4) | word(offset / 4 + 1) << 32,
+        4 => word(offset / 4),
+        _ => word(offset / 4) >> (8 * (offset % 4)) & 0xff,
     }
+}
 
-    pub(crate) fn set(&self, state: &mut [u32], member: &str, value: u64) {
-        let (offset, size) = self.place(member);
-        let mut bytes: Vec<u8> = state.iter().flat_map(|word| word.to_le_bytes()).collect();
-        bytes[offset..offset + size].copy_from_slice(&value.to_le_bytes()[..size]);
-        for (word, bytes) in state.iter_mut().zip(bytes.chunks_exact(4)) {
-            *word = u32::from_le_bytes(bytes.try_into().unwrap());
+pub(crate) fn set(state: &mut [u32], (offset, size): (usize, usize), value: u64) {
+    let at = offset / 4;
+    match size {
+        8 => (state[at], state[at + 1]) = (value as u32, (value >> 32) as u32),
+        4 => state[at] = value as u32,
+        _ => {
+            let shift = 8 * (offset % 4);
+            state[at] = state[at] & !(0xff << shift) | (value as u32 & 0xff) << shift;
         }
     }
 }

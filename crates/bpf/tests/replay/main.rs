@@ -11,13 +11,15 @@ use bpf::math::{Algorithm, Connection, algorithm};
 use counterpart::{COUNTERPARTS, Counterpart, JIFFY_US};
 use layout::Layout;
 use model::tcp::congestion_control::{Ack, AckSample, CongestionControl, Window};
+use std::ops::RangeInclusive;
 use units::Time;
 use vector::{Call, Vector};
 
 /// Our connection in the place of Linux's.
 struct Replay<'a> {
     counterpart: &'a Counterpart,
-    layout: Layout,
+    /// Each of its members: the column of the vector, and where it lies in our state.
+    places: Vec<(usize, (usize, usize))>,
     connection: Connection,
     prior_cwnd: u32,
 }
@@ -42,11 +44,23 @@ fn values(algorithm: Algorithm, told: &[(&str, u32)]) -> Vec<u32> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(counterpart: &'a Counterpart, told: &[(&str, u32)]) -> Self {
+    fn new(counterpart: &'a Counterpart, vector: &Vector, told: &[(&str, u32)]) -> Self {
         let algorithm = algorithm(counterpart.algorithm).unwrap();
+        let layout = Layout::of(counterpart.algorithm, counterpart.layout);
+        let column = |name| {
+            vector
+                .private
+                .iter()
+                .position(|column| column == name)
+                .unwrap()
+        };
         Self {
             counterpart,
-            layout: Layout::of(counterpart.algorithm, counterpart.layout),
+            places: counterpart
+                .members
+                .iter()
+                .map(|it| (column(it.column), layout.place(it.name)))
+                .collect(),
             connection: algorithm.connection(&values(algorithm, told)),
             prior_cwnd: 0,
         }
@@ -54,12 +68,9 @@ impl<'a> Replay<'a> {
 
     /// Takes Linux's private state over.
     fn start_from(&mut self, call: &Call) {
-        for member in self.counterpart.members {
-            let value = member
-                .unit
-                .convert(call.private[member.column], call.jiffies);
-            self.layout
-                .set(self.connection.state_mut(), member.name, value);
+        for (member, &(column, place)) in self.counterpart.members.iter().zip(&self.places) {
+            let value = member.unit.convert(call.private[column], call.jiffies);
+            layout::set(self.connection.state_mut(), place, value);
         }
     }
 
@@ -98,16 +109,10 @@ impl<'a> Replay<'a> {
         {
             found.push(format!("returned {:?} for {}", outcome.returned, call.arg));
         }
-        for member in self
-            .counterpart
-            .members
-            .iter()
-            .filter(|member| member.checked)
-        {
-            let wanted = member
-                .unit
-                .convert(call.private[member.column], call.jiffies);
-            let ours = self.layout.get(self.connection.state_mut(), member.name);
+        let members = self.counterpart.members.iter().zip(&self.places);
+        for (member, &(column, place)) in members.filter(|(member, _)| member.checked) {
+            let wanted = member.unit.convert(call.private[column], call.jiffies);
+            let ours = layout::get(self.connection.state_mut(), place);
             if ours != wanted {
                 found.push(format!("{} {ours} for {wanted}", member.name));
             }
@@ -159,7 +164,7 @@ fn vectors(control: &str) -> Vec<Vector> {
 
 /// Rows that are not as Linux's, of all.
 fn replay_as_linux(counterpart: &Counterpart, vector: &Vector) -> (usize, Vec<String>) {
-    let mut replay = Replay::new(counterpart, counterpart.linux);
+    let mut replay = Replay::new(counterpart, vector, counterpart.linux);
     let mut excerpt = None;
     let mut differences = Vec::new();
     for (row, call) in vector.calls.iter().enumerate() {
@@ -231,7 +236,7 @@ impl Beside {
 
 /// Each window as Linux had it before the call; ours is what the call does to it.
 fn beside_linux(counterpart: &Counterpart, vector: &Vector) -> Beside {
-    let mut replay = Replay::new(counterpart, &[]);
+    let mut replay = Replay::new(counterpart, vector, &[]);
     let mut beside = Beside::default();
     let mut excerpt = None;
     for call in &vector.calls {
@@ -252,18 +257,35 @@ fn beside_linux(counterpart: &Counterpart, vector: &Vector) -> Beside {
 #[test]
 fn by_default_ours_is_as_far_from_linux_as_its_header_says() {
     eprintln!("| flow | reductions | ssthresh, ours by Linux's | growth, ours by Linux's |");
-    for counterpart in COUNTERPARTS.iter().filter(|it| !it.linux.is_empty()) {
-        for vector in vectors(counterpart.control) {
-            let Beside { ssthresh, grown } = beside_linux(counterpart, &vector);
-            let least = ssthresh.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = ssthresh.iter().copied().fold(0.0, f64::max);
-            let growth = f64::from(grown.0) / f64::from(grown.1);
-            eprintln!(
-                "| {} | {} | {least:.4}–{most:.4} | {grown:?} {growth:.3} |",
-                vector.name,
-                ssthresh.len()
-            );
-        }
+    // A row's b differs from the next one's by an eighth at most, and Linux takes the next; it counts
+    // ACKs, of 1 to 16 packets.
+    check_beside("highspeed", 0.875..=1.0, 0.5..=16.0);
+    // Linux rounds round trips up by less than a jiffy, which beta feels where the queue is short, and
+    // drops part of its credit at each step.
+    check_beside("htcp", 0.96..=1.04, 0.9..=1.4);
+}
+
+fn check_beside(control: &str, backoff: RangeInclusive<f64>, growth: RangeInclusive<f64>) {
+    let counterpart = COUNTERPARTS
+        .iter()
+        .find(|it| it.control == control)
+        .unwrap();
+    for vector in vectors(control) {
+        let Beside { ssthresh, grown } = beside_linux(counterpart, &vector);
+        let least = ssthresh.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = ssthresh.iter().copied().fold(0.0, f64::max);
+        let grown = f64::from(grown.0) / f64::from(grown.1);
+        eprintln!(
+            "| {} | {} | {least:.4}–{most:.4} | {grown:.3} |",
+            vector.name,
+            ssthresh.len()
+        );
+        assert!(
+            backoff.contains(&least) && backoff.contains(&most),
+            "{}",
+            vector.name
+        );
+        assert!(growth.contains(&grown), "{}: {grown}", vector.name);
     }
 }
 

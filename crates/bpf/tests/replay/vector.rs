@@ -28,6 +28,8 @@ pub(crate) struct Vector {
     pub(crate) name: String,
     /// Linux's name of the congestion control.
     pub(crate) control: String,
+    /// Names of the private columns: `alpha`, `ai`, …
+    pub(crate) private: Vec<String>,
     pub(crate) calls: Vec<Call>,
 }
 
@@ -47,8 +49,8 @@ pub(crate) struct Call {
     pub(crate) before: Window,
     pub(crate) after: Window,
     pub(crate) packets_out: u32,
-    /// The columns from `alpha`, `ai`, … on, after the call.
-    pub(crate) private: HashMap<String, i64>,
+    /// Of the vector's private columns, after the call.
+    pub(crate) private: Vec<i64>,
 }
 
 impl Call {
@@ -59,7 +61,27 @@ impl Call {
 }
 
 /// The columns that are not private.
-const PUBLIC: usize = 19;
+const PUBLIC: [&str; 19] = [
+    "call",
+    "excerpt",
+    "after_us",
+    "after_jiffies",
+    "arg",
+    "rtt_us",
+    "state",
+    "limited",
+    "cwnd_before",
+    "cnt_before",
+    "ssthresh_before",
+    "cwnd",
+    "cnt",
+    "ssthresh",
+    "packets_out",
+    "sacked_out",
+    "lost_out",
+    "retrans_out",
+    "newly_delivered",
+];
 
 impl Vector {
     pub(crate) fn read(path: &Path) -> Self {
@@ -76,7 +98,8 @@ impl Vector {
             header.insert(name.to_owned(), value.to_owned());
         };
         assert_eq!(header["hz"], "1000");
-        let columns: Vec<_> = columns.split(',').map(str::to_owned).collect();
+        let columns: Vec<_> = columns.split(',').collect();
+        assert_eq!(columns[..PUBLIC.len()], PUBLIC);
         let mut clock = Clock {
             time_us: 0,
             jiffies: header["first_jiffies"].parse().unwrap(),
@@ -84,7 +107,7 @@ impl Vector {
         let mut row = vec![String::new(); columns.len()];
         let calls = lines.map(|line| {
             fill_in(&mut row, &line);
-            call(&columns, &row, &mut clock)
+            call(&row, &mut clock)
         });
         Self {
             name: path
@@ -94,6 +117,10 @@ impl Vector {
                 .unwrap()
                 .replace(".calls.csv.gz", ""),
             calls: calls.collect(),
+            private: columns[PUBLIC.len()..]
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect(),
             control: header.remove("control").unwrap(),
         }
     }
@@ -113,34 +140,44 @@ fn fill_in(row: &mut [String], line: &str) {
     }
 }
 
-fn call(columns: &[String], row: &[String], clock: &mut Clock) -> Call {
-    let text = |name: &str| &row[columns.iter().position(|column| column == name).unwrap()];
-    let number = |name: &str| text(name).parse::<u32>().unwrap();
-    clock.time_us += u64::from(number("after_us"));
-    clock.jiffies += u64::from(number("after_jiffies"));
-    let private = columns.iter().zip(row).skip(PUBLIC);
+fn call(row: &[String], clock: &mut Clock) -> Call {
+    let [
+        kind,
+        excerpt,
+        after_us,
+        after_jiffies,
+        arg,
+        rtt_us,
+        in_state,
+        limited,
+        rest @ ..,
+    ] = row
+    else {
+        panic!("{row:?}")
+    };
+    let number = |text: &String| text.parse::<u32>().unwrap();
+    let window = |[cwnd, cwnd_cnt, ssthresh]: [&String; 3]| Window {
+        cwnd: number(cwnd),
+        cwnd_cnt: number(cwnd_cnt),
+        ssthresh: number(ssthresh),
+    };
+    clock.time_us += u64::from(number(after_us));
+    clock.jiffies += u64::from(number(after_jiffies));
     Call {
-        kind: text("call").clone(),
-        excerpt: number("excerpt"),
+        kind: kind.clone(),
+        excerpt: number(excerpt),
         time_us: clock.time_us,
         jiffies: clock.jiffies,
-        arg: text("arg").clone(),
-        rtt_us: text("rtt_us").parse().unwrap(),
-        state: state(text("state")),
-        limited: text("limited") == "1",
-        before: Window {
-            cwnd: number("cwnd_before"),
-            cwnd_cnt: number("cnt_before"),
-            ssthresh: number("ssthresh_before"),
-        },
-        after: Window {
-            cwnd: number("cwnd"),
-            cwnd_cnt: number("cnt"),
-            ssthresh: number("ssthresh"),
-        },
-        packets_out: number("packets_out"),
-        private: private
-            .map(|(name, value)| (name.clone(), value.parse().unwrap()))
+        arg: arg.clone(),
+        rtt_us: rtt_us.parse().unwrap(),
+        state: state(in_state),
+        limited: limited == "1",
+        before: window([&rest[0], &rest[1], &rest[2]]),
+        after: window([&rest[3], &rest[4], &rest[5]]),
+        packets_out: number(&rest[6]),
+        private: row[PUBLIC.len()..]
+            .iter()
+            .map(|text| text.parse().unwrap())
             .collect(),
     }
 }
