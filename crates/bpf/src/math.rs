@@ -222,6 +222,12 @@ impl Connection {
         values
     }
 
+    /// Its state as it lies in `icsk_ca_priv`, parameters first, as 32-bit words: for going on from
+    /// where another one was.
+    pub fn state_mut(&mut self) -> &mut [u32; 2 * STATE_WORDS] {
+        &mut self.state.0
+    }
+
     fn seen(&self, window: &Window, prior_cwnd: u32, now: Time) -> Seen {
         Seen {
             cwnd: window.cwnd,

@@ -96,11 +96,16 @@ CC_INLINE u32 htcp_round_up(const struct htcp *ca, u32 us)
 	return jiffy ? (us + jiffy - 1) / jiffy * jiffy : us;
 }
 
-CC_INLINE u64 htcp_now(const struct htcp *ca, const struct cc_connection *c)
+CC_INLINE u64 htcp_round_down(const struct htcp *ca, u64 us)
 {
 	u32 jiffy = ca->params.jiffy_us;
 
-	return jiffy ? c->now_us / jiffy * jiffy : c->now_us;
+	return jiffy ? us / jiffy * jiffy : us;
+}
+
+CC_INLINE u64 htcp_now(const struct htcp *ca, const struct cc_connection *c)
+{
+	return htcp_round_down(ca, c->now_us);
 }
 
 /* f of the part of D beyond a second. */
@@ -197,15 +202,22 @@ CC_INLINE void htcp_save(struct htcp *ca)
 	ca->undo_adaptive = ca->adaptive;
 }
 
+/* A path that changed must not be remembered for ever. */
+CC_INLINE void htcp_forget(struct htcp *ca)
+{
+	u64 over = ca->max_rtt > ca->min_rtt ? ca->max_rtt - ca->min_rtt : 0;
+
+	if (ca->min_rtt && over)
+		ca->max_rtt = ca->min_rtt + htcp_round_down(ca, over * 95 / 100);
+}
+
 CC_INLINE u32 htcp_ssthresh(struct htcp *ca, const struct cc_connection *c)
 {
 	htcp_save(ca);
 	htcp_beta_update(ca);
 	htcp_alpha_update(ca, c);
 	ca->credit = 0;
-	/* A path that changed must not be remembered for ever. */
-	if (ca->min_rtt && ca->max_rtt > ca->min_rtt)
-		ca->max_rtt = ca->min_rtt + (u64)(ca->max_rtt - ca->min_rtt) * 95 / 100;
+	htcp_forget(ca);
 	return cc_max((u64)c->cwnd * ca->beta / HTCP_ONE, 2);
 }
 
