@@ -14,7 +14,7 @@
 //! Facts are symbolic links because a BPF file system has no files: `ls -l` shows them all. Names
 //! have no dots, which the kernel keeps for itself.
 
-use crate::Error;
+use crate::{Error, kernel};
 use rustix::{
     fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with, statfs},
     mount::{MountFlags, UnmountFlags, mount, unmount},
@@ -132,10 +132,9 @@ impl Pins {
 
     pub(crate) fn error(&self, path: &Path, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::PermissionDenied => Error::Denied(format!(
-                "{}: permission denied: what is pinned is root's: run it with sudo",
-                path.display()
-            )),
+            io::ErrorKind::PermissionDenied => {
+                kernel::only_root(&format!("what is pinned at {} is seen", path.display()))
+            }
             _ => Error::Pins {
                 path: path.to_owned(),
                 source,

@@ -5,7 +5,7 @@ mod cc_host;
 
 use cc_host::*;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
     io,
@@ -58,6 +58,93 @@ fn a_stranger_in_another_namespace_uses_it_and_keeps_it_after_unload() {
     wait_until("its programs went with the last connection", || {
         ours().programs.is_empty()
     });
+}
+
+#[test]
+fn each_one_carries_a_connection_and_shows_its_state() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    let listed: Vec<Value> = serde_json::from_str(&host.done(&["list", "--json"])).unwrap();
+    let names = listed.iter().filter(|entry| entry["from"] == "longhaul");
+    let names: Vec<&str> = names.map(|entry| entry["name"].as_str().unwrap()).collect();
+    host.done(&[&["load"], &names[..]].concat());
+    for name in names {
+        let shown: Value = serde_json::from_str(&host.done(&["show", name, "--json"])).unwrap();
+        let mut connection = Connection::open(Some(name)).unwrap();
+        connection.transfer(MIB);
+        let seen = host.watched(connection.port()).unwrap();
+        assert_eq!(seen["cc"], name);
+        assert_eq!(seen["parameters"], shown["loaded"]["parameters"], "{name}");
+        let fields = shown["fields"].as_array().unwrap();
+        let fields = fields.iter().map(|field| field["name"].as_str().unwrap());
+        let own = seen["own"].as_object().unwrap().keys().map(String::as_str);
+        assert!(fields.collect::<BTreeSet<_>>() == own.collect(), "{seen}");
+        let programs = shown["loaded"]["programs"].as_array().unwrap();
+        assert!(programs.len() >= 5, "{programs:?}");
+        assert!(
+            programs
+                .iter()
+                .all(|program| program["verified"].as_u64() > Some(0))
+        );
+    }
+}
+
+#[test]
+fn what_another_build_loaded_is_not_misread() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    host.done(&["load", "scalable"]);
+    let mut connection = Connection::open(Some(NAME)).unwrap();
+    // As if its fields lay elsewhere.
+    let layout = host.bpffs().join("longhaul/cc/scalable/layout");
+    std::fs::remove_file(&layout).unwrap();
+    std::os::unix::fs::symlink("0123456789abcdef", layout).unwrap();
+    let seen = host.watched(connection.port()).unwrap();
+    assert!(seen["cwnd"].is_u64());
+    assert!(
+        seen.get("own").is_none() && seen.get("parameters").is_none(),
+        "{seen}"
+    );
+    assert!(
+        host.done(&["watch", "--once"])
+            .contains("loaded by another longhaul")
+    );
+    let (code, said) = host.cc(&["load", "scalable"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("another longhaul"), "{said}");
+    let said = host.done(&["load", "scalable", "--replace"]);
+    assert!(said.contains("can no longer be watched"), "{said}");
+    assert!(host.watched(connection.port()).is_none());
+    connection.transfer(MIB);
+    let new = Connection::open(Some(NAME)).unwrap();
+    assert_eq!(host.watched(new.port()).unwrap()["parameters"]["ai"], 100);
+}
+
+#[test]
+fn watch_takes_what_matches() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    let (code, said) = host.cc(&["watch", "scalable", "--once"]);
+    assert_eq!(code, 1, "{said}");
+    host.done(&["load", "scalable"]);
+    let one = Connection::open(Some(NAME)).unwrap();
+    let _other = Connection::open(Some(NAME)).unwrap();
+    let ports = |matching: &str| {
+        let said = host.done(&["watch", "scalable", "--once", "--json", "--match", matching]);
+        said.lines().count()
+    };
+    assert_eq!(ports(&format!("sport {}", one.port())), 1);
+    assert_eq!(
+        ports(&format!("sport {} and dst 10.0.0.0/8", one.port())),
+        0
+    );
+    assert!(ports("src 127.0.0.0/8") >= 2);
 }
 
 #[test]

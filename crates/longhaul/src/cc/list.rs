@@ -4,7 +4,7 @@
 use super::{Place, default_setting, refusal, say, table};
 use anyhow::Result;
 use bpf::{choice, loader, math, watch::Watch};
-use host::{netns::Netns, sock_diag::SockDiag, sysctl};
+use host::{sock_diag::SockDiag, sysctl};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ fn entries(args: &Args) -> Result<Vec<Entry>> {
 /// Connections by congestion control.
 fn users(args: &Args) -> Result<BTreeMap<String, usize>> {
     let mut users = BTreeMap::new();
-    for connection in SockDiag::open(&Netns::current()?)?.connections()? {
+    for connection in SockDiag::here()?.connections()? {
         *users.entry(connection.congestion).or_default() += 1;
     }
     // Without root what is pinned can't be seen, and this namespace has to do.
