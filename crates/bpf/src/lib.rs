@@ -16,5 +16,6 @@ pub mod own_parameters;
 pub mod parameters;
 pub mod pins;
 pub mod watch;
+pub mod window_cap;
 
 pub use error::{Error, Kind};

@@ -218,6 +218,12 @@ pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO))
 }
 
+/// Resets the connection now, whoever else holds the socket (connect(2) to AF_UNSPEC). What its
+/// TCP_INFO had counted is gone.
+pub fn reset(socket: &impl AsFd) -> io::Result<()> {
+    Ok(rustix::net::connect_unspec(socket)?)
+}
+
 /// Sends FIN and leaves the other direction open (shutdown(2), `SHUT_WR`).
 pub fn finish_sending(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write)

@@ -5,6 +5,7 @@ mod admin;
 mod cc;
 #[cfg(test)]
 mod corpus;
+mod decp;
 mod doctor;
 mod exit;
 mod lab;
@@ -32,6 +33,8 @@ enum Command {
     Cc(cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
     Probe(probe::Args),
+    /// Hold the fast ones of parallel connections back, so that the slow ones catch up
+    Decp(decp::Args),
     /// Check this host for what limits throughput on a long fat network
     Doctor(doctor::Args),
     /// Run experiments on an emulated testbed and report on them
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Relay(args) => relay::run(&args),
         Command::Cc(args) => cc::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Decp(args) => decp::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
     };
