@@ -376,22 +376,27 @@ fn one_socket_has_parameters_of_its_own() {
 
     let set =
         |socket: &socket2::Socket, value| host::socket::set_number(socket, level, option, value);
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    assert!(set(&socket, 0).is_err(), "below its range");
-    assert!(set(&socket, 10_001).is_err(), "above it");
-    set(&socket, 77).unwrap();
-    rustix::net::sockopt::set_tcp_congestion(&socket, NAME).unwrap();
-    socket
-        .connect(&listener.local_addr().unwrap().into())
-        .unwrap();
-    let port = socket.local_addr().unwrap().as_socket().unwrap().port();
-    assert_eq!(
-        host.watched(port).unwrap()["parameters"],
-        json!({ "ai": 77, "md_shift": 3 })
-    );
+    let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let (listener, sender) = (socket().unwrap(), socket().unwrap());
+    assert!(set(&sender, 0).is_err(), "below its range");
+    assert!(set(&sender, 10_001).is_err(), "above it");
+    for (socket, ai) in [(&listener, 66), (&sender, 77)] {
+        set(socket, ai).unwrap();
+        rustix::net::sockopt::set_tcp_congestion(socket, NAME).unwrap();
+    }
+    listener.bind(&any.into()).unwrap();
+    listener.listen(1).unwrap();
+    sender.connect(&listener.local_addr().unwrap()).unwrap();
+    let accepted = listener.accept().unwrap().0;
+    for (socket, ai) in [(&accepted, 66), (&sender, 77)] {
+        // (Listeners are not watched.)
+        let end = socket.local_addr().unwrap().as_socket().unwrap();
+        let told = host.watched(end.port()).unwrap()["parameters"].clone();
+        assert_eq!(told, json!({ "ai": ai, "md_shift": 3 }));
+    }
     host.done(&["unload", "scalable"]);
-    assert!(set(&socket, 77).is_err(), "the option went with it");
+    assert!(set(&sender, 77).is_err(), "the option went with it");
 }
 
 /// What the kernel holds for congestion controls of ours, by identifiers, which it does not use

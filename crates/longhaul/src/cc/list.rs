@@ -52,7 +52,9 @@ fn entries(args: &Args) -> Result<Vec<Entry>> {
     let ours: Vec<String> = math::algorithms()
         .map(math::Algorithm::system_name)
         .collect();
-    let kernels = registered.iter().filter(|name| !ours.contains(name));
+    // `longhaul decp` has one for a moment, which nobody is to choose.
+    let kernels = registered.iter();
+    let kernels = kernels.filter(|name| !ours.contains(name) && !name.starts_with("longhaul_"));
     let entry = |name: &String, from| Entry {
         name: name.clone(),
         from,

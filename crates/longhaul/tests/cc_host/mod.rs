@@ -50,8 +50,8 @@ impl Host {
     pub(crate) fn new() -> Self {
         let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
         flock(&turn, FlockOperation::LockExclusive).unwrap();
-        wait_until("an earlier test's congestion control went", || {
-            !is_registered()
+        wait_until("an earlier test's congestion controls went", || {
+            !registered().contains(" lh_")
         });
         Self {
             bpffs: tempfile::tempdir().unwrap(),
@@ -134,15 +134,21 @@ pub(crate) fn ended(output: &Output) -> (i32, String) {
 }
 
 pub(crate) fn is_registered() -> bool {
-    let all = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
-    all.split_whitespace().any(|name| name == NAME)
+    registered().split_whitespace().any(|name| name == NAME)
+}
+
+fn registered() -> String {
+    fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
 }
 
 /// Patience only says how long a failure takes.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "not yet: {what}");
+        assert!(
+            start.elapsed() < Duration::from_secs(120),
+            "not yet: {what}"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
