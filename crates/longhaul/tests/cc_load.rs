@@ -221,7 +221,7 @@ fn a_load_that_was_killed_is_put_right_by_the_next() {
         return;
     }
     let host = Host::new();
-    for delay_us in (0..40_000).step_by(1_500) {
+    for delay_us in (0..40_000).step_by(3_000) {
         let args = ["load", "scalable", "--param", "ai=70"];
         let mut load = host.command(&args).stdout(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(delay_us));
@@ -267,7 +267,7 @@ fn what_show_says_is_what_new_connections_get_wherever_a_replacement_was_killed(
     }
     let host = Host::new();
     host.done(&["load", "scalable", "--param", "ai=1"]);
-    for (round, delay_us) in (0..40_000).step_by(1_500).enumerate() {
+    for (round, delay_us) in (0..40_000).step_by(3_000).enumerate() {
         let told = format!("ai={}", round + 2);
         let args = ["load", "scalable", "--replace", "--param", &told];
         let mut load = host.command(&args).stdout(Stdio::null()).spawn().unwrap();
@@ -330,6 +330,41 @@ fn a_default_is_put_back_and_somebody_elses_is_respected() {
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("somebody else") && is_registered(), "{said}");
     set("reno");
+}
+
+#[test]
+fn what_is_loaded_inside_ip_netns_exec_stays() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    // As `ip netns exec` hides what is mounted below /sys.
+    let hidden = || {
+        let script = r#"mount -t tmpfs none "$2" && exec "$1" cc load scalable --bpffs "$2""#;
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", BINARY]);
+        ended(&command.arg(host.bpffs()).output().unwrap())
+    };
+    let (code, said) = hidden();
+    assert_eq!(code, 3, "{said}");
+    assert!(
+        said.contains("mounts of its own") && !is_registered(),
+        "{said}"
+    );
+
+    rustix::mount::mount(
+        "bpf",
+        host.bpffs(),
+        "bpf",
+        rustix::mount::MountFlags::empty(),
+        None,
+    )
+    .unwrap();
+    let (code, said) = hidden();
+    assert_eq!(code, 0, "{said}");
+    assert!(is_registered());
+    host.done(&["unload", "scalable"]);
+    assert!(host.is_mounted(), "it was not longhaul's");
 }
 
 #[test]
