@@ -21,16 +21,16 @@ const EXAMPLES: &str = "\
 Examples:
   longhaul cc list
       what this kernel has, what longhaul can bring
-  sudo longhaul cc load scalable
-      every program may choose lh_scalable now (TCP_CONGESTION, iperf3 -C lh_scalable)
-  sudo longhaul cc load scalable --param ai=50
-      with a parameter; longhaul cc show scalable names them all
+  sudo longhaul cc load bic
+      every program may choose lh_bic now (TCP_CONGESTION, iperf3 -C lh_bic)
+  sudo longhaul cc load bic --param ack_shift=3
+      with a parameter; longhaul cc show bic names them all
   sudo longhaul cc watch
       window, rate and the algorithm's own state of each of its connections
-  sudo longhaul cc unload scalable
+  sudo longhaul cc unload bic
       connections that use it keep it until they close
 
-docs/congestion-controls.md explains each of them.";
+docs/cc.md is the manual, docs/congestion-controls.md explains each of them.";
 
 /// Arguments of `longhaul cc`.
 #[derive(clap::Args)]
