@@ -5,3 +5,4 @@
 
 pub mod math;
 pub mod object;
+pub mod profile;
