@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A profile for all TCP sockets of a cgroup, whatever program opens them (`bpf/profile.bpf.c`).
 
-use crate::object;
+use crate::{Error, kernel, object};
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, RingBuffer,
-    RingBufferBuilder, set_print,
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
+    RingBufferBuilder,
 };
 use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
@@ -134,7 +134,9 @@ impl Counts {
     fn read(bytes: &[u8]) -> Self {
         let long = |at: usize| -> u64 {
             let bytes = bytes.get(8 * at..8 * at + 8);
-            bytes.map_or(0, |b| u64::from_ne_bytes(b.try_into().expect("eight bytes")))
+            bytes.map_or(0, |b| {
+                u64::from_ne_bytes(b.try_into().expect("eight bytes"))
+            })
         };
         let refused = OPTIONS.iter().enumerate().map(|(at, setting)| Refused {
             setting,
@@ -164,26 +166,6 @@ pub struct Attached {
     _links: Vec<Link>,
 }
 
-/// The kernel or its verifier said no.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {step}: {source}")]
-pub struct Error {
-    step: &'static str,
-    source: libbpf_rs::Error,
-}
-
-impl Error {
-    fn during(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Self {
-        move |source| Self { step, source }
-    }
-
-    /// Whether rights are missing, rather than something of the kernel's.
-    #[must_use]
-    pub fn is_denied(&self) -> bool {
-        self.source.kind() == libbpf_rs::ErrorKind::PermissionDenied
-    }
-}
-
 /// Programs that tell of sockets about to be used; the other one is the profile.
 const BELLS: [&str; 4] = [
     "profile_connect4",
@@ -201,10 +183,8 @@ pub fn attach(
     connections: Option<&MapHandle>,
     bell: bool,
 ) -> Result<Attached, Error> {
-    let before = set_print(None::<(PrintLevel, fn(PrintLevel, String))>);
-    let attached = attach_aloud(profile, cgroup, connections, bell);
-    set_print(before);
-    attached
+    kernel::rights("a profile is attached to a program")?;
+    kernel::quietly(|| attach_aloud(profile, cgroup, connections, bell))
 }
 
 fn attach_aloud(
@@ -216,18 +196,22 @@ fn attach_aloud(
     let object = prepare(profile, connections, bell)?;
     let object = object
         .load()
-        .map_err(Error::during("load the profile's program"))?;
+        .map_err(failed("load the profile's program"))?;
     let wanted = object
         .progs_mut()
         .filter(|program| bell || !is_bell(program.name()));
     let links = wanted
         .map(|program| program.attach_cgroup(cgroup.as_raw_fd()))
         .collect::<Result<_, _>>()
-        .map_err(Error::during("attach the profile to a cgroup"))?;
+        .map_err(failed("attach the profile to a cgroup"))?;
     Ok(Attached {
         object,
         _links: links,
     })
+}
+
+fn failed(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
+    move |error| kernel::failed(step, &error)
 }
 
 fn is_bell(program: &std::ffi::OsStr) -> bool {
@@ -240,15 +224,13 @@ fn prepare(
     bell: bool,
 ) -> Result<OpenObject, Error> {
     let object = ObjectBuilder::default().open_memory(object::PROFILE);
-    let mut object = object.map_err(Error::during("read the profile's program"))?;
+    let mut object = object.map_err(failed("read the profile's program"))?;
     write_profile(profile, &mut object);
     if let Some(theirs) = connections {
         let mut maps = object.maps_mut();
         let map = maps.find(|map| map.name() == "connections");
-        let reused = map
-            .expect("profile.bpf.c has it")
-            .reuse_fd(theirs.as_fd());
-        reused.map_err(Error::during("use the congestion control's map"))?;
+        let reused = map.expect("profile.bpf.c has it").reuse_fd(theirs.as_fd());
+        reused.map_err(failed("use the congestion control's map"))?;
     }
     for mut program in object.progs_mut() {
         let wanted = bell || !is_bell(program.name());
@@ -277,7 +259,7 @@ impl Attached {
         let variables = maps.find(|map| map.name().to_string_lossy().ends_with(".bss"));
         let variables = variables.expect("profile.bpf.c has counts");
         let found = variables.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
-        let found = found.map_err(Error::during("read the profile's counts"))?;
+        let found = found.map_err(failed("read the profile's counts"))?;
         Ok(Counts::read(&found.unwrap_or_default()))
     }
 
@@ -286,13 +268,13 @@ impl Attached {
         let mut maps = self.object.maps();
         let map = maps.find(|map| map.name() == "doorbell");
         let map = map.expect("profile.bpf.c has it");
-        let handle = MapHandle::try_from(&map).map_err(Error::during("open the doorbell"))?;
+        let handle = MapHandle::try_from(&map).map_err(failed("open the doorbell"))?;
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&handle, |_| 0)
-            .map_err(Error::during("open the doorbell"))?;
+            .map_err(failed("open the doorbell"))?;
         let ring = builder.build();
-        Ok(Bell(ring.map_err(Error::during("open the doorbell"))?))
+        Ok(Bell(ring.map_err(failed("open the doorbell"))?))
     }
 }
 

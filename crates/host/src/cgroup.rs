@@ -25,6 +25,18 @@ pub fn own() -> io::Result<OwnedFd> {
     mounted.map_or_else(|| open_unmounted(cgroup), Ok)
 }
 
+/// Opens the cgroup (version 2) whose directory this is.
+pub fn at(path: &Path) -> io::Result<OwnedFd> {
+    let directory = open(path, FLAGS, Mode::empty())?;
+    match fstatfs(&directory)?.f_type as u64 {
+        CGROUP2 => Ok(directory),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is in no cgroup2 file system",
+        )),
+    }
+}
+
 fn not_in_any() -> io::Error {
     io::Error::new(
         io::ErrorKind::NotFound,
