@@ -174,6 +174,11 @@ const BELLS: [&str; 4] = [
     "profile_bind6",
 ];
 
+/// Whether the caller may attach one.
+pub fn permitted() -> Result<(), Error> {
+    kernel::rights("a profile is attached to a program")
+}
+
 /// Gives `profile` to TCP sockets that are opened in `cgroup` from now on, and below it.
 /// `connections` is the map of the congestion control that [`Profile::parameters`] are for. With
 /// `bell`, [`Attached::bell`] tells of sockets. Needs CAP_BPF and CAP_NET_ADMIN.
@@ -183,7 +188,7 @@ pub fn attach(
     connections: Option<&MapHandle>,
     bell: bool,
 ) -> Result<Attached, Error> {
-    kernel::rights("a profile is attached to a program")?;
+    permitted()?;
     kernel::quietly(|| attach_aloud(profile, cgroup, connections, bell))
 }
 

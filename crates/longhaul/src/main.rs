@@ -11,6 +11,7 @@ mod lab;
 mod link;
 mod probe;
 mod relay;
+mod run;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Command {
     Probe(probe::Args),
     /// Check this host for what limits throughput on a long fat network
     Doctor(doctor::Args),
+    /// Run a program with a profile on its TCP sockets: congestion control, pacing, window cap
+    Run(Box<run::Args>),
     /// Run experiments on an emulated testbed and report on them
     Lab(lab::Args),
 }
@@ -45,6 +48,10 @@ fn main() -> ExitCode {
         Command::Cc(args) => cc::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Run(args) => match run::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Lab(args) => lab::run(args),
     };
     exit::code(&outcome)
