@@ -9,6 +9,9 @@
 //! speaks (`sk_gso_disable` in `tcp_md5sig_info_add`, net/ipv4/tcp_ipv4.c), and what it accepts
 //! inherits that. So it gets a key for an address that nobody has: no packet is ever signed.
 //! Needs CONFIG_TCP_MD5SIG, which distributions have.
+//!
+//! The limit is worked out when a route is found (`sk_setup_caps`, net/core/sock.c), so a socket
+//! that is connected has to look for its route again.
 
 use rustix::{
     fs::readlink,
@@ -22,7 +25,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, OwnedFd},
 };
 
-use crate::socket::{PlainOption, set_option};
+use crate::socket::{PlainOption, get_option, set_option};
 
 /// Never anyone's: reserved by RFC 1112.
 const NOBODY: Ipv4Addr = Ipv4Addr::new(240, 0, 0, 1);
@@ -57,7 +60,18 @@ pub fn enforce(socket: &impl AsFd) -> io::Result<()> {
     };
     write_address(&mut signature.address, family);
     let fd = socket.as_fd().as_raw_fd();
-    set_option(&fd, libc::IPPROTO_TCP, libc::TCP_MD5SIG, signature)
+    set_option(&fd, libc::IPPROTO_TCP, libc::TCP_MD5SIG, signature)?;
+    forget_route(socket)
+}
+
+/// Binds the socket to the device that it is bound to, or to none: nothing changes, but the kernel
+/// drops the route that it had found (`sock_bindtoindex_locked`, net/core/sock.c). Linux 5.1.
+fn forget_route(socket: &impl AsFd) -> io::Result<()> {
+    /// include/uapi/asm-generic/socket.h
+    const SO_BINDTOIFINDEX: i32 = 62;
+    let device: i32 = get_option(socket, libc::SOL_SOCKET, SO_BINDTOIFINDEX)?;
+    let fd = socket.as_fd().as_raw_fd();
+    set_option(&fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX, device)
 }
 
 /// `struct sockaddr_in` or `sockaddr_in6`: the family in the machine's byte order, then the port and

@@ -9,8 +9,9 @@ use bpf::{
     Kind,
     choice::Choice,
     loader::{self, Hold},
+    math::Algorithm,
     pins::Pins,
-    profile::{self, Attached, Bell, Counts},
+    profile::{self, Attached, Bell, Counts, Profile},
 };
 use host::{
     single_segments::Finder,
@@ -39,11 +40,7 @@ pub(super) struct Attachments {
 impl Attachments {
     pub(super) fn new(wanted: &Wanted, cgroup: &TransientCgroup) -> Result<Self> {
         let hold = match &wanted.congestion_control {
-            Some(Choice::Ours(algorithm)) => {
-                let defaults = bpf::parameters::defaults(*algorithm);
-                let hold = loader::hold(&Pins::default(), *algorithm, &defaults);
-                Some(hold.map_err(refusal)?)
-            }
+            Some(Choice::Ours(algorithm)) => hold(*algorithm, &wanted.profile)?,
             _ => None,
         };
         let connections = match (&hold, wanted.profile.parameters) {
@@ -76,6 +73,16 @@ impl Attachments {
     pub(super) fn single_segment_sockets(&self) -> Option<usize> {
         let count = self.single.as_ref();
         count.map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// One that somebody registered out of our sight, as from another mount namespace, will do as long as
+/// its sockets need no parameters of their own.
+fn hold(algorithm: Algorithm, profile: &Profile) -> Result<Option<Hold>> {
+    let defaults = bpf::parameters::defaults(algorithm);
+    match loader::hold(&Pins::default(), algorithm, &defaults) {
+        Err(bpf::Error::Taken(..)) if profile.parameters.is_none() => Ok(None),
+        outcome => Ok(Some(outcome.map_err(refusal)?)),
     }
 }
 
