@@ -190,19 +190,38 @@ INLINE void ask_for(struct bpf_sock_ops *ctx, u32 flags)
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | flags);
 }
 
+/* What was asked for, else the kernel's own; never above the cap. */
+INLINE u32 first_window(struct bpf_sock_ops *ctx)
+{
+	u32 window = profile.initial_window ? profile.initial_window : ctx->snd_cwnd;
+	u32 mss = ctx->mss_cache;
+
+	if (profile.cwnd_cap_bytes && mss && window > segments_of_cap(mss))
+		return segments_of_cap(mss);
+	return window;
+}
+
+INLINE void begin_with_window(struct bpf_sock_ops *ctx)
+{
+	u32 window = first_window(ctx);
+
+	if (window != ctx->snd_cwnd)
+		note(INITIAL_WINDOW, set(ctx, SOL_TCP, TCP_BPF_IW, window));
+	if (profile.initial_window)
+		ask_for(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+}
+
 INLINE void established(struct bpf_sock_ops *ctx)
 {
 	u32 mss = ctx->mss_cache;
 
-	/* First the cap: it moves ssthresh, too, to where slow start would end anyway. */
+	/* It moves ssthresh, too, to where slow start would end anyway. */
 	if (profile.cwnd_cap_bytes && mss)
 		note(CWND_CAP, set(ctx, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, segments_of_cap(mss)));
 	if (profile.gap_ns && mss)
 		note(PACING, set(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, rate_of_gap(mss)));
-	if (profile.initial_window) {
-		note(INITIAL_WINDOW, set(ctx, SOL_TCP, TCP_BPF_IW, profile.initial_window));
-		ask_for(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
-	}
+	if (profile.initial_window || profile.cwnd_cap_bytes)
+		begin_with_window(ctx);
 	ask_for(ctx, BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
@@ -216,7 +235,7 @@ INLINE void segment_leaves(struct bpf_sock_ops *ctx)
 	if (ctx->data_segs_out)
 		bpf_sock_ops_cb_flags_set(ctx, flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 	else
-		set(ctx, SOL_TCP, TCP_BPF_IW, profile.initial_window);
+		set(ctx, SOL_TCP, TCP_BPF_IW, first_window(ctx));
 }
 
 INLINE void state_changes(struct bpf_sock_ops *ctx)
