@@ -18,5 +18,6 @@ pub mod parameters;
 pub mod pins;
 pub mod profile;
 pub mod watch;
+pub mod window_cap;
 
 pub use error::{Error, Kind};

@@ -749,4 +749,85 @@ mod tests {
             );
         }
     }
+
+    /// Before Linux 6.4. Names are the machine's: nothing else may load it meanwhile.
+    #[test]
+    fn without_links_the_map_keeps_it_registered_until_it_is_unloaded() {
+        if kernel::check().is_err() {
+            eprintln!("skipped: needs root of the machine");
+            return;
+        }
+        let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
+        flock(&turn, FlockOperation::LockExclusive).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let pins = Pins::at(directory.path());
+        let scalable = crate::math::algorithm("scalable").unwrap();
+        let lock = pins.lock().unwrap();
+        let cut_short = draft(&pins, scalable).unwrap();
+        let register = |draft: &Draft| {
+            let object = prepare(scalable, &[7, 1], None, false).unwrap();
+            register_by_map(scalable, object.load().unwrap(), draft, &pins).unwrap();
+        };
+        register(&cut_short);
+        std::mem::forget(cut_short);
+        assert!(kernel::is_registered("lh_scalable"));
+        assert!(sweep(&pins, scalable).unwrap());
+        assert!(!kernel::is_registered("lh_scalable"));
+
+        let whole = draft(&pins, scalable).unwrap();
+        register(&whole);
+        whole.publish(&pins.of("scalable")).unwrap();
+        let it = loaded(&pins, scalable).unwrap().unwrap();
+        assert_eq!(it.parameters().unwrap(), [7, 1]);
+        drop(lock);
+        let replaced = load(&pins, scalable, &[8, 1], true);
+        assert!(
+            replaced
+                .unwrap_err()
+                .to_string()
+                .contains("unload scalable")
+        );
+        unload(&pins, scalable).unwrap();
+        assert!(!kernel::is_registered("lh_scalable"));
+    }
+
+    #[test]
+    fn what_is_held_goes_with_its_last_holder() {
+        if kernel::check().is_err() {
+            eprintln!("skipped: needs root of the machine");
+            return;
+        }
+        let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
+        flock(&turn, FlockOperation::LockExclusive).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let pins = Pins::at(directory.path());
+        let scalable = crate::math::algorithm("scalable").unwrap();
+        let one = hold(&pins, scalable, &[7, 1]).unwrap();
+        let other = hold(&pins, scalable, &[9, 2]).unwrap();
+        assert_eq!(other.loaded().parameters().unwrap(), [7, 1]);
+        assert!(
+            unload(&pins, scalable)
+                .unwrap_err()
+                .to_string()
+                .contains("in use")
+        );
+        drop(one);
+        assert!(kernel::is_registered("lh_scalable"));
+        drop(other);
+        assert!(!kernel::is_registered("lh_scalable") && !pins.is_mounted());
+
+        // A holder that was killed leaves it to `clean`; who loads it by name keeps it.
+        let mut killed = hold(&pins, scalable, &[7, 1]).unwrap();
+        killed.held = None;
+        std::mem::forget(killed);
+        assert_eq!(clean(&pins).unwrap(), ["lh_scalable"]);
+        let holder = hold(&pins, scalable, &[7, 1]).unwrap();
+        assert!(matches!(
+            load(&pins, scalable, &[7, 1], false),
+            Ok(Outcome::Same(_))
+        ));
+        drop(holder);
+        assert!(kernel::is_registered("lh_scalable"));
+        unload(&pins, scalable).unwrap();
+    }
 }

@@ -7,7 +7,7 @@ use std::{
     ffi::{CStr, c_char},
     fmt,
 };
-use units::Time;
+use units::{BitRate, Time};
 
 /// `CC_STATE_BYTES` in cc.h, as 64-bit words.
 pub const STATE_WORDS: usize = 13;
@@ -309,6 +309,16 @@ impl CongestionControl for Connection {
         // SAFETY: as in `init`.
         unsafe { (self.algorithm.0.undo_cwnd)(self.state.0.as_mut_ptr().cast(), &raw const seen) }
     }
+
+    fn pacing_rate(&self, window: &Window, srtt: Time) -> Option<BitRate> {
+        let mut seen = self.seen(window, 0, Time::ZERO);
+        seen.srtt_us = u32::try_from(srtt.as_nanos() / 1000).unwrap_or(u32::MAX);
+        // SAFETY: as in `init`.
+        let bytes = unsafe {
+            (self.algorithm.0.pacing_rate)(self.state.0.as_ptr().cast(), &raw const seen)
+        };
+        (bytes > 0).then(|| BitRate::from_bits(bytes.saturating_mul(8)))
+    }
 }
 
 /// `struct cc_connection`.
@@ -374,6 +384,7 @@ struct Table {
     pkts_acked: unsafe extern "C" fn(*mut u8, *const Seen, *const Sample),
     set_state: unsafe extern "C" fn(*mut u8, *const Seen, u8),
     undo_cwnd: unsafe extern "C" fn(*mut u8, *const Seen) -> u32,
+    pacing_rate: unsafe extern "C" fn(*const u8, *const Seen) -> u64,
 }
 
 // SAFETY: the table is constant; its functions work on what they are given alone.

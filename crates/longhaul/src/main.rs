@@ -5,6 +5,7 @@ mod admin;
 mod cc;
 #[cfg(test)]
 mod corpus;
+mod decp;
 mod doctor;
 mod exit;
 mod lab;
@@ -33,6 +34,8 @@ enum Command {
     Cc(cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
     Probe(probe::Args),
+    /// Hold the fast ones of parallel connections back, so that the slow ones catch up
+    Decp(decp::Args),
     /// Check this host for what limits throughput on a long fat network
     Doctor(doctor::Args),
     /// Run a program with a profile on its TCP sockets: congestion control, pacing, window cap
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Relay(args) => relay::run(&args),
         Command::Cc(args) => cc::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Decp(args) => decp::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Run(args) => match run::run(&args) {
             Ok(code) => return code,

@@ -48,6 +48,12 @@ enum {
 	TCP_CONG_NEEDS_ECN = 2,
 };
 
+/* enum sk_pacing, include/net/sock.h */
+enum {
+	SK_PACING_NONE = 0,
+	SK_PACING_NEEDED = 1,
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct ns_common {
@@ -125,6 +131,14 @@ struct seq_file;
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+/* A step of a walk through a namespace's TCP sockets (net/ipv4/tcp_ipv4.c). */
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
 };
 
 /* A step of a walk through socket storage (net/core/bpf_sk_storage.c); no socket: the walk's end. */

@@ -3,7 +3,7 @@
 //! them carry bytes is tested in relay_striping.rs.
 
 use crate::{
-    conform,
+    conform_over,
     relay_process::may_use_namespaces,
     relay_testbed::IPV4,
     way::{Carry, Chain, STREAMS, wait_until},
@@ -11,7 +11,7 @@ use crate::{
 
 #[test]
 fn one_peer_with_four_streams() {
-    conform(1, Carry::Striped, &[IPV4]);
+    conform_over(1, Carry::Striped, &[IPV4]);
 }
 
 /// Or the matrix would try one stream once more.
