@@ -3,5 +3,6 @@
 //! an eBPF program for the kernel ([`object`]) and into a library that runs under simulated time
 //! ([`math`]).
 
+pub mod ack_thin;
 pub mod math;
 pub mod object;

@@ -23,10 +23,13 @@ typedef _Bool bool;
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 enum {
+	BPF_NOEXIST = 1,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_F_CLONE = 1 << 9,
 	BPF_SK_STORAGE_GET_F_CREATE = 1,
@@ -49,6 +52,18 @@ enum {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct sock_common {
 	unsigned short skc_family;
 	int skc_rcv_saddr;
@@ -56,6 +71,7 @@ struct sock_common {
 	unsigned short skc_num;
 	unsigned short skc_dport;
 	unsigned char skc_state;
+	possible_net_t skc_net;
 };
 
 struct sock {
@@ -72,11 +88,19 @@ struct inet_sock {
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	u8 icsk_ca_state : 5;
+	struct {
+		u16 rcv_mss;
+	} icsk_ack;
 	u64 icsk_ca_priv[13];
+};
+
+struct tcp_options_received {
+	u16 sack_ok : 3;
 };
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	struct tcp_options_received rx_opt;
 	u32 snd_cwnd;
 	u32 snd_cwnd_cnt;
 	u32 snd_cwnd_clamp;
