@@ -206,7 +206,7 @@ CC_INLINE void flush(struct flow *flow, u64 now)
  * would be taken for the ACK itself. */
 CC_INLINE int is_thinned(const struct tcp_sock *tp, u64 now)
 {
-	return config.ratio > 1 && BPF_CORE_READ_BITFIELD(&tp->rx_opt, sack_ok) &&
+	return config.ratio > 1 && BPF_CORE_READ_BITFIELD(tp, rx_opt.sack_ok) &&
 	       tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum == config.netns &&
 	       is_leased(now);
 }
