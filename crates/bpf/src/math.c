@@ -23,13 +23,14 @@ struct cc_algorithm {
 	void (*pkts_acked)(void *ca, const struct cc_connection *c, const struct cc_sample *sample);
 	void (*set_state)(void *ca, const struct cc_connection *c, u8 state);
 	u32 (*undo_cwnd)(void *ca, const struct cc_connection *c);
+	u64 (*pacing_rate)(const void *ca, const struct cc_connection *c); /* bytes/s; 0: none */
 };
 
 #define PARAMETER(field, unit, initial, least, most, about) { #field, unit, about, initial, least, most },
 #define FIELD(field, unit, divisor, about) { #field, unit, about, divisor },
 #define READ(field, unit, divisor, about) *values++ = ca->field;
 
-#define DEFINE(NAME, LISTS)                                                                        \
+#define DEFINE_OPS(NAME, LISTS)                                                                    \
 	_Static_assert(sizeof(struct NAME) <= CC_STATE_BYTES, "too large for icsk_ca_priv");       \
 	_Static_assert(__builtin_offsetof(struct NAME, params) == 0, "params come first");         \
 	static void read_##NAME(const void *state, s64 *values)                                    \
@@ -64,10 +65,26 @@ struct cc_algorithm {
 	static const struct cc_parameter NAME##_parameters[] = { LISTS##_PARAMS(PARAMETER) { 0 } }; \
 	static const struct cc_field NAME##_fields[] = { LISTS##_STATE(FIELD) { 0 } };
 
+#define DEFINE(NAME, LISTS)                                                                        \
+	DEFINE_OPS(NAME, LISTS)                                                                    \
+	static u64 pacing_rate_##NAME(const void *ca, const struct cc_connection *c)               \
+	{                                                                                          \
+		(void)ca, (void)c;                                                                 \
+		return 0;                                                                          \
+	}
+
+#define DEFINE_PACED(NAME, LISTS)                                                                  \
+	DEFINE_OPS(NAME, LISTS)                                                                    \
+	static u64 pacing_rate_##NAME(const void *ca, const struct cc_connection *c)               \
+	{                                                                                          \
+		return NAME##_pacing_rate(ca, c);                                                  \
+	}
+
 #define ENTRY(NAME, LISTS)                                                                         \
 	{ #NAME,	   NAME##_parameters,  NAME##_fields,	 read_##NAME,	   init_##NAME,    \
-	  ssthresh_##NAME, cong_avoid_##NAME, pkts_acked_##NAME, set_state_##NAME, undo_cwnd_##NAME },
+	  ssthresh_##NAME, cong_avoid_##NAME, pkts_acked_##NAME, set_state_##NAME, undo_cwnd_##NAME, \
+	  pacing_rate_##NAME },
 
-ALGORITHMS(DEFINE)
+ALGORITHMS(DEFINE, DEFINE_PACED)
 
-const struct cc_algorithm longhaul_cc_algorithms[] = { ALGORITHMS(ENTRY) { 0 } };
+const struct cc_algorithm longhaul_cc_algorithms[] = { ALGORITHMS(ENTRY, ENTRY) { 0 } };

@@ -7,10 +7,10 @@ use std::{
     ffi::{CStr, c_char},
     fmt,
 };
-use units::Time;
+use units::{BitRate, Time};
 
 /// `CC_STATE_BYTES` in cc.h, as 64-bit words.
-const STATE_WORDS: usize = 13;
+pub const STATE_WORDS: usize = 13;
 
 /// One congestion control of this crate, without its `lh_`.
 #[derive(Clone, Copy)]
@@ -67,6 +67,12 @@ impl Algorithm {
         unsafe { text(self.0.name) }
     }
 
+    /// Its name in the kernel, as `lh_scalable`.
+    #[must_use]
+    pub fn system_name(self) -> String {
+        format!("lh_{}", self.name())
+    }
+
     /// What can be set.
     pub fn parameters(self) -> impl Iterator<Item = Parameter> {
         // SAFETY: the array ends with an entry without a name, and its strings are literals.
@@ -95,6 +101,46 @@ impl Algorithm {
         })
     }
 
+    /// The values of [`Algorithm::fields`], in their order, as stored in a connection's
+    /// `icsk_ca_priv`.
+    #[must_use]
+    pub fn values(self, state: &[u64; STATE_WORDS]) -> Vec<i64> {
+        let mut values = vec![0; self.fields().count()];
+        // SAFETY: `read` writes one value for each field, from a state as large as it may be.
+        unsafe { (self.0.read)(state.as_ptr().cast(), values.as_mut_ptr()) };
+        values
+    }
+
+    /// The parameters that a connection's `icsk_ca_priv` begins with, in their order.
+    #[must_use]
+    pub fn own_parameters(self, state: &[u64; STATE_WORDS]) -> Vec<u32> {
+        let bytes = state.iter().flat_map(|word| word.to_ne_bytes());
+        let bytes: Vec<u8> = bytes.take(4 * self.parameters().count()).collect();
+        words(&bytes).collect()
+    }
+
+    /// Tells layouts of parameters and state apart: two builds of an algorithm with the same number
+    /// read each other's connections alike. It is a digest of what each bit of a state does to the
+    /// fields, and of their names.
+    #[must_use]
+    pub fn layout(self) -> u64 {
+        let mut digest = Digest::default();
+        for parameter in self.parameters() {
+            digest.add(parameter.name.as_bytes());
+        }
+        for field in self.fields() {
+            digest.add(field.name.as_bytes());
+            digest.add(&field.divisor.to_le_bytes());
+        }
+        for bit in 0..64 * STATE_WORDS {
+            let mut state = [0; STATE_WORDS];
+            state[bit / 64] = 1 << (bit % 64);
+            let values = self.values(&state);
+            values.iter().for_each(|v| digest.add(&v.to_le_bytes()));
+        }
+        digest.0
+    }
+
     /// The arithmetic of one connection, with `values` for its parameters, in their order.
     #[must_use]
     pub fn connection(self, values: &[u32]) -> Connection {
@@ -116,6 +162,29 @@ impl fmt::Debug for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Algorithm").field(&self.name()).finish()
     }
+}
+
+/// FNV-1a, 64 bits (draft-eastlake-fnv); each piece ends with a byte of its own.
+pub(crate) struct Digest(pub(crate) u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        for &byte in bytes.iter().chain(&[0xff]) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// 32-bit words in the machine's byte order; a rest is left out.
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let chunks = bytes.chunks_exact(4);
+    chunks.map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")))
 }
 
 /// A connection under simulated time.
@@ -240,6 +309,16 @@ impl CongestionControl for Connection {
         // SAFETY: as in `init`.
         unsafe { (self.algorithm.0.undo_cwnd)(self.state.0.as_mut_ptr().cast(), &raw const seen) }
     }
+
+    fn pacing_rate(&self, window: &Window, srtt: Time) -> Option<BitRate> {
+        let mut seen = self.seen(window, 0, Time::ZERO);
+        seen.srtt_us = u32::try_from(srtt.as_nanos() / 1000).unwrap_or(u32::MAX);
+        // SAFETY: as in `init`.
+        let bytes = unsafe {
+            (self.algorithm.0.pacing_rate)(self.state.0.as_ptr().cast(), &raw const seen)
+        };
+        (bytes > 0).then(|| BitRate::from_bits(bytes.saturating_mul(8)))
+    }
 }
 
 /// `struct cc_connection`.
@@ -305,6 +384,7 @@ struct Table {
     pkts_acked: unsafe extern "C" fn(*mut u8, *const Seen, *const Sample),
     set_state: unsafe extern "C" fn(*mut u8, *const Seen, u8),
     undo_cwnd: unsafe extern "C" fn(*mut u8, *const Seen) -> u32,
+    pacing_rate: unsafe extern "C" fn(*const u8, *const Seen) -> u64,
 }
 
 // SAFETY: the table is constant; its functions work on what they are given alone.
@@ -346,6 +426,28 @@ mod tests {
         let scalable = algorithm("lh_scalable").unwrap();
         let names: Vec<_> = scalable.parameters().map(|p| (p.name, p.initial)).collect();
         assert_eq!(names, [("ai", 100), ("md_shift", 3)]);
+    }
+
+    #[test]
+    fn a_state_begins_with_its_parameters() {
+        for algorithm in algorithms() {
+            let mut state = [0; STATE_WORDS];
+            state[0] = u64::from_ne_bytes([7, 0, 0, 0, 9, 0, 0, 0]);
+            let own = algorithm.own_parameters(&state);
+            assert_eq!(own.len(), algorithm.parameters().count());
+            assert!(own.iter().eq([7, 9, 0, 0, 0, 0, 0][..own.len()].iter()));
+        }
+    }
+
+    #[test]
+    fn layouts_tell_algorithms_apart() {
+        let mut layouts: Vec<_> = algorithms().map(Algorithm::layout).collect();
+        let count = layouts.len();
+        layouts.sort_unstable();
+        layouts.dedup();
+        assert_eq!(layouts.len(), count);
+        let scalable = algorithm("scalable").unwrap();
+        assert_eq!(scalable.layout(), scalable.layout());
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod conduit;
 pub mod descriptors;
 pub mod ethtool;
 pub mod initial_window;
+pub mod executor;
 pub mod interface;
 pub mod interface_list;
 pub mod netfilter;

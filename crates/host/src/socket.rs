@@ -320,7 +320,15 @@ fn set_transparent(socket: &Socket, family: SocketAddr) -> io::Result<()> {
 // SAFETY: integers without padding, every bit pattern is a value.
 unsafe impl PlainOption for i32 {}
 // SAFETY: the same.
+unsafe impl PlainOption for u32 {}
+// SAFETY: the same.
 unsafe impl PlainOption for u64 {}
+
+/// Sets an option whose value is a number, such as those that a congestion control has for a single
+/// socket's parameters (`longhaul cc show` names level and option).
+pub fn set_number(socket: &impl AsRawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
+    set_option(socket, level, name, value)
+}
 
 /// setsockopt(2).
 pub(crate) fn set_option<T: PlainOption>(

@@ -2,8 +2,10 @@
 //! `longhaul`: moves data fast over long fat networks. One binary, one subcommand a job.
 
 mod admin;
+mod cc;
 #[cfg(test)]
 mod corpus;
+mod decp;
 mod doctor;
 mod exit;
 mod lab;
@@ -27,8 +29,12 @@ enum Command {
     Link(Box<link::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<relay::Args>),
+    /// List, load, watch and unload congestion controls
+    Cc(cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
     Probe(probe::Args),
+    /// Hold the fast ones of parallel connections back, so that the slow ones catch up
+    Decp(decp::Args),
     /// Check this host for what limits throughput on a long fat network
     Doctor(doctor::Args),
     /// Run experiments on an emulated testbed and report on them
@@ -39,7 +45,9 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(*args),
         Command::Relay(args) => relay::run(&args),
+        Command::Cc(args) => cc::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Decp(args) => decp::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
     };

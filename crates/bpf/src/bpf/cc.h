@@ -11,8 +11,8 @@
  *                   `struct NAME_params params`
  *
  * and a function for each operation of `struct cc_algorithm` below: NAME_init, NAME_ssthresh,
- * NAME_cong_avoid, NAME_pkts_acked, NAME_set_state and NAME_undo_cwnd. It is listed in
- * algorithms.h. Windows are packets of one MSS, times microseconds. */
+ * NAME_cong_avoid, NAME_pkts_acked, NAME_set_state and NAME_undo_cwnd. One that paces
+ * has NAME_pacing_rate too. It is listed in algorithms.h. Windows are packets of one MSS, times microseconds. */
 #ifndef LH_CC_H
 #define LH_CC_H
 

@@ -61,12 +61,42 @@ CC_INLINE int cc_limited(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh && tp->snd_cwnd < 2 * tp->max_packets_out;
 }
 
+CC_INLINE void cc_pace(struct sock *sk, u64 rate)
+{
+	if (rate == 0)
+		return;
+	if (rate > sk->sk_max_pacing_rate)
+		rate = sk->sk_max_pacing_rate;
+	sk->sk_pacing_rate = rate;
+	if (sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+}
+
 #define CC_GIVEN(field, unit, initial, least, most, about)                                         \
 	if (own->given & (1u << given_at))                                                         \
 		ca->params.field = cc_clamp(own->params[given_at], least, most);                   \
 	given_at++;
 
-#define CONGESTION_OPS(NAME, PARAMS)                                                               \
+#define CONGESTION_OPS(NAME, PARAMS) CONGESTION_OPS_AND(NAME, PARAMS)
+
+/* For a NAME that has u64 NAME_pacing_rate(ca, c), bytes/s, 0 to leave it to the kernel. The kernel
+ * computes a rate after each ACK (tcp_update_pacing_rate); this operation comes later, before each
+ * transmission (tcp_tso_segs), and so has the last word. TCP's own timer spaces: no fq is needed. */
+#define PACED_CONGESTION_OPS(NAME, PARAMS)                                                         \
+	SEC("struct_ops")                                                                          \
+	u32 BPF_PROG(NAME##_min_tso_segs_op, struct sock *sk)                                      \
+	{                                                                                          \
+		struct cc_connection c = cc_read(tcp_sk(sk));                                      \
+		const void *ca = tcp_sk(sk)->inet_conn.icsk_ca_priv;                               \
+                                                                                                   \
+		cc_pace(sk, NAME##_pacing_rate(ca, &c));                                           \
+		return 1;                                                                          \
+	}                                                                                          \
+                                                                                                   \
+	CONGESTION_OPS_AND(NAME, PARAMS, .min_tso_segs = (void *)NAME##_min_tso_segs_op, )
+
+/* Both, with more of struct tcp_congestion_ops. */
+#define CONGESTION_OPS_AND(NAME, PARAMS, ...)                                                      \
 	_Static_assert(sizeof(struct NAME) <= CC_STATE_BYTES, "too large for icsk_ca_priv");       \
                                                                                                    \
 	/* Of every connection, unless it has its own. Set when it is loaded. */                  \
@@ -125,8 +155,9 @@ CC_INLINE int cc_limited(const struct tcp_sock *tp)
 	void BPF_PROG(NAME##_pkts_acked_op, struct sock *sk, const struct ack_sample *sample)      \
 	{                                                                                          \
 		struct cc_connection c = cc_read(tcp_sk(sk));                                      \
+		/* The kernel's in_flight is bytes. */                                             \
 		struct cc_sample measured = { sample->pkts_acked, sample->rtt_us,                  \
-					      sample->in_flight };                                 \
+					      sample->in_flight / cc_max(c.mss, 1) };              \
                                                                                                    \
 		NAME##_pkts_acked(NAME##_of(sk), &c, &measured);                                   \
 	}                                                                                          \
@@ -157,6 +188,7 @@ CC_INLINE int cc_limited(const struct tcp_sock *tp)
 		.set_state = (void *)NAME##_set_state_op,                                          \
 		.undo_cwnd = (void *)NAME##_undo_cwnd_op,                                          \
 		.flags = TCP_CONG_NON_RESTRICTED,                                                  \
+		__VA_ARGS__                                                                        \
 		.name = "lh_" #NAME,                                                               \
 	};
 

@@ -50,6 +50,12 @@ enum {
 	TCP_CONG_NEEDS_ECN = 2,
 };
 
+/* enum sk_pacing, include/net/sock.h */
+enum {
+	SK_PACING_NONE = 0,
+	SK_PACING_NEEDED = 1,
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct ns_common {
@@ -64,6 +70,10 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
+struct in6_addr {
+	u8 s6_addr[16];
+};
+
 struct sock_common {
 	unsigned short skc_family;
 	int skc_rcv_saddr;
@@ -72,6 +82,8 @@ struct sock_common {
 	unsigned short skc_dport;
 	unsigned char skc_state;
 	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 };
 
 struct sock {
@@ -87,6 +99,7 @@ struct inet_sock {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	const struct tcp_congestion_ops *icsk_ca_ops;
 	u8 icsk_ca_state : 5;
 	struct {
 		u16 rcv_mss;
@@ -111,6 +124,8 @@ struct tcp_sock {
 	u32 srtt_us;
 	u32 mss_cache;
 	u64 tcp_mstamp;
+	u64 bytes_acked;
+	u32 total_retrans;
 	u32 is_cwnd_limited : 1;
 };
 
@@ -121,6 +136,27 @@ struct ack_sample {
 };
 
 struct rate_sample;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+/* A step of a walk through a namespace's TCP sockets (net/ipv4/tcp_ipv4.c). */
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+};
+
+/* A step of a walk through socket storage (net/core/bpf_sk_storage.c); no socket: the walk's end. */
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct sock *sk;
+	void *value;
+};
 
 struct tcp_congestion_ops {
 	u32 (*ssthresh)(struct sock *sk);

@@ -4,14 +4,11 @@
 use super::{
     failure::Failure,
     profile::Profile,
-    shortage::{self, patiently, resolve},
+    shortage::{patiently, resolve, within},
 };
 use host::socket::{self, Options};
 use std::{io, net::SocketAddr, time::Duration};
-use tokio::{
-    net::{TcpSocket, TcpStream},
-    time::timeout,
-};
+use tokio::net::{TcpSocket, TcpStream};
 use wire::destination::Destination;
 
 /// A leg, and the address at its other end.
@@ -39,9 +36,7 @@ pub(crate) async fn connect(
             }
         }
     };
-    timeout(limit, attempt)
-        .await
-        .unwrap_or_else(|_| Err(shortage::late()))
+    within(limit, attempt).await
 }
 
 async fn by_name(

@@ -10,7 +10,7 @@ use super::{
     leg::Leg,
     profile::Profile,
     record::PeerCounts,
-    shortage,
+    shortage::within,
     stripe::new_stripes,
     tls::Tls,
 };
@@ -23,10 +23,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::{
-    net::TcpStream,
-    time::{sleep, timeout},
-};
+use tokio::{net::TcpStream, time::sleep};
 use wire::{convert::Stripes, destination::Destination};
 
 /// A peer as configured, and what is known of it.
@@ -169,8 +166,7 @@ impl Peer {
 
     /// Opens a leg beside one that stands: if it fails, that says nothing of the peer's health.
     pub(crate) async fn reach_again(&self, limit: Duration) -> Result<Leg, Failure> {
-        let attempt = timeout(limit, self.attempt(limit)).await;
-        let outcome = attempt.unwrap_or_else(|_| Err(shortage::late()));
+        let outcome = within(limit, self.attempt(limit)).await;
         if outcome.is_ok() && self.health.reached() {
             eprintln!("longhaul relay: peer {} is back", self.name);
         }

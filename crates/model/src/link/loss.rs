@@ -233,6 +233,35 @@ impl LossProcess {
             Rule::Exact(exact) => exact.lose(self.count),
         }
     }
+
+    /// The first of the next `n` segments that is lost, counted from 0. It and those before it are
+    /// asked about by this, or all `n` where none is lost: the same answers as `n` calls of
+    /// [`lose`](Self::lose) at the cost of the losses alone.
+    pub fn first_lost(&mut self, n: u32) -> Option<u32> {
+        let kept = match &mut self.rule {
+            Rule::Never => n,
+            Rule::Independent(trials) => {
+                let kept = trials.failures(&mut self.rng).min(u64::from(n));
+                trials.skip(kept);
+                kept as u32
+            }
+            Rule::GilbertElliott(channel) => channel.keep(n, &mut self.rng),
+            Rule::Exact(exact) => exact.keep(self.count, n),
+        };
+        self.count += u64::from(kept);
+        (kept < n && self.lose_next()).then_some(kept)
+    }
+
+    /// A channel that was left in the middle of a segment knows already that this one is lost.
+    fn lose_next(&mut self) -> bool {
+        match &mut self.rule {
+            Rule::GilbertElliott(_) => {
+                self.count += 1;
+                true
+            }
+            _ => self.lose(),
+        }
+    }
 }
 
 impl Rule {
@@ -270,6 +299,34 @@ impl Channel {
     }
 }
 
+impl Channel {
+    /// How many of the next `n` segments are kept before one is lost; that one is asked about too.
+    /// Numbers are drawn in the order of `lose`.
+    fn keep(&mut self, n: u32, rng: &mut Xoshiro256PlusPlus) -> u32 {
+        let mut kept = 0;
+        while kept < n {
+            let state = usize::from(self.bad);
+            let stay = self.leave[state].failures(rng).min(u64::from(n - kept));
+            if stay == 0 {
+                if self.lose(rng) {
+                    break;
+                }
+                kept += 1;
+                continue;
+            }
+            let run = self.lose[state].failures(rng).min(stay);
+            self.lose[state].skip(run);
+            self.leave[state].skip(run);
+            kept += run as u32;
+            if run < stay {
+                self.lose(rng);
+                break;
+            }
+        }
+        kept
+    }
+}
+
 /// The ranges that are still ahead, nearest last.
 #[derive(Debug, Clone)]
 struct Exact {
@@ -282,6 +339,12 @@ impl Exact {
         Self {
             ahead: ahead.cloned().collect(),
         }
+    }
+
+    /// How many of the `n` segments after number `count` are kept before one is lost.
+    fn keep(&self, count: u64, n: u32) -> u32 {
+        let next = self.ahead.last().map_or(u64::MAX, |next| *next.start());
+        next.saturating_sub(count + 1).min(u64::from(n)) as u32
     }
 
     fn lose(&mut self, number: u64) -> bool {
@@ -377,6 +440,33 @@ mod tests {
         assert_eq!(lost("100%", 50).len(), 50);
         assert!(lost("0", 50).is_empty());
         assert_eq!(lost("gilbert:p=100%,r=0", 50).len(), 50);
+    }
+
+    #[test]
+    fn many_at_once_are_lost_as_one_by_one() {
+        for rule in [
+            "none",
+            "1%",
+            "100%",
+            "gilbert:p=1%,r=30%",
+            "gilbert:p=5%,r=20%,good=1%,bad=60%",
+            "at:5,17,44-47,100-300",
+        ] {
+            let mut process = LossProcess::new(&rule.parse().unwrap(), stream(1, "loss"));
+            let (mut asked, mut found) = (0, Vec::new());
+            for n in (1..=60).cycle().take(400) {
+                let mut left = n;
+                while let Some(at) = process.first_lost(left) {
+                    left -= at + 1;
+                    found.push(asked + u64::from(n - left));
+                    if left == 0 {
+                        break;
+                    }
+                }
+                asked += u64::from(n);
+            }
+            assert_eq!(found, lost(rule, asked), "{rule}");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod regroup;
 pub mod schedule;
 pub mod setting;
 pub mod trace;
+pub mod train;
 pub mod transmitter;
 
 pub use acking::Acking;
@@ -28,6 +29,7 @@ pub use line::Line;
 pub use regroup::{Delivery, Regroup, Run};
 pub use schedule::Schedule;
 pub use setting::{Setting, Shape};
+pub use train::{Departure, Fate, Train, TrainLine};
 pub use transmitter::Rate;
 
 /// One packet on the wire, named by the super-packet that it came in.

@@ -83,6 +83,21 @@ impl Trials {
         }
     }
 
+    /// How many of the next trials fail before one succeeds. Nothing is tried by this.
+    pub fn failures(&mut self, rng: &mut impl Rng) -> u64 {
+        match self.failures {
+            Some(left) => left,
+            None => *self.failures.insert(self.draw(rng)),
+        }
+    }
+
+    /// Does `n` trials at once, of which [`failures`](Self::failures) has said that all fail.
+    pub fn skip(&mut self, n: u64) {
+        if let Some(left) = &mut self.failures {
+            *left -= n;
+        }
+    }
+
     /// Inverse of the geometric distribution: ⌊ln u / ln(1 − p)⌋ failures. For p = 0 the cast
     /// saturates at 2⁶⁴ − 1, which no link lives to see.
     fn draw(&self, rng: &mut impl Rng) -> u64 {

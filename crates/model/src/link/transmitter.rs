@@ -38,7 +38,7 @@ pub(crate) enum Transmitter {
 }
 
 /// Bit-nanoseconds of one byte at 1 bit/s.
-const BYTE_BIT_NANOS: u64 = 8_000_000_000;
+pub(super) const BYTE_BIT_NANOS: u64 = 8_000_000_000;
 
 impl Transmitter {
     /// A trace begins at `start`.

@@ -47,7 +47,7 @@ impl Window {
 }
 
 /// `enum tcp_ca_state` (include/uapi/linux/tcp.h), with its numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum State {
     /// Nothing unusual.

@@ -10,7 +10,7 @@ use crate::relay::{
     profile::Profile,
     route::Far,
     session::Session,
-    shortage::{self, patiently, resolve},
+    shortage::{patiently, resolve, within},
     stream::write_all,
     transfer::{End, Side},
 };
@@ -22,7 +22,6 @@ use std::{
 use tokio::{
     net::{TcpListener, TcpStream, UdpSocket},
     select,
-    time::timeout,
 };
 use wire::{destination::Destination, socks5::Reply};
 
@@ -63,10 +62,7 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
             () = gone(&session.client) => Err(Failure::ClientGone),
         }
     };
-    let (stream, peer) = timeout(limit, arrival)
-        .await
-        .unwrap_or_else(|_| Err(shortage::late()))
-        .map_err(failed)?;
+    let (stream, peer) = within(limit, arrival).await.map_err(failed)?;
     Ok((Far::standing((stream, peer), &profile, limit), peer))
 }
 

@@ -7,7 +7,7 @@ use crate::relay::{
     failure::Failure,
     listener::{Rejected, reject},
     session::Session,
-    shortage::{self, is_shortage, patiently, resolve},
+    shortage::{is_shortage, patiently, resolve, within},
     stream::write_all,
     transfer::{End, Side},
 };
@@ -94,12 +94,14 @@ impl<'a> Association<'a> {
         way.ok_or_else(unsupported)?;
         let place = session.more_places(1).map_err(failed)?;
         let limit = session.config.limits.connect_timeout;
-        let sockets = timeout(limit, patiently(|| Sockets::bind(session))).await;
-        let sockets = sockets.map_err(|_| failed(shortage::late()))?;
+        let sockets = async {
+            let bound = patiently(|| Sockets::bind(session)).await;
+            bound.map_err(|error| Failure::from_connect(&error))
+        };
         let association = Self {
             session,
             _place: place,
-            sockets: sockets.map_err(|error| failed(Failure::from_connect(&error)))?,
+            sockets: within(limit, sockets).await.map_err(failed)?,
             client: OnceLock::new(),
             hosts: Mutex::default(),
         };

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! CUBIC as the kernel has it (net/ipv4/tcp_cubic.c), with HyStart: to be compared with a kernel's.
+//!
+//! Differences: a jiffy is 4 ms (HZ=250) on the simulated clock; a HyStart round is told by counting
+//! packets, because a congestion control sees no sequence numbers here; the end of slow start that
+//! HyStart finds in `pkts_acked` takes effect in `cong_avoid` of the same ACK.
+
+use super::{
+    congestion_control::{Ack, AckSample, CongestionControl, State, Window},
+    reno::{additive_increase, slow_start},
+};
+use units::Time;
+
+/// beta = 717/1024.
+const BETA_SCALE: u64 = 1024;
+const BETA: u64 = 717;
+/// `bic_scale`·10: C = 0.4 in units of 2⁻¹⁰.
+const CUBE_RTT_SCALE: u64 = 410;
+const CUBE_FACTOR: u64 = (1 << 40) / CUBE_RTT_SCALE;
+/// Time is counted in 2⁻¹⁰ s.
+const TIME_SHIFT: u32 = 10;
+/// Reno's growth beside CUBIC's loss: eight times packets per round trip.
+const RENO_SCALE: u64 = 8 * (BETA_SCALE + BETA) / 3 / (BETA_SCALE - BETA);
+const HZ: u64 = 250;
+
+const HYSTART_LOW_WINDOW: u32 = 16;
+const HYSTART_SAMPLES: u32 = 8;
+const HYSTART_ACK_GAP: Time = Time::from_millis(2);
+const HYSTART_DELAY_MIN: u64 = 4_000_000;
+const HYSTART_DELAY_MAX: u64 = 16_000_000;
+
+/// CUBIC (RFC 9438) in Linux's fixed-point arithmetic.
+#[derive(Debug, Clone)]
+pub struct Cubic {
+    cnt: u32,
+    last_max_cwnd: u32,
+    last_cwnd: u32,
+    last_time: u64,
+    origin_point: u32,
+    k: u64,
+    delay_min: Time,
+    epoch_start: u64,
+    ack_cnt: u32,
+    reno_cwnd: u32,
+    hystart: HyStart,
+    paced: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+struct HyStart {
+    found: bool,
+    /// Packets acknowledged so far, and how many end the round.
+    acked: u64,
+    round_end: u64,
+    round_start: Time,
+    last_ack: Time,
+    rtt_min: Time,
+    samples: u32,
+}
+
+impl Cubic {
+    /// For a sender that is `paced` or not: HyStart bears with longer ACK trains where it is.
+    #[must_use]
+    pub fn new(paced: bool) -> Self {
+        Self {
+            cnt: 0,
+            last_max_cwnd: 0,
+            last_cwnd: 0,
+            last_time: 0,
+            origin_point: 0,
+            k: 0,
+            delay_min: Time::ZERO,
+            epoch_start: 0,
+            ack_cnt: 0,
+            reno_cwnd: 0,
+            hystart: HyStart::default(),
+            paced,
+        }
+    }
+
+    fn reset(&mut self, now: Time, packets_out: u32) {
+        let hystart = std::mem::take(&mut self.hystart);
+        *self = Self::new(self.paced);
+        self.hystart.acked = hystart.acked;
+        self.hystart.begin_round(now, packets_out);
+    }
+
+    /// `bictcp_update`: ACKed packets that one more packet takes.
+    fn update(&mut self, cwnd: u32, acked: u32, now: Time) {
+        let jiffies = jiffies(now);
+        self.ack_cnt = self.ack_cnt.saturating_add(acked);
+        if self.last_cwnd == cwnd && jiffies - self.last_time <= HZ / 32 {
+            return;
+        }
+        if self.epoch_start == 0 || jiffies != self.last_time {
+            self.last_cwnd = cwnd;
+            self.last_time = jiffies;
+            if self.epoch_start == 0 {
+                self.begin_epoch(cwnd, acked, jiffies);
+            }
+            self.cnt = self.follow_curve(cwnd, jiffies);
+        }
+        self.keep_up_with_reno(cwnd);
+        self.cnt = self.cnt.max(2);
+    }
+
+    fn begin_epoch(&mut self, cwnd: u32, acked: u32, jiffies: u64) {
+        self.epoch_start = jiffies;
+        self.ack_cnt = acked;
+        self.reno_cwnd = cwnd;
+        let short = self.last_max_cwnd.saturating_sub(cwnd);
+        self.k = cubic_root(CUBE_FACTOR * u64::from(short));
+        self.origin_point = self.last_max_cwnd.max(cwnd);
+    }
+
+    fn follow_curve(&self, cwnd: u32, jiffies: u64) -> u32 {
+        let delay_min = self.delay_min.as_nanos().div_ceil(1_000_000_000 / HZ);
+        let t = ((jiffies - self.epoch_start + delay_min) << TIME_SHIFT) / HZ;
+        let offset = t.abs_diff(self.k);
+        let delta = (CUBE_RTT_SCALE * offset * offset * offset) >> (10 + 3 * TIME_SHIFT);
+        let origin = u64::from(self.origin_point);
+        let target = match t < self.k {
+            true => origin.saturating_sub(delta),
+            false => origin + delta,
+        };
+        let more = target.saturating_sub(u64::from(cwnd));
+        let cnt = match more {
+            0 => cwnd.saturating_mul(100),
+            more => (u64::from(cwnd) / more) as u32,
+        };
+        if self.last_max_cwnd == 0 {
+            cnt.min(20)
+        } else {
+            cnt
+        }
+    }
+
+    fn keep_up_with_reno(&mut self, cwnd: u32) {
+        let each = ((u64::from(cwnd) * RENO_SCALE) >> 3).max(1) as u32;
+        // A strict "greater than" in the kernel's loop.
+        let more = self.ack_cnt.saturating_sub(1) / each;
+        self.ack_cnt -= more * each;
+        self.reno_cwnd += more;
+        if self.reno_cwnd > cwnd {
+            self.cnt = self.cnt.min(cwnd / (self.reno_cwnd - cwnd));
+        }
+    }
+
+    /// `hystart_ack_delay`: four of the largest super-packets at the pacing rate, 1 ms at most.
+    fn ack_delay(cwnd: u32, rtt: Time) -> Time {
+        const GSO_PACKETS: u64 = 45;
+        let pacing = 2 * u64::from(cwnd);
+        Time::from_nanos(rtt.as_nanos() * 4 * GSO_PACKETS / pacing).min(Time::from_millis(1))
+    }
+
+    fn detect(&mut self, window: &Window, sample: &AckSample, rtt: Time) {
+        let before = self.hystart.acked - u64::from(sample.pkts_acked);
+        if self.hystart.acked > self.hystart.round_end {
+            let out =
+                window.cwnd - (self.hystart.acked - before).min(u64::from(window.cwnd)) as u32;
+            self.hystart.begin_round(sample.now, out);
+        }
+        if window.cwnd < HYSTART_LOW_WINDOW {
+            return;
+        }
+        let mut longest = self.delay_min + Self::ack_delay(window.cwnd, rtt);
+        if !self.paced {
+            longest = Time::from_nanos(longest.as_nanos() / 2);
+        }
+        let hystart = &mut self.hystart;
+        if sample.now.since(hystart.last_ack) <= HYSTART_ACK_GAP {
+            hystart.last_ack = sample.now;
+            hystart.found |= sample.now.since(hystart.round_start) > longest;
+        }
+        hystart.rtt_min = hystart.rtt_min.min(rtt);
+        if hystart.samples < HYSTART_SAMPLES {
+            hystart.samples += 1;
+        } else {
+            let eighth = self.delay_min.as_nanos() / 8;
+            let room = eighth.clamp(HYSTART_DELAY_MIN, HYSTART_DELAY_MAX);
+            hystart.found |= hystart.rtt_min > self.delay_min + Time::from_nanos(room);
+        }
+    }
+}
+
+impl HyStart {
+    /// `bictcp_hystart_reset`, with `packets_out` after this ACK.
+    fn begin_round(&mut self, now: Time, packets_out: u32) {
+        self.round_start = now;
+        self.last_ack = now;
+        self.round_end = self.acked + u64::from(packets_out);
+        self.rtt_min = Time::MAX;
+        self.samples = 0;
+    }
+}
+
+/// Ticks of the kernel's clock; its epoch is never 0.
+fn jiffies(now: Time) -> u64 {
+    1 + now.as_nanos() / (1_000_000_000 / HZ)
+}
+
+/// The kernel's root is an approximation with an error below 0.2 %; this one is exact.
+fn cubic_root(a: u64) -> u64 {
+    (a as f64).cbrt() as u64
+}
+
+impl CongestionControl for Cubic {
+    fn init(&mut self, window: &mut Window, now: Time) {
+        self.reset(now, window.cwnd);
+    }
+
+    fn ssthresh(&mut self, window: &Window, _now: Time) -> u32 {
+        let cwnd = u64::from(window.cwnd);
+        self.epoch_start = 0;
+        self.last_max_cwnd = match window.cwnd < self.last_max_cwnd {
+            true => (cwnd * (BETA_SCALE + BETA) / (2 * BETA_SCALE)) as u32,
+            false => window.cwnd,
+        };
+        ((cwnd * BETA / BETA_SCALE) as u32).max(2)
+    }
+
+    fn cong_avoid(&mut self, window: &mut Window, ack: &Ack) {
+        if self.hystart.found && window.in_slow_start() {
+            window.ssthresh = window.cwnd;
+        }
+        if !ack.cwnd_limited {
+            return;
+        }
+        let acked = match window.in_slow_start() {
+            true => slow_start(window, ack.acked),
+            false => ack.acked,
+        };
+        if acked > 0 {
+            self.update(window.cwnd, acked, ack.now);
+            additive_increase(window, self.cnt.max(1), acked);
+        }
+    }
+
+    fn pkts_acked(&mut self, window: &Window, sample: &AckSample) {
+        self.hystart.acked += u64::from(sample.pkts_acked);
+        let Some(rtt) = sample.rtt else { return };
+        // Not right after a recovery: those round trips are not the path's.
+        if self.epoch_start > 0 && jiffies(sample.now) - self.epoch_start < HZ {
+            return;
+        }
+        if self.delay_min == Time::ZERO || rtt < self.delay_min {
+            self.delay_min = rtt;
+        }
+        if !self.hystart.found && window.in_slow_start() {
+            self.detect(window, sample, rtt);
+        }
+    }
+
+    fn set_state(&mut self, window: &Window, state: State, now: Time) {
+        if state == State::Loss {
+            self.reset(now, window.cwnd);
+        }
+    }
+}

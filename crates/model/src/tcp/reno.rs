@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reno as the kernel has it (net/ipv4/tcp_cong.c), and the two ways to grow that others share.
+
+use super::congestion_control::{Ack, CongestionControl, Window};
+use units::Time;
+
+/// NewReno: half the window at a loss, one packet more each round trip.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reno;
+
+impl CongestionControl for Reno {
+    fn init(&mut self, _window: &mut Window, _now: Time) {}
+
+    fn ssthresh(&mut self, window: &Window, _now: Time) -> u32 {
+        (window.cwnd / 2).max(2)
+    }
+
+    fn cong_avoid(&mut self, window: &mut Window, ack: &Ack) {
+        if !ack.cwnd_limited {
+            return;
+        }
+        let acked = match window.in_slow_start() {
+            true => slow_start(window, ack.acked),
+            false => ack.acked,
+        };
+        if acked > 0 {
+            additive_increase(window, window.cwnd, acked);
+        }
+    }
+}
+
+/// `tcp_slow_start`: grows by what was ACKed, up to ssthresh; what is left over.
+pub fn slow_start(window: &mut Window, acked: u32) -> u32 {
+    let cwnd = window.cwnd.saturating_add(acked).min(window.ssthresh);
+    let left = acked - (cwnd - window.cwnd);
+    window.cwnd = cwnd;
+    left
+}
+
+/// `tcp_cong_avoid_ai`: one packet more for each `every` (at least 1) that were ACKed.
+pub fn additive_increase(window: &mut Window, every: u32, acked: u32) {
+    // Credits that were earned when a packet cost more are paid out gently.
+    if window.cwnd_cnt >= every {
+        window.cwnd_cnt = 0;
+        window.cwnd += 1;
+    }
+    window.cwnd_cnt += acked;
+    if window.cwnd_cnt >= every {
+        let more = window.cwnd_cnt / every;
+        window.cwnd_cnt -= more * every;
+        window.cwnd += more;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(acked: u32) -> Ack {
+        Ack {
+            now: Time::ZERO,
+            acked,
+            in_flight: 0,
+            cwnd_limited: true,
+        }
+    }
+
+    #[test]
+    fn slow_start_hands_the_rest_to_congestion_avoidance() {
+        let mut window = Window {
+            cwnd: 98,
+            cwnd_cnt: 0,
+            ssthresh: 100,
+        };
+        Reno.cong_avoid(&mut window, &ack(45));
+        assert_eq!((window.cwnd, window.cwnd_cnt), (100, 43));
+    }
+
+    #[test]
+    fn a_window_of_acks_is_a_packet_whatever_each_covers() {
+        for size in [1, 2, 10, 50] {
+            let mut window = Window {
+                cwnd: 100,
+                cwnd_cnt: 0,
+                ssthresh: 50,
+            };
+            (0..100 / size).for_each(|_| Reno.cong_avoid(&mut window, &ack(size)));
+            assert_eq!((window.cwnd, window.cwnd_cnt), (101, 0), "{size}");
+        }
+    }
+
+    #[test]
+    fn an_idle_sender_does_not_grow() {
+        let mut window = Window::new(10);
+        let idle = Ack {
+            cwnd_limited: false,
+            ..ack(10)
+        };
+        Reno.cong_avoid(&mut window, &idle);
+        assert_eq!(window.cwnd, 10);
+    }
+}

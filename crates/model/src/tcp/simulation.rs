@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Many flows over one shared path, under simulated time.
+//!
+//! ```text
+//! sender ─┐                                                   ┌─ receiver
+//! sender ─┼─ forth: loss ─ queue ─ transmitter ─ delay ───────┼─ receiver
+//!         └─────────────── delay ─ back (ACKs) ───────────────┘
+//! ```
+//!
+//! Where the way forth moves trains, what becomes of a train is known as it is sent, and so are its
+//! ACKs: one event a super-packet and ACK, in order of time over all flows. A run depends on nothing
+//! but its settings and seed.
+
+use super::{
+    agenda::Agenda,
+    congestion_control::CongestionControl,
+    receiver::{Ack, AckPolicy, Receiver},
+    sender::{Sender, Settings},
+    way::{Back, Drops, Forth},
+};
+use crate::link::{Departure, Schedule, Shape, Train};
+use std::collections::VecDeque;
+use units::Time;
+
+/// The path that all flows share.
+#[derive(Debug, Clone, Default)]
+pub struct Path {
+    /// Settings from senders to receivers, with the bottleneck.
+    pub forth: Shape,
+    /// Settings of the ACKs' way.
+    pub back: Shape,
+    /// What changes later on the way forth; a change takes segments instead of trains.
+    pub forth_changes: Schedule,
+    /// Likewise on the way back.
+    pub back_changes: Schedule,
+    /// Every random decision follows from this.
+    pub seed: u64,
+    /// Segment by segment, whatever the settings: slow, for comparison.
+    pub exact: bool,
+}
+
+/// One flow.
+pub struct FlowSettings {
+    /// When its SYN is sent.
+    pub start: Time,
+    /// Round trip beside that of the shared path.
+    pub extra_rtt: Time,
+    /// Its sender.
+    pub sender: Settings,
+    /// Its receiver.
+    pub acks: AckPolicy,
+    /// Its congestion control.
+    pub control: Box<dyn CongestionControl>,
+}
+
+/// IPv4 and TCP headers with time stamps.
+const HEADERS: u32 = 52;
+
+/// Flows over a path.
+pub struct Simulation {
+    now: Time,
+    flows: Vec<Flow>,
+    forth: Forth,
+    back: Back,
+    agenda: Agenda,
+}
+
+struct Flow {
+    start: Time,
+    handshake: Time,
+    extra_rtt: Time,
+    established: bool,
+    mss: u32,
+    sender: Sender,
+    receiver: Receiver,
+    /// ACKs that the receiver will send, and those on their way to the sender, in order of time.
+    leaving: VecDeque<Ack>,
+    arriving: VecDeque<Ack>,
+}
+
+impl Simulation {
+    /// A path that nothing was sent over, at time zero.
+    #[must_use]
+    pub fn new(path: Path, flows: Vec<FlowSettings>) -> Self {
+        let round = path.forth.delay + path.back.delay;
+        let flows: Vec<Flow> = flows
+            .into_iter()
+            .map(|flow| Flow::new(flow, round))
+            .collect();
+        let mut agenda = Agenda::new(flows.len() + 2);
+        for (number, flow) in flows.iter().enumerate() {
+            agenda.set(number, flow.start + flow.handshake);
+        }
+        Self {
+            now: Time::ZERO,
+            flows,
+            forth: Forth::new(path.forth, path.forth_changes, path.seed, path.exact),
+            back: Back::new(path.back, path.back_changes, path.seed ^ 1),
+            agenda,
+        }
+    }
+
+    /// Lets everything happen that happens by `end`.
+    pub fn run_until(&mut self, end: Time) {
+        loop {
+            let (at, actor) = self.agenda.next();
+            if at > end {
+                break;
+            }
+            self.now = at;
+            match actor.checked_sub(self.flows.len()) {
+                None => self.act(actor),
+                Some(0) => self.arrive_forth(),
+                Some(_) => self.arrive_back(),
+            }
+        }
+        self.now = end;
+    }
+
+    /// What time it is.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The sender of flow `number`, counted from 0.
+    pub fn sender(&mut self, number: usize) -> &mut Sender {
+        &mut self.flows[number].sender
+    }
+
+    /// How many flows there are.
+    #[must_use]
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Whether every flow has sent all that it had.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.flows.iter().all(|flow| flow.sender.is_done())
+    }
+
+    /// Bytes that wait before the bottleneck.
+    pub fn backlog_bytes(&mut self) -> u64 {
+        self.forth.backlog_bytes(self.now)
+    }
+
+    /// Packets that the way forth lost.
+    #[must_use]
+    pub fn drops(&self) -> Drops {
+        self.forth.drops
+    }
+
+    /// Whether the way forth moves trains.
+    #[must_use]
+    pub fn by_trains(&self) -> bool {
+        self.forth.by_trains()
+    }
+
+    fn act(&mut self, number: usize) {
+        let flow = &mut self.flows[number];
+        flow.act(self.now, number, &mut self.forth, &mut self.back);
+        let next = flow.next_deadline(self.now);
+        self.agenda.set(number, next);
+        self.plan_ways();
+    }
+
+    fn arrive_forth(&mut self) {
+        let (flows, back, agenda) = (&mut self.flows, &self.back, &mut self.agenda);
+        let now = self.now;
+        self.forth.poll(now, |number, seq, train| {
+            let flow = &mut flows[number];
+            flow.receive(seq, train, back);
+            agenda.set(number, flow.next_deadline(now));
+        });
+        self.plan_ways();
+    }
+
+    fn arrive_back(&mut self) {
+        let (flows, agenda, now) = (&mut self.flows, &mut self.agenda, self.now);
+        if let Back::Segments(acks) = &mut self.back {
+            acks.poll(now, |number, mut ack| {
+                let flow = &mut flows[number];
+                ack.at += flow.extra_rtt;
+                flow.arriving.push_back(ack);
+                agenda.set(number, flow.next_deadline(now));
+            });
+        }
+        self.plan_ways();
+    }
+
+    fn plan_ways(&mut self) {
+        let flows = self.flows.len();
+        self.agenda.set(flows, self.forth.next_deadline());
+        self.agenda.set(flows + 1, self.back.next_deadline());
+    }
+}
+
+impl Flow {
+    fn new(settings: FlowSettings, round: Time) -> Self {
+        Self {
+            start: settings.start,
+            handshake: round + settings.extra_rtt,
+            extra_rtt: settings.extra_rtt,
+            established: false,
+            mss: settings.sender.mss,
+            sender: Sender::new(settings.sender, settings.control),
+            receiver: Receiver::new(settings.acks),
+            leaving: VecDeque::new(),
+            arriving: VecDeque::new(),
+        }
+    }
+
+    fn next_deadline(&self, now: Time) -> Time {
+        if !self.established {
+            return self.start + self.handshake;
+        }
+        let first = |acks: &VecDeque<Ack>| acks.front().map_or(Time::MAX, |ack| ack.at);
+        first(&self.arriving)
+            .min(first(&self.leaving))
+            .min(self.sender.next_deadline(now))
+            .min(self.receiver.next_deadline())
+    }
+
+    /// Everything of this flow that is due.
+    fn act(&mut self, now: Time, number: usize, forth: &mut Forth, back: &mut Back) {
+        if !self.established {
+            self.established = true;
+            self.sender.establish(now, self.handshake);
+        }
+        self.release_acks(now, number, back);
+        while let Some(ack) = due(&mut self.arriving, now) {
+            self.sender.on_ack(now, &ack);
+            self.transmit(now, number, forth, back);
+        }
+        self.sender.on_time(now);
+        self.transmit(now, number, forth, back);
+    }
+
+    /// ACKs whose time to be sent has come.
+    fn release_acks(&mut self, now: Time, number: usize, back: &mut Back) {
+        let (delay, arriving, leaving) = (
+            way_back(back, self.extra_rtt),
+            &mut self.arriving,
+            &mut self.leaving,
+        );
+        self.receiver
+            .on_time(now, &mut |ack| forward(ack, delay, arriving, leaving));
+        if let Back::Segments(line) = back {
+            while let Some(ack) = due(&mut self.leaving, now) {
+                line.send(number, self.mss, ack);
+            }
+        }
+    }
+
+    fn transmit(&mut self, now: Time, number: usize, forth: &mut Forth, back: &Back) {
+        let delay = way_back(back, self.extra_rtt);
+        let Self {
+            sender,
+            receiver,
+            arriving,
+            leaving,
+            mss,
+            ..
+        } = self;
+        let len = *mss + HEADERS;
+        sender.transmit(now, |seq, count| {
+            forth.send(now, number, seq, Train { count, len }, |seq, train| {
+                receiver.on_train(seq, train, |ack| forward(ack, delay, arriving, leaving));
+            });
+        });
+    }
+
+    fn receive(&mut self, seq: u64, train: &Departure, back: &Back) {
+        let delay = way_back(back, self.extra_rtt);
+        let (arriving, leaving) = (&mut self.arriving, &mut self.leaving);
+        self.receiver
+            .on_train(seq, train, |ack| forward(ack, delay, arriving, leaving));
+    }
+}
+
+/// How long an ACK travels, where that is known as it is sent.
+fn way_back(back: &Back, extra_rtt: Time) -> Option<Time> {
+    match back {
+        Back::Delay(delay) => Some(*delay + extra_rtt),
+        Back::Segments(_) => None,
+    }
+}
+
+fn forward(
+    ack: Ack,
+    delay: Option<Time>,
+    arriving: &mut VecDeque<Ack>,
+    leaving: &mut VecDeque<Ack>,
+) {
+    match delay {
+        Some(delay) => arriving.push_back(Ack {
+            at: ack.at + delay,
+            ..ack
+        }),
+        None => leaving.push_back(ack),
+    }
+}
+
+/// The next ACK if its time has come.
+fn due(acks: &mut VecDeque<Ack>, now: Time) -> Option<Ack> {
+    acks.front().filter(|ack| ack.at <= now)?;
+    acks.pop_front()
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Trains meet the fates that their segments meet one by one in a [`Line`]: the same ones are lost,
+//! for the same reason, and the others come out at the same nanosecond.
+
+use model::link::{
+    Drop, Event, Fate, Line, Schedule, Segment, Setting, Shape, Train, TrainLine,
+    train::NotForTrains,
+};
+use proptest::prelude::*;
+use units::Time;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    Out(Time),
+    Lost(Cause),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    Loss,
+    Overflow,
+}
+
+fn cause(drop: Drop) -> Cause {
+    match drop {
+        Drop::Loss => Cause::Loss,
+        Drop::Overflow => Cause::Overflow,
+        other => panic!("{other:?} can't happen here"),
+    }
+}
+
+fn shape(settings: &[(&str, String)]) -> Shape {
+    let mut shape = Shape::default();
+    for (key, value) in settings {
+        shape.apply(Setting::parse(key, value).unwrap());
+    }
+    shape
+}
+
+/// The end of each segment, in the order in which they were offered.
+fn by_trains(shape: Shape, trains: &[(Time, Train)]) -> (Vec<End>, Vec<u64>) {
+    let mut line = TrainLine::new(shape, 7).unwrap();
+    let (mut ends, mut backlogs) = (Vec::new(), Vec::new());
+    for (at, train) in trains {
+        let before = ends.len();
+        line.offer(*at, *train, |fate| match fate {
+            Fate::Out(out) => ends.extend((0..out.count).map(|index| End::Out(out.at(index)))),
+            Fate::Lost {
+                count, cause: drop, ..
+            } => {
+                ends.extend((0..count).map(|_| End::Lost(cause(drop))));
+            }
+        });
+        assert_eq!(ends.len() - before, train.count as usize);
+        backlogs.push(line.backlog_bytes(*at));
+    }
+    (ends, backlogs)
+}
+
+fn by_segments(shape: Shape, trains: &[(Time, Train)]) -> (Vec<End>, Vec<u64>) {
+    let mut line = Line::new(shape, Schedule::default(), 7, Time::ZERO);
+    let total: usize = trains.iter().map(|(_, train)| train.count as usize).sum();
+    let (mut ends, mut backlogs) = (vec![None; total], Vec::new());
+    let mut note = |event| match event {
+        Event::Deliver(out) => ends[out.segment.packet as usize] = Some(End::Out(out.at)),
+        Event::Drop {
+            segment,
+            cause: drop,
+        } => {
+            ends[segment.packet as usize] = Some(End::Lost(cause(drop)));
+        }
+        Event::Copy(_) => panic!("nothing is duplicated"),
+    };
+    let mut packet = 0;
+    for (at, train) in trains {
+        for _ in 0..train.count {
+            let segment = Segment {
+                packet,
+                index: 0,
+                last: true,
+                len: train.len,
+            };
+            packet += 1;
+            line.offer(*at, segment, None, &mut note);
+        }
+        backlogs.push(line.backlog_bytes());
+    }
+    line.poll(Time::from_secs(1_000_000), &mut note);
+    (ends.into_iter().flatten().collect(), backlogs)
+}
+
+fn trains() -> impl Strategy<Value = Vec<(Time, Train)>> {
+    let train = (
+        0u64..400_000,
+        1u32..=60,
+        prop_oneof![Just(1500u32), 60u32..9000],
+    );
+    prop::collection::vec(train, 1..120).prop_map(|list| {
+        let mut now = Time::ZERO;
+        let next = |(gap, count, len)| {
+            now += Time::from_nanos(gap);
+            (now, Train { count, len })
+        };
+        list.into_iter().map(next).collect()
+    })
+}
+
+fn settings() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+    let rate = prop_oneof![
+        (1_000_000u64..100_000_000_000).prop_map(Some),
+        Just(Some(1_000_000_000)),
+        Just(None)
+    ];
+    let queue = prop_oneof![
+        (1u32..200).prop_map(|n| format!("{n}p")),
+        (100u32..300_000).prop_map(|n| format!("{n}B")),
+    ];
+    let loss = prop_oneof![
+        Just("none".to_owned()),
+        Just("3%".to_owned()),
+        Just("gilbert:p=2%,r=20%,good=1%,bad=70%".to_owned()),
+        Just("at:3,7-12,99,400-460".to_owned()),
+    ];
+    (rate, queue, loss, 0u32..50).prop_map(|(rate, queue, loss, overhead)| {
+        let mut settings = vec![
+            ("delay", "5ms".to_owned()),
+            ("loss", loss),
+            ("overhead", overhead.to_string()),
+        ];
+        if let Some(bits) = rate {
+            settings.extend([("rate", format!("{bits}bit")), ("queue", queue)]);
+        }
+        settings
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn a_train_fares_as_its_segments(settings in settings(), trains in trains()) {
+        let trained = by_trains(shape(&settings), &trains);
+        prop_assert_eq!(trained, by_segments(shape(&settings), &trains));
+    }
+}
+
+#[test]
+fn how_many_are_out_is_the_inverse_of_when() {
+    let mut line = TrainLine::new(shape(&[("rate", "7gbit".to_owned())]), 1).unwrap();
+    let train = Train {
+        count: 45,
+        len: 1500,
+    };
+    line.offer(Time::from_micros(3), train, |fate| {
+        let Fate::Out(out) = fate else { panic!() };
+        for index in 0..out.count {
+            let at = out.at(index);
+            assert_eq!(out.out_by(at), index + 1);
+            assert_eq!(out.out_by(at.since(Time::from_nanos(1))), index);
+        }
+    });
+}
+
+#[test]
+fn what_trains_can_not_have_is_named() {
+    for (key, value, word) in [
+        ("jitter", "1ms", "jitter"),
+        ("duplicate", "1%", "duplication"),
+        ("ack-thin", "2", "thinning"),
+        ("rule", "codel", "queue rule"),
+    ] {
+        let error: NotForTrains = TrainLine::new(shape(&[(key, value.to_owned())]), 1).unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
