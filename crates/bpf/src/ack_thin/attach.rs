@@ -2,9 +2,9 @@
 //! The program at a cgroup's egress, and the thread that sends what it kept for long enough.
 
 use super::late::{self, Sender};
+use crate::{Error, kernel};
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel,
-    RingBufferBuilder, set_print,
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBufferBuilder,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -39,7 +39,7 @@ pub struct Settings {
 }
 
 /// Pure ACKs so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// That the sockets made.
     pub pure: u64,
@@ -49,20 +49,11 @@ pub struct Counts {
     pub late: u64,
 }
 
-/// Why ACKs can't be controlled here.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Opening a raw socket, or starting a thread.
-    #[error("ACK control needs {0}")]
-    System(&'static str, #[source] io::Error),
-    /// The program was refused.
-    #[error("ACK control needs Linux 5.15 with BTF, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: {0}")]
-    Program(String),
-}
-
-impl From<libbpf_rs::Error> for Error {
-    fn from(error: libbpf_rs::Error) -> Self {
-        Self::Program(format!("{error:#}").replace('\n', "; "))
+impl Counts {
+    /// ACKs that went, at once or late.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        (self.pure + self.late).saturating_sub(self.withheld)
     }
 }
 
@@ -81,18 +72,20 @@ pub struct AckControl {
 ///
 /// Memory: at most 16,384 flows of 250 B, and a ring of 256 KiB.
 pub fn attach(cgroup: BorrowedFd<'_>, settings: &Settings) -> Result<AckControl, Error> {
-    let sender = Sender::new().map_err(|e| Error::System("a raw socket (CAP_NET_RAW)", e))?;
-    let object = quietly(|| open(settings)?.load().map_err(Error::from))?;
-    let (stopped, stop) = io::pipe().map_err(|e| Error::System("a pipe", e))?;
+    kernel::rights("ACK control is attached to a program")?;
+    let sender = Sender::new().map_err(|error| failed("open a raw socket", &error))?;
+    let object = kernel::quietly(|| load(settings))?;
+    let (stopped, stop) = io::pipe().map_err(|error| failed("open a pipe", &error))?;
     let lease = map(&object, "lease")?;
     renew(&lease, LEASE);
     let late = map(&object, "late")?;
     let thread = std::thread::Builder::new()
         .name("late-acks".into())
         .spawn(move || serve(&late, &lease, &stopped, &sender))
-        .map_err(|e| Error::System("a thread", e))?;
+        .map_err(|error| failed("start a thread", &error))?;
     let program = object.progs_mut().next().expect("the object has a program");
-    let link = program.attach_cgroup(cgroup.as_raw_fd())?;
+    let link = kernel::quietly(|| program.attach_cgroup(cgroup.as_raw_fd()));
+    let link = link.map_err(|error| kernel::failed("attach ACK control to a cgroup", &error))?;
     Ok(AckControl {
         link: Some(link),
         object,
@@ -143,15 +136,20 @@ fn configuration(settings: &Settings) -> io::Result<[u8; 24]> {
     Ok(bytes)
 }
 
-fn open(settings: &Settings) -> Result<OpenObject, Error> {
+fn load(settings: &Settings) -> Result<Object, Error> {
+    let bytes = configuration(settings).map_err(|error| failed("read /proc", &error))?;
+    let loaded = open(&bytes).and_then(OpenObject::load);
+    loaded.map_err(|error| kernel::failed("load ACK control (Linux 5.15)", &error))
+}
+
+fn open(configuration: &[u8]) -> libbpf_rs::Result<OpenObject> {
     let mut object = ObjectBuilder::default().open_memory(OBJECT)?;
-    let bytes = configuration(settings).map_err(|e| Error::System("/proc", e))?;
     let mut maps = object.maps_mut();
     let mut constants = maps
         .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
         .expect("the object has constants");
     let initial = constants.initial_value_mut().expect("they have values");
-    initial[..bytes.len()].copy_from_slice(&bytes);
+    initial[..configuration.len()].copy_from_slice(configuration);
     drop(maps);
     Ok(object)
 }
@@ -159,7 +157,16 @@ fn open(settings: &Settings) -> Result<OpenObject, Error> {
 fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
     let mut maps = object.maps();
     let found = maps.find(|map| map.name() == name);
-    Ok(MapHandle::try_from(&found.expect("the object's own map"))?)
+    let handle = MapHandle::try_from(&found.expect("the object's own map"));
+    handle.map_err(|error| kernel::failed("open a map of ACK control", &error))
+}
+
+fn failed(step: &'static str, error: &io::Error) -> Error {
+    let reason = error.to_string();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Error::Denied(format!("cannot {step}: {reason}")),
+        _ => Error::Failed { step, reason },
+    }
 }
 
 /// How long the program keeps ACKs without a word from [`serve`]: a process that is stopped or hangs
@@ -213,12 +220,3 @@ pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
     let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
     u64::from_ne_bytes(word.unwrap_or_default())
 }
-
-/// libbpf prints what it thinks of a program, line by line; the error that it returns is enough.
-fn quietly<T>(work: impl FnOnce() -> T) -> T {
-    let before = set_print(None::<(PrintLevel, _)>);
-    let outcome = work();
-    set_print(before);
-    outcome
-}
-

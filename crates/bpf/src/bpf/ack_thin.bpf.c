@@ -9,13 +9,12 @@
  *
  * A program cannot send. An ACK whose time is up goes through a ring to the process that attached
  * this, and that sends it; a lease says that the process still does. Without it every ACK goes. */
-#include "kernel.h"
+#include "contexts.h"
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
 #include "ack_packet.h"
-#include "packet_context.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

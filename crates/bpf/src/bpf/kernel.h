@@ -56,6 +56,18 @@ enum {
 	SK_PACING_NEEDED = 1,
 };
 
+/* include/uapi/linux/time.h */
+#define CLOCK_MONOTONIC 1
+
+/* Members of map values, known to the kernel by these names. */
+struct bpf_timer {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
+struct bpf_spin_lock {
+	u32 val;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct ns_common {
