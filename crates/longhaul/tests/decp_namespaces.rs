@@ -33,7 +33,16 @@ impl Bulk {
         let mut diag = SockDiag::open(&bed.right).unwrap();
         wait("the server", || diag.listens_on(5201).unwrap());
         let streams = STREAMS.to_string();
-        let client = ["--client", "10.88.0.2", "--time", "60", "--congestion", "reno", "--parallel", &streams];
+        let client = [
+            "--client",
+            "10.88.0.2",
+            "--time",
+            "60",
+            "--congestion",
+            "reno",
+            "--parallel",
+            &streams,
+        ];
         let client = iperf3(&bed.left, &client);
         let mut diag = SockDiag::open(&bed.left).unwrap();
         wait("all streams", || senders(&mut diag).len() > STREAMS);
@@ -49,7 +58,14 @@ impl Bulk {
     fn decp(&self, flags: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
         command
-            .args(["decp", "--match", "dport 5201", "--interval", "50ms", "--netns"])
+            .args([
+                "decp",
+                "--match",
+                "dport 5201",
+                "--interval",
+                "50ms",
+                "--netns",
+            ])
             .arg(self.bed.left.name().unwrap())
             .args(flags)
             .stdout(Stdio::piped())
@@ -65,7 +81,8 @@ impl Bulk {
         }
         let walk = || self.caps.carry_out();
         self.bed.left.run(walk).unwrap();
-        let cap = |c: &Connection| Some((self.caps.in_force(c.sender.cookie)?, c.sender.cwnd_segments));
+        let cap =
+            |c: &Connection| Some((self.caps.in_force(c.sender.cookie)?, c.sender.cwnd_segments));
         let found = all.iter().filter_map(cap);
         found.filter(|(cap, _)| *cap > 0).collect()
     }
@@ -83,7 +100,10 @@ impl Drop for Bulk {
 
 fn iperf3(netns: &host::netns::Netns, arguments: &[&str]) -> Child {
     let mut command = Command::new("iperf3");
-    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     host::process::inside(&mut command, netns).spawn().unwrap()
 }
 
@@ -98,7 +118,10 @@ fn senders(diag: &mut SockDiag) -> Vec<Connection> {
 fn wait(what: &str, mut so: impl FnMut() -> bool) -> Duration {
     let began = Instant::now();
     while !so() {
-        assert!(began.elapsed() < Duration::from_secs(50), "{what}: not within 50 s");
+        assert!(
+            began.elapsed() < Duration::from_secs(50),
+            "{what}: not within 50 s"
+        );
         sleep(Duration::from_millis(20));
     }
     began.elapsed()
@@ -122,23 +145,36 @@ fn fast_streams_of_iperf3_are_capped_and_free_again_at_the_end() {
     });
     send(&decp, Signal::INT);
     let mut said = String::new();
-    decp.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    decp.stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
     let status = decp.wait().unwrap();
     assert!(status.success(), "{status}");
     assert_eq!(bulk.caps_in_force(), []);
 
-    let records: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let records: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let (summary, looks) = records.split_last().unwrap();
     assert_eq!(summary["summary"]["connections"], STREAMS);
     assert!(summary["summary"]["caps_set"].as_u64().unwrap() > 0);
     let capped = |look: &&Value| look["capped"].as_u64().unwrap() > 0;
     let look = looks.iter().find(capped).expect("a look with caps");
-    assert_eq!(look["bulk"], STREAMS, "the control connection is no stream: {look}");
+    assert_eq!(
+        look["bulk"], STREAMS,
+        "the control connection is no stream: {look}"
+    );
     // Nobody is held below the equal share of what the link carries, 50 Mbit/s.
     let of = |look: &Value| look["level_bps"].as_f64();
     let least = looks.iter().filter_map(of).fold(f64::INFINITY, f64::min);
     let capacity = look["capacity_bps"].as_f64().unwrap();
-    assert!(least >= capacity / STREAMS as f64 * 0.5, "{least} of {capacity}");
+    assert!(
+        least >= capacity / STREAMS as f64 * 0.5,
+        "{least} of {capacity}"
+    );
 }
 
 #[test]
@@ -176,8 +212,13 @@ fn a_dry_run_touches_nothing_and_leftovers_can_be_lifted() {
     assert!(output.status.success());
     assert_eq!(bulk.caps_in_force(), []);
     let said = String::from_utf8(output.stdout).unwrap();
-    let looks = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    assert!(looks.filter(|look| look["bulk"] == STREAMS).count() > 5, "{said}");
+    let looks = said
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert!(
+        looks.filter(|look| look["bulk"] == STREAMS).count() > 5,
+        "{said}"
+    );
 
     // As if all of `longhaul decp` had been killed at once.
     let cookie = senders(&mut bulk.diag)[1].sender.cookie;
@@ -188,6 +229,10 @@ fn a_dry_run_touches_nothing_and_leftovers_can_be_lifted() {
         bulk.caps.in_force(cookie) == Some(5)
     });
     let output = bulk.decp(&["--lift"]).wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert_eq!(bulk.caps_in_force(), []);
 }

@@ -26,8 +26,14 @@ fn bad_input_is_named() {
         (&["--match", "dport 1 or"], "missing"),
         (&["--match", "dport 1", "--headroom", "0.5%"], "--headroom"),
         (&["--match", "dport 1", "--interval", "1ms"], "--interval"),
-        (&["--match", "dport 1", "--netns", "no-such-namespace"], "no-such-namespace"),
-        (&["--match", "dport 1", "--cgroup", "/no/such/cgroup"], "/no/such/cgroup"),
+        (
+            &["--match", "dport 1", "--netns", "no-such-namespace"],
+            "no-such-namespace",
+        ),
+        (
+            &["--match", "dport 1", "--cgroup", "/no/such/cgroup"],
+            "/no/such/cgroup",
+        ),
         (&["--match", "dport 1", "--cgroup", "/tmp"], "/tmp"),
     ] {
         let said = refused(flags);

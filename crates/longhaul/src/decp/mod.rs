@@ -35,7 +35,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.lift {
         return enforcer::lift(&watch.connections()?);
     }
-    let enforcer = (!config.dry_run).then(|| Enforcer::start(config.interval)).transpose()?;
+    let enforcer = (!config.dry_run)
+        .then(|| Enforcer::start(config.interval))
+        .transpose()?;
     let mut rounds = Rounds {
         watch,
         law: Law::new(config.settings),
@@ -92,7 +94,8 @@ impl Rounds {
         let changes = self.law.look(now, &observations);
         if let Some(enforcer) = &mut self.enforcer {
             enforcer.obey(&changes)?;
-            seen.iter_mut().for_each(|one| one.observation.cap = enforcer.cap(one.observation.id));
+            seen.iter_mut()
+                .for_each(|one| one.observation.cap = enforcer.cap(one.observation.id));
             enforcer.tidy(&observations.iter().map(|seen| seen.id).collect());
         }
         let look = self.account.enter(now, &seen, self.law.outlook(), &changes);
