@@ -87,6 +87,7 @@ struct Known {
     retransmitted: u64,
     bulk: Time,
     rate_bps: f64,
+    capped: bool,
 }
 
 impl Account {
@@ -106,26 +107,17 @@ impl Account {
                 .entry(one.observation.id)
                 .or_insert_with(|| Known::first(one));
             known.learn(one, passed);
+            match (known.capped, one.observation.cap.is_some()) {
+                (false, true) => self.caps_set += 1,
+                (true, false) => self.caps_lifted += 1,
+                _ => {}
+            }
+            known.capped = one.observation.cap.is_some();
         }
-        self.count(seen, changes);
         if outlook.phase == Phase::Level {
             self.levelling += passed;
         }
         self.describe(now, seen, outlook, changes)
-    }
-
-    fn count(&mut self, seen: &[Seen], changes: &[Change]) {
-        let has_cap = |change: &Change| {
-            seen.iter()
-                .any(|s| s.observation.id == change.id && s.observation.cap.is_some())
-        };
-        for change in changes {
-            match change.cap {
-                Some(_) if !has_cap(change) => self.caps_set += 1,
-                Some(_) => {}
-                None => self.caps_lifted += 1,
-            }
-        }
     }
 
     fn describe(&self, now: Time, seen: &[Seen], outlook: Outlook, changes: &[Change]) -> Look {
@@ -263,7 +255,7 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{:.1} s: {} over {} connections, Jain {:.3}, slowest/fastest {:.2}, {} retransmitted; \
-             {} caps set, {} lifted, levelling for {:.1} s",
+             {} caps set, {} of them lifted on the way, levelling for {:.1} s",
             self.seconds,
             rate(self.rate_bps),
             self.connections,

@@ -39,8 +39,8 @@ pub struct Settings {
     pub headroom: Ratio,
     /// No cap goes below so many segments.
     pub floor_segments: u32,
-    /// Keep the caps also when all are even: they then share without losses, and grow only as the
-    /// link has room.
+    /// Cap also when all are even: they then share without losses, and grow only as the link has
+    /// room.
     pub hold: bool,
     /// Fill windows that losses have made small by slow start, as soon as the link has drained: up to
     /// the equal share of what it carried before. Only for a link that nobody else uses, since it
@@ -318,10 +318,10 @@ impl Law {
     fn choose_phase(&mut self, now: Time, rtt: Time, is_above: bool, bulk: usize) {
         let lasts = |since: Option<Time>, span| since.is_some_and(|at| now.since(at) >= span);
         let half = Time::from_nanos(rtt.as_nanos() / 2);
-        let begins = lasts(self.full_since, half) && is_above && self.outlook.spread >= UNEVEN;
-        let is_done = lasts(self.even_since, rtt * EVEN_ROUNDS)
-            && !self.settings.hold
-            && !self.settings.refill;
+        let holds = self.settings.hold || self.settings.refill;
+        let is_uneven = self.outlook.spread >= UNEVEN || holds;
+        let begins = lasts(self.full_since, half) && is_above && is_uneven;
+        let is_done = lasts(self.even_since, rtt * EVEN_ROUNDS) && !holds;
         let ends = is_done || lasts(self.needless_since, rtt * IDLE_ROUNDS);
         self.outlook.phase = match self.outlook.phase {
             _ if bulk < 2 => Phase::Open,
