@@ -2,6 +2,7 @@
 //! `longhaul`: moves data fast over long fat networks. One binary, one subcommand a job.
 
 mod admin;
+mod cc;
 #[cfg(test)]
 mod corpus;
 mod doctor;
@@ -27,6 +28,8 @@ enum Command {
     Link(Box<link::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<relay::Args>),
+    /// Congestion controls: simulate them
+    Cc(cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
     Probe(probe::Args),
     /// Check this host for what limits throughput on a long fat network
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(*args),
         Command::Relay(args) => relay::run(&args),
+        Command::Cc(args) => cc::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
