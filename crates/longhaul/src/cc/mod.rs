@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul cc`: brings congestion controls to the running kernel, and shows them at work.
+//! `longhaul cc`: brings congestion controls to the running kernel, shows them at work, and runs them
+//! under simulated time.
 //!
 //! The crate `bpf` loads, pins and reads; here is what is asked for and how it is told.
 
@@ -8,6 +9,7 @@ mod list;
 mod load;
 mod matching;
 mod show;
+mod simulate;
 mod unload;
 mod watch;
 
@@ -52,6 +54,8 @@ enum Command {
     Show(show::Args),
     /// Watch the connections that use longhaul's congestion controls
     Watch(watch::Args),
+    /// Simulate flows over a shared path: hours at 100 Gbit/s in minutes
+    Simulate(Box<simulate::Args>),
 }
 
 /// Runs the command.
@@ -62,6 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Command::Unload(args) => unload::run(args),
         Command::Show(args) => show::run(args),
         Command::Watch(args) => watch::run(args),
+        Command::Simulate(args) => simulate::run(args),
     }
 }
 
