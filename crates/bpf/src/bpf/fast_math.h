@@ -35,7 +35,7 @@
 #define FAST_PARAMS(P)                                                                             \
 	P(alpha, "packets", 200, 2, 100000, "kept in the queue")                                   \
 	P(gamma, "%", 50, 1, 100, "how far an update goes to the window it computes")              \
-	P(mi_threshold, "us", 750, 0, 1000000, "with less queueing delay the window doubles each round trip") \
+	P(mi_threshold, "us", 750, 0, 1000000, "with less queueing delay the window doubles an RTT") \
 	P(base_rtt_window, "s", 0, 0, 3600, "how long baseRTT is trusted; 0: for ever, as published")
 
 #define FAST_STATE(S)                                                                              \
