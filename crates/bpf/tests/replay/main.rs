@@ -89,7 +89,7 @@ impl<'a> Replay<'a> {
                 .connection
                 .set_state(&window, vector::state(&call.arg), now),
             "undo_cwnd" => {
-                returned = Some(self.connection.undo_cwnd(&window, self.prior_cwnd, now))
+                returned = Some(self.connection.undo_cwnd(&window, self.prior_cwnd, now));
             }
             "cwnd_event" | "ack" => {}
             other => panic!("{other}"),
