@@ -22,7 +22,7 @@ use rustix::{
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::symlink,
+    os::unix::fs::{MetadataExt, symlink},
     path::{Path, PathBuf},
 };
 
@@ -50,9 +50,15 @@ impl Default for Pins {
     }
 }
 
-/// Processes whose mounts are likely the machine's. (The first may be closed even to root.)
-fn outside() -> [u32; 2] {
-    [1, std::os::unix::process::parent_id()]
+/// Processes of this user whose mounts are likely the machine's. (The first may be closed even to
+/// root.)
+fn outside() -> impl Iterator<Item = u32> {
+    let user = rustix::process::geteuid().as_raw();
+    let same_user = move |process: &u32| {
+        fs::metadata(format!("/proc/{process}")).is_ok_and(|of| of.uid() == user)
+    };
+    let all = [1, std::os::unix::process::parent_id()];
+    all.into_iter().filter(same_user)
 }
 
 /// While it lives, no other longhaul changes what is pinned.
@@ -74,7 +80,7 @@ impl Pins {
         let through = |process| Self {
             root: Path::new(&format!("/proc/{process}/root")).join(below),
         };
-        let mut others = outside().into_iter().map(through);
+        let mut others = outside().map(through);
         others.find(Self::is_mounted).unwrap_or(here)
     }
 
@@ -110,7 +116,7 @@ impl Pins {
     fn lasts(&self) -> Result<(), Error> {
         let namespace = |process: u32| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
         let ours = namespace(std::process::id());
-        let mut others = outside().into_iter().filter_map(namespace);
+        let mut others = outside().filter_map(namespace);
         match others.all(|other| Some(other) == ours) {
             true => Ok(()),
             false => Err(Error::Kernel(format!(
