@@ -5,7 +5,10 @@ mod run_program;
 
 use run_program::{Running, command, may_run, output, printed};
 use rustix::process::Signal;
-use std::{io::Write, process::Stdio};
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::Stdio,
+};
 
 #[test]
 fn ends_are_passed_on() {
@@ -39,8 +42,7 @@ fn signals_are_passed_on() {
     ] {
         let mut running = Running::start(&[], &format!("trap 'exit {code}' {name}"));
         running.signal(signal);
-        let code = Some(code);
-        assert_eq!(running.longhaul.wait().unwrap().code(), code, "{name}");
+        assert_eq!(running.wait(), Some(code), "{name}");
     }
 }
 
@@ -51,7 +53,7 @@ fn a_program_that_ends_by_a_signal_passed_on_is_told_as_a_shell_does() {
     }
     let mut running = Running::start(&[], "");
     running.signal(Signal::TERM);
-    assert_eq!(running.longhaul.wait().unwrap().code(), Some(143));
+    assert_eq!(running.wait(), Some(143));
 }
 
 #[test]
@@ -86,7 +88,7 @@ fn environment_directory_group_and_signal_mask_are_the_caller_s() {
         return;
     }
     let looks = "env | grep -v '^_=' | sort; pwd; umask; ulimit -n; ps -o pgid= -p $$ | tr -d ' '; \
-                 grep -E '^Sig(Blk|Ign)' /proc/$$/status";
+                 exec grep -E '^Sig(Blk|Ign)' /proc/self/status";
     let mut plain = std::process::Command::new("sh");
     let plain = plain.args(["-c", looks]).output().unwrap();
     assert!(plain.status.success());
@@ -101,7 +103,7 @@ fn another_user_is_that_user_altogether() {
     }
     let nobody = host::account::Account::of("nobody").unwrap().unwrap();
     let looks = "id -u; id -g; id -G; echo $HOME $USER $LOGNAME; \
-                 grep -E '^Cap(Prm|Eff)' /proc/$$/status | tr -d '\\t'";
+                 grep -E '^Cap(Prm|Eff)' /proc/self/status | tr -d '\\t'";
     let groups: Vec<_> = nobody.groups.iter().map(u32::to_string).collect();
     let expected = format!(
         "{}\n{}\n{}\n{} nobody nobody\nCapPrm:{none}\nCapEff:{none}\n",
@@ -115,4 +117,42 @@ fn another_user_is_that_user_altogether() {
         printed(&["--user", "nobody"], &["sh", "-c", looks]),
         expected
     );
+}
+
+/// A terminal tells the whole group: passed on as well, it would be told twice.
+#[test]
+fn a_terminal_s_signals_come_once() {
+    if !may_run() {
+        return;
+    }
+    let longhaul = env!("CARGO_BIN_EXE_longhaul");
+    let program = r#"n=0; trap 'n=$((n + 1)); echo "<$n>"' INT; trap 'exit 5' QUIT; echo ready
+                     while :; do sleep 0.05; done"#;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("program");
+    std::fs::write(&file, program).unwrap();
+    let line = format!("{longhaul} run -- sh {}", file.display());
+    let mut child = std::process::Command::new("script")
+        .args(["-qefc", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keys = child.stdin.take().unwrap();
+    let mut screen = BufReader::new(child.stdout.take().unwrap());
+    let mut until = |word: &str| {
+        let mut line = String::new();
+        while !line.contains(word) {
+            line.clear();
+            assert!(screen.read_line(&mut line).unwrap() > 0, "no {word}");
+        }
+        line
+    };
+    until("ready");
+    for times in 1..=3 {
+        keys.write_all(b"\x03").unwrap();
+        assert!(until("<").contains(&format!("<{times}>")));
+    }
+    keys.write_all(b"\x1c").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(5));
 }

@@ -95,7 +95,10 @@ fn server(flags: &[&str]) -> (Running, SocketAddr) {
                   c = s.accept()[0]\n\
                   print(c.fileno(), flush=True)\n\
                   import sys; sys.stdin.read()";
-    let mut running = Running::spawn(run_program::command(flags, &["python3", "-c", script]));
+    let mut running = Running::spawn(run_program::command(
+        flags,
+        &["/usr/bin/python3", "-c", script],
+    ));
     let port = running.line().parse().unwrap();
     (running, SocketAddr::from(([127, 0, 0, 1], port)))
 }

@@ -10,7 +10,7 @@ use rustix::{
     fs::{Dir, Mode, OFlags, fstat, openat},
     process::{Pid, Signal, kill_process},
 };
-use std::{os::fd::OwnedFd, time::Instant};
+use std::{os::fd::OwnedFd, process::Command, time::Instant};
 
 /// What the kernel keeps for a run.
 #[derive(Debug)]
@@ -83,6 +83,34 @@ fn inode_of(cgroup: &str) -> u64 {
     fstat(open(cgroup)).unwrap().st_ino
 }
 
+/// What `longhaul doctor --clean` says.
+fn cleaned() -> String {
+    let state = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["doctor", "--clean"])
+        .env("XDG_STATE_HOME", state.path())
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn doctor_removes_what_a_killed_run_left() {
+    if !may_run() {
+        return;
+    }
+    let mut running = Running::start(&[], "");
+    let traces = Traces::of(running.longhaul());
+    running.longhaul.kill().unwrap();
+    running.wait();
+    kill_process(running.program, Signal::KILL).unwrap();
+    // (Another test's run may be the one that finds it.)
+    assert_soon("doctor left the cgroup", || {
+        cleaned();
+        traces.cgroup_is_gone()
+    });
+}
+
 #[test]
 fn nothing_stays_after_a_program_s_end() {
     if !may_run() {
@@ -106,7 +134,7 @@ fn nothing_stays_after_sigterm() {
     let traces = Traces::of(running.longhaul());
     assert_eq!(traces.links.len(), 1);
     running.signal(Signal::TERM);
-    assert_eq!(running.longhaul.wait().unwrap().code(), Some(143));
+    assert_eq!(running.wait(), Some(143));
     assert!(traces.cgroup_is_gone());
     assert_soon("BPF is still there", || traces.bpf_is_gone());
 }
@@ -122,12 +150,14 @@ fn after_sigkill_the_program_goes_on_and_the_next_run_cleans_up() {
     let traces = Traces::of(running.longhaul());
     let stream = running.socket(3);
     running.longhaul.kill().unwrap();
-    running.longhaul.wait().unwrap();
+    running.wait();
     assert_soon("BPF is still there", || traces.bpf_is_gone());
     // Its connection keeps what it has.
     assert_eq!(host::socket::pacing_rate(&stream).unwrap(), 10_000_000);
     assert!(output(&[], &["true"]).status.success());
     assert!(!traces.cgroup_is_gone(), "a process is in it");
+    let stays = format!("cgroup {} stays", traces.cgroup);
+    assert!(cleaned().contains(&stays), "{}", cleaned());
     kill_process(running.program, Signal::KILL).unwrap();
     assert_soon("the next run left the cgroup", || {
         assert!(output(&[], &["true"]).status.success());

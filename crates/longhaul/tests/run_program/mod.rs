@@ -8,7 +8,7 @@ use rustix::process::{
 use std::{
     io::{BufRead, BufReader, Read},
     net::{SocketAddr, TcpListener, TcpStream},
-    process::{Child, ChildStdout, Command, Output, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
     time::Duration,
 };
 
@@ -39,6 +39,7 @@ pub(crate) fn printed(flags: &[&str], words: &[&str]) -> String {
 /// until its input ends. Ended on drop.
 pub(crate) struct Running {
     pub(crate) longhaul: Child,
+    input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     pub(crate) program: Pid,
 }
@@ -57,12 +58,14 @@ impl Running {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        let input = longhaul.stdin.take();
         let mut output = BufReader::new(longhaul.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
         let number = line.trim().parse().ok().and_then(Pid::from_raw);
         Self {
             longhaul,
+            input,
             output,
             program: number.unwrap_or_else(|| panic!("no number: {line:?}")),
         }
@@ -90,9 +93,14 @@ impl Running {
         socket.unwrap().into()
     }
 
+    /// Waits for longhaul's end, while the program's input goes on.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        self.longhaul.wait().unwrap().code()
+    }
+
     /// Ends its input, and with it the program; its exit code and what else it printed.
     pub(crate) fn finish(&mut self) -> (Option<i32>, String) {
-        drop(self.longhaul.stdin.take());
+        drop(self.input.take());
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).unwrap();
         (self.longhaul.wait().unwrap().code(), rest)
@@ -101,7 +109,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        drop(self.longhaul.stdin.take());
+        drop(self.input.take());
         drop(self.longhaul.kill());
         drop(self.longhaul.wait());
     }
