@@ -17,6 +17,7 @@ use std::{
     fs,
     io::{IsTerminal, stdout},
     os::unix::fs::MetadataExt,
+    rc::Rc,
     time::Duration,
 };
 use units::{BitRate, Time};
@@ -63,8 +64,30 @@ pub(super) struct Args {
 
 /// A connection with the congestion control that it uses.
 struct Seen {
-    loaded: Loaded,
+    of: Rc<Of>,
     connection: Connection,
+}
+
+/// What is asked once for all connections of a look.
+struct Of {
+    loaded: Loaded,
+    legible: bool,
+    /// What new connections are told.
+    usual: Vec<u32>,
+}
+
+impl Of {
+    fn new(loaded: &Loaded) -> Rc<Self> {
+        Rc::new(Self {
+            loaded: loaded.clone(),
+            legible: loaded.is_legible(),
+            usual: loaded.parameters().unwrap_or_default(),
+        })
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        self.loaded.algorithm()
+    }
 }
 
 /// Runs the command.
@@ -116,11 +139,12 @@ fn look(watch: &Watch, loaded: &[Loaded], matching: &Matching) -> Result<Vec<See
     let mut seen = Vec::new();
     for one in loaded {
         let found = watch.look(one).map_err(refusal)?;
+        let of = Of::new(one);
         let meant = found.into_iter().filter(|connection| {
             connection.tcp_state != LISTEN && matching.takes(connection.local, connection.remote)
         });
         seen.extend(meant.map(|connection| Seen {
-            loaded: one.clone(),
+            of: Rc::clone(&of),
             connection,
         }));
     }
@@ -168,12 +192,12 @@ fn text(seen: &[Seen], rows_max: usize) -> String {
 
 /// Those whose own state this build can't read.
 fn strangers(seen: &[Seen]) -> String {
-    let strange = seen.iter().find(|seen| !seen.loaded.is_legible());
+    let strange = seen.iter().find(|seen| !seen.of.legible);
     strange.map_or(String::new(), |seen| {
         format!(
             "{} was loaded by another longhaul ({}): its own state cannot be read by this one\n",
-            seen.loaded.algorithm().system_name(),
-            seen.loaded.loaded_by()
+            seen.of.algorithm().system_name(),
+            seen.of.loaded.loaded_by()
         )
     })
 }
@@ -221,8 +245,8 @@ impl Seen {
             "packets_out": c.packets_out, "retransmits": c.retransmits,
             "bytes_acked": c.bytes_acked,
         });
-        if self.loaded.is_legible() {
-            let algorithm = self.loaded.algorithm();
+        if self.of.legible {
+            let algorithm = self.of.algorithm();
             line["parameters"] = by_name(algorithm, &algorithm.own_parameters(&c.own)).into();
             line["own"] = Value::Object(self.own());
         }
@@ -237,7 +261,7 @@ impl Seen {
     }
 
     fn fields(&self) -> impl Iterator<Item = (Field, f64)> + use<> {
-        let algorithm = self.loaded.algorithm();
+        let algorithm = self.of.algorithm();
         let values = algorithm.values(&self.connection.own);
         let shown = |(field, stored): (Field, i64)| {
             (field, stored as f64 / f64::from(field.divisor.max(1)))
@@ -247,13 +271,12 @@ impl Seen {
 
     /// Its fields, and of its parameters those that are not what new connections get.
     fn own_text(&self) -> String {
-        if !self.loaded.is_legible() {
+        if !self.of.legible {
             return "?".to_owned();
         }
-        let algorithm = self.loaded.algorithm();
-        let usual = self.loaded.parameters().unwrap_or_default();
+        let algorithm = self.of.algorithm();
         let own = algorithm.own_parameters(&self.connection.own);
-        let told = algorithm.parameters().zip(own.iter().zip(&usual));
+        let told = algorithm.parameters().zip(own.iter().zip(&self.of.usual));
         let told = told.filter(|(_, (own, usual))| own != usual);
         let told = told.map(|(parameter, (own, _))| format!("{}={own}", parameter.name));
         let fields = self.fields();
