@@ -20,8 +20,8 @@ use std::{
 /// What each connection carries: some thousand packets.
 const PAYLOAD: usize = 8 << 20;
 
-/// More than a program of ours needs by far, and a hundredth of what the verifier would look at.
-const VERIFIED_MOST: u32 = 10_000;
+/// More than a program of ours needs by far, and a two-hundredth of what the verifier would look at.
+const VERIFIED_MOST: u32 = 5_000;
 
 /// Whether this process may load BPF and make namespaces. If not, the test fails, or is skipped with
 /// ALLOW_SKIP=1.

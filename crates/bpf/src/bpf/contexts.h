@@ -12,6 +12,24 @@ struct bpf_sock {
 	u32 type;
 };
 
+/* A packet, from its IP header on. */
+struct __sk_buff {
+	u32 len;
+	u32 until_priority[7];
+	u32 priority;
+	u32 until_sk[33];
+	struct bpf_sock *sk;
+};
+
+_Static_assert(__builtin_offsetof(struct __sk_buff, priority) == 32, "as in bpf.h");
+_Static_assert(__builtin_offsetof(struct __sk_buff, sk) == 168, "as in bpf.h");
+
+/* What a program says of a packet. */
+enum {
+	PACKET_STAYS = 0, /* with -EPERM for whoever sends it */
+	PACKET_GOES = 1,
+};
+
 struct bpf_sock_addr {
 	u32 user_family;
 	u32 user_ip4;

@@ -16,12 +16,16 @@ Examples:
       longhaul's BIC with a parameter, paced from the first packet; what became of it on stderr
   sudo longhaul run --gap 120us -- rsync -a dir far.example:
       one full packet each 120 microseconds
+  sudo longhaul run --ack-ratio 8 -- curl -O https://far.example/file
+      one acknowledgement for eight full-sized segments that come in
   sudo longhaul run --initial-window 64 --notsent-lowat 128KiB -- nginx -g 'daemon off;'
       connections that come in have the profile, too
 
 PROGRAM keeps its terminal, environment and working directory, and runs as the caller (root, with
 sudo) unless --user says otherwise. Its exit code is longhaul's: 128+N if signal N ended it; 2 and 3
 are longhaul's own refusals, before anything was touched. docs/run.md has the details.";
+
+const ACKS: &str = "Acknowledgements that the program's host sends";
 
 /// Arguments of `longhaul run`.
 #[derive(Debug, clap::Args)]
@@ -50,6 +54,14 @@ pub(crate) struct Args {
     /// Segments before the first acknowledgement, 1 to 1024; the kernel's choice is 10
     #[arg(long, value_name = "N")]
     pub(super) initial_window: Option<u32>,
+    /// Let received data be acknowledged once for so many full-sized segments, 1 to 256;
+    /// docs/ack-control.md says what always passes
+    #[arg(long, value_name = "SEGMENTS", help_heading = ACKS)]
+    pub(super) ack_ratio: Option<u32>,
+    /// The longest that an acknowledgement stays behind, 1ms to 100ms; a quarter of a connection's
+    /// round trip, if that is shorter
+    #[arg(long, value_name = "TIME", default_value = "10ms", requires = "ack_ratio", help_heading = ACKS)]
+    pub(super) ack_hold: Time,
     /// Unsent bytes a socket takes, 4KiB to 1GiB
     #[arg(long, value_name = "BYTES", help_heading = "More of a relay's profile")]
     pub(super) notsent_lowat: Option<Bytes>,

@@ -6,7 +6,7 @@ use super::profile::Wanted;
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
 use bpf::{
-    Kind,
+    Kind, ack_thin,
     choice::Choice,
     loader::{self, Hold},
     math::Algorithm,
@@ -31,6 +31,7 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Attachments {
     profile: Attached,
+    acks: Option<ack_thin::AckControl>,
     /// Sockets that send packet by packet.
     single: Option<Arc<AtomicUsize>>,
     /// A congestion control of ours, loaded for as long as somebody holds it.
@@ -54,12 +55,15 @@ impl Attachments {
             wanted.single_segments,
         );
         let profile = profile.map_err(refusal)?;
+        let acks = wanted.acks.as_ref();
+        let acks = acks.map(|settings| ack_thin::attach(cgroup.as_fd(), settings));
         let single = match wanted.single_segments {
             true => Some(watch_for_sockets(&profile, cgroup)?),
             false => None,
         };
         Ok(Self {
             profile,
+            acks: acks.transpose().map_err(refusal)?,
             single,
             _congestion_control: hold,
         })
@@ -67,6 +71,11 @@ impl Attachments {
 
     pub(super) fn counts(&self) -> Result<Counts> {
         Ok(self.profile.counts()?)
+    }
+
+    /// Acknowledgements, if any could stay behind.
+    pub(super) fn acks(&self) -> Option<ack_thin::Counts> {
+        self.acks.as_ref().map(ack_thin::AckControl::counts)
     }
 
     /// Sockets that send packet by packet, if that was asked for.

@@ -69,6 +69,7 @@ fn attend(wanted: &Wanted, program: &Program) -> Result<Record> {
         seconds: began.elapsed().as_secs_f64(),
         congestion_control: wanted.profile.congestion_control.clone(),
         single_segment_sockets: attachments.single_segment_sockets(),
+        acks: attachments.acks(),
         counts: attachments.counts()?,
     })
 }

@@ -5,6 +5,7 @@ use super::args::{Args, Switch};
 use crate::exit::Refusal;
 use anyhow::Result;
 use bpf::{
+    ack_thin,
     choice::{self, Choice},
     own_parameters, parameters,
     profile::Profile,
@@ -22,6 +23,8 @@ pub(super) struct Wanted {
     pub(super) congestion_control: Option<Choice>,
     /// Each packet by itself.
     pub(super) single_segments: bool,
+    /// Which acknowledgements stay behind.
+    pub(super) acks: Option<ack_thin::Settings>,
 }
 
 impl Wanted {
@@ -41,8 +44,26 @@ impl Wanted {
             profile,
             congestion_control,
             single_segments: gso == Switch::Off,
+            acks: acks(args)?,
         })
     }
+}
+
+fn acks(args: &Args) -> Result<Option<ack_thin::Settings>> {
+    let most = u64::from(ack_thin::RATIO_MAX);
+    let ratio = number("--ack-ratio", args.ack_ratio, 1..=most, "1 to 256 segments")?;
+    let hold = args.ack_hold.as_nanos();
+    within(
+        "--ack-hold",
+        Some(hold),
+        1_000_000..=100_000_000,
+        "1ms to 100ms",
+    )?;
+    Ok(ratio.map(|ratio| ack_thin::Settings {
+        ratio,
+        hold_max: Duration::from_nanos(hold),
+        pace_class: None,
+    }))
 }
 
 /// `NAME`, `NAME+pace` or `+pace`.
@@ -262,6 +283,7 @@ mod tests {
             ("--notsent-lowat", ["4KiB", "1GiB"], ["4095B", "2GiB"]),
             ("--keepalive", ["1s", "9h"], ["999ms", "10h"]),
             ("--user-timeout", ["1s", "24h"], ["999ms", "25h"]),
+            ("--ack-ratio", ["1", "256"], ["0", "257"]),
             ("--mss", ["88", "32767"], ["87", "32768"]),
             ("--dscp", ["0", "63"], ["64", "255"]),
             ("--send-buffer", ["4KiB", "1GiB"], ["4095B", "2GiB"]),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What became of a run: a record for machines, and a line or two for people.
 
-use bpf::profile::Counts;
+use bpf::{ack_thin, profile::Counts};
 use serde::Serialize;
 use std::io;
 use units::Bytes;
@@ -18,6 +18,9 @@ pub(super) struct Record {
     /// Sockets that sent packet by packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) single_segment_sockets: Option<usize>,
+    /// Acknowledgements without data that the sockets made, and what became of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) acks: Option<ack_thin::Counts>,
     #[serde(flatten)]
     pub(super) counts: Counts,
 }
@@ -43,8 +46,11 @@ impl Record {
             0 => String::new(),
             open => format!(", {open} still open"),
         };
+        let acks = self.acks.map_or(String::new(), |acks| {
+            format!(", {} of {} ACKs sent", acks.sent(), acks.pure)
+        });
         format!(
-            "{}: {connections} connection{plural}{cc}, {} sent, {} received, {} segments again{open}",
+            "{}: {connections} connection{plural}{cc}, {} sent, {} received, {} segments again{acks}{open}",
             self.program,
             Bytes::new(bytes_acked),
             Bytes::new(bytes_received),
@@ -75,6 +81,7 @@ mod tests {
             seconds: 1.5,
             congestion_control: Some("lh_htcp".into()),
             single_segment_sockets: None,
+            acks: None,
             counts: Counts {
                 connected: 2,
                 closed: 1,
