@@ -184,6 +184,29 @@ fn pace_alone_limits_nothing_but_is_pacing() {
     assert_eq!(socket::pacing_rate(&running.socket(3)).unwrap(), u64::MAX);
 }
 
+/// The kernel works the first rate out before it sets the window: twice the window each round trip.
+#[test]
+fn a_larger_first_window_is_paced_by_its_own_size() {
+    if !may_run() {
+        return;
+    }
+    let (_listener, address) = origin();
+    let flags = [
+        "--cc",
+        "reno+pace",
+        "--mss",
+        "1012",
+        "--initial-window",
+        "64",
+    ];
+    let running = Running::start(&flags, &connect(address));
+    let info = TcpInfo::of(running.socket(3)).unwrap();
+    let window = u64::from(info.cwnd_segments) * u64::from(info.mss_bytes);
+    let once = window * 1_000_000 / (u64::from(info.rtt_us) + 1);
+    let least = once.min(u64::from(u32::MAX - 1));
+    assert!(info.pacing_rate_bytes_per_s >= least, "{info:?}");
+}
+
 #[test]
 fn ours_is_there_for_as_long_as_the_program() {
     if !may_run() {

@@ -194,7 +194,7 @@ fn a_hundred_runs_leave_as_little_as_one() {
         traces.push(Traces::of(running.longhaul()));
         assert_eq!(running.finish().0, Some(0), "round {round}");
     }
-    assert!(traces.iter().all(|trace| trace.cgroup_is_gone()));
+    assert!(traces.iter().all(Traces::cgroup_is_gone));
     assert_soon("BPF is still there", || {
         traces.iter().all(Traces::bpf_is_gone)
     });
