@@ -29,7 +29,7 @@ CASES = {
     f"{cc}-{rtt}ms-{kind}": (cc, rtt, queue, losses)
     for cc in ("reno", "cubic")
     for rtt in (40, 100)
-    for kind, queue, losses in (("losses", "1bdp", LOSSES), ("overflow", "0.3bdp", []))
+    for kind, queue, losses in (("losses", "1bdp", LOSSES), ("overflow", "1bdp", []))
 }
 
 
