@@ -6,7 +6,7 @@ DESTDIR ?=
 CARGO := scripts/cargo
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: help build demo test check bench install uninstall clean
+.PHONY: help build demo test check bench oracle install uninstall clean
 .NOTPARALLEL:
 
 help: ## This list
@@ -30,6 +30,9 @@ check: ## Format, lints, documentation, dependency policy
 bench: ## Benchmarks: decisions a second, real traffic over emulated links, other relays beside ours
 	@scripts/setup --bench
 	@scripts/bench
+
+oracle: ## Record the test vectors of Linux's congestion controls afresh, in a kernel of our own
+	@scripts/oracle
 
 install: build ## Install binary, unit and manual under $(DESTDIR)$(PREFIX), and the configuration
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' RELEASE='$(RELEASE)' scripts/install

@@ -2,7 +2,7 @@
 //! The cgroup (version 2) that this process and the sockets that it opens belong to.
 
 use rustix::{
-    fs::{Mode, OFlags, fstatfs, open, openat},
+    fs::{Mode, OFlags, fstat, fstatfs, open, openat},
     mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen},
 };
 use std::{
@@ -23,6 +23,18 @@ pub fn own() -> io::Result<OwnedFd> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
     let mounted = directories(&mounts, cgroup).find_map(|path| open_cgroup(&path).ok());
     mounted.map_or_else(|| open_unmounted(cgroup), Ok)
+}
+
+/// Opens the cgroup (version 2) whose directory this is.
+pub fn at(path: &Path) -> io::Result<OwnedFd> {
+    let directory = open(path, FLAGS, Mode::empty())?;
+    match fstatfs(&directory)?.f_type as u64 {
+        CGROUP2 => Ok(directory),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is in no cgroup2 file system",
+        )),
+    }
 }
 
 fn not_in_any() -> io::Error {
@@ -61,6 +73,28 @@ fn open_cgroup(path: &Path) -> io::Result<OwnedFd> {
         CGROUP2 => Ok(directory),
         _ => Err(not_in_any()),
     }
+}
+
+/// Cgroups of a tree that are looked at; more are an error.
+const TREE_MAX: usize = 4096;
+
+/// The identifiers of the cgroup at this directory and of all below it, as `sock_diag` has them.
+pub fn identifiers(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut found = Vec::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(path) = left.pop() {
+        found.push(fstat(open_cgroup(&path)?)?.st_ino);
+        if found.len() > TREE_MAX {
+            return Err(io::Error::other("more than 4096 cgroups"));
+        }
+        let entries = std::fs::read_dir(&path)?.flatten();
+        left.extend(entries.filter_map(|entry| subdirectory(&entry)));
+    }
+    Ok(found)
+}
+
+fn subdirectory(entry: &std::fs::DirEntry) -> Option<PathBuf> {
+    entry.file_type().ok()?.is_dir().then(|| entry.path())
 }
 
 fn open_unmounted(cgroup: &Path) -> io::Result<OwnedFd> {

@@ -4,7 +4,7 @@
 
 use crate::netns::Netns;
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload, Nla as _,
 };
 use netlink_packet_sock_diag::{
     SockDiagMessage,
@@ -58,6 +58,28 @@ pub struct Connection {
     pub window_limited_us: u64,
     /// Time that an empty or short send buffer held this end back.
     pub buffer_limited_us: u64,
+    /// What few ask for; not written into records.
+    #[serde(skip)]
+    pub sender: Sender,
+}
+
+/// The sending half of a connection, in the kernel's own units.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sender {
+    /// Names the socket as long as the machine runs (`SO_COOKIE`).
+    pub cookie: u64,
+    /// Identifier of the socket's cgroup, as its directory's inode number has it (Linux 5.8; 0
+    /// before).
+    pub cgroup: u64,
+    /// Segment size, bytes.
+    pub mss_bytes: u32,
+    /// Congestion window, segments.
+    pub cwnd_segments: u32,
+    /// Segments that have arrived, those that are only selectively acknowledged included; wraps
+    /// around (Linux 4.18).
+    pub delivered_segments: u32,
+    /// Time with data in flight or waiting to be sent.
+    pub busy_us: u64,
 }
 
 /// A channel to the kernel that lists the TCP sockets of one namespace.
@@ -69,12 +91,14 @@ pub struct SockDiag {
 impl SockDiag {
     /// Opens the channel inside `netns`; it stays there.
     pub fn open(netns: &Netns) -> io::Result<Self> {
-        let socket = netns.run(|| {
-            let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-            socket.bind_auto()?;
-            socket.connect(&SocketAddr::new(0, 0))?;
-            Ok(socket)
-        })?;
+        netns.run(Self::here)
+    }
+
+    /// Opens it in the calling thread's namespace, which takes no rights.
+    pub fn here() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self {
             socket,
             datagram: vec![0; DATAGRAM],
@@ -177,6 +201,11 @@ impl Connection {
             local: (id.source_address.to_canonical(), id.source_port).into(),
             remote: (id.destination_address.to_canonical(), id.destination_port).into(),
             congestion: congestion.unwrap_or_default(),
+            sender: Sender {
+                cookie: u64::from_ne_bytes(id.cookie),
+                cgroup: cgroup(&answer.nlas),
+                ..Sender::of(info)
+            },
             ..Self::of(info)
         })
     }
@@ -203,8 +232,35 @@ impl Connection {
             pacing_rate_bps: info.pacing_rate.saturating_mul(8),
             window_limited_us: info.rwnd_limited,
             buffer_limited_us: info.sndbuf_limited,
+            sender: Sender::default(),
         }
     }
+}
+
+impl Sender {
+    fn of(info: &TcpInfo) -> Self {
+        Self {
+            mss_bytes: info.snd_mss,
+            cwnd_segments: info.snd_cwnd,
+            delivered_segments: info.delivered,
+            busy_us: info.busy_time,
+            ..Self::default()
+        }
+    }
+}
+
+/// `INET_DIAG_CGROUP_ID`, which every answer has.
+fn cgroup(attributes: &[Nla]) -> u64 {
+    const CGROUP_ID: u16 = 21;
+    let of = |nla: &Nla| match nla {
+        Nla::Other(other) if other.kind() == CGROUP_ID => {
+            let mut value = [0; 8];
+            (other.value_len() == value.len()).then(|| other.emit_value(&mut value))?;
+            Some(u64::from_ne_bytes(value))
+        }
+        _ => None,
+    };
+    attributes.iter().find_map(of).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -218,6 +218,12 @@ pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO))
 }
 
+/// Resets the connection now, whoever else holds the socket (connect(2) to AF_UNSPEC). What its
+/// TCP_INFO had counted is gone.
+pub fn reset(socket: &impl AsFd) -> io::Result<()> {
+    Ok(rustix::net::connect_unspec(socket)?)
+}
+
 /// Sends FIN and leaves the other direction open (shutdown(2), `SHUT_WR`).
 pub fn finish_sending(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write)
@@ -314,7 +320,15 @@ fn set_transparent(socket: &Socket, family: SocketAddr) -> io::Result<()> {
 // SAFETY: integers without padding, every bit pattern is a value.
 unsafe impl PlainOption for i32 {}
 // SAFETY: the same.
+unsafe impl PlainOption for u32 {}
+// SAFETY: the same.
 unsafe impl PlainOption for u64 {}
+
+/// Sets an option whose value is a number, such as those that a congestion control has for a single
+/// socket's parameters (`longhaul cc show` names level and option).
+pub fn set_number(socket: &impl AsRawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
+    set_option(socket, level, name, value)
+}
 
 /// setsockopt(2).
 pub(crate) fn set_option<T: PlainOption>(

@@ -5,12 +5,14 @@ mod admin;
 mod cc;
 #[cfg(test)]
 mod corpus;
+mod decp;
 mod doctor;
 mod exit;
 mod lab;
 mod link;
 mod probe;
 mod relay;
+mod run;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -28,12 +30,16 @@ enum Command {
     Link(Box<link::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<relay::Args>),
-    /// Congestion controls: simulate them
+    /// List, load, watch, unload and simulate congestion controls
     Cc(cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
     Probe(probe::Args),
+    /// Hold the fast ones of parallel connections back, so that the slow ones catch up
+    Decp(decp::Args),
     /// Check this host for what limits throughput on a long fat network
     Doctor(doctor::Args),
+    /// Run a program with a profile on its TCP sockets: congestion control, pacing, window cap
+    Run(Box<run::Args>),
     /// Run experiments on an emulated testbed and report on them
     Lab(lab::Args),
 }
@@ -44,7 +50,12 @@ fn main() -> ExitCode {
         Command::Relay(args) => relay::run(&args),
         Command::Cc(args) => cc::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Decp(args) => decp::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Run(args) => match run::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Lab(args) => lab::run(args),
     };
     exit::code(&outcome)

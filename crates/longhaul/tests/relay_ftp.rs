@@ -306,3 +306,115 @@ fn a_transfer_takes_the_places_of_its_sockets() {
         );
     }
 }
+
+/// How a server's file or listing ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Never.
+    Silent,
+    /// The data connection closes, and nobody says that this was all.
+    Unconfirmed,
+    Confirmed,
+}
+
+/// A server that never answers one command, and sends these parts, each after a while, to the end.
+fn scripted(silent_at: &'static str, parts: Vec<Vec<u8>>, ending: Ending) -> SocketAddr {
+    let (control, at) = origin();
+    std::thread::spawn(move || {
+        let (data, data_at) = origin();
+        let mut server = accept(&control);
+        if silent_at != "greeting" {
+            server.write_all(b"220 ready\r\n").unwrap();
+        }
+        let mut lines = BufReader::new(server.try_clone().unwrap());
+        let mut line = String::new();
+        while lines.read_line(&mut line).unwrap_or(0) > 0 {
+            let verb = line[..4].to_owned();
+            line.clear();
+            let answer = match &verb[..] {
+                verb if verb == silent_at => continue,
+                "USER" => "230 in",
+                "TYPE" => "200 binary",
+                "CWD " => "250 there",
+                "EPSV" => &format!("229 (|||{}|)", data_at.port()),
+                "RETR" | "LIST" => "150 here it comes",
+                _ => "502 what?",
+            };
+            let _ = server.write_all(format!("{answer}\r\n").as_bytes());
+            if answer.starts_with("150") {
+                let mut to = accept(&data);
+                for part in &parts {
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    let _ = to.write_all(part);
+                }
+                if ending == Ending::Silent {
+                    // Until the relay gives up.
+                    let _ = to.read(&mut [0]);
+                }
+                drop(to);
+                if ending == Ending::Confirmed {
+                    let _ = server.write_all(b"226 done\r\n");
+                }
+            }
+        }
+    });
+    at
+}
+
+fn ask_ftp(relay: &Relay, url: &str) -> std::net::TcpStream {
+    let mut client = connect(relay.address("http"));
+    write!(client, "GET {url} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    client
+}
+
+#[test]
+fn a_server_that_says_nothing_is_504() {
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    for peers in [vec![], vec!["--peer", &peer]] {
+        for silent_at in ["greeting", "USER", "TYPE", "SIZE", "EPSV", "RETR", "LIST"] {
+            let args = ["--http", ANY, "--response-timeout", "200ms"];
+            let relay = Relay::start(&[&args[..], &peers].concat());
+            let at = scripted(silent_at, Vec::new(), Ending::Confirmed);
+            let path = if silent_at == "LIST" { "a/" } else { "a" };
+            let mut client = ask_ftp(&relay, &format!("ftp://{at}/{path}"));
+            assert_eq!(http_status(&http_head(&mut client)), 504, "{silent_at}");
+        }
+    }
+}
+
+#[test]
+fn a_transfer_that_falls_silent_is_no_complete_response() {
+    for ending in [Ending::Silent, Ending::Unconfirmed] {
+        let relay = Relay::start(&["--http", ANY, "--response-timeout", "300ms"]);
+        let at = scripted("nothing", vec![b"half".to_vec()], ending);
+        let mut client = ask_ftp(&relay, &format!("ftp://{at}/a"));
+        assert_eq!(http_status(&http_head(&mut client)), 200);
+        let mut body = Vec::new();
+        let ended = client.read_to_end(&mut body);
+        let kind = ended.expect_err("it ended well").kind();
+        assert_eq!(kind, std::io::ErrorKind::ConnectionReset, "{body:?}");
+        assert!(body.windows(4).any(|w| w == b"half"), "{body:?}");
+    }
+}
+
+/// Longer than the time-out altogether, and never as long in silence.
+#[test]
+fn files_and_listings_that_come_in_drops_are_never_cut() {
+    let relay = Relay::start(&["--http", ANY, "--response-timeout", "1s"]);
+    let line = b"-rw-r--r-- 1 me me 1 Jan  1 00:00 drop\r\n".to_vec();
+    for path in ["a", "a/"] {
+        let at = scripted("nothing", vec![line.clone(); 25], Ending::Confirmed);
+        let mut client = ask_ftp(&relay, &format!("ftp://{at}/{path}"));
+        assert_eq!(http_status(&http_head(&mut client)), 200, "{path}");
+        let mut body = String::new();
+        // Chunks, or a page that ends with its tag.
+        while !body.ends_with("0\r\n\r\n") && !body.ends_with("</html>") {
+            let mut byte = [0];
+            client.read_exact(&mut byte).unwrap();
+            body.push(byte[0].into());
+        }
+        let drops = body.lines().filter(|line| line.contains("drop")).count();
+        assert_eq!(drops, 25, "{body}");
+    }
+}

@@ -3,13 +3,17 @@
 
 mod relay_process;
 
-use relay_process::{Relay, accept, connect, exchange, http_head, http_status, origin, read_array};
+use relay_process::{
+    Relay, accept, assert_reset, connect, exchange, http_head, http_status, origin, read_array,
+};
 use std::{
     fs,
     io::{ErrorKind, Read, Write},
     net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     process::Command,
+    thread::sleep,
+    time::Duration,
 };
 use wire::convert::{Answer, ErrorCode, Request};
 
@@ -38,7 +42,9 @@ impl Stage {
     /// `head` without its last line end; `AT` is the origin.
     fn ask(&mut self, head: &str) {
         let head = head.replace("AT", &self.at).replace('\n', "\r\n");
-        write!(self.client, "{head}\r\n\r\n").unwrap();
+        // In one write: a relay that dislikes the beginning may have closed before a second.
+        let bytes = [head.as_bytes(), b"\r\n\r\n"].concat();
+        self.client.write_all(&bytes).unwrap();
     }
 
     fn status(&mut self) -> u16 {
@@ -515,4 +521,160 @@ fn a_new_connection_that_ends_under_a_request_is_502() {
     assert_eq!(stage.status(), 502);
     stage.listener.set_nonblocking(true).unwrap();
     assert!(stage.listener.accept().is_err(), "it was asked again");
+}
+
+/// Straight, and through another relay.
+fn both_ways(check: impl Fn(&[&str])) {
+    check(&[]);
+    let far = Relay::start(&["--convert", ANY]);
+    check(&["--peer", &far.address("convert").to_string()]);
+}
+
+#[test]
+fn an_origin_that_says_nothing_is_504() {
+    both_ways(|peers| {
+        for said in ["", "HTTP/1.1 200 OK\nX: ", "HTTP/1.1 100 Continue\n\n"] {
+            let mut stage = stage(&[peers, &["--response-timeout", "300ms"]].concat());
+            stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
+            let mut server = accept(&stage.listener);
+            http_head(&mut server);
+            say(&mut server, said);
+            assert_eq!(stage.status(), 504, "{said:?}");
+            assert_reset(&mut server);
+            // The client may ask again.
+            let text = b"longhaul relay: the origin has said nothing for 300 ms\n";
+            assert_eq!(&read_array(&mut stage.client), text);
+            stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
+            let mut server = accept(&stage.listener);
+            http_head(&mut server);
+            say(&mut server, "HTTP/1.1 204 No Content\n\n");
+            assert_eq!(stage.status(), 204);
+        }
+    });
+}
+
+#[test]
+fn an_origin_that_falls_silent_in_a_body_is_a_reset() {
+    both_ways(|peers| {
+        for (framing, part) in [
+            ("Content-Length: 10", "half"),
+            ("Transfer-Encoding: chunked", "4\nhalf\n"),
+        ] {
+            let mut stage = stage(&[peers, &["--response-timeout", "300ms"]].concat());
+            stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
+            let mut server = accept(&stage.listener);
+            http_head(&mut server);
+            say(
+                &mut server,
+                &format!("HTTP/1.1 200 OK\n{framing}\n\n{part}"),
+            );
+            assert_eq!(stage.status(), 200);
+            expect(&mut stage.client, part);
+            assert_reset(&mut stage.client);
+            assert_reset(&mut server);
+        }
+    });
+}
+
+/// Longer than the time-out altogether, and never as long in silence.
+const MOVING: [&str; 2] = ["--response-timeout", "1s"];
+const STEPS: u64 = 25;
+const STEP: Duration = Duration::from_millis(100);
+
+#[test]
+fn a_response_that_comes_in_drops_is_never_cut() {
+    let mut stage = stage(&MOVING);
+    stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
+    let mut server = accept(&stage.listener);
+    http_head(&mut server);
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {STEPS}\r\n\r\n");
+    let drops = std::thread::spawn(move || {
+        let body = "x".repeat(STEPS as usize);
+        // The head in as many steps as the body.
+        for bytes in head.as_bytes().chunks(2).chain(body.as_bytes().chunks(1)) {
+            sleep(STEP);
+            server.write_all(bytes).unwrap();
+        }
+        server
+    });
+    assert_eq!(stage.status(), 200);
+    expect(&mut stage.client, &"x".repeat(STEPS as usize));
+    drops.join().unwrap();
+}
+
+/// The origin is not silent who waits for the client.
+#[test]
+fn a_client_that_pauses_is_never_cut() {
+    const BODY: usize = 64 << 20;
+    let mut stage = stage(&["--response-timeout", "200ms"]);
+    stage.ask("POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: 2");
+    say(&mut stage.client, "a");
+    let mut server = accept(&stage.listener);
+    http_head(&mut server);
+    sleep(Duration::from_secs(1));
+    say(&mut stage.client, "b");
+    expect(&mut server, "ab");
+    say(
+        &mut server,
+        &format!("HTTP/1.1 200 OK\nContent-Length: {BODY}\n\n"),
+    );
+    let sending = std::thread::spawn(move || {
+        server.write_all(&vec![b'd'; BODY]).unwrap();
+        server
+    });
+    // The way is full, and the client reads nothing.
+    sleep(Duration::from_secs(1));
+    assert_eq!(stage.status(), 200);
+    stage.client.read_exact(&mut vec![0; BODY]).unwrap();
+    sending.join().unwrap();
+}
+
+/// A peer takes all at once, and hands it on while nothing moves here.
+#[test]
+fn an_upload_that_is_read_slowly_is_never_cut() {
+    const BODY: usize = 6 << 20;
+    let small = "[profile.far]\nsend_buffer = '64KiB'\n";
+    let text = format!("{small}[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n");
+    let far = Relay::configured(&text, 1);
+    let peer = far.address("convert").to_string();
+    for peers in [vec![], vec!["--peer", &peer]] {
+        let mut stage = stage(&[&peers[..], &["--response-timeout", "400ms"]].concat());
+        rustix::net::sockopt::set_socket_recv_buffer_size(&stage.listener, 64 << 10).unwrap();
+        let head = format!("PUT http://AT/ HTTP/1.1\nHost: x\nContent-Length: {BODY}");
+        stage.ask(&head);
+        let mut client = stage.client.try_clone().unwrap();
+        let sending = std::thread::spawn(move || client.write_all(&vec![b'u'; BODY]).unwrap());
+        let mut server = accept(&stage.listener);
+        http_head(&mut server);
+        for _ in 0..BODY >> 16 {
+            sleep(Duration::from_millis(50));
+            server.read_exact(&mut [0; 1 << 16]).unwrap();
+        }
+        sending.join().unwrap();
+        say(&mut server, "HTTP/1.1 201 Created\nContent-Length: 0\n\n");
+        assert_eq!(stage.status(), 201, "{peers:?}");
+    }
+}
+
+/// RFC 9110 §15.5.14: a server may answer before it has the whole request, and close.
+#[test]
+fn an_answer_in_the_middle_of_an_upload_reaches_the_client() {
+    both_ways(|peers| {
+        let mut stage = stage(peers);
+        let body = vec![b'u'; 64 << 20];
+        let len = body.len();
+        stage.ask(&format!(
+            "POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: {len}"
+        ));
+        let mut client = stage.client.try_clone().unwrap();
+        // It fails once nobody reads it any more.
+        let sending = std::thread::spawn(move || client.write_all(&body));
+        let mut server = accept(&stage.listener);
+        http_head(&mut server);
+        let close = "Content-Length: 0\nConnection: close";
+        say(&mut server, &format!("HTTP/1.1 413 Large\n{close}\n\n"));
+        assert_eq!(stage.status(), 413);
+        drop(server);
+        assert!(sending.join().unwrap().is_err());
+    });
 }

@@ -15,6 +15,7 @@ use std::{
     io::{ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     process::Command,
+    sync::mpsc::{Receiver, channel},
 };
 use wire::{
     convert::{Answer, ErrorCode, GroupId, Join, Opening, Request, Stripes},
@@ -265,14 +266,7 @@ impl Wires {
                     continue;
                 }
                 let far = TcpStream::connect(peer).unwrap();
-                for (from, to) in [(&near, &far), (&far, &near)] {
-                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    std::thread::spawn(move || {
-                        // An error is an end as well, which the test looks at elsewhere.
-                        let _ = std::io::copy(&mut from, &mut to);
-                        let _ = to.shutdown(Shutdown::Write);
-                    });
-                }
+                tie(&near, &far);
                 all.lock().unwrap().push([near, far]);
             }
         });
@@ -289,6 +283,29 @@ impl Wires {
             let _ = end.shutdown(Shutdown::Both);
         }
     }
+}
+
+/// What one of them says, the other hears, until both have ended.
+fn tie(near: &TcpStream, far: &TcpStream) {
+    for (from, to) in [(near, far), (far, near)] {
+        let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        std::thread::spawn(move || {
+            // An error is an end as well, which the test looks at elsewhere.
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Write);
+        });
+    }
+}
+
+/// Lets one connection through, and nobody listens any more before that has said a word.
+fn once_to(peer: SocketAddr) -> SocketAddr {
+    let (listener, address) = origin();
+    std::thread::spawn(move || {
+        let near = accept(&listener);
+        drop(listener);
+        tie(&near, &TcpStream::connect(peer).unwrap());
+    });
+    address
 }
 
 fn through_wires(most: usize) -> (Through, Wires) {
@@ -333,6 +350,110 @@ fn legs_that_cannot_join_are_done_without() {
         assert_eq!(record["ended"], "finished", "{record}");
         assert_eq!(record["far_streams"].as_array().unwrap().len(), most);
     }
+}
+
+/// The last line of all counters.
+fn counters(text: &str) -> serde_json::Value {
+    let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let of_all = |record: &serde_json::Value| record["record"] == "relay";
+    lines.rfind(of_all).unwrap()
+}
+
+/// HTTP CONNECT waits for the peer's answer before further legs are opened, so that the first one
+/// stands when they are refused.
+#[test]
+fn a_peer_whose_first_leg_stands_is_not_down_for_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let (listener, address) = origin();
+    let far = Relay::start(&["--convert", ANY]);
+    let path = directory.path().join("near").display().to_string();
+    let peer = once_to(far.address("convert")).to_string();
+    let ways = ["--http", ANY, "--peer", &peer, "--streams", "4"];
+    let near = Relay::start(&[&ways[..], &["--counters", &path]].concat());
+    let to = Destination::Address(address);
+    let client = dial("http", near.address("http"), &to).unwrap();
+    near.says("could not join");
+    exchange(&client, &accept(&listener), 8);
+    drop(client);
+    let (status, said) = near.stop();
+    assert!(status.success() && !said.contains("is down"), "{said}");
+    let news = "3 of 4 streams could not join: connection refused";
+    assert_eq!(said.matches(news).count(), 1, "{said}");
+    let counted = counters(&std::fs::read_to_string(&path).unwrap());
+    let peer = &counted["peers"][0];
+    assert!(peer["down_s"].is_null(), "{peer}");
+    assert_eq!(
+        (&peer["failures"], &peer["streams_missing"]),
+        (&0.into(), &3.into())
+    );
+}
+
+/// Reads what every connection to a peer is opened with.
+fn openings(peer: TcpListener) -> Receiver<(Opening, TcpStream)> {
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        for mut stream in peer.incoming().flatten() {
+            let tell = tell.clone();
+            std::thread::spawn(move || {
+                // One that is never asked for anything ends with the relay.
+                if stream.peek(&mut [0]).is_ok_and(|len| len > 0) {
+                    let opening = read_opening(&mut stream);
+                    let _ = tell.send((opening, stream));
+                }
+            });
+        }
+    });
+    told
+}
+
+/// Waits until a relay that writes its counters often has so many connections ready.
+fn until_ready(counters_file: &std::path::Path, count: u64) {
+    let begun = std::time::Instant::now();
+    loop {
+        let text = std::fs::read_to_string(counters_file).unwrap_or_default();
+        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+        if !whole.is_empty() && counters(whole)["peers"][0]["ready"] == count {
+            return;
+        }
+        assert!(begun.elapsed() < relay_process::PATIENCE, "{text}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// It had died while it stood ready, and nobody could know.
+#[test]
+fn a_ready_leg_that_cannot_join_is_replaced() {
+    let (listener, peer) = origin();
+    let openings = openings(listener);
+    let peer = peer.to_string();
+    let ways = ["--http", ANY, "--peer", &peer, "--streams", "2"];
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("near");
+    let counted = ["--counters", file.to_str().unwrap(), "--interval", "20ms"];
+    let pool = ["--peer-pool", "2", "--workers", "1"];
+    let near = Relay::start(&[&ways[..], &pool, &counted].concat());
+    until_ready(&file, 2);
+    let client = std::thread::spawn({
+        let (to, relay) = ("192.0.2.7:7".parse().unwrap(), near.address("http"));
+        move || dial("http", relay, &to).unwrap()
+    });
+    let next = || openings.recv_timeout(relay_process::PATIENCE).unwrap();
+    let (Opening::Request(_), mut first) = next() else {
+        panic!("no request");
+    };
+    first.write_all(&Answer::Accepted.encode()).unwrap();
+    let (Opening::Join(once), stale) = next() else {
+        panic!("no join");
+    };
+    drop(stale);
+    let (Opening::Join(again), mut second) = next() else {
+        panic!("no other join");
+    };
+    assert_eq!(once, again);
+    second.write_all(&Answer::Accepted.encode()).unwrap();
+    drop((client.join().unwrap(), first, second));
+    let (_, said) = near.stop();
+    assert!(!said.contains("could not join"), "{said}");
 }
 
 #[test]

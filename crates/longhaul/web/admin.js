@@ -80,9 +80,12 @@
   const leg = (state) => state ? [limited(state.limited_by), details(state)] : ["–"];
 
   function details(state) {
-    const { tcp } = state;
-    const parts = [`RTT ${si(tcp.rtt_us / 1e6, "s")}`, `cwnd ${tcp.cwnd_segments}`, `${bytes(state.buffered_bytes)} buffered`];
-    if (tcp.retransmits > 0) parts.push(`${tcp.retransmits} retransmitted`);
+    const { tcp, streams = [tcp] } = state;
+    const sum = (of) => streams.reduce((total, stream) => total + of(stream), 0);
+    const parts = [`RTT ${si(tcp.rtt_us / 1e6, "s")}`, `cwnd ${sum((s) => s.cwnd_segments)}`, `${bytes(state.buffered_bytes)} buffered`];
+    if (state.streams) parts.unshift(`${streams.length} streams`);
+    const again = sum((s) => s.retransmits);
+    if (again > 0) parts.push(`${again} retransmitted`);
     if (state.reading_paused) parts.push("reading paused");
     return parts.join(" · ");
   }
@@ -100,6 +103,7 @@
   const LEGS = [
     { name: "Leg", heading: true, of: (l) => [l.leg === "near" ? "to clients" : l.peer ? `to peer ${l.peer}` : "to destinations", `of ${l.listener}`] },
     { name: "Limited by", kind: "words", of: (l) => Object.entries(l.limited_by).map(([name, n]) => `${n} × ${limited(name)}`).join("; ") || "no leg open" },
+    { name: "Streams", kind: "number", of: (l) => String(l.streams_open) },
     { name: "Reading paused", kind: "number", of: (l) => [String(l.reading_paused), `${l.reading_pauses} times`] },
     { name: "Buffered", kind: "number", of: (l) => bytes(l.buffered_bytes) },
     { name: "RTT", kind: "number", of: (l) => l.rtt_mean_us === null ? "–" : [si(l.rtt_mean_us / 1e6, "s"), `least ${l.rtt_min_us === null ? "–" : si(l.rtt_min_us / 1e6, "s")}`] },
@@ -117,7 +121,7 @@
 
   const PEERS = [
     { name: "Peer", heading: true, of: (p) => [p.name, p.address] },
-    { name: "Health", of: (p) => [p.down_s === null ? "up" : `down for ${age(p.down_s)}`, `${p.failures} failures`] },
+    { name: "Health", of: (p) => [p.down_s === null ? "up" : `down for ${age(p.down_s)}`, `${p.failures} failures, ${p.streams_missing} streams missing`] },
     { name: "Open", kind: "number", of: (p) => String(p.active) },
     { name: "Connections", kind: "number", of: (p) => String(p.connections) },
     { name: "Ready", kind: "number", of: (p) => [String(p.ready), `${p.ready_hits} hits, ${p.ready_misses} misses`] },

@@ -12,7 +12,8 @@
 //!   take no ready connection from its pool, encrypt nothing, and the client would read one answer
 //!   a hop. With the list, each relay strips itself off and one answer comes back.
 //! * [`HOP_LIMIT`]: relays that the message may still pass, so that relays which point at each
-//!   other end the chase.
+//!   other end the chase; and, where the first versions had padding and look at nothing, how long the
+//!   answer may wait ([`Request::patience`]).
 //! * [`STRIPES`]: this connection is the first of several that carry one byte stream together
 //!   ([`crate::stripe`]): behind the request and behind the answer come pieces with headers.
 //! * [`JOIN`], alone in its message: this connection is a further one of such a group.
@@ -20,7 +21,10 @@
 //! A converter that does not know them answers "Unsupported Message", as the RFC asks.
 
 use crate::destination::{Destination, HostName};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 /// The Convert service's TCP port.
 pub const PORT: u16 = 5124;
@@ -33,7 +37,8 @@ pub const HOPS_MAX: usize = 16;
 pub const NAME: u8 = 0xC0;
 /// Private TLV: the next relay, as port and address (the layout of the Connect TLV).
 pub const HOP: u8 = 0xC1;
-/// Private TLV: relays that may still be passed, one byte, zero-padded.
+/// Private TLV: relays that may still be passed, one byte, and [`Request::patience`] in tens of
+/// milliseconds, one byte.
 pub const HOP_LIMIT: u8 = 0xC2;
 /// Private TLV: a group's id (16 bytes) and how many connections it may have, zero-padded.
 pub const STRIPES: u8 = 0xC3;
@@ -42,6 +47,10 @@ pub const JOIN: u8 = 0xC4;
 
 /// The most connections of one group.
 pub const STRIPES_MAX: u8 = 16;
+
+/// The most that a request can say with [`Request::patience`].
+pub const PATIENCE_MAX: Duration = PATIENCE_UNIT.saturating_mul(u8::MAX as u32);
+const PATIENCE_UNIT: Duration = Duration::from_millis(10);
 
 // RFC 8803 §6.1.
 const VERSION: u8 = 1;
@@ -243,6 +252,10 @@ pub struct Request {
     pub hops: Vec<SocketAddr>,
     /// How many relays the request may still pass, this one included.
     pub hop_limit: u8,
+    /// How long a good answer may wait for the destination's first bytes, to arrive with them in one
+    /// segment. Zero where somebody waits for the answer. What is sent is rounded down to 10 ms and
+    /// is at most [`PATIENCE_MAX`].
+    pub patience: Duration,
     /// The stream is to be carried over several connections, of which this is the first.
     pub stripes: Option<Stripes>,
 }
@@ -256,6 +269,7 @@ impl Request {
             destination,
             hops,
             hop_limit,
+            patience: Duration::ZERO,
             stripes: None,
         }
     }
@@ -275,7 +289,7 @@ impl Request {
         for hop in &self.hops {
             message.tlv(HOP, &endpoint(*hop));
         }
-        message.tlv(HOP_LIMIT, &[self.hop_limit]);
+        message.tlv(HOP_LIMIT, &[self.hop_limit, patience_byte(self.patience)]);
         if let Some(Stripes { group, count }) = self.stripes {
             message.tlv(STRIPES, &group.encode_with(count));
         }
@@ -305,7 +319,7 @@ struct RequestParts {
     connect: Option<SocketAddr>,
     name: Option<HostName>,
     hops: Vec<SocketAddr>,
-    hop_limit: Option<u8>,
+    hop_limit: Option<(u8, Duration)>,
     stripes: Option<Stripes>,
 }
 
@@ -323,7 +337,7 @@ impl RequestParts {
                 .is_some(),
             HOP_LIMIT => self
                 .hop_limit
-                .replace(*value.first().ok_or(malformed)?)
+                .replace(parse_limits(value).ok_or(malformed)?)
                 .is_some(),
             STRIPES => self
                 .stripes
@@ -347,11 +361,13 @@ impl RequestParts {
             Some(name) => Destination::Name(name, connect.port()),
             None => Destination::from_ip(connect.ip(), connect.port()),
         };
-        let hop_limit = self.hop_limit.unwrap_or(HOPS_MAX as u8);
+        let unlimited = (HOPS_MAX as u8, Duration::ZERO);
+        let (hop_limit, patience) = self.hop_limit.unwrap_or(unlimited);
         Ok(Request {
             destination,
             hops: self.hops,
             hop_limit,
+            patience,
             stripes: self.stripes,
         })
     }
@@ -514,6 +530,17 @@ fn parse_endpoint(value: &[u8]) -> Option<SocketAddr> {
     (port > 0).then_some(SocketAddr::new(ip, port))
 }
 
+fn patience_byte(patience: Duration) -> u8 {
+    let tens = patience.as_millis() / PATIENCE_UNIT.as_millis();
+    tens.try_into().unwrap_or(u8::MAX)
+}
+
+/// The hop limit and the patience.
+fn parse_limits(value: &[u8]) -> Option<(u8, Duration)> {
+    let (&hop_limit, &tens) = (value.first()?, value.get(1)?);
+    Some((hop_limit, PATIENCE_UNIT * u32::from(tens)))
+}
+
 fn parse_name(value: &[u8]) -> Option<HostName> {
     let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
     HostName::new(std::str::from_utf8(&value[..end]).ok()?).ok()
@@ -544,6 +571,22 @@ mod tests {
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 5]
         );
         assert_eq!(message[24..], [0xC2, 1, 16, 0]);
+    }
+
+    /// Relays that know no patience take the byte for padding, and say zero.
+    #[test]
+    fn patience_is_where_padding_was() {
+        let bytes = |patience| {
+            let request = Request {
+                patience,
+                ..Request::new("192.0.2.5:80".parse().unwrap(), vec![])
+            };
+            request.encode()[24..].to_vec()
+        };
+        assert_eq!(bytes(Duration::ZERO), [0xC2, 1, 16, 0]);
+        assert_eq!(bytes(Duration::from_millis(1019)), [0xC2, 1, 16, 101]);
+        assert_eq!(bytes(PATIENCE_MAX), [0xC2, 1, 16, 255]);
+        assert_eq!(bytes(Duration::from_secs(3600)), [0xC2, 1, 16, 255]);
     }
 
     #[test]
@@ -687,7 +730,9 @@ mod tests {
             let destination = Destination::from_ip(IpAddr::from(ip), port);
             let hop = SocketAddr::from(([192, 0, 2, 1], port));
             let stripes = (limit % 2 == 0).then(stripes);
-            let request = Request { destination, hops: vec![hop; hops], hop_limit: limit, stripes };
+            let patience = PATIENCE_UNIT * u32::from(ip[0]);
+            let hops = vec![hop; hops];
+            let request = Request { destination, hops, hop_limit: limit, patience, stripes };
             let bytes = request.encode();
             prop_assert_eq!(Request::parse(&bytes), Ok(Some((request, bytes.len()))));
         }

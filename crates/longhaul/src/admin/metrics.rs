@@ -171,6 +171,12 @@ fn peers(peers: &[PeerState], registry: &mut Registry) {
         "Requests that found a ready connection (hit), or none although some are kept (miss)",
         None,
     );
+    let missing = counts(
+        registry,
+        "streams_missing",
+        "Streams that could not join the others of their connection",
+        None,
+    );
     for peer in peers {
         let (counted, usage) = (&peer.counts, &peer.usage);
         let of = || -> Labels {
@@ -190,6 +196,7 @@ fn peers(peers: &[PeerState], registry: &mut Registry) {
                 .get_or_create(&with("direction", direction))
                 .inc_by(count);
         }
+        missing.get_or_create(&of()).inc_by(counted.streams_missing);
         ready.get_or_create(&of()).set(counted.ready as f64);
         for (outcome, count) in [("hit", counted.ready_hits), ("miss", counted.ready_misses)] {
             requests
@@ -264,6 +271,12 @@ fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
         None,
     );
     let registry = registry.sub_registry_with_prefix("leg");
+    let streams = values(
+        registry,
+        "streams_open",
+        "Connections that the open legs are: more than legs where legs are striped",
+        None,
+    );
     let buffered = values(
         registry,
         "buffered",
@@ -303,6 +316,7 @@ fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
             open.get_or_create(&with_limiter(&of, limiter))
                 .set(count as f64);
         }
+        streams.get_or_create(&of).set(now.streams_open as f64);
         buffered.get_or_create(&of).set(now.buffered_bytes as f64);
         paused.get_or_create(&of).set(now.reading_paused as f64);
         rate.get_or_create(&of)

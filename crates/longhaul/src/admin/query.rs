@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What may stand behind the `?` of `/api/v1/connections`.
 
-use super::record::{Connection, Connections, Snapshot, Sort};
+use super::record::{Connection, Connections, LegState, Snapshot, Sort};
 use std::cmp::Reverse;
 
 /// Which connections are asked for.
@@ -56,12 +56,8 @@ fn rate(connection: &Connection) -> f64 {
 
 fn retransmits(connection: &Connection) -> u64 {
     let legs = [&connection.near, &connection.far];
-    let count = |leg: &Option<_>| {
-        leg.as_ref().map_or(0, |leg: &super::record::LegState| {
-            u64::from(leg.tcp.retransmits)
-        })
-    };
-    legs.into_iter().map(count).sum()
+    let open = legs.into_iter().flatten();
+    open.map(LegState::retransmits).sum()
 }
 
 fn limit(value: &str) -> Result<usize, String> {

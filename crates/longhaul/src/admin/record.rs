@@ -121,6 +121,8 @@ pub(crate) struct LegGauges {
     /// Legs by what limits their sending; those just opened, of which nothing is known yet, are
     /// `unknown`.
     pub(crate) limited_by: BTreeMap<String, u64>,
+    /// Connections that they are: more than legs where legs are striped.
+    pub(crate) streams_open: u64,
     /// Kernel memory of their sockets.
     pub(crate) buffered_bytes: u64,
     /// Legs that are not read from because the other side takes no more.
@@ -200,9 +202,24 @@ pub(crate) struct LegState {
     pub(crate) reading_paused: bool,
     /// How often that was so.
     pub(crate) reading_pauses: u64,
-    /// Kernel memory of its socket.
+    /// Kernel memory of its sockets.
     pub(crate) buffered_bytes: u64,
+    /// Of its socket; of a striped leg, the first stream's.
     pub(crate) tcp: TcpInfo,
+    /// Of a striped leg: each stream's, the first included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) streams: Vec<TcpInfo>,
+}
+
+impl LegState {
+    /// Segments sent again, over all of its streams.
+    pub(crate) fn retransmits(&self) -> u64 {
+        let streams = match self.streams.is_empty() {
+            true => std::slice::from_ref(&self.tcp),
+            false => &self.streams,
+        };
+        streams.iter().map(|tcp| u64::from(tcp.retransmits)).sum()
+    }
 }
 
 /// `/api/v1/throughput`: the last five minutes.

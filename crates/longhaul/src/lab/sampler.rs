@@ -257,6 +257,7 @@ mod tests {
             pacing_rate_bps: 0,
             window_limited_us: 0,
             buffer_limited_us: 0,
+            sender: host::sock_diag::Sender::default(),
         };
         Sample {
             at_s,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening a leg: resolve, connect, and say why not.
 
-use super::{failure::Failure, profile::Profile};
-use host::socket::{self, Options};
-use rustix::io::Errno;
-use std::{io, net::SocketAddr, time::Duration};
-use tokio::{
-    net::{TcpSocket, TcpStream, lookup_host},
-    time::{sleep, timeout},
+use super::{
+    failure::Failure,
+    profile::Profile,
+    shortage::{patiently, resolve, within},
 };
+use host::socket::{self, Options};
+use std::{io, net::SocketAddr, time::Duration};
+use tokio::net::{TcpSocket, TcpStream};
 use wire::destination::Destination;
 
 /// A leg, and the address at its other end.
@@ -36,9 +36,7 @@ pub(crate) async fn connect(
             }
         }
     };
-    timeout(limit, attempt)
-        .await
-        .unwrap_or(Err(Failure::TimedOut))
+    within(limit, attempt).await
 }
 
 async fn by_name(
@@ -47,7 +45,8 @@ async fn by_name(
     options: &Options,
     permits: impl Fn(SocketAddr) -> bool,
 ) -> Result<Connected, Failure> {
-    let addresses = lookup_host(name).await.map_err(|_| Failure::NameNotFound)?;
+    let addresses = resolve(name.0, name.1).await;
+    let addresses = addresses.map_err(|_| Failure::NameNotFound)?;
     let mut outcome = Err(Failure::NameNotFound);
     for address in addresses.take(ADDRESSES_MAX) {
         if !permits(address) {
@@ -90,23 +89,6 @@ async fn attempt(
     source: Option<SocketAddr>,
     options: &Options,
 ) -> io::Result<TcpStream> {
-    let socket = loop {
-        match socket::outgoing(address, source, options) {
-            Err(error) if is_shortage(&error) => sleep(SHORTAGE_PAUSE).await,
-            outcome => break outcome?,
-        }
-    };
+    let socket = patiently(async || socket::outgoing(address, source, options)).await?;
     TcpSocket::from_std_stream(socket).connect(address).await
-}
-
-/// How long to wait for a descriptor or memory to come free.
-pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
-
-/// Whether the process or the system has run out of what every socket takes (accept(2),
-/// socket(2)): to wait is better than to refuse, as the first one that comes free would go to the
-/// next client, only for that one to be refused as well.
-pub(crate) fn is_shortage(error: &io::Error) -> bool {
-    use Errno as E;
-    let scarce = [E::MFILE, E::NFILE, E::NOBUFS, E::NOMEM];
-    Errno::from_io_error(error).is_some_and(|errno| scarce.contains(&errno))
 }

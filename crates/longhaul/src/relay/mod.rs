@@ -44,6 +44,8 @@ mod reload;
 mod route;
 mod service_manager;
 mod session;
+mod shortage;
+mod silence;
 mod stream;
 mod stripe;
 mod summary;

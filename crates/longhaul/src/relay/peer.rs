@@ -10,6 +10,7 @@ use super::{
     leg::Leg,
     profile::Profile,
     record::PeerCounts,
+    shortage::within,
     stripe::new_stripes,
     tls::Tls,
 };
@@ -18,14 +19,11 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
-use tokio::{
-    net::TcpStream,
-    time::{sleep, timeout},
-};
+use tokio::{net::TcpStream, time::sleep};
 use wire::{convert::Stripes, destination::Destination};
 
 /// A peer as configured, and what is known of it.
@@ -55,6 +53,17 @@ pub(crate) struct Striping {
     refused: Mutex<Option<Instant>>,
     /// Legs that could not join.
     missing: AtomicU64,
+    /// Not all legs of the last group could.
+    short: AtomicBool,
+}
+
+impl Striping {
+    /// Counts the legs that could not join a group. Returns whether that is news.
+    fn note_missing(&self, legs: usize) -> bool {
+        self.missing.fetch_add(legs as u64, Relaxed);
+        let short = legs > 0;
+        self.short.swap(short, Relaxed) != short
+    }
 }
 
 /// After which time a peer that knew no groups is asked again: it may have been replaced.
@@ -119,9 +128,20 @@ impl Peer {
         }
     }
 
-    /// Counts a leg that could not join its group.
-    pub(crate) fn count_missing_stream(&self) {
-        self.striping.missing.fetch_add(1, Relaxed);
+    /// Counts the legs that could not join their group, and says so once until all could again.
+    pub(crate) fn note_missing_streams(&self, missing: &[Failure]) {
+        if !self.striping.note_missing(missing.len()) {
+            return;
+        }
+        let (name, streams) = (&self.name, self.streams);
+        match missing {
+            [] => eprintln!("longhaul relay: peer {name}: all {streams} streams join again"),
+            [why, ..] => eprintln!(
+                "longhaul relay: peer {name}: {} of {streams} streams could not join: {why}; the \
+                 others carry on",
+                missing.len()
+            ),
+        }
     }
 
     fn refused(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -131,21 +151,24 @@ impl Peer {
 
     /// Opens a leg to it, handshakes included, within `limit`, and remembers whether it could.
     pub(crate) async fn reach(&self, limit: Duration) -> Result<Leg, Failure> {
-        let attempt = timeout(limit, self.attempt(limit)).await;
-        let outcome = attempt.unwrap_or(Err(Failure::TimedOut));
+        let outcome = self.reach_again(limit).await;
         match &outcome {
-            Ok(_) => {
-                if self.health.reached() {
-                    eprintln!("longhaul relay: peer {} is back", self.name);
-                }
-            }
             // This relay's own shortage says nothing of the peer.
-            Err(Failure::Exhausted) => {}
+            Ok(_) | Err(Failure::Exhausted) => {}
             Err(failure) => {
                 if self.health.missed(Instant::now(), jitter()) {
                     eprintln!("longhaul relay: peer {} is down: {failure}", self.name);
                 }
             }
+        }
+        outcome
+    }
+
+    /// Opens a leg beside one that stands: if it fails, that says nothing of the peer's health.
+    pub(crate) async fn reach_again(&self, limit: Duration) -> Result<Leg, Failure> {
+        let outcome = within(limit, self.attempt(limit)).await;
+        if outcome.is_ok() && self.health.reached() {
+            eprintln!("longhaul relay: peer {} is back", self.name);
         }
         outcome
     }
@@ -220,5 +243,18 @@ pub(crate) async fn watch(relay: &Relay) {
             tokio::spawn(async move { peer.reach(limit).await.map(drop) });
         }
         sleep(PERIOD).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_streams_are_news_once_and_so_is_their_return() {
+        let striping = Striping::default();
+        let told = [0, 3, 1, 0, 0, 2].map(|legs| striping.note_missing(legs));
+        assert_eq!(told, [false, true, false, true, false, true]);
+        assert_eq!(striping.missing.load(Relaxed), 6);
     }
 }

@@ -41,6 +41,9 @@ pub(crate) struct Request {
     pub(crate) hop_limit: u8,
     /// Address and port to leave with, if not the relay's own.
     pub(crate) source: Option<SocketAddr>,
+    /// How long the answer to a relay may wait for bytes that it can go along with; zero for clients
+    /// that wait for it themselves.
+    pub(crate) patience: Duration,
     /// What the client sent behind its request.
     pub(crate) early: Vec<u8>,
     /// The leg to a peer may be the first of several.
@@ -55,8 +58,17 @@ impl Request {
             hops: Vec::new(),
             hop_limit: HOPS_MAX as u8,
             source: None,
+            patience: Duration::ZERO,
             early,
             may_stripe: false,
+        }
+    }
+
+    /// From a client that waits for nothing but the destination's bytes.
+    pub(crate) fn unanswered(self) -> Self {
+        Self {
+            patience: convert::PATIENCE_MAX,
+            ..self
         }
     }
 }
@@ -68,6 +80,7 @@ impl From<(convert::Request, Vec<u8>)> for Request {
             hops: request.hops,
             hop_limit: request.hop_limit,
             source: None,
+            patience: request.patience,
             early,
             may_stripe: false,
         }
@@ -163,7 +176,7 @@ impl Route<'_> {
         // A name may lead where its rule did not look.
         let permits = |address| self.decide(&Destination::Address(address)).is_ok();
         let connected = connect(to, request.source, profile, limit, permits).await?;
-        let far = Far::standing(connected, profile, limit);
+        let far = Far::standing(connected, profile, limit).unhurried(request.patience);
         let written = write_all(&far.stream, &request.early).await;
         written.map_err(|error| Failure::from_connect(&error))?;
         Ok(far)
@@ -180,12 +193,13 @@ impl Route<'_> {
         let limit = self.config.limits.connect_timeout;
         let stripes = stripes(peer, request);
         let onward = convert::Request {
+            patience: request.patience.min(limit / PATIENCE_SHARE),
             stripes,
             ..onward.clone()
         };
         let first = [onward.encode(), early(request, stripes.is_some())].concat();
         let asked = |leg, replaceable| {
-            let far = Far::asked(leg, peer, limit, replaceable);
+            let far = Far::asked(leg, peer, limit, replaceable).unhurried(request.patience);
             match stripes {
                 Some(stripes) => far.striped(stripes, request.early.len(), peer),
                 None => far,
@@ -203,6 +217,9 @@ impl Route<'_> {
         Ok(asked(leg, false))
     }
 }
+
+/// The part of the time for connecting and for the answer that a relay may hold the answer back.
+const PATIENCE_SHARE: u32 = 10;
 
 /// The group that a request is to be carried by, if any.
 fn stripes(peer: &Peer, request: &Request) -> Option<Stripes> {
@@ -259,6 +276,7 @@ fn next_leg(chain: &[Arc<Peer>], request: &Request) -> Result<NextLeg, Failure> 
         destination: request.destination.clone(),
         hops: rest.iter().map(|peer| peer.address).collect(),
         hop_limit,
+        patience: request.patience,
         stripes: None,
     };
     Ok(NextLeg::Peer(next.clone(), onward))
@@ -277,6 +295,8 @@ pub(crate) struct Far {
     /// The peer's answer has not been read yet.
     answer_due: AtomicBool,
     limit: Duration,
+    /// How long the answer that the client gets may wait for bytes to go along with.
+    patience: Duration,
     /// It stood ready, and nothing but the request has been sent over it.
     replaceable: bool,
     /// Its end came before any byte of the peer's answer.
@@ -325,6 +345,7 @@ impl Far {
             peer: None,
             answer_due: AtomicBool::new(false),
             limit,
+            patience: Duration::ZERO,
             replaceable: false,
             unanswered: AtomicBool::new(false),
             client_heard: AtomicBool::new(false),
@@ -349,6 +370,21 @@ impl Far {
             replaceable,
             ..Self::new((leg, peer.address), &peer.profile, limit)
         }
+    }
+
+    /// The same leg for a client that does not wait for an answer.
+    fn unhurried(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// How long the answer that the client gets may wait for bytes from here; `None`: it leaves by
+    /// itself. A peer has waited already: what it had in time came with its answer.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let own = match self.peer {
+            Some(_) => Duration::ZERO,
+            None => self.patience,
+        };
+        (!self.patience.is_zero()).then_some(own)
     }
 
     /// Whether it stood before it was asked for anything.

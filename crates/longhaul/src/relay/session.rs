@@ -287,6 +287,11 @@ impl Session {
         Leg::protected(self.client.clone(), self.tls.get().cloned())
     }
 
+    /// The legs to the client, if it is a relay that wants several.
+    pub(crate) fn near_trunk(&self) -> Option<&Arc<Trunk>> {
+        self.founder.get().map(|founder| founder.trunk())
+    }
+
     /// Shakes hands with the client, if its listener wants TLS.
     pub(crate) async fn protect(&self) -> Result<(), Failure> {
         if let Some(responder) = &self.listener.tls {
@@ -471,8 +476,8 @@ impl Session {
     /// answered in words, if its protocol has any; otherwise the listener has asked for RST.
     fn close(&self, end: &End) {
         if matches!(end, End::Broken(..) | End::Cut) {
-            if let Some(founder) = self.founder.get() {
-                founder.trunk().reset_on_close();
+            if let Some(trunk) = self.near_trunk() {
+                trunk.reset_on_close();
             }
             // An error here means that the socket has lost its connection already.
             let _ = reset_on_close(&*self.client);
@@ -494,8 +499,8 @@ impl Session {
             (way_out.far.clone(), way_out.trunk.clone())
         };
         let one = |socket: &Arc<TcpStream>| memory(&**socket).unwrap_or(0);
-        let near = match self.founder.get() {
-            Some(founder) => founder.trunk().memory(),
+        let near = match self.near_trunk() {
+            Some(trunk) => trunk.memory(),
             None => one(&self.client),
         };
         let far = match trunk {
@@ -510,7 +515,7 @@ impl Session {
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
         let far = way_out.far.as_deref();
-        let (near, trunk) = (self.founder.get().map(|f| f.trunk()), &way_out.trunk);
+        let (near, trunk) = (self.near_trunk(), &way_out.trunk);
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
             kind: self.listener.kind.to_string(),

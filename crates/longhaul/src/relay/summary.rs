@@ -65,6 +65,7 @@ struct LimitSummary {
     workers: usize,
     connect_timeout_s: f64,
     handshake_timeout_s: f64,
+    response_timeout_s: f64,
     grace_s: f64,
 }
 
@@ -241,6 +242,7 @@ impl LimitSummary {
             workers: limits.workers,
             connect_timeout_s: limits.connect_timeout.as_secs_f64(),
             handshake_timeout_s: limits.handshake_timeout.as_secs_f64(),
+            response_timeout_s: limits.response_timeout.as_secs_f64(),
             grace_s: limits.grace.as_secs_f64(),
         }
     }
@@ -380,15 +382,16 @@ impl Display for LimitSummary {
             ..
         } = self;
         writeln!(f, "  connections  {connections} at once, {workers} workers")?;
-        let [connect, handshake, grace] = [
+        let [connect, handshake, response, grace] = [
             self.connect_timeout_s,
             self.handshake_timeout_s,
+            self.response_timeout_s,
             self.grace_s,
         ]
         .map(Time::from_secs_f64);
         writeln!(
             f,
-            "  times        connect {connect}, handshake {handshake}, grace {grace}"
+            "  times        connect {connect}, handshake {handshake}, response {response}, grace {grace}"
         )
     }
 }

@@ -11,7 +11,7 @@ use super::{
     leg::Leg,
     rate::Limits,
     route::Far,
-    stream::write_all,
+    stream::{read_some, write_all},
     stripe::Seat,
 };
 use host::{
@@ -28,7 +28,12 @@ use std::{
     task::{Context, Poll, ready},
     time::Instant,
 };
-use tokio::{io::Interest, net::TcpStream, task::yield_now, time::sleep_until};
+use tokio::{
+    io::Interest,
+    net::TcpStream,
+    task::yield_now,
+    time::{sleep_until, timeout},
+};
 
 /// How a connection ended.
 #[derive(Debug)]
@@ -77,6 +82,13 @@ pub(crate) struct Means<'a> {
     pub(crate) client_heard: &'a AtomicBool,
 }
 
+impl Means<'_> {
+    fn delivered(&self, direction: Direction, bytes: usize) {
+        self.counters.traffic.add(direction, bytes);
+        self.traffic.add(direction, bytes);
+    }
+}
+
 type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Relays until both directions have ended, or one leg breaks. `on_success` is what the client is
@@ -86,7 +98,7 @@ type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The client's bytes leave at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
 pub(crate) async fn run(near: &Leg, far: &Far, on_success: &[u8], means: &Means<'_>) -> End {
     let transfer = Transfer {
-        answer: answer(near, far, on_success),
+        answer: answer(near, far, on_success, means),
         hushed: None,
         up: Flow::new(Direction::Up, near, &far.stream, means),
         down: Flow::new(Direction::Down, &far.stream, near, means),
@@ -102,22 +114,53 @@ fn answer<'a>(
     near: &'a Leg,
     far: &'a Far,
     on_success: &'a [u8],
-) -> Option<Later<'a, Result<(), End>>> {
+    means: &'a Means<'a>,
+) -> Option<Later<'a, Result<Option<Instant>, End>>> {
     let has_any = far.owes_answer() || !on_success.is_empty();
     has_any.then(|| {
         let answer = async move {
             far.answer().await.map_err(End::Failed)?;
-            let told = write_all(near, on_success).await;
-            told.map_err(|error| End::Broken(Side::Near, error))
+            let told = tell(near, far, on_success, means).await;
+            told.map_err(|broken| broken.end(Direction::Down))
         };
         Box::pin(answer) as Later<'a, _>
     })
 }
 
+/// Tells the client, and says when its next bytes may be taken. What the destination says within the
+/// client's patience leaves in the same write: the answer alone would be a segment, and so take the
+/// place of one of the ten with which slow start begins.
+async fn tell(
+    near: &Leg,
+    far: &Far,
+    on_success: &[u8],
+    means: &Means<'_>,
+) -> Result<Option<Instant>, Broken> {
+    let mut words = on_success.to_vec();
+    let heard = match far.patience() {
+        Some(patience) if !words.is_empty() => {
+            let most = means.limits.chunk(Direction::Down).min(FIRST_BYTES_MAX);
+            let first = read_some(&far.stream, &mut words, most);
+            timeout(patience, first).await.unwrap_or(Ok(0))
+        }
+        _ => Ok(0),
+    };
+    let told = write_all(near, &words).await;
+    told.map_err(Broken::Sink)?;
+    // An end is found again by the next read, an error is not.
+    let heard = heard.map_err(Broken::Source)?;
+    means.delivered(Direction::Down, heard);
+    Ok(means.limits.spend(Direction::Down, heard, Instant::now))
+}
+
+/// The most that leaves with an answer: larger than what a usual initial window sends, so that the
+/// rest of the flight does not begin in the middle of a segment.
+const FIRST_BYTES_MAX: usize = 64 * 1024;
+
 /// Both directions.
 struct Transfer<'a> {
     /// Until it is there, nothing else is read from the far leg.
-    answer: Option<Later<'a, Result<(), End>>>,
+    answer: Option<Later<'a, Result<Option<Instant>, End>>>,
     /// How the way up ended while the answer was still due.
     hushed: Option<End>,
     up: Flow<'a>,
@@ -158,8 +201,9 @@ impl Transfer<'_> {
 
     fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         if let Some(answer) = &mut self.answer {
-            ready!(answer.as_mut().poll(cx))?;
+            let pause = ready!(answer.as_mut().poll(cx))?;
             self.answer = None;
+            self.down.state = rest(pause);
         }
         match self.hushed.take() {
             Some(end) => Poll::Ready(Err(end)),
@@ -378,8 +422,7 @@ fn deliver(
     while conduit.held() > 0 {
         match to.drain(conduit) {
             Ok(delivered) => {
-                means.counters.traffic.add(direction, delivered);
-                means.traffic.add(direction, delivered);
+                means.delivered(direction, delivered);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 ready!(to.poll_write_ready(cx)).map_err(Broken::Sink)?;

@@ -4,13 +4,13 @@
 
 use super::{
     Relay,
-    connect::{SHORTAGE_PAUSE, is_shortage},
     crew::Seated,
     door::Door,
     drain::Phase,
     intercept::beat,
     registry::{Entry, Registry},
     session::{self, Shares},
+    shortage::{self, is_shortage},
 };
 use host::pipe_pool::Pool;
 use std::{
@@ -237,7 +237,7 @@ impl Shortage {
         if !std::mem::replace(&mut self.told, true) {
             eprintln!("longhaul relay: {error}; new connections wait");
         }
-        sleep(SHORTAGE_PAUSE).await;
+        sleep(shortage::PAUSE).await;
     }
 
     fn ended(&mut self) {

@@ -70,6 +70,57 @@ fn a_connection_is_described() {
     endpoint.until(CONNECTIONS, |list| (list["total"] == 0).then_some(()));
 }
 
+/// One leg of several connections, at both of its ends, while it stands and afterwards.
+#[test]
+fn a_striped_leg_is_one_leg_of_several_streams() {
+    const BYTES: u64 = 8 << 20;
+    let (listener, address) = origin();
+    let far = Relay::start(&["--convert", ANY, "--admin", ANY]);
+    let peer = far.address("convert").to_string();
+    let near = forwarding(address, &["--peer", &peer, "--streams", "4"]);
+    let mut client = connect(near.address("forward"));
+    let mut server = accept(&listener);
+    let writer = pour_some(client.try_clone().unwrap(), BYTES);
+    server.read_exact(&mut vec![0; BYTES as usize]).unwrap();
+    writer.join().unwrap();
+    server.write_all(b"!").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+
+    for (relay, leg, counted) in [
+        (&near, "far", "sent_bytes"),
+        (&far, "near", "received_bytes"),
+    ] {
+        let found = connection(Endpoint::of(relay), |c| {
+            c[leg]["streams"].as_array().is_some_and(|s| s.len() == 4)
+        });
+        let streams = found[leg]["streams"].as_array().unwrap();
+        assert_eq!(streams[0]["mss_bytes"], found[leg]["tcp"]["mss_bytes"]);
+        let carried = streams.iter().map(|s| s[counted].as_u64().unwrap());
+        assert!(carried.sum::<u64>() > BYTES, "{leg}: {streams:?}");
+    }
+    let single = connection(Endpoint::of(&near), |c| c["near"].is_object());
+    assert!(single["near"].get("streams").is_none(), "{single}");
+    let status = Endpoint::of(&near).json("/api/v1/status");
+    for leg in status["legs"].as_array().unwrap() {
+        let open = leg["limited_by"].as_object().unwrap().values();
+        assert_eq!(open.map(|n| n.as_u64().unwrap()).sum::<u64>(), 1, "{leg}");
+        let streams = if leg["leg"] == "far" { 4 } else { 1 };
+        assert_eq!(leg["streams_open"], streams, "{leg}");
+    }
+
+    drop((client, server));
+    let sent = Endpoint::of(&near).until("/api/v1/status", |status| {
+        let legs = status["legs"].as_array().unwrap();
+        let leg = legs.iter().find(|leg| leg["leg"] == "far").unwrap();
+        (leg["streams_open"] == 0).then(|| leg["sent_bytes"].as_u64().unwrap())
+    });
+    assert!(sent > BYTES, "{sent}");
+}
+
+fn pour_some(mut stream: TcpStream, bytes: u64) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || stream.write_all(&vec![7; bytes as usize]).unwrap())
+}
+
 #[test]
 fn who_sends_nothing_is_limited_by_the_application() {
     let (listener, address) = origin();

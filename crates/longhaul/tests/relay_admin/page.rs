@@ -60,6 +60,26 @@ fn shows_listeners_peers_and_a_live_connection() {
     }
 }
 
+#[test]
+fn shows_how_many_streams_a_leg_has() {
+    let (listener, address) = origin();
+    let far = Relay::start(&["--convert", ANY]);
+    let peer = far.address("convert").to_string();
+    let relay = crate::forwarding(address, &["--peer", &peer, "--streams", "3"]);
+    let _client = connect(relay.address("forward"));
+    let _server = accept(&listener);
+    Endpoint::of(&relay).until("/api/v1/connections", |list| {
+        let streams = list["connections"][0]["far"]["streams"].as_array()?;
+        (streams.len() == 3).then_some(())
+    });
+    let url = format!("http://{}/", relay.address("admin"));
+    let Some(shown) = browser::open(&url, 1100) else {
+        return;
+    };
+    assert!(shown.dom.contains("3 streams · RTT"), "{}", shown.dom);
+    assert_quiet(&shown);
+}
+
 /// Nothing that the interface may say becomes markup, wherever it stands.
 #[test]
 fn no_text_becomes_markup() {

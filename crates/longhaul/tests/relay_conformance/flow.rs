@@ -172,7 +172,7 @@ pub(crate) fn a_slow_reader_stops_the_sender(way: &Way<'_>) {
     const PIPE: u64 = 1 << 20;
     let (from, to) = way.open();
     let relays = way.chain.relays.len() as u64;
-    let room = (relays + 1) * 2 * BUFFER_MAX + relays * PIPE;
+    let room = way.chain.sockets() * 2 * BUFFER_MAX + relays * PIPE;
     let taken = AtomicU64::new(0);
     scope(|scope| {
         let sent = scope.spawn(|| {

@@ -3,12 +3,14 @@
 //! however busily they go on, and nobody else waits for them.
 
 use crate::{
-    relay_process::{Relay, connect, dial, exchange, origin},
+    relay_process::{Relay, connect, dial, exchange, origin, read_array},
     way::{accept, make_certificates, tls, wait_until},
 };
 use std::{
+    fs,
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
+    os::unix::fs::PermissionsExt,
 };
 use wire::{destination::Destination, proxy_protocol::encode_v1};
 
@@ -55,8 +57,10 @@ fn slow_handshakes_end_and_hinder_nobody() {
     let (listener, address) = origin();
     let doors = ["--socks5", ANY, "--http", ANY, "--convert", ANY];
     let relay = Relay::start(&[&doors[..], &LIMIT].concat());
-    let messages: [(&str, &[u8], u8); 3] = [
+    let messages: [(&str, &[u8], u8); 4] = [
         ("socks5", &[5, 255], 2),
+        // A name of 255 bytes behind the greeting.
+        ("socks5", &[5, 1, 0, 5, 1, 0, 3, 255], b'x'),
         (
             "http",
             b"GET http://192.0.2.1/ HTTP/1.1\r\nHost: x\r\nX: ",
@@ -80,13 +84,14 @@ fn slow_handshakes_end_and_hinder_nobody() {
 fn slow_proxy_headers_end_and_hinder_nobody() {
     let (listener, address) = origin();
     let forward = format!("{ANY}={address}");
-    let doors = ["--forward", &forward, "--http", ANY, "--socks5", ANY];
+    let mut doors = vec!["--forward", &forward, "--http", ANY, "--socks5", ANY];
+    doors.extend(["--convert", ANY]);
     let relay = Relay::start(&[&doors[..], &["--accept-proxy"], &LIMIT].concat());
     let headers: [(&[u8], u8); 2] = [
         (b"PROXY TCP4 192.0.2.7 198.51.100.1 7", b'0'),
         (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x01\0", 0),
     ];
-    for (kind, (beginning, more)) in ["forward", "http", "socks5"]
+    for (kind, (beginning, more)) in ["forward", "http", "socks5", "convert"]
         .map(|k| headers.map(|h| (k, h)))
         .concat()
     {
@@ -97,6 +102,34 @@ fn slow_proxy_headers_end_and_hinder_nobody() {
             exchange(&client, &accept(&listener), 1);
         });
     }
+    assert_none_left(relay);
+}
+
+/// A password of 255 bytes that never comes whole (RFC 1929 §2).
+#[test]
+fn slow_passwords_end_and_hinder_nobody() {
+    let (listener, address) = origin();
+    let users = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&users, "me:secret\n").unwrap();
+    fs::set_permissions(&users, fs::Permissions::from_mode(0o600)).unwrap();
+    let file = users.path().to_str().unwrap();
+    let relay = Relay::start(&[&["--socks5", ANY, "--users", file][..], &LIMIT].concat());
+    let beginning = [5, 1, 2, 1, 2, b'm', b'e', 255];
+    come_to_no_point(relay.address("socks5"), &beginning, b'x', || {
+        let mut client = connect(relay.address("socks5"));
+        client
+            .write_all(b"\x05\x01\x02\x01\x02me\x06secret")
+            .unwrap();
+        assert_eq!(read_array(&mut client), [5, 2, 1, 0]);
+        let SocketAddr::V4(to) = address else {
+            panic!("{address} is not IPv4");
+        };
+        let (ip, port) = (to.ip().octets(), to.port().to_be_bytes());
+        let request = [&[5, 1, 0, 1][..], &ip, &port].concat();
+        client.write_all(&request).unwrap();
+        assert_eq!(read_array::<10>(&mut client)[1], 0);
+        exchange(&client, &accept(&listener), 1);
+    });
     assert_none_left(relay);
 }
 

@@ -8,7 +8,7 @@ use crate::{
 use std::{
     fmt::Write as _,
     io,
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::Command,
 };
@@ -89,19 +89,30 @@ pub(crate) enum Carry {
     Copy,
     /// TLS on the legs between relays, splice on the others.
     Tls,
+    /// Splice, over [`STREAMS`] connections for each of a client's.
+    Striped,
 }
+
+/// Connections that a striped leg consists of.
+pub(crate) const STREAMS: u64 = 4;
 
 /// A relay with every listener in front of others, a testbed for them, and an origin server.
 pub(crate) struct Chain {
     pub(crate) testbed: Testbed,
     /// The nearest first.
     pub(crate) relays: Vec<Relay>,
+    carry: Carry,
     origins: [TcpListener; 2],
     _files: tempfile::TempDir,
 }
 
 impl Chain {
     pub(crate) fn new(peers: usize, carry: Carry) -> Self {
+        Self::patient(peers, carry, "3s")
+    }
+
+    /// Relays that give destinations and peers this time.
+    pub(crate) fn patient(peers: usize, carry: Carry, connect_timeout: &str) -> Self {
         let testbed = testbed();
         let files = tempfile::tempdir().unwrap();
         write_files(files.path(), peers, carry);
@@ -112,7 +123,8 @@ impl Chain {
         };
         let start = |hop: usize, args: &[String], listeners| {
             let mut command = testbed.command(&["--mode", mode]);
-            command.args(["--connect-timeout", "3s", "--grace", "3s", "--config"]);
+            command.args(["--connect-timeout", connect_timeout, "--grace", "3s"]);
+            command.arg("--config");
             command.arg(files.path().join(format!("hop{hop}.toml")));
             command.args(args);
             Relay::spawn_waiting(command, listeners)
@@ -126,6 +138,7 @@ impl Chain {
         Self {
             testbed,
             relays,
+            carry,
             origins,
             _files: files,
         }
@@ -155,6 +168,17 @@ impl Chain {
         (client, accept(self.origin(family)))
     }
 
+    /// The kernel's connections between a client and its server.
+    pub(crate) fn sockets(&self) -> u64 {
+        let between_relays = self.relays.len() as u64 - 1;
+        let streams = if self.carry == Carry::Striped {
+            STREAMS
+        } else {
+            1
+        };
+        2 + between_relays * streams
+    }
+
     pub(crate) fn origin(&self, family: &Family) -> &TcpListener {
         &self.origins[usize::from(family.server.is_ipv6())]
     }
@@ -178,8 +202,14 @@ fn doors() -> Vec<String> {
     args
 }
 
-fn address(hop: usize) -> String {
-    format!("127.0.0.1:{}", 5200 + hop)
+/// Both families in turn, each of them first in some chains.
+fn address(hop: usize, carry: Carry) -> SocketAddr {
+    let ipv6 = hop.is_multiple_of(2) == matches!(carry, Carry::Splice | Carry::Striped);
+    let ip: IpAddr = match ipv6 {
+        true => Ipv6Addr::LOCALHOST.into(),
+        false => Ipv4Addr::LOCALHOST.into(),
+    };
+    (ip, 5200 + hop as u16).into()
 }
 
 /// Certificates of `hop0`, `hop1`…, who trust each other.
@@ -215,14 +245,17 @@ fn write_files(directory: &Path, peers: usize, carry: Carry) {
         match hop {
             0 => text += "allow_from = ['10.77.1.0/24', 'fd77:1::/64']\n",
             _ => {
-                let at = address(hop);
+                let at = address(hop, carry);
                 let listener = "[[listener]]\nkind = 'convert'";
                 write!(text, "{listener}\naddress = '{at}'\n{}", tls(hop)).unwrap();
             }
         }
         for next in hop + 1..=peers {
-            let at = address(next);
+            let at = address(next, carry);
             write!(text, "[peer.hop{next}]\naddress = '{at}'\n{}", tls(hop)).unwrap();
+            if carry == Carry::Striped {
+                writeln!(text, "streams = {STREAMS}").unwrap();
+            }
         }
         if hop == 0 && peers > 0 {
             let via: Vec<_> = (1..=peers).map(|hop| format!("'hop{hop}'")).collect();

@@ -49,6 +49,7 @@ impl Args {
         replace(&mut limits.workers, self.workers);
         replace(&mut limits.connect_timeout, self.connect_timeout);
         replace(&mut limits.handshake_timeout, self.handshake_timeout);
+        replace(&mut limits.response_timeout, self.response_timeout);
         replace(&mut limits.grace, self.grace);
         replace(&mut limits.pipe_size, self.pipe_size);
         replace(&mut limits.memory, self.memory);

@@ -113,6 +113,8 @@ impl fmt::Display for Kind {
 pub(crate) struct Limits {
     pub(crate) connect_timeout: Duration,
     pub(crate) handshake_timeout: Duration,
+    /// How long an origin that owes something may be silent: HTTP and FTP.
+    pub(crate) response_timeout: Duration,
     pub(crate) connections_max: u32,
     pub(crate) workers: usize,
     pub(crate) grace: Duration,
@@ -131,6 +133,8 @@ const IDLE_CONDUITS_MAX: usize = 64;
 const CONNECTIONS_DEFAULT: u32 = 16384;
 const PIPE_DEFAULT: Bytes = Bytes::new(1 << 20);
 const TIMEOUT_DEFAULT: Time = Time::from_millis(10_000);
+/// Above what long polls and large reports take.
+const RESPONSE_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
 /// Twice the age at which peers replace their ready connections.
 const IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(120_000);
 const INTERVAL_DEFAULT: Time = Time::from_millis(1000);
@@ -559,6 +563,10 @@ fn limits(settings: &Settings) -> anyhow::Result<Limits> {
     Ok(Limits {
         connect_timeout: time("connect_timeout", written.connect_timeout)?,
         handshake_timeout: time("handshake_timeout", written.handshake_timeout)?,
+        response_timeout: positive(
+            "response_timeout",
+            written.response_timeout.unwrap_or(RESPONSE_TIMEOUT_DEFAULT),
+        )?,
         connections_max: written.connections.unwrap_or(CONNECTIONS_DEFAULT),
         workers: written.workers.map_or(cores, usize::from),
         grace: written.grace.unwrap_or(TIMEOUT_DEFAULT).into(),

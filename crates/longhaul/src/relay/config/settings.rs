@@ -192,6 +192,8 @@ pub(crate) struct LimitSettings {
     pub(crate) workers: Option<u16>,
     pub(crate) connect_timeout: Option<Time>,
     pub(crate) handshake_timeout: Option<Time>,
+    /// HTTP and FTP: how long an origin that owes something may be silent.
+    pub(crate) response_timeout: Option<Time>,
     pub(crate) grace: Option<Time>,
     pub(crate) pipe_size: Option<Bytes>,
     /// What all legs' socket buffers and pipes may hold together before new connections wait.

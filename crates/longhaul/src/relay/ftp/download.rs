@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file on its way from an FTP server into an HTTP response.
 
+use super::in_time;
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame};
 use std::{
     io,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
-use suppaftp::tokio::{AsyncFtpStream, AsyncNoTlsStream, TransferStream};
+use suppaftp::{
+    FtpError,
+    tokio::{AsyncFtpStream, AsyncNoTlsStream, TransferStream},
+};
 use tokio::{
     io::AsyncReadExt as _,
     select,
@@ -27,17 +32,17 @@ pub(crate) struct Download(mpsc::Receiver<io::Result<Bytes>>);
 
 impl Download {
     /// Reads in a task that ends with the file or with the client, and gives back the places of its
-    /// descriptors then.
+    /// descriptors then. The server has `limit` for each read, which a slow client does not count for.
     pub(super) fn start(
         ftp: AsyncFtpStream,
         stream: TransferStream<AsyncNoTlsStream>,
-        places: OwnedSemaphorePermit,
+        (limit, places): (Duration, OwnedSemaphorePermit),
     ) -> Self {
         let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
         tokio::spawn(async move {
             let left = sender.clone();
             select! {
-                outcome = pass_on(stream, &sender) => if let Err(error) = outcome {
+                outcome = pass_on(stream, &sender, limit) => if let Err(error) = outcome {
                     let _ = sender.send(Err(error)).await;
                 },
                 () = left.closed() => {}
@@ -50,11 +55,18 @@ impl Download {
     }
 }
 
-async fn pass_on(mut stream: TransferStream<AsyncNoTlsStream>, chunks: &Chunks) -> io::Result<()> {
+async fn pass_on(
+    mut stream: TransferStream<AsyncNoTlsStream>,
+    chunks: &Chunks,
+    limit: Duration,
+) -> io::Result<()> {
     loop {
         let mut chunk = BytesMut::with_capacity(CHUNK_LEN);
-        if stream.read_buf(&mut chunk).await? == 0 {
-            return stream.finish().await.map_err(io::Error::other);
+        let read = stream.read_buf(&mut chunk);
+        let read = async { read.await.map_err(FtpError::ConnectionError) };
+        if in_time(limit, read).await.map_err(io::Error::other)? == 0 {
+            let finished = in_time(limit, stream.finish()).await;
+            return finished.map_err(io::Error::other);
         }
         let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
         chunks.send(Ok(chunk.freeze())).await.map_err(gone)?;

@@ -1,28 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A directory as a page of plain HTML.
 
+use super::in_time;
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use std::time::Duration;
 use suppaftp::{FtpError, Status, list::ListParser, tokio::AsyncFtpStream};
 use tokio::io::AsyncReadExt as _;
 
 /// Bytes that are read of a listing; the page says so if there is more.
 const LEN_MAX: u64 = 1 << 20;
 
-/// The server's lines for the working directory.
-pub(super) async fn read(ftp: &mut AsyncFtpStream) -> Result<Vec<String>, FtpError> {
+/// The server's lines for the working directory. It has `limit` for its answers and for the next
+/// byte, not for all of them.
+pub(super) async fn read(
+    ftp: &mut AsyncFtpStream,
+    limit: Duration,
+) -> Result<Vec<String>, FtpError> {
     let opened = [Status::AboutToSend, Status::AlreadyOpen];
-    let (_, mut stream) = ftp.custom_data_command("LIST", &opened).await?;
+    let (_, mut stream) = in_time(limit, ftp.custom_data_command("LIST", &opened)).await?;
     let mut bytes = Vec::new();
-    (&mut stream)
-        .take(LEN_MAX)
-        .read_to_end(&mut bytes)
-        .await
-        .map_err(FtpError::ConnectionError)?;
+    let mut listing = (&mut stream).take(LEN_MAX);
+    loop {
+        let read = listing.read_buf(&mut bytes);
+        let read = async { read.await.map_err(FtpError::ConnectionError) };
+        if in_time(limit, read).await? == 0 {
+            break;
+        }
+    }
     let text = String::from_utf8_lossy(&bytes);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     match (bytes.len() as u64) < LEN_MAX {
-        true => stream.finish().await?,
+        true => in_time(limit, stream.finish()).await?,
         false => lines.push("(more than this page takes)".to_owned()),
     }
     Ok(lines)

@@ -9,7 +9,10 @@ mod url;
 pub(crate) use download::Download;
 pub(crate) use url::{PORT, Url};
 
-use super::{failure::Failure, leg::Leg, route::Request, session::Session, stream::Shared};
+use super::{
+    failure::Failure, leg::Leg, route::Request, session::Session, shortage::patiently,
+    stream::Shared,
+};
 use bytes::Bytes;
 use host::socket::reset_on_close;
 use http_body_util::{Either, Full};
@@ -63,6 +66,9 @@ impl From<Failure> for Refused {
 /// RFC 959 §4.2.
 impl From<FtpError> for Refused {
     fn from(error: FtpError) -> Self {
+        if is_late(&error) {
+            return Self::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server is silent");
+        }
         let status = match code(&error) {
             Some(332 | 430 | 530 | 532) => StatusCode::UNAUTHORIZED,
             Some(550) => StatusCode::NOT_FOUND,
@@ -81,9 +87,26 @@ fn code(error: &FtpError) -> Option<u32> {
     }
 }
 
-/// How long everything before the first byte may take: a dozen round trips, and a server that
-/// looks up its client's name.
-const SETUP_TIME: Duration = Duration::from_secs(60);
+/// A step of the protocol that a server has `limit` for.
+async fn in_time<T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, FtpError>>,
+) -> Result<T, FtpError> {
+    let late = |_| Err(FtpError::ConnectionError(io::ErrorKind::TimedOut.into()));
+    timeout(limit, step).await.unwrap_or_else(late)
+}
+
+fn is_late(error: &FtpError) -> bool {
+    matches!(error, FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::TimedOut)
+}
+
+/// What a server may leave out, but not by silence.
+fn if_known<T>(outcome: Result<T, FtpError>) -> Result<Option<T>, FtpError> {
+    match outcome {
+        Err(error) if is_late(&error) => Err(error),
+        outcome => Ok(outcome.ok()),
+    }
+}
 
 /// Places beyond that of the client's connection, two descriptors each: control and data connection
 /// are up to three each (the leg, and over TLS a bridge's two ends), and the client's last origin
@@ -98,15 +121,12 @@ pub(crate) async fn get(
     only_head: bool,
 ) -> Result<Response<Body>, Refused> {
     let places = session.more_places(PLACES)?;
-    let fetching = async {
-        let mut ftp = log_in(session, server, url).await?;
-        match url.is_directory() {
-            true => directory(&mut ftp, url).await,
-            false => file(ftp, url, only_head, places).await,
-        }
-    };
-    let late = || Refused::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server took too long");
-    timeout(SETUP_TIME, fetching).await.map_err(|_| late())?
+    let limit = session.config.limits.response_timeout;
+    let mut ftp = log_in(session, server, url).await?;
+    match url.is_directory() {
+        true => directory(&mut ftp, url, limit).await,
+        false => file(ftp, url, only_head, (limit, places)).await,
+    }
 }
 
 async fn log_in(
@@ -122,11 +142,12 @@ async fn log_in(
         false => server.clone(),
     };
     let session = session.clone();
-    let mut ftp = AsyncFtpStream::connect_with_stream(control)
+    let limit = session.config.limits.response_timeout;
+    let mut ftp = in_time(limit, AsyncFtpStream::connect_with_stream(control))
         .await?
         .passive_stream_builder(move |given| data(session.clone(), host.clone(), given.port()));
-    ftp.login(&url.user, &url.password).await?;
-    ftp.transfer_type(FileType::Binary).await?;
+    in_time(limit, ftp.login(&url.user, &url.password)).await?;
+    in_time(limit, ftp.transfer_type(FileType::Binary)).await?;
     ftp.set_mode(Mode::ExtendedPassive);
     Ok(ftp)
 }
@@ -155,7 +176,7 @@ async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketA
     let far = session.open_answered(&request).await?;
     let socket = match far.stream.needs_copy() {
         true => bridge(far.stream).await,
-        false => duplicate(&far.stream),
+        false => patiently(async || duplicate(&far.stream)).await,
     };
     let socket = socket.map_err(|error| Failure::from_connect(&error))?;
     Ok((socket, far.address))
@@ -168,11 +189,12 @@ fn duplicate(leg: &Leg) -> io::Result<TcpStream> {
 
 /// suppaftp wants a socket: TLS gets one that leads to it, over loopback.
 async fn bridge(leg: Leg) -> io::Result<TcpStream> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let outer = TcpStream::connect(listener.local_addr()?).await?;
+    let listener = patiently(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await?;
+    let at = listener.local_addr()?;
+    let outer = patiently(|| TcpStream::connect(at)).await?;
     let mine = outer.local_addr()?;
     let mut inner = loop {
-        match listener.accept().await? {
+        match patiently(|| listener.accept()).await? {
             (inner, from) if from == mine => break inner,
             (stranger, _) => drop(stranger),
         }
@@ -196,14 +218,18 @@ fn lacks_epsv(error: &FtpError) -> bool {
     matches!(code(error), Some(500..=504 | 522))
 }
 
-async fn directory(ftp: &mut AsyncFtpStream, url: &Url) -> Result<Response<Body>, Refused> {
+async fn directory(
+    ftp: &mut AsyncFtpStream,
+    url: &Url,
+    limit: Duration,
+) -> Result<Response<Body>, Refused> {
     if !url.path.is_empty() {
-        ftp.cwd(&url.path).await?;
+        in_time(limit, ftp.cwd(&url.path)).await?;
     }
-    let lines = match listing::read(ftp).await {
+    let lines = match listing::read(ftp, limit).await {
         Err(error) if lacks_epsv(&error) => {
             ftp.set_mode(Mode::Passive);
-            listing::read(ftp).await?
+            listing::read(ftp, limit).await?
         }
         lines => lines?,
     };
@@ -221,17 +247,19 @@ async fn file(
     mut ftp: AsyncFtpStream,
     url: &Url,
     only_head: bool,
-    places: OwnedSemaphorePermit,
+    (limit, places): (Duration, OwnedSemaphorePermit),
 ) -> Result<Response<Body>, Refused> {
-    let size = ftp.size(&url.path).await.ok();
-    let modified = ftp.mdtm(&url.path).await.ok();
+    let size = if_known(in_time(limit, ftp.size(&url.path)).await)?;
+    let modified = if_known(in_time(limit, ftp.mdtm(&url.path)).await)?;
     let body = match only_head {
         true if size.is_some() => Either::Left(Full::default()),
-        _ => match retrieve(&mut ftp, &url.path).await {
+        _ => match in_time(limit, retrieve(&mut ftp, &url.path)).await {
             Err(error) if code(&error) == Some(550) => {
-                return elsewhere(&mut ftp, url, error).await;
+                return in_time(limit, elsewhere(&mut ftp, url, error))
+                    .await
+                    .map_err(Refused::from);
             }
-            stream => Either::Right(Download::start(ftp, stream?, places)),
+            stream => Either::Right(Download::start(ftp, stream?, (limit, places))),
         },
     };
     let mut response = Response::new(body);
@@ -264,7 +292,7 @@ async fn elsewhere(
     ftp: &mut AsyncFtpStream,
     url: &Url,
     error: FtpError,
-) -> Result<Response<Body>, Refused> {
+) -> Result<Response<Body>, FtpError> {
     ftp.cwd(&url.path).await.map_err(|_| error)?;
     let mut response = Response::new(Either::Left(Full::default()));
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;

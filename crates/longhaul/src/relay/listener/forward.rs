@@ -7,7 +7,7 @@ use wire::destination::Destination;
 
 pub(super) fn ask(destination: &Destination) -> Asked {
     Asked {
-        request: Request::to(destination.clone(), Vec::new()),
+        request: Request::to(destination.clone(), Vec::new()).unanswered(),
         language: Language::Tcp,
     }
 }

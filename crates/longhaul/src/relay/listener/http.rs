@@ -15,6 +15,7 @@ use crate::relay::{
     },
     route::{Far, Request},
     session::Session,
+    silence::{Download, Silence, Upload},
     stream::{Answered, Shared},
     transfer::{End, Side},
 };
@@ -34,20 +35,21 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
     convert::Infallible,
     io,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     select,
 };
+use units::Time;
 use wire::destination::Destination;
 
 type ClientRequest = hyper::Request<Incoming>;
 /// The client's request as it goes on; one that is made again has no body.
 type OnwardRequest = hyper::Request<OnwardBody>;
-type OnwardBody = Either<Incoming, Empty<Bytes>>;
+type OnwardBody = Either<Upload, Empty<Bytes>>;
 /// An origin's, or our own.
-type Body = Either<Incoming, ftp::Body>;
+type Body = Either<Download, ftp::Body>;
 
 /// Bytes and fields of a message head; more is 431. A client costs at most this in heads.
 const HEAD_LEN_MAX: usize = 64 * 1024;
@@ -213,7 +215,10 @@ impl Proxy {
         match ftp::get(&self.session, server, &url, only_head).await {
             Ok(response) => Ok(response.map(Either::Right)),
             Err(ftp::Refused { status, reason }) => Err(Declined {
-                failure: Failure::Other,
+                failure: match status {
+                    StatusCode::GATEWAY_TIMEOUT => Failure::TimedOut,
+                    _ => Failure::Other,
+                },
                 status,
                 reason,
             }),
@@ -278,9 +283,12 @@ impl Proxy {
             upgrade(request.version(), request.headers()).map(|_| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
         onward_request(&mut head, &self.session.relay.pseudonym);
-        let request = hyper::Request::from_parts(head, Either::Left(body));
+        let unasked = Arc::default();
+        let body = Either::Left(Upload::new(body, &unasked));
+        let request = hyper::Request::from_parts(head, body);
         let mut kept = self.origin.lock().await;
-        let response = self.ask(&mut kept, request, &destination).await?;
+        let asked = (request, &unasked);
+        let response = self.ask(&mut kept, asked, &destination).await?;
         self.answer(&mut kept, response, offered)
     }
 
@@ -290,15 +298,15 @@ impl Proxy {
     async fn ask(
         &self,
         kept: &mut Option<Origin>,
-        mut request: OnwardRequest,
+        (mut request, unasked): (OnwardRequest, &Arc<AtomicBool>),
         destination: &Destination,
-    ) -> Result<Response<Incoming>, Declined> {
+    ) -> Result<Response<Download>, Declined> {
         for source in [Source::Kept, Source::Ready, Source::New] {
             let Some(origin) = self.origin(source, kept, destination).await? else {
                 continue;
             };
             let copy = origin.stood.then(|| harmless_copy(&request)).flatten();
-            request = match self.send(kept, origin, request).await {
+            request = match self.send(kept, origin, (request, unasked)).await {
                 Ok(response) => return Ok(response),
                 Err(Unsent::GivenBack(same)) => *same,
                 Err(Unsent::Lost(declined)) => return Err(declined),
@@ -314,7 +322,7 @@ impl Proxy {
         kept: &mut Option<Origin>,
         destination: &Destination,
     ) -> Result<Option<Origin>, Declined> {
-        let request = || Request::to(destination.clone(), Vec::new());
+        let request = || Request::to(destination.clone(), Vec::new()).unanswered();
         let far = match source {
             Source::Kept => {
                 let origin = kept.take().filter(|origin| origin.serves(destination));
@@ -334,7 +342,7 @@ impl Proxy {
     fn answer(
         &self,
         kept: &mut Option<Origin>,
-        mut response: Response<Incoming>,
+        mut response: Response<Download>,
         offered: Option<OnUpgrade>,
     ) -> Result<Response<Body>, Declined> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -373,15 +381,25 @@ impl Proxy {
         &self,
         kept: &mut Option<Origin>,
         mut origin: Origin,
-        request: OnwardRequest,
-    ) -> Result<Response<Incoming>, Unsent> {
-        let sent = origin.sender.try_send_request(request).await;
+        (request, unasked): (OnwardRequest, &Arc<AtomicBool>),
+    ) -> Result<Response<Download>, Unsent> {
+        let limit = self.session.config.limits.response_timeout;
+        let mut silence = Silence::new(&origin.far, unasked, limit);
+        let sent = select! {
+            sent = origin.sender.try_send_request(request) => sent,
+            () = silence.too_long() => {
+                return Err(Unsent::Lost(Declined::new(
+                    Failure::TimedOut,
+                    format!("the origin has said nothing for {}", Time::from(limit)),
+                )));
+            }
+        };
         let response = sent.map_err(|mut error| match error.take_message() {
             Some(request) if origin.refused.get().is_none() => Unsent::GivenBack(Box::new(request)),
             _ => origin.lost(&error.into_error()),
         })?;
         *kept = Some(origin);
-        Ok(response)
+        Ok(response.map(|body| Download::new(body, silence)))
     }
 
     /// HTTP over a leg. Requests leave behind the preamble for a peer, whose answer is read before

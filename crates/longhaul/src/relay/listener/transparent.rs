@@ -16,7 +16,7 @@ pub(super) fn ask(session: &Session, keep_source: bool) -> Result<Asked, Rejecte
     }
     let request = Request {
         source: keep_source.then_some(session.client_address),
-        ..Request::to(Destination::from_ip(wanted.ip(), wanted.port()), Vec::new())
+        ..Request::to(Destination::from_ip(wanted.ip(), wanted.port()), Vec::new()).unanswered()
     };
     Ok(Asked {
         request,

@@ -129,12 +129,14 @@ impl Group {
             };
             joining.spawn(joiner.run(accepted.clone()));
         }
+        let mut missing = Vec::new();
         while let Some(outcome) = joining.join_next().await {
-            match outcome {
-                Ok(Ok(leg)) => self.trunk.join(leg, None),
-                _ => self.peer.count_missing_stream(),
+            match outcome.unwrap_or(Err(Failure::Other)) {
+                Ok(leg) => self.trunk.join(leg, None),
+                Err(failure) => missing.push(failure),
             }
         }
+        self.peer.note_missing_streams(&missing);
         self.trunk.close_entry();
         pending::<()>().await;
     }
@@ -149,11 +151,19 @@ struct Joiner {
 }
 
 impl Joiner {
+    /// A leg that stood ready may have died unnoticed: then a new one has a try.
     async fn run(self, mut accepted: watch::Receiver<bool>) -> Result<Leg, Failure> {
-        let leg = match self.ready.take(&self.peer) {
-            Some(leg) => leg,
-            None => self.peer.reach(self.limit).await?,
-        };
+        if let Some(leg) = self.ready.take(&self.peer)
+            && let Ok(leg) = self.ask(leg, &mut accepted).await
+        {
+            return Ok(leg);
+        }
+        let leg = self.peer.reach_again(self.limit).await?;
+        self.ask(leg, &mut accepted).await
+    }
+
+    /// Asks to be let in, once the group is known.
+    async fn ask(&self, leg: Leg, accepted: &mut watch::Receiver<bool>) -> Result<Leg, Failure> {
         let gone = |_| Failure::Other;
         accepted.wait_for(|yes| *yes).await.map_err(gone)?;
         let asked = async {

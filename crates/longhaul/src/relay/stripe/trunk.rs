@@ -213,19 +213,20 @@ impl Trunk {
 
     /// Kernel memory that the legs hold for data, in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        let state = self.state();
-        let each = state.strands.iter().map(|strand| memory(&strand.leg));
-        each.map(|bytes| bytes.unwrap_or(0)).sum()
+        let each = self.strands().into_iter();
+        each.map(|strand| memory(&strand.leg).unwrap_or(0)).sum()
     }
 
     /// How each leg fares.
     pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
-        let state = self.state();
-        let each = state
-            .strands
-            .iter()
-            .map(|strand| TcpInfo::of(strand.leg.socket()));
-        each.flatten().collect()
+        let each = self.strands().into_iter();
+        each.flat_map(|strand| TcpInfo::of(strand.leg.socket()))
+            .collect()
+    }
+
+    /// All of them, so that the kernel can be asked without holding a lock.
+    fn strands(&self) -> Vec<Arc<Strand>> {
+        self.state().strands.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

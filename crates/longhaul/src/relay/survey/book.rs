@@ -80,8 +80,8 @@ fn news<'a>(before: Option<&Glimpse>, now: &'a Glimpse) -> Vec<(&'a Group, LegSu
 fn since(before: Option<&LegGlimpse>, now: &LegGlimpse) -> LegSums {
     let same = before.filter(|before| before.number == now.number);
     let grown = |of: fn(&TcpInfo) -> u64| {
-        let counted = same.map_or(0, |before| of(&before.info));
-        of(&now.info).saturating_sub(counted)
+        let counted = same.map_or(0, |before| before.sum(of));
+        now.sum(of).saturating_sub(counted)
     };
     LegSums {
         opened: u64::from(same.is_none()),
@@ -132,17 +132,19 @@ fn limited_by(
     same.then(|| limiter(&look(before), &look(now), us))
 }
 
+/// Streams count as one connection: the mean of their times, the sum of their windows.
 fn look(leg: &LegGlimpse) -> Look {
-    let info = &leg.info;
+    let mean = |of| leg.sum(of) / leg.streams.len().max(1) as u64;
+    let sum = |of| leg.sum(of).try_into().unwrap_or(u32::MAX);
     Look {
-        busy_us: info.busy_us,
-        rwnd_limited_us: info.rwnd_limited_us,
-        sndbuf_limited_us: info.sndbuf_limited_us,
-        notsent_bytes: info.notsent_bytes,
-        in_flight_segments: info.in_flight_segments,
-        cwnd_segments: info.cwnd_segments,
-        mss_bytes: info.mss_bytes,
-        send_window_bytes: info.send_window_bytes,
+        busy_us: mean(|info| info.busy_us),
+        rwnd_limited_us: mean(|info| info.rwnd_limited_us),
+        sndbuf_limited_us: mean(|info| info.sndbuf_limited_us),
+        notsent_bytes: sum(|info| info.notsent_bytes.into()),
+        in_flight_segments: sum(|info| info.in_flight_segments.into()),
+        cwnd_segments: sum(|info| info.cwnd_segments.into()),
+        mss_bytes: leg.streams.first().map_or(0, |info| info.mss_bytes),
+        send_window_bytes: sum(|info| info.send_window_bytes.into()),
         writer_waits: leg.writer_waits,
     }
 }
@@ -167,7 +169,8 @@ mod tests {
         LegGlimpse {
             group: group(leg),
             number,
-            info: info(sent, retransmits),
+            streams: vec![info(sent, retransmits)],
+            is_striped: false,
             buffered_bytes: 0,
             pauses,
             is_paused: false,
@@ -229,6 +232,49 @@ mod tests {
         let far = sums(&mut book, Leg::Far);
         assert_eq!((far.opened, far.bytes_up, far.sent_bytes), (2, 130, 130));
         assert_eq!((far.retransmitted_segments, far.reading_pauses), (6, 2));
+    }
+
+    /// The second one may join between two looks.
+    #[test]
+    fn the_streams_of_a_leg_are_counted_together() {
+        let (mut book, clock) = (Book::default(), Clock(Instant::now()));
+        let near = || leg(Leg::Near, 0, 0, 0, 0);
+        let far = |streams: &[(u64, u32)]| LegGlimpse {
+            streams: streams
+                .iter()
+                .map(|&(sent, again)| info(sent, again))
+                .collect(),
+            is_striped: true,
+            ..leg(Leg::Far, 1, 0, 0, 0)
+        };
+        book.note(clock.glimpse(0, 100, near(), far(&[(100, 1)])));
+        book.note(clock.glimpse(9, 900, near(), far(&[(400, 2), (500, 7)])));
+        let sums = sums(&mut book, Leg::Far);
+        assert_eq!((sums.opened, sums.bytes_up, sums.sent_bytes), (1, 900, 900));
+        assert_eq!(sums.retransmitted_segments, 9);
+    }
+
+    #[test]
+    fn streams_are_judged_as_one_connection() {
+        let with = |busy_us, in_flight_segments| TcpInfo {
+            busy_us,
+            in_flight_segments,
+            notsent_bytes: 5000,
+            send_window_bytes: 1 << 20,
+            ..info(0, 0)
+        };
+        let at = |first, second| LegGlimpse {
+            streams: vec![first, second],
+            is_striped: true,
+            ..leg(Leg::Far, 1, 0, 0, 0)
+        };
+        let begin = at(with(0, 0), with(0, 0));
+        let judged = |now| limited_by(Some(&begin), Some(&now), Duration::from_millis(10));
+        let all_busy = at(with(10_000, 10), with(10_000, 10));
+        assert_eq!(judged(all_busy), Some(Limiter::CongestionWindow));
+        // One of them alone is not the leg.
+        let one_idle = at(with(9_000, 10), with(0, 0));
+        assert_eq!(judged(one_idle), Some(Limiter::Application));
     }
 
     #[test]

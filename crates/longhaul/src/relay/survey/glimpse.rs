@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One look at one connection: four system calls, and no lock is held meanwhile.
+//! One look at one connection: four system calls, two for each stream of a striped leg, and no lock
+//! is held meanwhile.
 
 use crate::{
     admin::record::{Group, Leg},
     relay::{
         counters::Direction,
         session::{Session, WayOut},
+        stripe::Trunk,
     },
 };
 use host::{socket::memory, tcp_info::TcpInfo};
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 use tokio::net::TcpStream;
 
 /// A connection at one moment. Counts are since its start.
@@ -29,7 +31,9 @@ pub(super) struct LegGlimpse {
     pub(super) group: Group,
     /// Among the connection's legs of this side.
     pub(super) number: u64,
-    pub(super) info: TcpInfo,
+    /// Of its socket; of a striped leg, of all its streams, the first one first. Never empty.
+    pub(super) streams: Vec<TcpInfo>,
+    pub(super) is_striped: bool,
     pub(super) buffered_bytes: u64,
     /// Pauses in reading from it, and whether one is on.
     pub(super) pauses: u64,
@@ -45,29 +49,58 @@ impl Glimpse {
     pub(super) fn of(session: &Session, way_out: &WayOut) -> Self {
         let at = Instant::now();
         let (bytes_up, bytes_down) = session.traffic.read();
-        let look = |leg, number, socket: &TcpStream| {
+        let look = |leg, number, wires: Wires<'_>| {
             let group = Group {
                 listener: session.door.name(),
                 leg,
                 peer: peer(session, way_out).filter(|_| leg == Leg::Far),
             };
-            LegGlimpse::of(session, group, number, socket)
+            LegGlimpse::of(session, group, number, wires)
         };
         let far = way_out.far.as_deref();
+        let far = far.map(|far| Wires::of(far, way_out.trunk.as_ref()));
+        let near = Wires::of(&session.client, session.near_trunk());
         Self {
             number: session.number,
             at,
             bytes_up,
             bytes_down,
-            near: look(Leg::Near, 0, &session.client),
+            near: look(Leg::Near, 0, near),
             far: far.and_then(|far| look(Leg::Far, way_out.legs, far)),
+        }
+    }
+}
+
+/// What a leg is made of.
+#[derive(Clone, Copy)]
+enum Wires<'a> {
+    One(&'a TcpStream),
+    Many(&'a Trunk),
+}
+
+impl<'a> Wires<'a> {
+    fn of(socket: &'a TcpStream, trunk: Option<&'a Arc<Trunk>>) -> Self {
+        trunk.map_or(Self::One(socket), |trunk| Self::Many(trunk))
+    }
+
+    fn tcp_info(self) -> Vec<TcpInfo> {
+        match self {
+            Self::One(socket) => TcpInfo::of(socket).into_iter().collect(),
+            Self::Many(trunk) => trunk.tcp_info(),
+        }
+    }
+
+    fn memory(self) -> Option<u64> {
+        match self {
+            Self::One(socket) => memory(socket).ok(),
+            Self::Many(trunk) => Some(trunk.memory()),
         }
     }
 }
 
 impl LegGlimpse {
     /// `None` if the socket is no more.
-    fn of(session: &Session, group: Group, number: u64, socket: &TcpStream) -> Option<Self> {
+    fn of(session: &Session, group: Group, number: u64, wires: Wires<'_>) -> Option<Self> {
         let (read, written) = match group.leg {
             Leg::Near => (Direction::Up, Direction::Down),
             Leg::Far => (Direction::Down, Direction::Up),
@@ -76,12 +109,18 @@ impl LegGlimpse {
         Some(Self {
             group,
             number,
-            info: TcpInfo::of(socket).ok()?,
-            buffered_bytes: memory(socket).ok()?,
+            streams: Some(wires.tcp_info()).filter(|streams| !streams.is_empty())?,
+            is_striped: matches!(wires, Wires::Many(_)),
+            buffered_bytes: wires.memory()?,
             pauses,
             is_paused,
             writer_waits: session.pauses.read(written).1,
         })
+    }
+
+    /// Summed over the leg's streams.
+    pub(super) fn sum(&self, of: fn(&TcpInfo) -> u64) -> u64 {
+        self.streams.iter().map(of).sum()
     }
 }
 

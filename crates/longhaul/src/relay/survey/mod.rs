@@ -18,6 +18,7 @@ use crate::admin::record::{
 };
 use book::{Book, Verdict};
 use glimpse::{Glimpse, LegGlimpse};
+use host::tcp_info::TcpInfo;
 use jiff::Timestamp;
 use model::leg::limiter::Limiter;
 use std::{
@@ -193,14 +194,21 @@ impl Gauge {
         *self.now.limited_by.entry(limiter.to_owned()).or_default() += 1;
         self.now.buffered_bytes += leg.buffered_bytes;
         self.now.reading_paused += u64::from(leg.is_paused);
-        self.now.delivery_rate_bytes_per_s += leg.info.delivery_rate_bytes_per_s;
+        leg.streams
+            .iter()
+            .for_each(|stream| self.add_stream(stream));
+    }
+
+    fn add_stream(&mut self, tcp: &TcpInfo) {
+        self.now.streams_open += 1;
+        self.now.delivery_rate_bytes_per_s += tcp.delivery_rate_bytes_per_s;
         // 0 and the largest number are before the first sample.
-        if leg.info.rtt_us > 0 {
+        if tcp.rtt_us > 0 {
             self.rtts += 1;
-            self.rtt_sum_us += f64::from(leg.info.rtt_us);
+            self.rtt_sum_us += f64::from(tcp.rtt_us);
         }
         let smallest = self.now.rtt_min_us.unwrap_or(u32::MAX);
-        let smallest = smallest.min(leg.info.rtt_min_us);
+        let smallest = smallest.min(tcp.rtt_min_us);
         self.now.rtt_min_us = (smallest < u32::MAX).then_some(smallest);
     }
 
@@ -234,7 +242,11 @@ fn connection(
             reading_paused: leg.is_paused,
             reading_pauses: leg.pauses,
             buffered_bytes: leg.buffered_bytes,
-            tcp: leg.info,
+            tcp: leg.streams[0],
+            streams: match leg.is_striped {
+                true => leg.streams,
+                false => Vec::new(),
+            },
         })
     };
     Connection {

@@ -10,6 +10,7 @@ use crate::relay::{
     profile::Profile,
     route::Far,
     session::Session,
+    shortage::{patiently, resolve, within},
     stream::write_all,
     transfer::{End, Side},
 };
@@ -19,9 +20,8 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 use tokio::{
-    net::{TcpListener, TcpStream, UdpSocket, lookup_host},
+    net::{TcpListener, TcpStream, UdpSocket},
     select,
-    time::timeout,
 };
 use wire::{destination::Destination, socks5::Reply};
 
@@ -62,10 +62,7 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
             () = gone(&session.client) => Err(Failure::ClientGone),
         }
     };
-    let (stream, peer) = timeout(limit, arrival)
-        .await
-        .unwrap_or(Err(Failure::TimedOut))
-        .map_err(failed)?;
+    let (stream, peer) = within(limit, arrival).await.map_err(failed)?;
     Ok((Far::standing((stream, peer), &profile, limit), peer))
 }
 
@@ -73,7 +70,7 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
 async fn addresses(expected: &Destination) -> Result<Vec<IpAddr>, Failure> {
     let found: Vec<IpAddr> = match expected {
         Destination::Address(address) => vec![address.ip()],
-        Destination::Name(name, port) => lookup_host((name.as_str(), *port))
+        Destination::Name(name, port) => resolve(name.as_str(), *port)
             .await
             .map_err(|_| Failure::NameNotFound)?
             .map(|address| address.ip().to_canonical())
@@ -91,15 +88,17 @@ async fn listen(
     peers: &[IpAddr],
     profile: &Profile,
 ) -> Result<TcpListener, Failure> {
-    let ip = match peers.first() {
-        Some(peer) => local_address_towards(*peer).await,
-        None => session.client.local_addr().map(|address| address.ip()),
-    };
-    let listener = ip.and_then(|ip| {
+    let listener = patiently(async || {
+        let ip = match peers.first() {
+            Some(peer) => local_address_towards(*peer).await?,
+            None => session.client.local_addr()?.ip(),
+        };
         let mut listeners = socket::listen((ip, 0).into(), 1, &profile.options)?;
         TcpListener::from_std(listeners.remove(0))
     });
-    listener.map_err(|error| Failure::from_connect(&error))
+    listener
+        .await
+        .map_err(|error| Failure::from_connect(&error))
 }
 
 /// A datagram socket's connect(2) asks the routing table and sends nothing.
@@ -122,8 +121,7 @@ async fn accept(
     peers: &[IpAddr],
 ) -> Result<(TcpStream, SocketAddr), Failure> {
     loop {
-        let (stream, peer) = listener
-            .accept()
+        let (stream, peer) = patiently(|| listener.accept())
             .await
             .map_err(|error| Failure::from_connect(&error))?;
         let known = peers.is_empty() || peers.contains(&peer.ip().to_canonical());

@@ -7,6 +7,7 @@ use crate::relay::{
     failure::Failure,
     listener::{Rejected, reject},
     session::Session,
+    shortage::{is_shortage, patiently, resolve, within},
     stream::write_all,
     transfer::{End, Side},
 };
@@ -17,12 +18,7 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::{
-    net::{UdpSocket, lookup_host},
-    select,
-    sync::OwnedSemaphorePermit,
-    time::timeout,
-};
+use tokio::{net::UdpSocket, select, sync::OwnedSemaphorePermit, time::timeout};
 use wire::{
     destination::{Destination, HostName},
     socks5::{DATAGRAM_HEADER_LEN_MAX, Reply, datagram_header, parse_datagram},
@@ -41,13 +37,31 @@ struct Association<'a> {
     session: &'a Session,
     /// With its TCP connection, it has four descriptors.
     _place: OwnedSemaphorePermit,
+    sockets: Sockets,
+    /// Where the client sends from: as it announced, or as its first datagram shows.
+    client: OnceLock<SocketAddr>,
+    hosts: Mutex<IndexSet<IpAddr>>,
+}
+
+struct Sockets {
     near: UdpSocket,
     far_v4: UdpSocket,
     /// None where the host has no IPv6.
     far_v6: Option<UdpSocket>,
-    /// Where the client sends from: as it announced, or as its first datagram shows.
-    client: OnceLock<SocketAddr>,
-    hosts: Mutex<IndexSet<IpAddr>>,
+}
+
+impl Sockets {
+    async fn bind(session: &Session) -> io::Result<Self> {
+        let facing_client = session.client.local_addr()?.ip();
+        Ok(Self {
+            near: UdpSocket::bind((facing_client, 0)).await?,
+            far_v4: UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?,
+            far_v6: match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).await {
+                Err(error) if is_shortage(&error) => return Err(error),
+                socket => socket.ok(),
+            },
+        })
+    }
 }
 
 /// Relays datagrams until the client closes its TCP connection.
@@ -58,7 +72,7 @@ pub(super) async fn serve(session: &Session, announced: &Destination) -> End {
         Err(rejected) => return reject(session, rejected).await,
     };
     let end = async {
-        let bound = association.near.local_addr()?;
+        let bound = association.sockets.near.local_addr()?;
         write_all(&session.client, &Reply::Succeeded.encode(Some(bound))).await?;
         closed(&session.client).await
     };
@@ -79,23 +93,20 @@ impl<'a> Association<'a> {
         let way = session.straight_way(&anywhere).map_err(failed)?;
         way.ok_or_else(unsupported)?;
         let place = session.more_places(1).map_err(failed)?;
-        let association = Self::bind(session, place).await;
-        let association = association.map_err(|error| failed(Failure::from_connect(&error)))?;
-        association.expect(announced);
-        Ok(association)
-    }
-
-    async fn bind(session: &'a Session, place: OwnedSemaphorePermit) -> io::Result<Self> {
-        let facing_client = session.client.local_addr()?.ip();
-        Ok(Self {
+        let limit = session.config.limits.connect_timeout;
+        let sockets = async {
+            let bound = patiently(|| Sockets::bind(session)).await;
+            bound.map_err(|error| Failure::from_connect(&error))
+        };
+        let association = Self {
             session,
             _place: place,
-            near: UdpSocket::bind((facing_client, 0)).await?,
-            far_v4: UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?,
-            far_v6: UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).await.ok(),
+            sockets: within(limit, sockets).await.map_err(failed)?,
             client: OnceLock::new(),
             hosts: Mutex::default(),
-        })
+        };
+        association.expect(announced);
+        Ok(association)
     }
 
     /// RFC 1928 §6: the client may announce where it will send from, or zeroes. Behind an address
@@ -122,7 +133,7 @@ impl<'a> Association<'a> {
         let mut buffer = vec![0; DATAGRAM_LEN_MAX];
         let mut names = Names::default();
         loop {
-            let (len, from) = match self.near.recv_from(&mut buffer).await {
+            let (len, from) = match self.sockets.near.recv_from(&mut buffer).await {
                 Ok(received) => received,
                 Err(error) => return error,
             };
@@ -157,8 +168,8 @@ impl<'a> Association<'a> {
 
     async fn send(&self, to: SocketAddr, data: &[u8]) {
         let socket = match to {
-            SocketAddr::V4(_) => Some(&self.far_v4),
-            SocketAddr::V6(_) => self.far_v6.as_ref(),
+            SocketAddr::V4(_) => Some(&self.sockets.far_v4),
+            SocketAddr::V6(_) => self.sockets.far_v6.as_ref(),
         };
         let Some(socket) = socket else { return };
         self.remember(to.ip());
@@ -199,19 +210,19 @@ impl<'a> Association<'a> {
             buffer[start..AT].copy_from_slice(&header);
             self.session.pace(Direction::Down, len).await;
             let datagram = &buffer[start..AT + len];
-            if self.near.send_to(datagram, client).await.is_ok() {
+            if self.sockets.near.send_to(datagram, client).await.is_ok() {
                 self.session.count(Direction::Down, len);
             }
         }
     }
 
     async fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let Some(far_v6) = &self.far_v6 else {
-            return self.far_v4.recv_from(buffer).await;
+        let Some(far_v6) = &self.sockets.far_v6 else {
+            return self.sockets.far_v4.recv_from(buffer).await;
         };
         loop {
             let ready = select! {
-                ready = self.far_v4.readable() => ready.map(|()| &self.far_v4),
+                ready = self.sockets.far_v4.readable() => ready.map(|()| &self.sockets.far_v4),
                 ready = far_v6.readable() => ready.map(|()| far_v6),
             };
             match ready?.try_recv_from(buffer) {
@@ -234,7 +245,7 @@ impl Names {
         {
             return Some((*ip, port).into());
         }
-        let found = timeout(limit, lookup_host((name.as_str(), port))).await;
+        let found = timeout(limit, resolve(name.as_str(), port)).await;
         let address = found.ok()?.ok()?.next()?;
         self.0.shift_remove(name);
         if self.0.len() >= NAMES_MAX {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the running kernel must have, and what it must allow the caller.
+
+use crate::Error;
+use libbpf_rs::{PrintLevel, btf::Btf, set_print};
+use rustix::thread::{CapabilitySet, capabilities};
+use std::{
+    fs,
+    path::Path,
+    sync::{Mutex, Once},
+};
+
+/// Where the kernel describes its types.
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// Whether a congestion control can be loaded here at all.
+pub(crate) fn check() -> Result<(), Error> {
+    rights("a congestion control is loaded and unloaded")?;
+    types()
+}
+
+/// Capabilities are those of the caller; a user namespace's count for nothing here, which the kernel
+/// says later.
+pub(crate) fn rights(what: &str) -> Result<(), Error> {
+    let needed = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::NET_ADMIN;
+    let has = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    let enough = has.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN);
+    match enough || has.contains(needed) {
+        true => Ok(()),
+        false => Err(only_root(what)),
+    }
+}
+
+/// `what` ends in a participle: "it is loaded".
+pub(crate) fn only_root(what: &str) -> Error {
+    Error::Denied(format!(
+        "{what} by root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN): run it with sudo"
+    ))
+}
+
+fn types() -> Result<(), Error> {
+    if !Path::new(BTF).exists() {
+        return Err(Error::Kernel(format!(
+            "this kernel does not describe its types: no {BTF}; it needs CONFIG_DEBUG_INFO_BTF"
+        )));
+    }
+    quietly(|| {
+        let btf = Btf::from_path(BTF).map_err(|error| failed("read the kernel's types", &error))?;
+        match btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>(OPERATIONS) {
+            Some(_) => Ok(()),
+            None => Err(Error::Kernel(
+                "this kernel takes no congestion controls as eBPF (struct_ops): it needs Linux 5.6 \
+                 with CONFIG_BPF_JIT"
+                    .to_owned(),
+            )),
+        }
+    })
+}
+
+/// The type that says that congestion controls can be made of programs.
+const OPERATIONS: &str = "bpf_struct_ops_tcp_congestion_ops";
+
+/// Names of all congestion controls that the kernel has now, in every namespace alike.
+pub(crate) fn registered() -> Vec<String> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let text = text.unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Whether one of that name is there.
+pub(crate) fn is_registered(name: &str) -> bool {
+    registered().iter().any(|other| other == name)
+}
+
+/// What libbpf warned of last; it prints nothing.
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Lines that are kept.
+const WARNINGS_MAX: usize = 64;
+
+/// Runs `work`; from now on libbpf's words are kept instead of printed.
+pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        set_print(Some((PrintLevel::Warn, keep)));
+    });
+    if let Ok(mut warnings) = WARNINGS.lock() {
+        warnings.clear();
+    }
+    work()
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "libbpf-rs asks for this type"
+)]
+fn keep(_: PrintLevel, line: String) {
+    let Ok(mut warnings) = WARNINGS.lock() else {
+        return;
+    };
+    if warnings.len() < WARNINGS_MAX {
+        warnings.push(line.trim().to_owned());
+    }
+}
+
+/// An error of libbpf's as ours: rights are told from the rest, and its first warning is the reason.
+pub(crate) fn failed(step: &'static str, error: &libbpf_rs::Error) -> Error {
+    let warned = WARNINGS.lock().ok().and_then(|all| all.first().cloned());
+    let first = warned.and_then(|text| text.lines().next().map(str::to_owned));
+    let reason = first.map_or(format!("{error}"), |line| format!("{error} ({line})"));
+    match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => Error::Denied(format!(
+            "cannot {step}: the kernel does not permit it ({reason}); it takes root of the machine, \
+             not of a user namespace, and no lockdown"
+        )),
+        _ => Error::Failed { step, reason },
+    }
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Congestion controls in C, each in one header (`src/bpf/NAME_math.h`) that is compiled twice: into
+//! an eBPF program for the kernel ([`object`]) and into a library that runs under simulated time
+//! ([`math`]).
+//!
+//! [`loader`] brings them to a kernel and takes them away, [`pins`] is where they stay meanwhile,
+//! [`watch`] sees the connections that use them, [`own_parameters`] are those of one socket, [`choice`] says what a name means here.
+//! [`profile`] gives the sockets of any program what they know nothing of.
+
+pub mod ack_thin;
+pub mod choice;
+mod error;
+mod kernel;
+pub mod loader;
+pub mod math;
+pub mod object;
+pub mod own_parameters;
+pub mod parameters;
+pub mod pins;
+pub mod profile;
+pub mod watch;
+pub mod window_cap;
+
+pub use error::{Error, Kind};

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The congestion controls' arithmetic on the host: the same C that runs in the kernel.
+#![expect(unsafe_code, reason = "the arithmetic is C")]
+
+use model::tcp::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
+use std::{
+    ffi::{CStr, c_char},
+    fmt,
+};
+use units::{BitRate, Time};
+
+/// `CC_STATE_BYTES` in cc.h, as 64-bit words.
+pub const STATE_WORDS: usize = 13;
+
+/// One congestion control of this crate, without its `lh_`.
+#[derive(Clone, Copy)]
+pub struct Algorithm(&'static Table);
+
+/// A number that it can be told when it is loaded, or for one socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parameter {
+    /// As `--param NAME=VALUE` has it.
+    pub name: &'static str,
+    /// Empty where it counts nothing.
+    pub unit: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// What it is unless told.
+    pub initial: u32,
+    /// Smallest value allowed.
+    pub least: u32,
+    /// Largest.
+    pub most: u32,
+}
+
+/// A number of a connection's state worth seeing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// As the header names it.
+    pub name: &'static str,
+    /// Empty where it counts nothing.
+    pub unit: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// The stored number is this many times the shown one.
+    pub divisor: u32,
+}
+
+/// All of them.
+pub fn algorithms() -> impl Iterator<Item = Algorithm> {
+    // SAFETY: the array is constant and ends with an entry without a name.
+    unsafe { entries(longhaul_cc_algorithms.as_ptr(), |table| table.name) }.map(Algorithm)
+}
+
+/// The one of that name, with or without `lh_`.
+#[must_use]
+pub fn algorithm(name: &str) -> Option<Algorithm> {
+    let name = name.strip_prefix("lh_").unwrap_or(name);
+    algorithms().find(|algorithm| algorithm.name() == name)
+}
+
+impl Algorithm {
+    /// Its name in the papers, as `scalable`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        // SAFETY: an entry's strings are literals.
+        unsafe { text(self.0.name) }
+    }
+
+    /// Its name in the kernel, as `lh_scalable`.
+    #[must_use]
+    pub fn system_name(self) -> String {
+        format!("lh_{}", self.name())
+    }
+
+    /// What can be set.
+    pub fn parameters(self) -> impl Iterator<Item = Parameter> {
+        // SAFETY: the array ends with an entry without a name, and its strings are literals.
+        unsafe { entries(self.0.parameters, |raw| raw.name) }.map(|raw| unsafe {
+            Parameter {
+                name: text(raw.name),
+                unit: text(raw.unit),
+                about: text(raw.about),
+                initial: raw.initial,
+                least: raw.least,
+                most: raw.most,
+            }
+        })
+    }
+
+    /// What can be seen of a connection.
+    pub fn fields(self) -> impl Iterator<Item = Field> {
+        // SAFETY: as in `parameters`.
+        unsafe { entries(self.0.fields, |raw| raw.name) }.map(|raw| unsafe {
+            Field {
+                name: text(raw.name),
+                unit: text(raw.unit),
+                about: text(raw.about),
+                divisor: raw.divisor,
+            }
+        })
+    }
+
+    /// The values of [`Algorithm::fields`], in their order, as stored in a connection's
+    /// `icsk_ca_priv`.
+    #[must_use]
+    pub fn values(self, state: &[u64; STATE_WORDS]) -> Vec<i64> {
+        let mut values = vec![0; self.fields().count()];
+        // SAFETY: `read` writes one value for each field, from a state as large as it may be.
+        unsafe { (self.0.read)(state.as_ptr().cast(), values.as_mut_ptr()) };
+        values
+    }
+
+    /// The parameters that a connection's `icsk_ca_priv` begins with, in their order.
+    #[must_use]
+    pub fn own_parameters(self, state: &[u64; STATE_WORDS]) -> Vec<u32> {
+        let bytes = state.iter().flat_map(|word| word.to_ne_bytes());
+        let bytes: Vec<u8> = bytes.take(4 * self.parameters().count()).collect();
+        words(&bytes).collect()
+    }
+
+    /// Tells layouts of parameters and state apart: two builds of an algorithm with the same number
+    /// read each other's connections alike. It is a digest of its name, of what each bit of a state
+    /// does to the fields, and of their names.
+    #[must_use]
+    pub fn layout(self) -> u64 {
+        let mut digest = Digest::default();
+        digest.add(self.name().as_bytes());
+        for parameter in self.parameters() {
+            digest.add(parameter.name.as_bytes());
+        }
+        for field in self.fields() {
+            digest.add(field.name.as_bytes());
+            digest.add(&field.divisor.to_le_bytes());
+        }
+        for bit in 0..64 * STATE_WORDS {
+            let mut state = [0; STATE_WORDS];
+            state[bit / 64] = 1 << (bit % 64);
+            let values = self.values(&state);
+            values.iter().for_each(|v| digest.add(&v.to_le_bytes()));
+        }
+        digest.0
+    }
+
+    /// The arithmetic of one connection, with `values` for its parameters, in their order.
+    #[must_use]
+    pub fn connection(self, values: &[u32]) -> Connection {
+        let mut state = [0u32; 2 * STATE_WORDS];
+        for (at, parameter) in self.parameters().enumerate() {
+            let value = values.get(at).copied().unwrap_or(parameter.initial);
+            state[at] = value.clamp(parameter.least, parameter.most);
+        }
+        Connection {
+            algorithm: self,
+            state: State104(state),
+            srtt: Srtt::default(),
+            state_now: State::Open,
+        }
+    }
+}
+
+impl fmt::Debug for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Algorithm").field(&self.name()).finish()
+    }
+}
+
+/// FNV-1a, 64 bits (draft-eastlake-fnv); each piece ends with a byte of its own.
+pub(crate) struct Digest(pub(crate) u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        for &byte in bytes.iter().chain(&[0xff]) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// 32-bit words in the machine's byte order; a rest is left out.
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let chunks = bytes.chunks_exact(4);
+    chunks.map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")))
+}
+
+/// A connection under simulated time.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    algorithm: Algorithm,
+    state: State104,
+    srtt: Srtt,
+    state_now: State,
+}
+
+/// `icsk_ca_priv`: its bytes and its alignment.
+#[derive(Debug, Clone)]
+#[repr(C, align(8))]
+struct State104([u32; 2 * STATE_WORDS]);
+
+/// Smoothed round trip, 1/8 of each sample (RFC 6298).
+#[derive(Debug, Clone, Copy, Default)]
+struct Srtt(Option<u32>);
+
+impl Srtt {
+    fn learn(&mut self, sample: u32) {
+        self.0 = Some(self.0.map_or(sample, |old| old - old / 8 + sample / 8));
+    }
+}
+
+impl Connection {
+    /// The values of [`Algorithm::fields`], in their order, as stored.
+    #[must_use]
+    pub fn values(&self) -> Vec<i64> {
+        let mut values = vec![0; self.algorithm.fields().count()];
+        // SAFETY: `read` writes one value for each field, from a state as large as it may be.
+        unsafe { (self.algorithm.0.read)(self.state.0.as_ptr().cast(), values.as_mut_ptr()) };
+        values
+    }
+
+    /// Its state as it lies in `icsk_ca_priv`, parameters first, as 32-bit words: for going on from
+    /// where another one was.
+    pub fn state_mut(&mut self) -> &mut [u32; 2 * STATE_WORDS] {
+        &mut self.state.0
+    }
+
+    fn seen(&self, window: &Window, prior_cwnd: u32, now: Time) -> Seen {
+        Seen {
+            cwnd: window.cwnd,
+            cwnd_cnt: window.cwnd_cnt,
+            ssthresh: window.ssthresh,
+            prior_cwnd,
+            state: self.state_now as u32,
+            srtt_us: self.srtt.0.unwrap_or(0),
+            mss: 1448,
+            packets_out: 0,
+            now_us: now.as_nanos() / 1000,
+        }
+    }
+}
+
+impl CongestionControl for Connection {
+    fn init(&mut self, window: &mut Window, now: Time) {
+        let mut seen = self.seen(window, 0, now);
+        // SAFETY: state and connection are exclusively ours and of the sizes that cc.h gives them.
+        unsafe { (self.algorithm.0.init)(self.state.0.as_mut_ptr().cast(), &raw mut seen) };
+        seen.give_back(window);
+    }
+
+    fn ssthresh(&mut self, window: &Window, now: Time) -> u32 {
+        let seen = self.seen(window, 0, now);
+        // SAFETY: as in `init`.
+        unsafe { (self.algorithm.0.ssthresh)(self.state.0.as_mut_ptr().cast(), &raw const seen) }
+    }
+
+    fn cong_avoid(&mut self, window: &mut Window, ack: &Ack) {
+        if !ack.cwnd_limited {
+            return;
+        }
+        let mut seen = self.seen(window, 0, ack.now);
+        seen.packets_out = ack.in_flight;
+        // SAFETY: as in `init`.
+        unsafe {
+            (self.algorithm.0.cong_avoid)(
+                self.state.0.as_mut_ptr().cast(),
+                &raw mut seen,
+                ack.acked,
+            );
+        }
+        seen.give_back(window);
+    }
+
+    fn pkts_acked(&mut self, window: &Window, sample: &AckSample) {
+        let rtt_us = sample
+            .rtt
+            .map(|rtt| u32::try_from(rtt.as_nanos() / 1000).unwrap_or(u32::MAX));
+        if let Some(rtt) = rtt_us {
+            self.srtt.learn(rtt);
+        }
+        self.state_now = sample.state;
+        let seen = self.seen(window, 0, sample.now);
+        let measured = Sample {
+            pkts_acked: sample.pkts_acked,
+            rtt_us: rtt_us.map_or(-1, |rtt| i32::try_from(rtt).unwrap_or(i32::MAX)),
+            in_flight: sample.in_flight,
+        };
+        // SAFETY: as in `init`.
+        unsafe {
+            (self.algorithm.0.pkts_acked)(
+                self.state.0.as_mut_ptr().cast(),
+                &raw const seen,
+                &raw const measured,
+            );
+        }
+    }
+
+    fn set_state(&mut self, window: &Window, state: State, now: Time) {
+        let seen = self.seen(window, 0, now);
+        // SAFETY: as in `init`.
+        unsafe {
+            (self.algorithm.0.set_state)(
+                self.state.0.as_mut_ptr().cast(),
+                &raw const seen,
+                state as u8,
+            );
+        }
+        self.state_now = state;
+    }
+
+    fn undo_cwnd(&mut self, window: &Window, prior_cwnd: u32, now: Time) -> u32 {
+        let seen = self.seen(window, prior_cwnd, now);
+        // SAFETY: as in `init`.
+        unsafe { (self.algorithm.0.undo_cwnd)(self.state.0.as_mut_ptr().cast(), &raw const seen) }
+    }
+
+    fn pacing_rate(&self, window: &Window, srtt: Time) -> Option<BitRate> {
+        let mut seen = self.seen(window, 0, Time::ZERO);
+        seen.srtt_us = u32::try_from(srtt.as_nanos() / 1000).unwrap_or(u32::MAX);
+        // SAFETY: as in `init`.
+        let bytes = unsafe {
+            (self.algorithm.0.pacing_rate)(self.state.0.as_ptr().cast(), &raw const seen)
+        };
+        (bytes > 0).then(|| BitRate::from_bits(bytes.saturating_mul(8)))
+    }
+}
+
+/// `struct cc_connection`.
+#[repr(C)]
+struct Seen {
+    cwnd: u32,
+    cwnd_cnt: u32,
+    ssthresh: u32,
+    prior_cwnd: u32,
+    state: u32,
+    srtt_us: u32,
+    mss: u32,
+    packets_out: u32,
+    now_us: u64,
+}
+
+impl Seen {
+    fn give_back(&self, window: &mut Window) {
+        window.cwnd = self.cwnd.max(1);
+        window.cwnd_cnt = self.cwnd_cnt;
+        window.ssthresh = self.ssthresh;
+    }
+}
+
+/// `struct cc_sample`.
+#[repr(C)]
+struct Sample {
+    pkts_acked: u32,
+    rtt_us: i32,
+    in_flight: u32,
+}
+
+/// `struct cc_parameter` in math.c.
+#[repr(C)]
+struct RawParameter {
+    name: *const c_char,
+    unit: *const c_char,
+    about: *const c_char,
+    initial: u32,
+    least: u32,
+    most: u32,
+}
+
+/// `struct cc_field`.
+#[repr(C)]
+struct RawField {
+    name: *const c_char,
+    unit: *const c_char,
+    about: *const c_char,
+    divisor: u32,
+}
+
+/// `struct cc_algorithm`.
+#[repr(C)]
+struct Table {
+    name: *const c_char,
+    parameters: *const RawParameter,
+    fields: *const RawField,
+    read: unsafe extern "C" fn(*const u8, *mut i64),
+    init: unsafe extern "C" fn(*mut u8, *mut Seen),
+    ssthresh: unsafe extern "C" fn(*mut u8, *const Seen) -> u32,
+    cong_avoid: unsafe extern "C" fn(*mut u8, *mut Seen, u32),
+    pkts_acked: unsafe extern "C" fn(*mut u8, *const Seen, *const Sample),
+    set_state: unsafe extern "C" fn(*mut u8, *const Seen, u8),
+    undo_cwnd: unsafe extern "C" fn(*mut u8, *const Seen) -> u32,
+    pacing_rate: unsafe extern "C" fn(*const u8, *const Seen) -> u64,
+}
+
+// SAFETY: the table is constant; its functions work on what they are given alone.
+unsafe impl Sync for Table {}
+// SAFETY: as above.
+unsafe impl Send for Table {}
+
+unsafe extern "C" {
+    static longhaul_cc_algorithms: [Table; 0];
+}
+
+/// The entries from `first` to the one without a name.
+///
+/// # Safety
+/// `first` points into a constant array that ends so.
+unsafe fn entries<T: 'static>(
+    first: *const T,
+    name: fn(&T) -> *const c_char,
+) -> impl Iterator<Item = &'static T> {
+    (0..)
+        // SAFETY: `take_while` stops at the last entry, which is still in the array.
+        .map(move |at| unsafe { &*first.add(at) })
+        .take_while(move |entry| !name(entry).is_null())
+}
+
+/// # Safety
+/// `literal` is a C string literal, UTF-8.
+unsafe fn text(literal: *const c_char) -> &'static str {
+    // SAFETY: as the caller promises.
+    unsafe { CStr::from_ptr(literal) }.to_str().unwrap_or("?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_stand_as_their_header_has_them() {
+        let scalable = algorithm("lh_scalable").unwrap();
+        let names: Vec<_> = scalable.parameters().map(|p| (p.name, p.initial)).collect();
+        assert_eq!(names, [("ai", 100), ("md_shift", 3)]);
+    }
+
+    #[test]
+    fn a_state_begins_with_its_parameters() {
+        for algorithm in algorithms() {
+            let mut state = [0; STATE_WORDS];
+            state[0] = u64::from_ne_bytes([7, 0, 0, 0, 9, 0, 0, 0]);
+            let own = algorithm.own_parameters(&state);
+            assert_eq!(own.len(), algorithm.parameters().count());
+            assert!(own.iter().eq([7, 9, 0, 0, 0, 0, 0][..own.len()].iter()));
+        }
+    }
+
+    #[test]
+    fn layouts_tell_algorithms_apart() {
+        let mut layouts: Vec<_> = algorithms().map(Algorithm::layout).collect();
+        let count = layouts.len();
+        layouts.sort_unstable();
+        layouts.dedup();
+        assert_eq!(layouts.len(), count);
+        let scalable = algorithm("scalable").unwrap();
+        assert_eq!(scalable.layout(), scalable.layout());
+    }
+
+    #[test]
+    fn a_loss_takes_an_eighth() {
+        let mut connection = algorithm("scalable").unwrap().connection(&[]);
+        let window = Window {
+            cwnd: 800,
+            ..Window::new(10)
+        };
+        assert_eq!(connection.ssthresh(&window, Time::ZERO), 700);
+    }
+}

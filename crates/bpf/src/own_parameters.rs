@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Parameters of a single socket, instead of those that its congestion control was loaded with.
+//!
+//! They lie beside the socket, in the map of the congestion control's connections, before the
+//! connection begins (or the congestion control is chosen, if that is later). Two ways lead there:
+//! a BPF program that puts [`value`] into [`Loaded::connections`], or [`attach`], which gives the
+//! programs of a cgroup a socket option for it.
+
+use crate::{
+    Error, kernel,
+    loader::{CONNECTIONS, Loaded},
+    math::{Algorithm, Digest},
+    object,
+};
+use libbpf_rs::{Link, Object, ObjectBuilder, OpenObject};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// `level` of setsockopt(2).
+pub const LEVEL: i32 = 0x6c68;
+
+/// Parameters that a congestion control can have (`struct lh_connection`, congestion_ops.h).
+pub const MAX: usize = 7;
+
+/// `optname` for the parameter at this position; its value is an `unsigned int`. The number follows
+/// from the congestion control's name.
+#[must_use]
+pub fn option(algorithm: Algorithm, at: usize) -> i32 {
+    let mut digest = Digest::default();
+    digest.add(algorithm.name().as_bytes());
+    // 23 bits, so that it is positive with the position behind it.
+    let name = (digest.0 & 0x7f_ffff) as i32;
+    name << 8 | at as i32
+}
+
+/// The value beside a socket (`struct lh_connection`, congestion_ops.h): each setting is a
+/// parameter's position and value.
+///
+/// # Panics
+/// If a position is not below [`MAX`].
+#[must_use]
+pub fn value(settings: &[(usize, u32)]) -> [u8; 4 * (MAX + 1)] {
+    let mut words = [0_u32; MAX + 1];
+    for &(at, value) in settings {
+        words[0] |= 1 << at;
+        words[at + 1] = value;
+    }
+    let mut bytes = [0; 4 * (MAX + 1)];
+    let all = words.iter().flat_map(|word| word.to_ne_bytes());
+    bytes.iter_mut().zip(all).for_each(|(to, from)| *to = from);
+    bytes
+}
+
+/// Gives the programs of a cgroup (version 2), and of those below it, the socket option, for as long
+/// as the link is open or pinned. A value out of range, or a socket that is not TCP's, gets EPERM.
+pub fn attach(loaded: &Loaded, cgroup: BorrowedFd<'_>) -> Result<Link, Error> {
+    kernel::quietly(|| {
+        let object = load(loaded)?;
+        let program = object.progs_mut().find(|p| p.name() == "own_parameters");
+        let program = program.expect("own_parameters.bpf.c has it");
+        let link = program.attach_cgroup(cgroup.as_raw_fd());
+        link.map_err(|error| kernel::failed("serve that cgroup's sockets", &error))
+    })
+}
+
+fn load(loaded: &Loaded) -> Result<Object, Error> {
+    let step = "load the program for parameters of single sockets (Linux 5.8)";
+    let object = ObjectBuilder::default().open_memory(object::OWN_PARAMETERS);
+    let mut object = object.map_err(|error| kernel::failed(step, &error))?;
+    share_connections(loaded, &mut object)?;
+    describe(loaded.algorithm(), &mut object);
+    object.load().map_err(|error| kernel::failed(step, &error))
+}
+
+/// The program's map becomes that of the congestion control.
+pub(crate) fn share_connections(loaded: &Loaded, object: &mut OpenObject) -> Result<(), Error> {
+    let connections = loaded.connections()?;
+    let map = object.maps_mut().find(|map| map.name() == CONNECTIONS);
+    let shared = map
+        .expect("each object has it")
+        .reuse_fd(connections.as_fd());
+    shared.map_err(|error| kernel::failed("share its connections", &error))
+}
+
+/// `options` of the program.
+fn describe(algorithm: Algorithm, object: &mut OpenObject) {
+    let range = |value: fn(&crate::math::Parameter) -> u32| {
+        let mut all: Vec<u32> = algorithm.parameters().map(|p| value(&p)).collect();
+        all.resize(MAX, 0);
+        all
+    };
+    let head = [
+        option(algorithm, 0) as u32,
+        algorithm.parameters().count() as u32,
+    ];
+    let words = [head.to_vec(), range(|p| p.least), range(|p| p.most)].concat();
+    let mut maps = object.maps_mut();
+    let options = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata"));
+    let mut options = options.expect("own_parameters.bpf.c has it");
+    let bytes = options.initial_value_mut().expect("it is initialised");
+    let told = words.iter().flat_map(|word| word.to_ne_bytes());
+    bytes.iter_mut().zip(told).for_each(|(to, from)| *to = from);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::{algorithms, words};
+
+    #[test]
+    fn a_value_says_which_are_given() {
+        let bytes = value(&[(0, 7), (2, 0x0102)]);
+        let words: Vec<u32> = words(&bytes).collect();
+        assert_eq!(words, [0b101, 7, 0, 0x0102, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn options_are_positive_and_no_two_alike() {
+        let mut all: Vec<_> = algorithms().map(|algorithm| option(algorithm, 0)).collect();
+        let count = all.len();
+        assert!(all.iter().all(|option| *option > 0 && option & 0xff == 0));
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The connections that use a loaded congestion control, in every network namespace, with what the
+//! kernel and the algorithm know of each. Looking runs a BPF iterator (Linux 5.9) over the map
+//! beside them; a connection that nobody looks at pays nothing.
+
+use crate::{Error, kernel, loader::Loaded, math::STATE_WORDS, object};
+use libbpf_rs::{Iter, MapCore, MapType, Object, ObjectBuilder};
+use std::{
+    io::Read,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::AsFd,
+};
+
+/// `sizeof(struct record)` in watch.bpf.c.
+const RECORD: usize = 216;
+
+/// Connections of which one look takes notice: 64 MiB of records.
+const CONNECTIONS_MAX: usize = (64 << 20) / RECORD;
+
+/// One connection as it is this instant. The kernel writes while we read: each number is true, but
+/// two of them may be an ACK apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// Inode of its network namespace, as `ls -l /proc/self/ns/net` has it.
+    pub netns: u32,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Its state (include/net/tcp_states.h): 1 established, 10 listening.
+    pub tcp_state: u32,
+    /// Name of the congestion control that it uses now.
+    pub algorithm: String,
+    /// Congestion window, packets.
+    pub cwnd: u32,
+    /// Slow-start threshold, packets; none before the first congestion event.
+    pub ssthresh: Option<u32>,
+    /// Smoothed round-trip time, µs; 0 before the first sample.
+    pub srtt_us: u32,
+    /// Maximum segment size that it sends with, bytes.
+    pub mss: u32,
+    /// Packets that are sent and not acknowledged.
+    pub packets_out: u32,
+    /// Segments sent again since it began.
+    pub retransmits: u32,
+    /// How congested it takes the path to be (enum tcp_ca_state).
+    pub ca_state: CaState,
+    /// Rate that pacing allows, bits a second; none: it is not limited.
+    pub pacing_rate_bps: Option<u64>,
+    /// Payload that the other end has acknowledged.
+    pub bytes_acked: u64,
+    /// What the algorithm keeps of it: `icsk_ca_priv`.
+    pub own: [u64; STATE_WORDS],
+}
+
+/// `enum tcp_ca_state` (include/uapi/linux/tcp.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CaState {
+    /// Nothing unusual.
+    Open,
+    /// Duplicate ACKs or SACKs came.
+    Disorder,
+    /// The window shrinks because of ECN or a local queue.
+    Cwr,
+    /// It shrinks because of a loss, and lost segments are sent again.
+    Recovery,
+    /// The retransmission timer ran out.
+    Loss,
+}
+
+impl CaState {
+    fn of(number: u32) -> Self {
+        match number {
+            0 => Self::Open,
+            1 => Self::Disorder,
+            2 => Self::Cwr,
+            3 => Self::Recovery,
+            _ => Self::Loss,
+        }
+    }
+
+    /// As `ss -i` and the JSON have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Disorder => "disorder",
+            Self::Cwr => "cwr",
+            Self::Recovery => "recovery",
+            Self::Loss => "loss",
+        }
+    }
+}
+
+/// The iterator, loaded.
+#[derive(Debug)]
+pub struct Watch {
+    object: Object,
+}
+
+impl Watch {
+    /// Loads it; it goes when it is dropped.
+    pub fn new() -> Result<Self, Error> {
+        kernel::rights("connections are watched")?;
+        let step = "load the iterator over connections (Linux 5.9)";
+        kernel::quietly(|| {
+            let object = ObjectBuilder::default().open_memory(object::WATCH);
+            let object = object.and_then(libbpf_rs::OpenObject::load);
+            let object = object.map_err(|error| kernel::failed(step, &error))?;
+            Ok(Self { object })
+        })
+    }
+
+    /// Every socket that uses `loaded` now, listeners too.
+    pub fn look(&self, loaded: &Loaded) -> Result<Vec<Connection>, Error> {
+        let name = loaded.algorithm().system_name();
+        let mut found = self.all(loaded)?;
+        // Parameters may lie beside a socket that has not chosen it yet, or chose another since.
+        found.retain(|connection| connection.algorithm == name);
+        Ok(found)
+    }
+
+    fn all(&self, loaded: &Loaded) -> Result<Vec<Connection>, Error> {
+        let map = loaded.connections()?;
+        debug_assert_eq!(map.map_type(), MapType::SkStorage);
+        let step = "walk through the connections";
+        let program = self.object.progs_mut().find(|p| p.name() == "watch");
+        let program = program.expect("watch.bpf.c has it");
+        let bytes = kernel::quietly(|| {
+            let link = program.attach_iter(map.as_fd())?;
+            let mut bytes = Vec::new();
+            let limit = (CONNECTIONS_MAX * RECORD) as u64;
+            Iter::new(&link)?.take(limit).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        });
+        let bytes = bytes.map_err(|error: libbpf_rs::Error| kernel::failed(step, &error))?;
+        Ok(bytes.chunks_exact(RECORD).map(Connection::read).collect())
+    }
+}
+
+/// The bytes of a record that are still to be read.
+struct Cursor<'a>(&'a [u8]);
+
+impl Cursor<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (taken, rest) = self.0.split_first_chunk().expect("a whole record");
+        self.0 = rest;
+        *taken
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_ne_bytes(self.take())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_ne_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_ne_bytes(self.take())
+    }
+}
+
+impl Connection {
+    /// In the order of `struct record` in watch.bpf.c.
+    fn read(record: &[u8]) -> Self {
+        let mut at = Cursor(record);
+        let (pacing_rate, bytes_acked) = (at.u64(), at.u64());
+        let own = std::array::from_fn(|_| at.u64());
+        let (netns, tcp_state) = (at.u32(), at.u32());
+        let (cwnd, ssthresh, srtt_us, mss) = (at.u32(), at.u32(), at.u32(), at.u32());
+        let (packets_out, retransmits, ca_state) = (at.u32(), at.u32(), at.u32());
+        let (family, local_port, remote_port, _) = (at.u16(), at.u16(), at.u16(), at.u16());
+        let (local, remote) = (at.take::<16>(), at.take::<16>());
+        Self {
+            netns,
+            local: (address(family, local), local_port).into(),
+            remote: (address(family, remote), remote_port).into(),
+            tcp_state,
+            algorithm: name(&at.take::<16>()),
+            cwnd,
+            ssthresh: (ssthresh < INFINITE_SSTHRESH).then_some(ssthresh),
+            srtt_us,
+            mss,
+            packets_out,
+            retransmits,
+            ca_state: CaState::of(ca_state),
+            pacing_rate_bps: (pacing_rate < NO_RATE).then(|| pacing_rate * 8),
+            bytes_acked,
+            own,
+        }
+    }
+}
+
+/// TCP_INFINITE_SSTHRESH (include/net/tcp.h).
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+/// More than any link; "no limit" is all ones, of 32 or 64 bits (include/net/sock.h).
+const NO_RATE: u64 = u64::MAX / 8;
+
+/// AF_INET's is in the first four bytes.
+fn address(family: u16, bytes: [u8; 16]) -> IpAddr {
+    const AF_INET: u16 = 2;
+    let [a, b, c, d, ..] = bytes;
+    match family {
+        AF_INET => Ipv4Addr::new(a, b, c, d).into(),
+        _ => Ipv6Addr::from(bytes).to_canonical(),
+    }
+}
+
+fn name(bytes: &[u8]) -> String {
+    let length = bytes.iter().position(|&byte| byte == 0);
+    String::from_utf8_lossy(&bytes[..length.unwrap_or(bytes.len())]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_to_its_end() {
+        let mut record = Vec::new();
+        record.extend([125_000_u64, 7].iter().flat_map(|word| word.to_ne_bytes()));
+        record.extend((0..13_u64).flat_map(u64::to_ne_bytes));
+        let words = [99, 1, 10, 0x7fff_ffff, 350_000, 1448, 5, 6, 3_u32];
+        record.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        let halves = [2, 5201, 443, 0_u16];
+        record.extend(halves.iter().flat_map(|half| half.to_ne_bytes()));
+        record.extend([127, 0, 0, 1].iter().chain(&[0; 12]));
+        record.extend([10, 9, 0, 2].iter().chain(&[0; 12]));
+        record.extend(b"lh_scalable\0\0\0\0\0\0\0\0\0");
+        assert_eq!(record.len(), RECORD);
+        let connection = Connection::read(&record);
+        assert_eq!(connection.local, "127.0.0.1:5201".parse().unwrap());
+        assert_eq!(connection.remote, "10.9.0.2:443".parse().unwrap());
+        assert_eq!(connection.pacing_rate_bps, Some(1_000_000));
+        assert_eq!((connection.cwnd, connection.ssthresh), (10, None));
+        assert_eq!(connection.ca_state, CaState::Recovery);
+        assert_eq!((connection.own[0], connection.own[12]), (0, 12));
+        assert_eq!(connection.algorithm, "lh_scalable");
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Caps on real connections over loopback, whose programs know nothing of them.
+
+use bpf::window_cap::Caps;
+use host::{
+    netns::Netns,
+    sock_diag::{Connection, SockDiag},
+    socket::{Options, outgoing},
+};
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// Runs `work` in a network namespace of its own, or says why not.
+fn alone(name: &str, work: impl FnOnce(&Caps) + Send) {
+    let caps = match Caps::load() {
+        Ok(caps) => caps,
+        Err(error) => {
+            let allowed = std::env::var_os("ALLOW_SKIP").is_some_and(|value| value == "1");
+            assert!(allowed, "{error}; ALLOW_SKIP=1 skips");
+            return eprintln!("skipped: {error}");
+        }
+    };
+    let name = format!("decp-{name}-{}", std::process::id());
+    let netns = Netns::create(&name).unwrap();
+    host::interface::bring_up(&netns, "lo").unwrap();
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let inside = || {
+            netns.enter().unwrap();
+            work(&caps);
+        };
+        std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
+    }));
+    Netns::delete(&name).unwrap();
+    done.unwrap();
+}
+
+/// A bulk sender and its reader, on threads of their own, until it is dropped.
+struct Transfer {
+    port: u16,
+    stop: Arc<AtomicBool>,
+}
+
+impl Transfer {
+    fn start(congestion_control: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let options = Options {
+            congestion_control: Some(congestion_control.into()),
+            ..Options::default()
+        };
+        let socket: socket2::Socket = outgoing(to, None, &options).unwrap().into();
+        socket.set_nonblocking(false).unwrap();
+        socket.connect(&to.into()).unwrap();
+        let mut client: TcpStream = socket.into();
+        let port = client.local_addr().unwrap().port();
+        let (mut server, _) = listener.accept().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) && client.write_all(&[0; 65536]).is_ok() {}
+        });
+        std::thread::spawn(
+            move || {
+                while server.read(&mut [0; 65536]).is_ok_and(|count| count > 0) {}
+            },
+        );
+        Self { port, stop }
+    }
+
+    fn look(&self, diag: &mut SockDiag) -> Connection {
+        let all = diag.connections().unwrap();
+        all.into_iter()
+            .find(|connection| connection.local.port() == self.port)
+            .unwrap()
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Walks until what is looked for is so; bounded.
+fn until(caps: &Caps, mut so: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        caps.carry_out().unwrap();
+        if so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("not within 2000 walks");
+}
+
+#[test]
+fn a_cap_holds_is_raised_and_lifted_and_ssthresh_survives() {
+    for congestion_control in ["reno", "cubic", "bbr"] {
+        alone(&format!("cap-{congestion_control}"), |caps| {
+            let transfer = Transfer::start(congestion_control);
+            let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
+            let mut look = || transfer.look(&mut diag);
+            let cookie = look().sender.cookie;
+            until(caps, || look().sender.cwnd_segments >= 10);
+
+            caps.order(cookie, 5, false).unwrap();
+            until(caps, || look().sender.cwnd_segments <= 5);
+            assert_eq!(caps.in_force(cookie), Some(5));
+            for _ in 0..50 {
+                caps.carry_out().unwrap();
+                assert!(look().sender.cwnd_segments <= 5);
+            }
+
+            caps.order(cookie, 7, false).unwrap();
+            until(caps, || caps.in_force(cookie) == Some(7));
+            until(caps, || look().sender.cwnd_segments == 7);
+
+            caps.order(cookie, 0, false).unwrap();
+            until(caps, || caps.in_force(cookie) == Some(0));
+            let after = look();
+            assert_eq!(after.congestion, congestion_control);
+            if congestion_control != "bbr" {
+                let segments = after.ssthresh_bytes.unwrap() / u64::from(after.sender.mss_bytes);
+                assert!(segments <= 7, "no slow start without an end: {segments}");
+            }
+            until(caps, || look().sender.cwnd_segments > 7);
+        });
+    }
+}
+
+#[test]
+fn connections_without_an_order_are_left_alone() {
+    alone("alone", |caps| {
+        let [capped, other] = ["reno", "reno"].map(Transfer::start);
+        let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
+        let cookie = capped.look(&mut diag).sender.cookie;
+        until(caps, || other.look(&mut diag).sender.cwnd_segments >= 10);
+        caps.order(cookie, 4, false).unwrap();
+        until(caps, || capped.look(&mut diag).sender.cwnd_segments <= 4);
+        assert!(other.look(&mut diag).sender.cwnd_segments >= 10);
+        let unknown = other.look(&mut diag).sender.cookie;
+        assert_eq!(
+            (caps.in_force(unknown), caps.ordered()),
+            (None, vec![cookie])
+        );
+    });
+}
+
+#[test]
+fn the_cgroup_of_a_connection_is_known() {
+    alone("cgroup", |_| {
+        let transfer = Transfer::start("reno");
+        let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
+        assert_ne!(transfer.look(&mut diag).sender.cgroup, 0);
+    });
+}

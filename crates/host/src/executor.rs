@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An executor, as of a will: a process of its own that sees to what is left to be done when this one
+//! dies or hangs.
+//!
+//! It waits at a pipe. As long as it hears something often enough, nothing is done; when the pipe
+//! closes (the kernel closes it, however this process ends) or stays silent, the work is done. It is
+//! in a session of its own and takes no notice of the signals that end a terminal's programs; a
+//! SIGKILL for both at once leaves the work undone.
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, WaitOptions, setsid, waitpid},
+    stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
+};
+use std::{
+    fs::File,
+    io::{self, PipeReader, PipeWriter, Read, Write},
+    time::Duration,
+};
+
+/// The end of the pipe at which this process gives its signs of life. Dropping it without
+/// [`Self::dismiss`] has the work done.
+#[derive(Debug)]
+pub struct Executor {
+    pipe: Option<PipeWriter>,
+    process: Pid,
+}
+
+const ALIVE: u8 = b'.';
+const DISMISSED: u8 = b'q';
+
+impl Executor {
+    /// Starts it. `work` is done, in the other process, when this one has gone or has given no sign of
+    /// life for `patience`; after a silence it then waits on, for the next one.
+    ///
+    /// The caller must have one thread: only the calling thread exists in the other process.
+    pub fn appoint(patience: Duration, work: impl FnMut()) -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        // SAFETY: the caller has one thread, so nothing in the child can be waiting for a lock.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                drop(writer);
+                attend(reader, patience, work);
+                // SAFETY: ends this process at once, without the destructors of its parent's things.
+                unsafe { libc::_exit(0) }
+            }
+            child => Ok(Self {
+                pipe: Some(writer),
+                process: Pid::from_raw(child).expect("fork returns a process"),
+            }),
+        }
+    }
+
+    /// Gives a sign of life. Fails if the executor is gone.
+    pub fn reassure(&mut self) -> io::Result<()> {
+        self.pipe
+            .as_mut()
+            .map_or(Ok(()), |pipe| pipe.write_all(&[ALIVE]))
+    }
+
+    /// Lets it go without work to do.
+    pub fn dismiss(mut self) {
+        if let Some(mut pipe) = self.pipe.take() {
+            // One that is gone needs no word.
+            let _ = pipe.write_all(&[DISMISSED]);
+        }
+        let _ = waitpid(Some(self.process), WaitOptions::empty());
+    }
+}
+
+fn attend(mut pipe: PipeReader, patience: Duration, mut work: impl FnMut()) {
+    step_aside();
+    let mut words = [0; 256];
+    let mut is_silent = false;
+    loop {
+        if !is_silent && !hears(&pipe, patience) {
+            is_silent = true;
+            work();
+        }
+        match pipe.read(&mut words) {
+            Ok(0) => return work(),
+            Ok(count) if words[..count].contains(&DISMISSED) => return,
+            Ok(_) => is_silent = false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return work(),
+        }
+    }
+}
+
+fn hears(pipe: &PipeReader, patience: Duration) -> bool {
+    let limit = Timespec::try_from(patience).ok();
+    let mut polled = [PollFd::new(pipe, PollFlags::IN)];
+    // An interruption is as good as a word: the read that follows waits.
+    poll(&mut polled, limit.as_ref()).map_or(true, |ready| ready > 0)
+}
+
+/// Out of the way of whoever waits for this process's output or ends its terminal.
+fn step_aside() {
+    let _ = setsid();
+    for signal in [
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGPIPE,
+    ] {
+        // SAFETY: SIG_IGN installs no handler.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = dup2_stdin(&null);
+        let _ = dup2_stdout(&null);
+        let _ = dup2_stderr(&null);
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The congestion control of sockets that don't choose one: a setting of each network namespace.
+//!
+//! What `load --default` changes is put down beside the pins first, with the namespace, so that
+//! `unload` finds it after whatever happened in between.
+
+use super::refusal;
+use anyhow::{Context, Result, bail};
+use bpf::loader::Loaded;
+use host::{netns, netns::Netns, sysctl};
+use std::{fs, os::unix::fs::MetadataExt};
+
+const SETTING: &str = "net.ipv4.tcp_congestion_control";
+/// The fact beside the pins: `INODE:NAME`.
+const BEFORE: &str = "default-before";
+
+/// What it is here.
+pub(super) fn here() -> Result<String> {
+    Ok(sysctl::read_here(SETTING)?)
+}
+
+/// Makes `loaded` the default of this namespace. Says what it was.
+pub(super) fn set(loaded: &Loaded) -> Result<String> {
+    let (name, before) = (loaded.algorithm().system_name(), here()?);
+    if before != name {
+        let note = format!("{}:{before}", namespace()?);
+        loaded.note(BEFORE, &note).map_err(refusal)?;
+        sysctl::write_here(SETTING, &name)?;
+    }
+    Ok(before)
+}
+
+/// Puts back what [`set`] changed; what it is now, if it was changed. Refuses where somebody else
+/// made it the default, or where it was set in another namespace that is still there.
+pub(super) fn restore(loaded: &Loaded) -> Result<Option<String>> {
+    let name = loaded.algorithm().system_name();
+    let note = loaded.noted(BEFORE);
+    let noted = note.as_deref().and_then(|note| note.split_once(':'));
+    let is_default = here()? == name;
+    match noted {
+        Some((inode, before)) if inode == namespace()?.to_string() && is_default => {
+            sysctl::write_here(SETTING, before)?;
+            Ok(Some(before.to_owned()))
+        }
+        _ if is_default => bail!(
+            "{name} is the default here, by somebody else's doing: first choose another (sysctl -w \
+             {SETTING}=reno)"
+        ),
+        Some((inode, _)) => elsewhere(&name, inode).map(|()| None),
+        None => Ok(None),
+    }
+}
+
+fn elsewhere(name: &str, inode: &str) -> Result<()> {
+    let names = with_default(name)?;
+    match names.iter().find(|(_, found)| found.to_string() == inode) {
+        Some((netns, _)) => bail!(
+            "{name} is the default of network namespace {netns}: unload it there (ip netns exec \
+             {netns} …)"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Named network namespaces whose default it is, with their inodes. They keep it.
+pub(super) fn with_default(name: &str) -> Result<Vec<(String, u64)>> {
+    let entries = fs::read_dir(netns::DIRECTORY);
+    let names = entries.into_iter().flatten().filter_map(|entry| {
+        let entry = entry.ok()?;
+        Some((
+            entry.file_name().into_string().ok()?,
+            entry.metadata().ok()?.ino(),
+        ))
+    });
+    let is = |netns: &str| {
+        let found = Netns::named(netns).and_then(|netns| sysctl::read(&netns, SETTING));
+        found.is_ok_and(|found| found == name)
+    };
+    Ok(names.filter(|(netns, _)| is(netns)).collect())
+}
+
+fn namespace() -> Result<u64> {
+    let found = fs::metadata("/proc/thread-self/ns/net");
+    Ok(found.context("cannot tell this network namespace")?.ino())
+}

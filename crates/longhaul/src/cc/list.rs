@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul cc list`: what the kernel has and what longhaul can bring, with who uses it.
+
+use super::{Place, default_setting, refusal, say, table};
+use anyhow::Result;
+use bpf::{choice, loader, math, watch::Watch};
+use host::{sock_diag::SockDiag, sysctl};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Arguments of `longhaul cc list`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// A congestion control.
+#[derive(Debug, Serialize)]
+struct Entry {
+    /// What a socket is told.
+    name: String,
+    /// `kernel`, or `longhaul` for those that it brings.
+    from: &'static str,
+    /// Whether a socket can choose it now.
+    loaded: bool,
+    /// Whether one can without CAP_NET_ADMIN.
+    for_everyone: bool,
+    /// Whether sockets that don't choose have it, in this namespace.
+    default: bool,
+    /// How many use it: ours in all namespaces for root, else in this one.
+    connections: usize,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let entries = entries(args)?;
+    match args.json {
+        true => say(&format!("{}\n", serde_json::to_string_pretty(&entries)?)),
+        false => say(&text(&entries)),
+    }
+}
+
+fn entries(args: &Args) -> Result<Vec<Entry>> {
+    let allowed = sysctl::read_here("net.ipv4.tcp_allowed_congestion_control")?;
+    let default = default_setting::here()?;
+    let users = users(args)?;
+    let registered = choice::registered();
+    let ours: Vec<String> = math::algorithms()
+        .map(math::Algorithm::system_name)
+        .collect();
+    // `longhaul decp` has one for a moment, which nobody is to choose.
+    let kernels = registered.iter();
+    let kernels = kernels.filter(|name| !ours.contains(name) && !name.starts_with("longhaul_"));
+    let entry = |name: &String, from| Entry {
+        name: name.clone(),
+        from,
+        loaded: registered.contains(name),
+        for_everyone: allowed.split(' ').any(|other| other == name),
+        default: default == *name,
+        connections: users.get(name).copied().unwrap_or(0),
+    };
+    let kernels = kernels.map(|name| entry(name, "kernel"));
+    Ok(kernels
+        .chain(ours.iter().map(|name| entry(name, "longhaul")))
+        .collect())
+}
+
+/// Connections by congestion control.
+fn users(args: &Args) -> Result<BTreeMap<String, usize>> {
+    let mut users = BTreeMap::new();
+    for connection in SockDiag::here()?.connections()? {
+        *users.entry(connection.congestion).or_default() += 1;
+    }
+    // Without root what is pinned can't be seen, and this namespace has to do.
+    let Ok(loaded) = loader::all_loaded(&args.place.pins()) else {
+        return Ok(users);
+    };
+    if let (false, Ok(watch)) = (loaded.is_empty(), Watch::new()) {
+        for one in loaded {
+            let found = watch.look(&one).map_err(refusal)?;
+            users.insert(one.algorithm().system_name(), found.len());
+        }
+    }
+    Ok(users)
+}
+
+fn text(entries: &[Entry]) -> String {
+    let heading = ["name", "from", "state", "for", "connections"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(entries.iter().map(row));
+    table(&rows)
+}
+
+fn row(entry: &Entry) -> Vec<String> {
+    let state = match (entry.loaded, entry.default) {
+        (true, true) => "default",
+        (true, false) => "loaded",
+        (false, _) => "not loaded",
+    };
+    let audience = match (entry.loaded, entry.for_everyone) {
+        (true, true) => "everyone",
+        (true, false) => "root",
+        (false, _) => "-",
+    };
+    let connections = match entry.loaded {
+        true => entry.connections.to_string(),
+        false => "-".to_owned(),
+    };
+    vec![
+        entry.name.clone(),
+        entry.from.to_owned(),
+        state.to_owned(),
+        audience.to_owned(),
+        connections,
+    ]
+}

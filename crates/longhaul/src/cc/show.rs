@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul cc show`: all that can be set and seen of one congestion control.
+
+use super::{Place, counted, load::by_name, refusal, say, table};
+use anyhow::Result;
+use bpf::{
+    loader::{self, Loaded, Program},
+    math::{Algorithm, Field, Parameter},
+    own_parameters, parameters,
+    watch::Watch,
+};
+use serde_json::{Value, json};
+use std::time::SystemTime;
+
+/// Arguments of `longhaul cc show`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Congestion control, with or without lh_
+    name: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What the kernel says of it.
+struct State {
+    loaded: Loaded,
+    parameters: Vec<u32>,
+    programs: Vec<Program>,
+    connections: usize,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let algorithm = parameters::named(&args.name).map_err(refusal)?;
+    // Without root nothing is seen of what is loaded; the rest can be shown.
+    let state = state(args, algorithm);
+    let state = match state {
+        Err(error) if host::process::user() == 0 => return Err(refusal(error)),
+        other => other.ok().flatten(),
+    };
+    match args.json {
+        true => say(&format!("{:#}\n", as_json(algorithm, state.as_ref()))),
+        false => say(&text(algorithm, state.as_ref())),
+    }
+}
+
+fn state(args: &Args, algorithm: Algorithm) -> Result<Option<State>, bpf::Error> {
+    let Some(loaded) = loader::loaded(&args.place.pins(), algorithm)? else {
+        return Ok(None);
+    };
+    Ok(Some(State {
+        parameters: loaded.parameters()?,
+        programs: loaded.programs()?,
+        connections: Watch::new()?.look(&loaded)?.len(),
+        loaded,
+    }))
+}
+
+fn as_json(algorithm: Algorithm, state: Option<&State>) -> Value {
+    let parameter = |(at, p): (usize, Parameter)| {
+        json!({ "name": p.name, "unit": p.unit, "about": p.about, "default": p.initial,
+            "least": p.least, "most": p.most, "option": own_parameters::option(algorithm, at) })
+    };
+    let field = |f: Field| json!({ "name": f.name, "unit": f.unit, "about": f.about });
+    let loaded = state.map(|state| {
+        json!({
+            "by": state.loaded.loaded_by(),
+            "since": since(&state.loaded),
+            "legible": state.loaded.is_legible(),
+            "transient": state.loaded.is_transient(),
+            "per_socket": state.loaded.serves(),
+            "pins": state.loaded.directory(),
+            "parameters": by_name(algorithm, &state.parameters),
+            "programs": state.programs,
+            "connections": state.connections,
+        })
+    });
+    json!({
+        "name": algorithm.system_name(),
+        "option_level": own_parameters::LEVEL,
+        "parameters": algorithm.parameters().enumerate().map(parameter).collect::<Vec<_>>(),
+        "fields": algorithm.fields().map(field).collect::<Vec<_>>(),
+        "loaded": loaded,
+    })
+}
+
+fn since(loaded: &Loaded) -> Option<String> {
+    let since: SystemTime = loaded.since()?;
+    Some(
+        jiff::Timestamp::try_from(since)
+            .ok()?
+            .round(jiff::Unit::Second)
+            .ok()?
+            .to_string(),
+    )
+}
+
+fn text(algorithm: Algorithm, state: Option<&State>) -> String {
+    let sections = [
+        heading(algorithm, state),
+        parameters_text(algorithm, state),
+        fields_text(algorithm),
+        state.map_or(String::new(), |state| programs_text(&state.programs)),
+    ];
+    let sections: Vec<_> = sections
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .collect();
+    sections.join("\n")
+}
+
+fn heading(algorithm: Algorithm, state: Option<&State>) -> String {
+    let name = algorithm.system_name();
+    let Some(state) = state else {
+        let what = match bpf::choice::registered().contains(&name) {
+            false => "not loaded",
+            true if host::process::user() == 0 => "in the kernel, but not pinned here",
+            true => "loaded; root sees more",
+        };
+        return format!("{name}: {what}\n");
+    };
+    let by = state.loaded.loaded_by();
+    let legible = match state.loaded.is_legible() {
+        true => "",
+        false => "; its layout is another's: parameters and state may be wrong here",
+    };
+    format!(
+        "{name}: loaded {} by longhaul {by}, used by {}{legible}\n",
+        since(&state.loaded).unwrap_or_default(),
+        counted(state.connections, "socket"),
+    )
+}
+
+fn parameters_text(algorithm: Algorithm, state: Option<&State>) -> String {
+    let heading = ["parameter", "now", "default", "range", "unit", "option", ""];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    for (at, p) in algorithm.parameters().enumerate() {
+        let now = state.and_then(|state| state.parameters.get(at));
+        rows.push(vec![
+            p.name.to_owned(),
+            now.map_or("-".to_owned(), u32::to_string),
+            p.initial.to_string(),
+            format!("{}..{}", p.least, p.most),
+            p.unit.to_owned(),
+            own_parameters::option(algorithm, at).to_string(),
+            p.about.to_owned(),
+        ]);
+    }
+    match rows.len() {
+        1 => String::new(),
+        _ => format!("{}{}", table(&rows), socket_option(state)),
+    }
+}
+
+fn socket_option(state: Option<&State>) -> String {
+    let level = own_parameters::LEVEL;
+    match state.is_some_and(|state| state.loaded.serves()) {
+        true => format!(
+            "for one socket: setsockopt(fd, {level}, option, &value, 4) before it connects\n"
+        ),
+        false => String::new(),
+    }
+}
+
+fn fields_text(algorithm: Algorithm) -> String {
+    let mut rows = vec![vec!["state".to_owned(), "unit".to_owned(), String::new()]];
+    rows.extend(algorithm.fields().map(|field| {
+        vec![
+            field.name.to_owned(),
+            field.unit.to_owned(),
+            field.about.to_owned(),
+        ]
+    }));
+    only_with_rows(&rows)
+}
+
+fn programs_text(programs: &[Program]) -> String {
+    let heading = ["program", "instructions", "verified", "machine code"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(programs.iter().map(|program| {
+        let Program {
+            name,
+            verified,
+            instructions,
+            machine_code_bytes,
+        } = program;
+        vec![
+            name.clone(),
+            instructions.to_string(),
+            verified.to_string(),
+            format!("{machine_code_bytes} B"),
+        ]
+    }));
+    only_with_rows(&rows)
+}
+
+fn only_with_rows(rows: &[Vec<String>]) -> String {
+    match rows.len() {
+        1 => String::new(),
+        _ => table(rows),
+    }
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul cc watch`: the connections at work, as a table that renews itself or as JSON lines.
+
+use super::{Place, load::by_name, matching::Matching, refusal, say, table};
+use crate::exit::Refusal;
+use anyhow::Result;
+use bpf::{
+    loader::{self, Loaded},
+    math::{Algorithm, Field},
+    parameters,
+    pins::Pins,
+    watch::{Connection, Watch},
+};
+use serde_json::{Map, Value, json};
+use std::{
+    collections::HashMap,
+    fs,
+    io::{IsTerminal, stdout},
+    os::unix::fs::MetadataExt,
+    time::Duration,
+};
+use units::{BitRate, Time};
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo longhaul cc watch
+  sudo longhaul cc watch bic --match 'dport 5201 and dst 10.9.0.0/16'
+  sudo longhaul cc watch --once --json
+  sudo longhaul cc watch --every 100ms --json > windows.jsonl
+
+It reads what the kernel keeps of each connection, in every network namespace; connections pay
+nothing for it. longhaul cc show NAME has the units of the last column. Ctrl-C ends it.";
+
+/// Rows of a table on a terminal.
+const ROWS_MAX: usize = 40;
+
+/// Arguments of `longhaul cc watch`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Congestion control, with or without lh_ [default: all that are loaded]
+    name: Option<String>,
+    /// Only connections like this: 'dport 5201 and dst 10.0.0.0/8'
+    #[arg(long = "match", value_name = "CONDITIONS")]
+    matching: Option<String>,
+    /// Time from one look to the next, at least 10ms
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        conflicts_with = "once"
+    )]
+    every: Time,
+    /// Look once
+    #[arg(long)]
+    once: bool,
+    /// Print JSON: a line a connection
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// A connection with the congestion control that it uses.
+struct Seen {
+    loaded: Loaded,
+    connection: Connection,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let matching = match &args.matching {
+        Some(text) => text
+            .parse()
+            .map_err(|error| Refusal::usage(format!("--match {error}")))?,
+        None => Matching::default(),
+    };
+    if args.every < Time::from_millis(10) {
+        return Err(Refusal::usage(format!(
+            "--every {}: at least 10ms",
+            args.every.exact()
+        )));
+    }
+    let only = args
+        .name
+        .as_deref()
+        .map(parameters::named)
+        .transpose()
+        .map_err(refusal)?;
+    let watch = Watch::new().map_err(refusal)?;
+    let pins = args.place.pins();
+    if let (Some(algorithm), true) = (only, wanted(&pins, only)?.is_empty()) {
+        return Err(refusal(bpf::Error::NotLoaded(algorithm.system_name())));
+    }
+    loop {
+        let seen = look(&watch, &wanted(&pins, only)?, &matching)?;
+        show(args, &seen)?;
+        if args.once {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_nanos(args.every.as_nanos()));
+    }
+}
+
+fn wanted(pins: &Pins, only: Option<Algorithm>) -> Result<Vec<Loaded>> {
+    let loaded = match only {
+        Some(algorithm) => loader::loaded(pins, algorithm).map(Vec::from_iter),
+        None => loader::all_loaded(pins),
+    };
+    loaded.map_err(refusal)
+}
+
+/// Listeners are left out: they send nothing.
+fn look(watch: &Watch, loaded: &[Loaded], matching: &Matching) -> Result<Vec<Seen>> {
+    const LISTEN: u32 = 10;
+    let mut seen = Vec::new();
+    for one in loaded {
+        let found = watch.look(one).map_err(refusal)?;
+        let meant = found.into_iter().filter(|connection| {
+            connection.tcp_state != LISTEN && matching.takes(connection.local, connection.remote)
+        });
+        seen.extend(meant.map(|connection| Seen {
+            loaded: one.clone(),
+            connection,
+        }));
+    }
+    seen.sort_by_key(|seen| std::cmp::Reverse(seen.connection.cwnd));
+    Ok(seen)
+}
+
+fn show(args: &Args, seen: &[Seen]) -> Result<()> {
+    if args.json {
+        let at = jiff::Timestamp::now().to_string();
+        let lines = seen.iter().map(|seen| format!("{}\n", seen.json(&at)));
+        return say(&lines.collect::<String>());
+    }
+    let live = stdout().is_terminal() && !args.once;
+    let (clear, rows) = match live {
+        true => ("\x1b[H\x1b[2J", ROWS_MAX),
+        false => ("", usize::MAX),
+    };
+    say(&format!(
+        "{clear}{}{}",
+        text(seen, rows),
+        if live { "" } else { "\n" }
+    ))
+}
+
+fn text(seen: &[Seen], rows_max: usize) -> String {
+    if seen.is_empty() {
+        return "no connections\n".to_owned();
+    }
+    let names = namespaces();
+    let heading = [
+        "netns", "local", "remote", "cc", "state", "cwnd", "ssthresh", "pacing", "rtt", "out",
+        "again", "own",
+    ];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(seen.iter().take(rows_max).map(|seen| seen.row(&names)));
+    let more = seen.len().saturating_sub(rows_max);
+    let rest = if more > 0 {
+        format!("… and {more} more\n")
+    } else {
+        String::new()
+    };
+    format!("{}{rest}{}", table(&rows), strangers(seen))
+}
+
+/// Those whose own state this build can't read.
+fn strangers(seen: &[Seen]) -> String {
+    let strange = seen.iter().find(|seen| !seen.loaded.is_legible());
+    strange.map_or(String::new(), |seen| {
+        format!(
+            "{} was loaded by another longhaul ({}): its own state cannot be read by this one\n",
+            seen.loaded.algorithm().system_name(),
+            seen.loaded.loaded_by()
+        )
+    })
+}
+
+/// Names of network namespaces by inode.
+fn namespaces() -> HashMap<u64, String> {
+    let entries = fs::read_dir(host::netns::DIRECTORY).into_iter().flatten();
+    let named = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let inode = fs::metadata(entry.path()).ok()?.ino();
+        Some((inode, entry.file_name().into_string().ok()?))
+    });
+    let here = fs::metadata("/proc/self/ns/net").map(|here| (here.ino(), "(here)".to_owned()));
+    named.chain(here.ok()).collect()
+}
+
+impl Seen {
+    fn row(&self, names: &HashMap<u64, String>) -> Vec<String> {
+        let c = &self.connection;
+        let netns = names.get(&u64::from(c.netns));
+        vec![
+            netns.cloned().unwrap_or_else(|| c.netns.to_string()),
+            c.local.to_string(),
+            c.remote.to_string(),
+            c.algorithm.clone(),
+            c.ca_state.name().to_owned(),
+            c.cwnd.to_string(),
+            c.ssthresh
+                .map_or("-".to_owned(), |packets| packets.to_string()),
+            c.pacing_rate_bps
+                .map_or("-".to_owned(), |bits| BitRate::from_bits(bits).to_string()),
+            Time::from_micros(u64::from(c.srtt_us)).to_string(),
+            c.packets_out.to_string(),
+            c.retransmits.to_string(),
+            self.own_text(),
+        ]
+    }
+
+    fn json(&self, at: &str) -> Value {
+        let c = &self.connection;
+        let mut line = json!({
+            "at": at, "cc": c.algorithm, "netns": c.netns, "local": c.local, "remote": c.remote,
+            "state": c.ca_state, "cwnd": c.cwnd, "ssthresh": c.ssthresh,
+            "pacing_rate_bps": c.pacing_rate_bps, "srtt_us": c.srtt_us, "mss": c.mss,
+            "packets_out": c.packets_out, "retransmits": c.retransmits,
+            "bytes_acked": c.bytes_acked,
+        });
+        if self.loaded.is_legible() {
+            let algorithm = self.loaded.algorithm();
+            line["parameters"] = by_name(algorithm, &algorithm.own_parameters(&c.own)).into();
+            line["own"] = Value::Object(self.own());
+        }
+        line
+    }
+
+    fn own(&self) -> Map<String, Value> {
+        let fields = self.fields();
+        fields
+            .map(|(field, value)| (field.name.to_owned(), json!(value)))
+            .collect()
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (Field, f64)> + use<> {
+        let algorithm = self.loaded.algorithm();
+        let values = algorithm.values(&self.connection.own);
+        let shown = |(field, stored): (Field, i64)| {
+            (field, stored as f64 / f64::from(field.divisor.max(1)))
+        };
+        algorithm.fields().zip(values).map(shown)
+    }
+
+    /// Its fields, and of its parameters those that are not what new connections get.
+    fn own_text(&self) -> String {
+        if !self.loaded.is_legible() {
+            return "?".to_owned();
+        }
+        let algorithm = self.loaded.algorithm();
+        let usual = self.loaded.parameters().unwrap_or_default();
+        let own = algorithm.own_parameters(&self.connection.own);
+        let told = algorithm.parameters().zip(own.iter().zip(&usual));
+        let told = told.filter(|(_, (own, usual))| own != usual);
+        let told = told.map(|(parameter, (own, _))| format!("{}={own}", parameter.name));
+        let fields = self.fields();
+        let fields = fields.map(|(field, value)| format!("{}={}", field.name, brief(value)));
+        fields.chain(told).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// At most three decimals.
+fn brief(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_brief() {
+        assert_eq!(brief(2.0), "2");
+        assert_eq!(brief(0.125), "0.125");
+        assert_eq!(brief(-1.5004), "-1.5");
+        assert_eq!(brief(100.0), "100");
+    }
+}

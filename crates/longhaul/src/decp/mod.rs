@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul decp`: holds the fast ones of parallel connections back, whatever program has them, so
+//! that the slow ones catch up. The law is `model::decp`'s.
+
+mod account;
+mod args;
+mod config;
+mod display;
+mod enforcer;
+mod filter;
+mod watch;
+
+use account::Account;
+use anyhow::{Context, Result};
+pub(crate) use args::Args;
+use config::Config;
+use display::Display;
+use enforcer::Enforcer;
+use host::clock;
+use model::decp::Law;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{MissedTickBehavior, interval},
+};
+use units::Time;
+use watch::Watch;
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let config = Config::check(args)?;
+    if let Some(netns) = &config.netns {
+        netns.enter().context("cannot enter the namespace")?;
+    }
+    let mut watch = Watch::new(&config)?;
+    if args.lift {
+        return enforcer::lift(&watch.connections()?);
+    }
+    let enforcer = (!config.dry_run)
+        .then(|| Enforcer::start(config.interval))
+        .transpose()?;
+    let mut rounds = Rounds {
+        watch,
+        law: Law::new(config.settings),
+        enforcer,
+        account: Account::default(),
+        display: Display::open(config.json),
+        began: clock::now(),
+    };
+    let outcome = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(rounds.go(&config));
+    let lifted = rounds.enforcer.take().map_or(Ok(()), Enforcer::end);
+    let summary = rounds.account.close(clock::now().since(rounds.began));
+    outcome.and(lifted).and(rounds.display.conclude(&summary))
+}
+
+/// Look after look.
+struct Rounds {
+    watch: Watch,
+    law: Law,
+    enforcer: Option<Enforcer>,
+    account: Account,
+    display: Display,
+    began: Time,
+}
+
+impl Rounds {
+    async fn go(&mut self, config: &Config) -> Result<()> {
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        let mut terminated = signal(SignalKind::terminate())?;
+        let mut hung_up = signal(SignalKind::hangup())?;
+        let mut ticks = interval(config.interval.into());
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let over = tokio::time::sleep(config.duration.map_or(FOR_EVER, Into::into));
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => self.look()?,
+                () = &mut over => return Ok(()),
+                _ = interrupted.recv() => return Ok(()),
+                _ = terminated.recv() => return Ok(()),
+                _ = hung_up.recv() => return Ok(()),
+            }
+        }
+    }
+
+    fn look(&mut self) -> Result<()> {
+        let now = clock::now().since(self.began);
+        let enforcer = self.enforcer.as_ref();
+        let cap = |cookie| enforcer.and_then(|enforcer| enforcer.cap(cookie));
+        let mut seen = self.watch.look(now, cap)?;
+        let observations: Vec<_> = seen.iter().map(|one| one.observation).collect();
+        let changes = self.law.look(now, &observations);
+        if let Some(enforcer) = &mut self.enforcer {
+            enforcer.obey(&changes)?;
+            seen.iter_mut()
+                .for_each(|one| one.observation.cap = enforcer.cap(one.observation.id));
+            enforcer.tidy(&observations.iter().map(|seen| seen.id).collect());
+        }
+        let look = self.account.enter(now, &seen, self.law.outlook(), &changes);
+        self.display.show(&look)
+    }
+}
+
+/// As long as a timer of tokio's can be.
+const FOR_EVER: std::time::Duration = std::time::Duration::from_secs(30 * 365 * 24 * 3600);

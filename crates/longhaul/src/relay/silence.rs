@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Origins of HTTP that owe something and say nothing. What moves, however slowly, is never called
+//! silent, and nobody is who waits for the client or can't be heard because the client is slow.
+
+use super::route::Far;
+use bytes::Bytes;
+use host::{socket::reset, tcp_info::TcpInfo};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+/// Looks at the connection in the time that an origin has: it is found silent at most a quarter of
+/// that later.
+const LOOKS: u32 = 4;
+
+/// What a peer has taken it may still be handing on, at this rate in bytes a second or faster:
+/// 8 kbit/s.
+const SLOWEST: f64 = 1000.0;
+
+/// Bytes that are believed to be in a peer at most: what sockets commonly hold on long fat paths.
+/// Their time is 4 h 40 min.
+const PEER_BYTES_MAX: f64 = (16 << 20) as f64;
+
+/// Watches an origin over one exchange.
+pub(crate) struct Silence {
+    far: Arc<Far>,
+    /// It is the client's turn: the rest of the request is missing.
+    unasked: Arc<AtomicBool>,
+    look: Interval,
+    /// Looks in a row that saw nothing new.
+    vain: u32,
+    /// Something came since the last look.
+    heard: bool,
+    /// What had passed at the last look.
+    seen: Passed,
+    /// Bytes that a peer may still have.
+    with_peer: f64,
+}
+
+impl Silence {
+    /// An origin behind `far` that has `limit`, unless `unasked`.
+    pub(crate) fn new(far: &Arc<Far>, unasked: &Arc<AtomicBool>, limit: Duration) -> Self {
+        let step = (limit / LOOKS).max(Duration::from_millis(1));
+        let mut look = interval_at(Instant::now() + step, step);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            seen: Passed::over(far).unwrap_or_default(),
+            with_peer: 0.0,
+            far: far.clone(),
+            unasked: unasked.clone(),
+            look,
+            vain: 0,
+            heard: false,
+        }
+    }
+
+    /// Returns when the origin has been silent for too long and is given up, by a reset. To be
+    /// waited for only while there is nothing from it to be read.
+    pub(crate) async fn too_long(&mut self) {
+        poll_fn(|cx| self.poll(cx)).await;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.vain < LOOKS {
+            ready!(self.look.poll_tick(cx));
+            self.vain = if self.has_moved() { 0 } else { self.vain + 1 };
+        }
+        // An error here means that the socket has lost its connection already.
+        let _ = reset(&self.far.stream);
+        Poll::Ready(())
+    }
+
+    fn has_moved(&mut self) -> bool {
+        let Some(passed) = Passed::over(&self.far) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut self.seen, passed);
+        let with_peer = self.is_with_peer(passed.up.saturating_sub(before.up));
+        let heard = std::mem::take(&mut self.heard) || passed != before;
+        heard || with_peer || self.unasked.load(Relaxed)
+    }
+
+    /// Whether some of what was sent may not have left the peer, which has taken `more`.
+    fn is_with_peer(&mut self, more: u64) -> bool {
+        let left = SLOWEST * self.look.period().as_secs_f64();
+        self.with_peer = (self.with_peer + more as f64).min(PEER_BYTES_MAX) - left;
+        self.with_peer = self.with_peer.max(0.0);
+        self.far.peer.is_some() && self.with_peer > 0.0
+    }
+}
+
+/// Bytes that the neighbour has acknowledged, and that it has sent.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Passed {
+    up: u64,
+    down: u64,
+}
+
+impl Passed {
+    fn over(far: &Far) -> Option<Self> {
+        let info = TcpInfo::of(far.stream.socket()).ok()?;
+        Some(Self {
+            up: info.acked_bytes,
+            down: info.received_bytes,
+        })
+    }
+}
+
+/// The error of whoever waited.
+pub(crate) fn fallen_silent() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the origin has fallen silent")
+}
+
+/// A request's body, which tells whose turn it is.
+pub(crate) struct Upload {
+    body: Incoming,
+    unasked: Arc<AtomicBool>,
+}
+
+impl Upload {
+    pub(crate) fn new(body: Incoming, unasked: &Arc<AtomicBool>) -> Self {
+        let unasked = unasked.clone();
+        Self { body, unasked }
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.unasked.store(frame.is_pending(), Relaxed);
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// An origin that has enough of it waits no longer for the client.
+impl Drop for Upload {
+    fn drop(&mut self) {
+        self.unasked.store(false, Relaxed);
+    }
+}
+
+/// A response's body, which fails when its origin falls silent.
+pub(crate) struct Download {
+    body: Incoming,
+    silence: Silence,
+}
+
+impl Download {
+    pub(crate) fn new(body: Incoming, silence: Silence) -> Self {
+        Self { body, silence }
+    }
+}
+
+impl Body for Download {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(frame) => {
+                self.silence.heard = true;
+                Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+            }
+            Poll::Pending => {
+                ready!(self.silence.poll(cx));
+                Poll::Ready(Some(Err(fallen_silent())))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

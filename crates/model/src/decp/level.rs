@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where to cut: the level that leaves a given sum.
+
+/// The level L with Σ min(dᵢ, L) = `target`; infinite if all demands together stay within it. Sorts
+/// the demands, which must not be NaN.
+///
+/// As water that is poured into vessels of these heights: L is never below `target`/n.
+#[must_use]
+pub fn level(demands: &mut [f64], target: f64) -> f64 {
+    demands.sort_unstable_by(f64::total_cmp);
+    let mut left = target;
+    let count = demands.len();
+    for (at, demand) in demands.iter().enumerate() {
+        let share = left / (count - at) as f64;
+        if *demand > share {
+            return share;
+        }
+        left -= demand;
+    }
+    f64::INFINITY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn slow_ones_keep_what_they_have_and_fast_ones_share_the_rest() {
+        assert_eq!(level(&mut [1.0, 8.0, 3.0, 9.0], 14.0), 5.0);
+        assert_eq!(level(&mut [f64::INFINITY; 4], 8.0), 2.0);
+        assert_eq!(level(&mut [1.0, 2.0], 3.0), f64::INFINITY);
+        assert_eq!(level(&mut [], 3.0), f64::INFINITY);
+    }
+
+    proptest! {
+        #[test]
+        fn the_sum_is_the_target_and_nobody_falls_below_the_equal_share(
+            demands in prop::collection::vec(0.0..1e9f64, 1..64),
+            target in 1.0..1e10f64,
+        ) {
+            let found = level(&mut demands.clone(), target);
+            let sum: f64 = demands.iter().map(|demand| demand.min(found)).sum();
+            if found.is_finite() {
+                prop_assert!((sum / target - 1.0).abs() < 1e-9);
+                prop_assert!(found >= target / demands.len() as f64 * (1.0 - 1e-12));
+            } else {
+                prop_assert!(sum <= target * (1.0 + 1e-12));
+            }
+        }
+    }
+}
