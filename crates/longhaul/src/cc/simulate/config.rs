@@ -2,7 +2,7 @@
 //! From flags to a path and flows that are known to be sound.
 
 use super::{
-    algorithms::{self, Make},
+    algorithms::{algorithm, names},
     args::{Args, FlowArgs, pacing_rate},
 };
 use crate::exit::Refusal;
@@ -19,26 +19,14 @@ use std::{ops::RangeInclusive, str::FromStr};
 use units::{BitRate, Bytes, Time};
 
 /// A simulation, checked.
-#[derive(Debug)]
 pub(super) struct Config {
     pub(super) path: Path,
-    pub(super) flows: Vec<Flow>,
+    /// With the names of their congestion controls.
+    pub(super) flows: Vec<(FlowSettings, String)>,
     pub(super) duration: Time,
     pub(super) interval: Time,
     /// The bottleneck's rate.
     pub(super) rate: BitRate,
-}
-
-/// Flows that are alike.
-#[derive(Debug, Clone)]
-pub(super) struct Flow {
-    pub(super) cc: String,
-    make: Make,
-    streams: u32,
-    start: Time,
-    extra_rtt: Time,
-    sender: Settings,
-    acks: AckPolicy,
 }
 
 /// More flows than this take more than a few hundred bytes each and mean little.
@@ -82,28 +70,6 @@ impl Config {
             interval: args.interval,
             rate,
         })
-    }
-
-    /// One for each flow, in order; names of congestion controls beside.
-    pub(super) fn flow_settings(&self) -> (Vec<FlowSettings>, Vec<String>) {
-        let each = self
-            .flows
-            .iter()
-            .flat_map(|flow| (0..flow.streams).map(move |_| (flow.settings(), flow.cc.clone())));
-        each.unzip()
-    }
-}
-
-impl Flow {
-    fn settings(&self) -> FlowSettings {
-        let paced = self.sender.paced || self.sender.pacing_rate_max.is_some();
-        FlowSettings {
-            start: self.start,
-            extra_rtt: self.extra_rtt,
-            sender: self.sender,
-            acks: self.acks,
-            control: (self.make)(paced),
-        }
     }
 }
 
@@ -169,51 +135,49 @@ fn schedule(args: &Args, shapes: [&Shape; 2]) -> Result<Schedule> {
     Ok(schedule)
 }
 
-fn flows(args: &Args) -> Result<Vec<Flow>> {
-    let flows = match args.flow.is_empty() {
-        true => vec![flow(
-            args,
-            &FlowArgs {
-                streams: Some(args.streams),
-                ..FlowArgs::default()
-            },
-        )?],
+fn flows(args: &Args) -> Result<Vec<(FlowSettings, String)>> {
+    let groups = match args.flow.is_empty() {
+        true => vec![FlowArgs {
+            streams: Some(args.streams),
+            ..FlowArgs::default()
+        }],
         false => args
             .flow
             .iter()
-            .map(|text| flow(args, &FlowArgs::read(text)?))
+            .map(|text| FlowArgs::read(text))
             .collect::<Result<_>>()?,
     };
-    let total = flows.iter().map(|flow: &Flow| flow.streams).sum();
+    let streams = |group: &FlowArgs| group.streams.unwrap_or(1);
+    let total = groups.iter().map(streams).fold(0, u32::saturating_add);
     within("streams", total, STREAMS)?;
-    Ok(flows)
+    groups
+        .iter()
+        .flat_map(|group| (0..streams(group)).map(|_| flow(args, group)))
+        .collect()
 }
 
-fn flow(args: &Args, own: &FlowArgs) -> Result<Flow> {
-    let cc = own.cc.clone().unwrap_or_else(|| args.cc.clone());
-    let make = algorithms::algorithm(&cc).ok_or_else(|| {
+fn flow(args: &Args, own: &FlowArgs) -> Result<(FlowSettings, String)> {
+    let name = own.cc.as_ref().unwrap_or(&args.cc);
+    let sender = sender(args, own)?;
+    let control = algorithm(name, sender.paced).ok_or_else(|| {
         Refusal::usage(format!(
-            "congestion control {cc:?} is not among those that can be simulated: {}",
-            algorithms::names()
+            "congestion control {name:?} is not among those that can be simulated: {}",
+            names()
         ))
     })?;
-    Ok(Flow {
-        cc,
-        make,
-        streams: within("streams", own.streams.unwrap_or(1), STREAMS)?,
+    let ratio = own.ack_ratio.unwrap_or(args.ack_ratio);
+    let settings = FlowSettings {
         start: own.start.unwrap_or(Time::ZERO),
         extra_rtt: own.extra_rtt.unwrap_or(Time::ZERO),
-        sender: sender(args, own)?,
+        sender,
         acks: AckPolicy {
-            packets: within(
-                "ack-ratio",
-                own.ack_ratio.unwrap_or(args.ack_ratio),
-                1..=1024,
-            )?,
+            packets: within("ack-ratio", ratio, 1..=1024)?,
             aggregate: args.gro,
             ..AckPolicy::default()
         },
-    })
+        control,
+    };
+    Ok((settings, name.clone()))
 }
 
 fn sender(args: &Args, own: &FlowArgs) -> Result<Settings> {

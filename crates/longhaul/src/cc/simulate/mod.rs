@@ -12,5 +12,5 @@ pub(super) use args::Args;
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    run::run(&config::Config::read(args)?, args.json)
+    run::run(config::Config::read(args)?, args.json)
 }

@@ -16,19 +16,19 @@ use std::{
 use units::Time;
 
 /// Runs it to its end, or until all flows have sent what they had.
-pub(super) fn run(config: &Config, json: bool) -> Result<()> {
-    let (settings, names) = config.flow_settings();
+pub(super) fn run(mut config: Config, json: bool) -> Result<()> {
+    let (settings, names): (Vec<_>, Vec<_>) = std::mem::take(&mut config.flows).into_iter().unzip();
     let mss = settings.iter().map(|flow| flow.sender.mss).collect();
     let mut run = Run {
         simulation: Simulation::new(config.path.clone(), settings),
         flows: names.into_iter().map(FlowSummary::new).collect(),
         mss,
-        config,
+        config: &config,
         full_at: None,
     };
     let mut out = BufWriter::new(stdout().lock());
     let begin = Instant::now();
-    let progress = progress(config);
+    let progress = progress(&config);
     while run.simulation.now() < config.duration && !run.simulation.is_done() {
         run.interval(|record| match json {
             true => Ok(writeln!(out, "{}", serde_json::to_string(&record)?)?),
