@@ -15,7 +15,7 @@
 //! round trips are alike that is the same.
 //!
 //! - **Capacity**: Ĉ is the greatest delivery rate of all connections together, each measured over at
-//!   least half a round trip, of the last max(10 s, 20 round trips) ([`Capacity`]). No window can make
+//!   least a round trip, of the last max(10 s, 20 round trips) ([`Capacity`]). No window can make
 //!   a link deliver more than it carries, so Ĉ ≤ C.
 //! - **Queue**: q = Σ rᵢ(τᵢ−mᵢ) / Σ rᵢmᵢ, what stands in buffers as a share of what the wire holds.
 //!   The link is *full* if q ≥ max(h/2, 1 %), that is at least 1 ms, and Ĉ has not grown by a tenth for
@@ -35,7 +35,7 @@
 //!   to send. A cap in force moves only by more than 2 % and by at least a segment.
 //! - **Doubt**: round trips can be long without a queue. So, one round trip in ten, T is Ĉ(1+2h), and Ĉ
 //!   takes note if more comes out (not where a loss has shown a buffer too short for that). And
-//!   if caps have held all windows for three round trips and less than 0.97 Ĉ is delivered, T is multiplied
+//!   if caps hold all windows and less than 0.97 Ĉ is delivered for four round trips, T is multiplied
 //!   by what is missing, up to 2; each loss halves that again.
 //! - **Refill** ([`Settings::refill`], for a link that nobody else uses): when losses have made
 //!   Σ rᵢ < Ĉ and nothing has been lost for two round trips, all get the cap L = T/n and grow up to it
