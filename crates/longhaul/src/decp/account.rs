@@ -55,7 +55,7 @@ pub(super) struct Window {
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     pub(super) seconds: f64,
-    /// Connections that ever sent in bulk.
+    /// Connections that sent in bulk at least a tenth as long as the one that did longest.
     pub(super) connections: usize,
     /// Payload of all together, while they were seen.
     pub(super) bytes: u64,
@@ -154,7 +154,11 @@ impl Account {
 
     /// What it all came to.
     pub(super) fn close(&self, now: Time) -> Summary {
-        let bulk = || self.known.values().filter(|known| known.bulk > Time::ZERO);
+        let longest = self.known.values().map(|known| known.bulk).max();
+        // A connection that was busy for a moment is no stream.
+        let least = Time::from_nanos(longest.unwrap_or(Time::ZERO).as_nanos() / 10);
+        let is_stream = |known: &&Known| known.bulk > Time::ZERO && known.bulk >= least;
+        let bulk = || self.known.values().filter(is_stream);
         let rates: Vec<f64> = bulk()
             .map(|known| known.bytes as f64 / known.bulk.as_secs_f64())
             .collect();

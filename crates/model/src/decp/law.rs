@@ -27,6 +27,8 @@ const QUIET_ROUNDS: u64 = 2;
 const HEADROOM_MIN: f64 = 0.02;
 const QUEUE_MIN: f64 = 0.01;
 const QUEUE_TIME_MIN_S: f64 = 0.001;
+/// Rates are means over so many round trips, within which bursts and short stalls are made good.
+const SPAN_ROUNDS: u64 = 1;
 /// Capacity that has grown by this share within so many round trips is no link's: connections are
 /// still finding out.
 const GROWTH: f64 = 1.1;
@@ -35,8 +37,8 @@ const GROWTH_ROUNDS: u64 = 2;
 const SHORT: f64 = 0.97;
 /// … and they are raised, up to so many times the target.
 const MAKE_UP_MAX: f64 = 2.0;
-/// … if they have held for so many round trips.
-const HELD_ROUNDS: u64 = 3;
+/// … if that lasts for so many round trips.
+const SHORT_ROUNDS: u64 = 4;
 /// One round trip in so many, the sum may be once more the headroom higher: has the link got faster?
 const PROBE_ROUNDS: u64 = 10;
 /// Losses are put down to the longest queue of so many round trips before.
@@ -159,7 +161,7 @@ pub struct Law {
     /// What the target is multiplied with because less was delivered than the link carries: round trips
     /// are longer than the least one without a queue too, on a busy host or a radio link.
     make_up: f64,
-    held_since: Option<Time>,
+    short_since: Option<Time>,
     /// When a segment was last sent again.
     lost_at: Time,
     /// Whether windows below the level are filled up to it.
@@ -227,7 +229,7 @@ impl Law {
             needless_since: None,
             allowed: 0.0,
             make_up: 1.0,
-            held_since: None,
+            short_since: None,
             lost_at: Time::ZERO,
             fills: false,
             last: None,
@@ -248,8 +250,7 @@ impl Law {
         let rtt = round_trip(&bulk);
         let (bytes, losses) = self.news(all);
         let horizon = Time::from_secs(10).max(rtt * 20);
-        let half = Time::from_nanos(rtt.as_nanos() / 2);
-        self.capacity.learn(now, bytes, half, horizon);
+        self.capacity.learn(now, bytes, rtt * SPAN_ROUNDS, horizon);
         self.outlook = Outlook {
             phase: self.outlook.phase,
             bulk: bulk.len(),
@@ -308,14 +309,13 @@ impl Law {
             ..
         } = self.outlook;
         let is_held = phase == Phase::Level && asked >= self.allowed * IDLE;
-        self.held_since = is_held.then(|| self.held_since.unwrap_or(now));
-        // What windows ask for now is delivered a round trip and half a span later.
-        let is_held = self
-            .held_since
-            .is_some_and(|at| now.since(at) >= rtt * HELD_ROUNDS);
+        let is_short = is_held && delivered < capacity * SHORT;
+        self.short_since = is_short.then(|| self.short_since.unwrap_or(now));
+        // What windows ask for now is delivered a round trip and a span later.
+        let stays_short = |at| now.since(at) >= rtt * SHORT_ROUNDS;
         if losses > 0 {
             self.make_up = 1.0 + (self.make_up - 1.0) / 2.0;
-        } else if is_held && delivered < capacity * SHORT {
+        } else if self.short_since.is_some_and(stays_short) {
             let missing = (capacity / delivered.max(1.0) - 1.0).min(1.0);
             self.make_up = (self.make_up * (1.0 + missing * rounds)).min(MAKE_UP_MAX);
         }
