@@ -16,6 +16,7 @@ use crate::exit::Refusal;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use attachments::{Attachments, refusal};
+use bpf::{loader, pins::Pins};
 use host::{
     attended::{self, Signals},
     transient_cgroup::{self, Swept, TransientCgroup},
@@ -49,8 +50,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn attend(wanted: &Wanted, program: &Program) -> Result<Record> {
-    // What can't be swept now is for the next one, or for doctor, which says why.
-    let _ = transient_cgroup::sweep(PREFIX);
+    // What can't be removed now is for the next one, or for doctor, which says why.
+    let _ = clean();
     let signals = Signals::keep()?;
     let cgroup = TransientCgroup::create(PREFIX).map_err(without_cgroup)?;
     let attachments = Attachments::new(wanted, &cgroup)?;
@@ -119,11 +120,25 @@ fn tell(record: &Record, verbose: bool) {
     }
 }
 
-/// Removes what killed runs left beside this process's cgroup, and says what it did and did not do.
-pub(crate) fn clean() -> Result<Vec<String>> {
+/// Removes what killed runs left: cgroups beside this process's, and congestion controls that were
+/// loaded for them. Says what it did and did not do.
+pub(crate) fn clean() -> Vec<String> {
+    let mut said = clean_cgroups();
+    match loader::clean(&Pins::default()) {
+        Ok(names) => said.extend(
+            names
+                .into_iter()
+                .map(|name| format!("{name} unloaded: nobody holds it")),
+        ),
+        Err(error) => said.push(format!("no congestion controls were looked for: {error}")),
+    }
+    said
+}
+
+fn clean_cgroups() -> Vec<String> {
     let swept = match transient_cgroup::sweep(PREFIX) {
         Ok(swept) => swept,
-        Err(error) => return Ok(vec![format!("no run's cgroups were looked for: {error}")]),
+        Err(error) => return vec![format!("no run's cgroups were looked for: {error}")],
     };
     let said = swept.into_iter().map(|swept| match swept {
         Swept::Removed(name) => format!("cgroup {name} removed: its longhaul run has ended"),
@@ -131,5 +146,5 @@ pub(crate) fn clean() -> Result<Vec<String>> {
             format!("cgroup {name} stays: {count} processes of a killed longhaul run are in it")
         }
     });
-    Ok(said.collect())
+    said.collect()
 }
