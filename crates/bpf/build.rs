@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles each `src/bpf/*.bpf.c` with clang for BPF, and `src/math.c` for the host.
+//! Compiles each `src/bpf/*.bpf.c` with clang for BPF, and `src/*.c` for the host.
 
 use std::{
     env, fs,
@@ -10,9 +10,10 @@ use std::{
 fn main() {
     println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rerun-if-changed=src/math.c");
+    println!("cargo:rerun-if-changed=src/ack_thin.c");
     println!("cargo:rerun-if-env-changed=CLANG");
     cc::Build::new()
-        .file("src/math.c")
+        .files(["src/math.c", "src/ack_thin.c"])
         .std("gnu11")
         .warnings_into_errors(true)
         .compile("longhaul_cc");

@@ -5,7 +5,9 @@
 //!
 //! [`loader`] brings them to a kernel and takes them away, [`pins`] is where they stay meanwhile,
 //! [`watch`] sees the connections that use them, [`own_parameters`] are those of one socket, [`choice`] says what a name means here.
+//! [`profile`] gives the sockets of any program what they know nothing of.
 
+pub mod ack_thin;
 pub mod choice;
 mod error;
 mod kernel;
@@ -15,6 +17,7 @@ pub mod object;
 pub mod own_parameters;
 pub mod parameters;
 pub mod pins;
+pub mod profile;
 pub mod watch;
 pub mod window_cap;
 

@@ -120,11 +120,12 @@ impl Algorithm {
     }
 
     /// Tells layouts of parameters and state apart: two builds of an algorithm with the same number
-    /// read each other's connections alike. It is a digest of what each bit of a state does to the
-    /// fields, and of their names.
+    /// read each other's connections alike. It is a digest of its name, of what each bit of a state
+    /// does to the fields, and of their names.
     #[must_use]
     pub fn layout(self) -> u64 {
         let mut digest = Digest::default();
+        digest.add(self.name().as_bytes());
         for parameter in self.parameters() {
             digest.add(parameter.name.as_bytes());
         }

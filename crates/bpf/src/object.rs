@@ -33,3 +33,6 @@ pub(crate) fn of(algorithm: crate::math::Algorithm) -> Option<&'static [u8]> {
     let entry = OBJECTS.iter().find(|(name, _)| *name == algorithm.name());
     entry.map(|(_, bytes)| *bytes)
 }
+
+/// A profile for the sockets of a cgroup: what [`crate::profile`] attaches.
+pub(crate) const PROFILE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/profile.bpf.o"));

@@ -35,6 +35,9 @@ impl From<libbpf_rs::Error> for Error {
     }
 }
 
+/// An order to do nothing.
+const KEEP: u32 = u32::MAX;
+
 /// What stands for `in_force` until a walk comes across the socket.
 const UNSEEN: u32 = u32::MAX;
 
@@ -85,10 +88,17 @@ impl Caps {
     /// cap be lifted. With `fill` its window grows up to the cap by slow start, wherever it is.
     /// Nothing happens before [`Self::carry_out`].
     pub fn order(&self, cookie: u64, segments: u32, fill: bool) -> io::Result<()> {
-        let value = [segments, UNSEEN, fill.into()].map(u32::to_ne_bytes).concat();
+        let value = [segments, UNSEEN, fill.into()]
+            .map(u32::to_ne_bytes)
+            .concat();
         self.orders
             .update(&cookie.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(io::Error::other)
+    }
+
+    /// Orders that a connection be looked at and left as it is.
+    pub fn ask(&self, cookie: u64) -> io::Result<()> {
+        self.order(cookie, KEEP, false)
     }
 
     /// Forgets the order for a connection; its cap stays as it is.
@@ -159,7 +169,9 @@ fn settle_name() -> [u8; 16] {
 }
 
 fn put_name(value: &mut [u8], name: &[u8; 16]) {
-    let at = value.windows(PLACEHOLDER.len()).position(|at| at == PLACEHOLDER);
+    let at = value
+        .windows(PLACEHOLDER.len())
+        .position(|at| at == PLACEHOLDER);
     if let Some(at) = at {
         value[at..at + name.len()].copy_from_slice(name);
     }

@@ -5,15 +5,17 @@
 //! decides, this crate acts.
 #![allow(unsafe_code)]
 
+pub mod account;
 pub mod activation;
+pub mod attended;
 mod bpf;
 pub mod cgroup;
 pub mod clock;
 pub mod conduit;
 pub mod descriptors;
 pub mod ethtool;
-pub mod initial_window;
 pub mod executor;
+pub mod initial_window;
 pub mod interface;
 pub mod interface_list;
 pub mod netfilter;
@@ -21,11 +23,13 @@ pub mod netns;
 pub mod pipe_pool;
 pub mod process;
 pub mod sandbox;
+pub mod single_segments;
 pub mod sock_diag;
 pub mod socket;
 pub mod splice;
 pub mod sysctl;
 pub mod tcp_info;
 pub mod timestamps;
+pub mod transient_cgroup;
 pub mod tun;
 pub mod wait;

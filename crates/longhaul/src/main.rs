@@ -12,6 +12,7 @@ mod lab;
 mod link;
 mod probe;
 mod relay;
+mod run;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -29,7 +30,7 @@ enum Command {
     Link(Box<link::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<relay::Args>),
-    /// List, load, watch and unload congestion controls
+    /// List, load, watch, unload and simulate congestion controls
     Cc(cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
     Probe(probe::Args),
@@ -37,6 +38,8 @@ enum Command {
     Decp(decp::Args),
     /// Check this host for what limits throughput on a long fat network
     Doctor(doctor::Args),
+    /// Run a program with a profile on its TCP sockets: congestion control, pacing, window cap
+    Run(Box<run::Args>),
     /// Run experiments on an emulated testbed and report on them
     Lab(lab::Args),
 }
@@ -49,6 +52,10 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::run(&args),
         Command::Decp(args) => decp::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Run(args) => match run::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Lab(args) => lab::run(args),
     };
     exit::code(&outcome)

@@ -23,10 +23,13 @@ typedef _Bool bool;
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 enum {
+	BPF_NOEXIST = 1,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_F_CLONE = 1 << 9,
 	BPF_SK_STORAGE_GET_F_CREATE = 1,
@@ -51,6 +54,18 @@ enum {
 enum {
 	SK_PACING_NONE = 0,
 	SK_PACING_NEEDED = 1,
+};
+
+/* include/uapi/linux/time.h */
+#define CLOCK_MONOTONIC 1
+
+/* Members of map values, known to the kernel by these names. */
+struct bpf_timer {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
+struct bpf_spin_lock {
+	u32 val;
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -98,11 +113,19 @@ struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	u8 icsk_ca_state : 5;
+	struct {
+		u16 rcv_mss;
+	} icsk_ack;
 	u64 icsk_ca_priv[13];
+};
+
+struct tcp_options_received {
+	u16 sack_ok : 3;
 };
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	struct tcp_options_received rx_opt;
 	u32 snd_cwnd;
 	u32 snd_cwnd_cnt;
 	u32 snd_cwnd_clamp;

@@ -29,7 +29,7 @@ Examples:
   sudo longhaul cc watch --every 100ms --json > windows.jsonl
 
 It reads what the kernel keeps of each connection, in every network namespace; connections pay
-nothing for it. Ctrl-C ends it.";
+nothing for it. longhaul cc show NAME has the units of the last column. Ctrl-C ends it.";
 
 /// Rows of a table on a terminal.
 const ROWS_MAX: usize = 40;
@@ -257,8 +257,7 @@ impl Seen {
         let told = told.filter(|(_, (own, usual))| own != usual);
         let told = told.map(|(parameter, (own, _))| format!("{}={own}", parameter.name));
         let fields = self.fields();
-        let fields =
-            fields.map(|(field, value)| format!("{}={}{}", field.name, brief(value), field.unit));
+        let fields = fields.map(|(field, value)| format!("{}={}", field.name, brief(value)));
         fields.chain(told).collect::<Vec<_>>().join(" ")
     }
 }

@@ -25,11 +25,16 @@
 //! - **Level**: L solves Σ min(dᵢ, L) = T, where the demand dᵢ is rᵢ, or infinite for a connection that
 //!   its cap holds ([`level`]). Connections with rᵢ > L get the cap L·mᵢ.
 //! - **When**: caps begin when the link has been full for half a round trip, Σ rᵢ > T and the fastest
-//!   has at least 1.3 times the slowest's rate. All are lifted when the fastest has had at
-//!   most 1.15 times the slowest's for three round trips (unless [`Settings::hold`]), or fewer than two
-//!   connections send in bulk. A single cap is lifted when its connection has stayed a tenth below it
+//!   has at least 1.3 times the slowest's rate (or any, with [`Settings::hold`]). All are lifted when the fastest has had at
+//!   most 1.15 times the slowest's for three round trips (never with `hold`), nobody has been above L for five, or fewer than two
+//!   connections send in bulk. The sum goes down from what it is to T by at most 10 % a round trip: a cut
+//!   at once would add to the answers to losses that have just happened. A single cap is lifted when its connection has stayed a tenth below it
 //!   for five round trips, because it lost or has nothing to send. A cap in force moves only by more
 //!   than 2 % and by at least a segment.
+//!
+//! - **Refill** ([`Settings::refill`], for a link that nobody else uses): when losses have made
+//!   Σ rᵢ < Ĉ, the queue is gone and nothing has been lost for two round trips, all get the cap L = T/n
+//!   and grow up to it by slow start.
 //!
 //! # What it can't do
 //!

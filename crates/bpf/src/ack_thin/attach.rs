@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program at a cgroup's egress, and the thread that sends what it kept for long enough.
+
+use super::late::{self, Sender};
+use crate::{Error, kernel};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBufferBuilder,
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    time::{ClockId, clock_gettime},
+};
+use std::{
+    io::{self, PipeReader, PipeWriter},
+    os::{
+        fd::{AsRawFd, BorrowedFd},
+        unix::fs::MetadataExt,
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ack_thin.bpf.o"));
+
+/// Largest [`Settings::ratio`]: more full-sized segments than that are a good part of many windows.
+pub const RATIO_MAX: u32 = 256;
+
+/// What becomes of pure ACKs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Full-sized segments an ACK (RFC 5690's ACK ratio), 1 to [`RATIO_MAX`]. 1: no thinning.
+    pub ratio: u32,
+    /// The longest that an ACK is kept; it is also never kept for more than a quarter of the
+    /// connection's round trip, but always for up to 1 ms.
+    pub hold_max: Duration,
+    /// The queueing class (`skb->priority`, `MAJOR << 16 | MINOR`) that pure ACKs get.
+    pub pace_class: Option<u32>,
+}
+
+/// Pure ACKs so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// That the sockets made.
+    pub pure: u64,
+    /// Of which stayed behind, for good or for a while.
+    pub withheld: u64,
+    /// Of which were sent when their time was up.
+    pub late: u64,
+}
+
+impl Counts {
+    /// ACKs that went, at once or late.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        (self.pure + self.late).saturating_sub(self.withheld)
+    }
+}
+
+/// ACK control at work. Ends when it is dropped, which sends what is kept; also when the process
+/// dies, in which case senders get over what was kept as over a lost ACK.
+#[derive(Debug)]
+pub struct AckControl {
+    link: Option<Link>,
+    object: Object,
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Controls the ACKs of the sockets of a cgroup, and of those below it, that are in the calling
+/// thread's network namespace. Sockets belong to the cgroup that they were made in.
+///
+/// Memory: at most 16,384 flows of 250 B, and a ring of 256 KiB.
+pub fn attach(cgroup: BorrowedFd<'_>, settings: &Settings) -> Result<AckControl, Error> {
+    kernel::rights("ACK control is attached to a program")?;
+    let sender = Sender::new().map_err(|error| failed("open a raw socket", &error))?;
+    let object = kernel::quietly(|| load(settings))?;
+    let (stopped, stop) = io::pipe().map_err(|error| failed("open a pipe", &error))?;
+    let lease = map(&object, "lease")?;
+    renew(&lease, LEASE);
+    let late = map(&object, "late")?;
+    let thread = std::thread::Builder::new()
+        .name("late-acks".into())
+        .spawn(move || serve(&late, &lease, &stopped, &sender))
+        .map_err(|error| failed("start a thread", &error))?;
+    let program = object.progs_mut().next().expect("the object has a program");
+    let link = kernel::quietly(|| program.attach_cgroup(cgroup.as_raw_fd()));
+    let link = link.map_err(|error| kernel::failed("attach ACK control to a cgroup", &error))?;
+    Ok(AckControl {
+        link: Some(link),
+        object,
+        stop: Some(stop),
+        thread: Some(thread),
+    })
+}
+
+impl AckControl {
+    /// What it has done so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let Ok(counts) = map(&self.object, "counts") else {
+            return Counts::default();
+        };
+        let values = counts.lookup_percpu(&[0; 4], MapFlags::ANY);
+        let values = values.ok().flatten().unwrap_or_default();
+        values.iter().fold(Counts::default(), |sum, of_one_cpu| Counts {
+            pure: sum.pure + word(of_one_cpu, 0),
+            withheld: sum.withheld + word(of_one_cpu, 8),
+            late: sum.late + word(of_one_cpu, 16),
+        })
+    }
+}
+
+impl Drop for AckControl {
+    fn drop(&mut self) {
+        // In this order: nothing more is kept, then what is kept goes.
+        drop(self.link.take());
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if let (Ok(flows), Ok(sender)) = (map(&self.object, "flows"), Sender::new()) {
+            late::kept(&flows).for_each(|packet| sender.send(&packet));
+        }
+    }
+}
+
+/// `config` in ack_thin.bpf.c.
+fn configuration(settings: &Settings) -> io::Result<[u8; 24]> {
+    let netns = std::fs::metadata("/proc/thread-self/ns/net")?.ino() as u32;
+    let mut bytes = [0; 24];
+    bytes[..8].copy_from_slice(&(settings.hold_max.as_nanos() as u64).to_ne_bytes());
+    bytes[8..12].copy_from_slice(&netns.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&settings.ratio.clamp(1, RATIO_MAX).to_ne_bytes());
+    bytes[16..20].copy_from_slice(&settings.pace_class.unwrap_or(0).to_ne_bytes());
+    Ok(bytes)
+}
+
+fn load(settings: &Settings) -> Result<Object, Error> {
+    let bytes = configuration(settings).map_err(|error| failed("read /proc", &error))?;
+    let loaded = open(&bytes).and_then(OpenObject::load);
+    loaded.map_err(|error| kernel::failed("load ACK control (Linux 5.15)", &error))
+}
+
+fn open(configuration: &[u8]) -> libbpf_rs::Result<OpenObject> {
+    let mut object = ObjectBuilder::default().open_memory(OBJECT)?;
+    let mut maps = object.maps_mut();
+    let mut constants = maps
+        .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
+        .expect("the object has constants");
+    let initial = constants.initial_value_mut().expect("they have values");
+    initial[..configuration.len()].copy_from_slice(configuration);
+    drop(maps);
+    Ok(object)
+}
+
+fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
+    let mut maps = object.maps();
+    let found = maps.find(|map| map.name() == name);
+    let handle = MapHandle::try_from(&found.expect("the object's own map"));
+    handle.map_err(|error| kernel::failed("open a map of ACK control", &error))
+}
+
+fn failed(step: &'static str, error: &io::Error) -> Error {
+    let reason = error.to_string();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Error::Denied(format!("cannot {step}: {reason}")),
+        _ => Error::Failed { step, reason },
+    }
+}
+
+/// How long the program keeps ACKs without a word from [`serve`]: a process that is stopped or hangs
+/// sends none, and then all ACKs go at once.
+const LEASE: Duration = Duration::from_secs(1);
+/// How often that word comes.
+const RENEWAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 250_000_000,
+};
+
+/// Sends what is late, until the other end of `stopped` is closed.
+fn serve(late: &MapHandle, lease: &MapHandle, stopped: &PipeReader, sender: &Sender) {
+    let mut rings = RingBufferBuilder::new();
+    let send = |record: &[u8]| {
+        late::packet(record).inspect(|packet| sender.send(packet));
+        0
+    };
+    if rings.add(late, send).is_err() {
+        return;
+    }
+    let Ok(ring) = rings.build() else { return };
+    loop {
+        renew(lease, LEASE);
+        let mut ready = [
+            PollFd::new(late, PollFlags::IN),
+            PollFd::new(stopped, PollFlags::IN),
+        ];
+        match poll(&mut ready, Some(&RENEWAL)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => break,
+        }
+        let ended = !ready[1].revents().is_empty();
+        let _ = ring.consume();
+        if ended {
+            break;
+        }
+    }
+    renew(lease, Duration::ZERO);
+}
+
+fn renew(lease: &MapHandle, length: Duration) {
+    let now = clock_gettime(ClockId::Monotonic);
+    let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+    let until = (now + length).as_nanos() as u64;
+    let _ = lease.update(&[0; 4], &until.to_ne_bytes(), MapFlags::ANY);
+}
+
+/// The eight bytes at `at`; 0 beyond the end.
+pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
+    let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
+    u64::from_ne_bytes(word.unwrap_or_default())
+}

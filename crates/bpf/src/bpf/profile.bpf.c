@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Gives the TCP sockets of a cgroup a profile, at three events of each:
+ *
+ *   before it connects or listens   what must stand before the handshake; accepted sockets inherit it
+ *   when it is established          what needs its segment size, or is not inherited
+ *   when it is closed               nothing: what it did is counted
+ *
+ * A setting that the kernel refuses is counted with its error; the socket goes on without it. */
+#include "contexts.h"
+
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Zero (-1 for tos): leave it to the kernel. Written before it is loaded, so that the verifier drops
+ * what is not asked for. src/profile.rs has the same members. */
+struct profile {
+	u64 gap_ns;
+	u64 cwnd_cap_bytes;
+	u32 pacing_bytes_per_s;
+	u32 initial_window;
+	u32 notsent_lowat;
+	u32 keepalive_s;
+	u32 user_timeout_ms;
+	u32 mss;
+	s32 tos;
+	u32 send_buffer;
+	u32 receive_buffer;
+	/* Parameters of the congestion control (struct lh_connection, congestion_ops.h). */
+	u32 params[8];
+	char congestion_control[16];
+};
+
+const volatile struct profile profile = { .tos = -1 };
+
+enum option {
+	CONGESTION_CONTROL,
+	PARAMETERS,
+	PACING,
+	CWND_CAP,
+	INITIAL_WINDOW,
+	KEEPALIVE,
+	USER_TIMEOUT,
+	NOTSENT_LOWAT,
+	MSS,
+	DSCP,
+	SEND_BUFFER,
+	RECEIVE_BUFFER,
+	OPTIONS,
+};
+
+/* All sums. src/profile.rs has the same members. */
+struct counts {
+	u64 connected;
+	u64 accepted;
+	u64 listening;
+	u64 closed;
+	u64 bytes_acked;
+	u64 bytes_received;
+	u64 segments_out;
+	u64 retransmitted;
+	/* Of sockets that went without it. */
+	u64 refused[OPTIONS];
+	/* The last such error. */
+	s64 error[OPTIONS];
+};
+
+struct counts counts;
+
+/* Parameters of a single connection: the map of the congestion control takes this one's place. */
+struct lh_connection {
+	u32 words[8];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct lh_connection);
+} connections SEC(".maps");
+
+/* Rings when a socket is about to connect or to be bound. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} doorbell SEC(".maps");
+
+INLINE void count(u64 *counter, u64 more) { __sync_fetch_and_add(counter, more); }
+
+INLINE void note(enum option option, long outcome)
+{
+	if (!outcome)
+		return;
+	count(&counts.refused[option], 1);
+	counts.error[option] = outcome;
+}
+
+INLINE long set(struct bpf_sock_ops *ctx, int level, int name, u32 value)
+{
+	return bpf_setsockopt(ctx, level, name, &value, sizeof(value));
+}
+
+INLINE long keep_alive(struct bpf_sock_ops *ctx)
+{
+	/* As the relay does: four probes, a quarter of the silence apart. */
+	const u32 probes = 4;
+	u32 apart = profile.keepalive_s / probes;
+
+	return set(ctx, SOL_SOCKET, SO_KEEPALIVE, 1) ?:
+	       set(ctx, SOL_TCP, TCP_KEEPIDLE, profile.keepalive_s) ?:
+	       set(ctx, SOL_TCP, TCP_KEEPINTVL, apart ? apart : 1) ?:
+	       set(ctx, SOL_TCP, TCP_KEEPCNT, probes);
+}
+
+INLINE long give_parameters(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct lh_connection *own;
+
+	if (!sk)
+		return -1;
+	own = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!own)
+		return -1;
+	for (int i = 0; i < 8; i++)
+		own->words[i] = profile.params[i];
+	return 0;
+}
+
+INLINE long set_congestion_control(struct bpf_sock_ops *ctx)
+{
+	char name[sizeof(profile.congestion_control)];
+
+	for (u32 i = 0; i < sizeof(name); i++)
+		name[i] = profile.congestion_control[i];
+	return bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name));
+}
+
+INLINE long set_tos(struct bpf_sock_ops *ctx)
+{
+	if (ctx->family == AF_INET6)
+		return set(ctx, SOL_IPV6, IPV6_TCLASS, profile.tos);
+	return set(ctx, SOL_IP, IP_TOS, profile.tos);
+}
+
+INLINE void before(struct bpf_sock_ops *ctx)
+{
+	if (profile.params[0])
+		note(PARAMETERS, give_parameters(ctx));
+	if (profile.congestion_control[0])
+		note(CONGESTION_CONTROL, set_congestion_control(ctx));
+	if (profile.pacing_bytes_per_s)
+		note(PACING, set(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, profile.pacing_bytes_per_s));
+	if (profile.notsent_lowat)
+		note(NOTSENT_LOWAT, set(ctx, SOL_TCP, TCP_NOTSENT_LOWAT, profile.notsent_lowat));
+	if (profile.keepalive_s)
+		note(KEEPALIVE, keep_alive(ctx));
+	if (profile.user_timeout_ms)
+		note(USER_TIMEOUT, set(ctx, SOL_TCP, TCP_USER_TIMEOUT, profile.user_timeout_ms));
+	if (profile.mss)
+		note(MSS, set(ctx, SOL_TCP, TCP_MAXSEG, profile.mss));
+	if (profile.tos >= 0)
+		note(DSCP, set_tos(ctx));
+	if (profile.send_buffer)
+		note(SEND_BUFFER, set(ctx, SOL_SOCKET, SO_SNDBUF, profile.send_buffer));
+	if (profile.receive_buffer)
+		note(RECEIVE_BUFFER, set(ctx, SOL_SOCKET, SO_RCVBUF, profile.receive_buffer));
+}
+
+/* TCP spaces by payload (tcp_update_skb_after_send, net/ipv4/tcp_output.c), so a full segment every
+ * gap_ns is this rate. ~0 would be no limit. */
+INLINE u32 rate_of_gap(u32 mss)
+{
+	u64 rate = (u64)mss * 1000000000 / profile.gap_ns;
+
+	return rate < 1 ? 1 : rate < 0xfffffffe ? rate : 0xfffffffe;
+}
+
+INLINE u32 segments_of_cap(u32 mss)
+{
+	u64 segments = profile.cwnd_cap_bytes / mss;
+
+	return segments < 2 ? 2 : segments < 0x7fffffff ? segments : 0x7fffffff;
+}
+
+INLINE void ask_for(struct bpf_sock_ops *ctx, u32 flags)
+{
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | flags);
+}
+
+/* What was asked for, else the kernel's own; never above the cap. */
+INLINE u32 first_window(struct bpf_sock_ops *ctx)
+{
+	u32 window = profile.initial_window ? profile.initial_window : ctx->snd_cwnd;
+	u32 mss = ctx->mss_cache;
+
+	if (profile.cwnd_cap_bytes && mss && window > segments_of_cap(mss))
+		return segments_of_cap(mss);
+	return window;
+}
+
+INLINE void begin_with_window(struct bpf_sock_ops *ctx)
+{
+	u32 window = first_window(ctx);
+
+	if (window != ctx->snd_cwnd)
+		note(INITIAL_WINDOW, set(ctx, SOL_TCP, TCP_BPF_IW, window));
+	if (profile.initial_window)
+		ask_for(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+}
+
+INLINE void established(struct bpf_sock_ops *ctx)
+{
+	u32 mss = ctx->mss_cache;
+
+	/* It moves ssthresh, too, to where slow start would end anyway. */
+	if (profile.cwnd_cap_bytes && mss)
+		note(CWND_CAP, set(ctx, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, segments_of_cap(mss)));
+	if (profile.gap_ns && mss)
+		note(PACING, set(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, rate_of_gap(mss)));
+	if (profile.initial_window || profile.cwnd_cap_bytes)
+		begin_with_window(ctx);
+	ask_for(ctx, BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
+/* Silence takes an unused window away again (RFC 2861), so it is set anew until data has left. */
+INLINE void segment_leaves(struct bpf_sock_ops *ctx)
+{
+	u32 flags = ctx->bpf_sock_ops_cb_flags;
+
+	if (!profile.initial_window)
+		return;
+	if (ctx->data_segs_out)
+		bpf_sock_ops_cb_flags_set(ctx, flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+	else
+		set(ctx, SOL_TCP, TCP_BPF_IW, first_window(ctx));
+}
+
+INLINE void state_changes(struct bpf_sock_ops *ctx)
+{
+	if (ctx->args[1] != TCP_CLOSE)
+		return;
+	count(&counts.closed, 1);
+	count(&counts.bytes_acked, ctx->bytes_acked);
+	count(&counts.bytes_received, ctx->bytes_received);
+	count(&counts.segments_out, ctx->segs_out);
+	count(&counts.retransmitted, ctx->total_retrans);
+}
+
+SEC("sockops")
+int profile_sockets(struct bpf_sock_ops *ctx)
+{
+	switch (ctx->op) {
+	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+		count(&counts.listening, 1);
+		before(ctx);
+		break;
+	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		before(ctx);
+		break;
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+		count(&counts.connected, 1);
+		established(ctx);
+		break;
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		count(&counts.accepted, 1);
+		established(ctx);
+		break;
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+		segment_leaves(ctx);
+		break;
+	case BPF_SOCK_OPS_STATE_CB:
+		state_changes(ctx);
+		break;
+	}
+	return 1;
+}
+
+INLINE int ring(u32 type)
+{
+	u32 event = 1;
+
+	if (type == SOCK_STREAM)
+		bpf_ringbuf_output(&doorbell, &event, sizeof(event), 0);
+	return 1;
+}
+
+SEC("cgroup/connect4")
+int profile_connect4(struct bpf_sock_addr *ctx) { return ring(ctx->type); }
+
+SEC("cgroup/connect6")
+int profile_connect6(struct bpf_sock_addr *ctx) { return ring(ctx->type); }
+
+SEC("cgroup/post_bind4")
+int profile_bind4(struct bpf_sock *ctx) { return ring(ctx->type); }
+
+SEC("cgroup/post_bind6")
+int profile_bind6(struct bpf_sock *ctx) { return ring(ctx->type); }

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A profile for all TCP sockets of a cgroup, whatever program opens them (`bpf/profile.bpf.c`).
+
+use crate::{Error, kernel, object};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
+    RingBufferBuilder,
+};
+use std::{
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    time::Duration,
+};
+
+/// What sockets get; `None` leaves it to the kernel. Connected sockets get it before their
+/// handshake, listening ones when they begin to listen, and what they accept inherits it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// TCP_CONGESTION, at most 15 bytes.
+    pub congestion_control: Option<String>,
+    /// Its parameters for these sockets: `struct lh_connection` (congestion_ops.h).
+    pub parameters: Option<[u8; 32]>,
+    /// SO_MAX_PACING_RATE, payload bytes a second. A program may set 32 bits of it.
+    pub pacing_bytes_per_s: Option<u32>,
+    /// From one full segment to the next, in nanoseconds: a pacing rate that follows from each
+    /// connection's segment size.
+    pub gap_ns: Option<u64>,
+    /// Payload bytes that may be in flight (`snd_cwnd_clamp`, rounded down to segments, at least 2).
+    pub cwnd_cap_bytes: Option<u64>,
+    /// Segments before the first acknowledgement (RFC 6928), 1 to 1024.
+    pub initial_window: Option<u32>,
+    /// TCP_NOTSENT_LOWAT in bytes.
+    pub notsent_lowat: Option<u32>,
+    /// SO_KEEPALIVE: seconds of silence before the first of four probes.
+    pub keepalive_s: Option<u32>,
+    /// TCP_USER_TIMEOUT in milliseconds (RFC 5482).
+    pub user_timeout_ms: Option<u32>,
+    /// TCP_MAXSEG in bytes.
+    pub mss: Option<u32>,
+    /// DSCP (RFC 2474), 0 to 63.
+    pub dscp: Option<u8>,
+    /// SO_SNDBUF in bytes; ends autotuning.
+    pub send_buffer: Option<u32>,
+    /// SO_RCVBUF in bytes; ends autotuning.
+    pub receive_buffer: Option<u32>,
+}
+
+impl Profile {
+    /// `struct profile`.
+    fn bytes(&self) -> Vec<u8> {
+        let longs = [self.gap_ns, self.cwnd_cap_bytes].map(Option::unwrap_or_default);
+        let tos = self.dscp.map_or(u32::MAX, |dscp| u32::from(dscp) << 2);
+        let words = [
+            self.pacing_bytes_per_s.unwrap_or(0),
+            self.initial_window.unwrap_or(0),
+            self.notsent_lowat.unwrap_or(0),
+            self.keepalive_s.unwrap_or(0),
+            self.user_timeout_ms.unwrap_or(0),
+            self.mss.unwrap_or(0),
+            tos,
+            self.send_buffer.unwrap_or(0),
+            self.receive_buffer.unwrap_or(0),
+        ];
+        let mut name = [0; NAME_BYTES];
+        let given = self.congestion_control.as_deref().unwrap_or("").bytes();
+        name.iter_mut()
+            .zip(given.take(NAME_BYTES - 1))
+            .for_each(|(to, from)| *to = from);
+        let mut bytes: Vec<u8> = longs.iter().flat_map(|long| long.to_ne_bytes()).collect();
+        bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes.extend(self.parameters.unwrap_or_default());
+        bytes.extend(name);
+        bytes
+    }
+}
+
+/// TCP_CA_NAME_MAX (include/net/tcp.h).
+const NAME_BYTES: usize = 16;
+
+/// Settings, in the order of `enum option`, by the words that a profile has for them.
+const OPTIONS: [&str; 12] = [
+    "congestion_control",
+    "parameters",
+    "pacing",
+    "cwnd_cap",
+    "initial_window",
+    "keepalive",
+    "user_timeout",
+    "notsent_lowat",
+    "mss",
+    "dscp",
+    "send_buffer",
+    "receive_buffer",
+];
+
+/// What the sockets did while the profile was at work.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// Connections that they opened.
+    pub connected: u64,
+    /// Connections that they accepted.
+    pub accepted: u64,
+    /// Sockets that began to listen.
+    pub listening: u64,
+    /// Connections that are over; what follows is the sum of these.
+    pub closed: u64,
+    /// Payload that the other end has acknowledged.
+    pub bytes_acked: u64,
+    /// Payload that came in.
+    pub bytes_received: u64,
+    /// Segments that left.
+    pub segments_out: u64,
+    /// Those of them that left again.
+    pub retransmitted: u64,
+    /// What the kernel refused.
+    pub refused: Vec<Refused>,
+}
+
+/// A setting that sockets went without.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Refused {
+    /// Which.
+    pub setting: &'static str,
+    /// How often.
+    pub sockets: u64,
+    /// The last error's number (errno(3)).
+    pub errno: i64,
+}
+
+/// `struct counts` as far as it is sums.
+const SUMS: usize = 8;
+
+impl Counts {
+    /// From `struct counts`.
+    fn read(bytes: &[u8]) -> Self {
+        let long = |at: usize| -> u64 {
+            let bytes = bytes.get(8 * at..8 * at + 8);
+            bytes.map_or(0, |b| {
+                u64::from_ne_bytes(b.try_into().expect("eight bytes"))
+            })
+        };
+        let refused = OPTIONS.iter().enumerate().map(|(at, setting)| Refused {
+            setting,
+            sockets: long(SUMS + at),
+            errno: -(long(SUMS + OPTIONS.len() + at) as i64),
+        });
+        Self {
+            connected: long(0),
+            accepted: long(1),
+            listening: long(2),
+            closed: long(3),
+            bytes_acked: long(4),
+            bytes_received: long(5),
+            segments_out: long(6),
+            retransmitted: long(7),
+            refused: refused.filter(|r| r.sockets > 0).collect(),
+        }
+    }
+}
+
+/// A profile at work. It ends with this value, or with the process, however that comes about;
+/// connections keep what they have.
+#[derive(Debug)]
+pub struct Attached {
+    object: Object,
+    /// Each detaches when it is closed.
+    _links: Vec<Link>,
+}
+
+/// Programs that tell of sockets about to be used; the other one is the profile.
+const BELLS: [&str; 4] = [
+    "profile_connect4",
+    "profile_connect6",
+    "profile_bind4",
+    "profile_bind6",
+];
+
+/// Whether the caller may attach one.
+pub fn permitted() -> Result<(), Error> {
+    kernel::rights("a profile is attached to a program")
+}
+
+/// Gives `profile` to TCP sockets that are opened in `cgroup` from now on, and below it.
+/// `connections` is the map of the congestion control that [`Profile::parameters`] are for. With
+/// `bell`, [`Attached::bell`] tells of sockets. Needs CAP_BPF and CAP_NET_ADMIN.
+pub fn attach(
+    profile: &Profile,
+    cgroup: BorrowedFd<'_>,
+    connections: Option<&MapHandle>,
+    bell: bool,
+) -> Result<Attached, Error> {
+    permitted()?;
+    kernel::quietly(|| attach_aloud(profile, cgroup, connections, bell))
+}
+
+fn attach_aloud(
+    profile: &Profile,
+    cgroup: BorrowedFd<'_>,
+    connections: Option<&MapHandle>,
+    bell: bool,
+) -> Result<Attached, Error> {
+    let object = prepare(profile, connections, bell)?;
+    let object = object
+        .load()
+        .map_err(failed("load the profile's program"))?;
+    let wanted = object
+        .progs_mut()
+        .filter(|program| bell || !is_bell(program.name()));
+    let links = wanted
+        .map(|program| program.attach_cgroup(cgroup.as_raw_fd()))
+        .collect::<Result<_, _>>()
+        .map_err(failed("attach the profile to a cgroup"))?;
+    Ok(Attached {
+        object,
+        _links: links,
+    })
+}
+
+fn failed(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
+    move |error| kernel::failed(step, &error)
+}
+
+fn is_bell(program: &std::ffi::OsStr) -> bool {
+    BELLS.iter().any(|name| program == *name)
+}
+
+fn prepare(
+    profile: &Profile,
+    connections: Option<&MapHandle>,
+    bell: bool,
+) -> Result<OpenObject, Error> {
+    let object = ObjectBuilder::default().open_memory(object::PROFILE);
+    let mut object = object.map_err(failed("read the profile's program"))?;
+    write_profile(profile, &mut object);
+    if let Some(theirs) = connections {
+        let mut maps = object.maps_mut();
+        let map = maps.find(|map| map.name() == "connections");
+        let reused = map.expect("profile.bpf.c has it").reuse_fd(theirs.as_fd());
+        reused.map_err(failed("use the congestion control's map"))?;
+    }
+    for mut program in object.progs_mut() {
+        let wanted = bell || !is_bell(program.name());
+        program.set_autoload(wanted);
+    }
+    Ok(object)
+}
+
+/// # Panics
+/// If the object has no such variable, or one of another size.
+fn write_profile(profile: &Profile, object: &mut OpenObject) {
+    let mut maps = object.maps_mut();
+    let constants = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata"));
+    let mut constants = constants.expect("profile.bpf.c has constants");
+    let memory = constants.initial_value_mut().expect("they are its value");
+    let bytes = profile.bytes();
+    // (Rounded up to the alignment of its members.)
+    assert_eq!(memory.len(), bytes.len().next_multiple_of(8), "one struct");
+    memory[..bytes.len()].copy_from_slice(&bytes);
+}
+
+impl Attached {
+    /// What the sockets did up to now.
+    pub fn counts(&self) -> Result<Counts, Error> {
+        let mut maps = self.object.maps();
+        let variables = maps.find(|map| map.name().to_string_lossy().ends_with(".bss"));
+        let variables = variables.expect("profile.bpf.c has counts");
+        let found = variables.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let found = found.map_err(failed("read the profile's counts"))?;
+        Ok(Counts::read(&found.unwrap_or_default()))
+    }
+
+    /// Tells of sockets that are about to connect or to be bound.
+    pub fn bell(&self) -> Result<Bell, Error> {
+        let mut maps = self.object.maps();
+        let map = maps.find(|map| map.name() == "doorbell");
+        let map = map.expect("profile.bpf.c has it");
+        let handle = MapHandle::try_from(&map).map_err(failed("open the doorbell"))?;
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&handle, |_| 0)
+            .map_err(failed("open the doorbell"))?;
+        let ring = builder.build();
+        Ok(Bell(ring.map_err(failed("open the doorbell"))?))
+    }
+}
+
+/// Rings when a socket of the cgroup is about to connect or has been bound.
+#[derive(Debug)]
+pub struct Bell(RingBuffer<'static>);
+
+impl Bell {
+    /// Waits for so long at most. Whether it rang.
+    #[must_use]
+    pub fn wait(&self, at_most: Duration) -> bool {
+        self.0.poll_raw(at_most) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_as_long_as_the_program_has_it() {
+        let profile = Profile {
+            congestion_control: Some("a_name_of_fifteen_and_more".into()),
+            dscp: Some(8),
+            ..Profile::default()
+        };
+        let bytes = profile.bytes();
+        assert_eq!(bytes.len(), 2 * 8 + 9 * 4 + 32 + 16);
+        assert_eq!(bytes.last(), Some(&0));
+        assert_eq!(bytes[16 + 6 * 4], 32);
+        prepare(&profile, None, true).unwrap();
+    }
+
+    #[test]
+    fn counts_say_what_was_refused_and_why() {
+        let mut longs = [0_u64; SUMS + 2 * OPTIONS.len()];
+        longs[0] = 3;
+        longs[7] = 4;
+        longs[SUMS] = 2;
+        longs[SUMS + OPTIONS.len()] = (-2_i64) as u64;
+        let bytes: Vec<u8> = longs.iter().flat_map(|long| long.to_ne_bytes()).collect();
+        let counts = Counts::read(&bytes);
+        assert_eq!((counts.connected, counts.retransmitted), (3, 4));
+        let refused = Refused {
+            setting: "congestion_control",
+            sockets: 2,
+            errno: 2,
+        };
+        assert_eq!(counts.refused, [refused]);
+    }
+}

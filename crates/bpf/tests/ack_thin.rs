@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! ACK thinning in the kernel decides as ACK thinning in `longhaul link` does.
+
+use bpf::ack_thin::math::{Flow, Kind, Limits, PureAck, Verdict, look_at};
+use model::link::{
+    Acking,
+    ack::{self, Thinned, Thinner},
+};
+use proptest::prelude::*;
+use units::Time;
+
+/// A segment that a receiver sends.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    /// Since the one before.
+    gap: Time,
+    /// Bytes newly covered; 0 makes a duplicate.
+    covered: u32,
+    window: u16,
+    pure: bool,
+}
+
+fn segments() -> impl Strategy<Value = Vec<Sent>> {
+    let gap = prop_oneof![Just(0), 0..100_000u64, 0..20_000_000u64];
+    let covered = prop_oneof![6 => Just(2896u32), 1 => 0..40_000u32, 1 => Just(0)];
+    let window = prop_oneof![8 => Just(500u16), 1 => Just(0), 1 => any::<u16>()];
+    let one = (gap, covered, window, prop::bool::weighted(0.95));
+    let sent = one.prop_map(|(gap, covered, window, pure)| Sent {
+        gap: Time::from_nanos(gap),
+        covered,
+        window,
+        pure,
+    });
+    prop::collection::vec(sent, 1..300)
+}
+
+const HOLD: Time = Time::from_millis(10);
+
+/// What either says of one segment, and of what is due before it.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Verdict(Verdict),
+    /// Another segment made a kept ACK needless, or not.
+    Flushed(bool),
+    ReleasedAt(Time),
+}
+
+/// All that is decided for `sent`, in order, with whatever `release`, `offer` and `flush` say.
+fn decide<S>(
+    sent: &[Sent],
+    state: &mut S,
+    deadline: impl Fn(&mut S) -> Option<Time>,
+    release: impl Fn(&mut S, Time) -> bool,
+    segment: impl Fn(&mut S, Time, Sent, u32) -> Seen,
+) -> Vec<Seen> {
+    let (mut now, mut number) = (Time::from_millis(1), u32::MAX - 100_000);
+    let mut seen = Vec::new();
+    for one in sent {
+        now += one.gap;
+        while let Some(at) = deadline(state).filter(|at| *at < now) {
+            assert!(release(state, at), "due at {at:?}");
+            seen.push(Seen::ReleasedAt(at));
+        }
+        number = number.wrapping_add(one.covered);
+        seen.push(segment(state, now, *one, number));
+    }
+    seen
+}
+
+fn by_the_kernels(sent: &[Sent], ratio: u32, covered_max: u32) -> Vec<Seen> {
+    let limits = Limits {
+        hold_ns: HOLD.as_nanos(),
+        count_max: ratio,
+        covered_max,
+    };
+    let segment = |flow: &mut Option<Flow>, now: Time, one: Sent, number: u32| {
+        let ack = PureAck::new(number, one.window);
+        match (flow.as_mut(), one.pure) {
+            (None, false) => Seen::Flushed(false),
+            (None, true) => {
+                *flow = Some(Flow::begin(now, ack));
+                Seen::Verdict(Verdict::Pass)
+            }
+            (Some(flow), true) => Seen::Verdict(flow.offer(now, ack, &limits)),
+            (Some(flow), false) => Seen::Flushed(flow.flush(now)),
+        }
+    };
+    decide(
+        sent,
+        &mut None,
+        |flow: &mut Option<Flow>| flow.and_then(|flow| flow.deadline()),
+        |flow, now| flow.as_mut().is_some_and(|flow| flow.release(now)),
+        segment,
+    )
+}
+
+fn by_the_links(sent: &[Sent], shift: u32, covered_max: u32) -> Vec<Seen> {
+    let limits = ack::Limits {
+        covered_max,
+        ..ack::Limits::new(shift, HOLD, 1500)
+    };
+    let segment = |thinner: &mut Thinner, now: Time, one: Sent, number: u32| {
+        let ack = ack::PureAck {
+            flow: 1,
+            ack: number,
+            window: one.window,
+        };
+        match one.pure {
+            true => Seen::Verdict(match thinner.offer(now, &ack, 0) {
+                Thinned::Pass { .. } => Verdict::Pass,
+                Thinned::PassBoth(_) => Verdict::PassBoth,
+                Thinned::Hold { .. } => Verdict::Hold,
+            }),
+            false => Seen::Flushed(thinner.flush(now, 1).is_some()),
+        }
+    };
+    decide(
+        sent,
+        &mut Thinner::new(limits),
+        Thinner::next_deadline,
+        |thinner, now| thinner.release(now).is_some(),
+        segment,
+    )
+}
+
+proptest! {
+    #[test]
+    fn the_kernel_decides_as_a_link(sent in segments(), shift in 0..6u32, full in 1..20u32) {
+        let covered_max = (full << shift) * 1448;
+        prop_assert_eq!(
+            by_the_kernels(&sent, 1 << shift, covered_max),
+            by_the_links(&sent, shift, covered_max)
+        );
+    }
+
+    /// The sender's point of view: what it learned never lags by more than the limits allow.
+    #[test]
+    fn nothing_is_kept_beyond_the_limits(sent in segments(), ratio in 1..64u32) {
+        let covered_max = ratio * 1448;
+        let seen = by_the_kernels(&sent, ratio, covered_max);
+        let mut kept = 0;
+        for one in &seen {
+            match one {
+                Seen::Verdict(Verdict::Hold) => kept += 1,
+                _ => kept = 0,
+            }
+            prop_assert!(kept < ratio, "{kept} kept of {ratio}");
+        }
+    }
+}
+
+#[test]
+fn with_delayed_acks_a_ratio_is_in_segments() {
+    let sent = [Sent {
+        gap: Time::from_nanos(1000),
+        covered: 2896,
+        window: 500,
+        pure: true,
+    }; 800];
+    let passed = |ratio: u32| {
+        let seen = by_the_kernels(&sent, ratio, ratio * 1448);
+        let passes = seen.iter().filter(|s| **s == Seen::Verdict(Verdict::Pass));
+        passes.count()
+    };
+    // The first goes anyway.
+    assert_eq!([2, 4, 8, 32].map(passed), [800, 400, 200, 50]);
+}
+
+fn packet(version: u8, flags: u16, options: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut ip = match version {
+        4 => vec![0; 20],
+        _ => vec![0; 40],
+    };
+    ip[0] = if version == 4 { 0x45 } else { 0x60 };
+    ip[if version == 4 { 9 } else { 6 }] = 6;
+    let mut tcp = vec![0; 20];
+    let words = (20 + options.len() as u16) / 4;
+    tcp[8..12].copy_from_slice(&77_u32.to_be_bytes());
+    tcp[12..14].copy_from_slice(&(words << 12 | flags).to_be_bytes());
+    tcp[14..16].copy_from_slice(&9_u16.to_be_bytes());
+    [ip, tcp, options.to_vec(), payload.to_vec()].concat()
+}
+
+const TIMESTAMPS: &[u8] = &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+const SACK: &[u8] = &[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+const MULTIPATH: &[u8] = &[30, 8, 32, 1, 0, 0, 0, 2];
+
+#[test]
+fn only_a_bare_ack_is_pure() {
+    let pure = Kind::Pure(PureAck::new(77, 9));
+    for version in [4, 6] {
+        assert_eq!(look_at(&packet(version, 0x10, &[], &[])), pure);
+        assert_eq!(look_at(&packet(version, 0x10, TIMESTAMPS, &[])), pure);
+        for (options, payload) in [
+            (SACK, &b""[..]),
+            (MULTIPATH, b""),
+            (&[], b"x"),
+            (TIMESTAMPS, b"x"),
+            (&[], &[0; 12]),
+            (TIMESTAMPS, &[0; 60_000]),
+        ] {
+            let packet = packet(version, 0x10, options, payload);
+            assert_eq!(look_at(&packet), Kind::Other, "{options:?}");
+        }
+        // FIN, SYN, RST, PSH, URG, ECE, CWR, AE (RFC 9293 §3.1, RFC 9768 §3.1).
+        for flag in [0, 1, 2, 3, 5, 6, 7, 8].map(|bit| 1 << bit) {
+            let packet = packet(version, 0x10 | flag, &[], &[]);
+            assert_eq!(look_at(&packet), Kind::Other, "flag {flag:#x}");
+        }
+    }
+}
+
+#[test]
+fn fragments_and_ip_options_are_left_alone() {
+    let mut fragment = packet(4, 0x10, &[], &[]);
+    fragment[6] = 0x20;
+    assert_eq!(look_at(&fragment), Kind::Other);
+    let mut long = packet(4, 0x10, &[], &[]);
+    long[0] = 0x46;
+    assert_eq!(look_at(&long), Kind::Other);
+    let mut udp = packet(6, 0x10, &[], &[]);
+    udp[6] = 17;
+    assert_eq!(look_at(&udp), Kind::NotTcp);
+}
+
+proptest! {
+    /// What one calls pure, the other does too, but for options that `link` need not keep from
+    /// thinning.
+    #[test]
+    fn any_bytes_can_be_looked_at(bytes in prop::collection::vec(any::<u8>(), 40..200)) {
+        if let Kind::Pure(ack) = look_at(&bytes) {
+            let Some(Acking::Pure(by_link)) = Acking::of(&bytes) else {
+                return Err(TestCaseError::fail("a link would not"));
+            };
+            prop_assert_eq!((ack.ack, ack.window), (by_link.ack, by_link.window));
+        }
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A program that runs in somebody's stead: it has the caller's terminal, process group, signal mask
+//! and environment, its signals are passed on to it, and its end is the caller's.
+//!
+//! A terminal sends its signals (Ctrl-C, Ctrl-\, hang-up) to the whole process group, so the program
+//! has them already; only what another process sends to the caller alone is passed on. Ctrl-Z stops
+//! both, as it should.
+
+use crate::account::Account;
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::process::{CommandExt, ExitStatusExt},
+    },
+    process::{Child, Command, ExitStatus},
+    ptr,
+};
+
+/// What is passed on. Those that can't be caught, that mean this process itself, or that the program
+/// has from the kernel at the same time (SIGWINCH, SIGTSTP) are not.
+const PASSED_ON: [i32; 6] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
+
+/// Signals are kept back for [`Program::attend`], in this thread and in those that it starts from now
+/// on, and stay so: one that comes at the program's end must not take the program's exit code away.
+#[derive(Debug)]
+pub struct Signals {
+    kept: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    /// Keeps them back. Ends of children are told again if they were ignored.
+    pub fn keep() -> io::Result<Self> {
+        let mut kept = empty_set();
+        // SAFETY: a valid signal, and the default for it.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+        for signal in PASSED_ON.into_iter().chain([libc::SIGCHLD]) {
+            // SAFETY: a set of our own and a valid signal.
+            unsafe { libc::sigaddset(&raw mut kept, signal) };
+        }
+        let mut before = empty_set();
+        // SAFETY: two sets of our own.
+        match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const kept, &raw mut before) } {
+            0 => Ok(Self { kept, before }),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    /// The next one.
+    fn next(&self) -> io::Result<Signal> {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        loop {
+            // SAFETY: a set and room for what is told, both our own.
+            let number = unsafe { libc::sigwaitinfo(&raw const self.kept, info.as_mut_ptr()) };
+            match number {
+                // Interrupted, as by being stopped and continued.
+                -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                -1 => return Err(io::Error::last_os_error()),
+                _ => {
+                    // SAFETY: zeroed, then filled in; integers only.
+                    let code = unsafe { info.assume_init() }.si_code;
+                    return Ok(Signal {
+                        number,
+                        from_a_process: code <= 0,
+                    });
+                }
+            }
+        }
+    }
+}
+
+struct Signal {
+    number: i32,
+    /// Rather than from the kernel, as a terminal's are (sigaction(2), `si_code`).
+    from_a_process: bool,
+}
+
+fn empty_set() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset fills the set in.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+/// A program that runs.
+#[derive(Debug)]
+pub struct Program<'a> {
+    child: Child,
+    signals: &'a Signals,
+}
+
+impl<'a> Program<'a> {
+    /// Starts it in the cgroup that is entered by `entrance`, as `account` if given, with this
+    /// process's signal mask as it was before `signals` were kept back.
+    pub fn start(
+        command: &mut Command,
+        entrance: OwnedFd,
+        account: Option<&Account>,
+        signals: &'a Signals,
+    ) -> io::Result<Self> {
+        let account = account.cloned();
+        let mask = signals.before;
+        // SAFETY: between fork and exec the closure makes system calls only, on what it owns, and
+        // allocates nothing.
+        let start = unsafe {
+            command.pre_exec(move || {
+                enter(&entrance)?;
+                account.as_ref().map_or(Ok(()), Account::assume)?;
+                match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, ptr::null_mut()) {
+                    0 => Ok(()),
+                    error => Err(io::Error::from_raw_os_error(error)),
+                }
+            })
+        };
+        let child = start.spawn()?;
+        Ok(Self { child, signals })
+    }
+
+    /// Its process number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end, and passes signals on to it.
+    pub fn attend(mut self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            let signal = self.signals.next()?;
+            if signal.from_a_process && signal.number != libc::SIGCHLD {
+                // SAFETY: kill(2) has no memory to harm; the child is not reaped, so it is the child.
+                unsafe { libc::kill(self.child.id() as libc::pid_t, signal.number) };
+            }
+        }
+    }
+}
+
+fn enter(entrance: &OwnedFd) -> io::Result<()> {
+    // SAFETY: one byte of a constant.
+    match unsafe { libc::write(entrance.as_raw_fd(), c"0".as_ptr().cast(), 1) } {
+        1 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// As a shell says it: the exit code, or 128 + the signal that ended it.
+#[must_use]
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    code.unwrap_or(1) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_told_as_shells_do() {
+        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(exit_code(ExitStatus::from_raw(libc::SIGTERM)), 143);
+    }
+}

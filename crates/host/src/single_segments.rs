@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TCP sockets that send segment by segment, so that pacing spaces each packet and not trains of up
+//! to 64 KiB.
+//!
+//! Linux paces what it hands down at once, and joins as many segments to one such piece as a
+//! millisecond of the pacing rate holds (`tcp_tso_autosize`, net/ipv4/tcp_output.c). The limits of
+//! that are the device's; a socket has no option for them, and BPF can't write them. But a socket
+//! with a key for TCP-MD5 (RFC 2385) sends without segmentation offload for good, to whomever it
+//! speaks (`sk_gso_disable` in `tcp_md5sig_info_add`, net/ipv4/tcp_ipv4.c), and what it accepts
+//! inherits that. So it gets a key for an address that nobody has: no packet is ever signed.
+//! Needs CONFIG_TCP_MD5SIG, which distributions have.
+//!
+//! The limit is worked out when a route is found (`sk_setup_caps`, net/core/sock.c), so a socket
+//! that is connected has to look for its route again.
+
+use rustix::{
+    fs::readlink,
+    net::{AddressFamily, SocketType, sockopt},
+    process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open},
+};
+use std::{
+    collections::HashSet,
+    fs, io,
+    net::{Ipv4Addr, Ipv6Addr},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+};
+
+use crate::socket::{PlainOption, get_option, set_option};
+
+/// Never anyone's: reserved by RFC 1112.
+const NOBODY: Ipv4Addr = Ipv4Addr::new(240, 0, 0, 1);
+/// Never anyone's: discarded by RFC 6666.
+const NOBODY_6: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1);
+
+/// `struct tcp_md5sig` (include/uapi/linux/tcp.h).
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Md5Signature {
+    address: [u8; 128],
+    flags: u8,
+    prefix_length: u8,
+    key_length: u16,
+    interface: i32,
+    key: [u8; 80],
+}
+
+// SAFETY: integers without padding: 128 + 1 + 1 + 2 + 4 + 80.
+unsafe impl PlainOption for Md5Signature {}
+
+/// Makes a TCP socket of either family send segment by segment, from now until it is closed.
+pub fn enforce(socket: &impl AsFd) -> io::Result<()> {
+    let family = sockopt::socket_domain(socket)?;
+    let mut signature = Md5Signature {
+        address: [0; 128],
+        flags: 0,
+        prefix_length: 0,
+        key_length: 1,
+        interface: 0,
+        key: [1; 80],
+    };
+    write_address(&mut signature.address, family);
+    let fd = socket.as_fd().as_raw_fd();
+    set_option(&fd, libc::IPPROTO_TCP, libc::TCP_MD5SIG, signature)?;
+    forget_route(socket)
+}
+
+/// Binds the socket to the device that it is bound to, or to none: nothing changes, but the kernel
+/// drops the route that it had found (`sock_bindtoindex_locked`, net/core/sock.c). Linux 5.1.
+fn forget_route(socket: &impl AsFd) -> io::Result<()> {
+    /// include/uapi/asm-generic/socket.h
+    const SO_BINDTOIFINDEX: i32 = 62;
+    let device: i32 = get_option(socket, libc::SOL_SOCKET, SO_BINDTOIFINDEX)?;
+    let fd = socket.as_fd().as_raw_fd();
+    set_option(&fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX, device)
+}
+
+/// `struct sockaddr_in` or `sockaddr_in6`: the family in the machine's byte order, then the port and
+/// (behind IPv6's flow label) the address.
+fn write_address(address: &mut [u8; 128], family: AddressFamily) {
+    address[..2].copy_from_slice(&family.as_raw().to_ne_bytes());
+    match family {
+        AddressFamily::INET6 => address[8..24].copy_from_slice(&NOBODY_6.octets()),
+        _ => address[4..8].copy_from_slice(&NOBODY.octets()),
+    }
+}
+
+/// Finds sockets of other processes, each once.
+#[derive(Debug, Default)]
+pub struct Finder {
+    /// `/proc/PID/fd/N` of those that have been looked at.
+    seen: HashSet<Vec<u8>>,
+}
+
+/// Sockets that are remembered; beyond that all are looked at again. 64 B each.
+const SEEN_MAX: usize = 65536;
+
+impl Finder {
+    /// Applies [`enforce`] to TCP sockets of these processes that are new to it; how many those were.
+    /// Needs CAP_SYS_PTRACE. Processes that end meanwhile are passed over.
+    pub fn enforce(&mut self, processes: &[Pid]) -> usize {
+        if self.seen.len() > SEEN_MAX {
+            self.seen.clear();
+        }
+        processes.iter().map(|pid| self.in_process(*pid)).sum()
+    }
+
+    fn in_process(&mut self, pid: Pid) -> usize {
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+            return 0;
+        };
+        let fresh = self.fresh_sockets(pid);
+        let enforced = fresh.iter().filter(|(number, _)| {
+            let socket = pidfd_getfd(&process, *number, PidfdGetfdFlags::empty());
+            socket.is_ok_and(|socket| is_tcp(&socket) && enforce(&socket).is_ok())
+        });
+        enforced.count()
+    }
+
+    /// Descriptors whose target `socket:[INODE]` is new.
+    fn fresh_sockets(&mut self, pid: Pid) -> Vec<(i32, Vec<u8>)> {
+        let directory = format!("/proc/{pid}/fd");
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        let sockets = entries.filter_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            let target = readlink(entry.path(), Vec::new()).ok()?.into_bytes();
+            target.starts_with(b"socket:").then_some((number, target))
+        });
+        sockets
+            .filter(|(_, target)| self.seen.insert(target.clone()))
+            .collect()
+    }
+}
+
+fn is_tcp(socket: &OwnedFd) -> bool {
+    let family = sockopt::socket_domain(socket);
+    sockopt::socket_type(socket) == Ok(SocketType::STREAM)
+        && matches!(family, Ok(AddressFamily::INET | AddressFamily::INET6))
+        && sockopt::socket_protocol(socket).is_ok_and(|p| p == Some(rustix::net::ipproto::TCP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn both_families_take_the_key_and_each_socket_once() {
+        assert_eq!(size_of::<Md5Signature>(), 216);
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            enforce(&TcpListener::bind(any).unwrap()).unwrap();
+        }
+    }
+
+    #[test]
+    fn sockets_of_a_process_are_found_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut finder = Finder::default();
+        let mut finds = || {
+            let found = finder.fresh_sockets(rustix::process::getpid());
+            found.iter().any(|(fd, _)| *fd == listener.as_raw_fd())
+        };
+        assert!(finds());
+        assert!(!finds());
+    }
+}

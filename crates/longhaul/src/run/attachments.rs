@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What works on the sockets of a cgroup while a program runs in it. All of it ends with this
+//! process, however that comes about; connections keep what they have.
+
+use super::profile::Wanted;
+use crate::exit::Refusal;
+use anyhow::{Context, Result};
+use bpf::{
+    Kind, ack_thin,
+    choice::Choice,
+    loader::{self, Hold},
+    math::Algorithm,
+    pins::Pins,
+    profile::{self, Attached, Bell, Counts, Profile},
+};
+use host::{
+    single_segments::Finder,
+    transient_cgroup::{Processes, TransientCgroup},
+};
+use std::{
+    os::fd::AsFd,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// In the order in which they end: programs first, then the congestion control that they choose.
+#[derive(Debug)]
+pub(super) struct Attachments {
+    profile: Attached,
+    acks: Option<ack_thin::AckControl>,
+    /// Sockets that send packet by packet.
+    single: Option<Arc<AtomicUsize>>,
+    /// A congestion control of ours, loaded for as long as somebody holds it.
+    _congestion_control: Option<Hold>,
+}
+
+impl Attachments {
+    pub(super) fn new(wanted: &Wanted, cgroup: &TransientCgroup) -> Result<Self> {
+        let hold = match &wanted.congestion_control {
+            Some(Choice::Ours(algorithm)) => hold(*algorithm, &wanted.profile)?,
+            _ => None,
+        };
+        let connections = match (&hold, wanted.profile.parameters) {
+            (Some(hold), Some(_)) => Some(hold.loaded().connections().map_err(refusal)?),
+            _ => None,
+        };
+        let profile = profile::attach(
+            &wanted.profile,
+            cgroup.as_fd(),
+            connections.as_ref(),
+            wanted.single_segments,
+        );
+        let profile = profile.map_err(refusal)?;
+        let acks = wanted.acks.as_ref();
+        let acks = acks.map(|settings| ack_thin::attach(cgroup.as_fd(), settings));
+        let single = match wanted.single_segments {
+            true => Some(watch_for_sockets(&profile, cgroup)?),
+            false => None,
+        };
+        Ok(Self {
+            profile,
+            acks: acks.transpose().map_err(refusal)?,
+            single,
+            _congestion_control: hold,
+        })
+    }
+
+    pub(super) fn counts(&self) -> Result<Counts> {
+        Ok(self.profile.counts()?)
+    }
+
+    /// Acknowledgements, if any could stay behind.
+    pub(super) fn acks(&self) -> Option<ack_thin::Counts> {
+        self.acks.as_ref().map(ack_thin::AckControl::counts)
+    }
+
+    /// Sockets that send packet by packet, if that was asked for.
+    pub(super) fn single_segment_sockets(&self) -> Option<usize> {
+        let count = self.single.as_ref();
+        count.map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// One that somebody registered out of our sight, as from another mount namespace, will do as long as
+/// its sockets need no parameters of their own.
+fn hold(algorithm: Algorithm, profile: &Profile) -> Result<Option<Hold>> {
+    let defaults = bpf::parameters::defaults(algorithm);
+    match loader::hold(&Pins::default(), algorithm, &defaults) {
+        Err(bpf::Error::Taken(..)) if profile.parameters.is_none() => Ok(None),
+        outcome => Ok(Some(outcome.map_err(refusal)?)),
+    }
+}
+
+/// The exit code is that of the error's kind.
+pub(super) fn refusal(error: bpf::Error) -> anyhow::Error {
+    match error.kind() {
+        Kind::Usage => Refusal::usage(error),
+        Kind::Unsupported => Refusal::unsupported(error),
+        Kind::Failed => error.into(),
+    }
+}
+
+/// A thread that ends with the process.
+fn watch_for_sockets(profile: &Attached, cgroup: &TransientCgroup) -> Result<Arc<AtomicUsize>> {
+    let bell = profile.bell()?;
+    let processes = cgroup
+        .processes()
+        .context("cannot list the program's processes")?;
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&count);
+    thread::spawn(move || serve(&bell, &processes, &counter));
+    Ok(count)
+}
+
+/// Some rings may come while sockets are being looked at, one may be lost when the ring is full:
+/// both are made good by the next look.
+const LOOK_AT_LEAST: Duration = Duration::from_secs(1);
+
+fn serve(bell: &Bell, processes: &Processes, count: &AtomicUsize) {
+    let mut finder = Finder::default();
+    // The cgroup's end is this thread's.
+    while let Ok(list) = processes.list() {
+        count.fetch_add(finder.enforce(&list), Ordering::Relaxed);
+        let _ = bell.wait(LOOK_AT_LEAST);
+    }
+}

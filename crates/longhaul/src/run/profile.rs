@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From flags to what the sockets get: units, ranges, and what the names mean here.
+
+use super::args::{Args, Switch};
+use crate::exit::Refusal;
+use anyhow::Result;
+use bpf::{
+    ack_thin,
+    choice::{self, Choice},
+    own_parameters, parameters,
+    profile::Profile,
+};
+use std::{ops::RangeInclusive, time::Duration};
+use units::{Bytes, Time};
+
+/// No limit in effect, but a limit: a socket that has one is paced (net/core/sock.c, SO_MAX_PACING_RATE).
+const PACED: u32 = u32::MAX - 1;
+
+/// What a program's sockets shall be.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) profile: Profile,
+    pub(super) congestion_control: Option<Choice>,
+    /// Each packet by itself.
+    pub(super) single_segments: bool,
+    /// Which acknowledgements stay behind.
+    pub(super) acks: Option<ack_thin::Settings>,
+}
+
+impl Wanted {
+    pub(super) fn new(args: &Args) -> Result<Self> {
+        let asked = args.cc.as_deref().map(CongestionControl::parse);
+        let paced = asked.as_ref().is_some_and(|cc| cc.paced);
+        let name = asked.and_then(|cc| cc.name);
+        let mut profile = settings(args, paced)?;
+        let congestion_control = name.map(choose).transpose()?;
+        profile.congestion_control = congestion_control.as_ref().map(Choice::system_name);
+        profile.parameters = own(args, congestion_control.as_ref())?;
+        let gso = args.gso.unwrap_or(match args.gap {
+            Some(_) => Switch::Off,
+            None => Switch::On,
+        });
+        Ok(Self {
+            profile,
+            congestion_control,
+            single_segments: gso == Switch::Off,
+            acks: acks(args)?,
+        })
+    }
+}
+
+fn acks(args: &Args) -> Result<Option<ack_thin::Settings>> {
+    let most = u64::from(ack_thin::RATIO_MAX);
+    let ratio = number("--ack-ratio", args.ack_ratio, 1..=most, "1 to 256 segments")?;
+    let hold = args.ack_hold.as_nanos();
+    within(
+        "--ack-hold",
+        Some(hold),
+        1_000_000..=100_000_000,
+        "1ms to 100ms",
+    )?;
+    Ok(ratio.map(|ratio| ack_thin::Settings {
+        ratio,
+        hold_max: Duration::from_nanos(hold),
+        pace_class: None,
+    }))
+}
+
+/// `NAME`, `NAME+pace` or `+pace`.
+#[derive(Debug, PartialEq, Eq)]
+struct CongestionControl<'a> {
+    name: Option<&'a str>,
+    paced: bool,
+}
+
+impl<'a> CongestionControl<'a> {
+    fn parse(text: &'a str) -> Self {
+        let (name, paced) = match text.strip_suffix("+pace") {
+            Some(name) => (name, true),
+            None => (text, false),
+        };
+        // An empty name without +pace is one that nobody has.
+        let name = (!name.is_empty() || !paced).then_some(name);
+        Self { name, paced }
+    }
+}
+
+fn choose(name: &str) -> Result<Choice> {
+    choice::choose(name).ok_or_else(|| {
+        let kernels = host::socket::congestion_controls().unwrap_or_default();
+        let ours = bpf::math::algorithms().map(bpf::math::Algorithm::system_name);
+        let mut known: Vec<_> = kernels.into_iter().chain(ours).collect();
+        known.sort_unstable();
+        known.dedup();
+        Refusal::usage(format!(
+            "--cc {name}: no such congestion control here; there are: {}",
+            known.join(", ")
+        ))
+    })
+}
+
+fn own(args: &Args, chosen: Option<&Choice>) -> Result<Option<[u8; 32]>> {
+    match chosen {
+        _ if args.param.is_empty() => Ok(None),
+        Some(Choice::Ours(algorithm)) => {
+            let settings = parameters::settings(*algorithm, &args.param).map_err(Refusal::usage)?;
+            Ok(Some(own_parameters::value(&settings)))
+        }
+        _ => Err(Refusal::usage(format!(
+            "--param {}: only longhaul's congestion controls have parameters; --cc lh_NAME asks for \
+             one",
+            args.param[0]
+        ))),
+    }
+}
+
+fn settings(args: &Args, paced: bool) -> Result<Profile> {
+    let seconds = |time: Time| Duration::from(time).as_secs();
+    let milliseconds = |time: Time| Duration::from(time).as_millis() as u32;
+    let pace = args.pace.map(|rate| rate.bits() / 8);
+    let pace = within("--pace", pace, 1000..=u64::from(PACED), "8kbit to 34gbit")?;
+    let gap = args.gap.map(Time::as_nanos);
+    let user_timeout = args.user_timeout.map(seconds);
+    within("--user-timeout", user_timeout, 1..=86400, "1s to 24h")?;
+    Ok(Profile {
+        pacing_bytes_per_s: pace.map(|rate| rate as u32).or(paced.then_some(PACED)),
+        gap_ns: within("--gap", gap, 100..=1_000_000_000, "100ns to 1s")?,
+        cwnd_cap_bytes: bytes("--cwnd-cap", args.cwnd_cap, 4 << 30, "4KiB to 4GiB")?,
+        initial_window: number(
+            "--initial-window",
+            args.initial_window,
+            1..=1024,
+            "1 to 1024 segments",
+        )?,
+        notsent_lowat: buffer("--notsent-lowat", args.notsent_lowat)?,
+        keepalive_s: within(
+            "--keepalive",
+            args.keepalive.map(seconds),
+            1..=32400,
+            "1s to 9h",
+        )?
+        .map(|seconds| seconds as u32),
+        user_timeout_ms: args.user_timeout.map(milliseconds),
+        mss: number("--mss", args.mss, 88..=32767, "88 to 32767 bytes")?,
+        dscp: number("--dscp", args.dscp.map(u32::from), 0..=63, "0 to 63")?.map(|dscp| dscp as u8),
+        send_buffer: buffer("--send-buffer", args.send_buffer)?,
+        receive_buffer: buffer("--receive-buffer", args.receive_buffer)?,
+        ..Profile::default()
+    })
+}
+
+fn buffer(flag: &str, size: Option<Bytes>) -> Result<Option<u32>> {
+    Ok(bytes(flag, size, 1 << 30, "4KiB to 1GiB")?.map(|size| size as u32))
+}
+
+fn bytes(flag: &str, size: Option<Bytes>, most: u64, want: &str) -> Result<Option<u64>> {
+    within(flag, size.map(Bytes::get), 4096..=most, want)
+}
+
+fn number(
+    flag: &str,
+    value: Option<u32>,
+    range: RangeInclusive<u64>,
+    want: &str,
+) -> Result<Option<u32>> {
+    Ok(within(flag, value.map(u64::from), range, want)?.map(|value| value as u32))
+}
+
+fn within(
+    flag: &str,
+    value: Option<u64>,
+    range: RangeInclusive<u64>,
+    want: &str,
+) -> Result<Option<u64>> {
+    match value {
+        Some(value) if !range.contains(&value) => {
+            Err(Refusal::usage(format!("{flag}: want {want}")))
+        }
+        _ => Ok(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args as _, FromArgMatches};
+
+    fn args(flags: &[&str]) -> Args {
+        let command = Args::augment_args(clap::Command::new("run").no_binary_name(true));
+        let flags = [flags, &["--", "true"]].concat();
+        let matches = command.try_get_matches_from(flags).unwrap();
+        Args::from_arg_matches(&matches).unwrap()
+    }
+
+    fn wanted(flags: &[&str]) -> Result<Wanted, String> {
+        Wanted::new(&args(flags)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn pace_follows_the_name() {
+        let parse = |text| {
+            let CongestionControl { name, paced } = CongestionControl::parse(text);
+            (name, paced)
+        };
+        assert_eq!(parse("reno"), (Some("reno"), false));
+        assert_eq!(parse("lh_bic+pace"), (Some("lh_bic"), true));
+        assert_eq!(parse("+pace"), (None, true));
+        assert_eq!(parse(""), (Some(""), false));
+    }
+
+    #[test]
+    fn quantities_become_the_kernel_s_units() {
+        let all = wanted(&[
+            "--pace",
+            "900mbit",
+            "--cwnd-cap",
+            "8MB",
+            "--keepalive",
+            "40s",
+            "--user-timeout",
+            "1500ms",
+            "--dscp",
+            "8",
+            "--cc",
+            "reno+pace",
+        ])
+        .unwrap();
+        let profile = all.profile;
+        assert_eq!(profile.pacing_bytes_per_s, Some(112_500_000));
+        assert_eq!(profile.cwnd_cap_bytes, Some(8_000_000));
+        assert_eq!(
+            (profile.keepalive_s, profile.user_timeout_ms),
+            (Some(40), Some(1500))
+        );
+        assert_eq!(profile.congestion_control.as_deref(), Some("reno"));
+        assert!(!all.single_segments);
+    }
+
+    #[test]
+    fn a_gap_is_between_single_packets_unless_told() {
+        let gap = wanted(&["--gap", "13us"]).unwrap();
+        assert_eq!(
+            (gap.profile.gap_ns, gap.single_segments),
+            (Some(13_000), true)
+        );
+        assert!(
+            !wanted(&["--gap", "13us", "--gso", "on"])
+                .unwrap()
+                .single_segments
+        );
+        assert!(
+            wanted(&["--pace", "1gbit", "--gso", "off"])
+                .unwrap()
+                .single_segments
+        );
+    }
+
+    #[test]
+    fn pacing_alone_is_a_rate_that_limits_nothing() {
+        assert_eq!(
+            wanted(&["--cc", "+pace"])
+                .unwrap()
+                .profile
+                .pacing_bytes_per_s,
+            Some(PACED)
+        );
+        assert_eq!(
+            wanted(&["--cc", "reno"])
+                .unwrap()
+                .profile
+                .pacing_bytes_per_s,
+            None
+        );
+    }
+
+    #[test]
+    fn both_sides_of_each_bound() {
+        for (flag, good, bad) in [
+            ("--pace", ["8kbit", "34gbit"], ["7999bit", "35gbit"]),
+            ("--gap", ["100ns", "1s"], ["99ns", "1001ms"]),
+            ("--cwnd-cap", ["4KiB", "4GiB"], ["4095B", "5GiB"]),
+            ("--initial-window", ["1", "1024"], ["0", "1025"]),
+            ("--notsent-lowat", ["4KiB", "1GiB"], ["4095B", "2GiB"]),
+            ("--keepalive", ["1s", "9h"], ["999ms", "10h"]),
+            ("--user-timeout", ["1s", "24h"], ["999ms", "25h"]),
+            ("--ack-ratio", ["1", "256"], ["0", "257"]),
+            ("--mss", ["88", "32767"], ["87", "32768"]),
+            ("--dscp", ["0", "63"], ["64", "255"]),
+            ("--send-buffer", ["4KiB", "1GiB"], ["4095B", "2GiB"]),
+            ("--receive-buffer", ["4KiB", "1GiB"], ["4095B", "2GiB"]),
+        ] {
+            for value in good {
+                assert!(wanted(&[flag, value]).is_ok(), "{flag} {value}");
+            }
+            for value in bad {
+                let said = wanted(&[flag, value]).unwrap_err();
+                assert!(
+                    said.starts_with(&format!("{flag}: want ")),
+                    "{value}: {said}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn parameters_belong_to_ours() {
+        let said = wanted(&["--cc", "reno", "--param", "ai=50"]).unwrap_err();
+        assert!(said.contains("lh_NAME"), "{said}");
+        let said = wanted(&["--cc", "lh_scalable", "--param", "x=50"]).unwrap_err();
+        assert!(said.contains("ai, md_shift"), "{said}");
+        let ours = wanted(&["--cc", "lh_scalable", "--param", "ai=50"]).unwrap();
+        assert_eq!(ours.profile.parameters.unwrap()[..5], [1, 0, 0, 0, 50]);
+        let said = wanted(&["--cc", "nobody"]).unwrap_err();
+        assert!(
+            said.contains("cubic") && said.contains("lh_scalable"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program: found and looked at before anything is touched.
+
+use crate::exit::Refusal;
+use anyhow::Result;
+use host::account::Account;
+use rustix::fs::{Access, access};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What shall run, and as whom.
+#[derive(Debug)]
+pub(super) struct Program {
+    name: OsString,
+    path: PathBuf,
+    arguments: Vec<OsString>,
+    pub(super) account: Option<Account>,
+}
+
+impl Program {
+    /// The words of the command line, the program first.
+    pub(super) fn new(words: &[OsString], user: Option<&str>) -> Result<Self> {
+        let (name, arguments) = words.split_first().expect("clap asks for one");
+        Ok(Self {
+            name: name.clone(),
+            path: find(name)?,
+            arguments: arguments.to_vec(),
+            account: user.map(account).transpose()?,
+        })
+    }
+
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg0(&self.name).args(&self.arguments);
+        if let Some(account) = &self.account {
+            command
+                .env("HOME", &account.home)
+                .env("SHELL", &account.shell)
+                .env("USER", &account.name)
+                .env("LOGNAME", &account.name);
+        }
+        command
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.name.to_string_lossy().into_owned()
+    }
+}
+
+fn account(name: &str) -> Result<Account> {
+    let found = Account::of(name)?;
+    let account =
+        found.ok_or_else(|| Refusal::usage(format!("--user {name}: there is no such user")))?;
+    match host::process::user() {
+        0 => Ok(account),
+        _ => Err(Refusal::unsupported(format!(
+            "--user {name}: only root runs programs as somebody else: run it with sudo"
+        ))),
+    }
+}
+
+/// As execvp(3) does: a name with a slash is a path, any other is looked for in PATH.
+fn find(name: &OsStr) -> Result<PathBuf> {
+    let named = Path::new(name);
+    let said = named.display();
+    if named.as_os_str().as_encoded_bytes().contains(&b'/') {
+        return match may_run(named) {
+            true => Ok(named.to_owned()),
+            false => Err(Refusal::usage(format!(
+                "{said}: no such program, or not executable"
+            ))),
+        };
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut places = env::split_paths(&path).map(|place| place.join(named));
+    places.find(|file| may_run(file)).ok_or_else(|| {
+        Refusal::usage(format!(
+            "{said}: no such program in PATH (sudo may have another one)"
+        ))
+    })
+}
+
+fn may_run(file: &Path) -> bool {
+    file.is_file() && access(file, Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_a_shell_finds_them() {
+        assert!(find(OsStr::new("sh")).unwrap().is_absolute());
+        assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
+        for missing in [
+            "no-such-program",
+            "/no/such/program",
+            "/etc/passwd",
+            "/",
+            "",
+        ] {
+            let said = find(OsStr::new(missing)).unwrap_err().to_string();
+            assert!(said.contains("no such program"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What became of a run: a record for machines, and a line or two for people.
+
+use bpf::{ack_thin, profile::Counts};
+use serde::Serialize;
+use std::io;
+use units::Bytes;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Record {
+    pub(super) program: String,
+    pub(super) pid: u32,
+    /// As a shell says it: 128+N if signal N ended it.
+    pub(super) exit_code: u8,
+    pub(super) seconds: f64,
+    /// As the kernel calls it.
+    pub(super) congestion_control: Option<String>,
+    /// Sockets that sent packet by packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) single_segment_sockets: Option<usize>,
+    /// Acknowledgements without data that the sockets made, and what became of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) acks: Option<ack_thin::Counts>,
+    #[serde(flatten)]
+    pub(super) counts: Counts,
+}
+
+impl Record {
+    fn connections(&self) -> u64 {
+        self.counts.connected + self.counts.accepted
+    }
+
+    /// One line.
+    pub(super) fn summary(&self) -> String {
+        let Counts {
+            closed,
+            bytes_acked,
+            bytes_received,
+            ..
+        } = self.counts;
+        let connections = self.connections();
+        let plural = if connections == 1 { "" } else { "s" };
+        let cc = self.congestion_control.as_deref();
+        let cc = cc.map_or(String::new(), |name| format!(" with {name}"));
+        let open = match connections.saturating_sub(closed) {
+            0 => String::new(),
+            open => format!(", {open} still open"),
+        };
+        let acks = self.acks.map_or(String::new(), |acks| {
+            format!(", {} of {} ACKs sent", acks.sent(), acks.pure)
+        });
+        format!(
+            "{}: {connections} connection{plural}{cc}, {} sent, {} received, {} segments again{acks}{open}",
+            self.program,
+            Bytes::new(bytes_acked),
+            Bytes::new(bytes_received),
+            self.counts.retransmitted,
+        )
+    }
+
+    /// A line for each setting that the kernel refused.
+    pub(super) fn complaints(&self) -> impl Iterator<Item = String> {
+        self.counts.refused.iter().map(|refused| {
+            let why = io::Error::from_raw_os_error(refused.errno as i32);
+            let (setting, sockets) = (refused.setting, refused.sockets);
+            format!("{setting}: {sockets} sockets went without it: {why}")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bpf::profile::Refused;
+
+    fn record() -> Record {
+        Record {
+            program: "curl".into(),
+            pid: 7,
+            exit_code: 0,
+            seconds: 1.5,
+            congestion_control: Some("lh_htcp".into()),
+            single_segment_sockets: None,
+            acks: None,
+            counts: Counts {
+                connected: 2,
+                closed: 1,
+                bytes_acked: 1000,
+                bytes_received: 8_000_000,
+                retransmitted: 3,
+                refused: vec![Refused {
+                    setting: "mss",
+                    sockets: 2,
+                    errno: 22,
+                }],
+                ..Counts::default()
+            },
+        }
+    }
+
+    #[test]
+    fn a_line_says_what_counts() {
+        assert_eq!(
+            record().summary(),
+            "curl: 2 connections with lh_htcp, 1 KB sent, 8 MB received, 3 segments again, 1 still open"
+        );
+        let complaints: Vec<_> = record().complaints().collect();
+        assert_eq!(
+            complaints,
+            ["mss: 2 sockets went without it: Invalid argument (os error 22)"]
+        );
+    }
+
+    #[test]
+    fn the_record_is_flat() {
+        let json = serde_json::to_value(record()).unwrap();
+        assert_eq!(json["connected"], 2);
+        assert_eq!(json["refused"][0]["setting"], "mss");
+        assert!(json.get("single_segment_sockets").is_none());
+    }
+}
