@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Segments a second that one core simulates: `cargo bench -p model --bench simulation`.
 //!
-//! Hour-long flows as the manual quotes them; `SECONDS=600` makes them shorter, and `-- 100` leaves
+//! Flows of ten minutes; `SECONDS=3600` makes them an hour, as the manual quotes them, and `-- 100` leaves
 //! those with 100 in their name.
 
 #![allow(missing_docs, reason = "a program")]
@@ -68,7 +68,7 @@ fn cases() -> Vec<Case> {
 
 fn main() {
     let seconds = std::env::var("SECONDS").ok().and_then(|s| s.parse().ok());
-    let span = Time::from_secs(seconds.unwrap_or(3600));
+    let span = Time::from_secs(seconds.unwrap_or(600));
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     for case in cases() {
         if wanted
