@@ -325,6 +325,8 @@ fn the_record_says_what_the_sockets_did() {
         (&1.into(), &0.into())
     );
     assert_eq!(json["congestion_control"], CC);
+    // "and back", and the FIN's.
+    assert_eq!(json["bytes_received"], 9);
     assert_eq!(json["refused"], serde_json::json!([]));
 }
 

@@ -3,7 +3,7 @@
  *
  *   before it connects or listens   what must stand before the handshake; accepted sockets inherit it
  *   when it is established          what needs its segment size, or is not inherited
- *   when it is closed               nothing: what it did is counted
+ *   when it begins to close         nothing: what it did is counted
  *
  * A setting that the kernel refuses is counted with its error; the socket goes on without it. */
 #include "contexts.h"
@@ -80,6 +80,21 @@ struct {
 	__type(key, int);
 	__type(value, struct lh_connection);
 } connections SEC(".maps");
+
+/* What of each connection is in the counts. 24 B a connection. */
+struct seen {
+	u64 bytes_acked;
+	u64 bytes_received;
+	u32 segments_out;
+	u32 retransmitted;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct seen);
+} accounts SEC(".maps");
 
 /* Rings when a socket is about to connect or to be bound. */
 struct {
@@ -246,15 +261,33 @@ INLINE void segment_leaves(struct bpf_sock_ops *ctx)
 		set(ctx, SOL_TCP, TCP_BPF_IW, first_window(ctx));
 }
 
+/* Adds what is new since the last time. A program that ends leaves connections behind that close
+ * without us, so that each change of state counts. */
+INLINE void account(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct seen *seen;
+
+	if (!sk)
+		return;
+	seen = bpf_sk_storage_get(&accounts, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!seen)
+		return;
+	count(&counts.bytes_acked, ctx->bytes_acked - seen->bytes_acked);
+	count(&counts.bytes_received, ctx->bytes_received - seen->bytes_received);
+	count(&counts.segments_out, (u32)(ctx->segs_out - seen->segments_out));
+	count(&counts.retransmitted, (u32)(ctx->total_retrans - seen->retransmitted));
+	seen->bytes_acked = ctx->bytes_acked;
+	seen->bytes_received = ctx->bytes_received;
+	seen->segments_out = ctx->segs_out;
+	seen->retransmitted = ctx->total_retrans;
+}
+
 INLINE void state_changes(struct bpf_sock_ops *ctx)
 {
-	if (ctx->args[1] != TCP_CLOSE)
-		return;
-	count(&counts.closed, 1);
-	count(&counts.bytes_acked, ctx->bytes_acked);
-	count(&counts.bytes_received, ctx->bytes_received);
-	count(&counts.segments_out, ctx->segs_out);
-	count(&counts.retransmitted, ctx->total_retrans);
+	account(ctx);
+	if (ctx->args[1] == TCP_CLOSE)
+		count(&counts.closed, 1);
 }
 
 SEC("sockops")
