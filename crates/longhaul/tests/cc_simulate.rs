@@ -28,6 +28,9 @@ fn refused(args: &[&str], words: &[&str]) {
 #[test]
 fn bad_input_is_refused_in_one_line_that_names_it() {
     refused(&["--cc", "vegas"], &["vegas", "cubic"]);
+    refused(&["--cc", "bic:shift=3"], &["shift", "ack_shift"]);
+    refused(&["--cc", "bic:ack_shift=99"], &["ack_shift", "99"]);
+    refused(&["--cc", "reno:beta=2"], &["reno", "beta=2"]);
     refused(&["--queue", "0bdp"], &["queue", "0bdp"]);
     refused(&["--loss", "2"], &["loss", "2"]);
     refused(&["--mss", "100"], &["mss 100", "536"]);
@@ -97,6 +100,17 @@ fn a_flow_ends_when_its_bytes_are_acknowledged() {
     let summary = all.last().unwrap();
     assert!(summary["simulated_s"].as_f64().unwrap() < 2.0, "{summary}");
     assert_eq!(summary["flows"][0]["bytes"], 6907 * 1448);
+}
+
+#[test]
+fn what_cc_load_loads_can_be_simulated_and_differs() {
+    let bytes = |cc: &str| {
+        let all = records(&["--duration", "10s", "--loss", "0.005%", "--cc", cc]);
+        all.last().unwrap()["flows"][0]["bytes"].as_u64().unwrap()
+    };
+    let (reno, scalable) = (bytes("reno"), bytes("lh_scalable"));
+    assert!(scalable > 2 * reno, "{scalable} {reno}");
+    assert_ne!(bytes("bic"), bytes("bic:ack_shift=1"));
 }
 
 #[test]

@@ -439,13 +439,29 @@ impl Law {
             _ if fill => wanted,
             None => wanted.filter(|_| seen.rate() > level * ABOVE).map(Some)?,
             Some(_) if is_idle => None,
-            Some(cap) => Some(moved(cap, wanted?)?),
+            Some(cap) => self.moved(seen, cap, wanted?)?,
         };
         Some(Change {
             id: seen.id,
             cap,
             fill,
         })
+    }
+
+    /// The new cap, if it differs enough from the old. No cap is raised to more than is uneven: one that
+    /// is there already is lifted, so that its connection grows as it would have.
+    fn moved(&self, seen: &Observation, cap: u32, wanted: u32) -> Option<Option<u32>> {
+        let share = self.allowed / self.outlook.bulk.max(1) as f64;
+        let most = self.segments(share * UNEVEN, seen)?;
+        if wanted > cap && cap >= most {
+            return (wanted > step_above(cap)).then_some(None);
+        }
+        let wanted = if wanted > cap {
+            wanted.min(most)
+        } else {
+            wanted
+        };
+        (wanted.abs_diff(cap) > step_above(cap) - cap - 1).then_some(Some(wanted))
     }
 
     /// The cap that the level means for this connection; none where it is without bounds.
@@ -467,10 +483,9 @@ impl Law {
     }
 }
 
-/// The new cap, if it differs enough from the old.
-fn moved(cap: u32, wanted: u32) -> Option<u32> {
-    let step = (f64::from(cap) * STEP).max(1.0);
-    (f64::from(wanted.abs_diff(cap)) >= step).then_some(wanted)
+/// The least cap that is worth raising this one to.
+fn step_above(cap: u32) -> u32 {
+    cap.saturating_add((f64::from(cap) * STEP).ceil().max(1.0) as u32)
 }
 
 fn lift_all(all: &[Observation]) -> Vec<Change> {

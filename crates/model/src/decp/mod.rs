@@ -32,7 +32,9 @@
 //!   most 1.15 times the slowest's rate for three round trips (never with `hold`), when nobody has been
 //!   above L for five, or when fewer than two connections send in bulk. A single cap is lifted when its
 //!   connection has stayed a tenth below it for five round trips, because it lost or has nothing
-//!   to send. A cap in force moves only by more than 2 % and by at least a segment.
+//!   to send. A cap in force moves only by more than 2 % and by at least a segment, and never up to more
+//!   than 1.3 T/n: one that is there already is lifted instead, so that nobody gets by slow start what
+//!   makes it uneven.
 //! - **Doubt**: round trips can be long without a queue. So, one round trip in ten, T is Ĉ(1+2h), and Ĉ
 //!   takes note if more comes out (not where a loss has shown a buffer too short for that). And
 //!   if caps hold all windows and less than 0.97 Ĉ is delivered for four round trips, T is multiplied

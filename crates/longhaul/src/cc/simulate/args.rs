@@ -28,7 +28,7 @@ docs/simulate.md says what is modelled and what is not.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Congestion control of the flows
+    /// Congestion control of the flows, with parameters where it has some: bic:ack_shift=3
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(super) cc: String,
     /// How many flows, where no --flow says it
@@ -80,10 +80,10 @@ pub(crate) struct Args {
     /// Space super-packets, as fq does; a rate is SO_MAX_PACING_RATE
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "on")]
     pub(super) pace: Option<String>,
-    /// The receiver's window [default: 4 GiB: no limit]
+    /// The receiver's window [default: no limit; TCP itself has 1 GiB]
     #[arg(long, value_name = "SIZE")]
     pub(super) window: Option<Bytes>,
-    /// Payload that the send buffer holds [default: 4 GiB: no limit]
+    /// Payload that the send buffer holds [default: no limit]
     #[arg(long, value_name = "SIZE")]
     pub(super) send_buffer: Option<Bytes>,
     /// Packets of the first round trip

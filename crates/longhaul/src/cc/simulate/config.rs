@@ -2,7 +2,7 @@
 //! From flags to a path and flows that are known to be sound.
 
 use super::{
-    algorithms::{algorithm, names},
+    algorithms::algorithm,
     args::{Args, FlowArgs, pacing_rate},
 };
 use crate::exit::Refusal;
@@ -159,12 +159,8 @@ fn flows(args: &Args) -> Result<Vec<(FlowSettings, String)>> {
 fn flow(args: &Args, own: &FlowArgs) -> Result<(FlowSettings, String)> {
     let name = own.cc.as_ref().unwrap_or(&args.cc);
     let sender = sender(args, own)?;
-    let control = algorithm(name, sender.paced).ok_or_else(|| {
-        Refusal::usage(format!(
-            "congestion control {name:?} is not among those that can be simulated: {}",
-            names()
-        ))
-    })?;
+    let control = algorithm(name, sender.paced)
+        .map_err(|reason| Refusal::usage(format!("congestion control {name:?}: {reason}")))?;
     let ratio = own.ack_ratio.unwrap_or(args.ack_ratio);
     let settings = FlowSettings {
         start: own.start.unwrap_or(Time::ZERO),
