@@ -7,7 +7,12 @@ use std::{fs::File, io::Read, os::fd::AsFd, time::Duration};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize| arguments.get(at).map(|word| word.parse::<u32>()).transpose();
+    let number = |at: usize| {
+        arguments
+            .get(at)
+            .map(|word| word.parse::<u32>())
+            .transpose()
+    };
     let cgroup = File::open(&arguments[0])?;
     let settings = Settings {
         ratio: number(1)?.unwrap_or(8),

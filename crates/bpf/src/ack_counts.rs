@@ -101,13 +101,11 @@ mod tests {
 
     #[test]
     fn differences_gaps_and_repetitions() {
-        let counts = counted(&[
-            (u32::MAX - 999, 100),
-            (1000, 130),
-            (1000, 140),
-            (9000, 200),
-        ]);
-        assert_eq!((counts.acks, counts.bytes, counts.diff_max), (4, 10_000, 8000));
+        let counts = counted(&[(u32::MAX - 999, 100), (1000, 130), (1000, 140), (9000, 200)]);
+        assert_eq!(
+            (counts.acks, counts.bytes, counts.diff_max),
+            (4, 10_000, 8000)
+        );
         assert_eq!(counts.repeated, 1);
         assert_eq!(counts.gap_us_min(), Some(10));
         assert!((counts.gap_us_mean().unwrap() - 100.0 / 3.0).abs() < 1e-9);

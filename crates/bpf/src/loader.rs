@@ -510,7 +510,7 @@ fn write_down(algorithm: Algorithm, object: &mut Object, draft: &Draft) -> Resul
     for mut map in object.maps_mut() {
         let pin = match map.name() {
             name if name == CONNECTIONS => CONNECTIONS,
-            name if name == ACKS => ACKS,
+            name if name == ACKS && map.autocreate() => ACKS,
             name if is_variables(name) => PARAMETERS,
             _ => continue,
         };

@@ -85,7 +85,9 @@ impl Caps {
     /// cap be lifted. With `fill` its window grows up to the cap by slow start, wherever it is.
     /// Nothing happens before [`Self::carry_out`].
     pub fn order(&self, cookie: u64, segments: u32, fill: bool) -> io::Result<()> {
-        let value = [segments, UNSEEN, fill.into()].map(u32::to_ne_bytes).concat();
+        let value = [segments, UNSEEN, fill.into()]
+            .map(u32::to_ne_bytes)
+            .concat();
         self.orders
             .update(&cookie.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(io::Error::other)
@@ -159,7 +161,9 @@ fn settle_name() -> [u8; 16] {
 }
 
 fn put_name(value: &mut [u8], name: &[u8; 16]) {
-    let at = value.windows(PLACEHOLDER.len()).position(|at| at == PLACEHOLDER);
+    let at = value
+        .windows(PLACEHOLDER.len())
+        .position(|at| at == PLACEHOLDER);
     if let Some(at) = at {
         value[at..at + name.len()].copy_from_slice(name);
     }

@@ -65,9 +65,11 @@ impl Transfer {
         std::thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) && client.write_all(&[0; 65536]).is_ok() {}
         });
-        std::thread::spawn(move || {
-            while server.read(&mut [0; 65536]).is_ok_and(|count| count > 0) {}
-        });
+        std::thread::spawn(
+            move || {
+                while server.read(&mut [0; 65536]).is_ok_and(|count| count > 0) {}
+            },
+        );
         Self { port, stop }
     }
 
@@ -143,7 +145,10 @@ fn connections_without_an_order_are_left_alone() {
         until(caps, || capped.look(&mut diag).sender.cwnd_segments <= 4);
         assert!(other.look(&mut diag).sender.cwnd_segments >= 10);
         let unknown = other.look(&mut diag).sender.cookie;
-        assert_eq!((caps.in_force(unknown), caps.ordered()), (None, vec![cookie]));
+        assert_eq!(
+            (caps.in_force(unknown), caps.ordered()),
+            (None, vec![cookie])
+        );
     });
 }
 

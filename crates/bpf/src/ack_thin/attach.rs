@@ -103,11 +103,13 @@ impl AckControl {
         };
         let values = counts.lookup_percpu(&[0; 4], MapFlags::ANY);
         let values = values.ok().flatten().unwrap_or_default();
-        values.iter().fold(Counts::default(), |sum, of_one_cpu| Counts {
-            pure: sum.pure + word(of_one_cpu, 0),
-            withheld: sum.withheld + word(of_one_cpu, 8),
-            late: sum.late + word(of_one_cpu, 16),
-        })
+        values
+            .iter()
+            .fold(Counts::default(), |sum, of_one_cpu| Counts {
+                pure: sum.pure + word(of_one_cpu, 0),
+                withheld: sum.withheld + word(of_one_cpu, 8),
+                late: sum.late + word(of_one_cpu, 16),
+            })
     }
 }
 

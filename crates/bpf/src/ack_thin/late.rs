@@ -120,10 +120,7 @@ mod tests {
         assert_eq!(complete(&mut packet), "10.0.0.2:0".parse().ok());
         let pseudo = checksum::sum(&packet[12..20], 6 + 20);
         // A correct checksum makes the sum all ones (RFC 1071).
-        assert_eq!(
-            checksum::fold(checksum::sum(&packet[20..], pseudo)),
-            0xffff
-        );
+        assert_eq!(checksum::fold(checksum::sum(&packet[20..], pseudo)), 0xffff);
     }
 
     #[test]

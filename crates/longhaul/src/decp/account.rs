@@ -91,11 +91,20 @@ struct Known {
 
 impl Account {
     /// Takes in one look and the changes that follow.
-    pub(super) fn enter(&mut self, now: Time, seen: &[Seen], outlook: Outlook, changes: &[Change]) -> Look {
+    pub(super) fn enter(
+        &mut self,
+        now: Time,
+        seen: &[Seen],
+        outlook: Outlook,
+        changes: &[Change],
+    ) -> Look {
         let passed = now.since(self.last);
         self.last = now;
         for one in seen {
-            let known = self.known.entry(one.observation.id).or_insert_with(|| Known::first(one));
+            let known = self
+                .known
+                .entry(one.observation.id)
+                .or_insert_with(|| Known::first(one));
             known.learn(one, passed);
         }
         self.count(seen, changes);
@@ -106,7 +115,10 @@ impl Account {
     }
 
     fn count(&mut self, seen: &[Seen], changes: &[Change]) {
-        let has_cap = |change: &Change| seen.iter().any(|s| s.observation.id == change.id && s.observation.cap.is_some());
+        let has_cap = |change: &Change| {
+            seen.iter()
+                .any(|s| s.observation.id == change.id && s.observation.cap.is_some())
+        };
         for change in changes {
             match change.cap {
                 Some(_) if !has_cap(change) => self.caps_set += 1,
@@ -133,7 +145,10 @@ impl Account {
             levelling: outlook.phase == Phase::Level,
             connections: seen.len(),
             bulk: outlook.bulk,
-            capped: seen.iter().filter(|one| one.observation.cap.is_some()).count(),
+            capped: seen
+                .iter()
+                .filter(|one| one.observation.cap.is_some())
+                .count(),
             capacity_bps: outlook.capacity * 8.0,
             delivered_bps: outlook.delivered * 8.0,
             level_bps: (level_bps.is_finite() && level_bps > 0.0).then_some(level_bps),
@@ -148,7 +163,9 @@ impl Account {
     /// What it all came to.
     pub(super) fn close(&self, now: Time) -> Summary {
         let bulk = || self.known.values().filter(|known| known.bulk > Time::ZERO);
-        let rates: Vec<f64> = bulk().map(|known| known.bytes as f64 / known.bulk.as_secs_f64()).collect();
+        let rates: Vec<f64> = bulk()
+            .map(|known| known.bytes as f64 / known.bulk.as_secs_f64())
+            .collect();
         let bytes: u64 = self.known.values().map(|known| known.bytes).sum();
         let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
         let fastest = rates.iter().copied().fold(0.0, f64::max);
@@ -158,7 +175,11 @@ impl Account {
             bytes,
             rate_bps: bytes as f64 * 8.0 / now.as_secs_f64().max(1e-9),
             jain: jain(&rates),
-            slowest_to_fastest: if fastest > 0.0 { slowest / fastest } else { 1.0 },
+            slowest_to_fastest: if fastest > 0.0 {
+                slowest / fastest
+            } else {
+                1.0
+            },
             retransmits: self.known.values().map(|known| known.retransmitted).sum(),
             caps_set: self.caps_set,
             caps_lifted: self.caps_lifted,
@@ -222,7 +243,9 @@ impl fmt::Display for Look {
 
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cap = self.cap.map_or_else(|| "-".to_owned(), |cap| cap.to_string());
+        let cap = self
+            .cap
+            .map_or_else(|| "-".to_owned(), |cap| cap.to_string());
         write!(
             f,
             "{:>22} → {:<22} {:>8} {cap:>8} {:>7.1} ms {:>12}",

@@ -32,15 +32,20 @@ impl Config {
         let headroom = args.headroom.get();
         if !(0.02..=1.0).contains(&headroom) {
             let text = args.headroom.exact();
-            return Err(Refusal::usage(format!("--headroom {text} is not 2% to 100%")));
+            return Err(Refusal::usage(format!(
+                "--headroom {text} is not 2% to 100%"
+            )));
         }
         if !(Time::from_millis(20)..=Time::from_secs(10)).contains(&args.interval) {
             let text = args.interval.exact();
-            return Err(Refusal::usage(format!("--interval {text} is not 20ms to 10s")));
+            return Err(Refusal::usage(format!(
+                "--interval {text} is not 20ms to 10s"
+            )));
         }
         args.cgroup.as_deref().map_or(Ok(()), is_cgroup)?;
         Ok(Self {
-            filter: filter.map_err(|why| Refusal::usage(format!("--match {:?}: {why}", args.filter)))?,
+            filter: filter
+                .map_err(|why| Refusal::usage(format!("--match {:?}: {why}", args.filter)))?,
             cgroup: args.cgroup.clone(),
             netns: args.netns.as_deref().map(open).transpose()?,
             interval: args.interval,

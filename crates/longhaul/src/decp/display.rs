@@ -80,11 +80,17 @@ fn table(look: &Look) -> String {
     windows.sort_by_key(|window| std::cmp::Reverse(window.window));
     let mut lines = vec![
         look.to_string(),
-        format!("{:>22}   {:<22} {:>8} {:>8} {:>10} {:>12}", "from", "to", "window", "cap", "rtt", "rate"),
+        format!(
+            "{:>22}   {:<22} {:>8} {:>8} {:>10} {:>12}",
+            "from", "to", "window", "cap", "rtt", "rate"
+        ),
     ];
     lines.extend(windows.iter().take(ROWS_MAX).map(ToString::to_string));
     if windows.len() > ROWS_MAX {
-        lines.push(format!("{:>22}", format!("… and {} more", windows.len() - ROWS_MAX)));
+        lines.push(format!(
+            "{:>22}",
+            format!("… and {} more", windows.len() - ROWS_MAX)
+        ));
     }
     lines.join("\n")
 }

@@ -40,9 +40,12 @@ impl Enforcer {
 
     /// Carries out the changes, and what earlier ones left to do.
     pub(super) fn obey(&mut self, changes: &[Change]) -> Result<()> {
-        self.executor.reassure().context("the process that would lift the caps is gone")?;
+        self.executor
+            .reassure()
+            .context("the process that would lift the caps is gone")?;
         for change in changes {
-            self.caps.order(change.id, change.cap.unwrap_or(0), change.fill)?;
+            self.caps
+                .order(change.id, change.cap.unwrap_or(0), change.fill)?;
         }
         self.caps.carry_out().context("cannot walk the sockets")
     }
@@ -61,14 +64,19 @@ impl Enforcer {
         let left = self.caps.lift_all(WALKS_MAX, || sleep(PAUSE));
         let left = left.context("cannot lift the caps")?;
         self.executor.dismiss();
-        anyhow::ensure!(left == 0, "{left} connections stayed in recovery and kept their caps");
+        anyhow::ensure!(
+            left == 0,
+            "{left} connections stayed in recovery and kept their caps"
+        );
         Ok(())
     }
 }
 
 fn load() -> Result<Caps> {
     Caps::load().map_err(|error| match error {
-        Error::Denied(_) | Error::Kernel(_) => Refusal::unsupported(format!("{error}; --dry-run needs neither")),
+        Error::Denied(_) | Error::Kernel(_) => {
+            Refusal::unsupported(format!("{error}; --dry-run needs neither"))
+        }
     })
 }
 
@@ -78,8 +86,13 @@ pub(super) fn lift(connections: &[Connection]) -> Result<()> {
     for connection in connections {
         caps.order(connection.sender.cookie, 0, false)?;
     }
-    let left = caps.lift_all(WALKS_MAX, || sleep(PAUSE)).context("cannot walk the sockets")?;
-    anyhow::ensure!(left == 0, "{left} connections stayed in recovery and kept their caps");
+    let left = caps
+        .lift_all(WALKS_MAX, || sleep(PAUSE))
+        .context("cannot walk the sockets")?;
+    anyhow::ensure!(
+        left == 0,
+        "{left} connections stayed in recovery and kept their caps"
+    );
     eprintln!("{} connections have no cap", connections.len());
     Ok(())
 }

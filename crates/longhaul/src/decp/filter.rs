@@ -84,7 +84,9 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+        let (address, prefix) = text
+            .split_once('/')
+            .map_or((text, None), |(a, p)| (a, Some(p)));
         let wrong = || format!("{text:?} is no address, as 10.0.0.0/8 or fd00::1");
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let width = if address.is_ipv4() { 32 } else { 128 };
@@ -138,7 +140,9 @@ fn take<'a>(rest: &mut Words<'a>) -> Option<&'a str> {
 }
 
 fn take_if(rest: &mut Words<'_>, wanted: &[&str]) -> bool {
-    let found = rest.first().is_some_and(|word| wanted.contains(&word.as_str()));
+    let found = rest
+        .first()
+        .is_some_and(|word| wanted.contains(&word.as_str()));
     if found {
         *rest = &rest[1..];
     }
@@ -178,7 +182,9 @@ fn one(rest: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
         "(" => {
             let inner = any(rest, depth + 1)?;
             let closed = take_if(rest, &[")"]);
-            closed.then_some(inner).ok_or_else(|| "a ')' is missing".to_owned())
+            closed
+                .then_some(inner)
+                .ok_or_else(|| "a ')' is missing".to_owned())
         }
         "dport" => port(End::Destination, rest),
         "sport" => port(End::Source, rest),

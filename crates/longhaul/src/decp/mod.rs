@@ -35,7 +35,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.lift {
         return enforcer::lift(&watch.connections()?);
     }
-    let enforcer = (!config.dry_run).then(|| Enforcer::start(config.interval)).transpose()?;
+    let enforcer = (!config.dry_run)
+        .then(|| Enforcer::start(config.interval))
+        .transpose()?;
     let mut rounds = Rounds {
         watch,
         law: Law::new(config.settings),

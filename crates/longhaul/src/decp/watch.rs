@@ -9,11 +9,7 @@ use host::{
     sock_diag::{Connection, SockDiag},
 };
 use model::decp::Observation;
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    path::PathBuf,
-};
+use std::{collections::HashMap, net::IpAddr, path::PathBuf};
 use units::Time;
 
 /// Collects the windows of all connections that are meant.
@@ -36,7 +32,8 @@ impl Watch {
     /// For the network namespace of the calling thread.
     pub(super) fn new(config: &Config) -> Result<Self> {
         Ok(Self {
-            diag: SockDiag::open(&Netns::current()?).context("cannot ask the kernel for sockets")?,
+            diag: SockDiag::open(&Netns::current()?)
+                .context("cannot ask the kernel for sockets")?,
             filter: config.filter.clone(),
             cgroup: config.cgroup.clone(),
             busy_us: HashMap::new(),
@@ -45,13 +42,19 @@ impl Watch {
     }
 
     /// Looks. `cap` says which cap a connection has, by its cookie.
-    pub(super) fn look(&mut self, now: Time, cap: impl Fn(u64) -> Option<u32>) -> Result<Vec<Seen>> {
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        cap: impl Fn(u64) -> Option<u32>,
+    ) -> Result<Vec<Seen>> {
         let connections = self.connections()?;
         let rtt_min = least_round_trips(&connections);
         let passed_us = now.since(self.last).as_nanos() / 1000;
         let was_busy = |c: &Connection| {
             let before = self.busy_us.get(&c.sender.cookie);
-            before.is_some_and(|before| 2 * (c.sender.busy_us - before.min(&c.sender.busy_us)) >= passed_us)
+            before.is_some_and(|before| {
+                2 * (c.sender.busy_us - before.min(&c.sender.busy_us)) >= passed_us
+            })
         };
         let seen = connections.iter().map(|connection| {
             let cookie = connection.sender.cookie;
@@ -59,10 +62,18 @@ impl Watch {
             observation(connection, least_us, was_busy(connection), cap(cookie))
         });
         let observations: Vec<Observation> = seen.collect();
-        self.busy_us = connections.iter().map(|c| (c.sender.cookie, c.sender.busy_us)).collect();
+        self.busy_us = connections
+            .iter()
+            .map(|c| (c.sender.cookie, c.sender.busy_us))
+            .collect();
         self.last = now;
         let both = connections.into_iter().zip(observations);
-        Ok(both.map(|(connection, observation)| Seen { connection, observation }).collect())
+        Ok(both
+            .map(|(connection, observation)| Seen {
+                connection,
+                observation,
+            })
+            .collect())
     }
 
     /// Those that are meant.
@@ -75,7 +86,11 @@ impl Watch {
             self.filter.matches(connection) && tree.as_ref().is_none_or(is_inside)
         });
         let most = bpf::window_cap::CONNECTIONS_MAX;
-        ensure!(all.len() <= most, "{} connections match; at most {most} can", all.len());
+        ensure!(
+            all.len() <= most,
+            "{} connections match; at most {most} can",
+            all.len()
+        );
         Ok(all)
     }
 }
@@ -95,7 +110,12 @@ fn least_round_trips(connections: &[Connection]) -> HashMap<(IpAddr, IpAddr), u3
     least
 }
 
-fn observation(connection: &Connection, least_us: u32, bulk: bool, cap: Option<u32>) -> Observation {
+fn observation(
+    connection: &Connection,
+    least_us: u32,
+    bulk: bool,
+    cap: Option<u32>,
+) -> Observation {
     let sender = &connection.sender;
     let receiver = connection.send_window_bytes / sender.mss_bytes.max(1);
     Observation {

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul run --ack-ratio` on real sockets: a program in one network namespace fetches from a
+//! server in another, 100 Mbit/s, packet by packet.
+
+use host::netns::Netns;
+use serde_json::Value;
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+fn sh(command: &str) -> String {
+    let output = Command::new("sh").args(["-c", command]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Bytes of an answer: 70 full segments.
+const ANSWER: usize = 100_000;
+
+/// Two namespaces with a wire between; they go with this value.
+struct Pair {
+    server: String,
+    client: String,
+}
+
+impl Pair {
+    fn new(name: &str) -> Self {
+        let name = format!("ack{}{name}", std::process::id());
+        let pair = Self {
+            server: format!("{name}s"),
+            client: format!("{name}c"),
+        };
+        let Self { server, client } = &pair;
+        sh(&format!(
+            "set -e
+             ip netns add {server}; ip netns add {client}
+             ip -n {server} link set lo up; ip -n {client} link set lo up
+             ip link add wan0 netns {server} type veth peer name wan0 netns {client}
+             ip -n {server} link set wan0 gso_max_segs 1
+             ip -n {server} address add 10.5.0.1/24 dev wan0
+             ip -n {client} address add 10.5.0.2/24 dev wan0
+             ip -n {server} -6 address add fd05::1/64 dev wan0 nodad
+             ip -n {client} -6 address add fd05::2/64 dev wan0 nodad
+             ip -n {server} link set wan0 up; ip -n {client} link set wan0 up
+             tc -n {server} qdisc add dev wan0 root tbf rate 100mbit burst 6000 limit 600000"
+        ));
+        pair
+    }
+
+    /// Serves connections one after the other: 100 KB for each byte that comes.
+    fn serve(&self, address: &'static str) {
+        let server = Netns::named(&self.server).unwrap();
+        let listener = server.run(|| TcpListener::bind((address, 7000))).unwrap();
+        thread::spawn(move || listener.incoming().flatten().for_each(answer));
+    }
+
+    /// A program under `longhaul run` that asks so many times over one connection.
+    fn fetch(&self, flags: &[&str], address: &str, requests: usize) -> Child {
+        self.fetch_each_after("true", flags, address, requests)
+    }
+
+    /// It does `first` before it asks.
+    fn fetch_each_after(
+        &self,
+        first: &str,
+        flags: &[&str],
+        address: &str,
+        requests: usize,
+    ) -> Child {
+        let script = format!(
+            "exec 3<>/dev/tcp/{address}/7000; for i in $(seq {requests}); do {first}; \
+             printf r >&3; head -c {ANSWER} <&3 | wc -c; done"
+        );
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.arg("run").args(flags);
+        command.args(["--json", "-", "--", "bash", "-c", &script]);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let client = Netns::named(&self.client).unwrap();
+        client.run(|| command.spawn()).unwrap()
+    }
+
+    /// Packets that left the client.
+    fn transmitted(&self) -> u64 {
+        let path = "/sys/class/net/wan0/statistics/tx_packets";
+        let count = sh(&format!("ip netns exec {} cat {path}", self.client));
+        count.trim().parse().unwrap()
+    }
+
+    /// Probes and time-outs by which the server got over ACKs that did not come.
+    fn stalls(&self) -> u64 {
+        let text = sh(&format!(
+            "ip netns exec {} cat /proc/net/netstat",
+            self.server
+        ));
+        let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+        let counters = names.split(' ').zip(values.split(' '));
+        let meant = counters.filter(|(name, _)| ["TCPLossProbes", "TCPTimeouts"].contains(name));
+        meant.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        sh(&format!(
+            "ip netns delete {}; ip netns delete {}",
+            self.server, self.client
+        ));
+    }
+}
+
+fn answer(mut stream: TcpStream) {
+    let bytes = vec![b'x'; ANSWER];
+    stream.set_nodelay(true).unwrap();
+    while stream.read_exact(&mut [0]).is_ok() && stream.write_all(&bytes).is_ok() {}
+}
+
+/// The record of a run, all of whose answers came whole.
+fn record(child: Child, requests: usize) -> Value {
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let lengths = String::from_utf8_lossy(&output.stdout);
+    let whole = lengths.lines().filter(|line| *line == "100000").count();
+    assert_eq!(whole, requests, "{lengths}{errors}");
+    let line = errors.lines().find(|line| line.starts_with('{'));
+    serde_json::from_str(line.expect("a record")).unwrap()
+}
+
+fn count(record: &Value, what: &str) -> u64 {
+    record["acks"][what].as_u64().unwrap()
+}
+
+/// ACKs that went, of those that the sockets made.
+fn sent(record: &Value) -> f64 {
+    let (pure, withheld, late) = (
+        count(record, "pure"),
+        count(record, "withheld"),
+        count(record, "late"),
+    );
+    assert!(pure > 0 && late <= withheld && withheld <= pure, "{record}");
+    (pure - withheld + late) as f64 / pure as f64
+}
+
+const REQUESTS: usize = 60;
+
+#[test]
+fn acks_get_fewer_and_answers_do_not_stall() {
+    for (address, name) in [("10.5.0.1", "four"), ("fd05::1", "six")] {
+        let pair = Pair::new(name);
+        pair.serve(address);
+        let all = record(
+            pair.fetch(&["--ack-ratio", "1"], address, REQUESTS),
+            REQUESTS,
+        );
+        assert_eq!(count(&all, "withheld"), 0, "{all}");
+        let before = pair.stalls();
+        let thinned = record(
+            pair.fetch(&["--ack-ratio", "8"], address, REQUESTS),
+            REQUESTS,
+        );
+        // A quarter of the delayed ACKs, and the late one of each answer.
+        assert!(sent(&thinned) < 0.5, "{thinned}");
+        // Were the last ACK of an answer lost, there would be one for each.
+        let stalls = pair.stalls() - before;
+        assert!(
+            stalls < REQUESTS as u64 / 3,
+            "{stalls} of {REQUESTS} stalled"
+        );
+        assert!(count(&thinned, "late") > 0, "{thinned}");
+    }
+}
+
+#[test]
+fn an_aggregate_beyond_the_ratio_is_acknowledged_at_once() {
+    let pair = Pair::new("gso");
+    // Segments come in trains of up to 64 KB: each is more than two segments.
+    sh(&format!(
+        "ip -n {0} link set wan0 gso_max_segs 65535; tc -n {0} qdisc delete dev wan0 root",
+        pair.server
+    ));
+    pair.serve("10.5.0.1");
+    let record = record(
+        pair.fetch(&["--ack-ratio", "2"], "10.5.0.1", REQUESTS),
+        REQUESTS,
+    );
+    assert!(sent(&record) > 0.8, "{record}");
+}
+
+#[test]
+fn a_killed_run_thins_no_more() {
+    let pair = Pair::new("kill");
+    // An ACK a segment.
+    sh(&format!(
+        "ip -n {} route change 10.5.0.0/24 dev wan0 src 10.5.0.2 quickack 1",
+        pair.client
+    ));
+    pair.serve("10.5.0.1");
+    let mut child =
+        pair.fetch_each_after("read go", &["--ack-ratio", "64"], "10.5.0.1", 2 * REQUESTS);
+    let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut packets_an_answer = || {
+        let before = pair.transmitted();
+        for _ in 0..REQUESTS {
+            input.write_all(b"go\n")?;
+            output.read_exact(&mut [0; 7])?;
+        }
+        std::io::Result::Ok((pair.transmitted() - before) / REQUESTS as u64)
+    };
+    // Of 70 ACKs two go, one or two of them late, and the request.
+    let thinned = packets_an_answer().unwrap();
+    assert!(thinned < 20, "{thinned} packets an answer");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The program outlives it, and has its ACKs back.
+    let free = packets_an_answer().unwrap();
+    assert!(free > 40, "{free} packets an answer");
+}
