@@ -54,7 +54,9 @@ impl Executor {
 
     /// Gives a sign of life. Fails if the executor is gone.
     pub fn reassure(&mut self) -> io::Result<()> {
-        self.pipe.as_mut().map_or(Ok(()), |pipe| pipe.write_all(&[ALIVE]))
+        self.pipe
+            .as_mut()
+            .map_or(Ok(()), |pipe| pipe.write_all(&[ALIVE]))
     }
 
     /// Lets it go without work to do.
@@ -96,7 +98,13 @@ fn hears(pipe: &PipeReader, patience: Duration) -> bool {
 /// Out of the way of whoever waits for this process's output or ends its terminal.
 fn step_aside() {
     let _ = setsid();
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
+    for signal in [
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGPIPE,
+    ] {
         // SAFETY: SIG_IGN installs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }

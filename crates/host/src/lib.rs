@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod account;
+pub mod ack_pacing;
 pub mod activation;
 pub mod attended;
 mod bpf;
@@ -14,8 +15,8 @@ pub mod clock;
 pub mod conduit;
 pub mod descriptors;
 pub mod ethtool;
-pub mod initial_window;
 pub mod executor;
+pub mod initial_window;
 pub mod interface;
 pub mod interface_list;
 pub mod netfilter;

@@ -4,7 +4,7 @@
 
 use crate::netns::Netns;
 use netlink_packet_core::{
-    NLM_F_DUMP, Nla as _, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload, Nla as _,
 };
 use netlink_packet_sock_diag::{
     SockDiagMessage,

@@ -17,6 +17,7 @@ use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use attachments::{Attachments, refusal};
 use host::{
+    ack_pacing,
     attended::{self, Signals},
     transient_cgroup::{self, Swept, TransientCgroup},
 };
@@ -51,6 +52,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 fn attend(wanted: &Wanted, program: &Program) -> Result<Record> {
     // What can't be swept now is for the next one, or for doctor, which says why.
     let _ = transient_cgroup::sweep(PREFIX);
+    if wanted.ack_pace.is_some() {
+        let _ = ack_pacing::sweep();
+    }
     let signals = Signals::keep()?;
     let cgroup = TransientCgroup::create(PREFIX).map_err(without_cgroup)?;
     let attachments = Attachments::new(wanted, &cgroup)?;
@@ -125,11 +129,17 @@ pub(crate) fn clean() -> Result<Vec<String>> {
         Ok(swept) => swept,
         Err(error) => return Ok(vec![format!("no run's cgroups were looked for: {error}")]),
     };
+    let paced = ack_pacing::sweep().unwrap_or_default();
+    let paced = paced.into_iter().map(|device| {
+        format!(
+            "{device} has its queueing discipline back: the longhaul run that paced ACKs has ended"
+        )
+    });
     let said = swept.into_iter().map(|swept| match swept {
         Swept::Removed(name) => format!("cgroup {name} removed: its longhaul run has ended"),
         Swept::Busy(name, count) => {
             format!("cgroup {name} stays: {count} processes of a killed longhaul run are in it")
         }
     });
-    Ok(said.collect())
+    Ok(said.chain(paced).collect())
 }
