@@ -9,6 +9,7 @@ use std::{
     net::{TcpListener, TcpStream},
     process::{Child, Command, Stdio},
     thread,
+    time::Instant,
 };
 
 fn sh(command: &str) -> String {
@@ -222,4 +223,84 @@ fn a_killed_run_thins_no_more() {
     // The program outlives it, and has its ACKs back.
     let free = packets_an_answer().unwrap();
     assert!(free > 40, "{free} packets an answer");
+}
+
+#[test]
+fn paced_acks_go_through_a_class_that_goes_with_the_run() {
+    let pair = Pair::new("pace");
+    pair.serve("10.5.0.1");
+    let tc = |what: &str| sh(&format!("tc -n {} -s {what} show dev wan0", pair.client));
+    let flags = ["--ack-pace", "500", "--ack-interface", "wan0"];
+    let start = |requests| pair.fetch_each_after("read go", &flags, "10.5.0.1", requests);
+    let ask = |child: &mut Child, answers: usize| {
+        for _ in 0..answers {
+            child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+            child
+                .stdout
+                .as_mut()
+                .unwrap()
+                .read_exact(&mut [0; 7])
+                .unwrap();
+        }
+    };
+    let mut child = start(21);
+    let began = Instant::now();
+    ask(&mut child, 20);
+    let seconds = began.elapsed().as_secs_f64();
+    let through_class = sent_packets(&tc("class"));
+    assert!(through_class > 20.0, "{}", tc("class"));
+    // What the bucket lets through in that time, with a tenth for the time before the first look.
+    assert!(
+        through_class < 500.0 * 1.1 * (seconds + 0.2),
+        "{through_class} in {seconds} s"
+    );
+    assert!(
+        sent_packets(&tc("qdisc")) >= through_class + 20.0,
+        "requests pass by the class"
+    );
+    ask(&mut child, 1);
+    record(child, 0);
+    assert!(!tc("qdisc").contains("htb"), "{}", tc("qdisc"));
+
+    let mut killed = start(20);
+    ask(&mut killed, 1);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(tc("qdisc").contains("htb acc:"));
+    let mut next = start(1);
+    ask(&mut next, 1);
+    record(next, 0);
+    assert!(!tc("qdisc").contains("htb"), "{}", tc("qdisc"));
+}
+
+/// The first `Sent BYTES bytes N pkt` that tc shows.
+fn sent_packets(shown: &str) -> f64 {
+    let words: Vec<_> = shown.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "Sent").expect(shown);
+    words[at + 3].parse().unwrap()
+}
+
+#[test]
+fn a_queueing_discipline_that_somebody_chose_stays() {
+    let pair = Pair::new("own");
+    sh(&format!(
+        "tc -n {} qdisc add dev wan0 root handle 7: pfifo",
+        pair.client
+    ));
+    let refused = |interface: &str| {
+        let flags = ["--ack-pace", "500", "--ack-interface", interface];
+        let output = pair
+            .fetch(&flags, "10.5.0.1", 1)
+            .wait_with_output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().unwrap(), said)
+    };
+    let (code, said) = refused("wan0");
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("tc qdisc delete dev wan0 root"), "{said}");
+    let (code, said) = refused("wan7");
+    assert_eq!(code, 2, "{said}");
+    let shown = sh(&format!("tc -n {} qdisc show dev wan0", pair.client));
+    assert!(shown.contains("pfifo 7:"), "{shown}");
 }
