@@ -8,7 +8,13 @@ use aimd::{Fluid, Path};
 use model::decp::{Law, Settings};
 
 fn path(flows: usize, buffer_bdp: f64) -> Path {
-    Path { rate_bps: 1e9, rtt_s: 0.35, buffer_bdp, flows, loss: 0.0 }
+    Path {
+        rate_bps: 1e9,
+        rtt_s: 0.35,
+        buffer_bdp,
+        flows,
+        loss: 0.0,
+    }
 }
 
 #[derive(Debug)]
@@ -35,17 +41,39 @@ fn run(path: Path, settings: Option<Settings>, seconds: f64) -> Outcome {
     }
 }
 
-
 #[test]
 fn table() {
     for seconds in [60.0, 600.0] {
         for flows in [16, 32] {
             for buffer in [0.05, 0.25, 1.0] {
                 for loss in [0.0, 1e-6] {
-                    let path = Path { loss, ..path(flows, buffer) };
-                    for (name, settings) in [("none", None), ("lift", Some(Settings::default())), ("hold", Some(Settings { hold: true, ..Settings::default() })), ("fill", Some(Settings { refill: true, ..Settings::default() }))] {
+                    let path = Path {
+                        loss,
+                        ..path(flows, buffer)
+                    };
+                    for (name, settings) in [
+                        ("none", None),
+                        ("lift", Some(Settings::default())),
+                        (
+                            "hold",
+                            Some(Settings {
+                                hold: true,
+                                ..Settings::default()
+                            }),
+                        ),
+                        (
+                            "fill",
+                            Some(Settings {
+                                refill: true,
+                                ..Settings::default()
+                            }),
+                        ),
+                    ] {
                         let o = run(path, settings, seconds);
-                        println!("{seconds:5} s {flows} flows buffer {buffer:4} loss {loss:e} {name}: util {:.3} jain {:.3} s/f {:.3} losses {}", o.utilisation, o.jain, o.slowest_to_fastest, o.losses);
+                        println!(
+                            "{seconds:5} s {flows} flows buffer {buffer:4} loss {loss:e} {name}: util {:.3} jain {:.3} s/f {:.3} losses {}",
+                            o.utilisation, o.jain, o.slowest_to_fastest, o.losses
+                        );
                     }
                 }
             }

@@ -28,7 +28,10 @@ impl Capacity {
             self.rates.push_back((now, rate));
         }
         while self.rates.len() > LOOKS_MAX
-            || self.rates.front().is_some_and(|(at, _)| now.since(*at) > horizon)
+            || self
+                .rates
+                .front()
+                .is_some_and(|(at, _)| now.since(*at) > horizon)
         {
             self.rates.pop_front();
         }
@@ -39,7 +42,11 @@ impl Capacity {
         let newest = self.delivered.back()?.0;
         let covers = |at: &(Time, u64)| newest.since(at.0) >= span;
         // The last look that lies far enough back: what came after it counts.
-        let from = self.delivered.iter().rposition(covers)?.min(self.delivered.len().checked_sub(3)?);
+        let from = self
+            .delivered
+            .iter()
+            .rposition(covers)?
+            .min(self.delivered.len().checked_sub(3)?);
         self.delivered.drain(..from);
         while self.delivered.len() > LOOKS_MAX {
             self.delivered.pop_front();
@@ -101,7 +108,12 @@ mod tests {
     fn memory_is_bounded() {
         let mut capacity = Capacity::default();
         for look in 0..10_000 {
-            capacity.learn(Time::from_millis(look), 100_000 - look, Time::from_secs(600), Time::MAX);
+            capacity.learn(
+                Time::from_millis(look),
+                100_000 - look,
+                Time::from_secs(600),
+                Time::MAX,
+            );
         }
         assert!(capacity.delivered.len() <= LOOKS_MAX + 1 && capacity.rates.len() <= LOOKS_MAX);
     }

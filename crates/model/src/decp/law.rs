@@ -181,7 +181,11 @@ impl Observation {
 
     /// What it would send without a cap: nobody knows of one that its cap holds.
     fn demand(&self) -> f64 {
-        if self.is_held() { f64::INFINITY } else { self.rate() }
+        if self.is_held() {
+            f64::INFINITY
+        } else {
+            self.rate()
+        }
     }
 
     fn is_measured(&self) -> bool {
@@ -259,7 +263,10 @@ impl Law {
 
     /// Round trips since the last look, at most one.
     fn rounds(&mut self, now: Time, rtt: Time) -> f64 {
-        let since = self.last.replace(now).map_or(Time::ZERO, |last| now.since(last));
+        let since = self
+            .last
+            .replace(now)
+            .map_or(Time::ZERO, |last| now.since(last));
         (since.as_secs_f64() / rtt.as_secs_f64().max(1e-6)).min(1.0)
     }
 
@@ -312,7 +319,9 @@ impl Law {
         let lasts = |since: Option<Time>, span| since.is_some_and(|at| now.since(at) >= span);
         let half = Time::from_nanos(rtt.as_nanos() / 2);
         let begins = lasts(self.full_since, half) && is_above && self.outlook.spread >= UNEVEN;
-        let is_done = lasts(self.even_since, rtt * EVEN_ROUNDS) && !self.settings.hold && !self.settings.refill;
+        let is_done = lasts(self.even_since, rtt * EVEN_ROUNDS)
+            && !self.settings.hold
+            && !self.settings.refill;
         let ends = is_done || lasts(self.needless_since, rtt * IDLE_ROUNDS);
         self.outlook.phase = match self.outlook.phase {
             _ if bulk < 2 => Phase::Open,
@@ -332,7 +341,13 @@ impl Law {
         all: &[Observation],
         bulk: &[&Observation],
     ) -> Vec<Change> {
-        let demand = |seen: &&Observation| if self.fills { f64::INFINITY } else { seen.demand() };
+        let demand = |seen: &&Observation| {
+            if self.fills {
+                f64::INFINITY
+            } else {
+                seen.demand()
+            }
+        };
         let mut demands: Vec<f64> = bulk.iter().map(demand).collect();
         let level = level(&mut demands, self.allowed);
         self.outlook.level = level;
@@ -345,7 +360,10 @@ impl Law {
     }
 
     fn change(&mut self, now: Time, rtt: Time, level: f64, seen: &Observation) -> Option<Change> {
-        let wanted = seen.is_measured().then(|| self.segments(level, seen)).flatten();
+        let wanted = seen
+            .is_measured()
+            .then(|| self.segments(level, seen))
+            .flatten();
         let is_idle = seen.cap.is_some() && self.is_idle(now, rtt, seen);
         let fill = self.fills && seen.rate() < level * IDLE && wanted.is_some();
         let cap = match seen.cap {
@@ -354,7 +372,11 @@ impl Law {
             Some(_) if is_idle => None,
             Some(cap) => Some(moved(cap, wanted?)?),
         };
-        Some(Change { id: seen.id, cap, fill })
+        Some(Change {
+            id: seen.id,
+            cap,
+            fill,
+        })
     }
 
     /// The cap that the level means for this connection; none where it is without bounds.
@@ -384,16 +406,28 @@ fn moved(cap: u32, wanted: u32) -> Option<u32> {
 
 fn lift_all(all: &[Observation]) -> Vec<Change> {
     let capped = all.iter().filter(|seen| seen.cap.is_some());
-    capped.map(|seen| Change { id: seen.id, cap: None, fill: false }).collect()
+    capped
+        .map(|seen| Change {
+            id: seen.id,
+            cap: None,
+            fill: false,
+        })
+        .collect()
 }
 
 /// The longest of the least round trips.
 fn round_trip(bulk: &[&Observation]) -> Time {
-    bulk.iter().map(|seen| seen.rtt_min).max().unwrap_or(Time::ZERO)
+    bulk.iter()
+        .map(|seen| seen.rtt_min)
+        .max()
+        .unwrap_or(Time::ZERO)
 }
 
 fn queue(bulk: &[&Observation]) -> f64 {
-    let wire: f64 = bulk.iter().map(|o| o.rate() * o.rtt_min.as_secs_f64()).sum();
+    let wire: f64 = bulk
+        .iter()
+        .map(|o| o.rate() * o.rtt_min.as_secs_f64())
+        .sum();
     let waiting = |o: &&Observation| o.rate() * o.rtt.since(o.rtt_min).as_secs_f64();
     let queue: f64 = bulk.iter().map(waiting).sum();
     if wire > 0.0 { queue / wire } else { 0.0 }
@@ -401,6 +435,9 @@ fn queue(bulk: &[&Observation]) -> f64 {
 
 fn spread(bulk: &[&Observation]) -> f64 {
     let rates = || bulk.iter().map(|seen| seen.rate());
-    let (least, most) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+    let (least, most) = (
+        rates().fold(f64::INFINITY, f64::min),
+        rates().fold(0.0, f64::max),
+    );
     if bulk.len() < 2 { 1.0 } else { most / least }
 }

@@ -167,7 +167,12 @@ impl Fluid {
     }
 
     /// Runs for so long, under a law that looks every 0.2 s if there is one. `after` sees every look.
-    pub(crate) fn run(&mut self, seconds: f64, mut law: Option<&mut Law>, mut after: impl FnMut(&Self)) {
+    pub(crate) fn run(
+        &mut self,
+        seconds: f64,
+        mut law: Option<&mut Law>,
+        mut after: impl FnMut(&Self),
+    ) {
         let until = self.now_s + seconds;
         let mut look_s = self.now_s;
         while self.now_s < until {
@@ -209,7 +214,9 @@ impl Flow {
         };
         let limit = f64::from(segments);
         let lowers = limit < self.window;
-        let raises = self.cap.is_some_and(|old| old < segments && self.window >= f64::from(old));
+        let raises = self
+            .cap
+            .is_some_and(|old| old < segments && self.window >= f64::from(old));
         if lowers || raises || change.fill {
             self.cap = change.cap;
             self.ssthresh = limit;
