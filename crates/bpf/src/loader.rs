@@ -885,4 +885,35 @@ mod tests {
         assert!(kernel::is_registered("lh_scalable"));
         unload(&pins, scalable).unwrap();
     }
+
+    #[test]
+    fn acks_are_counted_only_if_asked_for() {
+        if kernel::check().is_err() {
+            eprintln!("skipped: needs root of the machine");
+            return;
+        }
+        let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
+        flock(&turn, FlockOperation::LockExclusive).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let pins = Pins::at(directory.path());
+        let scalable = crate::math::algorithm("scalable").unwrap();
+        let counts = |count_acks| {
+            let request = Request {
+                parameters: &[100, 3],
+                count_acks,
+            };
+            load(&pins, scalable, request, true).unwrap();
+            let it = loaded(&pins, scalable).unwrap().unwrap();
+            let programs = it.programs().unwrap();
+            let has = programs.iter().any(|p| p.name.starts_with("count_ack"));
+            assert_eq!(it.counts_acks(), has);
+            assert_eq!(it.acks().is_ok(), has);
+            has
+        };
+        assert_eq!(
+            [false, true, true, false].map(counts),
+            [false, true, true, false]
+        );
+        unload(&pins, scalable).unwrap();
+    }
 }
