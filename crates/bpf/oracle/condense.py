@@ -18,6 +18,8 @@ from pathlib import Path
 
 # struct call of kernel/call.h
 CALL = struct.Struct("<QI4BIi16I64s")
+# CAPACITY of kernel/recorder.c: a file as long may lack calls.
+CAPACITY = 1 << 22
 FIELDS = (
     "time_ns jiffies kind state limited reserved arg rtt_us in_flight "
     "cwnd_before cnt_before ssthresh_before cwnd cnt ssthresh srtt_us packets_out sacked_out lost_out "
@@ -77,6 +79,8 @@ class Calls:
     def __init__(self, path):
         with open(path, "rb") as file:
             self.bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if len(self.bytes) >= CAPACITY * CALL.size:
+            sys.exit(f"{path}: the recorder was full")
         kinds = (call.kind for call in map(Call._make, CALL.iter_unpack(self.bytes)))
         self.skipped = next(index for index, kind in enumerate(kinds) if kind == ord("i"))
         self.length = len(self.bytes) // CALL.size - self.skipped
@@ -117,8 +121,6 @@ class Trace:
         return "".join(line + "\n" for line in lines)
 
 
-
-
 def rounds(trace):
     """The calls at which a round trip ended, and those that told of a loss or its end."""
     mark = 0
@@ -144,13 +146,15 @@ def write_rounds(trace, to):
 
 
 def moments(trace):
-    """What is worth a look, as (index of a call, how many after it): the start, and each way out of
-    Open and Disorder and back."""
+    """What is worth a look, as (index of a call, how many after it): the start, each way out of Open
+    and Disorder and back, and each undo."""
     yield 0, AFTER_START
     lost = False
     for index, call in enumerate(trace.calls):
-        if call.kind == ord("u") or call.kind == ord("s") and (call.arg >= 2) != lost:
-            lost = call.kind == ord("s") and call.arg >= 2
+        kind = chr(call.kind)
+        turned = kind == "s" and (call.arg >= STATES.index("cwr")) != lost
+        if turned or kind == "u":
+            lost = turned and not lost
             yield index, AFTER_LOSS if lost else AFTER_RECOVERY
 
 

@@ -4,7 +4,11 @@
 use crate::Error;
 use libbpf_rs::{PrintLevel, btf::Btf, set_print};
 use rustix::thread::{CapabilitySet, capabilities};
-use std::{fs, path::Path, sync::Mutex};
+use std::{
+    fs,
+    path::Path,
+    sync::{Mutex, Once},
+};
 
 /// Where the kernel describes its types.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -23,10 +27,15 @@ pub(crate) fn rights(what: &str) -> Result<(), Error> {
     let enough = has.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN);
     match enough || has.contains(needed) {
         true => Ok(()),
-        false => Err(Error::Denied(format!(
-            "{what} by root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN): run it with sudo"
-        ))),
+        false => Err(only_root(what)),
     }
+}
+
+/// `what` ends in a participle: "it is loaded".
+pub(crate) fn only_root(what: &str) -> Error {
+    Error::Denied(format!(
+        "{what} by root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN): run it with sudo"
+    ))
 }
 
 fn types() -> Result<(), Error> {
@@ -68,22 +77,28 @@ static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Lines that are kept.
 const WARNINGS_MAX: usize = 64;
 
-/// Runs `work` while libbpf's words are kept instead of printed.
+/// Runs `work`; from now on libbpf's words are kept instead of printed.
 pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
-    let before = set_print(Some((PrintLevel::Warn, keep)));
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        set_print(Some((PrintLevel::Warn, keep)));
+    });
     if let Ok(mut warnings) = WARNINGS.lock() {
         warnings.clear();
     }
-    let outcome = work();
-    set_print(before);
-    outcome
+    work()
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "libbpf-rs asks for this type"
+)]
 fn keep(_: PrintLevel, line: String) {
-    if let Ok(mut warnings) = WARNINGS.lock() {
-        if warnings.len() < WARNINGS_MAX {
-            warnings.push(line.trim().to_owned());
-        }
+    let Ok(mut warnings) = WARNINGS.lock() else {
+        return;
+    };
+    if warnings.len() < WARNINGS_MAX {
+        warnings.push(line.trim().to_owned());
     }
 }
 

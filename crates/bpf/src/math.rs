@@ -120,11 +120,12 @@ impl Algorithm {
     }
 
     /// Tells layouts of parameters and state apart: two builds of an algorithm with the same number
-    /// read each other's connections alike. It is a digest of what each bit of a state does to the
-    /// fields, and of their names.
+    /// read each other's connections alike. It is a digest of its name, of what each bit of a state
+    /// does to the fields, and of their names.
     #[must_use]
     pub fn layout(self) -> u64 {
         let mut digest = Digest::default();
+        digest.add(self.name().as_bytes());
         for parameter in self.parameters() {
             digest.add(parameter.name.as_bytes());
         }
@@ -219,6 +220,12 @@ impl Connection {
         // SAFETY: `read` writes one value for each field, from a state as large as it may be.
         unsafe { (self.algorithm.0.read)(self.state.0.as_ptr().cast(), values.as_mut_ptr()) };
         values
+    }
+
+    /// Its state as it lies in `icsk_ca_priv`, parameters first, as 32-bit words: for going on from
+    /// where another one was.
+    pub fn state_mut(&mut self) -> &mut [u32; 2 * STATE_WORDS] {
+        &mut self.state.0
     }
 
     fn seen(&self, window: &Window, prior_cwnd: u32, now: Time) -> Seen {

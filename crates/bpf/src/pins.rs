@@ -14,7 +14,7 @@
 //! Facts are symbolic links because a BPF file system has no files: `ls -l` shows them all. Names
 //! have no dots, which the kernel keeps for itself.
 
-use crate::Error;
+use crate::{Error, kernel};
 use rustix::{
     fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with, statfs},
     mount::{MountFlags, UnmountFlags, mount, unmount},
@@ -22,7 +22,7 @@ use rustix::{
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::symlink,
+    os::unix::fs::{MetadataExt, symlink},
     path::{Path, PathBuf},
 };
 
@@ -50,6 +50,17 @@ impl Default for Pins {
     }
 }
 
+/// Processes of this user whose mounts are likely the machine's. (The first may be closed even to
+/// root.)
+fn outside() -> impl Iterator<Item = u32> {
+    let user = rustix::process::geteuid().as_raw();
+    let same_user = move |process: &u32| {
+        fs::metadata(format!("/proc/{process}")).is_ok_and(|of| of.uid() == user)
+    };
+    let all = [1, std::os::unix::process::parent_id()];
+    all.into_iter().filter(same_user)
+}
+
 /// While it lives, no other longhaul changes what is pinned.
 #[derive(Debug)]
 pub(crate) struct Lock {
@@ -57,10 +68,20 @@ pub(crate) struct Lock {
 }
 
 impl Pins {
-    /// Those of the BPF file system whose root is there.
+    /// Those of the BPF file system whose root is there. Inside `ip netns exec`, which hides it, it is
+    /// reached through process 1, or the one that started this.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        let here = Self { root: root.into() };
+        if here.is_mounted() {
+            return here;
+        }
+        let below = here.root.strip_prefix("/").unwrap_or(&here.root);
+        let through = |process| Self {
+            root: Path::new(&format!("/proc/{process}/root")).join(below),
+        };
+        let mut others = outside().map(through);
+        others.find(Self::is_mounted).unwrap_or(here)
     }
 
     /// Where congestion controls are, a directory each.
@@ -77,6 +98,7 @@ impl Pins {
     pub(crate) fn lock(&self) -> Result<Lock, Error> {
         let named = |source| self.error(&self.root, source);
         if !self.is_mounted() {
+            self.lasts()?;
             self.mount().map_err(named)?;
         }
         let root = File::open(&self.root).map_err(named)?;
@@ -88,6 +110,21 @@ impl Pins {
     #[must_use]
     pub fn is_mounted(&self) -> bool {
         statfs(&self.root).is_ok_and(|found| found.f_type as u64 == BPF_FS)
+    }
+
+    /// A mount in a namespace of this command's own would end with it, and all that is pinned.
+    fn lasts(&self) -> Result<(), Error> {
+        let namespace = |process: u32| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+        let ours = namespace(std::process::id());
+        let mut others = outside().filter_map(namespace);
+        match others.all(|other| Some(other) == ours) {
+            true => Ok(()),
+            false => Err(Error::Kernel(format!(
+                "this process has mounts of its own (as in ip netns exec) and {0} is not mounted: \
+                 first, outside, mount -t bpf bpf {0}",
+                self.root.display()
+            ))),
+        }
     }
 
     fn mount(&self) -> io::Result<()> {
@@ -132,10 +169,9 @@ impl Pins {
 
     pub(crate) fn error(&self, path: &Path, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::PermissionDenied => Error::Denied(format!(
-                "{}: permission denied: what is pinned is root's: run it with sudo",
-                path.display()
-            )),
+            io::ErrorKind::PermissionDenied => {
+                kernel::only_root(&format!("what is pinned at {} is seen", path.display()))
+            }
             _ => Error::Pins {
                 path: path.to_owned(),
                 source,

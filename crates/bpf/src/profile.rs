@@ -101,9 +101,10 @@ pub struct Counts {
     pub accepted: u64,
     /// Sockets that began to listen.
     pub listening: u64,
-    /// Connections that are over; what follows is the sum of these.
+    /// Connections that are over. What follows sums up each connection as far as its last change of
+    /// state: what is acknowledged after a close may be missing if the program ends before.
     pub closed: u64,
-    /// Payload that the other end has acknowledged.
+    /// Payload that the other end has acknowledged, and the SYN and FIN that count as a byte each.
     pub bytes_acked: u64,
     /// Payload that came in.
     pub bytes_received: u64,

@@ -35,6 +35,9 @@ impl From<libbpf_rs::Error> for Error {
     }
 }
 
+/// An order to do nothing.
+const KEEP: u32 = u32::MAX;
+
 /// What stands for `in_force` until a walk comes across the socket.
 const UNSEEN: u32 = u32::MAX;
 
@@ -91,6 +94,11 @@ impl Caps {
         self.orders
             .update(&cookie.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(io::Error::other)
+    }
+
+    /// Orders that a connection be looked at and left as it is.
+    pub fn ask(&self, cookie: u64) -> io::Result<()> {
+        self.order(cookie, KEEP, false)
     }
 
     /// Forgets the order for a connection; its cap stays as it is.

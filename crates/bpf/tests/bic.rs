@@ -72,7 +72,7 @@ impl Sender {
         let (before, acks) = (self.window.cwnd, self.window.cwnd.div_ceil(per_ack));
         let step = Time::from_nanos(self.rtt.as_nanos() / u64::from(acks));
         for _ in 0..acks {
-            self.now = self.now + step;
+            self.now += step;
             self.acked(per_ack);
         }
         self.window.cwnd - before
@@ -101,7 +101,7 @@ impl Sender {
     fn cnt_at(&mut self, cwnd: u32) -> i64 {
         self.window.cwnd = cwnd;
         self.window.cwnd_cnt = 0;
-        self.now = self.now + Time::from_secs(1);
+        self.now += Time::from_secs(1);
         self.acked(2);
         self.state("cnt")
     }

@@ -333,6 +333,22 @@ fn an_undone_loss_leaves_no_trace() {
     assert_eq!(flow.connection.values(), before);
 }
 
+/// Linux saves what the backoff has changed already.
+#[test]
+fn linux_undoes_the_time_of_the_loss_alone() {
+    let mut flow = Flow::adaptive(&[("jiffy_us", 4000)], 40);
+    flow.rtt = Time::from_millis(60);
+    flow.round_trip();
+    flow.steady(40);
+    assert_eq!(flow.field("max_rtt"), 60_000.0);
+    flow.lose();
+    let lost = flow.connection.values();
+    let window = flow.window;
+    flow.connection.undo_cwnd(&window, window.cwnd, flow.now);
+    assert_eq!(flow.connection.values(), lost);
+    assert_eq!(flow.field("max_rtt"), 56_000.0);
+}
+
 #[test]
 fn a_round_trip_adds_alpha_however_many_packets_an_ack_covers() {
     for per_ack in [1, 2, 10, 50] {

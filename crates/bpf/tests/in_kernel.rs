@@ -20,21 +20,23 @@ use std::{
 /// What each connection carries: some thousand packets.
 const PAYLOAD: usize = 8 << 20;
 
-/// More than a program of ours needs by far, and a hundredth of what the verifier would look at.
-const VERIFIED_MOST: u32 = 10_000;
+/// More than a program of ours needs by far, and a two-hundredth of what the verifier would look at.
+const VERIFIED_MOST: u32 = 5_000;
 
-/// Whether this process may load BPF and make namespaces. If not, the test fails, or is skipped with
-/// ALLOW_SKIP=1.
+/// Whether this is root of the machine: no user namespace has BPF, so that there it is skipped. Anyone
+/// else fails, or is skipped with ALLOW_SKIP=1.
 fn may_load() -> bool {
-    if rustix::process::geteuid().is_root() && Netns::current().is_ok_and(|it| it.enter().is_ok()) {
+    let users = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+    let everyone = users.split_whitespace().eq(["0", "0", "4294967295"]);
+    if everyone && rustix::process::geteuid().is_root() {
         return true;
     }
     let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
     assert!(
-        allowed,
-        "needs CAP_BPF and CAP_NET_ADMIN of the machine; ALLOW_SKIP=1 skips this test"
+        !everyone || allowed,
+        "needs root (CAP_BPF, CAP_NET_ADMIN); ALLOW_SKIP=1 skips this test"
     );
-    eprintln!("skipped: needs CAP_BPF and CAP_NET_ADMIN of the machine");
+    eprintln!("skipped: eBPF needs root of the machine");
     false
 }
 

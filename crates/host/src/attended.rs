@@ -29,8 +29,8 @@ const PASSED_ON: [i32; 6] = [
     libc::SIGUSR2,
 ];
 
-/// Signals are kept back for [`Program::attend`] while this lives; blocked for the threads that the
-/// caller starts meanwhile, too.
+/// Signals are kept back for [`Program::attend`], in this thread and in those that it starts from now
+/// on, and stay so: one that comes at the program's end must not take the program's exit code away.
 #[derive(Debug)]
 pub struct Signals {
     kept: libc::sigset_t,
@@ -38,7 +38,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Keeps them back from this thread on. Ends of children are told again if they were ignored.
+    /// Keeps them back. Ends of children are told again if they were ignored.
     pub fn keep() -> io::Result<Self> {
         let mut kept = empty_set();
         // SAFETY: a valid signal, and the default for it.
@@ -75,15 +75,6 @@ impl Signals {
                 }
             }
         }
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        // SAFETY: a set of our own.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
-        };
     }
 }
 

@@ -87,12 +87,13 @@ pub fn identifiers(directory: &Path) -> io::Result<Vec<u64>> {
         if found.len() > TREE_MAX {
             return Err(io::Error::other("more than 4096 cgroups"));
         }
-        left.extend(std::fs::read_dir(&path)?.flatten().filter_map(subdirectory));
+        let entries = std::fs::read_dir(&path)?.flatten();
+        left.extend(entries.filter_map(|entry| subdirectory(&entry)));
     }
     Ok(found)
 }
 
-fn subdirectory(entry: std::fs::DirEntry) -> Option<PathBuf> {
+fn subdirectory(entry: &std::fs::DirEntry) -> Option<PathBuf> {
     entry.file_type().ok()?.is_dir().then(|| entry.path())
 }
 

@@ -91,12 +91,14 @@ pub struct SockDiag {
 impl SockDiag {
     /// Opens the channel inside `netns`; it stays there.
     pub fn open(netns: &Netns) -> io::Result<Self> {
-        let socket = netns.run(|| {
-            let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-            socket.bind_auto()?;
-            socket.connect(&SocketAddr::new(0, 0))?;
-            Ok(socket)
-        })?;
+        netns.run(Self::here)
+    }
+
+    /// Opens it in the calling thread's namespace, which takes no rights.
+    pub fn here() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self {
             socket,
             datagram: vec![0; DATAGRAM],

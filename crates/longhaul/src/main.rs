@@ -30,7 +30,7 @@ enum Command {
     Link(Box<link::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<relay::Args>),
-    /// List, load, watch and unload congestion controls
+    /// List, load, watch, unload and simulate congestion controls
     Cc(cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
     Probe(probe::Args),

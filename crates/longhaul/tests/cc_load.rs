@@ -5,7 +5,7 @@ mod cc_host;
 
 use cc_host::*;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
     io,
@@ -58,6 +58,93 @@ fn a_stranger_in_another_namespace_uses_it_and_keeps_it_after_unload() {
     wait_until("its programs went with the last connection", || {
         ours().programs.is_empty()
     });
+}
+
+#[test]
+fn each_one_carries_a_connection_and_shows_its_state() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    let listed: Vec<Value> = serde_json::from_str(&host.done(&["list", "--json"])).unwrap();
+    let names = listed.iter().filter(|entry| entry["from"] == "longhaul");
+    let names: Vec<&str> = names.map(|entry| entry["name"].as_str().unwrap()).collect();
+    host.done(&[&["load"], &names[..]].concat());
+    for name in names {
+        let shown: Value = serde_json::from_str(&host.done(&["show", name, "--json"])).unwrap();
+        let mut connection = Connection::open(Some(name)).unwrap();
+        connection.transfer(MIB);
+        let seen = host.watched(connection.port()).unwrap();
+        assert_eq!(seen["cc"], name);
+        assert_eq!(seen["parameters"], shown["loaded"]["parameters"], "{name}");
+        let fields = shown["fields"].as_array().unwrap();
+        let fields = fields.iter().map(|field| field["name"].as_str().unwrap());
+        let own = seen["own"].as_object().unwrap().keys().map(String::as_str);
+        assert!(fields.collect::<BTreeSet<_>>() == own.collect(), "{seen}");
+        let programs = shown["loaded"]["programs"].as_array().unwrap();
+        assert!(programs.len() >= 5, "{programs:?}");
+        assert!(
+            programs
+                .iter()
+                .all(|program| program["verified"].as_u64() > Some(0))
+        );
+    }
+}
+
+#[test]
+fn what_another_build_loaded_is_not_misread() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    host.done(&["load", "scalable"]);
+    let mut connection = Connection::open(Some(NAME)).unwrap();
+    // As if its fields lay elsewhere.
+    let layout = host.bpffs().join("longhaul/cc/scalable/layout");
+    std::fs::remove_file(&layout).unwrap();
+    std::os::unix::fs::symlink("0123456789abcdef", layout).unwrap();
+    let seen = host.watched(connection.port()).unwrap();
+    assert!(seen["cwnd"].is_u64());
+    assert!(
+        seen.get("own").is_none() && seen.get("parameters").is_none(),
+        "{seen}"
+    );
+    assert!(
+        host.done(&["watch", "--once"])
+            .contains("loaded by another longhaul")
+    );
+    let (code, said) = host.cc(&["load", "scalable"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("another longhaul"), "{said}");
+    let said = host.done(&["load", "scalable", "--replace"]);
+    assert!(said.contains("can no longer be watched"), "{said}");
+    assert!(host.watched(connection.port()).is_none());
+    connection.transfer(MIB);
+    let new = Connection::open(Some(NAME)).unwrap();
+    assert_eq!(host.watched(new.port()).unwrap()["parameters"]["ai"], 100);
+}
+
+#[test]
+fn watch_takes_what_matches() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    let (code, said) = host.cc(&["watch", "scalable", "--once"]);
+    assert_eq!(code, 1, "{said}");
+    host.done(&["load", "scalable"]);
+    let one = Connection::open(Some(NAME)).unwrap();
+    let _other = Connection::open(Some(NAME)).unwrap();
+    let ports = |matching: &str| {
+        let said = host.done(&["watch", "scalable", "--once", "--json", "--match", matching]);
+        said.lines().count()
+    };
+    assert_eq!(ports(&format!("sport {}", one.port())), 1);
+    assert_eq!(
+        ports(&format!("sport {} and dst 10.0.0.0/8", one.port())),
+        0
+    );
+    assert!(ports("src 127.0.0.0/8") >= 2);
 }
 
 #[test]
@@ -134,7 +221,7 @@ fn a_load_that_was_killed_is_put_right_by_the_next() {
         return;
     }
     let host = Host::new();
-    for delay_us in (0..40_000).step_by(1_500) {
+    for delay_us in (0..40_000).step_by(3_000) {
         let args = ["load", "scalable", "--param", "ai=70"];
         let mut load = host.command(&args).stdout(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(delay_us));
@@ -180,7 +267,7 @@ fn what_show_says_is_what_new_connections_get_wherever_a_replacement_was_killed(
     }
     let host = Host::new();
     host.done(&["load", "scalable", "--param", "ai=1"]);
-    for (round, delay_us) in (0..40_000).step_by(1_500).enumerate() {
+    for (round, delay_us) in (0..40_000).step_by(3_000).enumerate() {
         let told = format!("ai={}", round + 2);
         let args = ["load", "scalable", "--replace", "--param", &told];
         let mut load = host.command(&args).stdout(Stdio::null()).spawn().unwrap();
@@ -246,6 +333,41 @@ fn a_default_is_put_back_and_somebody_elses_is_respected() {
 }
 
 #[test]
+fn what_is_loaded_inside_ip_netns_exec_stays() {
+    if !may_load() {
+        return;
+    }
+    let host = Host::new();
+    // As `ip netns exec` hides what is mounted below /sys.
+    let hidden = || {
+        let script = r#"mount -t tmpfs none "$2" && exec "$1" cc load scalable --bpffs "$2""#;
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", BINARY]);
+        ended(&command.arg(host.bpffs()).output().unwrap())
+    };
+    let (code, said) = hidden();
+    assert_eq!(code, 3, "{said}");
+    assert!(
+        said.contains("mounts of its own") && !is_registered(),
+        "{said}"
+    );
+
+    rustix::mount::mount(
+        "bpf",
+        host.bpffs(),
+        "bpf",
+        rustix::mount::MountFlags::empty(),
+        None,
+    )
+    .unwrap();
+    let (code, said) = hidden();
+    assert_eq!(code, 0, "{said}");
+    assert!(is_registered());
+    host.done(&["unload", "scalable"]);
+    assert!(host.is_mounted(), "it was not longhaul's");
+}
+
+#[test]
 fn a_name_that_is_taken_is_left_alone() {
     if !may_load() {
         return;
@@ -289,22 +411,27 @@ fn one_socket_has_parameters_of_its_own() {
 
     let set =
         |socket: &socket2::Socket, value| host::socket::set_number(socket, level, option, value);
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    assert!(set(&socket, 0).is_err(), "below its range");
-    assert!(set(&socket, 10_001).is_err(), "above it");
-    set(&socket, 77).unwrap();
-    rustix::net::sockopt::set_tcp_congestion(&socket, NAME).unwrap();
-    socket
-        .connect(&listener.local_addr().unwrap().into())
-        .unwrap();
-    let port = socket.local_addr().unwrap().as_socket().unwrap().port();
-    assert_eq!(
-        host.watched(port).unwrap()["parameters"],
-        json!({ "ai": 77, "md_shift": 3 })
-    );
+    let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let (listener, sender) = (socket().unwrap(), socket().unwrap());
+    assert!(set(&sender, 0).is_err(), "below its range");
+    assert!(set(&sender, 10_001).is_err(), "above it");
+    for (socket, ai) in [(&listener, 66), (&sender, 77)] {
+        set(socket, ai).unwrap();
+        rustix::net::sockopt::set_tcp_congestion(socket, NAME).unwrap();
+    }
+    listener.bind(&any.into()).unwrap();
+    listener.listen(1).unwrap();
+    sender.connect(&listener.local_addr().unwrap()).unwrap();
+    let accepted = listener.accept().unwrap().0;
+    for (socket, ai) in [(&accepted, 66), (&sender, 77)] {
+        // (Listeners are not watched.)
+        let end = socket.local_addr().unwrap().as_socket().unwrap();
+        let told = host.watched(end.port()).unwrap()["parameters"].clone();
+        assert_eq!(told, json!({ "ai": ai, "md_shift": 3 }));
+    }
     host.done(&["unload", "scalable"]);
-    assert!(set(&socket, 77).is_err(), "the option went with it");
+    assert!(set(&sender, 77).is_err(), "the option went with it");
 }
 
 /// What the kernel holds for congestion controls of ours, by identifiers, which it does not use

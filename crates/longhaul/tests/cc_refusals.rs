@@ -27,10 +27,10 @@ fn what_does_not_exist_is_named_with_what_does() {
         assert_eq!(code, 2, "{args:?}: {said}");
         assert!(said.contains(named), "{args:?}: {said}");
     };
-    refused(&["load", "vegas"], "there are scalable");
-    refused(&["unload", "vegas"], "there are scalable");
-    refused(&["show", "vegas"], "there are scalable");
-    refused(&["watch", "vegas"], "there are scalable");
+    refused(&["load", "vegas"], "scalable, trc");
+    refused(&["unload", "vegas"], "scalable, trc");
+    refused(&["show", "vegas"], "scalable, trc");
+    refused(&["watch", "vegas"], "scalable, trc");
     refused(
         &["load", "scalable", "--param", "alpha=3"],
         "it has ai, md_shift",

@@ -48,3 +48,30 @@ fn a_warm_line_allocates_nothing() {
     let out = assert_no_alloc(|| drive(&mut line, 250_000, 20_000));
     assert!(out > 15_000, "{out} of 20,000 came out");
 }
+
+#[test]
+fn a_warm_flow_allocates_nothing() {
+    use model::tcp::{
+        receiver::AckPolicy,
+        reno::Reno,
+        sender::Settings,
+        simulation::{FlowSettings, Path, Simulation},
+    };
+    let mut path = Path::default();
+    for (key, value) in [("rate", "10gbit"), ("delay", "5ms"), ("queue", "1bdp")] {
+        path.forth.apply(Setting::parse(key, value).unwrap());
+    }
+    let flow = FlowSettings {
+        start: Time::ZERO,
+        extra_rtt: Time::from_millis(5),
+        sender: Settings::default(),
+        acks: AckPolicy::default(),
+        control: Box::new(Reno),
+    };
+    let mut simulation = Simulation::new(path, vec![flow]);
+    // Past the end of slow start and its recovery: the largest queues that there will be.
+    simulation.run_until(Time::from_secs(2));
+    let before = simulation.sender(0).acked();
+    assert_no_alloc(|| simulation.run_until(Time::from_secs(3)));
+    assert!(simulation.sender(0).acked() - before > 600_000);
+}

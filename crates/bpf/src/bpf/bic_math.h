@@ -2,7 +2,7 @@
 /* BIC: a binary search for the window at which the path was last full, then a cautious search beyond
  * it. Two forms, which differ only in how they count what makes the window grow:
  *
- *   bic        by ACKs, as Linux did until 2.6.3x and as the ACK paper measured (2.6.19.1)
+ *   bic        by ACKs, as Linux did until 2020, and in 2.6.19.1, which the ACK paper measured
  *   bic_linux  by ACKed packets, as Linux does today
  *
  * Sources: L. Xu, K. Harfoush, I. Rhee, "Binary Increase Congestion Control for Fast, Long Distance
@@ -37,7 +37,7 @@
 	P(max_increment, "packets", 16, 2, 1000, "largest growth in a round trip")                 \
 	P(low_window, "packets", 14, 2, 1000, "up to this window it is Reno")                      \
 	P(beta, "1/1024", 819, 512, 1023, "what a loss leaves of the window")                      \
-	P(smooth_part, "", 20, 4, 200, "within 4 packets of last_max: 1 packet in smooth_part/4 round trips") \
+	P(smooth_part, "", 20, 4, 200, "near last_max: 1 packet in smooth_part/4 round trips")    \
 	P(initial_ssthresh, "packets", 0, 0, 1000000, "first end of slow start; 0: the first loss") \
 	P(fast_convergence, "", 1, 0, 1, "a loss below last_max makes room for others")
 

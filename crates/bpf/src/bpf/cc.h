@@ -46,7 +46,7 @@ struct cc_connection {
 struct cc_sample {
 	u32 pkts_acked;
 	s32 rtt_us;	/* negative: no sample */
-	u32 in_flight;	/* packets out when the newest ACKed one was sent */
+	u32 in_flight;	/* packets out when the newest ACKed one was sent; 0: not known */
 };
 
 CC_INLINE u32 cc_min(u32 a, u32 b) { return a < b ? a : b; }

@@ -85,6 +85,14 @@ CC_INLINE int cc_limited(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh && tp->snd_cwnd < 2 * tp->max_packets_out;
 }
 
+/* The kernel's is bytes in 32 bits: larger windows wrap, and are better not known. */
+CC_INLINE u32 cc_in_flight(const struct ack_sample *sample, const struct cc_connection *c)
+{
+	if (c->mss == 0 || (u64)c->cwnd * c->mss > 0xffffffff)
+		return 0;
+	return sample->in_flight / c->mss;
+}
+
 CC_INLINE void cc_pace(struct sock *sk, u64 rate)
 {
 	if (rate == 0)
@@ -122,6 +130,9 @@ CC_INLINE void cc_pace(struct sock *sk, u64 rate)
 /* Both, with more of struct tcp_congestion_ops. */
 #define CONGESTION_OPS_AND(NAME, PARAMS, ...)                                                      \
 	_Static_assert(sizeof(struct NAME) <= CC_STATE_BYTES, "too large for icsk_ca_priv");       \
+                                                                                                   \
+	/* For its type alone: who reads icsk_ca_priv finds its members in the object's BTF. */   \
+	const struct NAME NAME##_state = {};                                                       \
                                                                                                    \
 	/* Of every connection, unless it has its own. Set when it is loaded. */                  \
 	volatile struct NAME##_params params = { PARAMS(CC_PARAM_DEFAULT) };                       \
@@ -179,9 +190,8 @@ CC_INLINE void cc_pace(struct sock *sk, u64 rate)
 	void BPF_PROG(NAME##_pkts_acked_op, struct sock *sk, const struct ack_sample *sample)      \
 	{                                                                                          \
 		struct cc_connection c = cc_read(tcp_sk(sk));                                      \
-		/* The kernel's in_flight is bytes. */                                             \
 		struct cc_sample measured = { sample->pkts_acked, sample->rtt_us,                  \
-					      sample->in_flight / cc_max(c.mss, 1) };              \
+					      cc_in_flight(sample, &c) };                          \
                                                                                                    \
 		NAME##_pkts_acked(NAME##_of(sk), &c, &measured);                                   \
 	}                                                                                          \

@@ -35,7 +35,7 @@
 #define FAST_PARAMS(P)                                                                             \
 	P(alpha, "packets", 200, 2, 100000, "kept in the queue")                                   \
 	P(gamma, "%", 50, 1, 100, "how far an update goes to the window it computes")              \
-	P(mi_threshold, "us", 750, 0, 1000000, "with less queueing delay the window doubles each round trip") \
+	P(mi_threshold, "us", 750, 0, 1000000, "with less queueing delay the window doubles an RTT") \
 	P(base_rtt_window, "s", 0, 0, 3600, "how long baseRTT is trusted; 0: for ever, as published")
 
 #define FAST_STATE(S)                                                                              \
@@ -114,15 +114,14 @@ CC_INLINE void fast_pkts_acked(struct fast *ca, const struct cc_connection *c,
 	if (ca->least_rtt == 0 || rtt < ca->least_rtt)
 		ca->least_rtt = rtt;
 	fast_average(ca, rtt, sample->pkts_acked, c->cwnd);
-	if (sample->in_flight)
-		ca->w_old = sample->in_flight;
+	ca->w_old = sample->in_flight ? sample->in_flight : c->cwnd;
 }
 
 /* (1 − γ)w + γ(w_old·baseRTT/avgRTT + α), at most 2w. */
 CC_INLINE u32 fast_window(const struct fast *ca, u32 cwnd)
 {
-	u64 w_old = ca->w_old ? ca->w_old : cwnd;
-	u64 goal = w_old * ((u64)ca->base_rtt << 8) / ((ca->avg_rtt >> (FAST_FRACTION - 8)) | 1);
+	u64 base = (u64)ca->base_rtt << 8, avg = ca->avg_rtt >> (FAST_FRACTION - 8);
+	u64 goal = ca->w_old * base / cc_max(avg, 1);
 	u64 gamma = ca->params.gamma;
 	u64 window = ((100 - gamma) * cwnd + gamma * (goal + ca->params.alpha)) / 100;
 
@@ -203,7 +202,8 @@ CC_INLINE void fast_steady(struct fast *ca, struct cc_connection *c, u32 acked)
 CC_INLINE void fast_cong_avoid(struct fast *ca, struct cc_connection *c, u32 acked)
 {
 	if (ca->base_rtt == 0 || c->state == CC_LOSS) {
-		cc_slow_start(c, acked);
+		if (cc_in_slow_start(c))
+			cc_slow_start(c, acked);
 		return;
 	}
 	if (ca->phase == FAST_LOOKING) {

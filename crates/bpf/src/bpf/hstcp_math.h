@@ -75,13 +75,26 @@ CC_INLINE u32 hstcp_rows_below(u32 cwnd)
 	return rows;
 }
 
+/* In 1/256. */
+CC_INLINE u32 hstcp_b(u32 a) { return hstcp_rows[cc_clamp(a, 1, HSTCP_ROWS) - 1].b; }
+
+/* `value`, by way of the state. The kernel's verifier follows every path through the table with all
+ * that its comparisons say about a number; of one that comes from the state it knows nothing, and the
+ * paths join again. */
+CC_INLINE u32 hstcp_unknown(u32 *member, u32 value)
+{
+	*(volatile u32 *)member = value;
+	return *(volatile u32 *)member;
+}
+
 CC_INLINE void hstcp_look_up(struct hstcp *ca, u32 cwnd)
 {
 	u32 ceiling = ca->params.linux_table;
-	u32 rows = hstcp_rows_below(ceiling ? cwnd : cwnd + 1);
+	u32 sought = hstcp_unknown(&ca->a, ceiling ? cwnd : cwnd + 1);
+	u32 rows = hstcp_unknown(&ca->a, hstcp_rows_below(sought));
 
 	ca->a = ceiling ? cc_min(rows + 1, HSTCP_ROWS - 1) : cc_max(rows, 1);
-	ca->b = hstcp_rows[cc_min(ca->a, HSTCP_ROWS) - 1].b;
+	ca->b = hstcp_b(ca->a);
 }
 
 CC_INLINE void hstcp_init(struct hstcp *ca, struct cc_connection *c)
@@ -93,11 +106,12 @@ CC_INLINE void hstcp_init(struct hstcp *ca, struct cc_connection *c)
 
 CC_INLINE u32 hstcp_ssthresh(struct hstcp *ca, const struct cc_connection *c)
 {
-	if (!ca->params.linux_table) {
+	if (ca->params.linux_table)
+		ca->b = hstcp_b(ca->a);
+	else if (cc_in_slow_start(c))
+		ca->b = HSTCP_HALF;
+	else
 		hstcp_look_up(ca, c->cwnd);
-		if (cc_in_slow_start(c))
-			ca->b = HSTCP_HALF;
-	}
 	return cc_max(c->cwnd - (u32)(((u64)c->cwnd * ca->b) >> 8), 2);
 }
 

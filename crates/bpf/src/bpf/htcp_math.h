@@ -23,9 +23,9 @@
  * - never more than one packet for each ACKed one, whatever alpha is: not faster than slow start.
  * - f does not overflow: Linux squares half of D in 32 bits, which wraps after 131 s without a loss
  *   at HZ = 1000, and after 524 s at HZ = 250.
- * - an undone reduction puts max RTT, the rates and beta back as they were before it. Linux saves
- *   them when the backoff has changed them already, and again where a time-out follows a fast
- *   retransmit.
+ * * an undone reduction puts max RTT, the rates and beta back as they were before it. Linux puts back
+ *   the time of the last congestion alone: what else it saves, the backoff has changed already. Where
+ *   a time-out follows a fast retransmit, even that time is the fast retransmit's.
  * - the first rate is counted from the connection's beginning, Linux's from the machine's.
  * - the smallest rate of an epoch is not kept: nothing reads it.
  * - `adaptive_backoff` is a parameter: 0 always halves.
@@ -96,11 +96,16 @@ CC_INLINE u32 htcp_round_up(const struct htcp *ca, u32 us)
 	return jiffy ? (us + jiffy - 1) / jiffy * jiffy : us;
 }
 
-CC_INLINE u64 htcp_now(const struct htcp *ca, const struct cc_connection *c)
+CC_INLINE u64 htcp_round_down(const struct htcp *ca, u64 us)
 {
 	u32 jiffy = ca->params.jiffy_us;
 
-	return jiffy ? c->now_us / jiffy * jiffy : c->now_us;
+	return jiffy ? us / jiffy * jiffy : us;
+}
+
+CC_INLINE u64 htcp_now(const struct htcp *ca, const struct cc_connection *c)
+{
+	return htcp_round_down(ca, c->now_us);
 }
 
 /* f of the part of D beyond a second. */
@@ -197,15 +202,22 @@ CC_INLINE void htcp_save(struct htcp *ca)
 	ca->undo_adaptive = ca->adaptive;
 }
 
+/* A path that changed must not be remembered for ever. */
+CC_INLINE void htcp_forget(struct htcp *ca)
+{
+	u64 over = ca->max_rtt > ca->min_rtt ? ca->max_rtt - ca->min_rtt : 0;
+
+	if (ca->min_rtt && over)
+		ca->max_rtt = ca->min_rtt + htcp_round_down(ca, over * 95 / 100);
+}
+
 CC_INLINE u32 htcp_ssthresh(struct htcp *ca, const struct cc_connection *c)
 {
 	htcp_save(ca);
 	htcp_beta_update(ca);
 	htcp_alpha_update(ca, c);
 	ca->credit = 0;
-	/* A path that changed must not be remembered for ever. */
-	if (ca->min_rtt && ca->max_rtt > ca->min_rtt)
-		ca->max_rtt = ca->min_rtt + (u64)(ca->max_rtt - ca->min_rtt) * 95 / 100;
+	htcp_forget(ca);
 	return cc_max((u64)c->cwnd * ca->beta / HTCP_ONE, 2);
 }
 
@@ -320,11 +332,19 @@ CC_INLINE void htcp_set_state(struct htcp *ca, const struct cc_connection *c, u8
 		ca->congested = 0;
 	}
 	if (state > CC_DISORDER) {
-		if (!ca->congested)
+		if (!ca->congested || ca->params.jiffy_us)
 			ca->undo_last_cong = ca->last_cong;
 		ca->last_cong = htcp_now(ca, c);
 		ca->congested = 1;
 	}
+}
+
+CC_INLINE void htcp_restore(struct htcp *ca)
+{
+	ca->max_rtt = ca->undo_max_rtt;
+	ca->old_max_rate = ca->undo_old_max_rate;
+	ca->beta = ca->undo_beta;
+	ca->adaptive = ca->undo_adaptive;
 }
 
 CC_INLINE u32 htcp_undo_cwnd(struct htcp *ca, const struct cc_connection *c)
@@ -332,11 +352,10 @@ CC_INLINE u32 htcp_undo_cwnd(struct htcp *ca, const struct cc_connection *c)
 	if (ca->congested) {
 		ca->congested = 0;
 		ca->last_cong = ca->undo_last_cong;
-		ca->max_rtt = ca->undo_max_rtt;
-		ca->old_max_rate = ca->undo_old_max_rate;
-		ca->beta = ca->undo_beta;
-		ca->adaptive = ca->undo_adaptive;
-		htcp_alpha_update(ca, c);
+		if (!ca->params.jiffy_us) {
+			htcp_restore(ca);
+			htcp_alpha_update(ca, c);
+		}
 	}
 	return cc_undo_cwnd(c);
 }

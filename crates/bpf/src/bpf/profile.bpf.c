@@ -3,7 +3,7 @@
  *
  *   before it connects or listens   what must stand before the handshake; accepted sockets inherit it
  *   when it is established          what needs its segment size, or is not inherited
- *   when it is closed               nothing: what it did is counted
+ *   when it begins to close         nothing: what it did is counted
  *
  * A setting that the kernel refuses is counted with its error; the socket goes on without it. */
 #include "contexts.h"
@@ -80,6 +80,21 @@ struct {
 	__type(key, int);
 	__type(value, struct lh_connection);
 } connections SEC(".maps");
+
+/* What of each connection is in the counts. 24 B a connection. */
+struct seen {
+	u64 bytes_acked;
+	u64 bytes_received;
+	u32 segments_out;
+	u32 retransmitted;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct seen);
+} accounts SEC(".maps");
 
 /* Rings when a socket is about to connect or to be bound. */
 struct {
@@ -190,19 +205,46 @@ INLINE void ask_for(struct bpf_sock_ops *ctx, u32 flags)
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | flags);
 }
 
+/* What was asked for, else the kernel's own; never above the cap. */
+INLINE u32 first_window(struct bpf_sock_ops *ctx)
+{
+	u32 window = profile.initial_window ? profile.initial_window : ctx->snd_cwnd;
+	u32 mss = ctx->mss_cache;
+
+	if (profile.cwnd_cap_bytes && mss && window > segments_of_cap(mss))
+		return segments_of_cap(mss);
+	return window;
+}
+
+INLINE void begin_with_window(struct bpf_sock_ops *ctx)
+{
+	u32 window = first_window(ctx);
+
+	if (window != ctx->snd_cwnd)
+		note(INITIAL_WINDOW, set(ctx, SOL_TCP, TCP_BPF_IW, window));
+	if (profile.initial_window)
+		ask_for(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+}
+
+/* The first pacing rate follows from the window at the SYN's acknowledgement, before the connection
+ * is established: with the kernel's own, a larger first window would leave at a tenth of its pace. */
+INLINE void foretell_window(struct bpf_sock_ops *ctx)
+{
+	if (profile.initial_window)
+		set(ctx, SOL_TCP, TCP_BPF_IW, profile.initial_window);
+}
+
 INLINE void established(struct bpf_sock_ops *ctx)
 {
 	u32 mss = ctx->mss_cache;
 
-	/* First the cap: it moves ssthresh, too, to where slow start would end anyway. */
+	/* It moves ssthresh, too, to where slow start would end anyway. */
 	if (profile.cwnd_cap_bytes && mss)
 		note(CWND_CAP, set(ctx, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, segments_of_cap(mss)));
 	if (profile.gap_ns && mss)
 		note(PACING, set(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, rate_of_gap(mss)));
-	if (profile.initial_window) {
-		note(INITIAL_WINDOW, set(ctx, SOL_TCP, TCP_BPF_IW, profile.initial_window));
-		ask_for(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
-	}
+	if (profile.initial_window || profile.cwnd_cap_bytes)
+		begin_with_window(ctx);
 	ask_for(ctx, BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
@@ -216,18 +258,36 @@ INLINE void segment_leaves(struct bpf_sock_ops *ctx)
 	if (ctx->data_segs_out)
 		bpf_sock_ops_cb_flags_set(ctx, flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 	else
-		set(ctx, SOL_TCP, TCP_BPF_IW, profile.initial_window);
+		set(ctx, SOL_TCP, TCP_BPF_IW, first_window(ctx));
+}
+
+/* Adds what is new since the last time. A program that ends leaves connections behind that close
+ * without us, so that each change of state counts. */
+INLINE void account(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct seen *seen;
+
+	if (!sk)
+		return;
+	seen = bpf_sk_storage_get(&accounts, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!seen)
+		return;
+	count(&counts.bytes_acked, ctx->bytes_acked - seen->bytes_acked);
+	count(&counts.bytes_received, ctx->bytes_received - seen->bytes_received);
+	count(&counts.segments_out, (u32)(ctx->segs_out - seen->segments_out));
+	count(&counts.retransmitted, (u32)(ctx->total_retrans - seen->retransmitted));
+	seen->bytes_acked = ctx->bytes_acked;
+	seen->bytes_received = ctx->bytes_received;
+	seen->segments_out = ctx->segs_out;
+	seen->retransmitted = ctx->total_retrans;
 }
 
 INLINE void state_changes(struct bpf_sock_ops *ctx)
 {
-	if (ctx->args[1] != TCP_CLOSE)
-		return;
-	count(&counts.closed, 1);
-	count(&counts.bytes_acked, ctx->bytes_acked);
-	count(&counts.bytes_received, ctx->bytes_received);
-	count(&counts.segments_out, ctx->segs_out);
-	count(&counts.retransmitted, ctx->total_retrans);
+	account(ctx);
+	if (ctx->args[1] == TCP_CLOSE)
+		count(&counts.closed, 1);
 }
 
 SEC("sockops")
@@ -240,6 +300,7 @@ int profile_sockets(struct bpf_sock_ops *ctx)
 		break;
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
 		before(ctx);
+		foretell_window(ctx);
 		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 		count(&counts.connected, 1);

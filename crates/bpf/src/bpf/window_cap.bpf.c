@@ -35,9 +35,10 @@ char LICENSE[] SEC("license") = "GPL";
 #define UNLIMITED 0x7fffffff
 /* Below this a clamp is somebody's cap: HighSpeed TCP sets 0xffffffff/128 for itself. */
 #define CAPPED_BELOW 0x01000000
+#define KEEP 0xffffffff
 
 struct order {
-	/* Segments; 0 lifts. */
+	/* Segments; 0 lifts, KEEP only looks. */
 	u32 cap;
 	/* snd_cwnd_clamp after the walk, 0 where it is no cap; as user space put it down if the
 	 * socket is gone. */
@@ -160,7 +161,8 @@ int carry_out(struct bpf_iter__tcp *ctx)
 	order = bpf_map_lookup_elem(&orders, &cookie);
 	if (!order)
 		return 0;
-	if (BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) <= TCP_CA_Disorder) {
+	if (order->cap != KEEP &&
+	    BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) <= TCP_CA_Disorder) {
 		if (order->cap) {
 			cap(tp, order->cap, order->fill);
 			order->fill = 0;

@@ -4,7 +4,7 @@
 use super::{Place, default_setting, refusal, say, table};
 use anyhow::Result;
 use bpf::{choice, loader, math, watch::Watch};
-use host::{netns::Netns, sock_diag::SockDiag, sysctl};
+use host::{sock_diag::SockDiag, sysctl};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -52,7 +52,9 @@ fn entries(args: &Args) -> Result<Vec<Entry>> {
     let ours: Vec<String> = math::algorithms()
         .map(math::Algorithm::system_name)
         .collect();
-    let kernels = registered.iter().filter(|name| !ours.contains(name));
+    // `longhaul decp` has one for a moment, which nobody is to choose.
+    let kernels = registered.iter();
+    let kernels = kernels.filter(|name| !ours.contains(name) && !name.starts_with("longhaul_"));
     let entry = |name: &String, from| Entry {
         name: name.clone(),
         from,
@@ -70,7 +72,7 @@ fn entries(args: &Args) -> Result<Vec<Entry>> {
 /// Connections by congestion control.
 fn users(args: &Args) -> Result<BTreeMap<String, usize>> {
     let mut users = BTreeMap::new();
-    for connection in SockDiag::open(&Netns::current()?)?.connections()? {
+    for connection in SockDiag::here()?.connections()? {
         *users.entry(connection.congestion).or_default() += 1;
     }
     // Without root what is pinned can't be seen, and this namespace has to do.

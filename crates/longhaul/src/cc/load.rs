@@ -17,13 +17,13 @@ use std::{
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo longhaul cc load scalable
-  sudo longhaul cc load scalable --param ai=50 --param md_shift=2
-  sudo longhaul cc load scalable --param ai=200 --replace
+  sudo longhaul cc load bic
+  sudo longhaul cc load bic --param ack_shift=3 --param beta=717
+  sudo longhaul cc load bic --param ack_shift=6 --replace
       other parameters, for connections that begin from now on
-  sudo longhaul cc load scalable --default
+  sudo longhaul cc load bic --default
       for all sockets of this network namespace that don't choose; unload puts the old one back
-  sudo longhaul cc load scalable --per-socket /sys/fs/cgroup/system.slice
+  sudo longhaul cc load bic --per-socket /sys/fs/cgroup/system.slice
       services may set parameters socket by socket: longhaul cc show names the options
 
 It stays until longhaul cc unload, or until the machine stops.

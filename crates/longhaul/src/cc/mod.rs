@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul cc`: brings congestion controls to the running kernel, and shows them at work.
+//! `longhaul cc`: brings congestion controls to the running kernel, shows them at work, and runs them
+//! under simulated time.
 //!
 //! The crate `bpf` loads, pins and reads; here is what is asked for and how it is told.
 
@@ -8,6 +9,7 @@ mod list;
 mod load;
 mod matching;
 mod show;
+mod simulate;
 mod unload;
 mod watch;
 
@@ -21,16 +23,16 @@ const EXAMPLES: &str = "\
 Examples:
   longhaul cc list
       what this kernel has, what longhaul can bring
-  sudo longhaul cc load scalable
-      every program may choose lh_scalable now (TCP_CONGESTION, iperf3 -C lh_scalable)
-  sudo longhaul cc load scalable --param ai=50
-      with a parameter; longhaul cc show scalable names them all
+  sudo longhaul cc load bic
+      every program may choose lh_bic now (TCP_CONGESTION, iperf3 -C lh_bic)
+  sudo longhaul cc load bic --param ack_shift=3
+      with a parameter; longhaul cc show bic names them all
   sudo longhaul cc watch
       window, rate and the algorithm's own state of each of its connections
-  sudo longhaul cc unload scalable
+  sudo longhaul cc unload bic
       connections that use it keep it until they close
 
-docs/congestion-controls.md explains each of them.";
+docs/cc.md is the manual, docs/congestion-controls.md explains each of them.";
 
 /// Arguments of `longhaul cc`.
 #[derive(clap::Args)]
@@ -52,6 +54,8 @@ enum Command {
     Show(show::Args),
     /// Watch the connections that use longhaul's congestion controls
     Watch(watch::Args),
+    /// Simulate flows over a shared path: hours at 100 Gbit/s in minutes
+    Simulate(Box<simulate::Args>),
 }
 
 /// Runs the command.
@@ -62,6 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Command::Unload(args) => unload::run(args),
         Command::Show(args) => show::run(args),
         Command::Watch(args) => watch::run(args),
+        Command::Simulate(args) => simulate::run(args),
     }
 }
 

@@ -116,8 +116,9 @@ fn heading(algorithm: Algorithm, state: Option<&State>) -> String {
     let name = algorithm.system_name();
     let Some(state) = state else {
         let what = match bpf::choice::registered().contains(&name) {
-            true => "loaded; root sees more",
             false => "not loaded",
+            true if host::process::user() == 0 => "in the kernel, but not pinned here",
+            true => "loaded; root sees more",
         };
         return format!("{name}: {what}\n");
     };

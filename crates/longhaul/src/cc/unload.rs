@@ -8,7 +8,7 @@ use serde_json::json;
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo longhaul cc unload scalable
+  sudo longhaul cc unload bic
   sudo longhaul cc unload --all
 
 Connections that use it keep its programs until they close; no other can choose it any more.

@@ -18,6 +18,7 @@ use std::{
     fs,
     io::{IsTerminal, stdout},
     os::unix::fs::MetadataExt,
+    rc::Rc,
     time::Duration,
 };
 use units::{BitRate, Time};
@@ -30,7 +31,7 @@ Examples:
   sudo longhaul cc watch --every 100ms --json > windows.jsonl
 
 It reads what the kernel keeps of each connection, in every network namespace; connections pay
-nothing for it. Ctrl-C ends it.";
+nothing for it. longhaul cc show NAME has the units of the last column. Ctrl-C ends it.";
 
 /// Rows of a table on a terminal.
 const ROWS_MAX: usize = 40;
@@ -64,9 +65,31 @@ pub(super) struct Args {
 
 /// A connection with the congestion control that it uses.
 struct Seen {
-    loaded: Loaded,
+    of: Rc<Of>,
     connection: Connection,
     acks: Option<AckCounts>,
+}
+
+/// What is asked once for all connections of a look.
+struct Of {
+    loaded: Loaded,
+    legible: bool,
+    /// What new connections are told.
+    usual: Vec<u32>,
+}
+
+impl Of {
+    fn new(loaded: &Loaded) -> Rc<Self> {
+        Rc::new(Self {
+            loaded: loaded.clone(),
+            legible: loaded.is_legible(),
+            usual: loaded.parameters().unwrap_or_default(),
+        })
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        self.loaded.algorithm()
+    }
 }
 
 /// Runs the command.
@@ -118,12 +141,13 @@ fn look(watch: &Watch, loaded: &[Loaded], matching: &Matching) -> Result<Vec<See
     let mut seen = Vec::new();
     for one in loaded {
         let found = watch.look(one).map_err(refusal)?;
+        let of = Of::new(one);
         let meant = found.into_iter().filter(|connection| {
             connection.tcp_state != LISTEN && matching.takes(connection.local, connection.remote)
         });
         let acks: HashMap<_, _> = watch.acks(one).map_err(refusal)?.into_iter().collect();
         seen.extend(meant.map(|connection| Seen {
-            loaded: one.clone(),
+            of: Rc::clone(&of),
             acks: acks.get(&connection.ends()).copied(),
             connection,
         }));
@@ -172,12 +196,12 @@ fn text(seen: &[Seen], rows_max: usize) -> String {
 
 /// Those whose own state this build can't read.
 fn strangers(seen: &[Seen]) -> String {
-    let strange = seen.iter().find(|seen| !seen.loaded.is_legible());
+    let strange = seen.iter().find(|seen| !seen.of.legible);
     strange.map_or(String::new(), |seen| {
         format!(
             "{} was loaded by another longhaul ({}): its own state cannot be read by this one\n",
-            seen.loaded.algorithm().system_name(),
-            seen.loaded.loaded_by()
+            seen.of.algorithm().system_name(),
+            seen.of.loaded.loaded_by()
         )
     })
 }
@@ -233,8 +257,8 @@ impl Seen {
                 "sizes": acks.sizes,
             });
         }
-        if self.loaded.is_legible() {
-            let algorithm = self.loaded.algorithm();
+        if self.of.legible {
+            let algorithm = self.of.algorithm();
             line["parameters"] = by_name(algorithm, &algorithm.own_parameters(&c.own)).into();
             line["own"] = Value::Object(self.own());
         }
@@ -249,7 +273,7 @@ impl Seen {
     }
 
     fn fields(&self) -> impl Iterator<Item = (Field, f64)> + use<> {
-        let algorithm = self.loaded.algorithm();
+        let algorithm = self.of.algorithm();
         let values = algorithm.values(&self.connection.own);
         let shown = |(field, stored): (Field, i64)| {
             (field, stored as f64 / f64::from(field.divisor.max(1)))
@@ -259,18 +283,16 @@ impl Seen {
 
     /// Its fields, and of its parameters those that are not what new connections get.
     fn own_text(&self) -> String {
-        if !self.loaded.is_legible() {
+        if !self.of.legible {
             return "?".to_owned();
         }
-        let algorithm = self.loaded.algorithm();
-        let usual = self.loaded.parameters().unwrap_or_default();
+        let algorithm = self.of.algorithm();
         let own = algorithm.own_parameters(&self.connection.own);
-        let told = algorithm.parameters().zip(own.iter().zip(&usual));
+        let told = algorithm.parameters().zip(own.iter().zip(&self.of.usual));
         let told = told.filter(|(_, (own, usual))| own != usual);
         let told = told.map(|(parameter, (own, _))| format!("{}={own}", parameter.name));
         let fields = self.fields();
-        let fields =
-            fields.map(|(field, value)| format!("{}={}{}", field.name, brief(value), field.unit));
+        let fields = fields.map(|(field, value)| format!("{}={}", field.name, brief(value)));
         let acks = self.acks.as_ref().map(|acks| self.acks_text(acks));
         let all = fields.chain(told).chain(acks);
         all.collect::<Vec<_>>().join(" ")

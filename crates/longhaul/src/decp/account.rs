@@ -55,7 +55,7 @@ pub(super) struct Window {
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     pub(super) seconds: f64,
-    /// Connections that ever sent in bulk.
+    /// Connections that sent in bulk at least a tenth as long as the one that did longest.
     pub(super) connections: usize,
     /// Payload of all together, while they were seen.
     pub(super) bytes: u64,
@@ -87,6 +87,7 @@ struct Known {
     retransmitted: u64,
     bulk: Time,
     rate_bps: f64,
+    capped: bool,
 }
 
 impl Account {
@@ -106,26 +107,17 @@ impl Account {
                 .entry(one.observation.id)
                 .or_insert_with(|| Known::first(one));
             known.learn(one, passed);
+            match (known.capped, one.observation.cap.is_some()) {
+                (false, true) => self.caps_set += 1,
+                (true, false) => self.caps_lifted += 1,
+                _ => {}
+            }
+            known.capped = one.observation.cap.is_some();
         }
-        self.count(seen, changes);
         if outlook.phase == Phase::Level {
             self.levelling += passed;
         }
         self.describe(now, seen, outlook, changes)
-    }
-
-    fn count(&mut self, seen: &[Seen], changes: &[Change]) {
-        let has_cap = |change: &Change| {
-            seen.iter()
-                .any(|s| s.observation.id == change.id && s.observation.cap.is_some())
-        };
-        for change in changes {
-            match change.cap {
-                Some(_) if !has_cap(change) => self.caps_set += 1,
-                Some(_) => {}
-                None => self.caps_lifted += 1,
-            }
-        }
     }
 
     fn describe(&self, now: Time, seen: &[Seen], outlook: Outlook, changes: &[Change]) -> Look {
@@ -162,7 +154,11 @@ impl Account {
 
     /// What it all came to.
     pub(super) fn close(&self, now: Time) -> Summary {
-        let bulk = || self.known.values().filter(|known| known.bulk > Time::ZERO);
+        let longest = self.known.values().map(|known| known.bulk).max();
+        // A connection that was busy for a moment is no stream.
+        let least = Time::from_nanos(longest.unwrap_or(Time::ZERO).as_nanos() / 10);
+        let is_stream = |known: &&Known| known.bulk > Time::ZERO && known.bulk >= least;
+        let bulk = || self.known.values().filter(is_stream);
         let rates: Vec<f64> = bulk()
             .map(|known| known.bytes as f64 / known.bulk.as_secs_f64())
             .collect();
@@ -263,7 +259,7 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{:.1} s: {} over {} connections, Jain {:.3}, slowest/fastest {:.2}, {} retransmitted; \
-             {} caps set, {} lifted, levelling for {:.1} s",
+             {} caps set, {} of them lifted on the way, levelling for {:.1} s",
             self.seconds,
             rate(self.rate_bps),
             self.connections,

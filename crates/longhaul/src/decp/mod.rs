@@ -89,11 +89,13 @@ impl Rounds {
         let now = clock::now().since(self.began);
         let enforcer = self.enforcer.as_ref();
         let cap = |cookie| enforcer.and_then(|enforcer| enforcer.cap(cookie));
-        let seen = self.watch.look(now, cap)?;
+        let mut seen = self.watch.look(now, cap)?;
         let observations: Vec<_> = seen.iter().map(|one| one.observation).collect();
         let changes = self.law.look(now, &observations);
         if let Some(enforcer) = &mut self.enforcer {
             enforcer.obey(&changes)?;
+            seen.iter_mut()
+                .for_each(|one| one.observation.cap = enforcer.cap(one.observation.id));
             enforcer.tidy(&observations.iter().map(|seen| seen.id).collect());
         }
         let look = self.account.enter(now, &seen, self.law.outlook(), &changes);

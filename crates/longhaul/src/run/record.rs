@@ -44,7 +44,7 @@ impl Record {
         let cc = cc.map_or(String::new(), |name| format!(" with {name}"));
         let open = match connections.saturating_sub(closed) {
             0 => String::new(),
-            open => format!(", {open} still open"),
+            open => format!(", {open} not closed yet"),
         };
         let acks = self.acks.map_or(String::new(), |acks| {
             format!(", {} of {} ACKs sent", acks.sent(), acks.pure)
@@ -102,7 +102,7 @@ mod tests {
     fn a_line_says_what_counts() {
         assert_eq!(
             record().summary(),
-            "curl: 2 connections with lh_htcp, 1 KB sent, 8 MB received, 3 segments again, 1 still open"
+            "curl: 2 connections with lh_htcp, 1 KB sent, 8 MB received, 3 segments again, 1 not closed yet"
         );
         let complaints: Vec<_> = record().complaints().collect();
         assert_eq!(

@@ -21,13 +21,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub const BINARY: &str = env!("CARGO_BIN_EXE_longhaul");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_longhaul");
 /// In the kernel.
-pub const NAME: &str = "lh_scalable";
+pub(crate) const NAME: &str = "lh_scalable";
 
 /// Root of the machine, or the reason to skip: no user namespace has BPF. Other reasons fail, unless
 /// ALLOW_SKIP is 1.
-pub fn may_load() -> bool {
+pub(crate) fn may_load() -> bool {
     let users = fs::read_to_string("/proc/self/uid_map").unwrap();
     let everyone = users.split_whitespace().eq(["0", "0", "4294967295"]);
     let root = rustix::process::geteuid().is_root();
@@ -41,17 +41,17 @@ pub fn may_load() -> bool {
 }
 
 /// A place for pins. Names of congestion controls are the machine's: one test at a time.
-pub struct Host {
+pub(crate) struct Host {
     bpffs: tempfile::TempDir,
     _turn: File,
 }
 
 impl Host {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
         flock(&turn, FlockOperation::LockExclusive).unwrap();
-        wait_until("an earlier test's congestion control went", || {
-            !is_registered()
+        wait_until("an earlier test's congestion controls went", || {
+            !registered().contains(" lh_")
         });
         Self {
             bpffs: tempfile::tempdir().unwrap(),
@@ -59,12 +59,12 @@ impl Host {
         }
     }
 
-    pub fn bpffs(&self) -> &Path {
+    pub(crate) fn bpffs(&self) -> &Path {
         self.bpffs.path()
     }
 
     /// `longhaul cc ARGS`, ready to start.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
         command
             .arg("cc")
@@ -75,43 +75,43 @@ impl Host {
     }
 
     /// Its exit code and all that it said.
-    pub fn cc(&self, args: &[&str]) -> (i32, String) {
+    pub(crate) fn cc(&self, args: &[&str]) -> (i32, String) {
         ended(&self.command(args).output().unwrap())
     }
 
     /// What it said; it must have succeeded.
-    pub fn done(&self, args: &[&str]) -> String {
+    pub(crate) fn done(&self, args: &[&str]) -> String {
         let (code, said) = self.cc(args);
         assert_eq!(code, 0, "cc {args:?}: {said}");
         said
     }
 
     /// A look at all connections.
-    pub fn watch(&self) -> Vec<Value> {
+    pub(crate) fn watch(&self) -> Vec<Value> {
         let said = self.done(&["watch", "--once", "--json"]);
         let lines = said.lines().map(serde_json::from_str);
         lines.collect::<Result<_, _>>().unwrap()
     }
 
     /// The record of the connection with this local port.
-    pub fn watched(&self, port: u16) -> Option<Value> {
+    pub(crate) fn watched(&self, port: u16) -> Option<Value> {
         let end = format!(":{port}");
         let mut all = self.watch().into_iter();
         all.find(|seen| seen["local"].as_str().unwrap().ends_with(&end))
     }
 
-    pub fn show(&self) -> Value {
+    pub(crate) fn show(&self) -> Value {
         serde_json::from_str(&self.done(&["show", "scalable", "--json"])).unwrap()
     }
 
     /// Directories below the place of pins.
-    pub fn pins(&self) -> BTreeSet<PathBuf> {
+    pub(crate) fn pins(&self) -> BTreeSet<PathBuf> {
         let entries = fs::read_dir(self.bpffs().join("longhaul/cc"));
         let entries = entries.into_iter().flatten();
         entries.map(|entry| entry.unwrap().path()).collect()
     }
 
-    pub fn is_mounted(&self) -> bool {
+    pub(crate) fn is_mounted(&self) -> bool {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         mounts.contains(self.bpffs().to_str().unwrap())
     }
@@ -127,34 +127,40 @@ impl Drop for Host {
     }
 }
 
-pub fn ended(output: &Output) -> (i32, String) {
+pub(crate) fn ended(output: &Output) -> (i32, String) {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8(text).unwrap();
     (output.status.code().expect("no signal"), text)
 }
 
-pub fn is_registered() -> bool {
-    let all = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
-    all.split_whitespace().any(|name| name == NAME)
+pub(crate) fn is_registered() -> bool {
+    registered().split_whitespace().any(|name| name == NAME)
+}
+
+fn registered() -> String {
+    fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
 }
 
 /// Patience only says how long a failure takes.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "not yet: {what}");
+        assert!(
+            start.elapsed() < Duration::from_secs(120),
+            "not yet: {what}"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// A network namespace with its loopback up; gone on drop.
-pub struct Namespace {
-    pub netns: Netns,
-    pub name: String,
+pub(crate) struct Namespace {
+    pub(crate) netns: Netns,
+    pub(crate) name: String,
 }
 
 impl Namespace {
-    pub fn new(what: &str) -> Self {
+    pub(crate) fn new(what: &str) -> Self {
         let name = format!("ccmd-{what}-{}", std::process::id());
         let netns = Netns::create(&name).unwrap();
         interface::bring_up(&netns, "lo").unwrap();
@@ -169,7 +175,7 @@ impl Drop for Namespace {
 }
 
 /// Makes this thread one of nobody's, for good: without any capability.
-pub fn become_nobody() {
+pub(crate) fn become_nobody() {
     let (user, group) = (Uid::from_raw(65534), Gid::from_raw(65534));
     rustix::thread::set_thread_groups(&[]).unwrap();
     // Before the user, who would not be allowed to.
@@ -178,14 +184,14 @@ pub fn become_nobody() {
 }
 
 /// Both ends of a connection, the sender's using the congestion control.
-pub struct Connection {
-    pub sender: TcpStream,
-    pub receiver: TcpStream,
+pub(crate) struct Connection {
+    pub(crate) sender: TcpStream,
+    pub(crate) receiver: TcpStream,
 }
 
 impl Connection {
     /// Chooses before it connects; `None` leaves it to the default.
-    pub fn open(chosen: Option<&str>) -> io::Result<Self> {
+    pub(crate) fn open(chosen: Option<&str>) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let sender = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
         if let Some(name) = chosen {
@@ -199,12 +205,12 @@ impl Connection {
         })
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.sender.local_addr().unwrap().port()
     }
 
     /// Moves bytes over it and compares each.
-    pub fn transfer(&mut self, bytes: usize) {
+    pub(crate) fn transfer(&mut self, bytes: usize) {
         let sent: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
         let mut received = vec![0; bytes];
         std::thread::scope(|scope| {
@@ -216,7 +222,7 @@ impl Connection {
 }
 
 /// A thread of an unprivileged user in another namespace, that works when it is told.
-pub struct Stranger {
+pub(crate) struct Stranger {
     orders: mpsc::Sender<Order>,
     thread: Option<JoinHandle<()>>,
 }
@@ -224,7 +230,7 @@ pub struct Stranger {
 type Order = Box<dyn FnOnce(&mut Option<Connection>) + Send>;
 
 impl Stranger {
-    pub fn in_namespace(netns: &Netns) -> Self {
+    pub(crate) fn in_namespace(netns: &Netns) -> Self {
         let (orders, received) = mpsc::channel::<Order>();
         let netns = netns.clone();
         let thread = std::thread::spawn(move || {
@@ -242,7 +248,7 @@ impl Stranger {
     }
 
     /// Has it done, and waits.
-    pub fn does<T: Send + 'static>(
+    pub(crate) fn does<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Option<Connection>) -> T + Send + 'static,
     ) -> T {

@@ -20,6 +20,9 @@ impl Capacity {
     /// Learns that `bytes` were delivered between the last look and `now`. A rate is the mean over the
     /// shortest time of at least `span` and two looks; it counts for `horizon`.
     pub fn learn(&mut self, now: Time, bytes: u64, span: Time, horizon: Time) {
+        if self.delivered.len() == LOOKS_MAX {
+            self.delivered.pop_front();
+        }
         self.delivered.push_back((now, bytes));
         if let Some(rate) = self.rate(span) {
             while self.rates.back().is_some_and(|(_, last)| *last <= rate) {
@@ -48,9 +51,6 @@ impl Capacity {
             .rposition(covers)?
             .min(self.delivered.len().checked_sub(3)?);
         self.delivered.drain(..from);
-        while self.delivered.len() > LOOKS_MAX {
-            self.delivered.pop_front();
-        }
         let since = self.delivered.front()?.0;
         let bytes: u64 = self.delivered.iter().skip(1).map(|(_, bytes)| bytes).sum();
         Some(bytes as f64 / newest.since(since).as_secs_f64())

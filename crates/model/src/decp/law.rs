@@ -27,6 +27,20 @@ const QUIET_ROUNDS: u64 = 2;
 const HEADROOM_MIN: f64 = 0.02;
 const QUEUE_MIN: f64 = 0.01;
 const QUEUE_TIME_MIN_S: f64 = 0.001;
+/// Rates are means over so many round trips, within which bursts and short stalls are made good.
+const SPAN_ROUNDS: u64 = 1;
+/// Capacity that has grown by this share within so many round trips is no link's: connections are
+/// still finding out.
+const GROWTH: f64 = 1.1;
+const GROWTH_ROUNDS: u64 = 2;
+/// Delivery below this share of capacity, while caps hold all windows, says that caps are too low …
+const SHORT: f64 = 0.97;
+/// … and they are raised, up to so many times the target.
+const MAKE_UP_MAX: f64 = 2.0;
+/// … if that lasts for so many round trips.
+const SHORT_ROUNDS: u64 = 4;
+/// One round trip in so many, the sum may be once more the headroom higher: has the link got faster?
+const PROBE_ROUNDS: u64 = 10;
 /// Losses are put down to the longest queue of so many round trips before.
 const BLAME_ROUNDS: u64 = 2;
 /// Loss-free round trips in which headroom makes up 63 % of what it has lost.
@@ -39,8 +53,8 @@ pub struct Settings {
     pub headroom: Ratio,
     /// No cap goes below so many segments.
     pub floor_segments: u32,
-    /// Keep the caps also when all are even: they then share without losses, and grow only as the
-    /// link has room.
+    /// Cap also when all are even: they then share without losses, and grow only as the link has
+    /// room.
     pub hold: bool,
     /// Fill windows that losses have made small by slow start, as soon as the link has drained: up to
     /// the equal share of what it carried before. Only for a link that nobody else uses, since it
@@ -136,12 +150,18 @@ pub struct Law {
     headroom: f64,
     /// The longest queue of late, and when it stood.
     longest: (f64, Time),
+    /// The capacity when it last had grown, and when that was.
+    grown: (f64, Time),
     full_since: Option<Time>,
     even_since: Option<Time>,
     /// Since when nobody has been above the level.
     needless_since: Option<Time>,
     /// What windows may ask for together while they are lowered to the target.
     allowed: f64,
+    /// What the target is multiplied with because less was delivered than the link carries: round trips
+    /// are longer than the least one without a queue too, on a busy host or a radio link.
+    make_up: f64,
+    short_since: Option<Time>,
     /// When a segment was last sent again.
     lost_at: Time,
     /// Whether windows below the level are filled up to it.
@@ -203,10 +223,13 @@ impl Law {
             capacity: Capacity::default(),
             headroom: settings.headroom.get(),
             longest: (0.0, Time::ZERO),
+            grown: (0.0, Time::ZERO),
             full_since: None,
             even_since: None,
             needless_since: None,
             allowed: 0.0,
+            make_up: 1.0,
+            short_since: None,
             lost_at: Time::ZERO,
             fills: false,
             last: None,
@@ -227,8 +250,7 @@ impl Law {
         let rtt = round_trip(&bulk);
         let (bytes, losses) = self.news(all);
         let horizon = Time::from_secs(10).max(rtt * 20);
-        let half = Time::from_nanos(rtt.as_nanos() / 2);
-        self.capacity.learn(now, bytes, half, horizon);
+        self.capacity.learn(now, bytes, rtt * SPAN_ROUNDS, horizon);
         self.outlook = Outlook {
             phase: self.outlook.phase,
             bulk: bulk.len(),
@@ -244,20 +266,58 @@ impl Law {
         }
         self.learn_headroom(now, rtt, rounds, losses);
         self.learn_fullness(now, rtt);
-        let target = self.outlook.capacity * (1.0 + self.headroom);
         let asked: f64 = bulk.iter().map(|seen| seen.rate()).sum();
+        self.make_up(now, rtt, rounds, losses, asked);
+        let target = self.target(now, rtt);
+        let is_known = now.since(self.grown.1) >= rtt * GROWTH_ROUNDS;
+        let is_quiet = now.since(self.lost_at) >= rtt * QUIET_ROUNDS;
+        let has_room = asked < self.outlook.capacity;
+        self.fills = self.settings.refill && is_known && is_quiet && has_room;
         self.choose_phase(now, rtt, asked > target, bulk.len());
         // Lowered step by step: a cut at once would add to the answers to losses that have just happened.
         self.allowed = match self.outlook.phase {
             Phase::Open => asked,
             Phase::Level => (asked.min(self.allowed) * (1.0 - LOWERING * rounds)).max(target),
         };
-        let is_quiet = now.since(self.lost_at) >= rtt * QUIET_ROUNDS;
-        let has_room = asked < self.outlook.capacity && self.outlook.queue < QUEUE_MIN;
-        self.fills = self.settings.refill && is_quiet && has_room;
         match self.outlook.phase {
             Phase::Open => lift_all(all),
             Phase::Level => self.level(now, rtt, all, &bulk),
+        }
+    }
+
+    /// T: what windows may ask for together, bytes a second.
+    fn target(&self, now: Time, rtt: Time) -> f64 {
+        let round = now.as_nanos() / rtt.as_nanos().max(1);
+        // Where a loss has shown a short buffer, there is no room for it.
+        let is_deep = self.headroom >= 0.9 * self.settings.headroom.get();
+        let probes =
+            self.outlook.phase == Phase::Level && is_deep && round.is_multiple_of(PROBE_ROUNDS);
+        let headroom = if probes {
+            2.0 * self.headroom
+        } else {
+            self.headroom
+        };
+        self.outlook.capacity * self.make_up * (1.0 + headroom)
+    }
+
+    /// If all windows are held and less comes out than the link carries, it is the caps.
+    fn make_up(&mut self, now: Time, rtt: Time, rounds: f64, losses: u32, asked: f64) {
+        let Outlook {
+            capacity,
+            delivered,
+            phase,
+            ..
+        } = self.outlook;
+        let is_held = phase == Phase::Level && asked >= self.allowed * IDLE;
+        let is_short = is_held && delivered < capacity * SHORT;
+        self.short_since = is_short.then(|| self.short_since.unwrap_or(now));
+        // What windows ask for now is delivered a round trip and a span later.
+        let stays_short = |at| now.since(at) >= rtt * SHORT_ROUNDS;
+        if losses > 0 {
+            self.make_up = 1.0 + (self.make_up - 1.0) / 2.0;
+        } else if self.short_since.is_some_and(stays_short) {
+            let missing = (capacity / delivered.max(1.0) - 1.0).min(1.0);
+            self.make_up = (self.make_up * (1.0 + missing * rounds)).min(MAKE_UP_MAX);
         }
     }
 
@@ -300,6 +360,9 @@ impl Law {
         }
         if losses > 0 && self.longest.0 >= QUEUE_MIN {
             self.headroom = (self.longest.0 / 2.0).clamp(HEADROOM_MIN.min(most), most);
+        } else if losses > 0 && self.settings.refill {
+            // Perhaps what was filled up ran over, too shortly for a queue to be seen.
+            self.headroom = (self.headroom / 2.0).max(HEADROOM_MIN.min(most));
         } else {
             self.headroom += (most - self.headroom) * rounds / RECOVERY_ROUNDS;
         }
@@ -308,20 +371,26 @@ impl Law {
 
     fn learn_fullness(&mut self, now: Time, rtt: Time) {
         let queue = self.outlook.queue;
+        let capacity = self.outlook.capacity;
+        if capacity >= self.grown.0 * GROWTH {
+            self.grown = (capacity, now);
+        }
+        self.grown.0 = self.grown.0.min(capacity);
         let is_full = queue >= QUEUE_MIN.max(self.headroom / 2.0)
-            && queue * rtt.as_secs_f64() >= QUEUE_TIME_MIN_S;
+            && queue * rtt.as_secs_f64() >= QUEUE_TIME_MIN_S
+            && now.since(self.grown.1) >= rtt * GROWTH_ROUNDS;
         self.full_since = is_full.then(|| self.full_since.unwrap_or(now));
-        let is_even = self.outlook.spread <= EVEN;
+        let is_even = is_full && self.outlook.spread <= EVEN;
         self.even_since = is_even.then(|| self.even_since.unwrap_or(now));
     }
 
     fn choose_phase(&mut self, now: Time, rtt: Time, is_above: bool, bulk: usize) {
         let lasts = |since: Option<Time>, span| since.is_some_and(|at| now.since(at) >= span);
         let half = Time::from_nanos(rtt.as_nanos() / 2);
-        let begins = lasts(self.full_since, half) && is_above && self.outlook.spread >= UNEVEN;
-        let is_done = lasts(self.even_since, rtt * EVEN_ROUNDS)
-            && !self.settings.hold
-            && !self.settings.refill;
+        let holds = self.settings.hold || self.settings.refill;
+        let is_uneven = self.outlook.spread >= UNEVEN || holds;
+        let begins = self.fills || (lasts(self.full_since, half) && is_above && is_uneven);
+        let is_done = lasts(self.even_since, rtt * EVEN_ROUNDS) && !holds;
         let ends = is_done || lasts(self.needless_since, rtt * IDLE_ROUNDS);
         self.outlook.phase = match self.outlook.phase {
             _ if bulk < 2 => Phase::Open,
@@ -370,13 +439,29 @@ impl Law {
             _ if fill => wanted,
             None => wanted.filter(|_| seen.rate() > level * ABOVE).map(Some)?,
             Some(_) if is_idle => None,
-            Some(cap) => Some(moved(cap, wanted?)?),
+            Some(cap) => self.moved(seen, cap, wanted?)?,
         };
         Some(Change {
             id: seen.id,
             cap,
             fill,
         })
+    }
+
+    /// The new cap, if it differs enough from the old. No cap is raised to more than is uneven: one that
+    /// is there already is lifted, so that its connection grows as it would have.
+    fn moved(&self, seen: &Observation, cap: u32, wanted: u32) -> Option<Option<u32>> {
+        let share = self.allowed / self.outlook.bulk.max(1) as f64;
+        let most = self.segments(share * UNEVEN, seen)?;
+        if wanted > cap && cap >= most {
+            return (wanted > step_above(cap)).then_some(None);
+        }
+        let wanted = if wanted > cap {
+            wanted.min(most)
+        } else {
+            wanted
+        };
+        (wanted.abs_diff(cap) > step_above(cap) - cap - 1).then_some(Some(wanted))
     }
 
     /// The cap that the level means for this connection; none where it is without bounds.
@@ -398,10 +483,9 @@ impl Law {
     }
 }
 
-/// The new cap, if it differs enough from the old.
-fn moved(cap: u32, wanted: u32) -> Option<u32> {
-    let step = (f64::from(cap) * STEP).max(1.0);
-    (f64::from(wanted.abs_diff(cap)) >= step).then_some(wanted)
+/// The least cap that is worth raising this one to.
+fn step_above(cap: u32) -> u32 {
+    cap.saturating_add((f64::from(cap) * STEP).ceil().max(1.0) as u32)
 }
 
 fn lift_all(all: &[Observation]) -> Vec<Change> {

@@ -126,7 +126,8 @@ impl Scoreboard {
             return;
         }
         heard.delivered += new;
-        if start < self.judged {
+        let beyond = end.saturating_sub(self.forward.max(start));
+        if new > beyond {
             self.lost.remove(start, end);
             heard.resent |= !self.resent.is_empty();
         }

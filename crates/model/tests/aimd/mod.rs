@@ -24,6 +24,8 @@ pub(crate) struct Path {
     pub(crate) flows: usize,
     /// Losses that no queue causes, for each segment.
     pub(crate) loss: f64,
+    /// What hosts add to each round trip at most, as a share of it: no queue, and not always there.
+    pub(crate) noise: f64,
 }
 
 impl Path {
@@ -109,7 +111,8 @@ impl Fluid {
         let total = self.total();
         let room = self.path.buffer_bdp * bdp;
         let queue = (total - bdp).clamp(0.0, room);
-        let rtt = self.path.rtt_s + queue / self.path.segments_per_s();
+        let noise = self.path.noise * self.random.random::<f64>();
+        let rtt = self.path.rtt_s * (1.0 + noise) + queue / self.path.segments_per_s();
         self.rtts.push_back(rtt);
         if self.rtts.len() as f64 * STEP_S > self.path.rtt_s {
             self.rtts.pop_front();
@@ -151,7 +154,7 @@ impl Fluid {
 
     /// What the kernel says of all flows.
     pub(crate) fn observe(&self) -> Vec<Observation> {
-        let rtt = self.rtts.front().copied().unwrap_or(self.path.rtt_s);
+        let rtt = self.rtts.iter().sum::<f64>() / self.rtts.len().max(1) as f64;
         let seen = self.flows.iter().enumerate().map(|(at, flow)| Observation {
             id: at as u64,
             window_segments: flow.window as u32,

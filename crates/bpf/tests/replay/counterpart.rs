@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which of our congestion controls does as which of Linux's, with which parameters, and what its
+//! private numbers are called here.
+
+/// One of Linux's.
+pub(crate) struct Counterpart {
+    /// Linux's name.
+    pub(crate) control: &'static str,
+    pub(crate) algorithm: &'static str,
+    /// The struct that holds the state.
+    pub(crate) layout: &'static str,
+    /// Parameters that make it do as Linux.
+    pub(crate) linux: &'static [(&'static str, u32)],
+    pub(crate) members: &'static [Member],
+}
+
+/// A number of the private state.
+pub(crate) struct Member {
+    /// Of the vector.
+    pub(crate) column: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) unit: Unit,
+    /// Whether it has to be the same after each call. Where not, it is only where an excerpt starts.
+    pub(crate) checked: bool,
+}
+
+/// How a column's number becomes a member's.
+#[derive(Clone, Copy)]
+pub(crate) enum Unit {
+    Same,
+    /// A row, counted from 0 there and from 1 here.
+    FromOne,
+    /// Whether it is not 0.
+    Flag,
+    /// Jiffies that become µs.
+    Duration,
+    /// A time of the kernel's clock in jiffies, modulo 2³², that becomes µs.
+    Moment,
+}
+
+/// Jiffies have a thousandth of a second in every vector.
+pub(crate) const JIFFY_US: u64 = 1000;
+
+impl Unit {
+    /// At the time `now` in jiffies.
+    pub(crate) fn convert(self, value: i64, now: u64) -> u64 {
+        let value = u64::try_from(value).unwrap();
+        match self {
+            Self::Same => value,
+            Self::FromOne => value + 1,
+            Self::Flag => u64::from(value != 0),
+            Self::Duration => value * JIFFY_US,
+            Self::Moment => (now - (now.wrapping_sub(value) & 0xffff_ffff)) * JIFFY_US,
+        }
+    }
+}
+
+const fn checked(column: &'static str, name: &'static str, unit: Unit) -> Member {
+    Member {
+        column,
+        name,
+        unit,
+        checked: true,
+    }
+}
+
+const fn start(column: &'static str, name: &'static str, unit: Unit) -> Member {
+    Member {
+        column,
+        name,
+        unit,
+        checked: false,
+    }
+}
+
+pub(crate) const COUNTERPARTS: &[Counterpart] = &[
+    // TRC-TCP is Reno but for when it sends.
+    Counterpart {
+        control: "reno",
+        algorithm: "trc",
+        layout: "trc",
+        linux: &[],
+        members: &[],
+    },
+    Counterpart {
+        control: "scalable",
+        algorithm: "scalable",
+        layout: "scalable",
+        linux: &[],
+        members: &[],
+    },
+    Counterpart {
+        control: "highspeed",
+        algorithm: "hstcp",
+        layout: "hstcp",
+        linux: &[("linux_table", 1), ("count_acks", 1)],
+        members: &[checked("ai", "a", Unit::FromOne)],
+    },
+    Counterpart {
+        control: "htcp",
+        algorithm: "htcp",
+        layout: "htcp",
+        linux: &[("jiffy_us", 1000)],
+        members: &[
+            checked("alpha", "alpha", Unit::Same),
+            checked("beta", "beta", Unit::Same),
+            checked("modeswitch", "adaptive", Unit::Same),
+            checked("pkts_acked", "pkts_acked", Unit::Same),
+            checked("packetcount", "counted", Unit::Same),
+            checked("min_rtt", "min_rtt", Unit::Duration),
+            checked("max_rtt", "max_rtt", Unit::Duration),
+            checked("last_cong", "last_cong", Unit::Moment),
+            checked("undo_last_cong", "congested", Unit::Flag),
+            start("undo_last_cong", "undo_last_cong", Unit::Moment),
+            start("undo_max_rtt", "undo_max_rtt", Unit::Duration),
+            start("undo_old_max_b", "undo_old_max_rate", Unit::Same),
+            checked("max_b", "max_rate", Unit::Same),
+            checked("old_max_b", "old_max_rate", Unit::Same),
+            checked("b_i", "rate", Unit::Same),
+            checked("lasttime", "counted_since", Unit::Moment),
+        ],
+    },
+    Counterpart {
+        control: "bic",
+        algorithm: "bic_linux",
+        layout: "bic",
+        linux: &[],
+        members: &[
+            checked("ca_cnt", "cnt", Unit::Same),
+            checked("last_max_cwnd", "last_max", Unit::Same),
+            checked("last_cwnd", "seen_cwnd", Unit::Same),
+            checked("last_time", "seen_us", Unit::Moment),
+            checked("delayed_ack", "delayed_ack", Unit::Same),
+        ],
+    },
+];

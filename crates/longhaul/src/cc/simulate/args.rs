@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul cc simulate` is told on the command line.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts are printed as they stand"
+)]
+
+use units::{BitRate, Bytes, Time};
+
+const EXAMPLES: &str = "\
+Examples:
+  One CUBIC flow for an hour at 10 Gbit/s and 350 ms:
+    longhaul cc simulate --rate 10gbit --rtt 350ms --duration 1h
+  Reno, one packet in a million lost, a line a second for a plot:
+    longhaul cc simulate --cc reno --rate 1gbit --rtt 180ms --loss 0.0001% --json
+  Four Reno flows that meet a CUBIC flow with a shorter way after 30 s:
+    longhaul cc simulate --rate 1gbit --rtt 40ms --queue 0.5bdp \\
+        --flow cc=reno,streams=4,extra-rtt=60ms --flow cc=cubic,start=30s
+  One ACK for 8 packets, paced super-packets, a window of 8 MB:
+    longhaul cc simulate --rate 1gbit --rtt 100ms --ack-ratio 8 --gro 0ms --pace --window 8MB
+  A path that gets longer after a minute (segment by segment, so slower):
+    longhaul cc simulate --rate 1gbit --rtt 76ms --at '60s: delay 80ms'
+
+The settings of the path are those of longhaul link, and --forward and --backward take any of them.
+docs/simulate.md says what is modelled and what is not.";
+
+/// Arguments of `longhaul cc simulate`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Congestion control of the flows, with parameters where it has some: bic:ack_shift=3
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(super) cc: String,
+    /// How many flows, where no --flow says it
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "flow")]
+    pub(super) streams: u32,
+    /// Flows that differ: KEY=VALUE,… with cc, streams, start, extra-rtt, bytes, window, pace,
+    /// mss, ack-ratio, initial-window; repeatable
+    #[arg(long, value_name = "FLOW")]
+    pub(super) flow: Vec<String>,
+    /// Bottleneck in bits a second of IP bytes
+    #[arg(long, value_name = "RATE")]
+    pub(super) rate: String,
+    /// Propagation delay, one way
+    #[arg(long, value_name = "TIME", conflicts_with = "rtt")]
+    pub(super) delay: Option<Time>,
+    /// Both delays together, instead of --delay
+    #[arg(long, value_name = "TIME", required_unless_present = "delay")]
+    pub(super) rtt: Option<Time>,
+    /// What may wait for the bottleneck: 64KB, 1000p or 1bdp [default: 1bdp, but at least 1000p]
+    #[arg(long, value_name = "LIMIT")]
+    pub(super) queue: Option<String>,
+    /// Loss of data: 0.1%, gilbert:p=1%,r=30%, at:5,17
+    #[arg(long, value_name = "LOSS")]
+    pub(super) loss: Option<String>,
+    /// Another setting of the data's direction, as longhaul link knows them; repeatable
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(super) forward: Vec<String>,
+    /// A setting of the ACKs' direction; repeatable
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(super) backward: Vec<String>,
+    /// A change of both directions after the start: 'TIME: KEY VALUE'; repeatable
+    #[arg(long, value_name = "CHANGE")]
+    pub(super) at: Vec<String>,
+    /// Simulated time
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub(super) duration: Time,
+    /// Between two records of a flow
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(super) interval: Time,
+    /// Packets for each ACK
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(super) ack_ratio: u32,
+    /// The receiver takes packets that come within this as one and ACKs them once; 0ms is no GRO
+    #[arg(long, value_name = "TIME", default_value = "100us")]
+    pub(super) gro: Time,
+    /// Payload of a packet in bytes; 52 bytes of headers come on top
+    #[arg(long, value_name = "BYTES", default_value_t = 1448)]
+    pub(super) mss: u32,
+    /// Space super-packets, as fq does; a rate is SO_MAX_PACING_RATE
+    #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "on")]
+    pub(super) pace: Option<String>,
+    /// The receiver's window [default: no limit; TCP itself has 1 GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) window: Option<Bytes>,
+    /// Payload that the send buffer holds [default: no limit]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) send_buffer: Option<Bytes>,
+    /// Packets of the first round trip
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(super) initial_window: u32,
+    /// Every random decision follows from this number
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Decide segment by segment where trains would do: slow, for comparison
+    #[arg(long)]
+    pub(super) exact: bool,
+    /// Write records as JSON lines to standard output, the summary last
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What a `--flow` may say of itself; the rest is as the flags say.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FlowArgs {
+    pub(super) cc: Option<String>,
+    pub(super) streams: Option<u32>,
+    pub(super) start: Option<Time>,
+    pub(super) extra_rtt: Option<Time>,
+    pub(super) bytes: Option<Bytes>,
+    pub(super) window: Option<Bytes>,
+    pub(super) pace: Option<String>,
+    pub(super) mss: Option<u32>,
+    pub(super) ack_ratio: Option<u32>,
+    pub(super) initial_window: Option<u32>,
+}
+
+/// `on`, or the highest rate.
+pub(super) fn pacing_rate(text: &str) -> Result<Option<BitRate>, String> {
+    match text {
+        "on" => Ok(None),
+        rate => rate.parse().map(Some).map_err(|error| format!("{error}")),
+    }
+}

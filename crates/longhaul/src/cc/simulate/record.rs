@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a simulation tells while it runs. Times are simulated seconds since the start.
+
+use model::tcp::{congestion_control::INFINITE_SSTHRESH, sender::Backoff};
+use serde::Serialize;
+
+/// One line.
+#[derive(Debug, Serialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub(super) enum Record {
+    /// A flow at the end of an interval.
+    Flow(FlowRecord),
+    /// A window that was reduced.
+    Backoff(BackoffRecord),
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct FlowRecord {
+    pub(super) at_s: f64,
+    pub(super) flow: usize,
+    pub(super) cwnd_packets: u32,
+    /// Absent before the first loss.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ssthresh_packets: Option<u32>,
+    /// Payload acknowledged in this interval, a second.
+    pub(super) goodput_bps: f64,
+    pub(super) srtt_s: f64,
+    pub(super) in_flight_packets: u64,
+    /// In this interval.
+    pub(super) retransmitted_packets: u64,
+    /// Waiting before the bottleneck, of all flows.
+    pub(super) queue_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct BackoffRecord {
+    at_s: f64,
+    flow: usize,
+    /// Before.
+    cwnd_packets: u32,
+    ssthresh_packets: u32,
+    time_out: bool,
+}
+
+impl BackoffRecord {
+    pub(super) fn new(flow: usize, backoff: &Backoff) -> Self {
+        Self {
+            at_s: backoff.at.as_secs_f64(),
+            flow,
+            cwnd_packets: backoff.cwnd,
+            ssthresh_packets: backoff.ssthresh,
+            time_out: backoff.time_out,
+        }
+    }
+}
+
+/// A threshold, if there is one.
+pub(super) fn threshold(ssthresh: u32) -> Option<u32> {
+    (ssthresh < INFINITE_SSTHRESH).then_some(ssthresh)
+}

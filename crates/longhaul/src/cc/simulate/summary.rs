@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a simulation came to.
+
+use model::tcp::{sender::Counters, simulation::Simulation};
+use serde::Serialize;
+use std::fmt;
+use units::{BitRate, Time};
+
+/// The whole run.
+#[derive(Debug, Serialize)]
+#[serde(tag = "record", rename = "summary")]
+pub(super) struct Summary {
+    simulated_s: f64,
+    goodput_bps: f64,
+    /// Of what the bottleneck leaves for payload.
+    utilisation_ratio: f64,
+    /// Jain's index over the flows; absent of a single one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jain_ratio: Option<f64>,
+    /// The end of the first interval with nine tenths of what the bottleneck leaves for payload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_to_90_percent: Option<f64>,
+    lost_by_loss: u64,
+    lost_by_overflow: u64,
+    lost_by_rule: u64,
+    flows: Vec<FlowSummary>,
+    /// Whether whole trains were decided at once.
+    by_trains: bool,
+    segments: u64,
+    wall_s: f64,
+    /// Simulated in a second of wall-clock time.
+    segments_per_second: f64,
+}
+
+/// One flow.
+#[derive(Debug, Serialize)]
+pub(super) struct FlowSummary {
+    cc: String,
+    bytes: u64,
+    goodput_bps: f64,
+    segments: u64,
+    retransmitted: u64,
+    backoffs: u64,
+    time_outs: u64,
+    acks: u64,
+}
+
+/// What an interval added.
+pub(super) struct New {
+    pub(super) bytes: u64,
+    pub(super) retransmitted: u64,
+}
+
+impl FlowSummary {
+    pub(super) fn new(cc: String) -> Self {
+        Self {
+            cc,
+            bytes: 0,
+            goodput_bps: 0.0,
+            segments: 0,
+            retransmitted: 0,
+            backoffs: 0,
+            time_outs: 0,
+            acks: 0,
+        }
+    }
+
+    /// Takes what the sender has reached.
+    pub(super) fn note(&mut self, bytes: u64, counters: &Counters) -> New {
+        let new = New {
+            bytes: bytes - self.bytes,
+            retransmitted: counters.retransmitted - self.retransmitted,
+        };
+        self.bytes = bytes;
+        self.segments = counters.sent;
+        self.retransmitted = counters.retransmitted;
+        self.backoffs = counters.backoffs;
+        self.time_outs = counters.time_outs;
+        self.acks = counters.acks;
+        new
+    }
+}
+
+impl Summary {
+    /// `payload_rate` is what the bottleneck leaves for payload, in bits a second.
+    pub(super) fn new(
+        mut flows: Vec<FlowSummary>,
+        simulation: &Simulation,
+        payload_rate: f64,
+        full_at: Option<Time>,
+        wall: Time,
+    ) -> Self {
+        let simulated_s = simulation.now().as_secs_f64();
+        for flow in &mut flows {
+            flow.goodput_bps = flow.bytes as f64 * 8.0 / simulated_s;
+        }
+        let goodput_bps = flows.iter().map(|flow| flow.goodput_bps).sum();
+        let segments = flows.iter().map(|flow| flow.segments).sum();
+        let drops = simulation.drops();
+        Self {
+            simulated_s,
+            goodput_bps,
+            utilisation_ratio: goodput_bps / payload_rate,
+            jain_ratio: jain(&flows),
+            seconds_to_90_percent: full_at.map(Time::as_secs_f64),
+            lost_by_loss: drops.loss,
+            lost_by_overflow: drops.overflow,
+            lost_by_rule: drops.rule,
+            flows,
+            by_trains: simulation.by_trains(),
+            segments,
+            wall_s: wall.as_secs_f64(),
+            segments_per_second: segments as f64 / wall.as_secs_f64(),
+        }
+    }
+}
+
+/// (Σx)² / (n Σx²).
+fn jain(flows: &[FlowSummary]) -> Option<f64> {
+    let rates = flows.iter().map(|flow| flow.goodput_bps);
+    let squares: f64 = rates.clone().map(|x| x * x).sum();
+    let index = rates.sum::<f64>().powi(2) / (flows.len() as f64 * squares);
+    (flows.len() > 1 && index.is_finite()).then_some(index)
+}
+
+fn rate(bps: f64) -> BitRate {
+    BitRate::from_bits(bps as u64)
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "flow  cc          goodput         segments  sent again  backoffs  time-outs"
+        )?;
+        for (number, flow) in self.flows.iter().enumerate() {
+            let goodput = rate(flow.goodput_bps).to_string();
+            writeln!(
+                f,
+                "{number:>4}  {:<10}  {goodput:<12} {:>11}  {:>10}  {:>8}  {:>9}",
+                flow.cc, flow.segments, flow.retransmitted, flow.backoffs, flow.time_outs
+            )?;
+        }
+        let utilisation = self.utilisation_ratio * 100.0;
+        write!(
+            f,
+            "together {}, {utilisation:.1} % of what the bottleneck leaves for payload",
+            rate(self.goodput_bps)
+        )?;
+        if let Some(jain) = self.jain_ratio {
+            write!(f, ", Jain's index {jain:.3}")?;
+        }
+        match self.seconds_to_90_percent {
+            Some(seconds) => writeln!(f, "; 90 % first after {seconds} s")?,
+            None => writeln!(f, "; never 90 %")?,
+        }
+        writeln!(
+            f,
+            "lost: {} by the path, {} by the full queue, {} by rules",
+            self.lost_by_loss, self.lost_by_overflow, self.lost_by_rule
+        )?;
+        let way = if self.by_trains {
+            "trains"
+        } else {
+            "segment by segment"
+        };
+        writeln!(
+            f,
+            "{} s simulated in {:.2} s ({way}): {:.1} million segments a second",
+            self.simulated_s,
+            self.wall_s,
+            self.segments_per_second / 1e6
+        )
+    }
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TCP flows under simulated time: what theory, RFCs and the kernel's rules say must come out.
+
+use model::{
+    link::{Schedule, Setting, Shape},
+    tcp::{
+        congestion_control::{CongestionControl, State},
+        cubic::Cubic,
+        receiver::AckPolicy,
+        reno::Reno,
+        sender::{Backoff, Counters, Settings},
+        simulation::{FlowSettings, Path, Simulation},
+    },
+};
+use units::{Bytes, Time};
+
+fn shape(settings: &[(&str, &str)]) -> Shape {
+    let mut shape = Shape::default();
+    for (key, value) in settings {
+        shape.apply(Setting::parse(key, value).unwrap());
+    }
+    shape.check().unwrap();
+    shape
+}
+
+/// 50 ms each way.
+fn path(forth: &[(&str, &str)]) -> Path {
+    Path {
+        forth: shape(&[&[("delay", "50ms")], forth].concat()),
+        back: shape(&[("delay", "50ms")]),
+        seed: 1,
+        ..Path::default()
+    }
+}
+
+fn reno() -> FlowSettings {
+    flow(Box::new(Reno))
+}
+
+fn flow(control: Box<dyn CongestionControl>) -> FlowSettings {
+    FlowSettings {
+        start: Time::ZERO,
+        extra_rtt: Time::ZERO,
+        sender: Settings::default(),
+        acks: AckPolicy::default(),
+        control,
+    }
+}
+
+fn seconds(seconds: f64) -> Time {
+    Time::from_secs_f64(seconds)
+}
+
+fn run(path: Path, flows: Vec<FlowSettings>, end: Time) -> Simulation {
+    let mut simulation = Simulation::new(path, flows);
+    simulation.run_until(end);
+    simulation
+}
+
+/// Payload bits a second of flow `number` since the start.
+fn goodput(simulation: &mut Simulation, number: usize) -> f64 {
+    let span = simulation.now().as_secs_f64();
+    simulation.sender(number).acked() as f64 * 1448.0 * 8.0 / span
+}
+
+fn outcome(simulation: &mut Simulation) -> (u64, Counters, Vec<Backoff>, u32) {
+    let sender = simulation.sender(0);
+    (
+        sender.acked(),
+        sender.counters(),
+        sender.take_backoffs(),
+        sender.window().cwnd,
+    )
+}
+
+#[test]
+fn slow_start_doubles_each_round_trip() {
+    let mut simulation = Simulation::new(path(&[("rate", "100gbit")]), vec![reno()]);
+    // The handshake takes the first round trip.
+    for (round, cwnd) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160)] {
+        simulation.run_until(seconds(0.1 * f64::from(round) + 0.09));
+        assert_eq!(simulation.sender(0).window().cwnd, cwnd, "round {round}");
+    }
+}
+
+#[test]
+fn trains_come_to_what_their_segments_come_to() {
+    let cases: [&[(&str, &str)]; 4] = [
+        &[("rate", "100mbit"), ("queue", "100p")],
+        &[("rate", "100mbit"), ("queue", "400KB"), ("loss", "0.01%")],
+        &[
+            ("rate", "300mbit"),
+            ("queue", "1bdp"),
+            ("loss", "gilbert:p=0.01%,r=20%"),
+        ],
+        &[
+            ("rate", "50mbit"),
+            ("queue", "1bdp"),
+            ("loss", "at:900-1400,5000,5300,9000"),
+        ],
+    ];
+    for forth in cases {
+        for paced in [false, true] {
+            let simulate = |exact| {
+                let mut flow = flow(Box::new(Cubic::new(paced)));
+                flow.acks.aggregate = Time::ZERO;
+                flow.sender.paced = paced;
+                let path = Path {
+                    exact,
+                    ..path(forth)
+                };
+                outcome(&mut run(path, vec![flow], seconds(20.0)))
+            };
+            let (trains, segments) = (simulate(false), simulate(true));
+            assert!(trains.1.backoffs > 0, "{forth:?}");
+            assert_eq!(trains, segments, "{forth:?} paced {paced}");
+        }
+    }
+}
+
+#[test]
+fn many_flows_over_trains_come_to_what_they_come_to_over_segments() {
+    let simulate = |exact| {
+        let flows = (0..5).map(|n| {
+            let mut flow = reno();
+            flow.acks.aggregate = Time::ZERO;
+            flow.extra_rtt = Time::from_millis(n * 7);
+            flow.start = Time::from_millis(n * 300);
+            flow
+        });
+        let path = Path {
+            exact,
+            ..path(&[("rate", "200mbit"), ("queue", "1bdp")])
+        };
+        let mut simulation = run(path, flows.collect(), seconds(30.0));
+        (0..5)
+            .map(|n| goodput(&mut simulation, n))
+            .collect::<Vec<_>>()
+    };
+    let (trains, segments) = (simulate(false), simulate(true));
+    for (a, b) in trains.iter().zip(&segments) {
+        assert!((a / b - 1.0).abs() < 0.02, "{trains:?} {segments:?}");
+    }
+}
+
+#[test]
+fn a_run_repeats_and_another_seed_differs() {
+    let simulate = |seed| {
+        let path = Path {
+            seed,
+            ..path(&[("rate", "1gbit"), ("loss", "0.01%")])
+        };
+        outcome(&mut run(path, vec![reno()], seconds(30.0)))
+    };
+    assert_eq!(simulate(3), simulate(3));
+    assert_ne!(simulate(3), simulate(4));
+}
+
+/// With random losses of probability p a Reno sender that grows by a packet each round trip,
+/// whatever ACKs cover, gets MSS/RTT · 1.31/√p (Mathis et al., 1997, table 1).
+#[test]
+fn reno_follows_mathis() {
+    for loss in ["0.01%", "0.1%"] {
+        for aggregate in [Time::ZERO, Time::from_micros(100)] {
+            let p = loss.parse::<units::Ratio>().unwrap().get();
+            let mut flow = reno();
+            flow.acks.aggregate = aggregate;
+            let path = path(&[("rate", "100gbit"), ("loss", loss)]);
+            let mut simulation = run(path, vec![flow], seconds(200.0 / p.sqrt()));
+            let predicted = 1448.0 * 8.0 / 0.1 * 1.31 / p.sqrt();
+            let ratio = goodput(&mut simulation, 0) / predicted;
+            assert!((0.9..=1.1).contains(&ratio), "{loss} {aggregate}: {ratio}");
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_halves_reno_where_it_is_full() {
+    let path = path(&[("rate", "100mbit"), ("queue", "1bdp")]);
+    let mut simulation = run(path, vec![reno()], seconds(400.0));
+    let backoffs = simulation.sender(0).take_backoffs();
+    // 10 Mbit/s × 100 ms in packets of 1,500 bytes, once on the wire and once in the queue.
+    let full = 2.0 * 100e6 * 0.1 / 8.0 / 1500.0;
+    for backoff in &backoffs[1..] {
+        let ratio = f64::from(backoff.cwnd) / full;
+        assert!((0.98..1.02).contains(&ratio), "{backoff:?} {full}");
+        assert_eq!(backoff.ssthresh, backoff.cwnd / 2);
+        assert!(!backoff.time_out);
+    }
+    assert!(backoffs.len() > 3, "{backoffs:?}");
+    let utilisation = goodput(&mut simulation, 0) / (100e6 * 1448.0 / 1500.0);
+    assert!(
+        utilisation > 0.98,
+        "a BDP of queue keeps the link busy: {utilisation}"
+    );
+}
+
+#[test]
+fn windows_limit_what_is_out() {
+    for limit in ["receive", "send"] {
+        let mut flow = reno();
+        match limit {
+            "receive" => flow.sender.receive_window = Bytes::new(1_448_000),
+            _ => flow.sender.send_buffer = Bytes::new(1_448_000),
+        }
+        let mut simulation = run(path(&[("rate", "10gbit")]), vec![flow], seconds(60.0));
+        let ratio = goodput(&mut simulation, 0) / (1_448_000.0 * 8.0 / 0.1);
+        assert!((0.96..1.0).contains(&ratio), "{limit}: {ratio}");
+        let cwnd = simulation.sender(0).window().cwnd;
+        assert!(
+            cwnd <= 2_100,
+            "a window that is not used does not grow: {cwnd}"
+        );
+    }
+}
+
+#[test]
+fn a_single_loss_is_repaired_once_and_costs_one_backoff() {
+    let mut flow = reno();
+    flow.sender.packets = Some(20_000);
+    let path = path(&[("rate", "100mbit"), ("queue", "2bdp"), ("loss", "at:700")]);
+    let mut simulation = run(path, vec![flow], seconds(30.0));
+    assert!(simulation.is_done());
+    let (_, counters, backoffs, _) = outcome(&mut simulation);
+    assert_eq!(backoffs.len(), 1);
+    assert_eq!((counters.retransmitted, counters.time_outs), (1, 0));
+    assert_eq!(simulation.sender(0).state(), State::Open);
+}
+
+#[test]
+fn a_retransmission_that_is_lost_too_is_sent_again_without_a_time_out() {
+    // Which transmission is the retransmission is found by losing the first alone.
+    let simulate = |loss: &str| {
+        let mut flow = reno();
+        flow.sender.packets = Some(20_000);
+        let path = path(&[("rate", "100mbit"), ("queue", "2bdp"), ("loss", loss)]);
+        let mut simulation = Simulation::new(path, vec![flow]);
+        let mut at_repair = None;
+        while !simulation.is_done() {
+            simulation.run_until(simulation.now() + Time::from_micros(100));
+            let counters = simulation.sender(0).counters();
+            if counters.retransmitted == 1 {
+                at_repair.get_or_insert(counters.sent);
+            }
+        }
+        (simulation.sender(0).counters(), at_repair.unwrap())
+    };
+    let (_, sent) = simulate("at:700");
+    let (counters, _) = simulate(&format!("at:700,{}-{}", sent - 2, sent));
+    assert!(counters.retransmitted >= 2, "{counters:?}");
+    assert_eq!(counters.time_outs, 0);
+}
+
+#[test]
+fn a_silent_path_times_out_and_comes_back() {
+    let mut changes = Schedule::default();
+    changes.add_text("5s: loss 100%").unwrap();
+    changes.add_text("9s: loss none").unwrap();
+    let path = Path {
+        forth_changes: changes,
+        ..path(&[("rate", "100mbit"), ("queue", "1bdp")])
+    };
+    let mut simulation = Simulation::new(path, vec![reno()]);
+    simulation.run_until(seconds(8.9));
+    let (before, counters) = (
+        simulation.sender(0).acked(),
+        simulation.sender(0).counters(),
+    );
+    // After at least 0.3 s each time-out takes twice as long as the one before.
+    assert!((3..=5).contains(&counters.time_outs), "{counters:?}");
+    simulation.run_until(seconds(30.0));
+    let after = simulation.sender(0).acked() - before;
+    assert!(after as f64 * 1500.0 * 8.0 > 0.8 * 15.0 * 100e6, "{after}");
+}
+
+#[test]
+fn equal_flows_share_alike() {
+    let flows = (0..4).map(|_| reno()).collect();
+    let path = path(&[("rate", "100mbit"), ("queue", "1bdp"), ("loss", "0.001%")]);
+    let mut simulation = run(path, flows, seconds(600.0));
+    let rates: Vec<f64> = (0..4).map(|n| goodput(&mut simulation, n)).collect();
+    let (sum, squares) = rates
+        .iter()
+        .fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+    assert!(sum * sum / (4.0 * squares) > 0.98, "{rates:?}");
+    assert!(sum > 0.95 * 100e6 * 1448.0 / 1500.0, "{rates:?}");
+}
+
+#[test]
+fn ack_rules_on_the_way_back_take_acks_away_and_no_goodput() {
+    let simulate = |back: &[(&str, &str)]| {
+        let mut flow = reno();
+        flow.acks.aggregate = Time::ZERO;
+        let path = Path {
+            back: shape(&[&[("delay", "50ms")], back].concat()),
+            ..path(&[("rate", "100mbit"), ("queue", "1bdp"), ("loss", "at:30000")])
+        };
+        let mut simulation = run(path, vec![flow], seconds(30.0));
+        (
+            goodput(&mut simulation, 0),
+            simulation.sender(0).counters().acks,
+        )
+    };
+    let (all, acks) = simulate(&[]);
+    let (thinned, fewer) = simulate(&[("ack-thin", "2")]);
+    let ratio = acks as f64 / fewer as f64;
+    assert!((3.0..4.2).contains(&ratio), "{acks} {fewer}");
+    assert!((thinned / all - 1.0).abs() < 0.03, "{all} {thinned}");
+    let (paced, _) = simulate(&[("ack-pace", "5000")]);
+    assert!((paced / all - 1.0).abs() < 0.03, "{all} {paced}");
+}
+
+#[test]
+fn pacing_keeps_slow_start_out_of_a_short_queue() {
+    let simulate = |paced| {
+        let mut flow = reno();
+        flow.sender.paced = paced;
+        flow.sender.packets = Some(3_000);
+        let path = path(&[("rate", "400mbit"), ("queue", "60p")]);
+        let mut simulation = run(path, vec![flow], seconds(30.0));
+        simulation.sender(0).counters().retransmitted
+    };
+    let (bursts, spaced) = (simulate(false), simulate(true));
+    assert!(spaced * 2 < bursts, "{spaced} of {bursts}");
+}
