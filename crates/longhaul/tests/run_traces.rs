@@ -10,7 +10,7 @@ use rustix::{
     fs::{Dir, Mode, OFlags, fstat, openat},
     process::{Pid, Signal, kill_process},
 };
-use std::{os::fd::OwnedFd, process::Command, time::Instant};
+use std::{os::fd::OwnedFd, path::Path, process::Command, time::Instant};
 
 /// What the kernel keeps for a run.
 #[derive(Debug)]
@@ -162,6 +162,24 @@ fn after_sigkill_the_program_goes_on_and_the_next_run_cleans_up() {
     assert_soon("the next run left the cgroup", || {
         assert!(output(&[], &["true"]).status.success());
         traces.cgroup_is_gone()
+    });
+}
+
+/// Loaded for the run, by name: it would outlive the process.
+#[test]
+fn a_congestion_control_that_a_killed_run_loaded_goes_with_the_next() {
+    if !may_run() {
+        return;
+    }
+    let pinned = || Path::new("/sys/fs/bpf/longhaul/cc/hstcp").exists();
+    let mut running = Running::start(&["--cc", "lh_hstcp"], "");
+    assert!(pinned());
+    running.longhaul.kill().unwrap();
+    running.wait();
+    // (Another test's run may be the one that finds it.)
+    assert_soon("the next run left it", || {
+        assert!(output(&[], &["true"]).status.success());
+        !pinned()
     });
 }
 

@@ -10,13 +10,13 @@ use units::{BitRate, Bytes, Time};
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo longhaul run --cc htcp --pace 900mbit --cwnd-cap 8MB --user $USER -- curl -O https://far.example/file
+  sudo longhaul run --cc htcp --pace 900mbit --cwnd-cap 8MB --user $USER -- curl -O https://far.example/f
       H-TCP (the kernel's own, else longhaul's), spaced to 900 Mbit/s, at most 8 MB in flight
   sudo longhaul run --cc lh_bic+pace --param ack_shift=3 -v -- iperf3 -c far.example -P 8
       longhaul's BIC with a parameter, paced from the first packet; what became of it on stderr
   sudo longhaul run --gap 120us -- rsync -a dir far.example:
       one full packet each 120 microseconds
-  sudo longhaul run --ack-ratio 8 -- curl -O https://far.example/file
+  sudo longhaul run --ack-ratio 8 -- curl -O https://far.example/f
       one acknowledgement for eight full-sized segments that come in
   sudo longhaul run --ack-pace 60000 --ack-interface eth0 -- iperf3 -c far.example -R
       acknowledgements at least 16.7 microseconds apart

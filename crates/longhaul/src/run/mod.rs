@@ -16,6 +16,7 @@ use crate::exit::Refusal;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use attachments::{Attachments, refusal};
+use bpf::{loader, pins::Pins};
 use host::{
     ack_pacing,
     attended::{self, Signals},
@@ -50,11 +51,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn attend(wanted: &Wanted, program: &Program) -> Result<Record> {
-    // What can't be swept now is for the next one, or for doctor, which says why.
-    let _ = transient_cgroup::sweep(PREFIX);
-    if wanted.ack_pace.is_some() {
-        let _ = ack_pacing::sweep();
-    }
+    // What can't be removed now is for the next one, or for doctor, which says why.
+    let _ = sweep();
     let signals = Signals::keep()?;
     let cgroup = TransientCgroup::create(PREFIX).map_err(without_cgroup)?;
     let attachments = Attachments::new(wanted, &cgroup)?;
@@ -123,23 +121,43 @@ fn tell(record: &Record, verbose: bool) {
     }
 }
 
-/// Removes what killed runs left beside this process's cgroup, and says what it did and did not do.
-pub(crate) fn clean() -> Result<Vec<String>> {
+/// Removes what killed runs left: cgroups beside this process's, and congestion controls that were
+/// loaded for them, and the pacing of ACKs. Says what it did and did not do.
+pub(crate) fn clean() -> Vec<String> {
+    let mut said = sweep();
+    match ack_pacing::sweep() {
+        Ok(devices) => said.extend(devices.into_iter().map(|device| {
+            format!("{device} has its queueing discipline back: nobody paces ACKs there")
+        })),
+        Err(error) => said.push(format!("no pacing of ACKs was looked for: {error}")),
+    }
+    said
+}
+
+/// All but the pacing, which the next run that paces by the same interface removes.
+fn sweep() -> Vec<String> {
+    let mut said = clean_cgroups();
+    match loader::clean(&Pins::default()) {
+        Ok(names) => said.extend(
+            names
+                .into_iter()
+                .map(|name| format!("{name} unloaded: nobody holds it")),
+        ),
+        Err(error) => said.push(format!("no congestion controls were looked for: {error}")),
+    }
+    said
+}
+
+fn clean_cgroups() -> Vec<String> {
     let swept = match transient_cgroup::sweep(PREFIX) {
         Ok(swept) => swept,
-        Err(error) => return Ok(vec![format!("no run's cgroups were looked for: {error}")]),
+        Err(error) => return vec![format!("no run's cgroups were looked for: {error}")],
     };
-    let paced = ack_pacing::sweep().unwrap_or_default();
-    let paced = paced.into_iter().map(|device| {
-        format!(
-            "{device} has its queueing discipline back: the longhaul run that paced ACKs has ended"
-        )
-    });
     let said = swept.into_iter().map(|swept| match swept {
         Swept::Removed(name) => format!("cgroup {name} removed: its longhaul run has ended"),
         Swept::Busy(name, count) => {
             format!("cgroup {name} stays: {count} processes of a killed longhaul run are in it")
         }
     });
-    Ok(said.chain(paced).collect())
+    said.collect()
 }
