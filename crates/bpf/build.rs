@@ -11,9 +11,10 @@ fn main() {
     println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rerun-if-changed=src/math.c");
     println!("cargo:rerun-if-changed=src/ack_thin.c");
+    println!("cargo:rerun-if-changed=src/ack_counts.c");
     println!("cargo:rerun-if-env-changed=CLANG");
     cc::Build::new()
-        .files(["src/math.c", "src/ack_thin.c"])
+        .files(["src/math.c", "src/ack_thin.c", "src/ack_counts.c"])
         .std("gnu11")
         .warnings_into_errors(true)
         .compile("longhaul_cc");

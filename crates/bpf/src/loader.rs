@@ -36,6 +36,7 @@ const LINK: &str = "link";
 const OPERATIONS: &str = "operations";
 pub(crate) const CONNECTIONS: &str = "connections";
 const PARAMETERS: &str = "parameters";
+const ACKS: &str = "acks";
 const OWN_PARAMETERS: &str = "own-parameters";
 /// Facts beside them.
 const LAYOUT: &str = "layout";
@@ -95,6 +96,22 @@ impl Loaded {
     /// it; its values are [`own_parameters::value`].
     pub fn connections(&self) -> Result<MapHandle, Error> {
         self.map(CONNECTIONS)
+    }
+
+    /// Whether ACKs are counted, of connections that began since it is so.
+    #[must_use]
+    pub fn counts_acks(&self) -> bool {
+        self.directory.join(ACKS).exists()
+    }
+
+    /// The map of the counts: `struct ack_counts` beside each connection.
+    pub(crate) fn acks(&self) -> Result<MapHandle, Error> {
+        self.map(ACKS)
+    }
+
+    fn request_is(&self, request: Request<'_>) -> Result<bool, Error> {
+        let parameters = self.parameters()?;
+        Ok(parameters == request.parameters && self.counts_acks() == request.count_acks)
     }
 
     /// What connections that begin now are told, in the order of [`Algorithm::parameters`].
@@ -241,17 +258,36 @@ pub fn all_loaded(pins: &Pins) -> Result<Vec<Loaded>, Error> {
         .collect()
 }
 
-/// Loads it with `parameters`, in their order. `replace` allows to take the place of one that is
+/// How it shall be loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// In the order of [`Algorithm::parameters`].
+    pub parameters: &'a [u32],
+    /// Whether to keep [`AckCounts`](crate::ack_counts::AckCounts) of each connection: 96 B, and
+    /// some tens of nanoseconds an ACK.
+    pub count_acks: bool,
+}
+
+impl<'a, P: AsRef<[u32]> + ?Sized> From<&'a P> for Request<'a> {
+    fn from(parameters: &'a P) -> Self {
+        Self {
+            parameters: parameters.as_ref(),
+            count_acks: false,
+        }
+    }
+}
+
+/// Loads it as `request` says. `replace` allows to take the place of one that is
 /// loaded otherwise; connections that are open keep what they have.
 pub fn load(
     pins: &Pins,
     algorithm: Algorithm,
-    parameters: &[u32],
+    request: Request<'_>,
     replace: bool,
 ) -> Result<Outcome, Error> {
     kernel::check()?;
     let lock = pins.lock()?;
-    let outcome = under_lock(pins, algorithm, parameters, replace);
+    let outcome = under_lock(pins, algorithm, request, replace);
     if let Ok(Outcome::New(it) | Outcome::Same(it) | Outcome::Replaced(it, _)) = &outcome {
         // Whoever asks for it by name wants it to stay.
         pins::forget(&it.directory, TRANSIENT).map_err(|source| it.error(source))?;
@@ -263,19 +299,19 @@ pub fn load(
 fn under_lock(
     pins: &Pins,
     algorithm: Algorithm,
-    parameters: &[u32],
+    request: Request<'_>,
     replace: bool,
 ) -> Result<Outcome, Error> {
     sweep(pins, algorithm)?;
     let Some(old) = loaded(pins, algorithm)? else {
-        return fresh(pins, algorithm, parameters).map(Outcome::New);
+        return fresh(pins, algorithm, request).map(Outcome::New);
     };
     let same_build = old.is_legible() && old.loaded_by() == VERSION;
-    if same_build && old.parameters()? == parameters {
+    if same_build && old.request_is(request)? {
         return Ok(Outcome::Same(old));
     }
     match replace {
-        true => take_over(pins, &old, parameters),
+        true => take_over(pins, &old, request),
         false => Err(Error::Loaded(differs(&old, same_build))),
     }
 }
@@ -287,7 +323,7 @@ fn differs(old: &Loaded, same_build: bool) -> String {
     let name = old.algorithm.system_name();
     match same_build {
         true => format!(
-            "{name} is loaded with other parameters: --replace sets these for connections that \
+            "{name} is loaded with other parameters or counts: --replace sets these for connections that \
              begin later"
         ),
         false => format!(
@@ -297,14 +333,14 @@ fn differs(old: &Loaded, same_build: bool) -> String {
     }
 }
 
-fn fresh(pins: &Pins, algorithm: Algorithm, parameters: &[u32]) -> Result<Loaded, Error> {
+fn fresh(pins: &Pins, algorithm: Algorithm, request: Request<'_>) -> Result<Loaded, Error> {
     let name = algorithm.system_name();
     if kernel::is_registered(&name) {
         return Err(Error::Taken(name, pins.directory()));
     }
     let directory = pins.of(algorithm.name());
     let draft = draft(pins, algorithm)?;
-    kernel::quietly(|| register(algorithm, parameters, &draft, pins))?;
+    kernel::quietly(|| register(algorithm, request, &draft, pins))?;
     let published = draft.publish(&directory);
     published.map_err(|source| pins.error(&directory, source))?;
     Ok(Loaded {
@@ -326,15 +362,15 @@ fn in_the_making(pins: &Pins, algorithm: Algorithm) -> PathBuf {
 /// kind.
 fn register(
     algorithm: Algorithm,
-    parameters: &[u32],
+    request: Request<'_>,
     draft: &Draft,
     pins: &Pins,
 ) -> Result<(), Error> {
-    let mut object = match prepare(algorithm, parameters, None, true)?.load() {
+    let mut object = match prepare(algorithm, request, None, true)?.load() {
         Ok(object) => object,
         Err(first) => {
             let error = kernel::failed("load its programs", &first);
-            let plain = prepare(algorithm, parameters, None, false)?.load();
+            let plain = prepare(algorithm, request, None, false)?.load();
             return match plain {
                 Ok(object) => register_by_map(algorithm, object, draft, pins),
                 Err(_) => Err(error),
@@ -376,7 +412,7 @@ fn taken_or(algorithm: Algorithm, pins: &Pins, error: &libbpf_rs::Error) -> Erro
 /// The object with its parameters in place, and with the connections of `old`.
 fn prepare(
     algorithm: Algorithm,
-    parameters: &[u32],
+    request: Request<'_>,
     old: Option<&Loaded>,
     linked: bool,
 ) -> Result<OpenObject, Error> {
@@ -386,7 +422,10 @@ fn prepare(
     })?;
     let object = ObjectBuilder::default().open_memory(bytes);
     let mut object = object.map_err(|error| kernel::failed("open its program", &error))?;
-    set_parameters(algorithm, parameters, &mut object)?;
+    set_parameters(algorithm, request.parameters, &mut object)?;
+    if !request.count_acks {
+        leave_acks_uncounted(&mut object);
+    }
     if let Some(old) = old {
         own_parameters::share_connections(old, &mut object)?;
     }
@@ -431,6 +470,21 @@ fn no_parameters() -> Error {
     }
 }
 
+/// `in_ack_event` in `struct tcp_congestion_ops` of kernel.h, which libbpf lets us change.
+const IN_ACK_EVENT: std::ops::Range<usize> = 32..40;
+
+/// Takes the operation out, its program and the map of counts with it.
+fn leave_acks_uncounted(object: &mut OpenObject) {
+    for mut map in object.maps_mut() {
+        if map.name() == ACKS {
+            map.set_autocreate(false).expect("it is not loaded yet");
+        } else if map.map_type() == MapType::StructOps {
+            let operations = map.initial_value_mut().expect("congestion_ops.h has it");
+            operations[IN_ACK_EVENT].fill(0);
+        }
+    }
+}
+
 /// Takes BPF_F_LINK (include/uapi/linux/bpf.h) off the operations.
 fn unlink(object: &mut OpenObject) -> Result<(), Error> {
     const BPF_F_LINK: u32 = 1 << 13;
@@ -456,6 +510,7 @@ fn write_down(algorithm: Algorithm, object: &mut Object, draft: &Draft) -> Resul
     for mut map in object.maps_mut() {
         let pin = match map.name() {
             name if name == CONNECTIONS => CONNECTIONS,
+            name if name == ACKS && map.autocreate() => ACKS,
             name if is_variables(name) => PARAMETERS,
             _ => continue,
         };
@@ -478,7 +533,7 @@ fn write_down(algorithm: Algorithm, object: &mut Object, draft: &Draft) -> Resul
 }
 
 /// Puts a new program behind the link that is there, so that the name is never missing.
-fn take_over(pins: &Pins, old: &Loaded, parameters: &[u32]) -> Result<Outcome, Error> {
+fn take_over(pins: &Pins, old: &Loaded, request: Request<'_>) -> Result<Outcome, Error> {
     let algorithm = old.algorithm;
     if !old.directory.join(LINK).exists() {
         return Err(Error::Kernel(format!(
@@ -488,7 +543,7 @@ fn take_over(pins: &Pins, old: &Loaded, parameters: &[u32]) -> Result<Outcome, E
         )));
     }
     let keep = old.is_legible();
-    let draft = successor(pins, old, keep, parameters)?;
+    let draft = successor(pins, old, keep, request)?;
     // From here on a kill is put right by `sweep`, forwards.
     let exchanged = pins::exchange(&draft.path, &old.directory);
     exchanged.map_err(|source| old.error(source))?;
@@ -500,12 +555,12 @@ fn successor(
     pins: &Pins,
     old: &Loaded,
     same_connections: bool,
-    parameters: &[u32],
+    request: Request<'_>,
 ) -> Result<Draft, Error> {
     let draft = draft(pins, old.algorithm)?;
     kernel::quietly(|| {
         let connections = same_connections.then_some(old);
-        let object = prepare(old.algorithm, parameters, connections, true)?.load();
+        let object = prepare(old.algorithm, request, connections, true)?.load();
         let mut object = object.map_err(|error| kernel::failed("load its programs", &error))?;
         write_down(old.algorithm, &mut object, &draft)?;
         let carried = carry_over(old, &draft, same_connections);
@@ -678,7 +733,7 @@ fn hold_under_lock(pins: &Pins, algorithm: Algorithm, parameters: &[u32]) -> Res
         Some(loaded) if loaded.is_legible() => loaded,
         Some(other) => return Err(Error::Loaded(differs(&other, false))),
         None => {
-            let loaded = fresh(pins, algorithm, parameters)?;
+            let loaded = fresh(pins, algorithm, parameters.into())?;
             loaded.note(TRANSIENT, "1")?;
             loaded
         }
@@ -751,7 +806,7 @@ mod tests {
         for algorithm in algorithms() {
             let values = crate::parameters::defaults(algorithm);
             assert!(
-                prepare(algorithm, &values, None, false).is_ok(),
+                prepare(algorithm, (&values).into(), None, false).is_ok(),
                 "{algorithm:?}"
             );
             assert!(
@@ -788,7 +843,7 @@ mod tests {
         let lock = pins.lock().unwrap();
         let cut_short = draft(&pins, scalable).unwrap();
         let register = |draft: &Draft| {
-            let object = prepare(scalable, &[7, 1], None, false).unwrap();
+            let object = prepare(scalable, (&[7, 1]).into(), None, false).unwrap();
             register_by_map(scalable, object.load().unwrap(), draft, &pins).unwrap();
         };
         register(&cut_short);
@@ -803,7 +858,7 @@ mod tests {
         let it = loaded(&pins, scalable).unwrap().unwrap();
         assert_eq!(it.parameters().unwrap(), [7, 1]);
         drop(lock);
-        let replaced = load(&pins, scalable, &[8, 1], true);
+        let replaced = load(&pins, scalable, (&[8, 1]).into(), true);
         assert!(
             replaced
                 .unwrap_err()
@@ -842,7 +897,7 @@ mod tests {
         assert_eq!(clean(&pins).unwrap(), ["lh_scalable"]);
         let holder = hold(&pins, scalable, &[7, 1]).unwrap();
         assert!(matches!(
-            load(&pins, scalable, &[7, 1], false),
+            load(&pins, scalable, (&[7, 1]).into(), false),
             Ok(Outcome::Same(_))
         ));
         drop(holder);
@@ -857,20 +912,20 @@ mod tests {
         };
         let pins = Pins::at(directory.path());
         let scalable = crate::math::algorithm("scalable").unwrap();
-        load(&pins, scalable, &[7, 1], false).unwrap();
+        load(&pins, scalable, (&[7, 1]).into(), false).unwrap();
         let old = loaded(&pins, scalable).unwrap().unwrap();
         old.note("fact", "word").unwrap();
 
         // Killed between the link's update and the exchange.
         let lock = pins.lock().unwrap();
-        std::mem::forget(successor(&pins, &old, true, &[8, 1]).unwrap());
+        std::mem::forget(successor(&pins, &old, true, (&[8, 1]).into()).unwrap());
         assert_eq!(old.parameters().unwrap(), [7, 1]);
         assert!(sweep(&pins, scalable).unwrap());
         assert_eq!(old.parameters().unwrap(), [8, 1]);
         assert_eq!(old.noted("fact").as_deref(), Some("word"));
         // And right before the update.
         let draft = draft(&pins, scalable).unwrap();
-        let mut object = prepare(scalable, &[9, 1], Some(&old), true)
+        let mut object = prepare(scalable, (&[9, 1]).into(), Some(&old), true)
             .unwrap()
             .load()
             .unwrap();
@@ -883,5 +938,32 @@ mod tests {
         assert!(kernel::is_registered("lh_scalable"));
         unload(&pins, scalable).unwrap();
         assert!(!pins.is_mounted());
+    }
+
+    #[test]
+    fn acks_are_counted_only_if_asked_for() {
+        let Some((_turn, directory)) = place() else {
+            return;
+        };
+        let pins = Pins::at(directory.path());
+        let scalable = crate::math::algorithm("scalable").unwrap();
+        let counts = |count_acks| {
+            let request = Request {
+                parameters: &[100, 3],
+                count_acks,
+            };
+            load(&pins, scalable, request, true).unwrap();
+            let it = loaded(&pins, scalable).unwrap().unwrap();
+            let programs = it.programs().unwrap();
+            let has = programs.iter().any(|p| p.name.starts_with("count_ack"));
+            assert_eq!(it.counts_acks(), has);
+            assert_eq!(it.acks().is_ok(), has);
+            has
+        };
+        assert_eq!(
+            [false, true, true, false].map(counts),
+            [false, true, true, false]
+        );
+        unload(&pins, scalable).unwrap();
     }
 }

@@ -3,8 +3,15 @@
 //! kernel and the algorithm know of each. Looking runs a BPF iterator (Linux 5.9) over the map
 //! beside them; a connection that nobody looks at pays nothing.
 
-use crate::{Error, kernel, loader::Loaded, math::STATE_WORDS, object};
-use libbpf_rs::{Iter, MapCore, MapType, Object, ObjectBuilder};
+use crate::{
+    Error,
+    ack_counts::{self, AckCounts},
+    kernel,
+    loader::Loaded,
+    math::STATE_WORDS,
+    object,
+};
+use libbpf_rs::{Iter, MapCore, MapHandle, MapType, Object, ObjectBuilder};
 use std::{
     io::Read,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -121,22 +128,56 @@ impl Watch {
         Ok(found)
     }
 
+    /// What was counted of their ACKs; nothing where `loaded` does not count.
+    pub fn acks(&self, loaded: &Loaded) -> Result<Vec<(Ends, AckCounts)>, Error> {
+        if !loaded.counts_acks() {
+            return Ok(Vec::new());
+        }
+        let bytes = self.walk("watch_acks", &loaded.acks()?, ACK_RECORD)?;
+        Ok(bytes.chunks_exact(ACK_RECORD).map(ack_record).collect())
+    }
+
     fn all(&self, loaded: &Loaded) -> Result<Vec<Connection>, Error> {
-        let map = loaded.connections()?;
+        let bytes = self.walk("watch", &loaded.connections()?, RECORD)?;
+        Ok(bytes.chunks_exact(RECORD).map(Connection::read).collect())
+    }
+
+    /// The records that a program writes for what is in the map.
+    fn walk(&self, program: &str, map: &MapHandle, record: usize) -> Result<Vec<u8>, Error> {
         debug_assert_eq!(map.map_type(), MapType::SkStorage);
         let step = "walk through the connections";
-        let program = self.object.progs_mut().find(|p| p.name() == "watch");
+        let program = self.object.progs_mut().find(|p| p.name() == program);
         let program = program.expect("watch.bpf.c has it");
         let bytes = kernel::quietly(|| {
             let link = program.attach_iter(map.as_fd())?;
             let mut bytes = Vec::new();
-            let limit = (CONNECTIONS_MAX * RECORD) as u64;
+            let limit = (CONNECTIONS_MAX * record) as u64;
             Iter::new(&link)?.take(limit).read_to_end(&mut bytes)?;
             Ok(bytes)
         });
-        let bytes = bytes.map_err(|error: libbpf_rs::Error| kernel::failed(step, &error))?;
-        Ok(bytes.chunks_exact(RECORD).map(Connection::read).collect())
+        bytes.map_err(|error: libbpf_rs::Error| kernel::failed(step, &error))
     }
+}
+
+/// `sizeof(struct ack_record)` in watch.bpf.c.
+const ACK_RECORD: usize = 48 + ack_counts::BYTES;
+
+/// Which connection: network namespace, this end, the other end.
+pub type Ends = (u32, SocketAddr, SocketAddr);
+
+/// In the order of `struct ack_record`.
+fn ack_record(record: &[u8]) -> (Ends, AckCounts) {
+    let mut at = Cursor(record);
+    let netns = at.u32();
+    let (family, local_port, remote_port, _) = (at.u16(), at.u16(), at.u16(), at.u16());
+    let (local, remote) = (at.take::<16>(), at.take::<16>());
+    let ends = (
+        netns,
+        (address(family, local), local_port).into(),
+        (address(family, remote), remote_port).into(),
+    );
+    at.u32();
+    (ends, AckCounts::read(|| at.u32()))
 }
 
 /// The bytes of a record that are still to be read.
@@ -163,6 +204,12 @@ impl Cursor<'_> {
 }
 
 impl Connection {
+    /// Which one it is.
+    #[must_use]
+    pub fn ends(&self) -> Ends {
+        (self.netns, self.local, self.remote)
+    }
+
     /// In the order of `struct record` in watch.bpf.c.
     fn read(record: &[u8]) -> Self {
         let mut at = Cursor(record);

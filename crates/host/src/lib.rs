@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod account;
+pub mod ack_pacing;
 pub mod activation;
 pub mod attended;
 mod bpf;

@@ -34,8 +34,17 @@ pub struct Settings {
     /// The longest that an ACK is kept; it is also never kept for more than a quarter of the
     /// connection's round trip, but always for up to 1 ms.
     pub hold_max: Duration,
-    /// The queueing class (`skb->priority`, `MAJOR << 16 | MINOR`) that pure ACKs get.
-    pub pace_class: Option<u32>,
+    /// The queueing class that pure ACKs go through.
+    pub pace: Option<Class>,
+}
+
+/// A class of a device's queueing discipline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Class {
+    /// `MAJOR << 16 | MINOR`: what `skb->priority` names it by.
+    pub handle: u32,
+    /// The device's number.
+    pub device: u32,
 }
 
 /// Pure ACKs so far.
@@ -134,7 +143,10 @@ fn configuration(settings: &Settings) -> io::Result<[u8; 24]> {
     bytes[..8].copy_from_slice(&(settings.hold_max.as_nanos() as u64).to_ne_bytes());
     bytes[8..12].copy_from_slice(&netns.to_ne_bytes());
     bytes[12..16].copy_from_slice(&settings.ratio.clamp(1, RATIO_MAX).to_ne_bytes());
-    bytes[16..20].copy_from_slice(&settings.pace_class.unwrap_or(0).to_ne_bytes());
+    if let Some(class) = settings.pace {
+        bytes[16..20].copy_from_slice(&class.handle.to_ne_bytes());
+        bytes[20..].copy_from_slice(&class.device.to_ne_bytes());
+    }
     Ok(bytes)
 }
 

@@ -6,4 +6,4 @@ mod attach;
 mod late;
 pub mod math;
 
-pub use attach::{AckControl, Counts, RATIO_MAX, Settings, attach};
+pub use attach::{AckControl, Class, Counts, RATIO_MAX, Settings, attach};

@@ -24,7 +24,7 @@ const volatile struct {
 	u32 netns;	/* inode of the namespace that is served */
 	u32 ratio;	/* full-sized segments an ACK; 1: no thinning */
 	u32 pace_class; /* queueing class of pure ACKs; 0: none */
-	u32 padding;
+	u32 pace_device; /* number of the device that has this class */
 } config = { .ratio = 1 };
 
 /* Flows at a time; those that find no room are not thinned. 232 bytes each. */
@@ -240,7 +240,7 @@ int ack_egress(struct __sk_buff *skb)
 	seen = count();
 	if (seen)
 		seen->pure++;
-	if (config.pace_class)
+	if (config.pace_class && skb->ifindex == config.pace_device)
 		skb->priority = config.pace_class;
 	if (!is_thinned(tp, now)) {
 		if (flow)

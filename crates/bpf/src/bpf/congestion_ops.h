@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#include "ack_counts.h"
 #include "cc.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -29,7 +30,30 @@ struct {
 	__type(value, struct lh_connection);
 } connections SEC(".maps");
 
+/* Beside each connection whose ACKs are counted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct ack_counts);
+} acks SEC(".maps");
+
+/* src/loader.rs leaves the operation out unless ACKs shall be counted, so that it costs nothing. */
+_Static_assert(__builtin_offsetof(struct tcp_congestion_ops, in_ack_event) == 32, "loader.rs");
+
 CC_INLINE struct tcp_sock *tcp_sk(struct sock *sk) { return (struct tcp_sock *)sk; }
+
+/* Called when the number of an ACK has been taken over (tcp_ack, net/ipv4/tcp_input.c). */
+SEC("struct_ops")
+void BPF_PROG(count_ack_op, struct sock *sk, u32 flags)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	struct ack_counts *counts =
+		bpf_sk_storage_get(&acks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (counts)
+		ack_count(counts, tp->snd_una, tp->mss_cache, tp->tcp_mstamp);
+}
 
 CC_INLINE struct cc_connection cc_read(const struct tcp_sock *tp)
 {
@@ -194,6 +218,7 @@ CC_INLINE void cc_pace(struct sock *sk, u64 rate)
 		.release = (void *)NAME##_release_op,                                              \
 		.ssthresh = (void *)NAME##_ssthresh_op,                                            \
 		.cong_avoid = (void *)NAME##_cong_avoid_op,                                        \
+		.in_ack_event = (void *)count_ack_op,                                              \
 		.pkts_acked = (void *)NAME##_pkts_acked_op,                                        \
 		.set_state = (void *)NAME##_set_state_op,                                          \
 		.undo_cwnd = (void *)NAME##_undo_cwnd_op,                                          \

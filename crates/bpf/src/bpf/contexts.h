@@ -17,7 +17,9 @@ struct __sk_buff {
 	u32 len;
 	u32 until_priority[7];
 	u32 priority;
-	u32 until_sk[33];
+	u32 ingress_ifindex;
+	u32 ifindex;
+	u32 until_sk[31];
 	struct bpf_sock *sk;
 };
 

@@ -7,6 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
+#include "ack_counts.h"
 #include "cc.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -28,6 +29,15 @@ struct record {
 };
 
 _Static_assert(sizeof(struct record) == 216, "src/watch.rs knows this size");
+
+/* Whose ACKs were counted, and how many. */
+struct ack_record {
+	u32 netns;
+	u16 family, local_port, remote_port, padding;
+	u8 local[16], remote[16];
+	u32 unused;
+	struct ack_counts counts;
+};
 
 CC_INLINE void addresses(struct record *to, const struct sock_common *from)
 {
@@ -74,6 +84,28 @@ int watch(struct bpf_iter__bpf_sk_storage_map *ctx)
 	record.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 	BPF_CORE_READ_STR_INTO(&record.algorithm, tp, inet_conn.icsk_ca_ops, name);
 	BPF_CORE_READ_INTO(&record.own, tp, inet_conn.icsk_ca_priv);
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
+	return 0;
+}
+
+SEC("iter/bpf_sk_storage_map")
+int watch_acks(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct ack_counts *counts = ctx->value;
+	struct ack_record record = {};
+	struct record end = {};
+	struct sock *sk = ctx->sk;
+
+	if (!sk || !counts)
+		return 0;
+	addresses(&end, &sk->__sk_common);
+	record.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	record.family = end.family;
+	record.local_port = end.local_port;
+	record.remote_port = end.remote_port;
+	__builtin_memcpy(record.local, end.local, sizeof(record.local));
+	__builtin_memcpy(record.remote, end.remote, sizeof(record.remote));
+	__builtin_memcpy(&record.counts, counts, sizeof(record.counts));
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }

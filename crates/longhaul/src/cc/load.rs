@@ -5,7 +5,7 @@ use super::{Place, default_setting, refusal, say};
 use crate::exit::Refusal;
 use anyhow::Result;
 use bpf::{
-    loader::{self, Loaded, Outcome},
+    loader::{self, Loaded, Outcome, Request},
     math::Algorithm,
     parameters,
 };
@@ -46,6 +46,10 @@ pub(super) struct Args {
     /// Give programs of this cgroup (version 2) a socket option for parameters of single sockets
     #[arg(long, value_name = "CGROUP")]
     per_socket: Option<PathBuf>,
+    /// Count each connection's ACKs and by how much they move the acknowledgement number (AckDiff),
+    /// for longhaul cc watch; for connections that begin from now on
+    #[arg(long)]
+    count_acks: bool,
     /// Make it the default of this network namespace
     #[arg(long)]
     default: bool,
@@ -61,7 +65,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let wanted = wanted(args)?;
     let cgroup = args.per_socket.as_deref().map(open_cgroup).transpose()?;
     for (algorithm, values) in &wanted {
-        let outcome = loader::load(&args.place.pins(), *algorithm, values, args.replace);
+        let request = Request {
+            parameters: values,
+            count_acks: args.count_acks,
+        };
+        let outcome = loader::load(&args.place.pins(), *algorithm, request, args.replace);
         let outcome = outcome.map_err(refusal)?;
         if let Some(cgroup) = &cgroup {
             loaded(&outcome).serve(cgroup.as_fd()).map_err(refusal)?;

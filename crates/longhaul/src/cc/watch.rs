@@ -5,6 +5,7 @@ use super::{Place, load::by_name, matching::Matching, refusal, say, table};
 use crate::exit::Refusal;
 use anyhow::Result;
 use bpf::{
+    ack_counts::AckCounts,
     loader::{self, Loaded},
     math::{Algorithm, Field},
     parameters,
@@ -66,6 +67,7 @@ pub(super) struct Args {
 struct Seen {
     of: Rc<Of>,
     connection: Connection,
+    acks: Option<AckCounts>,
 }
 
 /// What is asked once for all connections of a look.
@@ -143,8 +145,10 @@ fn look(watch: &Watch, loaded: &[Loaded], matching: &Matching) -> Result<Vec<See
         let meant = found.into_iter().filter(|connection| {
             connection.tcp_state != LISTEN && matching.takes(connection.local, connection.remote)
         });
+        let acks: HashMap<_, _> = watch.acks(one).map_err(refusal)?.into_iter().collect();
         seen.extend(meant.map(|connection| Seen {
             of: Rc::clone(&of),
+            acks: acks.get(&connection.ends()).copied(),
             connection,
         }));
     }
@@ -245,6 +249,14 @@ impl Seen {
             "packets_out": c.packets_out, "retransmits": c.retransmits,
             "bytes_acked": c.bytes_acked,
         });
+        if let Some(acks) = &self.acks {
+            line["acks"] = json!({
+                "acks": acks.acks, "bytes": acks.bytes, "repeated": acks.repeated,
+                "diff_max": acks.diff_max, "diff_mean": acks.diff_mean(),
+                "gap_us_min": acks.gap_us_min(), "gap_us_mean": acks.gap_us_mean(),
+                "sizes": acks.sizes,
+            });
+        }
         if self.of.legible {
             let algorithm = self.of.algorithm();
             line["parameters"] = by_name(algorithm, &algorithm.own_parameters(&c.own)).into();
@@ -281,7 +293,21 @@ impl Seen {
         let told = told.map(|(parameter, (own, _))| format!("{}={own}", parameter.name));
         let fields = self.fields();
         let fields = fields.map(|(field, value)| format!("{}={}", field.name, brief(value)));
-        fields.chain(told).collect::<Vec<_>>().join(" ")
+        let acks = self.acks.as_ref().map(|acks| self.acks_text(acks));
+        let all = fields.chain(told).chain(acks);
+        all.collect::<Vec<_>>().join(" ")
+    }
+
+    fn acks_text(&self, acks: &AckCounts) -> String {
+        let packets = acks.diff_mean().unwrap_or(0.0) / f64::from(self.connection.mss.max(1));
+        let gap = acks.gap_us_mean().unwrap_or(0.0);
+        format!(
+            "acks={} ackdiff={}pkt/{}pkt gap={}us",
+            acks.acks,
+            brief(packets),
+            acks.diff_max / self.connection.mss.max(1),
+            brief(gap)
+        )
     }
 }
 

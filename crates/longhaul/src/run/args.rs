@@ -18,6 +18,8 @@ Examples:
       one full packet each 120 microseconds
   sudo longhaul run --ack-ratio 8 -- curl -O https://far.example/f
       one acknowledgement for eight full-sized segments that come in
+  sudo longhaul run --ack-pace 60000 --ack-interface eth0 -- iperf3 -c far.example -R
+      acknowledgements at least 16.7 microseconds apart
   sudo longhaul run --initial-window 64 --notsent-lowat 128KiB -- nginx -g 'daemon off;'
       connections that come in have the profile, too
 
@@ -62,6 +64,12 @@ pub(crate) struct Args {
     /// round trip, if that is shorter
     #[arg(long, value_name = "TIME", default_value = "10ms", requires = "ack_ratio", help_heading = ACKS)]
     pub(super) ack_hold: Time,
+    /// Let so many acknowledgements a second leave by --ack-interface, 1 to 10000000; others wait
+    #[arg(long, value_name = "PACKETS", requires = "ack_interface", help_heading = ACKS)]
+    pub(super) ack_pace: Option<u32>,
+    /// The interface that they leave by; it must have the kernel's own queueing discipline
+    #[arg(long, value_name = "NAME", requires = "ack_pace", help_heading = ACKS)]
+    pub(super) ack_interface: Option<String>,
     /// Unsent bytes a socket takes, 4KiB to 1GiB
     #[arg(long, value_name = "BYTES", help_heading = "More of a relay's profile")]
     pub(super) notsent_lowat: Option<Bytes>,

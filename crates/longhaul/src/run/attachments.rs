@@ -14,6 +14,7 @@ use bpf::{
     profile::{self, Attached, Bell, Counts, Profile},
 };
 use host::{
+    ack_pacing::{self, AckPacing},
     single_segments::Finder,
     transient_cgroup::{Processes, TransientCgroup},
 };
@@ -32,6 +33,7 @@ use std::{
 pub(super) struct Attachments {
     profile: Attached,
     acks: Option<ack_thin::AckControl>,
+    _ack_pacing: Option<AckPacing>,
     /// Sockets that send packet by packet.
     single: Option<Arc<AtomicUsize>>,
     /// A congestion control of ours, loaded for as long as somebody holds it.
@@ -55,8 +57,14 @@ impl Attachments {
             wanted.single_segments,
         );
         let profile = profile.map_err(refusal)?;
-        let acks = wanted.acks.as_ref();
-        let acks = acks.map(|settings| ack_thin::attach(cgroup.as_fd(), settings));
+        let ack_pacing = wanted.ack_pace.as_ref();
+        let ack_pacing = ack_pacing.map(|(device, rate)| pace(device, *rate));
+        let ack_pacing = ack_pacing.transpose()?;
+        let acks = wanted.acks.map(|settings| ack_thin::Settings {
+            pace: ack_pacing.as_ref().map(class),
+            ..settings
+        });
+        let acks = acks.map(|settings| ack_thin::attach(cgroup.as_fd(), &settings));
         let single = match wanted.single_segments {
             true => Some(watch_for_sockets(&profile, cgroup)?),
             false => None,
@@ -64,6 +72,7 @@ impl Attachments {
         Ok(Self {
             profile,
             acks: acks.transpose().map_err(refusal)?,
+            _ack_pacing: ack_pacing,
             single,
             _congestion_control: hold,
         })
@@ -82,6 +91,20 @@ impl Attachments {
     pub(super) fn single_segment_sockets(&self) -> Option<usize> {
         let count = self.single.as_ref();
         count.map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+fn pace(device: &str, rate: u32) -> Result<AckPacing> {
+    AckPacing::new(device, rate).map_err(|error| match error {
+        ack_pacing::Error::NoDevice(_) => Refusal::usage(format!("--ack-interface: {error}")),
+        error => Refusal::unsupported(error),
+    })
+}
+
+fn class(pacing: &AckPacing) -> ack_thin::Class {
+    ack_thin::Class {
+        handle: ack_pacing::CLASS,
+        device: pacing.index(),
     }
 }
 

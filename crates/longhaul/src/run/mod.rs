@@ -18,6 +18,7 @@ pub(crate) use args::Args;
 use attachments::{Attachments, refusal};
 use bpf::{loader, pins::Pins};
 use host::{
+    ack_pacing,
     attended::{self, Signals},
     transient_cgroup::{self, Swept, TransientCgroup},
 };
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 fn attend(wanted: &Wanted, program: &Program) -> Result<Record> {
     // What can't be removed now is for the next one, or for doctor, which says why.
-    let _ = clean();
+    let _ = sweep();
     let signals = Signals::keep()?;
     let cgroup = TransientCgroup::create(PREFIX).map_err(without_cgroup)?;
     let attachments = Attachments::new(wanted, &cgroup)?;
@@ -121,8 +122,20 @@ fn tell(record: &Record, verbose: bool) {
 }
 
 /// Removes what killed runs left: cgroups beside this process's, and congestion controls that were
-/// loaded for them. Says what it did and did not do.
+/// loaded for them, and the pacing of ACKs. Says what it did and did not do.
 pub(crate) fn clean() -> Vec<String> {
+    let mut said = sweep();
+    match ack_pacing::sweep() {
+        Ok(devices) => said.extend(devices.into_iter().map(|device| {
+            format!("{device} has its queueing discipline back: nobody paces ACKs there")
+        })),
+        Err(error) => said.push(format!("no pacing of ACKs was looked for: {error}")),
+    }
+    said
+}
+
+/// All but the pacing, which the next run that paces by the same interface removes.
+fn sweep() -> Vec<String> {
     let mut said = clean_cgroups();
     match loader::clean(&Pins::default()) {
         Ok(names) => said.extend(

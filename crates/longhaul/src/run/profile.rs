@@ -10,6 +10,7 @@ use bpf::{
     own_parameters, parameters,
     profile::Profile,
 };
+use host::ack_pacing;
 use std::{ops::RangeInclusive, time::Duration};
 use units::{Bytes, Time};
 
@@ -25,6 +26,8 @@ pub(super) struct Wanted {
     pub(super) single_segments: bool,
     /// Which acknowledgements stay behind.
     pub(super) acks: Option<ack_thin::Settings>,
+    /// The interface by which so many of them may leave a second.
+    pub(super) ack_pace: Option<(String, u32)>,
 }
 
 impl Wanted {
@@ -45,6 +48,7 @@ impl Wanted {
             congestion_control,
             single_segments: gso == Switch::Off,
             acks: acks(args)?,
+            ack_pace: ack_pace(args)?,
         })
     }
 }
@@ -59,11 +63,19 @@ fn acks(args: &Args) -> Result<Option<ack_thin::Settings>> {
         1_000_000..=100_000_000,
         "1ms to 100ms",
     )?;
-    Ok(ratio.map(|ratio| ack_thin::Settings {
+    let any = ratio.or(args.ack_pace.map(|_| 1));
+    Ok(any.map(|ratio| ack_thin::Settings {
         ratio,
         hold_max: Duration::from_nanos(hold),
-        pace_class: None,
+        pace: None,
     }))
+}
+
+fn ack_pace(args: &Args) -> Result<Option<(String, u32)>> {
+    let (least, most) = (*ack_pacing::RATE.start(), *ack_pacing::RATE.end());
+    let range = u64::from(least)..=u64::from(most);
+    let rate = number("--ack-pace", args.ack_pace, range, "1 to 10000000 a second")?;
+    Ok(args.ack_interface.clone().zip(rate))
 }
 
 /// `NAME`, `NAME+pace` or `+pace`.

@@ -8,10 +8,13 @@ use wire::{
     tcp::{self, Header},
 };
 
+/// The only option that a later ACK brings up to date (RFC 7323 §3.2).
+const TIMESTAMPS: u8 = 8;
+
 /// A TCP packet in the eyes of ACK thinning and pacing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acking {
-    /// No payload, no flag but ACK, no SACK blocks: a later one may stand for it.
+    /// No payload, no flag but ACK, no option but timestamps: a later one may stand for it.
     Pure(PureAck),
     /// Anything else of the flow: must pass, and not before what is held of the flow.
     Other {
@@ -28,7 +31,9 @@ impl Acking {
         let header = Header::at(&packet[transport.offset..])?;
         let flow = flow_of(packet, transport, &header);
         let payload = packet.len() - transport.offset - header.len();
-        let pure = payload == 0 && header.flags() == tcp::ACK && !header.has_sack();
+        // SACK, multipath TCP and what else there may be say things of their own.
+        let bare = header.options().all(|(kind, _)| kind == TIMESTAMPS);
+        let pure = payload == 0 && header.flags() == tcp::ACK && bare;
         Some(match pure {
             true => Self::Pure(PureAck {
                 flow,
@@ -82,6 +87,12 @@ mod tests {
         assert!(!is_pure(
             tcp::ACK,
             &[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2],
+            &[]
+        ));
+        // MP_FASTCLOSE of multipath TCP (RFC 8684 §3.5) comes with nothing but an ACK.
+        assert!(!is_pure(
+            tcp::ACK,
+            &[30, 12, 0x70, 0, 1, 2, 3, 4, 5, 6, 7, 8],
             &[]
         ));
         for flag in [
