@@ -4,7 +4,7 @@
 //!
 //! HTB's class is a token bucket; what belongs to no class passes by it at once, so that one queueing
 //! discipline serves both, where TBF would need PRIO above it, which not every kernel has. Tokens are
-//! bytes: every packet counts for [`PACKET_BYTES`] (`mpu`, Linux 5.17), more than a pure ACK has.
+//! bytes: every packet counts for 128 bytes (as `mpu`; Linux 5.17), more than a pure ACK has.
 //!
 //! The kernel does not take it away when this process is killed. It then paces nothing, as nobody
 //! marks packets, and the next run or `longhaul doctor --clean` removes it ([`sweep`]).
