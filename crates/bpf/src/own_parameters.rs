@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// `level` of setsockopt(2).
 pub const LEVEL: i32 = 0x6c68;
 
-/// Parameters that a congestion control can have (`struct lh_connection`, congestion_ops.h).
+/// Parameters that a congestion control can have (`struct lh_connection`, connections.h).
 pub const MAX: usize = 7;
 
 /// `optname` for the parameter at this position; its value is an `unsigned int`. The number follows
@@ -32,7 +32,7 @@ pub fn option(algorithm: Algorithm, at: usize) -> i32 {
     name << 8 | at as i32
 }
 
-/// The value beside a socket (`struct lh_connection`, congestion_ops.h): each setting is a
+/// The value beside a socket (`struct lh_connection`, connections.h): each setting is a
 /// parameter's position and value.
 ///
 /// # Panics

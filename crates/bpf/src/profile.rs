@@ -17,7 +17,7 @@ use std::{
 pub struct Profile {
     /// TCP_CONGESTION, at most 15 bytes.
     pub congestion_control: Option<String>,
-    /// Its parameters for these sockets: `struct lh_connection` (congestion_ops.h).
+    /// Its parameters for these sockets: `struct lh_connection` (connections.h).
     pub parameters: Option<[u8; 32]>,
     /// SO_MAX_PACING_RATE, payload bytes a second. A program may set 32 bits of it.
     pub pacing_bytes_per_s: Option<u32>,

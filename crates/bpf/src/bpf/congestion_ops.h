@@ -12,23 +12,9 @@
 
 #include "ack_counts.h"
 #include "cc.h"
+#include "connections.h"
 
 char LICENSE[] SEC("license") = "GPL";
-
-/* Beside each connection of this congestion control. Walking this map finds them all, in any
- * network namespace. Memory: 64 B a connection. */
-struct lh_connection {
-	/* Parameters of this connection alone, put here before it begins; `given` has a bit for each. */
-	u32 given;
-	u32 params[7];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
-	__type(key, int);
-	__type(value, struct lh_connection);
-} connections SEC(".maps");
 
 /* Beside each connection whose ACKs are counted. */
 struct {

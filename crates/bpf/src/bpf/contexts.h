@@ -10,6 +10,7 @@ struct bpf_sock {
 	u32 bound_dev_if;
 	u32 family;
 	u32 type;
+	u32 protocol;
 };
 
 /* A packet, from its IP header on. */

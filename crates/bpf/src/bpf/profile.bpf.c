@@ -6,6 +6,7 @@
  *   when it begins to close         nothing: what it did is counted
  *
  * A setting that the kernel refuses is counted with its error; the socket goes on without it. */
+#include "connections.h"
 #include "contexts.h"
 
 #include <bpf/bpf_helpers.h>
@@ -28,8 +29,7 @@ struct profile {
 	s32 tos;
 	u32 send_buffer;
 	u32 receive_buffer;
-	/* Parameters of the congestion control (struct lh_connection, congestion_ops.h). */
-	u32 params[8];
+	struct lh_connection own;
 	char congestion_control[16];
 };
 
@@ -68,18 +68,6 @@ struct counts {
 };
 
 struct counts counts;
-
-/* Parameters of a single connection: the map of the congestion control takes this one's place. */
-struct lh_connection {
-	u32 words[8];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
-	__type(key, int);
-	__type(value, struct lh_connection);
-} connections SEC(".maps");
 
 /* What of each connection is in the counts. 24 B a connection. */
 struct seen {
@@ -139,8 +127,9 @@ INLINE long give_parameters(struct bpf_sock_ops *ctx)
 	own = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!own)
 		return -1;
-	for (int i = 0; i < 8; i++)
-		own->words[i] = profile.params[i];
+	own->given = profile.own.given;
+	for (int i = 0; i < OWN_MAX; i++)
+		own->params[i] = profile.own.params[i];
 	return 0;
 }
 
@@ -162,7 +151,7 @@ INLINE long set_tos(struct bpf_sock_ops *ctx)
 
 INLINE void before(struct bpf_sock_ops *ctx)
 {
-	if (profile.params[0])
+	if (profile.own.given)
 		note(PARAMETERS, give_parameters(ctx));
 	if (profile.congestion_control[0])
 		note(CONGESTION_CONTROL, set_congestion_control(ctx));
