@@ -268,23 +268,32 @@ pub fn pacing_rate(socket: &impl AsFd) -> io::Result<u64> {
 pub fn memory(socket: &impl AsFd) -> io::Result<u64> {
     const SO_MEMINFO: i32 = 55;
     let info: MemInfo = get_option(socket.as_fd(), libc::SOL_SOCKET, SO_MEMINFO)?;
-    let sum = info.rmem_alloc + info.fwd_alloc + info.wmem_queued + info.backlog;
-    Ok(u64::from(sum))
+    Ok(info.held())
 }
 
 /// `SK_MEMINFO_*`.
 #[repr(C)]
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct MemInfo {
     rmem_alloc: u32,
     rcvbuf: u32,
     wmem_alloc: u32,
     sndbuf: u32,
-    fwd_alloc: u32,
+    /// The kernel reads it without the socket's lock: below zero for a moment while memory is being
+    /// charged (`sk_get_meminfo`, net/core/sock.c).
+    fwd_alloc: i32,
     wmem_queued: u32,
     optmem: u32,
     backlog: u32,
     drops: u32,
+}
+
+impl MemInfo {
+    fn held(&self) -> u64 {
+        let used = [self.rmem_alloc, self.wmem_queued, self.backlog].map(u64::from);
+        let used: u64 = used.iter().sum();
+        used.saturating_add_signed(self.fwd_alloc.into())
+    }
 }
 
 // SAFETY: integers only, no padding.
@@ -375,6 +384,28 @@ pub(crate) fn get_option<T: PlainOption>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_is_being_charged_is_no_huge_sum() {
+        let charging = MemInfo {
+            rmem_alloc: 9000,
+            fwd_alloc: -4096,
+            backlog: 100,
+            ..MemInfo::default()
+        };
+        assert_eq!(charging.held(), 5004);
+        let nothing_yet = MemInfo {
+            fwd_alloc: -1,
+            ..MemInfo::default()
+        };
+        assert_eq!(nothing_yet.held(), 0);
+        let full = MemInfo {
+            rmem_alloc: u32::MAX,
+            wmem_queued: u32::MAX,
+            ..MemInfo::default()
+        };
+        assert_eq!(full.held(), 2 * u64::from(u32::MAX));
+    }
 
     #[test]
     fn all_listeners_share_the_port_that_the_kernel_chose() {

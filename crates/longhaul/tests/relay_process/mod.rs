@@ -160,8 +160,14 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
+        let ended = self.child.try_wait();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking()
+            && let Some(said) = self.stderr.take().and_then(|it| it.join().ok())
+        {
+            eprintln!("a relay, ended before the test: {ended:?}, said:\n{said}");
+        }
     }
 }
 
