@@ -131,9 +131,11 @@ fn a_terminal_s_signals_come_once() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("program");
     std::fs::write(&file, program).unwrap();
-    let line = format!("{longhaul} run -- sh {}", file.display());
+    // Without exec a shell that stays in between is told of SIGQUIT too, and dies of it.
+    let line = format!("exec {longhaul} run -- sh {}", file.display());
     let mut child = std::process::Command::new("script")
         .args(["-qefc", &line, "/dev/null"])
+        .env("SHELL", "/bin/sh")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
