@@ -40,28 +40,42 @@ fn alone(name: &str, work: impl FnOnce(&Caps) + Send) {
     done.unwrap();
 }
 
-/// A bulk sender and its reader, on threads of their own, until it is dropped.
+/// A bulk sender and its reader, on threads of their own from [`Transfer::begin`] until it is
+/// dropped.
 struct Transfer {
     port: u16,
+    ends: Option<(TcpStream, TcpStream)>,
     stop: Arc<AtomicBool>,
 }
 
 impl Transfer {
-    fn start(congestion_control: &str) -> Self {
+    fn connect(congestion_control: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let options = Options {
             congestion_control: Some(congestion_control.into()),
+            // Many segments a write: otherwise the window would seldom be what limits, and one that
+            // does not limit does not grow (tcp_is_cwnd_limited).
+            mss: Some(536),
             ..Options::default()
         };
         let socket: socket2::Socket = outgoing(to, None, &options).unwrap().into();
         socket.set_nonblocking(false).unwrap();
         socket.connect(&to.into()).unwrap();
-        let mut client: TcpStream = socket.into();
-        let port = client.local_addr().unwrap().port();
-        let (mut server, _) = listener.accept().unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&stop);
+        let client: TcpStream = socket.into();
+        let (server, _) = listener.accept().unwrap();
+        Self {
+            port: client.local_addr().unwrap().port(),
+            ends: Some((client, server)),
+            stop: Arc::default(),
+        }
+    }
+
+    /// A cap takes hold when the window limits what is sent. Over loopback only a small one does, so
+    /// orders are given before this: the initial window limits the first write already.
+    fn begin(&mut self) {
+        let (mut client, mut server) = self.ends.take().unwrap();
+        let ended = Arc::clone(&self.stop);
         std::thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) && client.write_all(&[0; 65536]).is_ok() {}
         });
@@ -70,7 +84,6 @@ impl Transfer {
                 while server.read(&mut [0; 65536]).is_ok_and(|count| count > 0) {}
             },
         );
-        Self { port, stop }
     }
 
     fn look(&self, diag: &mut SockDiag) -> Connection {
@@ -103,13 +116,16 @@ fn until(caps: &Caps, mut so: impl FnMut() -> bool) {
 fn a_cap_holds_is_raised_and_lifted_and_ssthresh_survives() {
     for congestion_control in ["reno", "cubic", "bbr"] {
         alone(&format!("cap-{congestion_control}"), |caps| {
-            let transfer = Transfer::start(congestion_control);
+            let mut transfer = Transfer::connect(congestion_control);
             let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
-            let mut look = || transfer.look(&mut diag);
-            let cookie = look().sender.cookie;
-            until(caps, || look().sender.cwnd_segments >= 10);
+            let before = transfer.look(&mut diag).sender;
+            assert!(before.cwnd_segments >= 10);
 
+            let cookie = before.cookie;
             caps.order(cookie, 5, false).unwrap();
+            caps.carry_out().unwrap();
+            transfer.begin();
+            let mut look = || transfer.look(&mut diag);
             until(caps, || look().sender.cwnd_segments <= 5);
             assert_eq!(caps.in_force(cookie), Some(5));
             for _ in 0..50 {
@@ -137,11 +153,13 @@ fn a_cap_holds_is_raised_and_lifted_and_ssthresh_survives() {
 #[test]
 fn connections_without_an_order_are_left_alone() {
     alone("alone", |caps| {
-        let [capped, other] = ["reno", "reno"].map(Transfer::start);
+        let [mut capped, mut other] = ["reno", "reno"].map(Transfer::connect);
         let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
         let cookie = capped.look(&mut diag).sender.cookie;
-        until(caps, || other.look(&mut diag).sender.cwnd_segments >= 10);
         caps.order(cookie, 4, false).unwrap();
+        caps.carry_out().unwrap();
+        capped.begin();
+        other.begin();
         until(caps, || capped.look(&mut diag).sender.cwnd_segments <= 4);
         assert!(other.look(&mut diag).sender.cwnd_segments >= 10);
         let unknown = other.look(&mut diag).sender.cookie;
@@ -155,7 +173,7 @@ fn connections_without_an_order_are_left_alone() {
 #[test]
 fn the_cgroup_of_a_connection_is_known() {
     alone("cgroup", |_| {
-        let transfer = Transfer::start("reno");
+        let transfer = Transfer::connect("reno");
         let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
         assert_ne!(transfer.look(&mut diag).sender.cgroup, 0);
     });

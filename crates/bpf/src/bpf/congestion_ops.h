@@ -24,8 +24,8 @@ struct {
 	__type(value, struct ack_counts);
 } acks SEC(".maps");
 
-/* src/loader.rs leaves the operation out unless ACKs shall be counted, so that it costs nothing. */
-_Static_assert(__builtin_offsetof(struct tcp_congestion_ops, in_ack_event) == 32, "loader.rs");
+/* src/loader/prepare.rs leaves the operation out unless ACKs shall be counted, so that it costs nothing. */
+_Static_assert(__builtin_offsetof(struct tcp_congestion_ops, in_ack_event) == 32, "loader/prepare.rs");
 
 CC_INLINE struct tcp_sock *tcp_sk(struct sock *sk) { return (struct tcp_sock *)sk; }
 

@@ -9,7 +9,8 @@
  * (net/core/filter.c, bpf_sol_tcp_setsockopt). That decides what may be done when:
  *
  * - Lowering the window: ssthresh = cap < cwnd, so congestion avoidance goes on, and the next ACK
- *   brings cwnd down (tcp_cong_avoid_ai).
+ *   brings cwnd down (tcp_cong_avoid_ai), if cwnd is what limits: a sender that has less to send than
+ *   its window keeps the wide window until the first flight that fills it.
  * - Raising a cap that binds (cwnd at the clamp): ssthresh = the new cap, so slow start fills the
  *   difference within a round trip and ends there.
  * - Raising one that does not bind would undo a loss's answer by slow start: it is left as it is,

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is loaded, as its pins and the kernel tell it.
+
+use super::{
+    ACKS, CONNECTIONS, LAYOUT, LINK, LOADED_BY, OPERATIONS, OWN_PARAMETERS, PARAMETERS, Request,
+    TRANSIENT,
+};
+use crate::{
+    Error, kernel,
+    math::{Algorithm, algorithms, words},
+    own_parameters,
+    pins::{self, Pins},
+};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle,
+    query::{ProgInfoIter, ProgInfoQueryOptions},
+};
+use std::{
+    fs, io,
+    os::fd::BorrowedFd,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+/// A congestion control that is loaded.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub(super) algorithm: Algorithm,
+    pub(super) directory: PathBuf,
+}
+
+/// A program of a congestion control.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Program {
+    /// The first 15 characters of its name.
+    pub name: String,
+    /// Instructions that the verifier went through; more than there are, if it took several ways.
+    pub verified: u32,
+    /// Instructions as the kernel runs them, before they are compiled.
+    pub instructions: usize,
+    /// Bytes of machine code.
+    pub machine_code_bytes: usize,
+}
+
+impl Loaded {
+    /// Which one.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Where its pins are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The map beside its connections. Programs that put parameters of a single socket there reuse
+    /// it; its values are [`own_parameters::value`].
+    pub fn connections(&self) -> Result<MapHandle, Error> {
+        self.map(CONNECTIONS)
+    }
+
+    /// Whether ACKs are counted, of connections that began since it is so.
+    #[must_use]
+    pub fn counts_acks(&self) -> bool {
+        self.directory.join(ACKS).exists()
+    }
+
+    /// The map of the counts: `struct ack_counts` beside each connection.
+    pub(crate) fn acks(&self) -> Result<MapHandle, Error> {
+        self.map(ACKS)
+    }
+
+    pub(super) fn request_is(&self, request: Request<'_>) -> Result<bool, Error> {
+        let parameters = self.parameters()?;
+        Ok(parameters == request.parameters && self.counts_acks() == request.count_acks)
+    }
+
+    /// What connections that begin now are told, in the order of [`Algorithm::parameters`].
+    pub fn parameters(&self) -> Result<Vec<u32>, Error> {
+        if self.algorithm.parameters().next().is_none() {
+            return Ok(Vec::new());
+        }
+        let map = self.map(PARAMETERS)?;
+        let found = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let found = found.map_err(|error| kernel::failed("read its parameters", &error))?;
+        let count = self.algorithm.parameters().count();
+        Ok(words(&found.unwrap_or_default()).take(count).collect())
+    }
+
+    /// Whether this build can read what it keeps of its connections.
+    #[must_use]
+    pub fn is_legible(&self) -> bool {
+        pins::noted(&self.directory, LAYOUT) == Some(layout_of(self.algorithm))
+    }
+
+    /// The longhaul that loaded it.
+    #[must_use]
+    pub fn loaded_by(&self) -> String {
+        pins::noted(&self.directory, LOADED_BY).unwrap_or_else(|| "?".to_owned())
+    }
+
+    /// When that was.
+    #[must_use]
+    pub fn since(&self) -> Option<SystemTime> {
+        fs::symlink_metadata(self.directory.join(LAYOUT))
+            .ok()?
+            .modified()
+            .ok()
+    }
+
+    /// Whether it goes when the last program that [`hold`](super::hold())s it ends.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        pins::noted(&self.directory, TRANSIENT).is_some()
+    }
+
+    /// A fact that the caller wants to find again until it is unloaded; names have no dots.
+    pub fn note(&self, fact: &str, word: &str) -> Result<(), Error> {
+        let noted = pins::note(&self.directory, fact, word);
+        noted.map_err(|source| self.error(source))
+    }
+
+    /// Such a fact.
+    #[must_use]
+    pub fn noted(&self, fact: &str) -> Option<String> {
+        pins::noted(&self.directory, fact)
+    }
+
+    /// Its programs, as the kernel has them: those that share their type information with one that
+    /// uses its map.
+    pub fn programs(&self) -> Result<Vec<Program>, Error> {
+        // The parameters are this load's alone; connections stay through a replacement.
+        let map = match self.algorithm.parameters().next() {
+            Some(_) => self.map(PARAMETERS)?,
+            None => self.connections()?,
+        };
+        let map = map
+            .info()
+            .map_err(|error| kernel::failed("ask about its map", &error))?;
+        let options = ProgInfoQueryOptions::default()
+            .include_map_ids(true)
+            .include_xlated_prog_insns(true)
+            .include_jited_prog_insns(true);
+        let all: Vec<_> = ProgInfoIter::with_query_opts(options).collect();
+        let users = all.iter().filter(|p| p.map_ids.contains(&map.info.id));
+        let types: Vec<_> = users.map(|program| program.btf_id).collect();
+        let ours = all.into_iter().filter(|p| types.contains(&p.btf_id));
+        Ok(ours.map(Program::from).collect())
+    }
+
+    /// Gives the programs of a cgroup (version 2) the socket option of [`own_parameters`], until it is
+    /// unloaded or another cgroup is named.
+    pub fn serve(&self, cgroup: BorrowedFd<'_>) -> Result<(), Error> {
+        let mut link = own_parameters::attach(self, cgroup)?;
+        let forgotten = pins::forget(&self.directory, OWN_PARAMETERS);
+        forgotten.map_err(|source| self.error(source))?;
+        let pinned = link.pin(self.directory.join(OWN_PARAMETERS));
+        pinned.map_err(|error| kernel::failed("pin the socket option", &error))
+    }
+
+    /// Whether some cgroup has it.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.directory.join(OWN_PARAMETERS).exists()
+    }
+
+    fn map(&self, pin: &str) -> Result<MapHandle, Error> {
+        let path = self.directory.join(pin);
+        let map = kernel::quietly(|| MapHandle::from_pinned_path(path));
+        map.map_err(|error| kernel::failed("open its map", &error))
+    }
+
+    pub(super) fn error(&self, source: io::Error) -> Error {
+        Error::Pins {
+            path: self.directory.clone(),
+            source,
+        }
+    }
+}
+
+impl From<libbpf_rs::query::ProgramInfo> for Program {
+    fn from(info: libbpf_rs::query::ProgramInfo) -> Self {
+        /// `sizeof(struct bpf_insn)`
+        const INSTRUCTION: usize = 8;
+        Self {
+            name: info.name.to_string_lossy().into_owned(),
+            verified: info.verified_insns,
+            instructions: info.xlated_prog_insns.len() / INSTRUCTION,
+            machine_code_bytes: info.jited_prog_insns.len(),
+        }
+    }
+}
+
+pub(super) fn layout_of(algorithm: Algorithm) -> String {
+    format!("{:016x}", algorithm.layout())
+}
+
+/// The one of this algorithm, if it is loaded. Needs root, for whom alone it can be seen.
+pub fn loaded(pins: &Pins, algorithm: Algorithm) -> Result<Option<Loaded>, Error> {
+    let directory = pins.of(algorithm.name());
+    match fs::symlink_metadata(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        outcome => outcome.map_err(|source| pins.error(&directory, source))?,
+    };
+    let pinned = [LINK, OPERATIONS]
+        .iter()
+        .any(|pin| directory.join(pin).exists());
+    let there = pinned && kernel::is_registered(&algorithm.system_name());
+    Ok(there.then_some(Loaded {
+        algorithm,
+        directory,
+    }))
+}
+
+/// All that are loaded, in the order of [`algorithms`].
+pub fn all_loaded(pins: &Pins) -> Result<Vec<Loaded>, Error> {
+    algorithms()
+        .filter_map(|algorithm| loaded(pins, algorithm).transpose())
+        .collect()
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The object of a congestion control, made ready for the kernel to take it.
+
+use super::{ACKS, Loaded, Request};
+use crate::{
+    Error, kernel,
+    math::{Algorithm, words},
+    object, own_parameters,
+};
+use libbpf_rs::{MapCore, MapMut, MapType, Object, ObjectBuilder, OpenObject};
+
+/// The object with its parameters in place, and with the connections of `old`.
+pub(super) fn prepare(
+    algorithm: Algorithm,
+    request: Request<'_>,
+    old: Option<&Loaded>,
+    linked: bool,
+) -> Result<OpenObject, Error> {
+    let bytes = object::of(algorithm).ok_or_else(|| Error::Failed {
+        step: "find its program",
+        reason: format!("{} has none in this build", algorithm.name()),
+    })?;
+    let object = ObjectBuilder::default().open_memory(bytes);
+    let mut object = object.map_err(|error| kernel::failed("open its program", &error))?;
+    set_parameters(algorithm, request.parameters, &mut object)?;
+    if !request.count_acks {
+        leave_acks_uncounted(&mut object);
+    }
+    if let Some(old) = old {
+        own_parameters::share_connections(old, &mut object)?;
+    }
+    if !linked {
+        unlink(&mut object)?;
+    }
+    Ok(object)
+}
+
+/// `params` is the only variable of an object. That it holds the defaults says that it was found.
+fn set_parameters(
+    algorithm: Algorithm,
+    parameters: &[u32],
+    object: &mut OpenObject,
+) -> Result<(), Error> {
+    let defaults = crate::parameters::defaults(algorithm);
+    if defaults.is_empty() {
+        return Ok(());
+    }
+    let mut maps = object.maps_mut();
+    let variables = maps.find(|map| is_variables(map.name()));
+    let mut variables = variables.ok_or_else(no_parameters)?;
+    let bytes = variables.initial_value_mut().ok_or_else(no_parameters)?;
+    if !words(bytes).take(defaults.len()).eq(defaults) {
+        return Err(no_parameters());
+    }
+    let told = parameters.iter().flat_map(|value| value.to_ne_bytes());
+    bytes.iter_mut().zip(told).for_each(|(to, from)| *to = from);
+    Ok(())
+}
+
+/// All zero, they would be in `.bss`.
+pub(super) fn is_variables(map: &std::ffi::OsStr) -> bool {
+    let name = map.to_string_lossy();
+    name.ends_with(".data") || name.ends_with(".bss")
+}
+
+fn no_parameters() -> Error {
+    Error::Failed {
+        step: "set its parameters",
+        reason: "its program does not begin its variables with them".to_owned(),
+    }
+}
+
+/// `in_ack_event` in `struct tcp_congestion_ops` of kernel.h, which libbpf lets us change.
+const IN_ACK_EVENT: std::ops::Range<usize> = 32..40;
+
+/// Takes the operation out, its program and the map of counts with it.
+fn leave_acks_uncounted(object: &mut OpenObject) {
+    for mut map in object.maps_mut() {
+        if map.name() == ACKS {
+            map.set_autocreate(false).expect("it is not loaded yet");
+        } else if map.map_type() == MapType::StructOps {
+            let operations = map.initial_value_mut().expect("congestion_ops.h has it");
+            operations[IN_ACK_EVENT].fill(0);
+        }
+    }
+}
+
+/// Takes BPF_F_LINK (include/uapi/linux/bpf.h) off the operations.
+fn unlink(object: &mut OpenObject) -> Result<(), Error> {
+    const BPF_F_LINK: u32 = 1 << 13;
+    let mut maps = object.maps_mut();
+    let map = maps.find(|map| map.map_type() == MapType::StructOps);
+    let mut map = map.expect("congestion_ops.h has it");
+    let flags = map.map_flags() & !BPF_F_LINK;
+    let set = map.set_map_flags(flags);
+    set.map_err(|error| kernel::failed("do without a link", &error))
+}
+
+pub(super) fn operations(object: &mut Object) -> MapMut<'_> {
+    let map = object
+        .maps_mut()
+        .find(|map| map.map_type() == MapType::StructOps);
+    map.expect("congestion_ops.h has it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::algorithms;
+
+    #[test]
+    fn every_algorithm_has_an_object_and_its_parameters_are_found() {
+        for algorithm in algorithms() {
+            let values = crate::parameters::defaults(algorithm);
+            assert!(
+                prepare(algorithm, (&values).into(), None, false).is_ok(),
+                "{algorithm:?}"
+            );
+            assert!(
+                algorithm.parameters().count() <= own_parameters::MAX,
+                "lh_connection has room for seven"
+            );
+        }
+    }
+}

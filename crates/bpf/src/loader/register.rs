@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A congestion control that was not there: registered first, published when all of it stands.
+
+use super::{
+    ACKS, CONNECTIONS, LAYOUT, LINK, LOADED_BY, Loaded, MAP, OPERATIONS, PARAMETERS, Request,
+    VERSION,
+    loaded::layout_of,
+    prepare::{is_variables, operations, prepare},
+};
+use crate::{
+    Error, kernel,
+    math::Algorithm,
+    pins::{self, Draft, Pins},
+};
+use libbpf_rs::{MapCore, Object};
+use std::path::PathBuf;
+
+pub(super) fn fresh(
+    pins: &Pins,
+    algorithm: Algorithm,
+    request: Request<'_>,
+) -> Result<Loaded, Error> {
+    let name = algorithm.system_name();
+    if kernel::is_registered(&name) {
+        return Err(Error::Taken(name, pins.directory()));
+    }
+    let directory = pins.of(algorithm.name());
+    let draft = draft(pins, algorithm)?;
+    kernel::quietly(|| register(algorithm, request, &draft, pins))?;
+    let published = draft.publish(&directory);
+    published.map_err(|source| pins.error(&directory, source))?;
+    Ok(Loaded {
+        algorithm,
+        directory,
+    })
+}
+
+pub(super) fn draft(pins: &Pins, algorithm: Algorithm) -> Result<Draft, Error> {
+    let path = in_the_making(pins, algorithm);
+    Draft::new(path.clone()).map_err(|source| pins.error(&path, source))
+}
+
+pub(super) fn in_the_making(pins: &Pins, algorithm: Algorithm) -> PathBuf {
+    pins.of(&format!("new-{}", algorithm.name()))
+}
+
+/// With a link; by its map alone where the kernel is older than Linux 6.4 and has no links of this
+/// kind.
+fn register(
+    algorithm: Algorithm,
+    request: Request<'_>,
+    draft: &Draft,
+    pins: &Pins,
+) -> Result<(), Error> {
+    let mut object = match prepare(algorithm, request, None, true)?.load() {
+        Ok(object) => object,
+        Err(first) => {
+            let error = kernel::failed("load its programs", &first);
+            let plain = prepare(algorithm, request, None, false)?.load();
+            return match plain {
+                Ok(object) => register_by_map(algorithm, object, draft, pins),
+                Err(_) => Err(error),
+            };
+        }
+    };
+    write_down(algorithm, &mut object, draft)?;
+    let attached = operations(&mut object).attach_struct_ops();
+    let mut link = attached.map_err(|error| taken_or(algorithm, pins, &error))?;
+    let pinned = link.pin(draft.path.join(LINK));
+    pinned.map_err(|error| kernel::failed("pin its link", &error))
+}
+
+fn register_by_map(
+    algorithm: Algorithm,
+    mut object: Object,
+    draft: &Draft,
+    pins: &Pins,
+) -> Result<(), Error> {
+    write_down(algorithm, &mut object, draft)?;
+    // First the pin: a map that is registered stays so without one, and nobody would find it.
+    let pinned = operations(&mut object).pin(draft.path.join(OPERATIONS));
+    pinned.map_err(|error| kernel::failed("pin its map", &error))?;
+    let attached = operations(&mut object).attach_struct_ops();
+    let mut link = attached.map_err(|error| taken_or(algorithm, pins, &error))?;
+    link.disconnect();
+    Ok(())
+}
+
+fn taken_or(algorithm: Algorithm, pins: &Pins, error: &libbpf_rs::Error) -> Error {
+    match error.kind() {
+        libbpf_rs::ErrorKind::AlreadyExists => {
+            Error::Taken(algorithm.system_name(), pins.directory())
+        }
+        _ => kernel::failed("register it", error),
+    }
+}
+
+/// Pins the maps and puts down the facts, all but what makes it registered.
+pub(super) fn write_down(
+    algorithm: Algorithm,
+    object: &mut Object,
+    draft: &Draft,
+) -> Result<(), Error> {
+    let map = operations(object).info();
+    let map = map.map_err(|error| kernel::failed("ask about its map", &error))?;
+    for mut map in object.maps_mut() {
+        let pin = match map.name() {
+            name if name == CONNECTIONS => CONNECTIONS,
+            name if name == ACKS && map.autocreate() => ACKS,
+            name if is_variables(name) => PARAMETERS,
+            _ => continue,
+        };
+        let pinned = map.pin(draft.path.join(pin));
+        pinned.map_err(|error| kernel::failed("pin its maps", &error))?;
+    }
+    let facts = [
+        (LAYOUT, layout_of(algorithm)),
+        (LOADED_BY, VERSION.to_owned()),
+        (MAP, map.info.id.to_string()),
+    ];
+    for (fact, word) in facts {
+        let noted = pins::note(&draft.path, fact, &word);
+        noted.map_err(|source| Error::Pins {
+            path: draft.path.join(fact),
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{leftovers::sweep, load, loaded, place::place, unload};
+    use super::*;
+
+    /// Before Linux 6.4.
+    #[test]
+    fn without_links_the_map_keeps_it_registered_until_it_is_unloaded() {
+        let Some((_turn, directory)) = place() else {
+            return;
+        };
+        let pins = Pins::at(directory.path());
+        let scalable = crate::math::algorithm("scalable").unwrap();
+        let lock = pins.lock().unwrap();
+        let cut_short = draft(&pins, scalable).unwrap();
+        let register = |draft: &Draft| {
+            let object = prepare(scalable, (&[7, 1]).into(), None, false).unwrap();
+            register_by_map(scalable, object.load().unwrap(), draft, &pins).unwrap();
+        };
+        register(&cut_short);
+        std::mem::forget(cut_short);
+        assert!(kernel::is_registered("lh_scalable"));
+        assert!(sweep(&pins, scalable).unwrap());
+        assert!(!kernel::is_registered("lh_scalable"));
+
+        let whole = draft(&pins, scalable).unwrap();
+        register(&whole);
+        whole.publish(&pins.of("scalable")).unwrap();
+        let it = loaded(&pins, scalable).unwrap().unwrap();
+        assert_eq!(it.parameters().unwrap(), [7, 1]);
+        drop(lock);
+        let replaced = load(&pins, scalable, (&[8, 1]).into(), true);
+        assert!(
+            replaced
+                .unwrap_err()
+                .to_string()
+                .contains("unload scalable")
+        );
+        unload(&pins, scalable).unwrap();
+        assert!(!kernel::is_registered("lh_scalable"));
+    }
+}
