@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Parallel streams with and without longhaul decp, on the paper's path scaled down.
 
-    bench/decp/run.py [--streams 16,32] [--control reno,cubic] [--modes none,lift,hold,refill]
+    bench/decp/run.py [--streams 16,32] [--control reno,cubic,lh_trc] [--modes none,lift,hold,refill]
                       [--rate 1gbit] [--delay 175ms] [--queue 1bdp] [--seconds 120] [--runs 1] [--out DIR]
 
 iperf3 -P over `longhaul link` between two namespaces; `longhaul decp` beside it, which iperf3 knows
-nothing of. Writes DIR/raw.json and prints a table: utilisation is payload received over what the link's rate carries of it, of the whole run
+nothing of. A control of longhaul's is loaded for its runs; lh_trc:share is TRC-TCP whose gap is that of
+an equal share of the link. Writes DIR/raw.json and prints a table: utilisation is payload received over what the link's rate carries of it, of the whole run
 and of its second half; Jain's index and slowest/fastest are of the streams over the whole run.
 Needs root, iperf3 and a release build; LONGHAUL and LONGHAUL_LINK name other binaries.
 """
-import argparse, json, os, pathlib, platform, subprocess, sys, tempfile, threading, time
+import argparse, contextlib, json, os, pathlib, platform, subprocess, sys, tempfile, threading, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
@@ -27,6 +28,21 @@ BUFFERS = "4096 131072 67108864"
 
 def within(netns, command, **options):
     return subprocess.Popen(["ip", "netns", "exec", netns, *command], **options)
+
+
+@contextlib.contextmanager
+def loaded(control, share):
+    """The kernel's name of a control, which is in the kernel for the block."""
+    name, _, share_it = control.partition(":")
+    if not name.startswith("lh_"):
+        yield name
+        return
+    flags = ["--param", f"rate_mbit={int(share / 1e6)}"] if share_it == "share" else []
+    subprocess.run([LONGHAUL, "cc", "load", name, *flags], check=True, stdout=subprocess.DEVNULL)
+    try:
+        yield name
+    finally:
+        subprocess.run([LONGHAUL, "cc", "unload", name], check=True, stdout=subprocess.DEVNULL)
 
 
 def bits(rate):
@@ -68,7 +84,8 @@ class Testbed:
 
 
 def measure(args, streams, control, mode):
-    with tempfile.TemporaryDirectory() as directory, Testbed(args, pathlib.Path(directory)) as bed:
+    with (tempfile.TemporaryDirectory() as directory, Testbed(args, pathlib.Path(directory)) as bed,
+          loaded(control, bits(args.rate) * PAYLOAD / streams) as name):
         server = within(RIGHT, ["iperf3", "--server", "--one-off", "--port", PORT], stdout=subprocess.DEVNULL)
         time.sleep(0.5)
         decp = None
@@ -76,7 +93,7 @@ def measure(args, streams, control, mode):
             decp = subprocess.Popen([LONGHAUL, "decp", "--netns", LEFT, "--match", f"dport {PORT}", "--json",
                                      *MODES[mode]], stdout=subprocess.PIPE, text=True)
         client = within(LEFT, ["iperf3", "--client", "10.77.0.2", "--port", PORT, "--parallel", str(streams),
-                               "--time", str(args.seconds), "--congestion", control, "--json"],
+                               "--time", str(args.seconds), "--congestion", name, "--json"],
                         stdout=subprocess.PIPE, text=True)
         middle = threshold(bed, args.seconds)
         looks = collect(decp, client)
@@ -137,13 +154,13 @@ def main():
     cells = [(int(streams), control, mode) for streams in args.streams.split(",")
              for control in args.control.split(",") for mode in args.modes.split(",")]
     results = []
-    print(f"{'streams':>7} {'control':>8} {'mode':>7} {'util':>6} {'2nd half':>8} {'Jain':>6} {'slow/fast':>9} {'retrans':>8} load")
+    print(f"{'streams':>7} {'control':>12} {'mode':>7} {'util':>6} {'2nd half':>8} {'Jain':>6} {'slow/fast':>9} {'retrans':>8} load")
     for _ in range(args.runs):
         for cell in cells:
             one = measure(args, *cell)
             one["load"] = os.getloadavg()[0]
             results.append(one)
-            print(f"{one['streams']:7} {one['control']:>8} {one['mode']:>7} {one['utilisation']:6.3f} "
+            print(f"{one['streams']:7} {one['control']:>12} {one['mode']:>7} {one['utilisation']:6.3f} "
                   f"{one['utilisation_second_half']:8.3f} {one['jain']:6.3f} {one['slowest_to_fastest']:9.3f} "
                   f"{one['retransmits']:8} {one['load']:.1f}", flush=True)
             machine = {"kernel": platform.release(), "cpus": os.cpu_count(), "arguments": vars(args)}

@@ -3,11 +3,17 @@
 """This machine's kernel beside `longhaul cc simulate`, on the same path with the same losses.
 
     bench/simulate/run.py [--seconds 20] [--only reno-40ms-losses,...] [--out DIR]
+    bench/simulate/run.py --seconds 120 --only paper      each control alone on 1 Gbit/s x 180 ms
+    bench/simulate/run.py --seconds 60 --only ack_shift   BIC's n = 1...6 at 200 ms, an ACK a packet
 
-One bulk flow between two namespaces over `longhaul link` at 1 Gbit/s, its TCP_INFO read every 5 ms,
-then the same path simulated. Prints for each case the window at each loss and the goodput of each
-second as ratios (simulated / measured), and writes DIR/raw.json. Needs root; builds nothing: run
-`cargo build --release` before.
+A case is CONTROL-RTT-KIND: cubic-40ms-overflow, lh_htcp-180ms-overflow, lh_bic:ack_shift=3-200ms-each.
+One bulk flow between two namespaces over `longhaul link` at 1 Gbit/s with a queue of one BDP, its
+TCP_INFO read every 5 ms, then the same path simulated. Controls of longhaul's are loaded for it.
+KIND is where the losses come from: `losses` by number, `overflow` of the queue alone, `each` the
+same with an ACK for each packet. Prints for each case the window at each loss and the goodput of
+each second as ratios (simulated / measured), then a table: seconds to 90 % of what the link carries
+of payload, utilisation of the whole run, best second, median second of the run's latter half. Writes
+DIR/raw.json. Needs root; builds nothing: run `cargo build --release` before.
 """
 import argparse, contextlib, json, os, pathlib, platform, signal, socket, statistics, struct, subprocess, sys
 import threading, time
@@ -22,15 +28,46 @@ HOST, PORT = "10.78.0.2", 7100
 HANDSHAKE = 2
 # The first ends slow start before the queue is full.
 LOSSES = [3_000, 150_000, 400_000, 650_000, 900_000, 1_150_000]
-# What is left of the window after a loss, as a share of 1024.
+# What is left of the window after a loss, as a share of 1024, where that is a constant.
 BETA = {"reno": 512, "cubic": 717}
-
-CASES = {
-    f"{cc}-{rtt}ms-{kind}": (cc, rtt, queue, losses)
-    for cc in ("reno", "cubic")
-    for rtt in (40, 100)
-    for kind, queue, losses in (("losses", "1bdp", LOSSES), ("overflow", "1bdp", []))
+RATE = 1e9
+# TCP's payload of a packet of 1500 B with timestamps.
+PAYLOAD = 1448 / 1500
+ALL = ("reno", "cubic", "lh_hstcp", "lh_scalable", "lh_htcp", "lh_bic", "lh_bic_linux", "lh_fast", "lh_trc")
+SETS = {
+    "kernel": [f"{cc}-{rtt}ms-{kind}" for cc in ("reno", "cubic") for rtt in (40, 100)
+               for kind in ("losses", "overflow")],
+    # Fifth paper: a single flow each on the international path.
+    "paper": [f"{cc}-180ms-overflow" for cc in ALL],
+    # Second paper, table 3, on a link of a seventh of its rate.
+    "ack_shift": [f"lh_bic:ack_shift={n}-200ms-each" for n in range(1, 7)],
 }
+
+
+class Case:
+    """What a case's name says."""
+
+    def __init__(self, name):
+        self.name = name
+        self.control, rtt, kind = name.rsplit("-", 2)
+        self.rtt = int(rtt.removesuffix("ms"))
+        self.losses = LOSSES if kind == "losses" else []
+        self.each = kind == "each"
+        self.cc = self.control.split(":")[0]
+
+    @contextlib.contextmanager
+    def loaded(self):
+        """Its control in the kernel for the block."""
+        if not self.cc.startswith("lh_"):
+            yield
+            return
+        parameters = self.control.partition(":")[2]
+        flags = [word for one in parameters.split(",") if one for word in ("--param", one)]
+        subprocess.run([LONGHAUL, "cc", "load", self.cc, *flags], check=True, stdout=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            subprocess.run([LONGHAUL, "cc", "unload", self.cc], check=True, stdout=subprocess.DEVNULL)
 
 
 def in_ns(ns, command):
@@ -41,11 +78,13 @@ def in_ns(ns, command):
 class Testbed:
     """Two namespaces and a link; gone after the block, whatever happens in it."""
 
-    def __init__(self, rtt, queue, losses):
-        self.shape = ["--rate", "1gbit", "--delay", f"{rtt / 2}ms"]
-        self.forward = ["--forward", f"queue={queue}"]
-        if losses:
-            self.forward += ["--forward", "loss=at:" + ",".join(map(str, losses))]
+    def __init__(self, case):
+        self.case = case
+        self.shape = ["--rate", "1gbit", "--delay", f"{case.rtt / 2}ms", "--forward", "queue=1bdp"]
+        if case.losses:
+            self.shape += ["--forward", "loss=at:" + ",".join(map(str, case.losses))]
+        if case.each:
+            self.shape += ["--delivery", "exact"]
 
     def __enter__(self):
         for ns in (NEAR, FAR):
@@ -55,10 +94,13 @@ class Testbed:
                 subprocess.run(in_ns(ns, ["sysctl", "-qw", f"net.ipv4.{setting}"]), check=True)
         self.link = subprocess.Popen(
             [LONGHAUL, "link", "--realtime", "--left", f"{NEAR}:wan0:10.78.0.1/30",
-             "--right", f"{FAR}:wan0:{HOST}/30", *self.shape, *self.forward],
+             "--right", f"{FAR}:wan0:{HOST}/30", *self.shape],
             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         for line in self.link.stderr:
             if "ready" in line:
+                if self.case.each:
+                    route = ["ip", "route", "replace", "10.78.0.0/30", "dev", "wan0", "quickack", "1"]
+                    subprocess.run(in_ns(FAR, route), check=True)
                 return self
         raise SystemExit("bench/simulate: the link did not start")
 
@@ -112,12 +154,12 @@ def source(cc, seconds):
 FIELDS = ("at", "state", "cwnd", "ssthresh", "rtt_us", "retransmits", "acked")
 
 
-def measure(cc, rtt, queue, losses, seconds):
-    with Testbed(rtt, queue, losses):
+def measure(case, seconds):
+    with case.loaded(), Testbed(case):
         far = subprocess.Popen(in_ns(FAR, [sys.executable, __file__, "--sink"]),
                                stdout=subprocess.PIPE, text=True)
         far.stdout.readline()
-        near = subprocess.run(in_ns(NEAR, [sys.executable, __file__, "--source", cc, seconds]),
+        near = subprocess.run(in_ns(NEAR, [sys.executable, __file__, "--source", case.cc, seconds]),
                               stdout=subprocess.PIPE, text=True, check=True, timeout=seconds + 60)
         far.wait(10)
     return [dict(zip(FIELDS, sample)) for sample in json.loads(near.stdout)]
@@ -130,7 +172,7 @@ def measured_backoffs(samples, cc):
     for before, after in zip(samples, samples[1:]):
         lost = after["state"] >= 3 or after["retransmits"] > before["retransmits"]
         if after["ssthresh"] != before["ssthresh"] and lost:
-            window = after["ssthresh"] * 1024 / BETA[cc]
+            window = after["ssthresh"] * 1024 / BETA[cc] if cc in BETA else before["cwnd"]
             found.append({"at": after["at"], "cwnd": round(window), "ssthresh": after["ssthresh"]})
     return found
 
@@ -141,10 +183,12 @@ def measured_goodput(samples, seconds):
     return [(after - before) * 8 for before, after in zip(marks, marks[1:])]
 
 
-def simulate(cc, rtt, queue, losses, seconds):
-    loss = [n - HANDSHAKE for n in losses]
-    command = [LONGHAUL, "cc", "simulate", "--cc", cc, "--rate", "1gbit", "--rtt", f"{rtt}ms",
-               "--queue", queue, "--duration", f"{seconds}s", "--json"]
+def simulate(case, seconds):
+    loss = [n - HANDSHAKE for n in case.losses]
+    command = [LONGHAUL, "cc", "simulate", "--cc", case.control, "--rate", "1gbit", "--rtt", f"{case.rtt}ms",
+               "--queue", "1bdp", "--duration", f"{seconds}s", "--json"]
+    if case.each:
+        command += ["--ack-ratio", "1", "--gro", "0ms"]
     if loss:
         command += ["--loss", "at:" + ",".join(map(str, loss))]
     lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -155,11 +199,19 @@ def simulate(cc, rtt, queue, losses, seconds):
     return backoffs, [r["goodput_bps"] for r in flows], records[-1]
 
 
+def course(rates):
+    """What a run's seconds come to; shares are of what the link carries of payload."""
+    shares = [rate / RATE / PAYLOAD for rate in rates]
+    return {"to_90_s": next((second + 1 for second, share in enumerate(shares) if share >= 0.9), None),
+            "utilisation": statistics.mean(shares), "peak": max(shares),
+            "stable": statistics.median(shares[len(shares) // 2:])}
+
+
 def compare(name, seconds):
-    cc, rtt, queue, losses = CASES[name]
-    samples = measure(cc, rtt, queue, losses, seconds)
-    real, real_rate = measured_backoffs(samples, cc), measured_goodput(samples, seconds)
-    model, model_rate, summary = simulate(cc, rtt, queue, losses, seconds)
+    case = Case(name)
+    samples = measure(case, seconds)
+    real, real_rate = measured_backoffs(samples, case.cc), measured_goodput(samples, seconds)
+    model, model_rate, summary = simulate(case, seconds)
     print(f"\n{name}: {len(real)} backoffs measured, {len(model)} simulated")
     for a, b in zip(real, model):
         print(f"  {a['at']:7.2f} s  cwnd {a['cwnd']:6}  ssthresh {a['ssthresh']:6}   "
@@ -170,18 +222,32 @@ def compare(name, seconds):
     rates = [b / a for a, b in zip(real_rate, model_rate) if a > 0]
     windows = [b["cwnd"] / a["cwnd"] for a, b in zip(real, model)]
     total = sum(model_rate) / sum(real_rate)
+    within = sum(0.9 <= rate <= 1.1 for rate in rates) / len(rates)
     print(f"  whole run {total:.3f}; seconds {min(rates):.3f} to {max(rates):.3f}, "
-          f"median {statistics.median(rates):.3f}"
-          + (f"; windows {min(windows):.3f} to {max(windows):.3f}" if windows else ""))
-    return {"case": name, "measured": {"backoffs": real, "goodput_bps": real_rate, "samples": samples},
-            "simulated": {"backoffs": model, "goodput_bps": model_rate, "summary": summary}}
+          f"median {statistics.median(rates):.3f}, {within:.0%} within a tenth"
+          + (f"; windows {min(windows):.3f} to {max(windows):.3f}" if windows else ""), flush=True)
+    return {"case": name, "load": os.getloadavg()[0], "ratio": total, "within_a_tenth": within,
+            "measured": {**course(real_rate), "backoffs": real, "goodput_bps": real_rate, "samples": samples},
+            "simulated": {**course(model_rate), "backoffs": model, "goodput_bps": model_rate, "summary": summary}}
+
+
+def table(cases):
+    yield ("\n| case | to 90 %, s | utilisation | best second | latter half | backoffs | goodput, simulated / measured "
+           "| seconds within a tenth | load |")
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for case in cases:
+        real, model = case["measured"], case["simulated"]
+        both = lambda key: f"{real[key]:.3f} ({model[key]:.3f})"
+        yield (f"| {case['case']} | {real['to_90_s']} ({model['to_90_s']}) | {both('utilisation')} | {both('peak')} "
+               f"| {both('stable')} | {len(real['backoffs'])} ({len(model['backoffs'])}) | {case['ratio']:.3f} "
+               f"| {case['within_a_tenth']:.0%} | {case['load']:.1f} |")
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__,
                                         formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seconds", type=int, default=20)
-    arguments.add_argument("--only", default=",".join(CASES))
+    arguments.add_argument("--only", default="kernel", help=f"cases, or a set of them: {', '.join(SETS)}")
     arguments.add_argument("--out", type=pathlib.Path, default=ROOT / "out" / "bench" / "simulate")
     arguments.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
     arguments.add_argument("--source", nargs=2, help=argparse.SUPPRESS)
@@ -190,10 +256,13 @@ def main():
         return sink()
     if chosen.source:
         return source(chosen.source[0], float(chosen.source[1]))
-    cases = [compare(name, chosen.seconds) for name in chosen.only.split(",")]
+    names = [name for word in chosen.only.split(",") for name in SETS.get(word, [word])]
     chosen.out.mkdir(parents=True, exist_ok=True)
-    host = {"kernel": platform.release(), "cpus": os.cpu_count()}
-    (chosen.out / "raw.json").write_text(json.dumps({"host": host, "cases": cases}))
+    host, cases = {"kernel": platform.release(), "cpus": os.cpu_count()}, []
+    for name in names:
+        cases.append(compare(name, chosen.seconds))
+        (chosen.out / "raw.json").write_text(json.dumps({"host": host, "cases": cases}))
+    print("\n".join(table(cases)))
 
 
 if __name__ == "__main__":

@@ -9,4 +9,5 @@ pub mod fit;
 pub mod leg;
 pub mod link;
 pub mod stripe;
+pub mod tap;
 pub mod tcp;

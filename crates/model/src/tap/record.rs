@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is said of a flow: `result.json` of `longhaul tap analyze` has these as they are.
+
+use super::segment::{Endpoint, Vantage};
+use serde::{Deserialize, Serialize};
+
+/// One connection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Flow {
+    /// In order of the first packet, from 0.
+    pub number: u64,
+    /// Where it was seen.
+    pub vantage: Vantage,
+    /// The end that sent the first SYN; without one, that sent the first packet.
+    pub client: Endpoint,
+    /// The other.
+    pub server: Endpoint,
+    /// First packet, ns since 1970.
+    pub first_ns: u64,
+    /// Last packet.
+    pub last_ns: u64,
+    /// What its beginning was.
+    pub opening: Opening,
+    /// How it ended.
+    pub closing: Closing,
+    /// Data from the client, and the ACKs for it.
+    pub upload: Direction,
+    /// Data from the server, and the ACKs for it.
+    pub download: Direction,
+}
+
+/// The beginning of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opening {
+    /// From the (last) SYN to its SYN/ACK, ns.
+    pub syn_to_syn_ack_ns: Option<u64>,
+    /// From the SYN/ACK to the ACK that ends the handshake, ns.
+    pub syn_ack_to_ack_ns: Option<u64>,
+    /// SYNs that were sent again.
+    pub syn_retransmissions: u32,
+    /// SYN/ACKs that were sent again.
+    pub syn_ack_retransmissions: u32,
+}
+
+/// The end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Closing {
+    /// A FIN from each end.
+    Finished,
+    /// A FIN from one end only.
+    HalfClosed,
+    /// A RST, from the client.
+    ResetByClient,
+    /// A RST, from the server.
+    ResetByServer,
+    /// The capture ends before it does.
+    Open,
+}
+
+/// One direction of data, with the ACKs that came back for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Direction {
+    /// What its sender offered in its SYN.
+    pub offer: Offer,
+    /// Its data.
+    pub data: Data,
+    /// ACKs for its data.
+    pub acks: Acks,
+    /// Round trips of its data: by TSecr.
+    pub rtt_by_timestamps: Distribution,
+    /// Likewise, by data and the ACK that covers it, never for what was sent twice (Karn).
+    pub rtt_by_pairs: Distribution,
+    /// Bytes newly acknowledged by each ACK that moved.
+    pub ack_diff: Distribution,
+    /// Packets newly acknowledged by each ACK that moved, in segments of the largest size seen.
+    pub packets_per_ack: Distribution,
+    /// ns from one data segment to the next; segments of one super-packet have none between them.
+    pub gaps: Distribution,
+    /// Segments in a row with gaps below the burst gap.
+    pub bursts: Distribution,
+    /// Most bytes in flight as the tap saw it.
+    pub in_flight_max_bytes: u64,
+    /// Its course in phases, none for a few packets.
+    pub phases: Vec<Phase>,
+    /// What limited it when, in order of time.
+    pub limits: Vec<Limited>,
+    /// The same in a sentence.
+    pub verdict: String,
+}
+
+/// Options of a SYN.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// MSS.
+    pub mss: Option<u16>,
+    /// Window scale, as a shift.
+    pub window_scale: Option<u8>,
+    /// SACK permitted.
+    pub sack: bool,
+    /// Time stamps.
+    pub timestamps: bool,
+}
+
+/// What one end sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Data {
+    /// Captured packets of this direction, ACKs for the other included.
+    pub packets: u64,
+    /// The same counted as on the wire.
+    pub wire_segments: u64,
+    /// IP bytes on the wire.
+    pub wire_bytes: u64,
+    /// Captured packets with payload.
+    pub data_packets: u64,
+    /// The same counted as on the wire.
+    pub data_segments: u64,
+    /// Payload bytes, sent again or not.
+    pub payload_bytes: u64,
+    /// Payload bytes counted once.
+    pub unique_bytes: u64,
+    /// Largest payload of a segment on the wire.
+    pub segment_max_bytes: u32,
+    /// Retransmissions (captured packets) after three duplicate ACKs or what SACK showed.
+    pub fast_retransmissions: u64,
+    /// After a silence.
+    pub timeout_retransmissions: u64,
+    /// Of what had been acknowledged or SACKed already.
+    pub spurious_retransmissions: u64,
+    /// Bytes of all retransmissions.
+    pub retransmitted_bytes: u64,
+    /// Packets that came late but were not sent again.
+    pub reordered: u64,
+    /// Bytes that were acknowledged although the capture does not have them.
+    pub missed_bytes: u64,
+    /// Window probes and keep-alives.
+    pub probes: u64,
+    /// First payload byte, ns since 1970.
+    pub first_data_ns: Option<u64>,
+    /// Last.
+    pub last_data_ns: Option<u64>,
+}
+
+/// ACKs for one direction's data; they travel the other way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acks {
+    /// Segments without payload, SYN, FIN or RST.
+    pub pure: u64,
+    /// Those that repeat a number, with no data, no new window (RFC 5681 §2).
+    pub duplicates: u64,
+    /// With SACK blocks.
+    pub with_sack: u64,
+    /// SACK blocks in them.
+    pub sack_blocks: u64,
+    /// With D-SACK (RFC 2883).
+    pub dsacks: u64,
+    /// Same number, another window.
+    pub window_updates: u64,
+    /// Window of zero.
+    pub zero_windows: u64,
+    /// Least and greatest window, scaled, bytes.
+    pub window_min_bytes: u64,
+    /// The greatest.
+    pub window_max_bytes: u64,
+    /// Bytes acknowledged.
+    pub acked_bytes: u64,
+}
+
+/// Samples, summed up: quantiles are right to 3 %.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// How many.
+    pub count: u64,
+    /// Least.
+    pub min: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Half are not greater.
+    pub p50: u64,
+    /// Nine tenths are not greater.
+    pub p90: u64,
+    /// 99 % are not greater.
+    pub p99: u64,
+    /// Greatest.
+    pub max: u64,
+    /// Lower edge and count of each bucket that has any, in order.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+/// A stretch of a transfer (paper 001, §2.3: growth, peak, and what follows).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// What it is.
+    pub kind: PhaseKind,
+    /// Beginning, ns since 1970.
+    pub from_ns: u64,
+    /// End.
+    pub to_ns: u64,
+    /// Mean rate of the data in it, bits/s.
+    pub data_bps: f64,
+    /// Mean rate of what was acknowledged in it, bits/s.
+    pub acked_bps: f64,
+    /// Pure ACKs a second.
+    pub acks_per_s: f64,
+    /// Data segments for each pure ACK.
+    pub packets_per_ack: f64,
+}
+
+/// Kinds of [`Phase`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseKind {
+    /// The rate grows.
+    RampUp,
+    /// The rate is at its highest and the round trip grows: the queue fills.
+    Peak,
+    /// The rate stays.
+    Steady,
+    /// The rate comes back after a loss.
+    Recovery,
+    /// Nothing is sent.
+    Idle,
+}
+
+/// What limited a direction for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limited {
+    /// By what.
+    pub by: Limit,
+    /// Beginning, ns since 1970.
+    pub from_ns: u64,
+    /// End.
+    pub to_ns: u64,
+}
+
+/// What can limit a direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The sender had nothing to send.
+    Application,
+    /// The receiver's window was full.
+    ReceiveWindow,
+    /// The congestion window, while it grows or after a loss.
+    CongestionWindow,
+    /// The rate stays and the round trip is above its least: a queue stands.
+    PathRate,
+    /// ACKs came late, merged or too seldom for the sender to go on.
+    AckStream,
+}
