@@ -2,6 +2,8 @@
 //! Capture files: pcap and pcapng, what is in them and how to write them. No I/O: bytes come in and
 //! go out as slices, so a reader may take a file, a pipe or a test's vector.
 
+pub mod writer;
+
 /// One captured packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
