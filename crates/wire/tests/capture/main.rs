@@ -3,6 +3,7 @@
 
 mod build;
 mod damage;
+mod foreign;
 mod formats;
 mod pieces;
 mod reading;
