@@ -119,18 +119,21 @@ impl Acking {
         self.acks.late += 1;
     }
 
-    /// The window that a segment (no SYN, whose window isn't scaled) offers.
+    /// The window that a segment (no SYN, whose window isn't scaled) offers. `tells` is whether it is more
+    /// than data of the other direction, which repeats an old ACK and would fill bins with nothing new.
     #[inline]
-    pub(super) fn window(&mut self, segment: &Segment, ack: u64, bin: &mut Bin) {
+    pub(super) fn window(&mut self, segment: &Segment, ack: u64, tells: bool, bin: &mut Bin) {
         let bytes = u64::from(segment.window) << self.shift.unwrap_or(0);
-        if self.window.is_none() {
+        let before = self.window.replace(segment.window);
+        if tells || before != Some(segment.window) {
+            bin.window_min = Some(bin.window_min.map_or(bytes, |least| least.min(bytes)));
+        }
+        if before.is_none() {
             self.acks.window_min_bytes = bytes;
         }
-        self.window = Some(segment.window);
         self.acks.zero_windows += u64::from(bytes == 0);
         self.acks.window_min_bytes = self.acks.window_min_bytes.min(bytes);
         self.acks.window_max_bytes = self.acks.window_max_bytes.max(bytes);
-        bin.window_min = Some(bin.window_min.map_or(bytes, |least| least.min(bytes)));
         if self.shift.is_some() {
             self.window_end = self.window_end.max(ack + bytes);
         }

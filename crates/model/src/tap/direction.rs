@@ -166,7 +166,8 @@ impl Direction {
         } else if hole.is_some() {
             self.sending.data.reordered += 1;
         }
-        self.sending.data.unique_bytes += u64::from(segment.payload).saturating_sub(seen);
+        let known = seen + u64::from(probed);
+        self.sending.data.unique_bytes += u64::from(segment.payload).saturating_sub(known);
         if numbers.end > next {
             let new = Numbers {
                 start: next,
@@ -248,7 +249,8 @@ impl Direction {
         if let Some(rtt_ns) = self.round_trips.answered(self.acking.acked, ack, segment) {
             count_rtt(rtt_ns, bin);
         }
-        match ack.cmp(&self.acking.acked) {
+        let order = ack.cmp(&self.acking.acked);
+        match order {
             Ordering::Greater => self.moves(ack, bin),
             Ordering::Equal if pure => {
                 // Of data that is not in the capture at all, nobody knows whether it is outstanding.
@@ -262,7 +264,8 @@ impl Direction {
             self.sacked(segment, ack, settings, bin);
         }
         if segment.flags & SYN == 0 {
-            self.acking.window(segment, ack, bin);
+            let tells = pure || order == Ordering::Greater;
+            self.acking.window(segment, ack, tells, bin);
         }
     }
 
