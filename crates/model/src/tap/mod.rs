@@ -7,6 +7,7 @@
 pub mod record;
 pub mod segment;
 pub mod series;
+pub mod simulated;
 
 /// Who takes what the analysis has to say, as soon as nothing can change it any more.
 pub trait Sink {
