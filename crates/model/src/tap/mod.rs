@@ -6,7 +6,10 @@
 
 pub mod course;
 pub mod flows;
+pub mod phases;
+mod pieces;
 pub mod record;
+mod rounds;
 pub mod segment;
 pub mod series;
 pub mod settings;
