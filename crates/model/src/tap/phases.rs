@@ -29,6 +29,7 @@ use super::{
     pieces::{Piece, cut, noise, without_outliers},
     record::{Phase, PhaseKind},
     rounds::Rounds,
+    spans::{self, drop_short, join, paint},
 };
 use std::ops::Range;
 
@@ -63,12 +64,7 @@ pub fn of(course: &Course) -> Vec<Phase> {
     }
 }
 
-/// A phase in bins.
-#[derive(Debug, Clone, PartialEq)]
-struct Span {
-    kind: PhaseKind,
-    bins: Range<usize>,
-}
+type Span = spans::Span<PhaseKind>;
 
 fn spans(rounds: &Rounds<'_>) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
@@ -303,32 +299,12 @@ impl<'a> Stretch<'a> {
             let steady = span.kind == PhaseKind::Steady;
             span.bins.len() < if steady { 2 * step } else { step }
         };
-        let mut kept: Vec<Span> = Vec::new();
-        for span in spans {
-            match kept.last_mut() {
-                Some(last) if short(&span) => last.bins.end = span.bins.end,
-                Some(last) if short(last) => {
-                    *last = Span {
-                        bins: last.bins.start..span.bins.end,
-                        ..span
-                    };
-                }
-                _ => kept.push(span),
-            }
-        }
-        kept
+        drop_short(spans, short)
     }
 
     /// Neighbours that are the same phase made one.
     fn joined(&self, spans: Vec<Span>) -> Vec<Span> {
-        let mut joined: Vec<Span> = Vec::new();
-        for span in spans {
-            match joined.last_mut() {
-                Some(last) if self.same(last, &span) => last.bins.end = span.bins.end,
-                _ => joined.push(span),
-            }
-        }
-        joined
+        join(spans, |one, next| self.same(one, next))
     }
 
     fn same(&self, one: &Span, next: &Span) -> bool {
@@ -368,31 +344,6 @@ fn losses(rounds: &Rounds<'_>, bins: &Range<usize>) -> Vec<usize> {
         last = Some(bin);
     }
     losses
-}
-
-/// Puts `span` over what is there.
-fn paint(spans: &mut Vec<Span>, over: Span) {
-    if over.bins.is_empty() {
-        return;
-    }
-    let (from, to) = (over.bins.start, over.bins.end);
-    let mut painted = Vec::with_capacity(spans.len() + 2);
-    let mut over = Some(over);
-    for span in spans.drain(..) {
-        let Span { kind, bins } = span;
-        let (before, after) = (bins.start..bins.end.min(from), bins.start.max(to)..bins.end);
-        if !before.is_empty() {
-            painted.push(Span { kind, bins: before });
-        }
-        if bins.end > from {
-            painted.extend(over.take());
-        }
-        if !after.is_empty() {
-            painted.push(Span { kind, bins: after });
-        }
-    }
-    painted.extend(over);
-    *spans = painted;
 }
 
 fn phase(rounds: &Rounds<'_>, span: &Span) -> Phase {

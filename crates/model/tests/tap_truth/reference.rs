@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A course made of segments in the plainest way, with all the memory that it takes.
 
-use model::tap::{course::Course, segment::Segment, series::Bin};
+use model::tap::{ack_way::AckWay, course::Course, segment::Segment, series::Bin};
 use std::collections::BTreeMap;
 
 /// The client's data and the ACKs for it, at most 4,096 bins.
@@ -25,6 +25,7 @@ struct Plain {
     next: u64,
     una: u64,
     window: Option<u64>,
+    way: AckWay,
     /// When what ends here was sent, but not if it was sent again.
     outstanding: BTreeMap<u64, Option<u64>>,
 }
@@ -84,6 +85,7 @@ impl Plain {
             rtt_sum_ns: rtt.unwrap_or(0),
             rtt_samples: u32::from(rtt.is_some()),
             window_min: Some(window),
+            ack_way_ns: Some(self.way.note(segment.at_ns, segment.tsval)),
             ..Bin::default()
         }
     }
