@@ -19,6 +19,25 @@ pub mod simulated;
 mod spans;
 pub mod verdict;
 
+mod acking;
+mod bins;
+mod connection;
+mod direction;
+mod distribution;
+mod gaps;
+mod handshake;
+mod holes;
+mod key_hash;
+mod outstanding;
+mod recency;
+mod retransmission;
+mod round_trip;
+mod round_trips;
+mod scoreboard;
+mod sending;
+mod timestamps;
+mod unwrap;
+
 pub use flows::Flows;
 pub use settings::Settings;
 
