@@ -222,3 +222,15 @@ fn count_truth(truth: Truth, bin: &mut Bin) {
     bin.queue_max = bin.queue_max.max(truth.queue_bytes);
     bin.drops += u32::from(matches!(truth.fate, Fate::Lost | Fate::Dropped));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `Settings::flows_max` says, with two widths of bins.
+    #[test]
+    fn takes_five_kilobytes() {
+        let size = size_of::<Connection>() + 2 * 2 * (size_of::<Bin>() + 8);
+        assert!(size <= 5 << 10, "{size}");
+    }
+}
