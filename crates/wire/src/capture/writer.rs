@@ -78,6 +78,7 @@ const ENHANCED_PACKET: u32 = 6;
 /// Options of the draft's sections 3.5 and 4.1 to 4.6.
 mod option {
     pub(super) const END: u16 = 0;
+    pub(super) const COMMENT: u16 = 1;
     pub(super) const SHB_HARDWARE: u16 = 2;
     pub(super) const SHB_OS: u16 = 3;
     pub(super) const SHB_APPLICATION: u16 = 4;
@@ -145,9 +146,15 @@ pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>, heading: Heading) {
 /// An interface statistics block. `isb_ifdrop` is what Wireshark shows, so drops are there, as its
 /// own dumpcap has them.
 pub fn statistics(out: &mut Vec<u8>, statistics: &Statistics) {
+    annotated_statistics(out, statistics, "");
+}
+
+/// The same with a comment, for those who read it and for those who know what it holds.
+pub fn annotated_statistics(out: &mut Vec<u8>, statistics: &Statistics, comment: &str) {
     block(out, INTERFACE_STATISTICS, |out| {
         put_u32(out, statistics.interface);
         put_timestamp(out, statistics.until_ns);
+        put_text(out, option::COMMENT, comment);
         put_option(out, option::ISB_START, &timestamp(statistics.from_ns));
         put_option(out, option::ISB_END, &timestamp(statistics.until_ns));
         put_option(
