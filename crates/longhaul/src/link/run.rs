@@ -9,6 +9,7 @@ use super::{
     display::Display,
     pump::{Lane, Order, Pump},
     store::Store,
+    tap::{Point, Tap},
 };
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
@@ -39,6 +40,7 @@ pub(super) struct Running {
     ends: [(Netns, String); 2],
     wires: [Wire; 2],
     threads: Vec<Thread>,
+    tap: Option<Tap>,
 }
 
 /// One direction as seen from outside its thread.
@@ -68,14 +70,19 @@ pub(super) fn run(start: &Start) -> Result<()> {
         ));
     }
     let mut display = Display::open(start, &links)?;
+    let taps = links
+        .iter()
+        .map(|link| link.tap.as_ref().map(Tap::open).transpose())
+        .collect::<Result<Vec<_>>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let (snapshots, mut inbox) = channel(SNAPSHOTS_MAX);
     let mut running = Vec::new();
-    for (link, ends) in links.iter().zip(namespaces) {
+    for ((link, ends), tap) in links.iter().zip(namespaces).zip(taps) {
         let socket = control::listen(&link.name)?;
-        running.push((Running::start(link, ends, start, &snapshots)?, socket));
+        let link = Running::start(link, ends, start, tap, &snapshots)?;
+        running.push((link, socket));
     }
     drop(snapshots);
     eprintln!("ready");
@@ -162,9 +169,11 @@ fn finish(
         display.show(&snapshot)?;
     }
     for link in links {
-        for check in link.join()? {
-            display.conclude(&check)?;
+        let (checks, tap) = link.join()?;
+        for check in &checks {
+            display.conclude(check)?;
         }
+        tap.map_or(Ok(()), |tap| tap.finish(&checks))?;
     }
     Ok(())
 }
@@ -174,13 +183,16 @@ impl Running {
         link: &Link,
         ends: (Netns, Netns),
         start: &Start,
+        tap: Option<(Tap, [Point; 2])>,
         snapshots: &Sender<Snapshot>,
     ) -> Result<Self> {
+        let (tap, points) = tap.unzip();
+        let [forth, back] = points.map_or([None, None], |points| points.map(Some));
         let left = device(&ends.0, &link.left, link)?;
         let right = device(&ends.1, &link.right, link)?;
         let lanes = [
-            lane(link, &link.forward, Direction::Forward, &left, &right)?,
-            lane(link, &link.backward, Direction::Backward, &right, &left)?,
+            lane(link, Direction::Forward, &left, &right, forth)?,
+            lane(link, Direction::Backward, &right, &left, back)?,
         ];
         let wires = [
             (&link.forward, 0),
@@ -199,6 +211,7 @@ impl Running {
             delivery: link.delivery,
             wires: [forward, backward],
             threads: threads.collect::<Result<_>>()?,
+            tap,
             ends: [
                 (ends.0, link.left.interface.clone()),
                 (ends.1, link.right.interface.clone()),
@@ -250,7 +263,7 @@ impl Running {
         }
     }
 
-    fn join(self) -> Result<Vec<SelfCheck>> {
+    fn join(self) -> Result<(Vec<SelfCheck>, Option<Tap>)> {
         for thread in self.threads {
             let ended = thread.handle.join();
             ended.map_err(|_| anyhow::anyhow!("a link thread panicked"))??;
@@ -261,22 +274,37 @@ impl Running {
             let latest = wire.latest.into_inner();
             checks.extend(latest.map(|last| SelfCheck::new(&last, self.delivery, overflow)));
         }
-        Ok(checks)
+        Ok((checks, self.tap))
     }
 }
 
-fn lane(link: &Link, way: &Way, direction: Direction, ingress: &Tun, egress: &Tun) -> Result<Lane> {
+fn lane(
+    link: &Link,
+    direction: Direction,
+    ingress: &Tun,
+    egress: &Tun,
+    tap: Option<Point>,
+) -> Result<Lane> {
+    let way = match direction {
+        Direction::Forward => &link.forward,
+        Direction::Backward => &link.backward,
+    };
     let start = clock::now();
     // Each direction draws from numbers of its own.
     let seed = link.seed.wrapping_mul(2).wrapping_add(direction as u64);
+    let line = Line::new(way.shape.clone(), way.schedule.clone(), seed, start);
     Ok(Lane {
         direction,
         ingress: ingress.try_clone()?,
         egress: egress.try_clone()?,
-        line: Line::new(way.shape.clone(), way.schedule.clone(), seed, start),
+        line: match tap {
+            Some(_) => line.observed(),
+            None => line,
+        },
         regroup: Regroup::new(link.delivery),
         store: Store::new(way.memory_bytes()?),
         counters: Counters::new(&link.name, direction, start),
+        tap,
         damaged: Vec::new(),
     })
 }

@@ -2,6 +2,9 @@
 //! A running `longhaul link` between two namespaces of its own.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod tap_file;
+pub(crate) mod traffic;
+
 use host::netns::Netns;
 use std::{
     io::{BufRead, BufReader, Read},
