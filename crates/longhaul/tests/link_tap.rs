@@ -367,9 +367,9 @@ fn tshark_counts_the_same() {
     let flags = ["--delay", "1ms", "--forward", "loss=at:3"];
     let tapped = Tapped::start("tshark", ["10.66.27.1/30", "10.66.27.2/30"], &flags);
     transfer(&tapped.bed, 1 << 20);
-    let path = tapped.path();
     let Tapped { bed, directory } = tapped;
-    bed.records_after_stop();
+    bed.stop();
+    let path = directory.path().join("tap.pcapng");
     let file = TapFile::read(&std::fs::read(&path).unwrap());
     let said = Command::new("tshark")
         .args(["-q", "-z", "io,stat,0", "-r"])
@@ -388,5 +388,4 @@ fn tshark_counts_the_same() {
     };
     assert_eq!(frames, file.records.len() as u64, "{said}");
     assert_eq!(seen_bytes, bytes.sum::<u64>(), "{said}");
-    drop(directory);
 }

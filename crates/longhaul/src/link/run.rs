@@ -60,33 +60,26 @@ struct Thread {
 /// `longhaul link` without a subcommand.
 pub(super) fn run(start: &Start) -> Result<()> {
     let links = config::links(start)?;
-    let namespaces = links
-        .iter()
-        .map(|link| Ok((link.left.open()?, link.right.open()?)))
-        .collect::<Result<Vec<_>>>()?;
+    let namespaces = each(&links, |link| Ok((link.left.open()?, link.right.open()?)))?;
     if start.realtime && !may_take_precedence() {
         return Err(Refusal::unsupported(
             "--realtime needs CAP_SYS_NICE: run as root",
         ));
     }
+    // First of all the names: a second link of that name must not empty the first one's files.
+    let sockets = each(&links, |link| control::listen(&link.name))?;
+    let taps = each(&links, |link| link.tap.as_ref().map(Tap::open).transpose())?;
     let mut display = Display::open(start, &links)?;
-    let taps = links
-        .iter()
-        .map(|link| link.tap.as_ref().map(Tap::open).transpose())
-        .collect::<Result<Vec<_>>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let (snapshots, mut inbox) = channel(SNAPSHOTS_MAX);
     let mut running = Vec::new();
     for ((link, ends), tap) in links.iter().zip(namespaces).zip(taps) {
-        let socket = control::listen(&link.name)?;
-        let link = Running::start(link, ends, start, tap, &snapshots)?;
-        running.push((link, socket));
+        running.push(Running::start(link, ends, start, tap, &snapshots)?);
     }
     drop(snapshots);
     eprintln!("ready");
-    let (running, sockets): (Vec<_>, Vec<_>) = running.into_iter().unzip();
     runtime.block_on(async {
         let controls = sockets
             .into_iter()
@@ -99,6 +92,10 @@ pub(super) fn run(start: &Start) -> Result<()> {
         }
     })?;
     finish(running, &mut inbox, &mut display)
+}
+
+fn each<T>(links: &[Link], make: impl FnMut(&Link) -> Result<T>) -> Result<Vec<T>> {
+    links.iter().map(make).collect()
 }
 
 /// Tried on a thread of its own, so that this one stays what it is.
