@@ -5,7 +5,7 @@ mod link_process;
 
 use link_process::{
     Testbed, may_use_namespaces,
-    tap_file::{Record, TapFile},
+    tap_file::{Segment, TapFile},
     traffic::{datagrams, transfer},
 };
 use serde_json::Value;
@@ -17,13 +17,10 @@ use std::{
     sync::mpsc,
     time::{Duration, Instant},
 };
+use wire::capture::Fate;
 
 const FORWARD: u32 = 0;
 const BACKWARD: u32 = 1;
-const PASSED: u8 = 0;
-const LOST: u8 = 1;
-const DROPPED: u8 = 2;
-const THINNED: u8 = 3;
 
 /// A link with a tap, and where its file is.
 struct Tapped {
@@ -47,15 +44,15 @@ impl Tapped {
     }
 
     fn read(&self) -> TapFile {
-        TapFile::read(&std::fs::read(self.path()).unwrap())
+        TapFile::read(std::fs::read(self.path()).unwrap())
     }
 
     /// Ends the link; the file and the self-checks, forward first.
     fn end(self) -> (TapFile, [Value; 2]) {
         let Self { bed, directory } = self;
         let records = bed.records_after_stop();
-        let file = TapFile::read(&std::fs::read(directory.path().join("tap.pcapng")).unwrap());
-        assert_eq!(file.rest, 0, "it ends with a whole block");
+        let file = TapFile::read(std::fs::read(directory.path().join("tap.pcapng")).unwrap());
+        assert_eq!(file.damage, [], "it ends with a whole block");
         assert_eq!(file.interfaces, ["left", "right"]);
         (file, self_checks(&records))
     }
@@ -71,12 +68,12 @@ fn self_checks(records: &[Value]) -> [Value; 2] {
     })
 }
 
-fn fate(record: &Record) -> u8 {
-    record.truth.unwrap().fate
+fn fate(segment: &Segment) -> Fate {
+    segment.truth.unwrap().fate
 }
 
 /// Numbers, from 1, of the arrivals with that fate.
-fn numbers(arrivals: &[Record], wanted: u8) -> Vec<usize> {
+fn numbers(arrivals: &[Segment], wanted: Fate) -> Vec<usize> {
     let numbered = (1..).zip(arrivals);
     let found = numbered.filter(|(_, record)| fate(record) == wanted);
     found.map(|(number, _)| number).collect()
@@ -98,7 +95,7 @@ struct Sent {
 impl Wire {
     /// Works out from the arrivals alone what each must have found and when it must have come out,
     /// and holds the file to it.
-    fn check(&self, arrivals: &[Record], departures: &[Record]) {
+    fn check(&self, arrivals: &[Segment], departures: &[Segment]) {
         let mut departures = departures.iter();
         let mut sent: Vec<Sent> = Vec::new();
         let mut free_at = 0;
@@ -106,14 +103,14 @@ impl Wire {
             let (at, len) = (arrival.at_ns, u64::from(arrival.wire_len));
             let waiting = sent.iter().rev().take_while(|earlier| earlier.begun > at);
             let queue: u64 = waiting.map(|earlier| earlier.len).sum();
-            assert_eq!(arrival.truth.unwrap().queue_bytes, queue);
+            assert_eq!(arrival.truth.unwrap().queue_bytes, queue as u32);
             match fate(arrival) {
-                LOST => continue,
-                DROPPED => assert!(queue + len > self.queue_limit, "there was room"),
-                PASSED => assert!(queue + len <= self.queue_limit, "there was none"),
-                other => panic!("fate {other}"),
+                Fate::Lost => continue,
+                Fate::Dropped => assert!(queue + len > self.queue_limit, "there was room"),
+                Fate::Passed => assert!(queue + len <= self.queue_limit, "there was none"),
+                Fate::Thinned => panic!("no rule for ACKs is set"),
             }
-            if fate(arrival) == PASSED {
+            if fate(arrival) == Fate::Passed {
                 let begun = at.max(free_at);
                 free_at = begun + len * self.nanos_a_byte;
                 sent.push(Sent { begun, len });
@@ -122,7 +119,7 @@ impl Wire {
                 };
                 assert_eq!(departure.at_ns, free_at + self.delay_ns);
                 assert_eq!(departure.wire_len, arrival.wire_len);
-                assert_eq!(departure.bytes, arrival.bytes);
+                assert_eq!(departure.headers, arrival.headers);
             }
         }
         assert!(
@@ -158,14 +155,14 @@ fn a_transfer_is_recorded_to_the_nanosecond() {
             let check = &checks[direction as usize];
             assert_eq!(check["segments"], arrivals.len());
             assert_eq!(check["delivered_segments"], departures.len());
-            let dropped = numbers(&arrivals, DROPPED).len();
+            let dropped = numbers(&arrivals, Fate::Dropped).len();
             assert_eq!(check["drops"]["overflow"], dropped);
             assert_eq!(dropped > 0, direction == BACKWARD, "slow start overflows");
             assert_eq!(check["tap_missed"]["arrivals"], 0);
         }
-        let lost = numbers(&file.arrivals(BACKWARD), LOST);
+        let lost = numbers(&file.arrivals(BACKWARD), Fate::Lost);
         assert_eq!(lost, [50, 60, 61, 62, 700]);
-        assert!(numbers(&file.arrivals(FORWARD), LOST).is_empty());
+        assert!(numbers(&file.arrivals(FORWARD), Fate::Lost).is_empty());
         statistics_tell_all(&file, &checks);
     }
 }
@@ -173,11 +170,13 @@ fn a_transfer_is_recorded_to_the_nanosecond() {
 /// At each interface: what came in there and what came out there, none missing.
 fn statistics_tell_all(file: &TapFile, checks: &[Value; 2]) {
     for (interface, out) in [(0, &checks[1]), (1, &checks[0])] {
-        let (received, dropped, comment) = &file.statistics[interface];
-        let here = |record: &&Record| record.interface == interface as u32;
-        let records = file.records.iter().filter(here).count();
-        assert_eq!((*received, *dropped), (records as u64, 0));
-        assert_eq!(&serde_json::from_str::<Value>(comment).unwrap(), out);
+        let statistics = &file.statistics[interface];
+        let here = |segment: &&Segment| segment.interface == interface as u32;
+        let segments = file.segments.iter().filter(here).count() as u64;
+        assert_eq!(statistics.received, Some(segments));
+        assert_eq!(statistics.if_dropped, Some(0));
+        let comment = format!("\"direction\":{}", out["direction"]);
+        assert!(file.contains(&comment), "its self-check is there");
     }
 }
 
@@ -189,30 +188,43 @@ fn each_segment_of_a_super_packet_has_headers_of_its_own() {
     let tapped = Tapped::start("headers", ["10.66.21.1/30", "10.66.21.2/30"], &[]);
     transfer(&tapped.bed, 1 << 20);
     let (file, _) = tapped.end();
-    let mut expected = None;
-    let mut payload = 0;
-    for record in file.arrivals(BACKWARD) {
-        let ip = &record.bytes;
-        assert_eq!(
-            u32::from(u16::from_be_bytes([ip[2], ip[3]])),
-            record.wire_len
-        );
-        let tcp = &ip[20..];
-        let headers = 20 + usize::from(tcp[12] >> 4) * 4;
-        assert_eq!(ip.len(), headers, "headers and nothing else");
-        let seq = u32::from_be_bytes(tcp[4..8].try_into().unwrap());
-        assert_eq!(seq, expected.unwrap_or(seq), "one behind the other");
-        let len = record.wire_len - headers as u32;
-        let (syn, fin) = (tcp[13] >> 1 & 1, tcp[13] & 1);
-        expected = Some(seq.wrapping_add(len + u32::from(syn) + u32::from(fin)));
-        payload += len;
-        assert!(record.wire_len <= 1_500);
+    let sent = file.arrivals(BACKWARD);
+    let first = TcpSegment::of(&sent[0]).seq;
+    let mut next = first;
+    for segment in &sent {
+        let tcp = TcpSegment::of(segment);
+        let end = tcp.seq.wrapping_add(tcp.len);
+        // Whatever is sent again begins earlier.
+        assert!(tcp.seq.wrapping_sub(next) as i32 <= 0, "no gap");
+        if end.wrapping_sub(next) as i32 > 0 {
+            next = end;
+        }
+        assert!(segment.wire_len <= 1_500);
     }
-    assert_eq!(
-        payload,
-        1 << 20,
-        "nothing was lost, so nothing was sent again"
-    );
+    let syn_and_fin = 2;
+    assert_eq!(next.wrapping_sub(first), (1 << 20) + syn_and_fin);
+}
+
+/// What a segment takes of the sequence.
+struct TcpSegment {
+    seq: u32,
+    len: u32,
+}
+
+impl TcpSegment {
+    /// Of IPv4 headers that stand for themselves: complete, and with the right length.
+    fn of(segment: &Segment) -> Self {
+        let (ip, tcp) = segment.headers.split_at(20);
+        let total = u32::from(u16::from_be_bytes([ip[2], ip[3]]));
+        assert_eq!(total, segment.wire_len);
+        let header = usize::from(tcp[12] >> 4) * 4;
+        assert_eq!(tcp.len(), header, "headers and nothing else");
+        let (syn, fin) = (u32::from(tcp[13] >> 1 & 1), u32::from(tcp[13] & 1));
+        Self {
+            seq: u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]),
+            len: total - 20 - header as u32 + syn + fin,
+        }
+    }
 }
 
 #[test]
@@ -225,8 +237,8 @@ fn numbered_losses_are_where_they_were() {
     assert_eq!(datagrams(&tapped.bed, 10), [1, 3, 4, 8, 9, 10]);
     let (file, _) = tapped.end();
     let arrivals = file.arrivals(FORWARD);
-    assert_eq!(numbers(&arrivals, LOST), [2, 5, 6, 7]);
-    let delays = numbers(&arrivals, PASSED)
+    assert_eq!(numbers(&arrivals, Fate::Lost), [2, 5, 6, 7]);
+    let delays = numbers(&arrivals, Fate::Passed)
         .into_iter()
         .zip(file.departures(FORWARD));
     for (number, departure) in delays {
@@ -245,10 +257,10 @@ fn duplicates_and_damage_are_seen_where_they_come_out() {
     let (file, _) = tapped.end();
     let (arrivals, departures) = (file.arrivals(FORWARD), file.departures(FORWARD));
     assert_eq!((arrivals.len(), departures.len()), (50, 100));
-    let wrong_bits = |pair: &[Record], arrival: &Record| -> u32 {
+    let wrong_bits = |pair: &[Segment], arrival: &Segment| -> u32 {
         let ip = pair
             .iter()
-            .flat_map(|record| record.bytes.iter().zip(&arrival.bytes).take(20));
+            .flat_map(|record| record.headers.iter().zip(&arrival.headers).take(20));
         ip.map(|(out, came)| (out ^ came).count_ones()).sum()
     };
     let pairs = departures.chunks(2).zip(&arrivals);
@@ -268,7 +280,7 @@ fn thinned_acks_are_told_from_lost_ones() {
     let tapped = Tapped::start("thinned", ["10.66.24.1/30", "10.66.24.2/30"], &flags);
     transfer(&tapped.bed, 8 << 20);
     let (file, checks) = tapped.end();
-    let thinned = numbers(&file.arrivals(FORWARD), THINNED).len();
+    let thinned = numbers(&file.arrivals(FORWARD), Fate::Thinned).len();
     assert!(thinned > 0);
     assert_eq!(checks[0]["drops"]["ack_rule"], thinned);
 }
@@ -281,12 +293,12 @@ fn a_killed_link_leaves_a_file_that_can_be_read() {
     let tapped = Tapped::start("tapkill", ["10.66.25.1/30", "10.66.25.2/30"], &[]);
     datagrams(&tapped.bed, 10);
     let begun = Instant::now();
-    while tapped.read().records.len() < 20 && begun.elapsed() < Duration::from_secs(20) {
+    while tapped.read().segments.len() < 20 && begun.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(20));
     }
     let Tapped { bed, directory } = tapped;
     let _bed = bed.kill();
-    let file = TapFile::read(&std::fs::read(directory.path().join("tap.pcapng")).unwrap());
+    let file = TapFile::read(std::fs::read(directory.path().join("tap.pcapng")).unwrap());
     assert_eq!(
         (file.arrivals(FORWARD).len(), file.departures(FORWARD).len()),
         (10, 10)
@@ -318,7 +330,7 @@ fn a_disk_that_stands_still_costs_records_and_no_traffic() {
     transfer(&bed, 48 << 20);
     go.send(()).unwrap();
     let checks = self_checks(&bed.records_after_stop());
-    let file = TapFile::read(&reader.join().unwrap());
+    let file = TapFile::read(reader.join().unwrap());
     for direction in [FORWARD, BACKWARD] {
         let check = &checks[direction as usize];
         let missed = |which: &str| check["tap_missed"][which].as_u64().unwrap();
@@ -328,16 +340,20 @@ fn a_disk_that_stands_still_costs_records_and_no_traffic() {
         assert_eq!(check["delivered_segments"], departures);
         assert_eq!(check["no_memory"], 0);
     }
-    let at = |direction: usize, which| checks[direction]["tap_missed"][which].as_u64().unwrap();
-    assert!(at(1, "arrivals") > 0, "48 MiB are more than 5 MB of notes");
-    assert_eq!(
-        file.statistics[0].1,
-        at(0, "arrivals") + at(1, "departures")
+    let missing =
+        |direction: usize, which| checks[direction]["tap_missed"][which].as_u64().unwrap();
+    assert!(
+        missing(1, "arrivals") > 0,
+        "48 MiB are more than 5 MB of notes"
     );
-    assert_eq!(
-        file.statistics[1].1,
-        at(1, "arrivals") + at(0, "departures")
-    );
+    let left = missing(0, "arrivals") + missing(1, "departures");
+    let right = missing(1, "arrivals") + missing(0, "departures");
+    let told: Vec<_> = file
+        .statistics
+        .iter()
+        .map(|statistics| statistics.if_dropped)
+        .collect();
+    assert_eq!(told, [Some(left), Some(right)]);
 }
 
 fn read_later(pipe: &Path, go: &mpsc::Receiver<()>) -> Vec<u8> {
@@ -370,7 +386,7 @@ fn tshark_counts_the_same() {
     let Tapped { bed, directory } = tapped;
     bed.stop();
     let path = directory.path().join("tap.pcapng");
-    let file = TapFile::read(&std::fs::read(&path).unwrap());
+    let file = TapFile::read(std::fs::read(&path).unwrap());
     let said = Command::new("tshark")
         .args(["-q", "-z", "io,stat,0", "-r"])
         .arg(&path)
@@ -382,10 +398,13 @@ fn tshark_counts_the_same() {
         .rsplit('|')
         .filter_map(|cell| cell.trim().parse().ok())
         .collect();
-    let bytes = file.records.iter().map(|record| u64::from(record.wire_len));
+    let bytes = file
+        .segments
+        .iter()
+        .map(|record| u64::from(record.wire_len));
     let [seen_bytes, frames] = counts[..] else {
         panic!("{said}");
     };
-    assert_eq!(frames, file.records.len() as u64, "{said}");
+    assert_eq!(frames, file.segments.len() as u64, "{said}");
     assert_eq!(seen_bytes, bytes.sum::<u64>(), "{said}");
 }
