@@ -356,6 +356,41 @@ fn a_disk_that_stands_still_costs_records_and_no_traffic() {
     assert_eq!(told, [Some(left), Some(right)]);
 }
 
+/// The file is a pipe whose reader goes away.
+#[test]
+fn a_disk_that_fails_ends_the_file_and_not_the_link() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || {
+            File::open(pipe)
+                .unwrap()
+                .read_exact(&mut [0; 1000])
+                .unwrap()
+        }
+    });
+    let flags = ["--tap", pipe.to_str().unwrap()];
+    let bed = Testbed::start("broken", ["10.66.28.1/30", "10.66.28.2/30"], &flags);
+    transfer(&bed, 8 << 20);
+    reader.join().unwrap();
+    transfer(&bed, 1 << 20);
+    let (status, said) = bed.stop_anyhow();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("the tap ends here: Broken pipe"), "{said}");
+    assert!(!said.contains(" 0 missing"), "{said}");
+}
+
 fn read_later(pipe: &Path, go: &mpsc::Receiver<()>) -> Vec<u8> {
     let mut pipe = File::open(pipe).unwrap();
     go.recv().unwrap();

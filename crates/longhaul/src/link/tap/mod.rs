@@ -114,7 +114,7 @@ impl Tap {
         let mut scribe = scribe.map_err(|_| anyhow::anyhow!("the tap's thread panicked"))?;
         let [written, missed] = scribe.conclude(checks, clock::now());
         eprintln!(
-            "tap {}: {written} segments written, {missed} missing",
+            "tap {}: {written} records, {missed} missing",
             self.path.display()
         );
         scribe

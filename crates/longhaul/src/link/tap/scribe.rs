@@ -38,8 +38,9 @@ pub(super) struct Scribe {
     /// What is not in the file yet.
     out: Vec<u8>,
     headers: Vec<u8>,
+    /// Records in `out`, in the file, and too late because the disk failed, by interface.
+    unsaved: [u64; 2],
     written: [u64; 2],
-    /// Records that came after the disk failed.
     missed: [u64; 2],
     broken: Option<io::Error>,
 }
@@ -65,6 +66,7 @@ impl Scribe {
             merge: Merge::new(most),
             out: Vec::with_capacity(2 * WRITE_MIN),
             headers: Vec::new(),
+            unsaved: [0; 2],
             written: [0; 2],
             missed: [0; 2],
             broken: None,
@@ -145,13 +147,8 @@ impl Scribe {
             true => Heading::Inbound,
             false => Heading::Outbound,
         };
-        match self.broken {
-            None => {
-                self.written[at] += 1;
-                writer::packet(&mut self.out, &frame, heading);
-            }
-            Some(_) => self.missed[at] += 1,
-        }
+        writer::packet(&mut self.out, &frame, heading);
+        self.unsaved[at] += 1;
     }
 
     /// A disk that fails ends the file, never the link.
@@ -163,6 +160,13 @@ impl Scribe {
             }
         }
         self.out.clear();
+        let counts = match self.broken {
+            None => &mut self.written,
+            Some(_) => &mut self.missed,
+        };
+        for (count, unsaved) in counts.iter_mut().zip(&mut self.unsaved) {
+            *count += std::mem::take(unsaved);
+        }
     }
 
     /// Writes the statistics of both interfaces; how many records there are, and how many are
