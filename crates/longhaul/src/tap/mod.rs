@@ -7,6 +7,7 @@
 
 mod analyze;
 mod args;
+mod capture;
 
 use anyhow::Result;
 pub(crate) use args::Args;
@@ -16,5 +17,6 @@ use args::Command;
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Analyze(args) => analyze::run(args),
+        Command::Capture(args) => capture::run(args),
     }
 }
