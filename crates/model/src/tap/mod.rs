@@ -4,6 +4,7 @@
 //! Nothing here reads a file or a clock, and nothing allocates for a segment once a flow's tables have
 //! their size. Every table has a bound.
 
+pub mod decode;
 pub mod record;
 pub mod segment;
 pub mod series;

@@ -116,7 +116,7 @@ pub fn section(out: &mut Vec<u8>, origin: &Origin<'_>) {
 /// An interface description block. Its number is how many came before it in the section.
 pub fn interface(out: &mut Vec<u8>, interface: &Interface<'_>) {
     block(out, INTERFACE_DESCRIPTION, |out| {
-        put_u16(out, number(interface.link_type));
+        put_u16(out, interface.link_type.number());
         put_u16(out, 0);
         put_u32(out, interface.snaplen);
         put_text(out, option::IF_NAME, interface.name);
@@ -265,18 +265,6 @@ const fn code(fate: Fate) -> u8 {
         Fate::Lost => 1,
         Fate::Dropped => 2,
         Fate::Thinned => 3,
-    }
-}
-
-const fn number(link_type: LinkType) -> u16 {
-    match link_type {
-        LinkType::Null => 0,
-        LinkType::Ethernet => 1,
-        LinkType::Raw => 101,
-        LinkType::Loop => 108,
-        LinkType::LinuxCooked => 113,
-        LinkType::LinuxCooked2 => 276,
-        LinkType::Other(number) => number,
     }
 }
 
