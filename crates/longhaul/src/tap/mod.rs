@@ -8,6 +8,7 @@
 mod analyze;
 mod args;
 mod capture;
+mod live;
 
 use anyhow::Result;
 pub(crate) use args::Args;
@@ -18,5 +19,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Analyze(args) => analyze::run(args),
         Command::Capture(args) => capture::run(args),
+        Command::Live(args) => live::run(args),
     }
 }

@@ -9,7 +9,7 @@ mod source;
 mod tally;
 
 use anyhow::{Context, Result};
-pub(super) use args::Args;
+pub(super) use args::{Args, SourceArgs};
 use display::{Display, Summary};
 use host::{clock, wait::Bell};
 use output::{Destination, Output};
@@ -212,10 +212,10 @@ fn header(source: &Source, taps: &[Tap]) -> Vec<u8> {
 }
 
 /// What asks a capture to end.
-struct Signals([Signal; 3]);
+pub(super) struct Signals([Signal; 3]);
 
 impl Signals {
-    fn listen() -> Result<Self> {
+    pub(super) fn listen() -> Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self([
             listen(SignalKind::interrupt())?,
@@ -224,7 +224,7 @@ impl Signals {
         ]))
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
             _ = interrupt.recv() => {}
