@@ -69,6 +69,9 @@ pub const OPTION_LEN: usize = 8;
 /// Code of a custom option with binary data, which is not to be copied into changed files.
 pub const CUSTOM_BINARY_NOT_COPIED: u16 = 2989;
 
+/// Bytes that [`statistics`] appends.
+pub const STATISTICS_LEN: usize = 76;
+
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const INTERFACE_DESCRIPTION: u32 = 1;
@@ -372,6 +375,20 @@ mod tests {
              03000800 02000000 00000000 04000800 00000000 03000000 \
              05000800 04000000 00000000 00000000 4c000000"
         );
+    }
+
+    #[test]
+    fn statistics_have_their_length() {
+        let mut out = Vec::new();
+        let nothing = Statistics {
+            interface: 0,
+            from_ns: 0,
+            until_ns: 0,
+            received: 0,
+            dropped: 0,
+        };
+        statistics(&mut out, &nothing);
+        assert_eq!(out.len(), STATISTICS_LEN);
     }
 
     #[test]
