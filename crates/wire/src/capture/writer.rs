@@ -392,6 +392,23 @@ mod tests {
     }
 
     #[test]
+    fn a_comment_stands_before_what_was_counted() {
+        let counts = Statistics {
+            interface: 0,
+            from_ns: 0,
+            until_ns: 0,
+            received: 0,
+            dropped: 0,
+        };
+        let plain = one(|out| statistics(out, &counts));
+        let annotated = one(|out| annotated_statistics(out, &counts, "late"));
+        let expected = plain
+            .replacen("02000800", "01000400 6c617465 02000800", 1)
+            .replace("4c000000", "54000000");
+        assert_eq!(annotated, expected);
+    }
+
+    #[test]
     fn text_is_cut_at_a_character() {
         assert_eq!(cut("aéb", 2), "a");
         assert_eq!(cut("aéb", 3), "aé");
