@@ -4,9 +4,9 @@
 //! Nothing here reads a file or a clock, and nothing allocates for a segment once a flow's tables have
 //! their size. Every table has a bound.
 
-pub mod decode;
 pub mod ack_way;
 pub mod course;
+pub mod decode;
 pub mod flows;
 pub mod limits;
 pub mod phases;
