@@ -3,6 +3,8 @@
 
 #[path = "../../../fuzz/invariants/convert.rs"]
 mod convert;
+#[path = "../../../fuzz/invariants/packet_filter.rs"]
+mod packet_filter;
 #[path = "../../../fuzz/invariants/replay.rs"]
 mod replay;
 #[path = "../../../fuzz/invariants/setting.rs"]
@@ -46,4 +48,9 @@ fn settings_make_lines_that_account_for_everything() {
 #[test]
 fn striped_streams_come_out_in_order_or_not_at_all() {
     replay("stripe", stripe::check);
+}
+
+#[test]
+fn filters_of_captures_end_and_keep_what_they_should() {
+    replay("packet_filter", packet_filter::check);
 }
