@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ACK stream that comes back for one direction's data.
 
-use super::Settings;
+use super::ack_way::AckWay;
+use super::bounds::Bounds;
 use super::distribution::Histogram;
 use super::record::Acks;
 use super::scoreboard::Scoreboard;
@@ -41,6 +42,7 @@ pub(super) struct Acking {
     window: Option<u16>,
     /// Where the window ends; 0 if it isn't known.
     window_end: u64,
+    way: AckWay,
     acks: Acks,
     ack_diff: Histogram,
     packets_per_ack: Histogram,
@@ -72,15 +74,16 @@ impl Acking {
 
     /// A pure ACK, whatever it says.
     #[inline]
-    pub(super) fn count_pure(&mut self, bin: &mut Bin) {
+    pub(super) fn count_pure(&mut self, segment: &Segment, bin: &mut Bin) {
         self.acks.pure += 1;
         bin.acks += 1;
+        self.way.note(segment, bin);
     }
 
     /// The number moves on to `ack`. `segment_max` is the largest segment of the data.
     #[inline]
     pub(super) fn moves(&mut self, ack: u64, marks: Marks, segment_max: u32, bin: &mut Bin) {
-        let diff = ack - self.acked - marks.within(self.acked, ack);
+        let diff = (ack - self.acked).saturating_sub(marks.within(self.acked, ack));
         self.acked = ack;
         self.duplicates = 0;
         self.scoreboard.acknowledged(ack);
@@ -119,18 +122,21 @@ impl Acking {
         self.acks.late += 1;
     }
 
-    /// The window that a segment (no SYN, whose window isn't scaled) offers.
+    /// The window that a segment (no SYN, whose window isn't scaled) offers. `tells` is whether it is more
+    /// than data of the other direction, which repeats an old ACK and would fill bins with nothing new.
     #[inline]
-    pub(super) fn window(&mut self, segment: &Segment, ack: u64, bin: &mut Bin) {
+    pub(super) fn window(&mut self, segment: &Segment, ack: u64, tells: bool, bin: &mut Bin) {
         let bytes = u64::from(segment.window) << self.shift.unwrap_or(0);
-        if self.window.is_none() {
+        let before = self.window.replace(segment.window);
+        if tells || before != Some(segment.window) {
+            bin.window_min = Some(bin.window_min.map_or(bytes, |least| least.min(bytes)));
+        }
+        if before.is_none() {
             self.acks.window_min_bytes = bytes;
         }
-        self.window = Some(segment.window);
         self.acks.zero_windows += u64::from(bytes == 0);
         self.acks.window_min_bytes = self.acks.window_min_bytes.min(bytes);
         self.acks.window_max_bytes = self.acks.window_max_bytes.max(bytes);
-        bin.window_min = Some(bin.window_min.map_or(bytes, |least| least.min(bytes)));
         if self.shift.is_some() {
             self.window_end = self.window_end.max(ack + bytes);
         }
@@ -143,7 +149,7 @@ impl Acking {
         segment: &Segment,
         ack: u64,
         next: u64,
-        settings: &Settings,
+        bounds: &mut Bounds,
         bin: &mut Bin,
     ) -> u64 {
         let count = usize::from(segment.sack_blocks).min(SACK_BLOCKS_MAX);
@@ -161,7 +167,7 @@ impl Acking {
         for &(left, right) in &blocks[usize::from(first_is_dsack)..] {
             let left = left.max(self.acked);
             if left < right && right < next.saturating_add(unwrap::WINDOW_MAX) {
-                self.scoreboard.insert(left, right, settings.ranges_max);
+                self.scoreboard.insert(left, right, bounds);
                 end = end.max(right);
             }
         }

@@ -2,12 +2,13 @@
 //! One connection at one vantage, from its first segment to its last.
 
 use super::bins::Bins;
+use super::bounds::Bounds;
 use super::direction::Direction;
 use super::handshake::Handshake;
 use super::record::{Closing, Flow, Offer};
 use super::segment::{Endpoint, FlowKey, Segment, Vantage};
 use super::series::Bin;
-use super::{Settings, Sink};
+use super::{Settings, Sink, verdict};
 use wire::capture::{Fate, Truth};
 use wire::tcp::{ACK, FIN, RST, SYN};
 
@@ -88,8 +89,8 @@ impl Connection {
 
     /// Takes a segment in.
     #[inline]
-    pub(super) fn segment(&mut self, segment: &Segment, settings: &Settings, sink: &mut impl Sink) {
-        self.close_bins(segment.at_ns, settings, sink);
+    pub(super) fn segment(&mut self, segment: &Segment, bounds: &mut Bounds, sink: &mut impl Sink) {
+        self.close_bins(segment.at_ns, bounds, sink);
         self.last_ns = self.last_ns.max(segment.at_ns);
         let end = self.end_of(segment);
         if segment.flags & (SYN | FIN | RST) != 0 || self.handshake.awaits(end) {
@@ -104,18 +105,18 @@ impl Connection {
         if let Some(truth) = segment.truth {
             count_truth(truth, own_bin);
         }
-        own.sent(segment, other.round_trips.smoothed(), settings, own_bin);
+        own.sent(segment, other.round_trips.smoothed(), bounds, own_bin);
         if segment.flags & (ACK | RST) == ACK {
-            other.acknowledged(segment, settings, other_bin);
+            other.acknowledged(segment, bounds, other_bin);
         }
     }
 
     /// Reports the bins that are over at `now_ns`.
     #[inline]
-    pub(super) fn close_bins(&mut self, now_ns: u64, settings: &Settings, sink: &mut impl Sink) {
+    pub(super) fn close_bins(&mut self, now_ns: u64, bounds: &mut Bounds, sink: &mut impl Sink) {
         if self.bins.is_over(now_ns) {
             let packets = self.packets();
-            (self.bins).close(now_ns, self.number, packets, settings, sink);
+            (self.bins).close(now_ns, self.number, packets, bounds, sink);
         }
     }
 
@@ -176,14 +177,14 @@ impl Connection {
     }
 
     /// The connection is over, or the capture is.
-    pub(super) fn finish(self, settings: &Settings, sink: &mut impl Sink) {
+    pub(super) fn finish(self, bounds: &mut Bounds, sink: &mut impl Sink) {
+        bounds.give_back(self.table_bytes());
         let packets = self.packets();
         let closing = self.closing();
         let [client, server] = self.ends();
-        let [upload_course, download_course] =
-            self.bins.finish(self.number, packets, settings, sink);
+        let [upload_course, download_course] = self.bins.finish(self.number, packets, bounds, sink);
         let [upload, download] = self.directions;
-        sink.flow(Flow {
+        let mut flow = Flow {
             number: self.number,
             vantage: self.vantage,
             client,
@@ -194,7 +195,14 @@ impl Connection {
             closing,
             upload: upload.finish(upload_course),
             download: download.finish(download_course),
-        });
+        };
+        verdict::judge(&mut flow);
+        sink.flow(flow);
+    }
+
+    fn table_bytes(&self) -> usize {
+        let directions = self.directions.iter().map(Direction::table_bytes);
+        self.bins.table_bytes() + directions.sum::<usize>()
     }
 
     fn closing(&self) -> Closing {
@@ -224,4 +232,16 @@ fn offer_of(segment: &Segment) -> Offer {
 fn count_truth(truth: Truth, bin: &mut Bin) {
     bin.queue_max = bin.queue_max.max(truth.queue_bytes);
     bin.drops += u32::from(matches!(truth.fate, Fate::Lost | Fate::Dropped));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `Settings::flows_max` says, with two widths of bins.
+    #[test]
+    fn takes_five_kilobytes() {
+        let size = size_of::<Connection>() + 2 * 2 * (size_of::<Bin>() + 8);
+        assert!(size <= 5 << 10, "{size}");
+    }
 }
