@@ -484,6 +484,8 @@ fn is_down(socket: &Socket) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{interface, netns::Netns};
+    use wire::packet_filter::{self, LinkLayer};
 
     #[test]
     fn rings_are_whole_blocks_within_what_was_asked_for() {
@@ -506,5 +508,68 @@ mod tests {
                 "{shape:?}"
             );
         }
+    }
+
+    /// A namespace of this test's own, with its loopback up; `None` where there is none to be had.
+    fn loopback(name: &str) -> Option<(Netns, String)> {
+        let name = format!("ring-{name}-{}", std::process::id());
+        match Netns::create(&name) {
+            Ok(netns) => {
+                interface::bring_up(&netns, "lo").unwrap();
+                Some((netns, name))
+            }
+            Err(error) => {
+                let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
+                assert!(allowed, "{error}; ALLOW_SKIP=1 skips");
+                None
+            }
+        }
+    }
+
+    /// What comes within some seconds, as bytes.
+    fn first_frame(ring: &mut Ring) -> Option<(Vec<u8>, u32)> {
+        let link_type = ring.link_type();
+        for _ in 0..100 {
+            if let Some(block) = ring.next_block()
+                && let Some(packet) = block.packets().next()
+            {
+                let mut space = Vec::new();
+                let frame = packet.frame(0, link_type, &mut space);
+                return Some((frame.bytes.to_vec(), frame.wire_len));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        None
+    }
+
+    /// The kernel takes the tag out of a packet that comes in; here it is sent with it.
+    #[test]
+    fn a_vlan_tag_is_back_where_it_was() {
+        let Some((netns, name)) = loopback("vlan") else {
+            return;
+        };
+        let mut frame = vec![0; 60];
+        frame[12..18].copy_from_slice(&[0x81, 0, 0x20, 7, 0x88, 0xb5]);
+        let request = Request {
+            interface: "lo",
+            ring_bytes: RING_MIN,
+            promiscuous: false,
+            clock: Clock::Software,
+        };
+        let seen = netns.run(|| {
+            let everything = |_| packet_filter::compile("", LinkLayer::Ethernet, 40).unwrap();
+            let mut ring = Ring::open(&request, everything).map_err(io::Error::other)?;
+            let sender = Socket::new(Domain::PACKET, Type::RAW, None)?;
+            bind(&sender, index_of("lo").map_err(io::Error::other)?, 0)?;
+            sender.send(&frame)?;
+            let seen = first_frame(&mut ring);
+            let counts = ring.counts()?;
+            Ok((seen, counts))
+        });
+        Netns::delete(&name).unwrap();
+        let (seen, counts) = seen.unwrap();
+        // 40 bytes without the tag, and the loopback's packet once, not twice.
+        assert_eq!(seen, Some((frame[..44].to_vec(), 60)));
+        assert_eq!((counts.received, counts.dropped), (1, 0));
     }
 }

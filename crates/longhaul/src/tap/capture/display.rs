@@ -180,7 +180,7 @@ mod tests {
         insta::assert_snapshot!(summary, @r"
         eth0: 750 packets (9000 on the wire), 250 (25.000 %) dropped by the kernel, software time stamps
         packets were dropped: a larger --ring, a narrower --filter or a faster disk helps
-        trace.pcapng: 1.50 MB in 12.0 s
+        trace.pcapng: 1.5 MB in 12 s
         ");
         summary.interfaces[0].counted.dropped = 0;
         let text = summary.to_string();

@@ -208,7 +208,9 @@ pub(super) mod tests {
             acked_bytes: bytes,
             acks,
             rtt_sum_ns: 26_000_000 * u64::from(acks),
+            rtt_min_ns: if acks > 0 { 25_000_000 } else { 0 },
             rtt_samples: acks,
+            ack_diff_max: if acks > 0 { 2_896 } else { 0 },
             in_flight_max: bytes / 40,
             ..Bin::default()
         };

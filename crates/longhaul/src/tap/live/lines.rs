@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_second_in_lines_and_as_json() {
         let names = ["eth0".to_owned()];
-        let look = look(1_700_000_000, vec![seen(1, 144_800, 50), seen(2, 0, 0)]);
+        let look = look(1_700_000_000, vec![seen(1, 144_800, 50), seen(2, 1, 0)]);
         let mut board = Board::new(&names);
         board.take(look.clone());
         let mut out = Vec::new();

@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, HashMap};
 /// A second, in ns.
 pub(super) const SECOND: u64 = 1_000_000_000;
 
-/// Flows that are followed on an interface; with 256 KB for each that is far away and fast, and much
-/// less for all others.
+/// Flows that are followed on an interface: 40 MB.
 const FLOWS_MAX: usize = 4096;
+/// What is on the way of all of them together: half a million packets without their ACK.
+const TABLES_MAX: usize = 64 << 20;
 
 /// An interface's second.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Watch {
         let settings = Settings {
             bin_widths_ns: vec![SECOND],
             flows_max: FLOWS_MAX,
-            outstanding_max: 1 << 13,
+            tables_max_bytes: TABLES_MAX,
             // Nobody asks for it here.
             course_width_ns: SECOND,
             course_bins_max: 2,

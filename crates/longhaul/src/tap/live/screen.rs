@@ -26,18 +26,109 @@ pub(super) struct Screen {
     alone: bool,
 }
 
-/// Columns after the flow's: heading and width.
-const COLUMNS: [(&str, Order, u16); 5] = [
-    ("data", Order::Rate, 11),
-    ("ACK/s", Order::Acks, 7),
-    ("retr.", Order::Retransmissions, 6),
-    ("RTT", Order::Rtt, 9),
-    ("in flight", Order::InFlight, 9),
+/// What a row has between the flow and its last minute, the most important first.
+const COLUMNS: [Column; 6] = [
+    Column::Data,
+    Column::Acks,
+    Column::PerAck,
+    Column::Retransmissions,
+    Column::Rtt,
+    Column::InFlight,
 ];
-const PER_ACK: u16 = 7;
-/// Two IPv4 ends; IPv6 takes what room there is.
-const FLOW_MIN: u16 = 45;
+/// Room for a flow's ends: two of IPv4 without their ports at least, two of IPv6 at most.
+const FLOW_MIN: u16 = 20;
+const FLOW_MAX: u16 = 70;
 const KEYS: &str = "q quit  s sort  p pause  ↑↓ choose  enter one flow";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Data,
+    Acks,
+    PerAck,
+    Retransmissions,
+    Rtt,
+    InFlight,
+}
+
+impl Column {
+    const fn heading(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Acks => "ACK/s",
+            Self::PerAck => "per ACK",
+            Self::Retransmissions => "retr.",
+            Self::Rtt => "RTT",
+            Self::InFlight => "in flight",
+        }
+    }
+
+    /// With room for the mark of what is sorted by.
+    const fn width(self) -> u16 {
+        match self {
+            Self::Data => 11,
+            Self::Acks | Self::PerAck | Self::Retransmissions => 7,
+            Self::Rtt => 9,
+            Self::InFlight => 10,
+        }
+    }
+
+    /// By which rows are sorted when they are sorted by this.
+    const fn order(self) -> Option<Order> {
+        match self {
+            Self::Data => Some(Order::Rate),
+            Self::Acks => Some(Order::Acks),
+            Self::PerAck => None,
+            Self::Retransmissions => Some(Order::Retransmissions),
+            Self::Rtt => Some(Order::Rtt),
+            Self::InFlight => Some(Order::InFlight),
+        }
+    }
+
+    fn text(self, bin: &Bin) -> String {
+        match self {
+            Self::Data => rate(bin.data_bytes),
+            Self::Acks => bin.acks.to_string(),
+            Self::PerAck => per_ack(bin),
+            Self::Retransmissions => bin.retransmissions.to_string(),
+            Self::Rtt => rtt(bin),
+            Self::InFlight => Bytes::new(bin.in_flight_max).to_string(),
+        }
+    }
+}
+
+/// How a table fits its area: what does not, is left out.
+struct Fit {
+    flow: u16,
+    columns: Vec<Column>,
+    minute: u16,
+}
+
+impl Fit {
+    fn of(width: u16, flows: &[String]) -> Self {
+        let longest = flows.iter().map(|flow| flow.chars().count()).max();
+        let flow = (longest.unwrap_or(0) as u16).clamp(FLOW_MIN, FLOW_MAX);
+        let mut left = width.saturating_sub(flow);
+        let mut columns = Vec::new();
+        for column in COLUMNS {
+            let Some(rest) = left.checked_sub(1 + column.width()) else {
+                break;
+            };
+            left = rest;
+            columns.push(column);
+        }
+        Self {
+            flow,
+            columns,
+            minute: left.saturating_sub(1).min(MINUTE as u16),
+        }
+    }
+
+    fn widths(&self) -> impl Iterator<Item = Constraint> {
+        let columns = self.columns.iter().map(|column| column.width());
+        let all = std::iter::once(self.flow).chain(columns);
+        all.chain([self.minute]).map(Constraint::Length)
+    }
+}
 
 impl Screen {
     pub(super) fn new(interfaces: &[String], filter: &str) -> Self {
@@ -139,28 +230,29 @@ impl Screen {
 
     fn draw_table(&self, frame: &mut Frame<'_>, rows: &[Row<'_>], area: Rect) {
         let several = self.board.interfaces.len() > 1;
-        let mut headings = vec![Cell::from("flow")];
-        for (heading, order, _) in COLUMNS {
-            let mark = if order == self.order { "▼" } else { "" };
-            headings.push(right(format!("{mark}{heading}")));
-            if order == Order::Acks {
-                headings.push(right("per ACK".to_owned()));
-            }
-        }
-        headings.push(Cell::from("last minute"));
-        let [_, _, minute] = widths_of(area);
-        let lines = rows.iter().map(|row| line(row, several, minute.into()));
-        let table = Table::new(lines, widths())
-            .header(
-                headings
-                    .into_iter()
-                    .collect::<ratatui::widgets::Row<'_>>()
-                    .style(dim()),
-            )
+        let flows: Vec<String> = rows.iter().map(|row| flow(row, several)).collect();
+        let fit = Fit::of(area.width, &flows);
+        let lines = rows
+            .iter()
+            .zip(flows)
+            .map(|(row, flow)| line(row, flow, &fit));
+        let table = Table::new(lines, fit.widths())
+            .header(self.headings(&fit))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
         let chosen = (!rows.is_empty()).then(|| self.place(rows));
         let mut state = TableState::default().with_selected(chosen);
         frame.render_stateful_widget(table, area, &mut state);
+    }
+
+    fn headings(&self, fit: &Fit) -> ratatui::widgets::Row<'static> {
+        let mut headings = vec![Cell::from("flow")];
+        for column in &fit.columns {
+            let sorted = column.order() == Some(self.order);
+            let mark = if sorted { "▼" } else { "" };
+            headings.push(right(format!("{mark}{}", column.heading())));
+        }
+        headings.push(Cell::from("last minute"));
+        ratatui::widgets::Row::new(headings).style(dim())
     }
 }
 
@@ -168,43 +260,20 @@ fn dim() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-fn widths() -> Vec<Constraint> {
-    let mut widths = vec![Constraint::Min(FLOW_MIN)];
-    for (_, order, width) in COLUMNS {
-        widths.push(Constraint::Length(width));
-        if order == Order::Acks {
-            widths.push(Constraint::Length(PER_ACK));
-        }
-    }
-    widths.push(Constraint::Max(MINUTE as u16));
-    widths
-}
-
-/// The flow's column, the first number's and the last minute's.
-fn widths_of(area: Rect) -> [u16; 3] {
-    let columns = Layout::horizontal(widths()).spacing(1).split(area);
-    let width = |at: usize| columns.get(at).map_or(0, |column| column.width);
-    [width(0), width(1), width(columns.len().saturating_sub(1))]
-}
-
-fn line(row: &Row<'_>, several: bool, minute: usize) -> ratatui::widgets::Row<'static> {
+fn flow(row: &Row<'_>, several: bool) -> String {
     let interface = match several {
         true => format!("{} ", row.interface),
         false => String::new(),
     };
-    let flow = format!("{interface}{} → {}", end(row.sender), end(row.receiver));
-    let now = &row.now;
-    let cells = [
-        Cell::from(flow),
-        right(rate(now.data_bytes)),
-        right(now.acks.to_string()),
-        right(per_ack(now)),
-        right(now.retransmissions.to_string()),
-        right(rtt(now)),
-        right(Bytes::new(now.in_flight_max).to_string()),
-        Cell::from(sparkline(&row.minute, minute)),
-    ];
-    cells.into_iter().collect()
+    format!("{interface}{} → {}", end(row.sender), end(row.receiver))
+}
+
+fn line(row: &Row<'_>, flow: String, fit: &Fit) -> ratatui::widgets::Row<'static> {
+    let mut cells = vec![Cell::from(flow)];
+    let columns = fit.columns.iter().map(|column| column.text(&row.now));
+    cells.extend(columns.map(right));
+    cells.push(Cell::from(sparkline(&row.minute, fit.minute.into())));
+    ratatui::widgets::Row::new(cells)
 }
 
 fn right(text: String) -> Cell<'static> {
@@ -218,7 +287,11 @@ pub(super) fn end(end: Endpoint) -> String {
 
 /// Bytes of one second as a rate.
 pub(super) fn rate(bytes: u64) -> String {
-    BitRate::from_bits(bytes.saturating_mul(8)).to_string()
+    match bytes {
+        // The type has no rate of nothing.
+        0 => "0 bit/s".to_owned(),
+        _ => BitRate::from_bits(bytes.saturating_mul(8)).to_string(),
+    }
 }
 
 pub(super) fn per_ack(bin: &Bin) -> String {
@@ -372,6 +445,17 @@ mod tests {
     }
 
     #[test]
+    fn ipv6_and_several_interfaces() {
+        let mut screen = Screen::new(&["eth0".to_owned(), "eth1".to_owned()], "");
+        let mut flow = seen(1, 1_000_000, 7);
+        for (end, last) in flow.ends.iter_mut().zip([1, 2]) {
+            end.address = [0x2001, 0xdb8, 0, 0, 0, 0, 0, last].into();
+        }
+        screen.take(look(1_000, vec![flow]));
+        insta::assert_snapshot!(drawn(&screen, 120, 5));
+    }
+
+    #[test]
     fn no_flow_yet() {
         let mut screen = Screen::new(&["eth0".to_owned(), "eth1".to_owned()], "");
         press(&mut screen, KeyCode::Enter);
@@ -399,7 +483,7 @@ mod tests {
         screen.take(look(1_020, vec![seen(1, 900_000_000, 9)]));
         assert_eq!(drawn(&screen, 140, 7), before);
         press(&mut screen, KeyCode::Char('p'));
-        assert!(drawn(&screen, 140, 7).contains("7.20 Gbit/s"));
+        assert!(drawn(&screen, 140, 7).contains("7.2 Gbit/s"));
     }
 
     #[test]
