@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul tap` is told on the command line. Each subcommand has flags of its own.
+
+use super::analyze;
+use clap::Subcommand;
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul tap analyze trace.pcapng -o out/trace
+      every flow of a capture: result.json and a report that opens offline
+
+docs/tap.md is the manual.";
+
+/// Arguments of `longhaul tap`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Say what limited each TCP flow of a capture, from its data and its ACK stream
+    Analyze(analyze::Args),
+}
