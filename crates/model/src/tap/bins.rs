@@ -104,9 +104,10 @@ impl Bins {
             .enumerate()
             .filter(|(_, bin)| !bin.is_empty())
         {
-            self.courses[way].add(self.opened_ns, now, settings.course_bins(packets));
+            let now = now.finest();
+            self.courses[way].add(self.opened_ns, &now, settings.course_bins(packets));
             for wide in &mut self.wide {
-                wide.bins[way].merge(now);
+                wide.bins[way].merge(&now);
             }
         }
         self.now = Both::default();
