@@ -5,7 +5,7 @@
 //! ACK takes longer than the fastest of its flow. It tells a queue of ACKs from one of data, which
 //! a round trip does not.
 
-use super::series::Bin;
+use super::{segment::Segment, series::Bin};
 
 /// Clocks of hosts differ by no more than this in rate (RFC 5905 §7.1 takes 15 ppm, crystals are
 /// sold with 100).
@@ -20,10 +20,18 @@ pub struct AckWay {
 }
 
 impl AckWay {
-    /// What an ACK that came at `at_ns` with `tsval` took longer (or, below zero, less long) than
-    /// the first did, in ns, if the receiver's time stamps count milliseconds, as those of Linux,
-    /// FreeBSD, macOS and Windows do. What goes into [`Bin::ack_way_ns`] is the least of a bin.
-    pub fn note(&mut self, at_ns: u64, tsval: u32) -> i64 {
+    /// Puts into `bin` what an ACK took longer (or, below zero, less long) than the first did, in ns,
+    /// if the receiver's time stamps count milliseconds, as those of Linux, FreeBSD, macOS and Windows
+    /// do. The least of a bin stays.
+    #[inline]
+    pub fn note(&mut self, ack: &Segment, bin: &mut Bin) {
+        if ack.has_timestamps {
+            let way = self.way(ack.at_ns, ack.tsval);
+            bin.ack_way_ns = Some(bin.ack_way_ns.map_or(way, |least| least.min(way)));
+        }
+    }
+
+    fn way(&mut self, at_ns: u64, tsval: u32) -> i64 {
         let (first_ns, first_tsval) = *self.first.get_or_insert((at_ns, tsval));
         let elapsed = at_ns.wrapping_sub(first_ns) as i64;
         let ticks = i64::from(tsval.wrapping_sub(first_tsval) as i32);
@@ -96,9 +104,9 @@ mod tests {
     #[test]
     fn a_tsval_that_wraps_is_later() {
         let mut way = AckWay::default();
-        assert_eq!(way.note(5_000_000_000, u32::MAX), 0);
-        assert_eq!(way.note(5_012_500_000, 9), 2_500_000);
-        assert_eq!(way.note(5_010_000_000, 9), 0);
+        assert_eq!(way.way(5_000_000_000, u32::MAX), 0);
+        assert_eq!(way.way(5_012_500_000, 9), 2_500_000);
+        assert_eq!(way.way(5_010_000_000, 9), 0);
     }
 
     /// 10 ms a bin, 50 ppm: half a millisecond after ten seconds.

@@ -21,6 +21,7 @@ pub mod verdict;
 
 mod acking;
 mod bins;
+mod bounds;
 mod connection;
 mod direction;
 mod distribution;

@@ -4,16 +4,16 @@
 use model::tap::{ack_way::AckWay, course::Course, segment::Segment, series::Bin};
 use std::collections::BTreeMap;
 
-/// The client's data and the ACKs for it, at most 4,096 bins.
-pub fn course(segments: &[Segment]) -> Course {
-    let mut course = Course::new(segments[0].at_ns, 1_000_000);
+/// The client's data and the ACKs for it.
+pub fn course(segments: &[Segment], width_ns: u64) -> Course {
+    let mut course = Course::new(segments[0].at_ns, width_ns);
     let mut flow = Plain::default();
     for segment in segments.iter().filter(|segment| segment.flags & 0x02 == 0) {
         let bin = match segment.from_low {
             true => flow.data(segment),
             false => flow.ack(segment),
         };
-        course.add(segment.at_ns, &bin, 4096);
+        course.add(segment.at_ns, &bin, usize::MAX);
     }
     course
 }
@@ -73,7 +73,7 @@ impl Plain {
         let window = u64::from(segment.window) << 14;
         self.window = Some(window);
         let rtt = sent.filter(|_| newly > 0).map(|sent| segment.at_ns - sent);
-        Bin {
+        let mut bin = Bin {
             acked_bytes: newly,
             acks: 1,
             moving_acks: u32::from(newly > 0),
@@ -85,8 +85,9 @@ impl Plain {
             rtt_sum_ns: rtt.unwrap_or(0),
             rtt_samples: u32::from(rtt.is_some()),
             window_min: Some(window),
-            ack_way_ns: Some(self.way.note(segment.at_ns, segment.tsval)),
             ..Bin::default()
-        }
+        };
+        self.way.note(segment, &mut bin);
+        bin
     }
 }
