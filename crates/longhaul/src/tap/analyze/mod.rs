@@ -2,6 +2,7 @@
 //! `longhaul tap analyze`: capture files in, what each flow did out.
 
 mod args;
+mod crew;
 
 use anyhow::Result;
 pub(crate) use args::Args;
