@@ -7,6 +7,8 @@
 
 mod analyze;
 mod args;
+mod report;
+mod series;
 
 use anyhow::Result;
 pub(crate) use args::Args;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is said of a flow: `result.json` of `longhaul tap analyze` has these as they are.
 
+use super::course::Course;
 use super::segment::{Endpoint, Vantage};
 use serde::{Deserialize, Serialize};
 
 /// One connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
-    /// In order of the first packet, from 0.
+    /// The number of its first packet in the capture, as the caller counted; whoever collects the flows
+    /// may number them anew in that order.
     pub number: u64,
     /// Where it was seen.
     pub vantage: Vantage,
@@ -59,7 +61,7 @@ pub enum Closing {
 }
 
 /// One direction of data, with the ACKs that came back for it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Direction {
     /// What its sender offered in its SYN.
     pub offer: Offer,
@@ -81,6 +83,8 @@ pub struct Direction {
     pub bursts: Distribution,
     /// Most bytes in flight as the tap saw it.
     pub in_flight_max_bytes: u64,
+    /// The whole of it over time, in a few thousand bins.
+    pub course: Course,
     /// Its course in phases, none for a few packets.
     pub phases: Vec<Phase>,
     /// What limited it when, in order of time.
@@ -115,6 +119,9 @@ pub struct Data {
     pub data_packets: u64,
     /// The same counted as on the wire.
     pub data_segments: u64,
+    /// Packets with more payload than a segment may have, of which the capture doesn't say how many
+    /// segments they were: estimated from the MSS.
+    pub estimated_packets: u64,
     /// Payload bytes, sent again or not.
     pub payload_bytes: u64,
     /// Payload bytes counted once.
@@ -127,8 +134,14 @@ pub struct Data {
     pub timeout_retransmissions: u64,
     /// Of what had been acknowledged or SACKed already.
     pub spurious_retransmissions: u64,
+    /// Of which the capture doesn't show why, such as tail loss probes (RFC 8985 §7).
+    pub other_retransmissions: u64,
+    /// Those among all of them whose bytes the tap had not seen before: they were lost before it.
+    pub unseen_retransmissions: u64,
     /// Bytes of all retransmissions.
     pub retransmitted_bytes: u64,
+    /// Those among them that the tap had not seen before; they are in `unique_bytes` too.
+    pub unseen_retransmitted_bytes: u64,
     /// Packets that came late but were not sent again.
     pub reordered: u64,
     /// Bytes that were acknowledged although the capture does not have them.
@@ -156,8 +169,15 @@ pub struct Acks {
     pub dsacks: u64,
     /// Same number, another window.
     pub window_updates: u64,
+    /// With a lesser number than one before: they came out of order.
+    pub late: u64,
+    /// Those that acknowledged anything new, with data or without: the samples of AckDiff.
+    pub moving: u64,
     /// Window of zero.
     pub zero_windows: u64,
+    /// The shift that windows were scaled by; none without a handshake, and windows are as they stand in
+    /// the header then.
+    pub window_scale: Option<u8>,
     /// Least and greatest window, scaled, bytes.
     pub window_min_bytes: u64,
     /// The greatest.

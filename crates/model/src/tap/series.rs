@@ -12,7 +12,15 @@ pub struct Bin {
     /// Segments with payload, as on the wire.
     pub data_segments: u32,
     /// Payload bytes among them that had been sent before.
-    pub retransmitted_bytes: u32,
+    pub retransmitted_bytes: u64,
+    /// Packets with payload that were sent again.
+    pub retransmissions: u32,
+    /// Those after a time-out among them.
+    pub timeouts: u32,
+    /// Packets with payload whose end came within a segment of the advertised window's end.
+    pub window_full: u32,
+    /// Packets that ended in a segment shorter than the largest: the sender had no more at hand.
+    pub short_segments: u32,
     /// Bytes newly acknowledged: the sum of AckDiff.
     pub acked_bytes: u64,
     /// Pure ACKs that came back.
@@ -21,12 +29,18 @@ pub struct Bin {
     pub duplicate_acks: u32,
     /// ACKs with SACK blocks among them.
     pub sacks: u32,
+    /// ACKs that acknowledged anything new, with data or without: the samples of AckDiff.
+    pub moving_acks: u32,
     /// Largest AckDiff, bytes.
     pub ack_diff_max: u32,
     /// Round trip, least and greatest sample in ns; 0 is no sample.
     pub rtt_min_ns: u64,
     /// The greatest.
     pub rtt_max_ns: u64,
+    /// Sum of the samples, for their mean.
+    pub rtt_sum_ns: u64,
+    /// How many there were.
+    pub rtt_samples: u32,
     /// Most bytes in flight as the tap sees it.
     pub in_flight_max: u64,
     /// Least advertised window, scaled; none in a bin without an ACK.
@@ -35,4 +49,64 @@ pub struct Bin {
     pub queue_max: u32,
     /// Segments that the emulator reported as lost or dropped.
     pub drops: u32,
+}
+
+impl Bin {
+    /// Whether nothing happened.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Takes in what another stretch of the same direction had. The order makes no difference; counts
+    /// stay at their type's end rather than wrap.
+    pub fn merge(&mut self, other: &Self) {
+        self.merge_data(other);
+        self.merge_acks(other);
+        self.merge_rtt(other);
+        self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
+        self.queue_max = self.queue_max.max(other.queue_max);
+        add(&mut self.drops, other.drops);
+    }
+
+    fn merge_data(&mut self, other: &Self) {
+        self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
+        self.retransmitted_bytes = self
+            .retransmitted_bytes
+            .saturating_add(other.retransmitted_bytes);
+        add(&mut self.data_segments, other.data_segments);
+        add(&mut self.retransmissions, other.retransmissions);
+        add(&mut self.timeouts, other.timeouts);
+        add(&mut self.window_full, other.window_full);
+        add(&mut self.short_segments, other.short_segments);
+    }
+
+    fn merge_acks(&mut self, other: &Self) {
+        self.acked_bytes = self.acked_bytes.saturating_add(other.acked_bytes);
+        add(&mut self.acks, other.acks);
+        add(&mut self.duplicate_acks, other.duplicate_acks);
+        add(&mut self.sacks, other.sacks);
+        add(&mut self.moving_acks, other.moving_acks);
+        self.ack_diff_max = self.ack_diff_max.max(other.ack_diff_max);
+        self.window_min = match (self.window_min, other.window_min) {
+            (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
+
+    fn merge_rtt(&mut self, other: &Self) {
+        if other.rtt_samples > 0 {
+            self.rtt_min_ns = match self.rtt_samples {
+                0 => other.rtt_min_ns,
+                _ => self.rtt_min_ns.min(other.rtt_min_ns),
+            };
+            self.rtt_max_ns = self.rtt_max_ns.max(other.rtt_max_ns);
+            self.rtt_sum_ns = self.rtt_sum_ns.saturating_add(other.rtt_sum_ns);
+            add(&mut self.rtt_samples, other.rtt_samples);
+        }
+    }
+}
+
+fn add(sum: &mut u32, more: u32) {
+    *sum = sum.saturating_add(more);
 }
