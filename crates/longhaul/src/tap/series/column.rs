@@ -31,22 +31,33 @@ const fn sometimes(name: &'static str, value: fn(&Bin) -> Option<u64>) -> Column
 }
 
 /// What a bin has, in the order of the files. A round trip of 0 means no sample.
-pub(crate) const COLUMNS: [Column; 14] = [
+pub(crate) const COLUMNS: [Column; 21] = [
     always("data_bytes", |bin| Some(bin.data_bytes)),
     always("data_segments", |bin| Some(bin.data_segments.into())),
-    always("retransmitted_bytes", |bin| Some(bin.retransmitted_bytes.into())),
+    always("retransmitted_bytes", |bin| Some(bin.retransmitted_bytes)),
+    always("retransmissions", |bin| Some(bin.retransmissions.into())),
+    always("timeouts", |bin| Some(bin.timeouts.into())),
+    always("window_full", |bin| Some(bin.window_full.into())),
+    always("short_segments", |bin| Some(bin.short_segments.into())),
     always("acked_bytes", |bin| Some(bin.acked_bytes)),
     always("acks", |bin| Some(bin.acks.into())),
     always("duplicate_acks", |bin| Some(bin.duplicate_acks.into())),
     always("sacks", |bin| Some(bin.sacks.into())),
+    always("moving_acks", |bin| Some(bin.moving_acks.into())),
     always("ack_diff_max_bytes", |bin| Some(bin.ack_diff_max.into())),
-    sometimes("rtt_min_ns", |bin| Some(bin.rtt_min_ns).filter(|rtt| *rtt > 0)),
-    sometimes("rtt_max_ns", |bin| Some(bin.rtt_max_ns).filter(|rtt| *rtt > 0)),
+    sometimes("rtt_min_ns", |bin| sample(bin.rtt_min_ns)),
+    sometimes("rtt_max_ns", |bin| sample(bin.rtt_max_ns)),
+    always("rtt_sum_ns", |bin| Some(bin.rtt_sum_ns)),
+    always("rtt_samples", |bin| Some(bin.rtt_samples.into())),
     always("in_flight_max_bytes", |bin| Some(bin.in_flight_max)),
     sometimes("window_min_bytes", |bin| bin.window_min),
     always("queue_max_bytes", |bin| Some(bin.queue_max.into())),
     always("drops", |bin| Some(bin.drops.into())),
 ];
+
+fn sample(rtt_ns: u64) -> Option<u64> {
+    Some(rtt_ns).filter(|rtt| *rtt > 0)
+}
 
 /// `upload` is data from the client, `download` data from the server.
 pub(crate) const fn direction(upload: bool) -> &'static str {

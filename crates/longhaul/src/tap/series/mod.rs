@@ -83,7 +83,9 @@ impl Files {
     /// If a file can't be created.
     pub(crate) fn create(directory: &Path, widths: &[Time], formats: &[Format]) -> Result<Self> {
         let open = |width: &Time| {
-            let files = formats.iter().map(|format| open(directory, *width, *format));
+            let files = formats
+                .iter()
+                .map(|format| open(directory, *width, *format));
             Ok(Width {
                 waiting: Vec::new(),
                 files: files.collect::<Result<_>>()?,
@@ -92,6 +94,17 @@ impl Files {
         Ok(Self {
             widths: widths.iter().map(open).collect::<Result<_>>()?,
         })
+    }
+
+    /// No file for any of so many widths.
+    pub(crate) fn none(widths: usize) -> Self {
+        let none = || Width {
+            waiting: Vec::new(),
+            files: Vec::new(),
+        };
+        Self {
+            widths: std::iter::repeat_with(none).take(widths).collect(),
+        }
     }
 
     /// Names of the files, without their directory.
@@ -201,7 +214,12 @@ mod tests {
         let mut files = Files::create(directory.path(), &widths, &formats).unwrap();
         assert_eq!(
             files.names(),
-            ["series-1ms.csv", "series-1ms.parquet", "series-1s.csv", "series-1s.parquet"]
+            [
+                "series-1ms.csv",
+                "series-1ms.parquet",
+                "series-1s.csv",
+                "series-1s.parquet"
+            ]
         );
         // More than wait at a time, and not in one piece.
         let all = rows(ROWS_MAX as u64 + 10);
@@ -210,9 +228,18 @@ mod tests {
         }
         files.finish().unwrap();
         let read = |name: &str| std::fs::read(directory.path().join(name)).unwrap();
-        let lines = read("series-1ms.csv").iter().filter(|byte| **byte == b'\n').count();
+        let lines = read("series-1ms.csv")
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
         assert_eq!(lines, all.len() + 1, "and the names of the columns");
-        assert_eq!(read("series-1s.csv").iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert_eq!(
+            read("series-1s.csv")
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count(),
+            1
+        );
         assert_eq!(parquet::tests::read_back(&read("series-1ms.parquet")), all);
         assert_eq!(parquet::tests::read_back(&read("series-1s.parquet")), []);
     }
@@ -229,7 +256,12 @@ mod tests {
     #[test]
     fn a_directory_that_can_t_be_written_is_named() {
         let widths = [Time::from_nanos(1_000_000)];
-        let error = Files::create(Path::new("/nonexistent"), &widths, &[Format::Csv]).err().unwrap();
-        assert_eq!(error.to_string(), "cannot write /nonexistent/series-1ms.csv");
+        let error = Files::create(Path::new("/nonexistent"), &widths, &[Format::Csv])
+            .err()
+            .unwrap();
+        assert_eq!(
+            error.to_string(),
+            "cannot write /nonexistent/series-1ms.csv"
+        );
     }
 }

@@ -62,7 +62,11 @@ impl<W: Write + Send> Encoder for Parquet<W> {
 
 fn schema() -> String {
     let field = |column: &Column| {
-        let presence = if column.optional { "optional" } else { "required" };
+        let presence = if column.optional {
+            "optional"
+        } else {
+            "required"
+        };
         format!("{presence} int64 {};", column.name)
     };
     format!(
@@ -94,7 +98,9 @@ fn integers<W: Write + Send>(
     let signed = |value| i64::try_from(value).unwrap_or(i64::MAX);
     let values: Vec<i64> = rows.iter().filter_map(&value).map(signed).collect();
     with_column(group, |column| match column {
-        ColumnWriter::Int64ColumnWriter(writer) => writer.write_batch(&values, Some(&present), None),
+        ColumnWriter::Int64ColumnWriter(writer) => {
+            writer.write_batch(&values, Some(&present), None)
+        }
         _ => Err(ParquetError::General("not a column of integers".to_owned())),
     })
 }
@@ -104,7 +110,13 @@ fn directions<W: Write + Send>(
     rows: &[Row],
 ) -> Result<(), ParquetError> {
     let [download, upload] = [false, true].map(|upload| ByteArray::from(direction(upload)));
-    let word = |row: &Row| if row.upload { upload.clone() } else { download.clone() };
+    let word = |row: &Row| {
+        if row.upload {
+            upload.clone()
+        } else {
+            download.clone()
+        }
+    };
     let values: Vec<ByteArray> = rows.iter().map(word).collect();
     with_column(group, |column| match column {
         ColumnWriter::ByteArrayColumnWriter(writer) => writer.write_batch(&values, None, None),
@@ -152,7 +164,7 @@ pub(super) mod tests {
             fields.find(|(name, _)| *name == wanted).unwrap().1.clone()
         };
         let number = |name: &str| match field(name) {
-            Field::Long(value) | Field::TimestampNanos(value) => Some(value as u64),
+            Field::Long(value) => Some(value as u64),
             Field::Null => None,
             other => panic!("{name} is {other:?}"),
         };
