@@ -5,6 +5,7 @@
 //! their size. Every table has a bound.
 
 pub mod course;
+pub mod decode;
 pub mod flows;
 pub mod record;
 pub mod segment;

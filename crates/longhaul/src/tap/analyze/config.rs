@@ -62,7 +62,11 @@ impl Config {
             threads: args.threads.map_or_else(cores, usize::from),
             settings: settings(args.memory, &widths),
             widths,
-            formats: formats.iter().filter(|(asked, _)| *asked).map(|(_, format)| *format).collect(),
+            formats: formats
+                .iter()
+                .filter(|(asked, _)| *asked)
+                .map(|(_, format)| *format)
+                .collect(),
             ranks: Ranks {
                 drawn,
                 told: TOLD.max(drawn),

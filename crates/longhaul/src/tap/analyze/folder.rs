@@ -48,7 +48,9 @@ impl Folder {
             ))
         })?;
         remove_unfinished(place)?;
-        let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(place);
+        let unfinished = tempfile::Builder::new()
+            .prefix(UNFINISHED)
+            .tempdir_in(place);
         Ok(Self {
             place: place.to_owned(),
             unfinished: unfinished.map_err(cannot)?,
@@ -126,7 +128,8 @@ fn is_output(name: &OsStr) -> bool {
 }
 
 fn is_unfinished(name: &Path) -> bool {
-    name.to_str().is_some_and(|name| name.starts_with(UNFINISHED))
+    name.to_str()
+        .is_some_and(|name| name.starts_with(UNFINISHED))
 }
 
 /// What an analysis that was killed left.

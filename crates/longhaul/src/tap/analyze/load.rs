@@ -73,12 +73,25 @@ pub(super) struct Notes {
     pub(super) packets: u64,
     /// Their times, first and last.
     pub(super) times: Option<(u64, u64)>,
+    /// Segments, by vantage.
+    pub(super) vantages: Vec<u64>,
     /// Packets that are not analysed, by reason.
     pub(super) left_out: BTreeMap<&'static str, u64>,
     /// Records that are whole, but not what is in them.
     pub(super) damages: Vec<Damage>,
     /// What interfaces counted.
     pub(super) statistics: Vec<Statistics>,
+}
+
+impl Notes {
+    /// A segment was seen there.
+    pub(super) fn seen_at(&mut self, vantage: Vantage) {
+        let at = vantage.0 as usize;
+        if self.vantages.len() <= at {
+            self.vantages.resize(at + 1, 0);
+        }
+        self.vantages[at] += 1;
+    }
 }
 
 /// What a shard said of a load.

@@ -71,7 +71,8 @@ fn go(sources: Sources, config: &Config, output: &Output) -> Result<Told> {
 
 /// Damaged files are analysed as far as they are sound. If nothing is, there is nothing to tell.
 fn refuse_ruins(told: &Told) -> Result<()> {
-    let ruined = |file: &&crate::tap::report::CaptureFile| file.packets == 0 && !file.damages.is_empty();
+    let ruined =
+        |file: &&crate::tap::report::CaptureFile| file.packets == 0 && !file.damages.is_empty();
     if told.files.iter().any(|file| file.packets > 0) {
         return Ok(());
     }

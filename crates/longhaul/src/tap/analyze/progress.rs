@@ -39,7 +39,9 @@ impl Progress {
 
     /// So many bytes are read.
     pub(super) fn is_at(&self, offset: u64) {
-        if self.began.elapsed() > PATIENCE && self.bar.is_hidden() && std::io::stderr().is_terminal()
+        if self.began.elapsed() > PATIENCE
+            && self.bar.is_hidden()
+            && std::io::stderr().is_terminal()
         {
             self.bar
                 .set_draw_target(ProgressDrawTarget::stderr_with_hz(RATE));

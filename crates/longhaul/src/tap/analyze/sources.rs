@@ -72,7 +72,6 @@ struct Active {
     begun: Option<Load>,
     /// Latest packet so far.
     until_ns: u64,
-    vantages: Arc<Vec<Vantage>>,
 }
 
 /// Files that continue each other.
@@ -162,7 +161,6 @@ impl Sources {
             source,
             begun,
             until_ns: next.first_ns,
-            vantages: Arc::default(),
         };
         if active.begun.is_none() {
             let mut load = Load::default();
@@ -186,7 +184,9 @@ impl Sources {
         };
         let tracks = self.tracks.iter().enumerate();
         let found = tracks.filter(|(_, track)| continues(track));
-        let found = found.max_by_key(|(_, track)| track.last_ns).map(|(at, _)| at);
+        let found = found
+            .max_by_key(|(_, track)| track.last_ns)
+            .map(|(at, _)| at);
         found.unwrap_or_else(|| {
             self.tracks.push(Track {
                 interfaces: Vec::new(),
@@ -206,7 +206,11 @@ impl Sources {
         }
         load.file = active.file;
         load.first_packet = self.packets + 1;
-        self.packets += load.pieces.iter().map(|piece| piece.run.frames).sum::<u64>();
+        self.packets += load
+            .pieces
+            .iter()
+            .map(|piece| piece.run.packets)
+            .sum::<u64>();
         self.recognise(at);
         self.take_note(at);
         load.vantages = Arc::clone(&self.tracks[self.active[at].track].vantages);
@@ -224,7 +228,9 @@ impl Sources {
         track.free = false;
         let known = track.interfaces.len();
         for (number, interface) in active.source.interfaces().iter().enumerate().skip(known) {
-            track.interfaces.push((interface.name.clone(), interface.link_type));
+            track
+                .interfaces
+                .push((interface.name.clone(), interface.link_type));
             Arc::make_mut(&mut track.vantages).push(Vantage(self.places.len() as u32));
             self.places.push(Place {
                 name: interface.name.clone(),

@@ -66,7 +66,12 @@ fn unsound(file: &CaptureFile) -> String {
         );
     }
     for (reason, count) in &file.left_out {
-        let _ = writeln!(text, "{}: {} left out: {reason}", file.name, counted(*count, "packet"));
+        let _ = writeln!(
+            text,
+            "{}: {} left out: {reason}",
+            file.name,
+            counted(*count, "packet")
+        );
     }
     text
 }
@@ -111,7 +116,10 @@ fn figures(direction: &Direction) -> String {
         parts.push(format!("{:.2} % sent again", share * 100.0));
     }
     if direction.packets_per_ack.count > 0 {
-        parts.push(format!("{:.1} packets an ACK", direction.packets_per_ack.mean));
+        parts.push(format!(
+            "{:.1} packets an ACK",
+            direction.packets_per_ack.mean
+        ));
     }
     parts.join("  ")
 }
@@ -140,7 +148,12 @@ mod tests {
 
     #[test]
     fn thousands_are_set_apart() {
-        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (3_000_000, "3,000,000")];
+        let cases = [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (3_000_000, "3,000,000"),
+        ];
         for (count, text) in cases {
             assert_eq!(grouped(count), text);
         }

@@ -125,6 +125,7 @@ impl Load {
         let segment = decode(frame);
         match (segment, self.vantages.get(frame.interface as usize)) {
             (Ok((key, segment)), Some(&vantage)) => {
+                self.notes.seen_at(vantage);
                 self.shares[shard_of(&key)].push(self.items.len() as u32);
                 self.items.push(Item {
                     number,
@@ -164,20 +165,17 @@ impl<'a> Gathered<'a> {
             self.files.resize_with(load.file + 1, Found::default);
         }
         self.files[load.file].add(&load.notes);
-        for item in &load.items {
-            let vantage = item.vantage.0 as usize;
-            if self.vantages.len() <= vantage {
-                self.vantages.resize(vantage + 1, 0);
-            }
-            self.vantages[vantage] += 1;
-        }
+        add(&mut self.vantages, &load.notes.vantages);
     }
 
     /// What is to be said of files and places when all is read. What was gathered is written.
     pub(super) fn close(mut self, sources: Sources) -> Told {
         let (facts, places) = sources.close();
         self.files.resize_with(facts.len(), Found::default);
-        let names: Vec<_> = facts.iter().map(|file| file.path.display().to_string()).collect();
+        let names: Vec<_> = facts
+            .iter()
+            .map(|file| file.path.display().to_string())
+            .collect();
         let files = facts.into_iter().zip(self.files);
         let packets = self.vantages.iter().copied().chain(std::iter::repeat(0));
         let vantages = places.into_iter().zip(packets);
@@ -205,7 +203,8 @@ impl Found {
         for counted in &notes.statistics {
             let drops = [counted.if_dropped, counted.os_dropped];
             let known = drops.iter().flatten().copied().max();
-            self.drops.extend(known.map(|drops| (counted.interface, drops)));
+            self.drops
+                .extend(known.map(|drops| (counted.interface, drops)));
         }
     }
 
@@ -255,6 +254,13 @@ fn words(reason: Undecoded) -> &'static str {
         Undecoded::Fragment => "later fragments of IP packets",
         Undecoded::Short => "cut off before the end of TCP's header",
         Undecoded::Lengths => "lengths that contradict each other",
+    }
+}
+
+fn add(sums: &mut Vec<u64>, more: &[u64]) {
+    sums.resize(sums.len().max(more.len()), 0);
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum += more;
     }
 }
 
