@@ -1,24 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All flows of a shard.
 
+use super::connection::Connection;
+use super::recency::Recency;
 use super::segment::{FlowKey, Segment, Vantage};
-use super::{Settings, Sink};
+use super::{Settings, Sink, key_hash::KeyHash};
+use hashbrown::HashTable;
 
 /// All flows of one shard: whoever has several gives each all segments of its flows, in order of time.
 #[derive(Debug)]
 pub struct Flows {
     settings: Settings,
+    hash: KeyHash,
+    /// Slots of the flows that go on, by vantage and key.
+    table: HashTable<u32>,
+    /// A slot without a connection is in `free`.
+    slots: Vec<Option<Box<Connection>>>,
+    free: Vec<u32>,
+    recency: Recency,
+    /// The slot of the last segment: most often the next is of the same flow.
+    last: u32,
 }
 
 impl Flows {
     /// No flow yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        Self { settings }
+        Self {
+            settings,
+            hash: KeyHash::new(),
+            table: HashTable::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            recency: Recency::new(),
+            last: 0,
+        }
     }
 
     /// Takes a segment in. `number` counts the capture's packets (over all vantages and shards); a flow
     /// has the number of its first packet, so that numbers don't depend on how flows are sharded.
+    #[inline]
     pub fn segment(
         &mut self,
         number: u64,
@@ -27,11 +48,104 @@ impl Flows {
         segment: &Segment,
         sink: &mut impl Sink,
     ) {
-        let _ = (number, vantage, key, segment, sink, &self.settings);
+        let slot = match self.find(vantage, key) {
+            Some(slot) if !self.is_reused(slot, segment) => slot,
+            Some(slot) => {
+                self.end(slot, sink);
+                self.begin(number, vantage, key, segment, sink)
+            }
+            None => self.begin(number, vantage, key, segment, sink),
+        };
+        self.recency.touch(slot);
+        self.last = slot;
+        if let Some(connection) = &mut self.slots[slot as usize] {
+            connection.segment(segment, &self.settings, sink);
+        }
     }
 
     /// The capture is at its end: every flow is reported, in order of its number.
     pub fn finish(self, sink: &mut impl Sink) {
-        let _ = sink;
+        let mut connections: Vec<_> = self.slots.into_iter().flatten().collect();
+        connections.sort_unstable_by_key(|connection| connection.number);
+        for connection in connections {
+            connection.finish(&self.settings, sink);
+        }
+    }
+
+    #[inline]
+    fn find(&self, vantage: Vantage, key: &FlowKey) -> Option<u32> {
+        if self.is_at(self.last, vantage, key) {
+            return Some(self.last);
+        }
+        let hash = self.hash.of(vantage, key);
+        (self.table)
+            .find(hash, |&slot| self.is_at(slot, vantage, key))
+            .copied()
+    }
+
+    #[inline]
+    fn is_at(&self, slot: u32, vantage: Vantage, key: &FlowKey) -> bool {
+        matches!(self.slots.get(slot as usize), Some(Some(connection))
+            if connection.vantage == vantage && connection.key == *key)
+    }
+
+    #[inline]
+    fn is_reused(&self, slot: u32, segment: &Segment) -> bool {
+        matches!(&self.slots[slot as usize], Some(connection) if connection.is_reused_by(segment))
+    }
+
+    /// A new flow: its slot.
+    fn begin(
+        &mut self,
+        number: u64,
+        vantage: Vantage,
+        key: &FlowKey,
+        segment: &Segment,
+        sink: &mut impl Sink,
+    ) -> u32 {
+        self.make_room(segment.at_ns, sink);
+        let connection = Connection::new(number, vantage, key, segment, &self.settings);
+        let slot = self.take_slot(Box::new(connection));
+        let hash = self.hash.of(vantage, key);
+        let (hasher, slots) = (&self.hash, &self.slots);
+        self.table.insert_unique(hash, slot, |&slot| {
+            (slots[slot as usize].as_ref()).map_or(0, |c| hasher.of(c.vantage, &c.key))
+        });
+        self.recency.insert(slot);
+        slot
+    }
+
+    fn take_slot(&mut self, connection: Box<Connection>) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(connection);
+            return slot;
+        }
+        self.slots.push(Some(connection));
+        self.slots.len() as u32 - 1
+    }
+
+    /// Ends the flow seen longest ago if there would be too many, or if it was closed long ago.
+    fn make_room(&mut self, now_ns: u64, sink: &mut impl Sink) {
+        let Some(slot) = self.recency.oldest() else {
+            return;
+        };
+        let is_past = matches!(&self.slots[slot as usize],
+            Some(connection) if connection.is_closed() && connection.is_silent(now_ns));
+        if is_past || self.table.len() >= self.settings.flows_max.max(1) {
+            self.end(slot, sink);
+        }
+    }
+
+    fn end(&mut self, slot: u32, sink: &mut impl Sink) {
+        let Some(connection) = self.slots[slot as usize].take() else {
+            return;
+        };
+        let hash = self.hash.of(connection.vantage, &connection.key);
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == slot) {
+            entry.remove();
+        }
+        self.recency.remove(slot);
+        self.free.push(slot);
+        connection.finish(&self.settings, sink);
     }
 }

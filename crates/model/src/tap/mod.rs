@@ -12,6 +12,25 @@ pub mod segment;
 pub mod series;
 pub mod settings;
 
+mod acking;
+mod bins;
+mod connection;
+mod direction;
+mod distribution;
+mod gaps;
+mod handshake;
+mod holes;
+mod key_hash;
+mod outstanding;
+mod recency;
+mod retransmission;
+mod round_trip;
+mod round_trips;
+mod scoreboard;
+mod sending;
+mod timestamps;
+mod unwrap;
+
 pub use flows::Flows;
 pub use settings::Settings;
 

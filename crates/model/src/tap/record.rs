@@ -13,7 +13,8 @@ pub struct Flow {
     pub number: u64,
     /// Where it was seen.
     pub vantage: Vantage,
-    /// The end that sent the first SYN; without one, that sent the first packet.
+    /// The end that sent the first SYN; without one, that sent the first packet, unless it is a SYN/ACK,
+    /// which is the server's.
     pub client: Endpoint,
     /// The other.
     pub server: Endpoint,
@@ -32,7 +33,7 @@ pub struct Flow {
 }
 
 /// The beginning of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
     /// From the (last) SYN to its SYN/ACK, ns.
     pub syn_to_syn_ack_ns: Option<u64>,

@@ -43,7 +43,7 @@ pub struct Bin {
     pub rtt_samples: u32,
     /// Most bytes in flight as the tap sees it.
     pub in_flight_max: u64,
-    /// Least advertised window, scaled; none in a bin without an ACK.
+    /// Least advertised window, scaled; none in a bin without a pure ACK, one that moved, or a change.
     pub window_min: Option<u64>,
     /// Longest queue that the emulator reported, bytes.
     pub queue_max: u32,
