@@ -122,7 +122,7 @@ fn is_output(name: &OsStr) -> bool {
     let series = |name: &str| {
         name.starts_with("series-") && (name.ends_with(".csv") || name.ends_with(".parquet"))
     };
-    let fixed = [RESULT, "report.html", "flows.csv"];
+    let fixed = [RESULT, "report.html", "courses.jsonl", "flows.jsonl"];
     name.to_str()
         .is_some_and(|name| fixed.contains(&name) || series(name))
 }

@@ -20,7 +20,7 @@ pub(super) fn summary(analysis: &Analysis, flows: usize) -> String {
     }
     let untold = analysis.flows.len().saturating_sub(flows) as u64 + analysis.others.flows;
     if untold > 0 {
-        let _ = writeln!(text, "and {} smaller", counted(untold, "flow"));
+        let _ = writeln!(text, "\nand {}", counted(untold, "smaller flow"));
     }
     text
 }

@@ -191,7 +191,7 @@ impl<'a> Gathered<'a> {
 impl Found {
     fn add(&mut self, notes: &Notes) {
         self.packets += notes.packets;
-        for (first, last) in notes.times {
+        if let Some((first, last)) = notes.times {
             self.times = span(span(self.times, first), last);
         }
         for (reason, count) in &notes.left_out {
