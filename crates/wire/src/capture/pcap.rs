@@ -98,6 +98,9 @@ impl Pcap {
     /// With the first length of record headers that makes a run of the records, else the usual one; or
     /// how many bytes of records it takes to say.
     pub(crate) fn settled(self, records: &[u8], at_end: bool) -> Result<Self, usize> {
+        if self.header_lens.len() == 1 {
+            return Ok(self);
+        }
         for &header_len in self.header_lens {
             let candidate = Self { header_len, ..self };
             match candidate.run_begins(records, 0, at_end, None) {

@@ -2,5 +2,8 @@
 //! Capture files, read: every format, in pieces of any size, damaged in every place.
 
 mod build;
+mod damage;
+mod foreign;
 mod formats;
+mod pieces;
 mod reading;
