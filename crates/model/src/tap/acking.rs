@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ACK stream that comes back for one direction's data.
 
-use super::Settings;
+use super::ack_way::AckWay;
+use super::bounds::Bounds;
 use super::distribution::Histogram;
 use super::record::Acks;
 use super::scoreboard::Scoreboard;
@@ -41,6 +42,7 @@ pub(super) struct Acking {
     window: Option<u16>,
     /// Where the window ends; 0 if it isn't known.
     window_end: u64,
+    way: AckWay,
     acks: Acks,
     ack_diff: Histogram,
     packets_per_ack: Histogram,
@@ -72,9 +74,10 @@ impl Acking {
 
     /// A pure ACK, whatever it says.
     #[inline]
-    pub(super) fn count_pure(&mut self, bin: &mut Bin) {
+    pub(super) fn count_pure(&mut self, segment: &Segment, bin: &mut Bin) {
         self.acks.pure += 1;
         bin.acks += 1;
+        self.way.note(segment, bin);
     }
 
     /// The number moves on to `ack`. `segment_max` is the largest segment of the data.
@@ -146,7 +149,7 @@ impl Acking {
         segment: &Segment,
         ack: u64,
         next: u64,
-        settings: &Settings,
+        bounds: &mut Bounds,
         bin: &mut Bin,
     ) -> u64 {
         let count = usize::from(segment.sack_blocks).min(SACK_BLOCKS_MAX);
@@ -164,7 +167,7 @@ impl Acking {
         for &(left, right) in &blocks[usize::from(first_is_dsack)..] {
             let left = left.max(self.acked);
             if left < right && right < next.saturating_add(unwrap::WINDOW_MAX) {
-                self.scoreboard.insert(left, right, settings.ranges_max);
+                self.scoreboard.insert(left, right, bounds);
                 end = end.max(right);
             }
         }

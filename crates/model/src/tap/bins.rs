@@ -7,7 +7,7 @@
 
 use super::course::Course;
 use super::series::Bin;
-use super::{Settings, Sink};
+use super::{Settings, Sink, bounds::Bounds};
 
 /// Upload and download, in this order.
 pub(super) type Both = [Bin; 2];
@@ -68,10 +68,10 @@ impl Bins {
         at_ns: u64,
         flow: u64,
         packets: u64,
-        settings: &Settings,
+        bounds: &mut Bounds,
         sink: &mut impl Sink,
     ) {
-        self.settle(packets, settings);
+        self.settle(packets, bounds);
         for (index, wide) in self.wide.iter_mut().enumerate() {
             if at_ns > wide.until_ns() {
                 wide.emit(index, flow, sink);
@@ -86,10 +86,10 @@ impl Bins {
         mut self,
         flow: u64,
         packets: u64,
-        settings: &Settings,
+        bounds: &mut Bounds,
         sink: &mut impl Sink,
     ) -> [Course; 2] {
-        self.settle(packets, settings);
+        self.settle(packets, bounds);
         for (index, wide) in self.wide.iter().enumerate() {
             wide.emit(index, flow, sink);
         }
@@ -97,19 +97,33 @@ impl Bins {
     }
 
     /// Brings what was counted to where it belongs.
-    fn settle(&mut self, packets: u64, settings: &Settings) {
+    fn settle(&mut self, packets: u64, bounds: &mut Bounds) {
         for (way, now) in self
             .now
             .iter()
             .enumerate()
             .filter(|(_, bin)| !bin.is_empty())
         {
-            self.courses[way].add(self.opened_ns, now, settings.course_bins(packets));
+            let course = &mut self.courses[way];
+            let most = bounds.settings.course_bins(packets);
+            let wanted = course.length_with(self.opened_ns, most);
+            let most = bounds.length_of(&mut course.bins, wanted, most);
+            course.add(self.opened_ns, now, most);
             for wide in &mut self.wide {
                 wide.bins[way].merge(now);
             }
         }
         self.now = Both::default();
+    }
+
+    /// Memory of the courses.
+    pub(super) fn table_bytes(&self) -> usize {
+        let bins: usize = self
+            .courses
+            .iter()
+            .map(|course| course.bins.capacity())
+            .sum();
+        bins * size_of::<Bin>()
     }
 
     fn open(&mut self, at_ns: u64) {

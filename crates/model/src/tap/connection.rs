@@ -2,12 +2,13 @@
 //! One connection at one vantage, from its first segment to its last.
 
 use super::bins::Bins;
+use super::bounds::Bounds;
 use super::direction::Direction;
 use super::handshake::Handshake;
 use super::record::{Closing, Flow, Offer};
 use super::segment::{FlowKey, Segment, Vantage};
 use super::series::Bin;
-use super::{Settings, Sink};
+use super::{Settings, Sink, verdict};
 use wire::capture::{Fate, Truth};
 use wire::tcp::{ACK, FIN, RST, SYN};
 
@@ -88,10 +89,10 @@ impl Connection {
 
     /// Takes a segment in.
     #[inline]
-    pub(super) fn segment(&mut self, segment: &Segment, settings: &Settings, sink: &mut impl Sink) {
+    pub(super) fn segment(&mut self, segment: &Segment, bounds: &mut Bounds, sink: &mut impl Sink) {
         if self.bins.is_over(segment.at_ns) {
             let packets = self.packets();
-            (self.bins).close(segment.at_ns, self.number, packets, settings, sink);
+            (self.bins).close(segment.at_ns, self.number, packets, bounds, sink);
         }
         self.last_ns = self.last_ns.max(segment.at_ns);
         let end = self.end_of(segment);
@@ -107,9 +108,9 @@ impl Connection {
         if let Some(truth) = segment.truth {
             count_truth(truth, own_bin);
         }
-        own.sent(segment, other.round_trips.smoothed(), settings, own_bin);
+        own.sent(segment, other.round_trips.smoothed(), bounds, own_bin);
         if segment.flags & (ACK | RST) == ACK {
-            other.acknowledged(segment, settings, other_bin);
+            other.acknowledged(segment, bounds, other_bin);
         }
     }
 
@@ -162,17 +163,17 @@ impl Connection {
     }
 
     /// The connection is over, or the capture is.
-    pub(super) fn finish(self, settings: &Settings, sink: &mut impl Sink) {
+    pub(super) fn finish(self, bounds: &mut Bounds, sink: &mut impl Sink) {
+        bounds.give_back(self.table_bytes());
         let packets = self.packets();
         let closing = self.closing();
-        let [upload_course, download_course] =
-            self.bins.finish(self.number, packets, settings, sink);
+        let [upload_course, download_course] = self.bins.finish(self.number, packets, bounds, sink);
         let [upload, download] = self.directions;
         let (client, server) = match self.client_is_low {
             true => (self.key.low, self.key.high),
             false => (self.key.high, self.key.low),
         };
-        sink.flow(Flow {
+        let mut flow = Flow {
             number: self.number,
             vantage: self.vantage,
             client,
@@ -183,7 +184,14 @@ impl Connection {
             closing,
             upload: upload.finish(upload_course),
             download: download.finish(download_course),
-        });
+        };
+        verdict::judge(&mut flow);
+        sink.flow(flow);
+    }
+
+    fn table_bytes(&self) -> usize {
+        let directions = self.directions.iter().map(Direction::table_bytes);
+        self.bins.table_bytes() + directions.sum::<usize>()
     }
 
     fn closing(&self) -> Closing {

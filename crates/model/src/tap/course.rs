@@ -56,6 +56,12 @@ impl Course {
         self.bins[index].merge(bin);
     }
 
+    /// How many bins it would have with what happened at `at_ns`, `bins_max` at most.
+    pub(super) fn length_with(&self, at_ns: u64, bins_max: usize) -> usize {
+        let index = usize::try_from(self.index_of(at_ns)).unwrap_or(usize::MAX);
+        index.saturating_add(1).min(bins_max).max(self.bins.len())
+    }
+
     fn index_of(&self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.from_ns) / self.width_ns
     }

@@ -2,6 +2,7 @@
 //! One direction of a connection: its data, and the ACKs that come back for it.
 
 use super::acking::{Acking, is_pure};
+use super::bounds::Bounds;
 use super::course::Course;
 use super::holes::Hole;
 use super::record::{self, Offer};
@@ -11,7 +12,7 @@ use super::round_trips::RoundTrips;
 use super::segment::Segment;
 use super::sending::{Numbers, Sending};
 use super::series::Bin;
-use super::{Settings, unwrap};
+use super::unwrap;
 use std::cmp::Ordering;
 use wire::tcp::{FIN, RST, SYN};
 
@@ -33,7 +34,7 @@ impl Direction {
         &mut self,
         segment: &Segment,
         back: RoundTrip,
-        settings: &Settings,
+        bounds: &mut Bounds,
         bin: &mut Bin,
     ) {
         let segments = self.sending.count_packet(segment);
@@ -42,27 +43,29 @@ impl Direction {
         }
         let numbers = self.sending.place(segment);
         let answered = numbers.start < numbers.end;
-        self.round_trips.stamped(segment, answered, settings);
+        self.round_trips.stamped(segment, answered, bounds);
         if !answered {
             self.sent_nothing(numbers);
             return;
         }
         if numbers.start == self.sending.next {
-            self.sent_next(segment, numbers, settings);
+            self.sent_next(segment, numbers, bounds);
         } else {
-            self.sent_elsewhere(segment, numbers, back, settings, bin);
+            self.sent_elsewhere(segment, numbers, back, bounds, bin);
         }
         if segment.payload > 0 {
-            self.sent_data(segment, segments, settings, bin);
+            self.sent_data(segment, segments, bounds, bin);
         }
     }
 
     #[inline]
-    fn sent_data(&mut self, segment: &Segment, segments: u32, settings: &Settings, bin: &mut Bin) {
+    fn sent_data(&mut self, segment: &Segment, segments: u32, bounds: &mut Bounds, bin: &mut Bin) {
         self.sending.count_data(segment, segments, bin);
-        self.sending
-            .gaps
-            .data(segment.at_ns, u64::from(segments), settings.burst_gap_ns);
+        self.sending.gaps.data(
+            segment.at_ns,
+            u64::from(segments),
+            bounds.settings.burst_gap_ns,
+        );
         let full = (self.acking).is_window_full(self.sending.next, self.sending.segment_max());
         bin.window_full += u32::from(full);
         let in_flight = self.in_flight();
@@ -85,23 +88,23 @@ impl Direction {
 
     /// What comes next.
     #[inline]
-    fn sent_next(&mut self, segment: &Segment, numbers: Numbers, settings: &Settings) {
+    fn sent_next(&mut self, segment: &Segment, numbers: Numbers, bounds: &mut Bounds) {
         if segment.payload == 1 && self.acking.is_window_zero() {
             self.sending.probed = numbers.start;
             self.sending.data.probes += 1;
         }
-        self.sent_new(segment, numbers, settings);
+        self.sent_new(segment, numbers, bounds);
         self.sending.data.unique_bytes += u64::from(segment.payload);
     }
 
     /// New numbers, up to the highest.
     #[inline]
-    fn sent_new(&mut self, segment: &Segment, numbers: Numbers, settings: &Settings) {
+    fn sent_new(&mut self, segment: &Segment, numbers: Numbers, bounds: &mut Bounds) {
         if self.acking.acked == 0 && segment.flags & SYN != 0 {
             self.acking.acked = numbers.start;
         }
         self.round_trips
-            .sent(numbers.start, numbers.len(), segment.at_ns, settings);
+            .sent(numbers.start, numbers.len(), segment.at_ns, bounds);
         self.sending.next = numbers.end;
     }
 
@@ -111,30 +114,30 @@ impl Direction {
         segment: &Segment,
         numbers: Numbers,
         back: RoundTrip,
-        settings: &Settings,
+        bounds: &mut Bounds,
         bin: &mut Bin,
     ) {
         if numbers.start > self.sending.next {
             let tsval = segment.has_timestamps.then_some(segment.tsval);
-            self.pass_over(numbers.start, segment.at_ns, tsval, settings);
-            self.sent_new(segment, numbers, settings);
+            self.pass_over(numbers.start, segment.at_ns, tsval, bounds);
+            self.sent_new(segment, numbers, bounds);
             self.sending.data.unique_bytes += u64::from(segment.payload);
         } else if self.is_probe(segment, numbers) {
             self.sending.data.probes += 1;
         } else {
-            self.sent_behind(segment, numbers, back, settings, bin);
+            self.sent_behind(segment, numbers, back, bounds, bin);
         }
     }
 
     /// Something from `to` on, or for it, was seen, but not what lies before.
-    fn pass_over(&mut self, to: u64, at_ns: u64, tsval: Option<u32>, settings: &Settings) {
+    fn pass_over(&mut self, to: u64, at_ns: u64, tsval: Option<u32>, bounds: &mut Bounds) {
         let hole = Hole {
             start: self.sending.next,
             end: to,
             at_ns,
             tsval,
         };
-        (self.sending.holes).open(hole, self.acking.acked, settings.ranges_max);
+        (self.sending.holes).open(hole, self.acking.acked, bounds);
         self.sending.next = to;
     }
 
@@ -152,12 +155,12 @@ impl Direction {
         segment: &Segment,
         numbers: Numbers,
         back: RoundTrip,
-        settings: &Settings,
+        bounds: &mut Bounds,
         bin: &mut Bin,
     ) {
         let next = self.sending.next;
         let old_end = numbers.end.min(next);
-        let (unseen, hole) = (self.sending.holes).fill(numbers.start, old_end, settings.ranges_max);
+        let (unseen, hole) = (self.sending.holes).fill(numbers.start, old_end, bounds);
         let probed = (numbers.start..old_end).contains(&self.sending.probed);
         let seen = old_end - numbers.start - unseen - u64::from(probed);
         let round_trip = self.round_trips.smoothed().joined(back);
@@ -173,7 +176,7 @@ impl Direction {
                 start: next,
                 ..numbers
             };
-            self.sent_new(segment, new, settings);
+            self.sent_new(segment, new, bounds);
         }
     }
 
@@ -237,12 +240,12 @@ impl Direction {
 
     /// The other end sent a segment with an ACK.
     #[inline]
-    pub(super) fn acknowledged(&mut self, segment: &Segment, settings: &Settings, bin: &mut Bin) {
+    pub(super) fn acknowledged(&mut self, segment: &Segment, bounds: &mut Bounds, bin: &mut Bin) {
         let pure = is_pure(segment);
         if pure {
-            self.acking.count_pure(bin);
+            self.acking.count_pure(segment, bin);
         }
-        let Some(ack) = self.place_ack(segment, settings) else {
+        let Some(ack) = self.place_ack(segment, bounds) else {
             return;
         };
         bin.in_flight_max = bin.in_flight_max.max(self.in_flight());
@@ -261,7 +264,7 @@ impl Direction {
             Ordering::Less => self.acking.is_late(),
         }
         if segment.sack_blocks > 0 {
-            self.sacked(segment, ack, settings, bin);
+            self.sacked(segment, ack, bounds, bin);
         }
         if segment.flags & SYN == 0 {
             let tells = pure || order == Ordering::Greater;
@@ -272,25 +275,25 @@ impl Direction {
     /// The number that is acknowledged; none if it is beyond reason. What it is beyond all data seen has
     /// been passed over.
     #[inline]
-    fn place_ack(&mut self, segment: &Segment, settings: &Settings) -> Option<u64> {
+    fn place_ack(&mut self, segment: &Segment, bounds: &mut Bounds) -> Option<u64> {
         if self.sending.next == 0 {
             self.sending.next = unwrap::first(segment.ack);
         }
         let ack = unwrap::near(self.sending.next, segment.ack);
         if ack > self.sending.next {
-            self.catch_up(ack, segment.at_ns, settings)?;
+            self.catch_up(ack, segment.at_ns, bounds)?;
         }
         Some(ack)
     }
 
     /// The receiver has data up to `to`, which is more than the tap has seen.
     #[cold]
-    fn catch_up(&mut self, to: u64, at_ns: u64, settings: &Settings) -> Option<()> {
+    fn catch_up(&mut self, to: u64, at_ns: u64, bounds: &mut Bounds) -> Option<()> {
         if to - self.sending.next > unwrap::WINDOW_MAX {
             return None;
         }
         if self.sending.data.packets > 0 {
-            self.pass_over(to, at_ns, None, settings);
+            self.pass_over(to, at_ns, None, bounds);
         } else {
             self.sending.next = to;
         }
@@ -309,13 +312,20 @@ impl Direction {
     }
 
     #[cold]
-    fn sacked(&mut self, segment: &Segment, ack: u64, settings: &Settings, bin: &mut Bin) {
+    fn sacked(&mut self, segment: &Segment, ack: u64, bounds: &mut Bounds, bin: &mut Bin) {
         let end = self
             .acking
-            .sacked(segment, ack, self.sending.next, settings, bin);
+            .sacked(segment, ack, self.sending.next, bounds, bin);
         if end > self.sending.next {
-            self.catch_up(end, segment.at_ns, settings);
+            self.catch_up(end, segment.at_ns, bounds);
         }
+    }
+
+    /// Memory of its tables.
+    pub(super) fn table_bytes(&self) -> usize {
+        self.sending.holes.table_bytes()
+            + self.acking.scoreboard.table_bytes()
+            + self.round_trips.table_bytes()
     }
 
     /// What is said of it.

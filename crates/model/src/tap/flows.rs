@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All flows of a shard.
 
+use super::bounds::Bounds;
 use super::connection::Connection;
 use super::recency::Recency;
 use super::segment::{FlowKey, Segment, Vantage};
@@ -10,7 +11,7 @@ use hashbrown::HashTable;
 /// All flows of one shard: whoever has several gives each all segments of its flows, in order of time.
 #[derive(Debug)]
 pub struct Flows {
-    settings: Settings,
+    bounds: Bounds,
     hash: KeyHash,
     /// Slots of the flows that go on, by vantage and key.
     table: HashTable<u32>,
@@ -27,7 +28,7 @@ impl Flows {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
-            settings,
+            bounds: Bounds::new(settings),
             hash: KeyHash::new(),
             table: HashTable::new(),
             slots: Vec::new(),
@@ -59,16 +60,16 @@ impl Flows {
         self.recency.touch(slot);
         self.last = slot;
         if let Some(connection) = &mut self.slots[slot as usize] {
-            connection.segment(segment, &self.settings, sink);
+            connection.segment(segment, &mut self.bounds, sink);
         }
     }
 
     /// The capture is at its end: every flow is reported, in order of its number.
-    pub fn finish(self, sink: &mut impl Sink) {
+    pub fn finish(mut self, sink: &mut impl Sink) {
         let mut connections: Vec<_> = self.slots.into_iter().flatten().collect();
         connections.sort_unstable_by_key(|connection| connection.number);
         for connection in connections {
-            connection.finish(&self.settings, sink);
+            connection.finish(&mut self.bounds, sink);
         }
     }
 
@@ -104,7 +105,7 @@ impl Flows {
         sink: &mut impl Sink,
     ) -> u32 {
         self.make_room(segment.at_ns, sink);
-        let connection = Connection::new(number, vantage, key, segment, &self.settings);
+        let connection = Connection::new(number, vantage, key, segment, &self.bounds.settings);
         let slot = self.take_slot(Box::new(connection));
         let hash = self.hash.of(vantage, key);
         let (hasher, slots) = (&self.hash, &self.slots);
@@ -131,7 +132,7 @@ impl Flows {
         };
         let is_past = matches!(&self.slots[slot as usize],
             Some(connection) if connection.is_closed() && connection.is_silent(now_ns));
-        if is_past || self.table.len() >= self.settings.flows_max.max(1) {
+        if is_past || self.table.len() >= self.bounds.settings.flows_max.max(1) {
             self.end(slot, sink);
         }
     }
@@ -146,6 +147,6 @@ impl Flows {
         }
         self.recency.remove(slot);
         self.free.push(slot);
-        connection.finish(&self.settings, sink);
+        connection.finish(&mut self.bounds, sink);
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers that were passed over: the tap has seen later ones, or ACKs for them, but not them.
 
+use super::bounds::{Bounds, bytes_of};
 use std::collections::VecDeque;
 
 /// Numbers that the tap has not seen.
@@ -27,24 +28,32 @@ pub(super) struct Holes {
 
 impl Holes {
     /// A hole behind all others. When there are too many, the first is forgotten.
-    pub(super) fn open(&mut self, hole: Hole, acked: u64, holes_max: usize) {
-        if self.holes.len() >= holes_max
+    pub(super) fn open(&mut self, hole: Hole, acked: u64, bounds: &mut Bounds) {
+        let most = bounds.settings.ranges_max;
+        if !bounds.has_room(&mut self.holes, most)
             && let Some(first) = self.holes.pop_front()
         {
             self.missed += below(&first, acked);
         }
-        self.holes.push_back(hole);
+        if self.holes.len() < self.holes.capacity() {
+            self.holes.push_back(hole);
+        }
     }
 
     /// `start..end` was seen after all: how many of these numbers had not been, and the first hole that
     /// they were in.
-    pub(super) fn fill(&mut self, start: u64, end: u64, holes_max: usize) -> (u64, Option<Hole>) {
+    pub(super) fn fill(
+        &mut self,
+        start: u64,
+        end: u64,
+        bounds: &mut Bounds,
+    ) -> (u64, Option<Hole>) {
         let (mut filled, mut first) = (0, None);
         let mut at = self.holes.partition_point(|hole| hole.end <= start);
         while let Some(&hole) = self.holes.get(at).filter(|hole| hole.start < end) {
             first = first.or(Some(hole));
             filled += hole.end.min(end) - hole.start.max(start);
-            at = self.keep_rest(at, hole, start, end, holes_max);
+            at = self.keep_rest(at, hole, start, end, bounds);
         }
         (filled, first)
     }
@@ -56,7 +65,7 @@ impl Holes {
         hole: Hole,
         start: u64,
         end: u64,
-        holes_max: usize,
+        bounds: &mut Bounds,
     ) -> usize {
         let before = Hole { end: start, ..hole };
         let behind = Hole { start: end, ..hole };
@@ -75,12 +84,18 @@ impl Holes {
             }
             (true, true) => {
                 self.holes[at] = before;
-                if self.holes.len() < holes_max {
+                let most = bounds.settings.ranges_max;
+                if bounds.has_room(&mut self.holes, most) {
                     self.holes.insert(at + 1, behind);
                 }
                 at + 2
             }
         }
+    }
+
+    /// Memory of the table.
+    pub(super) fn table_bytes(&self) -> usize {
+        bytes_of(&self.holes)
     }
 
     /// Numbers that were acknowledged, everything below `acked` being so, and were never seen.
@@ -101,6 +116,14 @@ fn below(hole: &Hole, acked: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tap::Settings;
+
+    fn room(ranges_max: usize) -> Bounds {
+        Bounds::new(Settings {
+            ranges_max,
+            ..Settings::default()
+        })
+    }
 
     fn hole(start: u64, end: u64) -> Hole {
         Hole {
@@ -114,7 +137,7 @@ mod tests {
     fn with(ranges: &[(u64, u64)], max: usize) -> Holes {
         let mut holes = Holes::default();
         for &(start, end) in ranges {
-            holes.open(hole(start, end), 1_000, max);
+            holes.open(hole(start, end), 1_000, &mut room(max));
         }
         holes
     }
@@ -122,12 +145,12 @@ mod tests {
     #[test]
     fn is_filled_from_both_ends_and_the_middle() {
         let mut holes = with(&[(10, 40)], 8);
-        assert_eq!(holes.fill(20, 25, 8), (5, Some(hole(10, 40))));
-        assert_eq!(holes.fill(0, 15, 8).0, 5);
-        assert_eq!(holes.fill(30, 50, 8).0, 10);
+        assert_eq!(holes.fill(20, 25, &mut room(8)), (5, Some(hole(10, 40))));
+        assert_eq!(holes.fill(0, 15, &mut room(8)).0, 5);
+        assert_eq!(holes.fill(30, 50, &mut room(8)).0, 10);
         assert_eq!(holes.missed(1_000), 5 + 5);
-        assert_eq!(holes.fill(0, 100, 8).0, 10);
-        assert_eq!(holes.fill(0, 100, 8), (0, None));
+        assert_eq!(holes.fill(0, 100, &mut room(8)).0, 10);
+        assert_eq!(holes.fill(0, 100, &mut room(8)), (0, None));
     }
 
     #[test]

@@ -4,16 +4,25 @@
 //! Nothing here reads a file or a clock, and nothing allocates for a segment once a flow's tables have
 //! their size. Every table has a bound.
 
+pub mod ack_way;
 pub mod course;
 pub mod decode;
 pub mod flows;
+pub mod limits;
+pub mod phases;
+mod pieces;
 pub mod record;
+mod rounds;
 pub mod segment;
 pub mod series;
 pub mod settings;
+pub mod simulated;
+mod spans;
+pub mod verdict;
 
 mod acking;
 mod bins;
+mod bounds;
 mod connection;
 mod direction;
 mod distribution;

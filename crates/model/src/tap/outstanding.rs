@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets that wait for their ACK: round trips by pairs of data and ACK.
 
+use super::bounds::{Bounds, bytes_of};
 use std::collections::VecDeque;
 
 /// A packet that was sent for the first time.
@@ -26,14 +27,20 @@ impl Outstanding {
     /// Numbers were sent that were never sent before. When there are too many, the newest are not kept,
     /// so that their ACKs have no sample.
     #[inline]
-    pub(super) fn sent(&mut self, start: u64, length: u32, at_ns: u64, packets_max: usize) {
-        if self.packets.len() < packets_max {
+    pub(super) fn sent(&mut self, start: u64, length: u32, at_ns: u64, bounds: &mut Bounds) {
+        let most = bounds.settings.outstanding_max;
+        if bounds.has_room(&mut self.packets, most) {
             self.packets.push_back(Packet {
                 at_ns,
                 start: start as u32,
                 length,
             });
         }
+    }
+
+    /// Memory of the table.
+    pub(super) fn table_bytes(&self) -> usize {
+        bytes_of(&self.packets)
     }
 
     /// Numbers below `end` were sent again.
@@ -67,12 +74,20 @@ impl Outstanding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tap::Settings;
+
+    fn four() -> Bounds {
+        Bounds::new(Settings {
+            outstanding_max: 4,
+            ..Settings::default()
+        })
+    }
 
     /// Packets of 10 at times 100, 101, … from number 1,000.
     fn sent(count: u32) -> Outstanding {
         let mut outstanding = Outstanding::default();
         for i in 0..u64::from(count) {
-            outstanding.sent(1_000 + i * 10, 10, 100 + i, 4);
+            outstanding.sent(1_000 + i * 10, 10, 100 + i, &mut four());
         }
         outstanding
     }
@@ -105,7 +120,7 @@ mod tests {
         let mut outstanding = sent(6);
         assert_eq!(outstanding.packets.len(), 4);
         assert_eq!(outstanding.acknowledged(1_000, 1_060), None);
-        outstanding.sent(1_060, 10, 200, 4);
+        outstanding.sent(1_060, 10, 200, &mut four());
         assert_eq!(outstanding.acknowledged(1_060, 1_070), Some(200));
     }
 
@@ -113,7 +128,7 @@ mod tests {
     fn numbers_wrap() {
         let mut outstanding = Outstanding::default();
         let start = (1 << 33) - 5;
-        outstanding.sent(start, 10, 7, 4);
+        outstanding.sent(start, 10, 7, &mut four());
         assert_eq!(outstanding.acknowledged(start, start + 10), Some(7));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! SYN and FIN have a number and so an ACK: they are samples like data.
 
-use super::Settings;
+use super::bounds::Bounds;
 use super::distribution::Histogram;
 use super::outstanding::Outstanding;
 use super::round_trip::RoundTrip;
@@ -28,19 +28,22 @@ impl RoundTrips {
 
     /// A packet of this direction, with anything that is acknowledged or without.
     #[inline]
-    pub(super) fn stamped(&mut self, segment: &Segment, answered: bool, settings: &Settings) {
+    pub(super) fn stamped(&mut self, segment: &Segment, answered: bool, bounds: &mut Bounds) {
         if segment.has_timestamps {
-            let waiting_max = settings.timestamps_max;
             self.timestamps
-                .sent(segment.tsval, segment.at_ns, answered, waiting_max);
+                .sent(segment.tsval, segment.at_ns, answered, bounds);
         }
     }
 
     /// `length` numbers from `start` on were sent for the first time.
     #[inline]
-    pub(super) fn sent(&mut self, start: u64, length: u32, at_ns: u64, settings: &Settings) {
-        self.outstanding
-            .sent(start, length, at_ns, settings.outstanding_max);
+    pub(super) fn sent(&mut self, start: u64, length: u32, at_ns: u64, bounds: &mut Bounds) {
+        self.outstanding.sent(start, length, at_ns, bounds);
+    }
+
+    /// Memory of the tables.
+    pub(super) fn table_bytes(&self) -> usize {
+        self.outstanding.table_bytes() + self.timestamps.table_bytes()
     }
 
     /// Everything from somewhere to `end` was sent again.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the receiver has above the highest number that it acknowledges (RFC 2018, RFC 6675 §4).
 
+use super::bounds::{Bounds, bytes_of};
 use std::collections::VecDeque;
 
 /// Ranges of SACKed numbers, apart from each other, in order.
@@ -28,20 +29,29 @@ impl Scoreboard {
         self.ranges.get(at).is_some_and(|range| range.0 <= start)
     }
 
-    /// `start..end` was SACKed. One range more than `ranges_max` is not kept: then less is known to have
-    /// arrived than has.
-    pub(super) fn insert(&mut self, start: u64, end: u64, ranges_max: usize) {
+    /// `start..end` was SACKed. One range more than there may be is not kept: then less is known to
+    /// have arrived than has.
+    pub(super) fn insert(&mut self, start: u64, end: u64, bounds: &mut Bounds) {
         // The first that touches it or lies behind it.
         let at = self.ranges.partition_point(|range| range.1 < start);
         match self.ranges.get(at) {
             Some(range) if range.0 <= start && end <= range.1 => {}
             Some(range) if range.0 <= end => self.join(at, start, end),
-            _ if self.ranges.len() < ranges_max => {
-                self.ranges.insert(at, (start, end));
-                self.bytes += end - start;
-            }
-            _ => {}
+            _ => self.insert_apart(at, start, end, bounds),
         }
+    }
+
+    fn insert_apart(&mut self, at: usize, start: u64, end: u64, bounds: &mut Bounds) {
+        let most = bounds.settings.ranges_max;
+        if bounds.has_room(&mut self.ranges, most) {
+            self.ranges.insert(at, (start, end));
+            self.bytes += end - start;
+        }
+    }
+
+    /// Memory of the table.
+    pub(super) fn table_bytes(&self) -> usize {
+        bytes_of(&self.ranges)
     }
 
     /// Makes `start..end` and all ranges from `at` on that touch it one.
@@ -78,13 +88,21 @@ impl Scoreboard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tap::Settings;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    fn room(ranges_max: usize) -> Bounds {
+        Bounds::new(Settings {
+            ranges_max,
+            ..Settings::default()
+        })
+    }
 
     fn with(ranges: &[(u64, u64)]) -> Scoreboard {
         let mut scoreboard = Scoreboard::default();
         for &(start, end) in ranges {
-            scoreboard.insert(start, end, 8);
+            scoreboard.insert(start, end, &mut room(8));
         }
         scoreboard
     }
@@ -111,10 +129,10 @@ mod tests {
     fn one_more_than_the_bound_is_not_kept() {
         let mut scoreboard = Scoreboard::default();
         for i in 0..4 {
-            scoreboard.insert(i * 10, i * 10 + 5, 3);
+            scoreboard.insert(i * 10, i * 10 + 5, &mut room(3));
         }
         assert_eq!(scoreboard.ranges.len(), 3);
-        scoreboard.insert(20, 28, 3);
+        scoreboard.insert(20, 28, &mut room(3));
         assert_eq!(scoreboard.highest(), 28);
     }
 
@@ -128,7 +146,7 @@ mod tests {
                     scoreboard.acknowledged(acked);
                     set = set.split_off(&acked);
                 } else if start >= acked {
-                    scoreboard.insert(start, start + length, 1_000);
+                    scoreboard.insert(start, start + length, &mut room(1_000));
                     set.extend(start..start + length);
                 }
                 prop_assert_eq!(scoreboard.bytes(), set.len() as u64);

@@ -41,6 +41,9 @@ pub struct Bin {
     pub rtt_sum_ns: u64,
     /// How many there were.
     pub rtt_samples: u32,
+    /// What the fastest ACK of this bin travelled longer than the flow's first did, by their TSval, in
+    /// ns ([`super::ack_way`]); less than zero where it was faster, none without time stamps.
+    pub ack_way_ns: Option<i64>,
     /// Most bytes in flight as the tap sees it.
     pub in_flight_max: u64,
     /// Least advertised window, scaled; none in a bin without a pure ACK, one that moved, or a change.
@@ -88,10 +91,8 @@ impl Bin {
         add(&mut self.sacks, other.sacks);
         add(&mut self.moving_acks, other.moving_acks);
         self.ack_diff_max = self.ack_diff_max.max(other.ack_diff_max);
-        self.window_min = match (self.window_min, other.window_min) {
-            (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
-            (mine, theirs) => mine.or(theirs),
-        };
+        self.window_min = least(self.window_min, other.window_min);
+        self.ack_way_ns = least(self.ack_way_ns, other.ack_way_ns);
     }
 
     fn merge_rtt(&mut self, other: &Self) {
@@ -109,4 +110,11 @@ impl Bin {
 
 fn add(sum: &mut u32, more: u32) {
     *sum = sum.saturating_add(more);
+}
+
+fn least<T: Ord>(mine: Option<T>, other: Option<T>) -> Option<T> {
+    match (mine, other) {
+        (Some(mine), Some(other)) => Some(mine.min(other)),
+        (mine, other) => mine.or(other),
+    }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! TSvals that wait for their echo: round trips by time stamps (RFC 7323 §4).
 
+use super::bounds::{Bounds, bytes_of};
 use std::collections::VecDeque;
 
 /// When each TSval was first sent with numbers that are acknowledged. A TSval that was on a pure ACK
@@ -15,17 +16,25 @@ impl Timestamps {
     /// A packet carried `tsval`; `answered` is whether an ACK will come for it. When too many wait, the
     /// oldest is forgotten.
     #[inline]
-    pub(super) fn sent(&mut self, tsval: u32, at_ns: u64, answered: bool, waiting_max: usize) {
+    pub(super) fn sent(&mut self, tsval: u32, at_ns: u64, answered: bool, bounds: &mut Bounds) {
         if self.newest.is_some_and(|newest| !is_newer(tsval, newest)) {
             return;
         }
         self.newest = Some(tsval);
         if answered {
-            if self.waiting.len() >= waiting_max {
+            let most = bounds.settings.timestamps_max;
+            if !bounds.has_room(&mut self.waiting, most) {
                 self.waiting.pop_front();
             }
-            self.waiting.push_back((tsval, at_ns));
+            if self.waiting.len() < self.waiting.capacity() {
+                self.waiting.push_back((tsval, at_ns));
+            }
         }
+    }
+
+    /// Memory of the table.
+    pub(super) fn table_bytes(&self) -> usize {
+        bytes_of(&self.waiting)
     }
 
     /// An ACK echoes `tsecr`. When that was first sent, if this is its first echo.
@@ -52,13 +61,21 @@ pub(super) fn is_newer(tsval: u32, than: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tap::Settings;
+
+    fn room(timestamps_max: usize) -> Bounds {
+        Bounds::new(Settings {
+            timestamps_max,
+            ..Settings::default()
+        })
+    }
 
     #[test]
     fn first_packet_to_first_echo() {
         let mut timestamps = Timestamps::default();
-        timestamps.sent(7, 100, true, 8);
-        timestamps.sent(7, 150, true, 8);
-        timestamps.sent(8, 200, true, 8);
+        timestamps.sent(7, 100, true, &mut room(8));
+        timestamps.sent(7, 150, true, &mut room(8));
+        timestamps.sent(8, 200, true, &mut room(8));
         assert_eq!(timestamps.echoed(7), Some(100));
         assert_eq!(timestamps.echoed(7), None);
         assert_eq!(timestamps.echoed(8), Some(200));
@@ -68,7 +85,7 @@ mod tests {
     fn an_echo_ends_the_wait_of_older_ones() {
         let mut timestamps = Timestamps::default();
         for i in 0..4 {
-            timestamps.sent(i, u64::from(i) * 10, true, 8);
+            timestamps.sent(i, u64::from(i) * 10, true, &mut room(8));
         }
         assert_eq!(timestamps.echoed(2), Some(20));
         assert_eq!(timestamps.echoed(1), None);
@@ -78,8 +95,8 @@ mod tests {
     #[test]
     fn what_a_pure_ack_carried_first_is_no_sample() {
         let mut timestamps = Timestamps::default();
-        timestamps.sent(5, 100, false, 8);
-        timestamps.sent(5, 110, true, 8);
+        timestamps.sent(5, 100, false, &mut room(8));
+        timestamps.sent(5, 110, true, &mut room(8));
         assert_eq!(timestamps.echoed(5), None);
     }
 
@@ -87,7 +104,7 @@ mod tests {
     fn the_oldest_goes_when_too_many_wait() {
         let mut timestamps = Timestamps::default();
         for i in 0..5 {
-            timestamps.sent(i, u64::from(i), true, 3);
+            timestamps.sent(i, u64::from(i), true, &mut room(3));
         }
         assert_eq!(timestamps.waiting.len(), 3);
         assert_eq!(timestamps.echoed(1), None);
@@ -97,8 +114,8 @@ mod tests {
     #[test]
     fn time_stamps_wrap() {
         let mut timestamps = Timestamps::default();
-        timestamps.sent(u32::MAX, 1, true, 8);
-        timestamps.sent(0, 2, true, 8);
+        timestamps.sent(u32::MAX, 1, true, &mut room(8));
+        timestamps.sent(0, 2, true, &mut room(8));
         assert_eq!(timestamps.echoed(0), Some(2));
     }
 }

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What limited a direction when, judged from its course a few round trips at a time.
+//!
+//! The classes are those of T-RAT (Zhang, Breslau, Paxson, Shenker, "On the characteristics and
+//! origins of Internet flow rates", SIGCOMM 2002, §3) and TAPO (Sun et al., "TCP stalls at the server
+//! side: measurement and mitigation", 2015), with the ACK stream as one of its own. What the sender's
+//! kernel would say (`model::leg::limiter`) needs `tcp_info`; a tap has packets only. The rules are
+//! asked in this order, for steps of one round trip or more ([`super::rounds`]):
+//!
+//! 1. **Application**: for more than half of the step nothing was in flight and nothing was sent; or
+//!    half of the segments are shorter than the largest (T-RAT §3.3: there was no more to send).
+//! 2. **Path rate**: every round trip of the step is above the least by a tenth and by 0.5 ms, so a
+//!    queue stood all the time. It comes before the receive window, other than in the kernel's
+//!    reckoning: a larger window would only lengthen the queue.
+//! 3. **ACK stream**: the same, but half or more of what the round trip has in excess, and at least
+//!    3 ms, was the way of the ACKs, as their time stamps say ([`super::ack_way`]). Without time
+//!    stamps of milliseconds this can't be told from path rate.
+//! 4. **Receive window**: a packet ended within a segment of the advertised window's end (as T-RAT),
+//!    or the window was zero.
+//! 5. **Congestion window**: something was sent again, in this step or in one of the three before;
+//!    or what is in flight is still below what it was at a loss that cut it by 15 % or more; or it
+//!    grew by a segment over what it was four steps ago and before.
+//! 6. **Application**, for all that is left: less is in flight than was before without a loss, nothing
+//!    grows, nothing is in the way. The sender held back, for which a send buffer that is too small
+//!    and pacing are reasons as well: no tap can tell them apart.
+//!
+//! Then spans of less than two steps go to their neighbour; a span of congestion window beside one of
+//! path rate is path rate too if as much was acknowledged in most of it (to 3 %), since a queue that is short
+//! or gone for a moment takes nothing from the rate; and silence of a round trip or more with
+//! everything acknowledged, and zero windows, are put in with their own times.
+//!
+//! The rules are for a tap near the sender. Elsewhere less of the round trip and of what is in flight
+//! is seen, and [`super::verdict`] says so.
+
+use super::{
+    ack_way,
+    course::Course,
+    pieces::median,
+    record::{Limit, Limited},
+    rounds::Rounds,
+    series::Bin,
+    spans::{self, drop_short, join, paint},
+};
+use std::ops::Range;
+
+/// A round trip that is longer, for good, than the least: by this part of it, and by this.
+const STANDING_PART: f64 = 0.1;
+const STANDING_NS: f64 = 500e3;
+/// What ACKs must lose on their way: time stamps are right to a millisecond.
+const ACK_WAY_NS: f64 = 3e6;
+/// A window that was cut, after a loss, is below this part of what it was; CUBIC cuts to 0.7, the
+/// gentlest that is in use.
+const CUT: f64 = 0.85;
+/// Steps after a loss in which the cut must show.
+const CUT_STEPS: usize = 8;
+/// A rate that is as good as the path's.
+const FULL: f64 = 0.97;
+/// Steps that growth is looked for over, and that a repair takes.
+const GROWTH_STEPS: usize = 4;
+/// Segments that have a course.
+const SEGMENTS_MIN: u64 = 10;
+
+type Span = spans::Span<Limit>;
+
+/// What limited `course` from its first data to its last, in order and without gaps; nothing for
+/// fewer than ten segments. At most some hundreds.
+#[must_use]
+pub fn of(course: &Course) -> Vec<Limited> {
+    let segments: u64 = sum(&course.bins, |bin| u64::from(bin.data_segments));
+    match Rounds::of(course) {
+        Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds)
+            .into_iter()
+            .map(|span| Limited {
+                by: span.kind,
+                from_ns: rounds.time(span.bins.start),
+                to_ns: rounds.time(span.bins.end),
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn spans(rounds: &Rounds<'_>) -> Vec<Span> {
+    let silent = silent(rounds.bins());
+    let steps = steps(rounds, &silent);
+    let mut judge = Judge::default();
+    let judged = steps.iter().map(|step| Span {
+        kind: judge.step(step),
+        bins: step.bins.clone(),
+    });
+    let alike = |one: &Span, next: &Span| one.kind == next.kind;
+    let two_steps = (2.0 * rounds.step).floor() as usize;
+    let mut spans = join(judged.collect(), alike);
+    spans = drop_short(spans, |span| span.bins.len() < two_steps);
+    spans = join(fill_path(rounds, spans), alike);
+    let window = zero_window(rounds.bins());
+    for (what, kind) in [
+        (&silent, Limit::Application),
+        (&window, Limit::ReceiveWindow),
+    ] {
+        for bins in runs(what, rounds.active(), rounds.step) {
+            paint(&mut spans, Span { kind, bins });
+        }
+    }
+    join(spans, alike)
+}
+
+/// Congestion windows that take nothing from the rate of the path beside them.
+fn fill_path(rounds: &Rounds<'_>, mut spans: Vec<Span>) -> Vec<Span> {
+    // The median, because a hole that is filled acknowledges what came long before.
+    let rate = |span: &Span| {
+        let steps = (span.bins.len() as f64 / rounds.step).max(1.0) as usize;
+        let edge = |step: usize| span.bins.start as f64 + step as f64 * rounds.step;
+        let steps = (0..steps).map(|step| rounds.acked_in(edge(step)..edge(step + 1)));
+        median(&mut steps.collect::<Vec<_>>())
+    };
+    let full = |at: usize, beside: Option<&Span>| {
+        let path = beside.filter(|span| span.kind == Limit::PathRate);
+        path.is_some_and(|path| rate(&spans[at]) >= FULL * rate(path))
+    };
+    let window = |at: &usize| spans[*at].kind == Limit::CongestionWindow;
+    let before = |at: usize| at.checked_sub(1).and_then(|at| spans.get(at));
+    let beside = |at: &usize| full(*at, before(*at)) || full(*at, spans.get(at + 1));
+    let filled: Vec<usize> = (0..spans.len()).filter(window).filter(beside).collect();
+    for at in filled {
+        spans[at].kind = Limit::PathRate;
+    }
+    spans
+}
+
+/// Some round trips.
+struct Step {
+    bins: Range<usize>,
+    segments: u64,
+    short: u64,
+    retransmitted: u64,
+    window_full: u64,
+    in_flight: u64,
+    segment_bytes: u64,
+    /// Part of the time with nothing in flight.
+    silent: f64,
+    /// What every round trip had over the least; none without a sample.
+    rtt_over: Option<f64>,
+    rtt_least: f64,
+    /// What every ACK took longer than the fastest.
+    acks_over: Option<f64>,
+}
+
+fn steps(rounds: &Rounds<'_>, silent: &[bool]) -> Vec<Step> {
+    let active = rounds.active();
+    let over = ack_way::excess(rounds.bins(), rounds.nanos(1.0) as u64);
+    let count = (active.len() as f64 / rounds.step).floor().max(1.0) as usize;
+    let edge = |step: usize| match step < count {
+        true => active.start + (step as f64 * rounds.step).round() as usize,
+        false => active.end,
+    };
+    (0..count)
+        .map(|step| edge(step)..edge(step + 1))
+        .filter(|bins| !bins.is_empty())
+        .map(|bins| Step::of(rounds, bins, silent, over.as_deref()))
+        .collect()
+}
+
+impl Step {
+    fn of(
+        rounds: &Rounds<'_>,
+        range: Range<usize>,
+        silent: &[bool],
+        acks_over: Option<&[Option<f64>]>,
+    ) -> Self {
+        let bins = &rounds.bins()[range.clone()];
+        let rtt_least = rounds.nanos(rounds.rtt);
+        let rtt = bins.iter().map(|bin| bin.rtt_min_ns).filter(|rtt| *rtt > 0);
+        let over = acks_over.map(|over| over[range.clone()].iter().flatten());
+        let segments = sum(bins, |bin| u64::from(bin.data_segments));
+        let silent = silent[range.clone()].iter().filter(|silent| **silent);
+        Self {
+            segments,
+            short: sum(bins, |bin| u64::from(bin.short_segments)),
+            retransmitted: sum(bins, |bin| bin.retransmitted_bytes),
+            window_full: sum(bins, |bin| u64::from(bin.window_full)),
+            in_flight: bins.iter().map(|bin| bin.in_flight_max).max().unwrap_or(0),
+            segment_bytes: sum(bins, |bin| bin.data_bytes) / segments.max(1),
+            silent: silent.count() as f64 / bins.len() as f64,
+            rtt_over: rtt.min().map(|rtt| rtt as f64 - rtt_least),
+            rtt_least,
+            acks_over: over.and_then(|over| over.copied().reduce(f64::min)),
+            bins: range,
+        }
+    }
+
+    fn queue_stands(&self) -> bool {
+        let least = (STANDING_PART * self.rtt_least).max(STANDING_NS);
+        self.rtt_over.is_some_and(|over| over > least)
+    }
+
+    fn queue_is_of_acks(&self) -> bool {
+        let half = self.rtt_over.unwrap_or(0.0) / 2.0;
+        self.acks_over
+            .is_some_and(|over| over >= half.max(ACK_WAY_NS))
+    }
+}
+
+/// What the steps before say of the next.
+#[derive(Default)]
+struct Judge {
+    /// In flight in each step since the last loss or silence.
+    history: Vec<u64>,
+    /// Most in flight before the last loss, as long as it has not been reached again.
+    at_loss: Option<u64>,
+    cut: bool,
+}
+
+impl Judge {
+    fn step(&mut self, step: &Step) -> Limit {
+        if step.silent > 0.5 {
+            *self = Self::default();
+            return Limit::Application;
+        }
+        self.note_loss(step);
+        let limit = self.limit(step);
+        self.history.push(step.in_flight);
+        limit
+    }
+
+    fn limit(&self, step: &Step) -> Limit {
+        match () {
+            () if 2 * step.short >= step.segments.max(1) => Limit::Application,
+            () if step.queue_stands() && step.queue_is_of_acks() => Limit::AckStream,
+            () if step.queue_stands() => Limit::PathRate,
+            () if step.window_full > 0 => Limit::ReceiveWindow,
+            () if self.repairs() || self.cut => Limit::CongestionWindow,
+            () if self.grows(step) => Limit::CongestionWindow,
+            () => Limit::Application,
+        }
+    }
+
+    fn note_loss(&mut self, step: &Step) {
+        if step.retransmitted > 0 {
+            let most = self.history.iter().copied().max().unwrap_or(step.in_flight);
+            self.at_loss = Some(most).max(self.at_loss);
+            self.history.clear();
+        } else if let Some(at_loss) = self.at_loss {
+            let soon = self.history.len() < CUT_STEPS;
+            self.cut |= soon && (step.in_flight as f64) < CUT * at_loss as f64;
+            if !soon && step.in_flight >= at_loss {
+                (self.at_loss, self.cut) = (None, false);
+            }
+        }
+    }
+
+    /// A loss is not long ago.
+    fn repairs(&self) -> bool {
+        self.at_loss.is_some() && self.history.len() < GROWTH_STEPS
+    }
+
+    fn grows(&self, step: &Step) -> bool {
+        let past = self.history.len().saturating_sub(GROWTH_STEPS - 1).max(1);
+        let before = self.history.iter().take(past).copied().max();
+        before.is_none_or(|before| step.in_flight >= before + step.segment_bytes)
+    }
+}
+
+/// Bins in which nothing is sent and everything that was is acknowledged.
+fn silent(bins: &[Bin]) -> Vec<bool> {
+    let mut out = 0u64;
+    bins.iter()
+        .map(|bin| {
+            out += bin.data_bytes.saturating_sub(bin.retransmitted_bytes);
+            out = out.saturating_sub(bin.acked_bytes);
+            bin.data_bytes == 0 && out == 0
+        })
+        .collect()
+}
+
+/// Bins in which the last window that came was none.
+fn zero_window(bins: &[Bin]) -> Vec<bool> {
+    let mut window = None;
+    bins.iter()
+        .map(|bin| {
+            window = bin.window_min.or(window);
+            window == Some(0)
+        })
+        .collect()
+}
+
+/// Where `what` is so for at least `least` bins within `active`.
+fn runs(what: &[bool], active: Range<usize>, least: f64) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let mut from = active.start;
+    for bin in active.clone() {
+        if !what[bin] {
+            runs.push(from..bin);
+            from = bin + 1;
+        }
+    }
+    runs.push(from..active.end);
+    runs.retain(|run| !run.is_empty() && run.len() as f64 >= least);
+    runs
+}
+
+fn sum(bins: &[Bin], of: impl Fn(&Bin) -> u64) -> u64 {
+    bins.iter().map(of).sum()
+}

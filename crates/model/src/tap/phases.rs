@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A direction's course in phases, as paper 001 (§2.3) tells them apart: growth, peak, what follows.
+//!
+//! The rule, and why it is so:
+//!
+//! 1. **Idle** is at least two round trips and 1 % of the course without data. Less is how windows
+//!    leave. A silence that a retransmission ends is a time-out, not idleness.
+//! 2. Between idle stretches the rate of sending is taken over whole round trips
+//!    ([`super::rounds`]) and cut where straight lines change ([`super::pieces`]). A line whose end is
+//!    15 % above its beginning, and more than noise explains, **grows**.
+//! 3. What grows is **ramp-up**; after a loss, and up to the rate before it, it is **recovery**. A
+//!    stretch below a tenth of the flow's rate belongs to the growth that it leads to: slow start
+//!    from ten packets is flat for many round trips against what it becomes.
+//! 4. **Recovery** begins with the first retransmission of a loss, and lasts until the growth after
+//!    it ends; where the rate does not grow, until it is back at nine tenths of what follows. A loss
+//!    that a queue hides is none.
+//! 5. **Peak** follows ramp-up: the round trip grows because a queue stands. It begins when the
+//!    packets that found the queue were sent, since the rate of sending goes on doubling for another
+//!    round trip after the path is full; it ends with the first retransmission or when the round
+//!    trip is at its greatest.
+//! 6. Everything else is **steady**, the saw-tooth that a queue or the resolution hides included;
+//!    levels that differ by 15 % are two steady phases, as on a path whose rate changes.
+//!
+//! Times are right to about a round trip, or to 1/256 of the course if that is longer
+//! (`tests/tap_truth.rs`).
+
+use super::{
+    course::Course,
+    pieces::{Piece, cut, noise, without_outliers},
+    record::{Phase, PhaseKind},
+    rounds::Rounds,
+    spans::{self, drop_short, join, paint},
+};
+use std::ops::Range;
+
+/// What a rate must change by to be another.
+const CHANGE: f64 = 1.15;
+/// Below this share of the flow's rate nothing has happened yet.
+const LOW: f64 = 0.1;
+/// A rate that is back.
+const BACK: f64 = 0.9;
+/// Idle stretches are at least this part of the course; so there are few.
+const IDLE_PART: usize = 100;
+/// Segments that have a course.
+const SEGMENTS_MIN: u64 = 10;
+/// The least noise of a rate, of its size: a window grows and sends in whole packets.
+const NOISE_MIN: f64 = 0.02;
+
+/// The phases of `course`, in order and without gaps from its first data to its last; none for
+/// fewer than ten segments. At most some hundreds.
+#[must_use]
+pub fn of(course: &Course) -> Vec<Phase> {
+    let segments: u64 = course
+        .bins
+        .iter()
+        .map(|bin| u64::from(bin.data_segments))
+        .sum();
+    match Rounds::of(course) {
+        Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds)
+            .iter()
+            .map(|span| phase(&rounds, span))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+type Span = spans::Span<PhaseKind>;
+
+fn spans(rounds: &Rounds<'_>) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for bins in stretches(rounds) {
+        if let Some(last) = spans.last() {
+            let idle = last.bins.end..bins.start;
+            spans.push(Span {
+                kind: PhaseKind::Idle,
+                bins: idle,
+            });
+        }
+        spans.extend(Stretch::of(rounds, bins).spans());
+    }
+    spans
+}
+
+/// Stretches with data, idle ones between them.
+fn stretches(rounds: &Rounds<'_>) -> Vec<Range<usize>> {
+    let (bins, active) = (rounds.bins(), rounds.active());
+    let least = (2.0 * rounds.rtt).max(2.0).ceil() as usize;
+    let least = least.max(active.len() / IDLE_PART);
+    let (mut stretches, mut from, mut last) = (Vec::new(), active.start, active.start);
+    for bin in active {
+        if bins[bin].data_bytes == 0 {
+            continue;
+        }
+        if bin - last > least && bins[bin].retransmitted_bytes == 0 {
+            stretches.push(from..last + 1);
+            from = bin;
+        }
+        last = bin;
+    }
+    stretches.push(from..last + 1);
+    stretches
+}
+
+/// A stretch without idle time.
+struct Stretch<'a> {
+    rounds: &'a Rounds<'a>,
+    bins: Range<usize>,
+    /// Bytes a bin, of each step.
+    rates: Vec<f64>,
+    sigma: f64,
+    pieces: Vec<Piece>,
+    /// Bins in which losses begin to be repaired.
+    losses: Vec<usize>,
+}
+
+impl<'a> Stretch<'a> {
+    fn of(rounds: &'a Rounds<'a>, bins: Range<usize>) -> Self {
+        let steps = (bins.len() as f64 / rounds.step).floor().max(1.0) as usize;
+        let mut stretch = Self {
+            losses: losses(rounds, &bins),
+            rounds,
+            bins,
+            rates: vec![0.0; steps],
+            sigma: 0.0,
+            pieces: Vec::new(),
+        };
+        stretch.rates = (0..steps).map(|step| stretch.rate(step)).collect();
+        stretch.sigma = noise(&stretch.rates).max(NOISE_MIN * stretch.high());
+        stretch.pieces = cut(&without_outliers(&stretch.rates), stretch.sigma);
+        stretch
+    }
+
+    /// Where step `step` begins; the last takes what is left over.
+    fn edge(&self, step: usize) -> f64 {
+        match step < self.rates.len() {
+            true => self.bins.start as f64 + step as f64 * self.rounds.step,
+            false => self.bins.end as f64,
+        }
+    }
+
+    fn bin(&self, step: usize) -> usize {
+        self.edge(step).round() as usize
+    }
+
+    fn step(&self, bin: usize) -> usize {
+        let step = (bin - self.bins.start) as f64 / self.rounds.step;
+        (step as usize).min(self.rates.len() - 1)
+    }
+
+    fn rate(&self, step: usize) -> f64 {
+        let range = self.edge(step)..self.edge(step + 1);
+        self.rounds.sent_in(range.clone()) / (range.end - range.start)
+    }
+
+    /// The rate of the flow when it is fast: nine tenths of the steps are not faster.
+    fn high(&self) -> f64 {
+        let mut sorted = self.rates.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() * 9 / 10]
+    }
+
+    fn grows(&self, piece: &Piece) -> bool {
+        let rise = piece.end - piece.start;
+        piece.end > CHANGE * piece.start && rise > 3.0 * self.sigma
+    }
+
+    /// Whether growth in `piece` makes up for a loss.
+    fn comes_back(&self, piece: &Piece) -> bool {
+        let soon = self.bin((piece.from + 2).min(self.rates.len()));
+        let before = self.rates[..piece.from].iter().copied().fold(0.0, f64::max);
+        self.losses.iter().any(|loss| *loss <= soon) && piece.end <= CHANGE * before
+    }
+
+    fn kinds(&self) -> Vec<PhaseKind> {
+        let high = self.high();
+        let mut next = PhaseKind::Steady;
+        let mut kinds: Vec<_> = self
+            .pieces
+            .iter()
+            .rev()
+            .map(|piece| {
+                next = match self.grows(piece) {
+                    true if self.comes_back(piece) => PhaseKind::Recovery,
+                    true => PhaseKind::RampUp,
+                    false if piece.mean < LOW * high => next,
+                    false => PhaseKind::Steady,
+                };
+                next
+            })
+            .collect();
+        kinds.reverse();
+        kinds
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let kinds = self.kinds();
+        let mut spans: Vec<Span> = Vec::new();
+        for (piece, kind) in self.pieces.iter().zip(kinds) {
+            let bins = self.bin(piece.from)..self.bin(piece.to);
+            spans.push(Span { kind, bins });
+        }
+        spans = self.joined(spans);
+        for loss in &self.losses {
+            if let Some(bins) = self.dip(*loss, &spans) {
+                paint(
+                    &mut spans,
+                    Span {
+                        kind: PhaseKind::Recovery,
+                        bins,
+                    },
+                );
+            }
+        }
+        if let Some(peak) = self.peak(&spans) {
+            self.paint_peak(&mut spans, peak);
+        }
+        self.joined(self.long_enough(spans))
+    }
+
+    /// From the loss until the rate is back, or grows.
+    fn dip(&self, loss: usize, spans: &[Span]) -> Option<Range<usize>> {
+        let step = self.step(loss);
+        let near = self.bin(step.saturating_sub(1))..=self.bin((step + 3).min(self.rates.len()));
+        let growth =
+            |span: &&Span| span.kind == PhaseKind::Recovery && near.contains(&span.bins.start);
+        if let Some(growth) = spans.iter().find(growth) {
+            return Some(loss..growth.bins.end);
+        }
+        let later = (step + 2).min(self.rates.len() - 1);
+        let level = self.pieces.iter().find(|piece| piece.to > later)?.mean;
+        let back = |rate: &f64| *rate >= BACK * level;
+        let first = (step + 1).min(self.rates.len());
+        let dipped = self.rates[step..].iter().take(2).any(|rate| !back(rate));
+        let steps = self.rates[first..].iter().position(back)?;
+        dipped.then(|| loss..self.bin(first + steps).max(loss))
+    }
+
+    /// While a queue grows at the end of the first growth.
+    fn peak(&self, spans: &[Span]) -> Option<Range<usize>> {
+        let ramp = spans
+            .first()
+            .filter(|span| span.kind == PhaseKind::RampUp)?;
+        let rtt = self.rounds.standing_rtt_ns(self.rounds.rtt);
+        let base = self.rounds.nanos(self.rounds.rtt);
+        let excess = |bin: usize| rtt[bin] as f64 - base;
+        let end = self.losses.first().copied().unwrap_or(self.bins.end);
+        // Round trips of a flow that is slow yet are long because its ACKs wait for more data.
+        let high = self.high();
+        let fast = self.rates.iter().position(|rate| *rate >= high / 2.0)?;
+        let most = (self.bin(fast)..end).map(excess).fold(0.0, f64::max);
+        if most < LOW * base {
+            return None;
+        }
+        let top = (self.bin(fast)..end).find(|bin| excess(*bin) >= 0.95 * most)?;
+        let stands = LOW * most;
+        let calm = (self.bins.start..top)
+            .rev()
+            .find(|bin| excess(*bin) < stands)?;
+        // The sample came a round trip after its packet left, and a window of one round trip had to
+        // pass before no lesser one was left in it.
+        let onset =
+            (calm as f64 + 1.0 - 2.0 * self.rounds.rtt).max(self.bins.start as f64) as usize;
+        let latest = ramp.bins.end as f64 + 2.0 * self.rounds.step;
+        let long = (top - onset) as f64 >= self.rounds.rtt;
+        (long && onset as f64 <= latest).then_some(onset..top)
+    }
+
+    fn paint_peak(&self, spans: &mut Vec<Span>, peak: Range<usize>) {
+        let ramp_end = spans[0].bins.end;
+        if peak.end < ramp_end {
+            let rest = match self.losses.first() {
+                Some(loss) if *loss < ramp_end => PhaseKind::Recovery,
+                _ => PhaseKind::Steady,
+            };
+            paint(
+                spans,
+                Span {
+                    kind: rest,
+                    bins: peak.end..ramp_end,
+                },
+            );
+        } else {
+            spans[0].bins.end = ramp_end.min(peak.start);
+        }
+        let from = spans[0].bins.end.min(peak.start);
+        paint(
+            spans,
+            Span {
+                kind: PhaseKind::Peak,
+                bins: from..peak.end,
+            },
+        );
+    }
+
+    /// Without what is shorter than a step, or two where nothing happens; the one before takes it.
+    fn long_enough(&self, spans: Vec<Span>) -> Vec<Span> {
+        let step = self.rounds.step.floor() as usize;
+        let short = |span: &Span| {
+            let steady = span.kind == PhaseKind::Steady;
+            span.bins.len() < if steady { 2 * step } else { step }
+        };
+        drop_short(spans, short)
+    }
+
+    /// Neighbours that are the same phase made one.
+    fn joined(&self, spans: Vec<Span>) -> Vec<Span> {
+        join(spans, |one, next| self.same(one, next))
+    }
+
+    fn same(&self, one: &Span, next: &Span) -> bool {
+        let level = |span: &Span| {
+            let range = span.bins.start as f64..span.bins.end as f64;
+            self.rounds.sent_in(range) / span.bins.len().max(1) as f64
+        };
+        let (a, b) = (level(one), level(next));
+        one.kind == next.kind
+            && match one.kind {
+                PhaseKind::Steady => a.max(b) < CHANGE * a.min(b) + self.sigma,
+                PhaseKind::Recovery => !self.loses_between(one, next),
+                _ => true,
+            }
+    }
+
+    /// Whether a loss separates two recoveries.
+    fn loses_between(&self, one: &Span, next: &Span) -> bool {
+        let step = self.rounds.step.ceil() as usize;
+        let range = one.bins.start + 2 * step..next.bins.start + step;
+        self.losses.iter().any(|loss| range.contains(loss))
+    }
+}
+
+/// Bins in which something is sent again for the first time in two round trips and a step.
+fn losses(rounds: &Rounds<'_>, bins: &Range<usize>) -> Vec<usize> {
+    let quiet = (2.0 * rounds.rtt).max(rounds.step);
+    let mut losses = Vec::new();
+    let mut last = None;
+    for bin in bins
+        .clone()
+        .filter(|bin| rounds.bins()[*bin].retransmitted_bytes > 0)
+    {
+        if last.is_none_or(|last| (bin - last) as f64 > quiet) {
+            losses.push(bin);
+        }
+        last = Some(bin);
+    }
+    losses
+}
+
+fn phase(rounds: &Rounds<'_>, span: &Span) -> Phase {
+    let bins = &rounds.bins()[span.bins.clone()];
+    let sum = |of: fn(&super::series::Bin) -> u64| bins.iter().map(of).sum::<u64>() as f64;
+    let seconds = rounds.nanos(span.bins.len() as f64) / 1e9;
+    let acks = sum(|bin| u64::from(bin.acks));
+    Phase {
+        kind: span.kind,
+        from_ns: rounds.time(span.bins.start),
+        to_ns: rounds.time(span.bins.end),
+        data_bps: sum(|bin| bin.data_bytes) * 8.0 / seconds,
+        acked_bps: sum(|bin| bin.acked_bytes) * 8.0 / seconds,
+        acks_per_s: acks / seconds,
+        packets_per_ack: sum(|bin| u64::from(bin.data_segments)) / acks.max(1.0),
+    }
+}
