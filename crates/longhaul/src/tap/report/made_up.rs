@@ -179,6 +179,7 @@ fn upload(course: Course) -> Direction {
         duplicates: sum(|bin| bin.duplicate_acks.into()),
         moving: sum(|bin| bin.moving_acks.into()),
         acked_bytes: sum(|bin| bin.acked_bytes),
+        window_scale: Some(12),
         window_min_bytes: 200 << 20,
         window_max_bytes: 210 << 20,
         ..Acks::default()

@@ -2,12 +2,20 @@
 //! What `longhaul tap analyze -o` leaves: `result.json`, the data of the charts, and one HTML file that
 //! needs no network.
 
+mod charts;
 mod course;
+mod direction;
+mod flows;
+mod histogram;
+mod html;
 mod largest;
 #[cfg(test)]
 mod made_up;
+mod method;
 mod output;
+mod quantity;
 mod result;
+mod strip;
 
 pub(crate) use largest::Ranks;
 pub(crate) use output::{Finished, Output, Plan, Sources, Writer};

@@ -3,6 +3,7 @@
 
 use super::{
     course::Drawn,
+    html,
     largest::{Largest, Ranks},
     result::{Analysis, CaptureFile, SCHEMA, VantagePoint},
 };
@@ -21,8 +22,12 @@ use units::Time;
 /// Rows that a thread gathers for each width before it takes the lock: 220 kB.
 const ROWS_MAX: usize = 1 << 10;
 
-/// Bins of a direction in `courses.jsonl`.
+/// Bins of a direction in `courses.jsonl` and in the page.
 const BINS_MAX: usize = 1 << 12;
+/// Bins that directions have always.
+const BINS_MIN: usize = 1 << 6;
+/// Bins of all directions together while each has more than [`BINS_MIN`]: about 80 bytes each as text.
+const BINS_SUM_MAX: usize = 40 << 10;
 
 /// Flows beyond those that `result.json` tells.
 const OTHERS: &str = "flows.jsonl";
@@ -108,7 +113,7 @@ impl Output {
         self.with(|open| open.failed.is_some())
     }
 
-    /// Ends the files, and writes `result.json` and `courses.jsonl`. All writers must be gone.
+    /// Ends the files, and writes `result.json`, `courses.jsonl` and `report.html`. All writers must be gone.
     ///
     /// # Errors
     /// The first thing that could not be written, now or before.
@@ -121,7 +126,7 @@ impl Output {
         let mut raw = open.series.names();
         open.series.finish()?;
         let (mut flows, others) = open.largest.finish().context("cannot write flows.jsonl")?;
-        let courses: Vec<Drawn> = flows.iter_mut().flat_map(take_courses).collect();
+        let courses = drawn(&mut flows);
         match (&plan.directory, others.flows) {
             (Some(_), 1..) => raw.push(OTHERS.to_owned()),
             (Some(directory), 0) => remove(&directory.join(OTHERS))?,
@@ -204,12 +209,14 @@ impl Drop for Writer<'_> {
 impl Finished {
     fn write(&self, directory: &Path) -> Result<()> {
         json_lines(&directory.join(COURSES), &self.courses)?;
-        let path = directory.join("result.json");
-        let mut file = create(&path)?;
-        serde_json::to_writer_pretty(&mut file, &self.analysis)
-            .with_context(|| cannot_write(&path))?;
-        file.flush().with_context(|| cannot_write(&path))
+        let result = serde_json::to_string_pretty(&self.analysis)?;
+        write_text(&directory.join("result.json"), &result)?;
+        write_text(&directory.join("report.html"), &html::html(self))
     }
+}
+
+fn write_text(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| cannot_write(path))
 }
 
 fn json_lines(path: &Path, lines: &[Drawn]) -> Result<()> {
@@ -224,21 +231,44 @@ fn json_lines(path: &Path, lines: &[Drawn]) -> Result<()> {
     write().with_context(|| cannot_write(path))
 }
 
-/// The courses of a flow, which it has no more afterwards.
-fn take_courses(flow: &mut Flow) -> Vec<Drawn> {
-    let Flow {
-        number,
-        upload,
-        download,
-        ..
-    } = flow;
-    let drawn = |(upload, course): (bool, Course)| Drawn::of(*number, upload, &course, BINS_MAX);
-    let courses = [
-        (true, mem::take(&mut upload.course)),
-        (false, mem::take(&mut download.course)),
-    ];
-    let told = courses.into_iter().filter(|(_, course)| moves_data(course));
-    told.map(drawn).collect()
+/// The courses of all flows, which these have no more afterwards.
+fn drawn(flows: &mut [Flow]) -> Vec<Drawn> {
+    let courses: Vec<(u64, bool, Course)> = flows.iter_mut().flat_map(take_courses).collect();
+    let lengths: Vec<usize> = courses
+        .iter()
+        .map(|(.., course)| course.bins.len())
+        .collect();
+    let most = bins_max(&lengths);
+    let drawn = courses
+        .iter()
+        .map(|(flow, upload, course)| Drawn::of(*flow, *upload, course, most));
+    drawn.collect()
+}
+
+fn take_courses(flow: &mut Flow) -> Vec<(u64, bool, Course)> {
+    let number = flow.number;
+    let directions = [(true, &mut flow.upload), (false, &mut flow.download)];
+    let taken =
+        directions.map(|(upload, direction)| (number, upload, mem::take(&mut direction.course)));
+    taken
+        .into_iter()
+        .filter(|(.., course)| moves_data(course))
+        .collect()
+}
+
+/// Bins that a direction may have, so that all together have not too many.
+fn bins_max(lengths: &[usize]) -> usize {
+    let sum = |most: usize| {
+        lengths
+            .iter()
+            .map(|length| *length.min(&most))
+            .sum::<usize>()
+    };
+    let mut most = BINS_MAX;
+    while most > BINS_MIN && sum(most) > BINS_SUM_MAX {
+        most /= 2;
+    }
+    most
 }
 
 /// A direction that sends next to nothing has no chart that says anything.
@@ -311,6 +341,16 @@ mod tests {
         assert_eq!(courses, finished.courses);
         assert_eq!(courses.len(), 1, "of the one flow that is drawn");
         assert!(!read("result.json").contains("\"course\""));
+    }
+
+    #[test]
+    fn the_more_directions_the_fewer_bins_has_each() {
+        assert_eq!(bins_max(&[4096]), 4096);
+        assert_eq!(bins_max(&[4096; 10]), 4096);
+        assert_eq!(bins_max(&[4096; 11]), 2048);
+        let one_large = [&[4096][..], &[100; 40]].concat();
+        assert_eq!(bins_max(&one_large), 4096);
+        assert_eq!(bins_max(&[4096; 2000]), BINS_MIN);
     }
 
     #[test]
