@@ -6,6 +6,7 @@
 
 pub mod ack_way;
 pub mod course;
+pub mod decode;
 pub mod flows;
 pub mod limits;
 pub mod phases;
