@@ -9,6 +9,8 @@ mod analyze;
 mod args;
 mod capture;
 mod live;
+mod report;
+mod series;
 
 use anyhow::Result;
 pub(crate) use args::Args;
