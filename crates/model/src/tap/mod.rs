@@ -9,6 +9,7 @@ pub mod both_ends;
 mod clock_skew;
 pub mod compare;
 pub mod course;
+pub mod decode;
 pub mod flows;
 pub mod limits;
 pub mod phases;

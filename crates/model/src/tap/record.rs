@@ -84,7 +84,8 @@ pub struct Direction {
     pub bursts: Distribution,
     /// Most bytes in flight as the tap saw it.
     pub in_flight_max_bytes: u64,
-    /// The whole of it over time, in a few thousand bins.
+    /// The whole of it over time, in a few thousand bins. `courses.jsonl` has it, column by column.
+    #[serde(default, skip_serializing_if = "Course::is_absent")]
     pub course: Course,
     /// Its course in phases, none for a few packets.
     pub phases: Vec<Phase>,
