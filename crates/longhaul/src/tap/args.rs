@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul tap` is told on the command line. Each subcommand has flags of its own.
 
-use super::analyze;
+use super::{analyze, diff};
 use clap::Subcommand;
 
 const EXAMPLES: &str = "\
 Examples:
   longhaul tap analyze trace.pcapng -o out/trace
       every flow of a capture: result.json and a report that opens offline
+  longhaul tap diff out/before out/after -o out/both
+      two analyses beside each other
 
 docs/tap.md is the manual.";
 
@@ -23,4 +25,6 @@ pub(crate) struct Args {
 pub(super) enum Command {
     /// Say what limited each TCP flow of a capture, from its data and its ACK stream
     Analyze(analyze::Args),
+    /// Compare two flows: figures, and charts on one scale
+    Diff(diff::Args),
 }

@@ -7,6 +7,7 @@
 
 mod analyze;
 mod args;
+mod diff;
 mod report;
 mod series;
 
@@ -18,5 +19,6 @@ use args::Command;
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Analyze(args) => analyze::run(args),
+        Command::Diff(args) => diff::run(args),
     }
 }
