@@ -86,7 +86,7 @@ fn line([name, a, b, ratio]: &[String; 4]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tap::report::{Finished, made_up};
+    use crate::tap::report::{Finished, in_browser, made_up};
     use std::path::Path;
 
     fn paged(a: &Finished, b: &Finished) -> String {
@@ -122,5 +122,33 @@ mod tests {
         let page = paged(&a, &b);
         assert!(page.contains("--flows") && page.contains("Goodput"));
         assert!(!page.contains("data-chart=\""));
+    }
+
+    #[test]
+    fn both_have_the_same_axes_also_if_one_is_shorter() {
+        const STEPS: &str = r##"
+const heights = () => made.slice(0, 2).map((u) => `${u.scales.y.min.toFixed(0)}..${u.scales.y.max.toFixed(0)}`);
+const steps = [
+  () => dispatchEvent(new Event("beforeprint")),
+  () => seen(`first ${made.length} ${ranges()} ${new Set(heights()).size}`),
+  () => press("+"),
+  () => seen(`zoomed ${ranges()} ${new Set(heights()).size}`),
+  () => press("Escape"),
+  () => seen(`reset ${ranges()}`),
+];
+"##;
+        let a = made_up::finished();
+        let mut b = a.clone();
+        for column in b.courses[0].columns.values_mut() {
+            column.truncate(2000);
+        }
+        b.courses[0].bins = 2000;
+        let Some(seen) = in_browser::acted(&paged(&a, &b), STEPS, 1100) else {
+            return;
+        };
+        assert_eq!(
+            seen,
+            "first 18 0.000-29.992 1\nzoomed 7.498-22.494 1\nreset 0.000-29.992\n"
+        );
     }
 }

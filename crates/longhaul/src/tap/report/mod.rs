@@ -9,7 +9,7 @@ mod flows;
 mod histogram;
 mod html;
 #[cfg(test)]
-mod in_browser;
+pub(crate) mod in_browser;
 mod largest;
 #[cfg(test)]
 pub(crate) mod made_up;
