@@ -7,7 +7,9 @@
 
 mod analyze;
 mod args;
+mod capture;
 mod diff;
+mod live;
 mod report;
 mod series;
 
@@ -20,5 +22,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Analyze(args) => analyze::run(args),
         Command::Diff(args) => diff::run(args),
+        Command::Capture(args) => capture::run(args),
+        Command::Live(args) => live::run(args),
     }
 }
