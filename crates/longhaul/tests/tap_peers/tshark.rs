@@ -145,7 +145,6 @@ impl Tshark {
             "tcp.analysis.spurious_retransmission",
             "tcp.analysis.out_of_order",
         ]);
-        self.probes += packet.any(&["tcp.analysis.keep_alive", "tcp.analysis.zero_window_probe"]);
         self.ack = ack;
         let syn_or_fin = (flags & 3).count_ones();
         self.end = self
