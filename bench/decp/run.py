@@ -64,7 +64,7 @@ class Testbed:
         self.link = subprocess.Popen(
             [LINK, "link", "--name", TAG, "--left", f"{LEFT}:wan0:10.77.0.1/30",
              "--right", f"{RIGHT}:wan0:10.77.0.2/30", "--delay", self.args.delay, "--rate", self.args.rate,
-             "--queue", self.args.queue, "--counters", self.counters], stderr=subprocess.PIPE, text=True)
+             "--queue", self.args.queue, "--counters", self.counters, "--realtime"], stderr=subprocess.PIPE, text=True)
         for line in self.link.stderr:
             if line.strip().endswith("ready"):
                 return self

@@ -102,7 +102,8 @@ function yRange(chart) {
 
 function rangeInView(chart, min, max) {
   if (max === null) return [0, 1];
-  if (chart.floats) return [min - (max - min) * 0.03 - 1, max + (max - min) * 0.06 + 1];
+  const spare = (max - min) * 0.06 || Math.abs(max) * 0.06 || 1;
+  if (chart.floats) return [min - spare, max + spare];
   const reach = Math.min(Math.max(-min, max), chart.ceiling ?? Infinity) * 1.12 || 1;
   return [chart.mirrored ? -reach : 0, reach];
 }

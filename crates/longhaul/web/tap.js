@@ -24,7 +24,7 @@
     const course = JSON.parse(document.getElementById(`course-${number}`).textContent);
     const width = course.width_ns / 1e9;
     const column = (name) => course.columns[name] ?? Array(course.bins).fill(0);
-    return { width, column, has: (name) => name in course.columns, x: Array.from({ length: course.bins }, (_, i) => i * width) };
+    return { width, finest: course.finest_ns / 1e9, column, has: (name) => name in course.columns, x: Array.from({ length: course.bins }, (_, i) => i * width) };
   }
 
   function meanOf({ width, x }) {
@@ -44,11 +44,19 @@
   }
 
   // Fine bins, and their mean over them.
-  function withMean(course, label, colour, values) {
+  function withMean(course, label, colour, values, low = [], high = []) {
     const mean = meanOf(course);
     const bin = `${label}, ${si(course.width, "s")}`;
-    if (!mean) return [line(bin, colour, values)];
-    return [line(bin, colour, values, { thin: true }), line(`${label}, ${mean.label}`, colour, steps(values, mean.bins))];
+    if (!mean) return [line(bin, colour, values, { low, high })];
+    return [line(bin, colour, values, { thin: true, low, high }), line(`${label}, ${mean.label}`, colour, steps(values, mean.bins))];
+  }
+
+  // A band from the rate of each bin to the most in the finest bins within it, where there are such.
+  function rateOf(course, label, colour, name, sign) {
+    const values = perSecond(course, `${name}_bytes`, sign * 8);
+    if (course.finest >= course.width) return withMean(course, label, colour, values);
+    const most = course.column(`${name}_max_bytes`).map((bytes) => (bytes * sign * 8) / course.finest);
+    return withMean(course, label, colour, values, ...(sign > 0 ? [values, most] : [most, values]));
   }
 
   function summed(values) {
@@ -65,12 +73,12 @@
     rates: (course) => ({
       unit: "bit/s", wide: true, mirrored: true,
       lines: [
-        ...withMean(course, "data", "--ours", perSecond(course, "data_bytes", 8)),
-        ...withMean(course, "acknowledged", "--third", perSecond(course, "acked_bytes", -8)),
+        ...rateOf(course, "data", "--ours", "data", 1),
+        ...rateOf(course, "acknowledged", "--third", "acked", -1),
       ],
     }),
     acks: (course) => ({
-      unit: "ACK/s", wide: true,
+      unit: "/s", wide: true,
       lines: [
         ...withMean(course, "pure ACKs", "--third", perSecond(course, "acks")),
         ...(course.has("duplicate_acks") ? [line("duplicates", "--bad", perSecond(course, "duplicate_acks"), { unnamed: true })] : []),
@@ -102,6 +110,7 @@
       const [low, high] = ["rtt_min_ns", "rtt_max_ns"].map((name) => course.column(name).map(seconds));
       return { unit: "s", lines: [line("mean", "--ours", mean.map(seconds), { low, high })] };
     },
+    "ack-way": (course) => ({ unit: "s", floats: true, lines: [line("longer", "--fourth", course.column("ack_way_ns").map(seconds))] }),
     "in-flight": (course) => {
       const flight = course.column("in_flight_max_bytes");
       const window = line("window", "--second", course.column("window_min_bytes"), { dash: [8, 3] });

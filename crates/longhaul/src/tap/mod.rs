@@ -7,6 +7,8 @@
 
 mod analyze;
 mod args;
+mod capture;
+mod live;
 mod report;
 mod series;
 
@@ -18,5 +20,7 @@ use args::Command;
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Analyze(args) => analyze::run(args),
+        Command::Capture(args) => capture::run(args),
+        Command::Live(args) => live::run(args),
     }
 }

@@ -11,33 +11,33 @@ use wire::{
 };
 
 /// An address and a port.
-pub type End = (Ipv4Addr, u16);
+pub(crate) type End = (Ipv4Addr, u16);
 
 /// Payload of a full segment.
-pub const MSS: u32 = 1000;
+pub(crate) const MSS: u32 = 1000;
 /// 2023-11-14, 22:13:20 UTC.
-pub const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
+pub(crate) const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
 const MS: u64 = 1_000_000;
 
 /// Packets in order of time.
 #[derive(Debug, Clone, Default)]
-pub struct Trace {
+pub(crate) struct Trace {
     /// Nanoseconds since 1970, length on the wire, headers.
-    pub packets: Vec<(u64, u32, Vec<u8>)>,
+    pub(crate) packets: Vec<(u64, u32, Vec<u8>)>,
 }
 
 /// A TCP header's fields, and how much payload there is.
 #[derive(Debug, Clone, Copy)]
-pub struct Tcp {
-    pub seq: u32,
-    pub ack: u32,
-    pub flags: u8,
-    pub payload: u32,
+pub(crate) struct Tcp {
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) flags: u8,
+    pub(crate) payload: u32,
 }
 
 impl Trace {
     /// A packet from `from` to `to`. Payload is not in it, as a short snaplen leaves it.
-    pub fn packet(&mut self, at_ns: u64, from: End, to: End, tcp: Tcp) {
+    pub(crate) fn packet(&mut self, at_ns: u64, from: End, to: End, tcp: Tcp) {
         let headers = headers(from, to, &tcp);
         let wire_len = headers.len() as u32 + tcp.payload;
         self.packets.push((at_ns, wire_len, headers));
@@ -45,7 +45,7 @@ impl Trace {
 
     /// A connection that sends `segments` full segments in `rounds` of 20 ms from the client, with an ACK
     /// for every other one. Segment 4 is lost behind the tap, and sent again after three duplicates.
-    pub fn transfer(&mut self, client: End, server: End, begin_ns: u64, segments: u32) {
+    pub(crate) fn transfer(&mut self, client: End, server: End, begin_ns: u64, segments: u32) {
         let mut at = begin_ns;
         let mut say = |from, to, seq, ack, flags, payload| {
             at += MS / 10;
@@ -85,7 +85,7 @@ impl Trace {
     }
 
     /// `count` connections that begin one after the other and overlap.
-    pub fn many(count: u16, segments: u32) -> Self {
+    pub(crate) fn many(count: u16, segments: u32) -> Self {
         let mut trace = Self::default();
         for number in 0..count {
             let client = (
@@ -102,21 +102,21 @@ impl Trace {
     }
 
     /// The packets from one index to another.
-    pub fn part(&self, part: std::ops::Range<usize>) -> Self {
+    pub(crate) fn part(&self, part: std::ops::Range<usize>) -> Self {
         Self {
             packets: self.packets[part].to_vec(),
         }
     }
 
     /// The same packets so much later, as the other end sees them.
-    pub fn later(&self, by_ns: u64) -> Self {
+    pub(crate) fn later(&self, by_ns: u64) -> Self {
         let mut trace = self.clone();
         trace.packets.iter_mut().for_each(|(at, ..)| *at += by_ns);
         trace
     }
 
     /// A pcap file with nanoseconds.
-    pub fn pcap(&self) -> Vec<u8> {
+    pub(crate) fn pcap(&self) -> Vec<u8> {
         let mut file = pcap_header();
         for (at, wire_len, bytes) in &self.packets {
             for word in [at / 1_000_000_000, at % 1_000_000_000] {
@@ -131,7 +131,7 @@ impl Trace {
     }
 
     /// A pcapng file of one interface.
-    pub fn pcapng(&self, interface: &str) -> Vec<u8> {
+    pub(crate) fn pcapng(&self, interface: &str) -> Vec<u8> {
         let mut file = Vec::new();
         writer::section(&mut file, &Origin::default());
         let interface = Interface {
@@ -158,10 +158,10 @@ impl Trace {
 }
 
 /// Who is sent to.
-pub const SERVER: End = (Ipv4Addr::new(10, 9, 0, 1), 5201);
+pub(crate) const SERVER: End = (Ipv4Addr::new(10, 9, 0, 1), 5201);
 
 /// A pcap file without packets.
-pub fn pcap_header() -> Vec<u8> {
+pub(crate) fn pcap_header() -> Vec<u8> {
     let words: [u32; 6] = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 96, 1];
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

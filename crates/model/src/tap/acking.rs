@@ -83,7 +83,7 @@ impl Acking {
     /// The number moves on to `ack`. `segment_max` is the largest segment of the data.
     #[inline]
     pub(super) fn moves(&mut self, ack: u64, marks: Marks, segment_max: u32, bin: &mut Bin) {
-        let diff = ack - self.acked - marks.within(self.acked, ack);
+        let diff = (ack - self.acked).saturating_sub(marks.within(self.acked, ack));
         self.acked = ack;
         self.duplicates = 0;
         self.scoreboard.acknowledged(ack);

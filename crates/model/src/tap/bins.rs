@@ -104,13 +104,14 @@ impl Bins {
             .enumerate()
             .filter(|(_, bin)| !bin.is_empty())
         {
+            let now = now.finest();
             let course = &mut self.courses[way];
             let most = bounds.settings.course_bins(packets);
             let wanted = course.length_with(self.opened_ns, most);
             let most = bounds.length_of(&mut course.bins, wanted, most);
-            course.add(self.opened_ns, now, most);
+            course.add(self.opened_ns, &now, most);
             for wide in &mut self.wide {
-                wide.bins[way].merge(now);
+                wide.bins[way].merge(&now);
             }
         }
         self.now = Both::default();

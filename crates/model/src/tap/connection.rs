@@ -6,7 +6,7 @@ use super::bounds::Bounds;
 use super::direction::Direction;
 use super::handshake::Handshake;
 use super::record::{Closing, Flow, Offer};
-use super::segment::{FlowKey, Segment, Vantage};
+use super::segment::{Endpoint, FlowKey, Segment, Vantage};
 use super::series::Bin;
 use super::{Settings, Sink, verdict};
 use wire::capture::{Fate, Truth};
@@ -90,10 +90,7 @@ impl Connection {
     /// Takes a segment in.
     #[inline]
     pub(super) fn segment(&mut self, segment: &Segment, bounds: &mut Bounds, sink: &mut impl Sink) {
-        if self.bins.is_over(segment.at_ns) {
-            let packets = self.packets();
-            (self.bins).close(segment.at_ns, self.number, packets, bounds, sink);
-        }
+        self.close_bins(segment.at_ns, bounds, sink);
         self.last_ns = self.last_ns.max(segment.at_ns);
         let end = self.end_of(segment);
         if segment.flags & (SYN | FIN | RST) != 0 || self.handshake.awaits(end) {
@@ -111,6 +108,23 @@ impl Connection {
         own.sent(segment, other.round_trips.smoothed(), bounds, own_bin);
         if segment.flags & (ACK | RST) == ACK {
             other.acknowledged(segment, bounds, other_bin);
+        }
+    }
+
+    /// Reports the bins that are over at `now_ns`.
+    #[inline]
+    pub(super) fn close_bins(&mut self, now_ns: u64, bounds: &mut Bounds, sink: &mut impl Sink) {
+        if self.bins.is_over(now_ns) {
+            let packets = self.packets();
+            (self.bins).close(now_ns, self.number, packets, bounds, sink);
+        }
+    }
+
+    /// Client and server.
+    pub(super) fn ends(&self) -> [Endpoint; 2] {
+        match self.client_is_low {
+            true => [self.key.low, self.key.high],
+            false => [self.key.high, self.key.low],
         }
     }
 
@@ -167,12 +181,9 @@ impl Connection {
         bounds.give_back(self.table_bytes());
         let packets = self.packets();
         let closing = self.closing();
+        let [client, server] = self.ends();
         let [upload_course, download_course] = self.bins.finish(self.number, packets, bounds, sink);
         let [upload, download] = self.directions;
-        let (client, server) = match self.client_is_low {
-            true => (self.key.low, self.key.high),
-            false => (self.key.high, self.key.low),
-        };
         let mut flow = Flow {
             number: self.number,
             vantage: self.vantage,
@@ -221,4 +232,16 @@ fn offer_of(segment: &Segment) -> Offer {
 fn count_truth(truth: Truth, bin: &mut Bin) {
     bin.queue_max = bin.queue_max.max(truth.queue_bytes);
     bin.drops += u32::from(matches!(truth.fate, Fate::Lost | Fate::Dropped));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `Settings::flows_max` says, with two widths of bins.
+    #[test]
+    fn takes_five_kilobytes() {
+        let size = size_of::<Connection>() + 2 * 2 * (size_of::<Bin>() + 8);
+        assert!(size <= 5 << 10, "{size}");
+    }
 }

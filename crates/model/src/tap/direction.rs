@@ -162,6 +162,9 @@ impl Direction {
         let old_end = numbers.end.min(next);
         let (unseen, hole) = (self.sending.holes).fill(numbers.start, old_end, bounds);
         let probed = (numbers.start..old_end).contains(&self.sending.probed);
+        if probed {
+            self.sending.probed = 0; // From now on it is a byte like others.
+        }
         let seen = old_end - numbers.start - unseen - u64::from(probed);
         let round_trip = self.round_trips.smoothed().joined(back);
         if seen > 0 || hole.is_some_and(|hole| !is_overtaken(segment, &hole, round_trip)) {

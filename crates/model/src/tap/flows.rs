@@ -4,9 +4,20 @@
 use super::bounds::Bounds;
 use super::connection::Connection;
 use super::recency::Recency;
-use super::segment::{FlowKey, Segment, Vantage};
+use super::segment::{Endpoint, FlowKey, Segment, Vantage};
 use super::{Settings, Sink, key_hash::KeyHash};
 use hashbrown::HashTable;
+
+/// A flow that is not over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Going {
+    /// The number of its first packet.
+    pub number: u64,
+    /// Where it is seen.
+    pub vantage: Vantage,
+    /// Client and server, as [`super::record::Flow`] has them.
+    pub ends: [Endpoint; 2],
+}
 
 /// All flows of one shard: whoever has several gives each all segments of its flows, in order of time.
 #[derive(Debug)]
@@ -62,6 +73,23 @@ impl Flows {
         if let Some(connection) = &mut self.slots[slot as usize] {
             connection.segment(segment, &mut self.bounds, sink);
         }
+    }
+
+    /// Time has come to `now_ns`, and no segment from before it will: bins that are over are reported,
+    /// also of flows that are silent.
+    pub fn close_bins(&mut self, now_ns: u64, sink: &mut impl Sink) {
+        for connection in self.slots.iter_mut().flatten() {
+            connection.close_bins(now_ns, &mut self.bounds, sink);
+        }
+    }
+
+    /// The flows that go on, or whose end was not reported yet.
+    pub fn going(&self) -> impl Iterator<Item = Going> {
+        (self.slots.iter().flatten()).map(|connection| Going {
+            number: connection.number,
+            vantage: connection.vantage,
+            ends: connection.ends(),
+        })
     }
 
     /// The capture is at its end: every flow is reported, in order of its number.

@@ -12,8 +12,8 @@
 //!    stretch below a tenth of the flow's rate belongs to the growth that it leads to: slow start
 //!    from ten packets is flat for many round trips against what it becomes.
 //! 4. **Recovery** begins with the first retransmission of a loss, and lasts until the growth after
-//!    it ends; where the rate does not grow, until it is back at nine tenths of what follows. A loss
-//!    that a queue hides is none.
+//!    it ends; where that grows by less than 15 %, until the rate is back at nine tenths of what it
+//!    was or at what follows. A loss after which the rate stays above nine tenths is none.
 //! 5. **Peak** follows ramp-up: the round trip grows because a queue stands. It begins when the
 //!    packets that found the queue were sent, since the rate of sending goes on doubling for another
 //!    round trip after the path is full; it ends with the first retransmission or when the round
@@ -37,8 +37,10 @@ use std::ops::Range;
 const CHANGE: f64 = 1.15;
 /// Below this share of the flow's rate nothing has happened yet.
 const LOW: f64 = 0.1;
-/// A rate that is back.
+/// A rate that is back where it was.
 const BACK: f64 = 0.9;
+/// A rate that is what it will be.
+const SETTLED: f64 = 0.97;
 /// Idle stretches are at least this part of the course; so there are few.
 const IDLE_PART: usize = 100;
 /// Segments that have a course.
@@ -226,13 +228,18 @@ impl<'a> Stretch<'a> {
         if let Some(growth) = spans.iter().find(growth) {
             return Some(loss..growth.bins.end);
         }
+        let before = self.rates[step.saturating_sub(2)..=step]
+            .iter()
+            .copied()
+            .fold(0.0, f64::max);
         let later = (step + 2).min(self.rates.len() - 1);
         let level = self.pieces.iter().find(|piece| piece.to > later)?.mean;
-        let back = |rate: &f64| *rate >= BACK * level;
-        let first = (step + 1).min(self.rates.len());
-        let dipped = self.rates[step..].iter().take(2).any(|rate| !back(rate));
-        let steps = self.rates[first..].iter().position(back)?;
-        dipped.then(|| loss..self.bin(first + steps).max(loss))
+        let after = &self.rates[(step + 1).min(self.rates.len())..];
+        let dips = |rate: &f64| *rate < BACK * before;
+        let back = |rate: &f64| !dips(rate) || *rate >= SETTLED * level;
+        let steps = after.iter().position(back)?;
+        let dipped = after.iter().take(2).any(dips);
+        dipped.then(|| loss..self.bin(step + 1 + steps).max(loss))
     }
 
     /// While a queue grows at the end of the first growth.

@@ -60,7 +60,7 @@ pub fn sentence(direction: &Direction, seen: Option<f64>) -> String {
     for (limit, share) in others {
         text += &format!("; {} by {}", percent(*share), by(*limit));
     }
-    text + &doubt(seen) + "."
+    text + doubt(seen) + "."
 }
 
 /// Parts of the time, the largest first.

@@ -277,3 +277,13 @@ fn numbers_beyond_reason_are_left_alone() {
     assert_eq!(flow.upload.acks.acked_bytes, 2_000);
     assert_eq!(flow.upload.data.missed_bytes, 0);
 }
+
+#[test]
+fn a_fin_with_the_number_of_the_syn_is_no_trouble() {
+    let flow = run_one(&[
+        c(0, 0, 0).syn(1_000, 7).no_ack(),
+        c(MS, 0, 1).fin(),
+        s(2 * MS, 1, 1),
+    ]);
+    assert_eq!(flow.upload.acks.acked_bytes, 0);
+}

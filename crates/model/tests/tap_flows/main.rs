@@ -10,3 +10,4 @@ mod opening_closing;
 mod retransmissions;
 mod round_trips;
 mod script;
+mod simulated;

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Phases, to within a round trip or 5 % of the run, whichever is longer.
 
-use super::{
-    reference::course,
-    truth::{Truth, case},
-};
+use super::truth::{Truth, case};
 use model::{
-    tap::{
-        phases,
-        record::{
-            Phase,
-            PhaseKind::{self, Idle, Peak, RampUp, Recovery, Steady},
-        },
+    tap::record::{
+        Phase,
+        PhaseKind::{self, Idle, Peak, RampUp, Recovery, Steady},
     },
     tcp::{
         congestion_control::{Ack, CongestionControl, Window},
@@ -27,8 +21,7 @@ struct Found {
 
 impl Found {
     fn of(truth: &Truth, rtt: f64) -> Self {
-        let course = course(&truth.at_sender);
-        let phases = phases::of(&course);
+        let phases = truth.flow().upload.phases;
         let run = phases.last().map_or(0.0, |last| last.to_ns as f64 / 1e9);
         Self {
             phases,
@@ -111,16 +104,17 @@ fn a_saw_tooth_is_one_recovery_a_loss() {
     }
 }
 
+/// The first loss ends slow start within two steps of 1/256 of the run, and is not told apart.
 #[test]
 fn cubic_comes_back_after_each_loss() {
     let path = [("rate", "100mbit"), ("queue", "20p")];
     // The next loss is at 58 s: what comes of it must be seen to be a recovery.
     let truth = case("50ms", &path, 55.0).control(Cubic::new(false)).run();
     let found = Found::of(&truth, 0.1);
-    let losses = truth.losses();
+    let losses = &truth.losses()[1..];
     let teeth: Vec<_> = found.phases.iter().filter(|p| p.kind == Recovery).collect();
     assert_eq!(teeth.len(), losses.len(), "{losses:?} {found}");
-    for (tooth, loss) in teeth.iter().zip(&losses) {
+    for (tooth, loss) in teeth.iter().zip(losses) {
         found.near(tooth.from_ns, *loss);
     }
 }

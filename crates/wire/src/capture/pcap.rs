@@ -9,7 +9,7 @@
 use super::framing::{Guess, Judgement, Search, search};
 use super::order::Order;
 use super::{Fault, Frame, LinkType, RECORD_MAX};
-use std::ops::Range;
+use std::{cmp::Ordering, ops::Range};
 
 /// Length of the file header.
 pub(crate) const FILE_HEADER: usize = 24;
@@ -144,11 +144,23 @@ impl Pcap {
         if !self.is_possible(&header) {
             return Judgement::Lost(Fault::Header);
         }
-        let end = self.len(&header);
-        if bytes.len() < end + self.header_len && !at_end {
-            return Judgement::More(end + self.header_len);
+        let needed = self.len(&header) + self.header_len;
+        match bytes.len() < needed && !at_end {
+            true => Judgement::More(needed),
+            false => self.judge_record(&header, bytes, at_end, before),
         }
-        if self.is_out_of_time(&header, self.header(bytes, end), before) {
+    }
+
+    /// The record cannot be told from damage by the header behind it, if there is one.
+    fn judge_record(
+        &self,
+        header: &Header,
+        bytes: &[u8],
+        at_end: bool,
+        before: Option<u32>,
+    ) -> Judgement {
+        let end = self.len(header);
+        if self.is_out_of_time(header, self.header(bytes, end), before) {
             return Judgement::Damage(end, Fault::Time);
         }
         let inside = 1..end.min(bytes.len());
@@ -179,26 +191,20 @@ impl Pcap {
         search(places, |at| self.run_begins(bytes, at, at_end, before))
     }
 
-    /// Whether there are several plausible headers in a row, or one whose record ends the file.
+    /// Whether there are several plausible headers in a row, or some that lead to the end of the file. They
+    /// must be near each other, and if they are not near what was before, there must be more of them.
     fn run_begins(&self, bytes: &[u8], at: usize, at_end: bool, before: Option<u32>) -> Guess {
-        let (mut at, mut near, mut run) = (at, before, RUN);
-        let mut seen = 0;
+        let (mut at, mut seen, mut run) = (at, 0, RUN);
+        let mut near = before;
         while seen < run {
             let Some(header) = self.header(bytes, at) else {
-                let ends = at == bytes.len() && seen > 0 || at > bytes.len() && seen > 1;
-                return match at_end {
-                    true if ends => Guess::Yes,
-                    true => Guess::No,
-                    false => Guess::Unsure(at + self.header_len),
-                };
+                return self.run_ends(bytes, at, at_end, seen);
             };
-            if !self.is_plausible(&header) {
+            let agrees = near.is_none_or(|seconds| header.is_near(seconds));
+            if !self.is_plausible(&header) || !agrees && seen > 0 {
                 return Guess::No;
             }
-            if near.is_some_and(|seconds| !header.is_near(seconds)) {
-                if seen > 0 {
-                    return Guess::No;
-                }
+            if !agrees {
                 run = RUN_AT_ANOTHER_TIME;
             }
             near = Some(header.seconds);
@@ -206,6 +212,17 @@ impl Pcap {
             seen += 1;
         }
         Guess::Yes
+    }
+
+    /// What so many headers mean if the next one, at `at`, is not there: one must end with the file, the
+    /// last of several may be cut off.
+    fn run_ends(&self, bytes: &[u8], at: usize, at_end: bool, seen: usize) -> Guess {
+        match (at_end, at.cmp(&bytes.len())) {
+            (false, _) => Guess::Unsure(at + self.header_len),
+            (true, Ordering::Equal) if seen > 0 => Guess::Yes,
+            (true, Ordering::Greater) if seen > 1 => Guess::Yes,
+            (true, _) => Guess::No,
+        }
     }
 
     #[inline]

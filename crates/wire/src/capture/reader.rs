@@ -127,33 +127,29 @@ impl Reader {
     }
 
     fn begin(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, NotACapture> {
-        let short = |need| match (at_end, bytes) {
-            (true, []) => Err(NotACapture::Empty),
-            (true, _) => Err(NotACapture::Short),
-            (false, _) => Ok(Step::More(need)),
+        let needed = match bytes.first_chunk() {
+            None => 4,
+            Some(magic) if pcap::is_magic(*magic) => pcap::FILE_HEADER,
+            Some(magic) if pcapng::is_magic(*magic) => pcapng::BLOCK_MIN,
+            Some(magic) => return Err(foreign(*magic)),
         };
-        match bytes.first_chunk() {
-            None => short(4),
-            Some(magic) if pcap::is_magic(*magic) => match bytes.split_first_chunk() {
-                None => short(pcap::FILE_HEADER),
-                Some((header, records)) => self
-                    .begin_pcap(header, records, at_end)
-                    .ok_or(NotACapture::Foreign(*magic)),
-            },
-            Some(magic) if pcapng::is_magic(*magic) => match bytes.len() {
-                ..pcapng::BLOCK_MIN => short(pcapng::BLOCK_MIN),
-                _ => self.begin_pcapng(bytes).ok_or(NotACapture::Foreign(*magic)),
-            },
-            Some(magic) => Err(foreign(*magic)),
+        match (bytes.len() < needed, at_end, bytes) {
+            (true, false, _) => Ok(Step::More(needed)),
+            (true, true, []) => Err(NotACapture::Empty),
+            (true, true, _) => Err(NotACapture::Short),
+            (false, ..) => self.begin_format(bytes, at_end),
         }
     }
 
-    fn begin_pcap(
-        &mut self,
-        header: &[u8; pcap::FILE_HEADER],
-        records: &[u8],
-        at_end: bool,
-    ) -> Option<Step> {
+    fn begin_format(&mut self, bytes: &[u8], at_end: bool) -> Result<Step, NotACapture> {
+        let begun = self
+            .begin_pcap(bytes, at_end)
+            .or_else(|| self.begin_pcapng(bytes));
+        begun.ok_or_else(|| foreign([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    fn begin_pcap(&mut self, bytes: &[u8], at_end: bool) -> Option<Step> {
+        let (header, records) = bytes.split_first_chunk()?;
         let pcap = match Pcap::parse(header)?.settled(records, at_end) {
             Ok(pcap) => pcap,
             Err(need) => return Some(Step::More(pcap::FILE_HEADER + need)),

@@ -46,6 +46,7 @@ pub(super) fn charts(direction: &Direction, course: &Drawn) -> Vec<Chart> {
         course.has("acked_bytes").then(|| sequence(direction)),
         course.has("acked_bytes").then(|| ack_diff(direction)),
         course.has("rtt_max_ns").then(|| round_trip(direction)),
+        course.has("ack_way_ns").then(|| ack_way(course)),
         course
             .has("in_flight_max_bytes")
             .then(|| in_flight(direction, course)),
@@ -60,13 +61,13 @@ fn rates(direction: &Direction, course: &Drawn) -> Chart {
     let span = |(first, last): (u64, u64)| last.saturating_sub(first);
     let lasted = data.first_data_ns.zip(data.last_data_ns).map_or(0, span);
     let mean = quantity::bits_a_second(quantity::rate_bps(data.unique_bytes, lasted));
-    let width = quantity::span(course.width_ns);
+    let [width, finest] = [course.width_ns, course.finest_ns].map(quantity::span);
     Chart::wide(
         "rates",
         format!("Data rate above, acknowledged rate below: {mean} on average"),
         format!(
-            "Payload sent, and AckDiff, the bytes that ACKs newly acknowledge, in bins of {width}; \
-             thick: mean."
+            "Payload sent, and AckDiff, the bytes that ACKs newly acknowledge: in bins of {width}, the \
+             most in {finest} of each, and the mean, thick."
         ),
     )
 }
@@ -134,10 +135,29 @@ pub(super) fn round_trips(
     }
 }
 
+fn ack_way(course: &Drawn) -> Chart {
+    let ways = || course.column("ack_way_ns").iter().flatten();
+    let spread = ways()
+        .max()
+        .zip(ways().min())
+        .map_or(0, |(most, least)| most - least);
+    Chart::half(
+        "ack-way",
+        format!(
+            "The ACKs' way: {} more at its longest",
+            quantity::span(spread as u64)
+        ),
+        "How much longer than the first ACK the fastest of each bin travelled, by the receiver's time stamps.",
+    )
+}
+
 fn in_flight(direction: &Direction, course: &Drawn) -> Chart {
     let window = course.column("window_min_bytes").iter().flatten().min();
     let window = window.map_or(String::new(), |least| {
-        format!("; the window never below {}", quantity::bytes(*least))
+        format!(
+            "; the window never below {}",
+            quantity::bytes(*least as u64)
+        )
     });
     let most = quantity::bytes(direction.in_flight_max_bytes);
     Chart::half(
@@ -178,7 +198,7 @@ pub(super) fn retransmissions(direction: &Direction) -> u64 {
 }
 
 fn queue(course: &Drawn) -> Chart {
-    let most = quantity::bytes(course.max("queue_max_bytes"));
+    let most = quantity::bytes(course.max("queue_max_bytes") as u64);
     Chart::half(
         "queue",
         format!("The link's queue: at most {most}"),
@@ -204,7 +224,7 @@ mod tests {
     use crate::tap::report::made_up;
 
     fn kinds(flow: &model::tap::record::Flow) -> Vec<&'static str> {
-        let course = Drawn::of(flow.number, true, &flow.upload.course, 4096);
+        let course = Drawn::of((flow.number, true), &flow.upload.course, 1_000_000, 4096);
         charts(&flow.upload, &course)
             .iter()
             .map(|chart| chart.kind)
@@ -219,6 +239,7 @@ mod tests {
             "sequence",
             "ack-diff",
             "round-trip",
+            "ack-way",
             "in-flight",
             "again",
             "queue",

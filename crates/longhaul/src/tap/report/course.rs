@@ -19,13 +19,20 @@ pub(crate) struct Drawn {
     pub(crate) width_ns: u64,
     /// How many there are.
     pub(crate) bins: usize,
+    /// Width of the finest bins, which the columns `data_max_bytes` and `acked_max_bytes` are about, ns.
+    pub(crate) finest_ns: u64,
     /// Named as in the series files; those with nothing but zeros are left out.
-    pub(crate) columns: BTreeMap<String, Vec<Option<u64>>>,
+    pub(crate) columns: BTreeMap<String, Vec<Option<i64>>>,
 }
 
 impl Drawn {
     /// The course of a direction with at most `bins_max` bins, 1 or more: neighbours are taken together.
-    pub(crate) fn of(flow: u64, upload: bool, course: &Course, bins_max: usize) -> Self {
+    pub(crate) fn of(
+        (flow, upload): (u64, bool),
+        course: &Course,
+        finest_ns: u64,
+        bins_max: usize,
+    ) -> Self {
         let together = course
             .bins
             .len()
@@ -39,6 +46,7 @@ impl Drawn {
             from_ns: course.from_ns,
             width_ns: course.width_ns * together as u64,
             bins: bins.len(),
+            finest_ns: finest_ns.min(course.width_ns),
             columns: COLUMNS
                 .iter()
                 .filter_map(|column| filled(column, &bins))
@@ -47,12 +55,12 @@ impl Drawn {
     }
 
     /// Values of a column; none if it is all zero.
-    pub(crate) fn column(&self, name: &str) -> &[Option<u64>] {
+    pub(crate) fn column(&self, name: &str) -> &[Option<i64>] {
         self.columns.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The greatest value of a column.
-    pub(crate) fn max(&self, name: &str) -> u64 {
+    pub(crate) fn max(&self, name: &str) -> i64 {
         self.column(name)
             .iter()
             .flatten()
@@ -75,9 +83,9 @@ fn merged(bins: &[Bin]) -> Bin {
     sum
 }
 
-fn filled(column: &Column, bins: &[Bin]) -> Option<(String, Vec<Option<u64>>)> {
-    let values: Vec<Option<u64>> = bins.iter().map(column.value).collect();
-    let something = values.iter().flatten().any(|value| *value > 0);
+fn filled(column: &Column, bins: &[Bin]) -> Option<(String, Vec<Option<i64>>)> {
+    let values: Vec<Option<i64>> = bins.iter().map(column.value).collect();
+    let something = values.iter().flatten().any(|value| *value != 0);
     something.then(|| (column.name.to_owned(), values))
 }
 
@@ -101,7 +109,7 @@ mod tests {
 
     #[test]
     fn columns_without_anything_are_left_out() {
-        let drawn = Drawn::of(3, true, &course(4), 4096);
+        let drawn = Drawn::of((3, true), &course(4), 1_000, 4096);
         let names: Vec<&str> = drawn.columns.keys().map(String::as_str).collect();
         assert_eq!(
             names,
@@ -116,7 +124,7 @@ mod tests {
 
     #[test]
     fn more_bins_than_asked_for_are_taken_together() {
-        let drawn = Drawn::of(3, true, &course(9), 4);
+        let drawn = Drawn::of((3, true), &course(9), 1_000, 4);
         assert_eq!((drawn.bins, drawn.width_ns), (3, 4_000_000));
         assert_eq!(drawn.column("data_bytes"), [Some(6), Some(22), Some(8)]);
         assert_eq!(
@@ -127,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_line_reads_back() {
-        let drawn = Drawn::of(3, false, &course(4), 4096);
+        let drawn = Drawn::of((3, false), &course(4), 1_000, 4096);
         let line = serde_json::to_string(&drawn).unwrap();
         assert_eq!(serde_json::from_str::<Drawn>(&line).unwrap(), drawn);
     }

@@ -12,8 +12,8 @@ const ZERO: f64 = 30.0;
 const TOP: f64 = 20.0;
 /// Bars; a pixel or two each.
 const BARS_MAX: i32 = 120;
-/// Powers of ten that are labelled at most.
-const LABELS_MAX: usize = 7;
+/// Values that are labelled at most.
+const TICKS_MAX: usize = 7;
 
 /// What a histogram shows.
 pub(super) struct Histogram<'a> {
@@ -101,7 +101,7 @@ fn draw(bars: &Bars, histogram: &Histogram<'_>) -> Markup {
             path.bars d=(path(bars)) {}
             line.axis x1="0" x2=(WIDTH) y1=(HEIGHT) y2=(HEIGHT) {}
             @if bars.zero > 0.0 { text.small x="0" y=(height - 4.0) { "0" } }
-            @for value in decades(bars) { (tick(bars, value, histogram.print)) }
+            @for value in ticks(bars) { (tick(bars, value, histogram.print)) }
             text.small x=(WIDTH) y="12" text-anchor="end" {
                 "highest bar " (percent(bars.highest()))
             }
@@ -124,18 +124,21 @@ fn path(bars: &Bars) -> String {
     zero.into_iter().chain(others).collect()
 }
 
-/// Powers of ten within the axis, not too many.
-fn decades(bars: &Bars) -> Vec<u64> {
-    let in_view = |exponent: &u32| {
-        let x = bars.x_of(10f64.powi(*exponent as i32));
-        (ZERO..=bars.right()).contains(&x)
+/// Round values within the axis, not too many: powers of ten, or with 2 and 5 between them.
+fn ticks(bars: &Bars) -> Vec<u64> {
+    let in_view = |value: &u64| (ZERO..=bars.right()).contains(&bars.x_of(*value as f64));
+    let round = |factors: &'static [u64]| {
+        let powers = (0..19).map(|exponent| 10u64.pow(exponent));
+        let values = powers.flat_map(|power| factors.iter().map(move |factor| power * factor));
+        values.filter(in_view).collect::<Vec<u64>>()
     };
-    let all: Vec<u32> = (0..20).filter(in_view).collect();
-    let every = all.len().div_ceil(LABELS_MAX).max(1);
-    all.into_iter()
-        .step_by(every)
-        .map(|exponent| 10u64.pow(exponent))
-        .collect()
+    let fine = round(&[1, 2, 5]);
+    if fine.len() <= TICKS_MAX {
+        return fine;
+    }
+    let coarse = round(&[1]);
+    let every = coarse.len().div_ceil(TICKS_MAX).max(1);
+    coarse.into_iter().step_by(every).collect()
 }
 
 fn tick(bars: &Bars, value: u64, print: fn(u64) -> String) -> Markup {
@@ -218,7 +221,7 @@ mod tests {
             "{}",
             bars.shares.len()
         );
-        assert!(decades(&bars).len() <= LABELS_MAX);
+        assert!(ticks(&bars).len() <= TICKS_MAX);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) fn finished() -> Finished {
     let flows = vec![long_flow(0), short_flow(7)];
     let courses = flows
         .iter()
-        .map(|flow| Drawn::of(flow.number, true, &flow.upload.course, 4096))
+        .map(|flow| Drawn::of((flow.number, true), &flow.upload.course, 1_000_000, 4096))
         .collect();
     Finished {
         analysis: Analysis {
@@ -234,10 +234,13 @@ fn bin(n: u64, noise: &mut Noise) -> Bin {
     let rtt = RTT_NS + queue * 12;
     Bin {
         data_bytes: segments * SEGMENT_BYTES,
+        data_bytes_max: noise.around(segments * SEGMENT_BYTES / 4),
         data_segments: segments as u32,
         retransmitted_bytes: if lost { 40 * SEGMENT_BYTES } else { 0 },
         retransmissions: if lost { 40 } else { 0 },
         acked_bytes: acked_segments * SEGMENT_BYTES,
+        acked_bytes_max: noise.around(acked_segments * SEGMENT_BYTES / 5),
+        ack_way_ns: (acks > 0).then_some((queue * 3) as i64 - 4_000),
         acks: acks as u32,
         moving_acks: acks as u32,
         duplicate_acks: if lost { 300 } else { 0 },

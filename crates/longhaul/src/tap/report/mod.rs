@@ -8,6 +8,8 @@ mod direction;
 mod flows;
 mod histogram;
 mod html;
+#[cfg(test)]
+mod in_browser;
 mod largest;
 #[cfg(test)]
 mod made_up;

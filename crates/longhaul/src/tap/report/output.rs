@@ -126,7 +126,8 @@ impl Output {
         let mut raw = open.series.names();
         open.series.finish()?;
         let (mut flows, others) = open.largest.finish().context("cannot write flows.jsonl")?;
-        let courses = drawn(&mut flows);
+        let finest_ns = plan.widths.iter().map(|width| width.as_nanos()).min();
+        let courses = drawn(&mut flows, finest_ns.unwrap_or(u64::MAX));
         match (&plan.directory, others.flows) {
             (Some(_), 1..) => raw.push(OTHERS.to_owned()),
             (Some(directory), 0) => remove(&directory.join(OTHERS))?,
@@ -232,7 +233,7 @@ fn json_lines(path: &Path, lines: &[Drawn]) -> Result<()> {
 }
 
 /// The courses of all flows, which these have no more afterwards.
-fn drawn(flows: &mut [Flow]) -> Vec<Drawn> {
+fn drawn(flows: &mut [Flow], finest_ns: u64) -> Vec<Drawn> {
     let courses: Vec<(u64, bool, Course)> = flows.iter_mut().flat_map(take_courses).collect();
     let lengths: Vec<usize> = courses
         .iter()
@@ -241,7 +242,7 @@ fn drawn(flows: &mut [Flow]) -> Vec<Drawn> {
     let most = bins_max(&lengths);
     let drawn = courses
         .iter()
-        .map(|(flow, upload, course)| Drawn::of(*flow, *upload, course, most));
+        .map(|(flow, upload, course)| Drawn::of((*flow, *upload), course, finest_ns, most));
     drawn.collect()
 }
 

@@ -9,12 +9,12 @@ pub(crate) struct Column {
     /// As in the files' headings and in the page's data.
     pub(crate) name: &'static str,
     /// Its value, if the bin has one.
-    pub(crate) value: fn(&Bin) -> Option<u64>,
+    pub(crate) value: fn(&Bin) -> Option<i64>,
     /// Whether there are bins without.
     pub(crate) optional: bool,
 }
 
-const fn always(name: &'static str, value: fn(&Bin) -> Option<u64>) -> Column {
+const fn always(name: &'static str, value: fn(&Bin) -> Option<i64>) -> Column {
     Column {
         name,
         value,
@@ -22,7 +22,7 @@ const fn always(name: &'static str, value: fn(&Bin) -> Option<u64>) -> Column {
     }
 }
 
-const fn sometimes(name: &'static str, value: fn(&Bin) -> Option<u64>) -> Column {
+const fn sometimes(name: &'static str, value: fn(&Bin) -> Option<i64>) -> Column {
     Column {
         name,
         value,
@@ -31,32 +31,40 @@ const fn sometimes(name: &'static str, value: fn(&Bin) -> Option<u64>) -> Column
 }
 
 /// What a bin has, in the order of the files. A round trip of 0 means no sample.
-pub(crate) const COLUMNS: [Column; 21] = [
-    always("data_bytes", |bin| Some(bin.data_bytes)),
-    always("data_segments", |bin| Some(bin.data_segments.into())),
-    always("retransmitted_bytes", |bin| Some(bin.retransmitted_bytes)),
-    always("retransmissions", |bin| Some(bin.retransmissions.into())),
-    always("timeouts", |bin| Some(bin.timeouts.into())),
-    always("window_full", |bin| Some(bin.window_full.into())),
-    always("short_segments", |bin| Some(bin.short_segments.into())),
-    always("acked_bytes", |bin| Some(bin.acked_bytes)),
-    always("acks", |bin| Some(bin.acks.into())),
-    always("duplicate_acks", |bin| Some(bin.duplicate_acks.into())),
-    always("sacks", |bin| Some(bin.sacks.into())),
-    always("moving_acks", |bin| Some(bin.moving_acks.into())),
-    always("ack_diff_max_bytes", |bin| Some(bin.ack_diff_max.into())),
+pub(crate) const COLUMNS: [Column; 24] = [
+    always("data_bytes", |bin| signed(bin.data_bytes)),
+    always("data_max_bytes", |bin| signed(bin.data_bytes_max)),
+    always("data_segments", |bin| signed(bin.data_segments)),
+    always("retransmitted_bytes", |bin| signed(bin.retransmitted_bytes)),
+    always("retransmissions", |bin| signed(bin.retransmissions)),
+    always("timeouts", |bin| signed(bin.timeouts)),
+    always("window_full", |bin| signed(bin.window_full)),
+    always("short_segments", |bin| signed(bin.short_segments)),
+    always("acked_bytes", |bin| signed(bin.acked_bytes)),
+    always("acked_max_bytes", |bin| signed(bin.acked_bytes_max)),
+    always("acks", |bin| signed(bin.acks)),
+    always("duplicate_acks", |bin| signed(bin.duplicate_acks)),
+    always("sacks", |bin| signed(bin.sacks)),
+    always("moving_acks", |bin| signed(bin.moving_acks)),
+    always("ack_diff_max_bytes", |bin| signed(bin.ack_diff_max)),
     sometimes("rtt_min_ns", |bin| sample(bin.rtt_min_ns)),
     sometimes("rtt_max_ns", |bin| sample(bin.rtt_max_ns)),
-    always("rtt_sum_ns", |bin| Some(bin.rtt_sum_ns)),
-    always("rtt_samples", |bin| Some(bin.rtt_samples.into())),
-    always("in_flight_max_bytes", |bin| Some(bin.in_flight_max)),
-    sometimes("window_min_bytes", |bin| bin.window_min),
-    always("queue_max_bytes", |bin| Some(bin.queue_max.into())),
-    always("drops", |bin| Some(bin.drops.into())),
+    always("rtt_sum_ns", |bin| signed(bin.rtt_sum_ns)),
+    always("rtt_samples", |bin| signed(bin.rtt_samples)),
+    sometimes("ack_way_ns", |bin| bin.ack_way_ns),
+    always("in_flight_max_bytes", |bin| signed(bin.in_flight_max)),
+    sometimes("window_min_bytes", |bin| bin.window_min.and_then(signed)),
+    always("queue_max_bytes", |bin| signed(bin.queue_max)),
+    always("drops", |bin| signed(bin.drops)),
 ];
 
-fn sample(rtt_ns: u64) -> Option<u64> {
-    Some(rtt_ns).filter(|rtt| *rtt > 0)
+/// Beyond 2⁶³ it makes no difference how much.
+fn signed(value: impl Into<u64>) -> Option<i64> {
+    Some(i64::try_from(value.into()).unwrap_or(i64::MAX))
+}
+
+fn sample(rtt_ns: u64) -> Option<i64> {
+    signed(rtt_ns).filter(|rtt| *rtt > 0)
 }
 
 /// `upload` is data from the client, `download` data from the server.
@@ -78,9 +86,9 @@ mod tests {
             let mut changed = fields.clone();
             changed[field] = (1 + place).into();
             let bin: Bin = serde_json::from_value(changed.into()).unwrap();
-            let values: Vec<u64> = COLUMNS.iter().filter_map(|c| (c.value)(&bin)).collect();
-            let set: Vec<u64> = values.into_iter().filter(|value| *value > 0).collect();
-            assert_eq!(set, [1 + place as u64], "{field}");
+            let values: Vec<i64> = COLUMNS.iter().filter_map(|c| (c.value)(&bin)).collect();
+            let set: Vec<i64> = values.into_iter().filter(|value| *value > 0).collect();
+            assert_eq!(set, [1 + place as i64], "{field}");
         }
         assert_eq!(fields.len(), COLUMNS.len());
     }

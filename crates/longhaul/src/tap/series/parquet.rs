@@ -39,9 +39,11 @@ impl<W: Write + Send> Parquet<W> {
 
     fn row_group(&mut self, rows: &[Row]) -> Result<(), ParquetError> {
         let mut group = self.file.next_row_group()?;
-        integers(&mut group, rows, |row| Some(row.flow))?;
+        integers(&mut group, rows, |row| i64::try_from(row.flow).ok())?;
         directions(&mut group, rows)?;
-        integers(&mut group, rows, |row| Some(row.from_ns))?;
+        integers(&mut group, rows, |row| {
+            Some(row.from_ns.min(i64::MAX as u64) as i64)
+        })?;
         for column in &COLUMNS {
             integers(&mut group, rows, |row| (column.value)(&row.bin))?;
         }
@@ -92,11 +94,10 @@ fn properties() -> WriterProperties {
 fn integers<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     rows: &[Row],
-    value: impl Fn(&Row) -> Option<u64>,
+    value: impl Fn(&Row) -> Option<i64>,
 ) -> Result<(), ParquetError> {
     let present: Vec<i16> = rows.iter().map(|row| value(row).is_some().into()).collect();
-    let signed = |value| i64::try_from(value).unwrap_or(i64::MAX);
-    let values: Vec<i64> = rows.iter().filter_map(&value).map(signed).collect();
+    let values: Vec<i64> = rows.iter().filter_map(&value).collect();
     with_column(group, |column| match column {
         ColumnWriter::Int64ColumnWriter(writer) => {
             writer.write_batch(&values, Some(&present), None)
