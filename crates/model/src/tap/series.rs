@@ -65,10 +65,13 @@ impl Bin {
         *self == Self::default()
     }
 
-    /// Makes this a finest bin: its sums are its most.
-    pub(super) fn finest(&mut self) {
-        self.data_bytes_max = self.data_bytes;
-        self.acked_bytes_max = self.acked_bytes;
+    /// This as a finest bin: its sums are its most.
+    pub(super) fn finest(self) -> Self {
+        Self {
+            data_bytes_max: self.data_bytes,
+            acked_bytes_max: self.acked_bytes,
+            ..self
+        }
     }
 
     /// Takes in what another stretch of the same direction had. The order makes no difference; counts

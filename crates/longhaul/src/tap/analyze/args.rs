@@ -54,7 +54,8 @@ pub(crate) struct Args {
     /// Write every flow's series as Parquet
     #[arg(long, requires = "out")]
     pub(super) parquet: bool,
-    /// Most memory for flows and series, 16MB or more; series beyond it go through a temporary file
+    /// What flows may take, 16MB or more: half for what is in flight and for their courses, a quarter for
+    /// flows under way, 16 KB each; of more at once, those that were silent longest are cut in two
     #[arg(long, value_name = "SIZE", default_value = "1GB")]
     pub(super) memory: Bytes,
 }
