@@ -110,9 +110,9 @@ impl Bins {
 
     /// Brings what was counted to the courses.
     fn settle(&mut self, packets: u64, bounds: &mut Bounds) {
-        for (course, now) in self.courses.iter_mut().zip(&mut self.now) {
+        self.now = self.now.map(Bin::finest);
+        for (course, now) in self.courses.iter_mut().zip(&self.now) {
             if !now.is_empty() {
-                *now = now.finest();
                 let most = bounds.settings.course_bins(packets);
                 let wanted = course.length_with(self.opened_ns, most);
                 let most = bounds.length_of(&mut course.bins, wanted, most);

@@ -18,6 +18,7 @@ pub struct Going {
     /// Client and server, as [`super::record::Flow`] has them.
     pub ends: [Endpoint; 2],
 }
+
 /// Vantages that are told apart without the table.
 const LAST: usize = 4;
 
