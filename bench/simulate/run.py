@@ -96,11 +96,11 @@ class Testbed:
                             "tcp_no_metrics_save=1"):
                 subprocess.run(in_ns(ns, ["sysctl", "-qw", f"net.ipv4.{setting}"]), check=True)
         self.link = subprocess.Popen(
-            [LONGHAUL, "link", "--realtime", "--left", f"{NEAR}:wan0:10.78.0.1/30",
+            [LONGHAUL, "link", "--name", TAG, "--realtime", "--left", f"{NEAR}:wan0:10.78.0.1/30",
              "--right", f"{FAR}:wan0:{HOST}/30", *self.shape],
             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         for line in self.link.stderr:
-            if "ready" in line:
+            if line.strip() == "ready":
                 if self.case.each:
                     route = ["ip", "route", "replace", "10.78.0.0/30", "dev", "wan0", "quickack", "1"]
                     subprocess.run(in_ns(FAR, route), check=True)
