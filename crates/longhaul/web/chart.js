@@ -15,23 +15,28 @@ const CURSOR_TOP_PX = 10;
 const LABEL_REACH_PX = 60;
 const TABLE_ROWS_MAX = 500;
 
+const prefixes = (unit) => (unit === "s"
+  ? [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]]
+  : [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]);
+
 // Three significant digits with an SI prefix; times go down from one, all else goes up.
 function si(value, unit) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return `0 ${unit}`;
-  const scales = unit === "s"
-    ? [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]]
-    : [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
-  const [scale, prefix] = scales.find(([s]) => Math.abs(value) >= s * 0.9995) ?? scales.at(-1);
+  const [scale, prefix] = prefixes(unit).find(([s]) => Math.abs(value) >= s * 0.9995) ?? prefixes(unit).at(-1);
   return `${Number((value / scale).toPrecision(3))} ${prefix}${unit}`;
 }
 
 // With as many decimals as steps of this size need; si() where three digits will do.
-function precise(value, step, unit, largest = Math.abs(value)) {
-  if (!(step > 0) || largest < step * 1000) return si(value, unit);
-  const scales = unit === "s" ? [[1, ""]] : [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
-  const [scale, prefix] = scales.find(([s]) => largest >= s) ?? scales.at(-1);
-  const decimals = Math.min(Math.max(Math.ceil(Math.log10(scale / step)), 0), 9);
+function precise(value, step, unit) {
+  return step > 0 && Math.abs(value) >= step * 1000 ? uniform(value, step, unit, Math.abs(value)) : si(value, unit);
+}
+
+// As one of several values in steps, the largest of which gives the prefix.
+function uniform(value, step, unit, largest) {
+  if (value === 0 || !(step > 0)) return si(value, unit);
+  const [scale, prefix] = prefixes(unit).find(([s]) => largest >= s * 0.9995) ?? prefixes(unit).at(-1);
+  const decimals = Math.min(Math.max(Math.ceil(Math.log10(scale / step) - 1e-9), 0), 9);
   return `${(value / scale).toFixed(decimals)} ${prefix}${unit}`;
 }
 
@@ -77,7 +82,7 @@ const powersOfTen = (_, ticks) => ticks.map((tick) => (Number.isInteger(Math.rou
 function axis(unit, size, { log, mirrored } = {}) {
   const filter = log ? { filter: powersOfTen } : {};
   const shown = (tick) => (mirrored ? Math.abs(tick) : tick);
-  const text = (ticks, step) => (tick) => precise(shown(tick), step, unit, Math.max(...ticks.map(Math.abs)));
+  const text = (ticks, step) => (tick) => uniform(shown(tick), step, unit, Math.max(...ticks.map(Math.abs)));
   return {
     stroke: () => colour("--quiet"),
     font: "14px system-ui, sans-serif",

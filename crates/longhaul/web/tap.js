@@ -15,6 +15,8 @@
   const RIGHT_PX = 16;
   // A window so many times what is in flight is none that matters.
   const WINDOW_TIMES = 3;
+  // Single bins so many times above the largest mean leave the chart.
+  const SPIKE_TIMES = 4;
   const AHEAD_PX = 300;
 
   const line = (label, colour, values, more = {}) => ({ label, colour, values, dash: [], low: [], high: [], ...more });
@@ -70,13 +72,11 @@
   const largest = (values) => values.reduce((most, value) => Math.max(most, value ?? 0), 0);
 
   const KINDS = {
-    rates: (course) => ({
-      unit: "bit/s", wide: true, mirrored: true,
-      lines: [
-        ...rateOf(course, "data", "--ours", "data", 1),
-        ...rateOf(course, "acknowledged", "--third", "acked", -1),
-      ],
-    }),
+    rates: (course) => {
+      const lines = [...rateOf(course, "data", "--ours", "data", 1), ...rateOf(course, "acknowledged", "--third", "acked", -1)];
+      const means = lines.filter((l) => !l.thin).flatMap((l) => l.values.map(Math.abs));
+      return { unit: "bit/s", wide: true, mirrored: true, ceiling: largest(means) * SPIKE_TIMES, lines };
+    },
     acks: (course) => ({
       unit: "/s", wide: true,
       lines: [
@@ -136,7 +136,8 @@
       const same = charts.filter(({ figure }) => figure.dataset.chart === kind).map(({ chart }) => chart);
       const values = same.flatMap((chart) => chart.lines.flatMap((l) => [...l.values, ...l.high]));
       const [low, high] = [values.reduce((least, v) => Math.min(least, v ?? 0), 0), largest(values)];
-      const range = rangeInView({ ...same[0], floats: false }, low, high);
+      const ceiling = Math.max(...same.map((chart) => chart.ceiling ?? Infinity));
+      const range = rangeInView({ ...same[0], floats: false, ceiling }, low, high);
       for (const chart of same) {
         chart.range = range;
         if (chart.x.at(-1) < end) chart.x = [...chart.x, end];

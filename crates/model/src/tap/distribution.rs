@@ -67,40 +67,43 @@ impl Histogram {
         if self.count == 0 {
             return Distribution::default();
         }
+        let buckets = self.buckets();
+        let quantile = |percent| quantile(&buckets, percent).clamp(self.min, self.max);
         Distribution {
             count: self.count,
             min: self.min,
             mean: self.sum as f64 / self.count as f64,
-            p50: self.quantile(50),
-            p90: self.quantile(90),
-            p99: self.quantile(99),
+            p50: quantile(50),
+            p90: quantile(90),
+            p99: quantile(99),
             max: self.max,
-            buckets: self.buckets().map(|(b, n)| (lower_edge(b), n)).collect(),
+            buckets: buckets.iter().map(|&(b, n)| (lower_edge(b), n)).collect(),
         }
     }
 
-    /// The buckets that have any, in order.
-    fn buckets(&self) -> impl Iterator<Item = (usize, u64)> {
-        (0..OCTAVES * AN_OCTAVE).filter_map(|bucket| {
-            let chunk = usize::from(self.chunk_of[bucket >> BITS_AN_OCTAVE]).checked_sub(1)?;
-            let count = self.chunks[chunk][bucket % AN_OCTAVE];
-            (count > 0).then_some((bucket, u64::from(count)))
-        })
+    /// The buckets that have any, in order, with their counts.
+    fn buckets(&self) -> Vec<(usize, u64)> {
+        let octaves = (0..OCTAVES).filter_map(|octave| {
+            let chunk = usize::from(self.chunk_of[octave]).checked_sub(1)?;
+            Some((octave * AN_OCTAVE, &self.chunks[chunk]))
+        });
+        octaves
+            .flat_map(|(first, counts)| (first..).zip(counts.iter().map(|&n| u64::from(n))))
+            .filter(|(_, count)| *count > 0)
+            .collect()
     }
+}
 
-    /// A value that `percent` of the samples don't exceed.
-    fn quantile(&self, percent: u64) -> u64 {
-        let total: u64 = self.buckets().map(|(_, count)| count).sum();
-        let rank = (u128::from(total) * u128::from(percent)).div_ceil(100) as u64;
-        let mut passed = 0;
-        for (bucket, count) in self.buckets() {
-            passed += count;
-            if passed >= rank {
-                return upper_edge(bucket).clamp(self.min, self.max);
-            }
-        }
-        self.max
-    }
+/// The end of the bucket that `percent` of all samples don't exceed.
+fn quantile(buckets: &[(usize, u64)], percent: u64) -> u64 {
+    let total: u64 = buckets.iter().map(|(_, count)| count).sum();
+    let rank = (u128::from(total) * u128::from(percent)).div_ceil(100) as u64;
+    let mut passed = 0;
+    let reached = buckets.iter().find(|(_, count)| {
+        passed += count;
+        passed >= rank
+    });
+    reached.map_or(u64::MAX, |(bucket, _)| upper_edge(*bucket))
 }
 
 /// Values below 64 are their own bucket; above, the five bits behind the first one tell.

@@ -95,6 +95,27 @@ pub struct Direction {
     pub verdict: String,
 }
 
+impl Direction {
+    /// All retransmissions, in captured packets.
+    #[must_use]
+    pub fn retransmissions(&self) -> u64 {
+        let data = &self.data;
+        data.fast_retransmissions
+            + data.timeout_retransmissions
+            + data.spurious_retransmissions
+            + data.other_retransmissions
+    }
+
+    /// Round trips by the method that has more samples; by data and ACK if both have as many.
+    #[must_use]
+    pub fn round_trips(&self) -> &Distribution {
+        match self.rtt_by_pairs.count >= self.rtt_by_timestamps.count {
+            true => &self.rtt_by_pairs,
+            false => &self.rtt_by_timestamps,
+        }
+    }
+}
+
 /// Options of a SYN.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {

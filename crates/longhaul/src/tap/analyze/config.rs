@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checked flags, and how memory is shared out.
 //!
-//! A flow that is under way takes [`FLOW_BYTES`] and its course; [`Settings`] says what may come to that
-//! for what is in flight. So `--memory` sets how many flows are looked at at once, and how long a
-//! course may be; series and flows that are over are written as the analysis goes.
+//! Half of `--memory` is for tables (what is in flight, courses), which all flows of a shard share, a
+//! quarter for flows that are under way, at [`FLOW_BYTES`] each; what is left is for loads and for the
+//! flows that the result tells. Series and all other flows are written as the analysis goes, so none of
+//! this grows with the capture.
 
 use super::{args::Args, crew::SHARDS};
 use crate::{
@@ -20,7 +21,8 @@ const COARSE: Time = Time::from_secs(1);
 const BIN_MIN: Time = Time::from_micros(10);
 /// Least memory.
 const MEMORY_MIN: Bytes = Bytes::new(16_000_000);
-/// A flow that is under way: counts, distributions, two widths of bins and the shortest course.
+/// A flow that is under way: counts, two widths of bins and what its distributions usually take. One
+/// whose samples are of every size takes up to 92 kB.
 const FLOW_BYTES: u64 = 16 << 10;
 /// Flows that `result.json` tells, if not more are drawn.
 const TOLD: usize = 1000;
@@ -75,12 +77,14 @@ impl Config {
     }
 }
 
-/// A shard's share of the memory: each flow may take the least there is.
+/// A shard's share of the memory.
 fn settings(memory: Bytes, widths: &[Time]) -> Settings {
-    let flows = memory.get() / FLOW_BYTES / SHARDS as u64;
+    let share = memory.get() / SHARDS as u64;
     Settings {
         bin_widths_ns: widths.iter().map(|width| width.as_nanos()).collect(),
-        flows_max: flows.max(1) as usize,
+        flows_max: (share / 4 / FLOW_BYTES).max(1) as usize,
+        tables_max_bytes: (share / 2) as usize,
+        course_width_ns: widths[0].as_nanos(),
         ..Settings::default()
     }
 }

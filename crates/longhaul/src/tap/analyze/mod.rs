@@ -31,7 +31,10 @@ use load::Load;
 use progress::Progress;
 use shard::Shard;
 use sources::Sources;
-use std::io::{ErrorKind, Write};
+use std::{
+    io::{ErrorKind, Write},
+    path::Path,
+};
 use work::{Analyze, Gathered};
 
 /// Runs the command.
@@ -50,6 +53,25 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let finished = output.finish(told)?;
     folder.map_or(Ok(()), Folder::finish)?;
     tell(args, &finished)
+}
+
+/// What is said of one capture without any flag; nothing is written.
+///
+/// # Errors
+/// As those of the command.
+pub(crate) fn capture(file: &Path) -> Result<Finished> {
+    let args = Args::of(file);
+    let config = Config::check(&args)?;
+    let sources = Sources::open(&args.files)?;
+    let output = Output::create(Plan {
+        directory: None,
+        widths: config.widths.clone(),
+        formats: Vec::new(),
+        ranks: config.ranks,
+    })?;
+    let told = go(sources, &config, &output)?;
+    refuse_ruins(&told)?;
+    output.finish(told)
 }
 
 /// Everything that is read, analysed and said, but for what is said last.

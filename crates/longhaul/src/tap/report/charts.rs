@@ -62,12 +62,16 @@ fn rates(direction: &Direction, course: &Drawn) -> Chart {
     let lasted = data.first_data_ns.zip(data.last_data_ns).map_or(0, span);
     let mean = quantity::bits_a_second(quantity::rate_bps(data.unique_bytes, lasted));
     let [width, finest] = [course.width_ns, course.finest_ns].map(quantity::span);
+    let most = match course.finest_ns < course.width_ns {
+        true => format!(" with the most in {finest} of each"),
+        false => String::new(),
+    };
     Chart::wide(
         "rates",
         format!("Data rate above, acknowledged rate below: {mean} on average"),
         format!(
-            "Payload sent, and AckDiff, the bytes that ACKs newly acknowledge: in bins of {width}, the \
-             most in {finest} of each, and the mean, thick."
+            "Payload sent, and AckDiff, the bytes that ACKs newly acknowledge, in bins of {width}{most}; \
+             thick: mean. Single bins far above it leave the chart."
         ),
     )
 }
@@ -111,7 +115,7 @@ fn ack_diff(direction: &Direction) -> Chart {
 }
 
 fn round_trip(direction: &Direction) -> Chart {
-    let (by, found) = round_trips(direction);
+    let (by, found) = (round_trips_by(direction), direction.round_trips());
     Chart::half(
         "round-trip",
         format!(
@@ -124,14 +128,11 @@ fn round_trip(direction: &Direction) -> Chart {
     )
 }
 
-/// The better-filled of both kinds of samples.
-pub(super) fn round_trips(
-    direction: &Direction,
-) -> (&'static str, &model::tap::record::Distribution) {
-    let (stamps, pairs) = (&direction.rtt_by_timestamps, &direction.rtt_by_pairs);
-    match pairs.count >= stamps.count {
-        true => ("From data to the ACK that covers it", pairs),
-        false => ("By time stamps", stamps),
+/// How [`Direction::round_trips`] were measured.
+pub(super) fn round_trips_by(direction: &Direction) -> &'static str {
+    match direction.rtt_by_pairs.count >= direction.rtt_by_timestamps.count {
+        true => "From data to the ACK that covers it",
+        false => "By time stamps",
     }
 }
 
@@ -171,7 +172,7 @@ fn in_flight(direction: &Direction, course: &Drawn) -> Chart {
 fn again(direction: &Direction, course: &Drawn) -> Option<Chart> {
     let data = &direction.data;
     let happened = ["retransmissions", "duplicate_acks", "drops"];
-    let packets = retransmissions(direction);
+    let packets = direction.retransmissions();
     happened.iter().any(|name| course.has(name)).then(|| {
         Chart::half(
             "again",
@@ -186,15 +187,6 @@ fn again(direction: &Direction, course: &Drawn) -> Option<Chart> {
             "Retransmissions, duplicate ACKs and, where the emulator tells, drops, counted in each bin.",
         )
     })
-}
-
-/// All retransmissions of a direction, in captured packets.
-pub(super) fn retransmissions(direction: &Direction) -> u64 {
-    let data = &direction.data;
-    data.fast_retransmissions
-        + data.timeout_retransmissions
-        + data.spurious_retransmissions
-        + data.other_retransmissions
 }
 
 fn queue(course: &Drawn) -> Chart {

@@ -2,7 +2,7 @@
 //! One direction of a flow: verdict, strips, charts, histograms, and its figures in words.
 
 use super::{
-    charts::{self, retransmissions, round_trips},
+    charts::{self, round_trips_by},
     course::Drawn,
     histogram::{self, Histogram},
     quantity,
@@ -54,18 +54,8 @@ impl<'a> Shown<'a> {
         id(self.flow.number, &self.course.direction)
     }
 
-    /// "10.0.0.1:40000 → 10.0.0.2:5201, at left".
     pub(crate) fn name(&self) -> String {
-        let Flow { client, server, .. } = self.flow;
-        let (from, to) = if self.is_upload() {
-            (client, server)
-        } else {
-            (server, client)
-        };
-        let place = self
-            .place
-            .map_or(String::new(), |place| format!(", at {place}"));
-        format!("{} → {}{place}", endpoint(from), endpoint(to))
+        name(self.flow, self.is_upload(), self.place)
     }
 
     pub(super) fn axis(&self) -> Axis {
@@ -79,6 +69,18 @@ impl<'a> Shown<'a> {
     pub(super) fn amount(&self) -> Amount {
         amount(&self.direction().data)
     }
+}
+
+/// "10.0.0.1:40000 → 10.0.0.2:5201, at left".
+pub(crate) fn name(flow: &Flow, upload: bool, place: Option<&str>) -> String {
+    let Flow { client, server, .. } = flow;
+    let (from, to) = if upload {
+        (client, server)
+    } else {
+        (server, client)
+    };
+    let place = place.map_or(String::new(), |place| format!(", at {place}"));
+    format!("{} → {}{place}", endpoint(from), endpoint(to))
 }
 
 /// Of a page's section.
@@ -229,7 +231,7 @@ fn figures(flow: &Flow, direction: &Direction) -> Markup {
             }
             dt { "ACKs" } dd { (acknowledged(acks)) }
             dt { "Window" } dd { (window(acks)) }
-            @if round_trips(direction).1.count > 0 {
+            @if direction.round_trips().count > 0 {
                 dt { "Round trip" } dd { (round_trip(direction)) }
             }
             dt { "Offered" } dd { (offered(*offer)) }
@@ -269,7 +271,7 @@ fn sent_again(direction: &Direction) -> String {
         0 => String::new(),
         late => format!("; {} out of order", quantity::of(late, "packet")),
     };
-    match retransmissions(direction) {
+    match direction.retransmissions() {
         0 => format!("nothing{late}"),
         packets => format!(
             "{}, {}: {}{late}",
@@ -312,7 +314,7 @@ fn window(acks: &Acks) -> String {
 }
 
 fn round_trip(direction: &Direction) -> String {
-    let (by, found) = round_trips(direction);
+    let (by, found) = (round_trips_by(direction), direction.round_trips());
     format!(
         "{} at least, {} for half, {} for 99 %, {} at most ({}, {})",
         quantity::span(found.min),

@@ -2,8 +2,6 @@
 //! The table of all flows that are told. `tap.js` sorts it; `data-value` is what it sorts by.
 
 use super::{
-    charts::retransmissions,
-    charts::round_trips,
     direction::{amount, closing, endpoint, id},
     quantity,
     result::Analysis,
@@ -127,8 +125,8 @@ impl Row<'_> {
         );
         let amount = amount(&direction.data);
         let lasted = last_ns.saturating_sub(*first_ns);
-        let rtt = round_trips(direction).1;
-        let again = retransmissions(direction);
+        let rtt = direction.round_trips();
+        let again = direction.retransmissions();
         let limit = mostly(direction);
         html! {
             tr {

@@ -24,8 +24,8 @@ const COURSES_BYTES: usize = 3 << 20;
 /// Directions with charts.
 const SECTIONS_MAX: usize = 32;
 
-pub(super) const STYLE: &str = include_str!("../../../web/tap.css");
-pub(super) const SCRIPT: &str = include_str!("../../../web/tap.js");
+pub(crate) const STYLE: &str = include_str!("../../../web/tap.css");
+pub(crate) const SCRIPT: &str = include_str!("../../../web/tap.js");
 
 /// The whole page.
 pub(crate) fn html(finished: &Finished) -> String {

@@ -14,8 +14,8 @@ const real = uPlot;
 uPlot = function (...all) { const u = new real(...all); made.push(u); return u; };
 </script>";
 
-/// Acts as a person would and writes down what is to be seen: all ranges of time that charts show, and
-/// what the page says of it.
+/// What acts as a person would and writes down what is to be seen: all ranges of time that charts show,
+/// and what the page says of it. A list of steps follows.
 const ACT: &str = r##"<pre id="seen"></pre><script>
 const seen = (what) => { document.getElementById("seen").textContent += `${what}\n`; };
 const ranges = () => [...new Set(made.map((u) => `${u.scales.x.min.toFixed(3)}-${u.scales.x.max.toFixed(3)}`))].join(" ");
@@ -26,6 +26,30 @@ const mouse = (target, type, share) => {
   const { left, width, top } = plot().querySelector(".u-over").getBoundingClientRect();
   target.dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, clientX: left + width * share, clientY: top + 50, movementX: 1 }));
 };
+"##;
+
+/// One step after the other, each when what the one before it brought about is done.
+const GO: &str = r##"
+const next = () => { const step = steps.shift(); if (step) { step(); setTimeout(next, 60); } };
+addEventListener("load", () => setTimeout(next, 60));
+</script>"##;
+
+/// What was written down on `page` after these steps, with nothing on the console.
+pub(crate) fn acted(page: &str, steps: &str, width: u32) -> Option<String> {
+    let own = page.rfind("<script>").unwrap();
+    let page = format!("{}{WATCH}{}{ACT}{steps}{GO}", &page[..own], &page[own..]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.html");
+    fs::write(&path, page).unwrap();
+    let shown = browser::open(&format!("file://{}", path.display()), width)?;
+    assert!(shown.console.is_empty(), "{:#?}", shown.console);
+    let (_, after) = shown.dom.split_once("<pre id=\"seen\">").unwrap();
+    Some(after.split_once("</pre>").unwrap().0.to_owned())
+}
+
+#[test]
+fn zooming_one_chart_zooms_all_and_nothing_is_loaded() {
+    const STEPS: &str = r##"
 const steps = [
   () => seen(`at first ${made.length < 10 && made.length > 0} ${ranges()}; ${inView()}`),
   () => press("+"),
@@ -46,28 +70,10 @@ const steps = [
   () => seen(`chosen ${document.querySelector("section.direction:not([hidden])").dataset.name} ${document.getElementById("pick").value}`),
   () => seen(`loaded ${performance.getEntriesByType("resource").length}`),
 ];
-const next = () => { const step = steps.shift(); if (step) { step(); setTimeout(next, 60); } };
-addEventListener("load", () => setTimeout(next, 60));
-</script>"##;
-
-/// What the page has after [`ACT`], and nothing on the console.
-fn acted(width: u32) -> Option<String> {
+"##;
     let page = html::html(&made_up::finished());
-    let own = page.rfind("<script>").unwrap();
-    let page = format!("{}{WATCH}{}{ACT}", &page[..own], &page[own..]);
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("report.html");
-    fs::write(&path, page).unwrap();
-    let shown = browser::open(&format!("file://{}", path.display()), width)?;
-    assert!(shown.console.is_empty(), "{:#?}", shown.console);
-    let (_, after) = shown.dom.split_once("<pre id=\"seen\">").unwrap();
-    Some(after.split_once("</pre>").unwrap().0.to_owned())
-}
-
-#[test]
-fn zooming_one_chart_zooms_all_and_nothing_is_loaded() {
     for width in [360, 1100] {
-        let Some(seen) = acted(width) else {
+        let Some(seen) = acted(&page, STEPS, width) else {
             return;
         };
         let wanted = "at first true 0.000-29.992; In view: 0 s to 29.99 s\n\

@@ -9,16 +9,19 @@ mod flows;
 mod histogram;
 mod html;
 #[cfg(test)]
-mod in_browser;
+pub(crate) mod in_browser;
 mod largest;
 #[cfg(test)]
-mod made_up;
+pub(crate) mod made_up;
 mod method;
 mod output;
+pub(crate) mod paired;
 mod quantity;
 mod result;
 mod strip;
 
+pub(crate) use direction::{Shown, name as direction_name};
+pub(crate) use html::{SCRIPT, STYLE};
 pub(crate) use largest::Ranks;
 pub(crate) use output::{Finished, Output, Plan, Sources, Writer};
-pub(crate) use result::{Analysis, CaptureFile, DAMAGES_MAX, Damage, Others, VantagePoint};
+pub(crate) use result::{Analysis, CaptureFile, DAMAGES_MAX, Damage, SCHEMA, VantagePoint};

@@ -7,7 +7,10 @@ use super::{
     largest::{Largest, Ranks},
     result::{Analysis, CaptureFile, SCHEMA, VantagePoint},
 };
-use crate::tap::series::{self, Format, Row};
+use crate::{
+    exit::Refusal,
+    tap::series::{self, Format, Row},
+};
 use anyhow::{Context, Result};
 use model::tap::{Sink, course::Course, record::Flow, series::Bin};
 use std::{
@@ -29,10 +32,14 @@ const BINS_MIN: usize = 1 << 6;
 /// Bins of all directions together while each has more than [`BINS_MIN`]: about 80 bytes each as text.
 const BINS_SUM_MAX: usize = 40 << 10;
 
+/// What everybody reads.
+const RESULT: &str = "result.json";
 /// Flows beyond those that `result.json` tells.
 const OTHERS: &str = "flows.jsonl";
 /// What the charts are made of.
-pub(crate) const COURSES: &str = "courses.jsonl";
+const COURSES: &str = "courses.jsonl";
+
+const WAY_OUT: &str = "give a directory that 'longhaul tap analyze -o' wrote";
 
 /// What shall be written.
 #[derive(Debug, Clone)]
@@ -208,12 +215,50 @@ impl Drop for Writer<'_> {
 }
 
 impl Finished {
+    /// Reads back what [`Output::finish`] wrote into `directory`.
+    ///
+    /// # Errors
+    /// A usage refusal if there is nothing that this version reads.
+    pub(crate) fn read(directory: &Path) -> Result<Self> {
+        let text = read_text(&directory.join(RESULT))?;
+        let analysis: Analysis =
+            serde_json::from_str(&text).map_err(|e| unreadable(directory, RESULT, e))?;
+        if analysis.schema != SCHEMA {
+            let other = format!(
+                "schema {}, and this version reads {SCHEMA}",
+                analysis.schema
+            );
+            return Err(unreadable(directory, RESULT, other));
+        }
+        let lines = read_text(&directory.join(COURSES))?;
+        let courses = lines
+            .lines()
+            .map(serde_json::from_str)
+            .collect::<Result<_, _>>();
+        Ok(Self {
+            analysis,
+            courses: courses.map_err(|e| unreadable(directory, COURSES, e))?,
+        })
+    }
+
     fn write(&self, directory: &Path) -> Result<()> {
         json_lines(&directory.join(COURSES), &self.courses)?;
         let result = serde_json::to_string_pretty(&self.analysis)?;
-        write_text(&directory.join("result.json"), &result)?;
+        write_text(&directory.join(RESULT), &result)?;
         write_text(&directory.join("report.html"), &html::html(self))
     }
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    fs::read_to_string(path)
+        .map_err(|error| Refusal::usage(format!("{}: {error}; {WAY_OUT}", path.display())))
+}
+
+fn unreadable(directory: &Path, name: &str, why: impl std::fmt::Display) -> anyhow::Error {
+    Refusal::usage(format!(
+        "{}: {why}; {WAY_OUT}",
+        directory.join(name).display()
+    ))
 }
 
 fn write_text(path: &Path, text: &str) -> Result<()> {
@@ -342,6 +387,7 @@ mod tests {
         assert_eq!(courses, finished.courses);
         assert_eq!(courses.len(), 1, "of the one flow that is drawn");
         assert!(!read("result.json").contains("\"course\""));
+        assert_eq!(Finished::read(directory.path()).unwrap(), finished);
     }
 
     #[test]
@@ -352,6 +398,30 @@ mod tests {
         let one_large = [&[4096][..], &[100; 40]].concat();
         assert_eq!(bins_max(&one_large), 4096);
         assert_eq!(bins_max(&[4096; 2000]), BINS_MIN);
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused_with_the_way_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let said = || {
+            let error = Finished::read(directory.path()).unwrap_err();
+            assert!(matches!(error.downcast_ref(), Some(Refusal::Usage(_))));
+            error.to_string()
+        };
+        assert!(said().contains("result.json: No such file"), "{}", said());
+        let result = directory.path().join(RESULT);
+        fs::write(&result, "{}").unwrap();
+        assert!(said().contains("missing field"), "{}", said());
+        let newer = Analysis {
+            schema: SCHEMA + 1,
+            ..Analysis::default()
+        };
+        fs::write(&result, serde_json::to_string(&newer).unwrap()).unwrap();
+        assert!(
+            said().contains("schema 2") && said().ends_with(WAY_OUT),
+            "{}",
+            said()
+        );
     }
 
     #[test]

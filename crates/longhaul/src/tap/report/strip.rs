@@ -146,7 +146,7 @@ fn phase(phase: &Phase, axis: Axis) -> Part {
 /// Class of `tap.css`, and words.
 pub(super) fn limit_words(limit: Limit) -> (&'static str, &'static str) {
     match limit {
-        Limit::Application => ("application", "application"),
+        Limit::Application => ("application", "sender"),
         Limit::ReceiveWindow => ("receive-window", "receive window"),
         Limit::CongestionWindow => ("congestion-window", "congestion window"),
         Limit::PathRate => ("path-rate", "path rate"),
@@ -224,7 +224,7 @@ mod tests {
             limited(Limit::PathRate, 5, 7),
         ]);
         let page = strips(&direction, AXIS).into_string();
-        let (path, application) = (page.find("path rate 57 %"), page.find("application 43 %"));
+        let (path, application) = (page.find("path rate 57 %"), page.find("sender 43 %"));
         assert!(path.is_some() && path < application, "{page}");
         let (by, share) = mostly(&direction).unwrap();
         assert_eq!((by, (share * 7.0).round()), ("path rate", 4.0));
