@@ -222,7 +222,10 @@ impl Ring {
 
     /// Whether the interface is still there. One that is down may come up again.
     pub fn check(&self) -> io::Result<()> {
-        if is_down(&self.socket)? && bound_to(&self.socket)?.sll_ifindex < 0 {
+        // Going, it is first down and then gone, and only the first is an error of the socket, which has
+        // to be taken off it.
+        is_down(&self.socket)?;
+        if bound_to(&self.socket)?.sll_ifindex < 0 {
             let gone = format!("interface {} is gone", self.interface);
             return Err(io::Error::new(io::ErrorKind::NotFound, gone));
         }
