@@ -21,10 +21,20 @@ type Way = ((IpAddr, u16), (IpAddr, u16));
 
 /// Whether these programs are there. If not, the test fails, or is skipped with ALLOW_SKIP=1.
 fn have(tools: &[&str]) -> bool {
-    let is_there = |tool: &str| Command::new("which").arg(tool).output().unwrap().status.success();
+    let is_there = |tool: &str| {
+        Command::new("which")
+            .arg(tool)
+            .output()
+            .unwrap()
+            .status
+            .success()
+    };
     let missing: Vec<_> = tools.iter().filter(|tool| !is_there(tool)).collect();
     let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
-    assert!(missing.is_empty() || allowed, "missing {missing:?}; ALLOW_SKIP=1 skips this test");
+    assert!(
+        missing.is_empty() || allowed,
+        "missing {missing:?}; ALLOW_SKIP=1 skips this test"
+    );
     missing.is_empty()
 }
 
@@ -68,7 +78,12 @@ fn captures_that_are_kept() {
         return;
     }
     let place = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures"));
-    for name in ["losses-sender", "losses-receiver", "reordered-ipv6", "super-packets"] {
+    for name in [
+        "losses-sender",
+        "losses-receiver",
+        "reordered-ipv6",
+        "super-packets",
+    ] {
         compare(&place.join(format!("{name}.pcap")), name == "super-packets");
     }
 }
