@@ -19,7 +19,8 @@
 //!    or the window was zero.
 //! 5. **Congestion window**: something was sent again, in this step or in one of the three before;
 //!    or what is in flight is still below what it was at a loss that cut it by 15 % or more; or it
-//!    grew by a segment over what it was four steps ago and before.
+//!    grew by a segment over what it was four steps ago and before, also before a silence that was
+//!    shorter than a time-out.
 //! 6. **Application**, for all that is left: less is in flight than was before without a loss, nothing
 //!    grows, nothing is in the way. The sender held back, for which a send buffer that is too small
 //!    and pacing are reasons as well: no tap can tell them apart.
@@ -57,6 +58,8 @@ const CUT_STEPS: usize = 8;
 const FULL: f64 = 0.97;
 /// Steps that growth is looked for over, and that a repair takes.
 const GROWTH_STEPS: usize = 4;
+/// The least time-out of Linux (`TCP_RTO_MIN`).
+const TIME_OUT_NS: f64 = 200e6;
 /// Segments that have a course.
 const SEGMENTS_MIN: u64 = 10;
 
@@ -82,17 +85,23 @@ pub fn of(course: &Course) -> Vec<Limited> {
 
 fn spans(rounds: &Rounds<'_>) -> Vec<Span> {
     let (seen, closed) = (Seen::of(rounds), zero_window(rounds.bins()));
-    let mut spans = Vec::new();
+    let (mut spans, mut judge) = (Vec::new(), Judge::default());
     let mut from = rounds.active().start;
     for gap in runs(&seen.silent, rounds.active(), rounds.step) {
-        spans.extend(stretch(rounds, from..gap.start, &seen));
+        spans.extend(stretch(rounds, from..gap.start, &seen, &mut judge));
         from = gap.end;
+        judge.pause(rounds.nanos(gap.len() as f64));
         spans.push(Span {
             kind: Limit::Application,
             bins: gap,
         });
     }
-    spans.extend(stretch(rounds, from..rounds.active().end, &seen));
+    spans.extend(stretch(
+        rounds,
+        from..rounds.active().end,
+        &seen,
+        &mut judge,
+    ));
     for bins in runs(&closed, rounds.active(), rounds.step) {
         paint(
             &mut spans,
@@ -126,8 +135,7 @@ fn alike(one: &Span, next: &Span) -> bool {
 }
 
 /// What limits without longer silence.
-fn stretch(rounds: &Rounds<'_>, bins: Range<usize>, seen: &Seen) -> Vec<Span> {
-    let mut judge = Judge::default();
+fn stretch(rounds: &Rounds<'_>, bins: Range<usize>, seen: &Seen, judge: &mut Judge) -> Vec<Span> {
     let steps = steps(rounds, bins, seen);
     let judged = steps.iter().map(|step| Span {
         kind: judge.step(step),
@@ -187,6 +195,7 @@ struct Step {
     window_full: u64,
     in_flight: u64,
     segment_bytes: u64,
+    nanos: f64,
     /// Part of the time with nothing in flight.
     silent: f64,
     /// What every round trip had over the least; none without a sample.
@@ -225,6 +234,7 @@ impl Step {
             window_full: sum(bins, |bin| u64::from(bin.window_full)),
             in_flight: bins.iter().map(|bin| bin.in_flight_max).max().unwrap_or(0),
             segment_bytes: sum(bins, |bin| bin.data_bytes) / segments.max(1),
+            nanos: rounds.nanos(bins.len() as f64),
             silent: silent.count() as f64 / bins.len() as f64,
             rtt_over: rtt.min().map(|rtt| rtt as f64 - rtt_least),
             rtt_least,
@@ -248,6 +258,8 @@ impl Step {
 /// What the steps before say of the next.
 #[derive(Default)]
 struct Judge {
+    /// Most in flight before a silence after which the window is still as large.
+    known: u64,
     /// In flight in each step since the last loss or silence.
     history: Vec<u64>,
     /// Most in flight before the last loss, as long as it has not been reached again.
@@ -258,13 +270,27 @@ struct Judge {
 impl Judge {
     fn step(&mut self, step: &Step) -> Limit {
         if step.silent > 0.5 {
-            *self = Self::default();
+            self.pause(step.silent * step.nanos);
             return Limit::Application;
         }
         self.note_loss(step);
         let limit = self.limit(step);
         self.history.push(step.in_flight);
         limit
+    }
+
+    /// Nothing was sent for a while. After a time-out the window begins anew (RFC 5681 §4.1).
+    fn pause(&mut self, silent_ns: f64) {
+        let most = self.history.iter().copied().max().unwrap_or(0);
+        let known = if silent_ns < TIME_OUT_NS {
+            most.max(self.known)
+        } else {
+            0
+        };
+        *self = Self {
+            known,
+            ..Self::default()
+        };
     }
 
     fn limit(&self, step: &Step) -> Limit {
@@ -283,6 +309,7 @@ impl Judge {
         if step.retransmitted > 0 {
             let most = self.history.iter().copied().max().unwrap_or(step.in_flight);
             self.at_loss = Some(most).max(self.at_loss);
+            self.known = 0;
             self.history.clear();
         } else if let Some(at_loss) = self.at_loss {
             let soon = self.history.len() < CUT_STEPS;
@@ -300,7 +327,8 @@ impl Judge {
 
     fn grows(&self, step: &Step) -> bool {
         let past = self.history.len().saturating_sub(GROWTH_STEPS - 1).max(1);
-        let before = self.history.iter().take(past).copied().max();
+        let known = Some(self.known).filter(|known| *known > 0);
+        let before = self.history.iter().take(past).copied().max().max(known);
         before.is_none_or(|before| step.in_flight >= before + step.segment_bytes)
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The rule, and why it is so:
 //!
-//! 1. **Idle** is at least two round trips and 1 % of the course without data. Less is how windows
+//! 1. **Idle** is at least two round trips and 2 % of the course without data. Less is how windows
 //!    leave. A silence that a retransmission ends is a time-out, not idleness.
 //! 2. Between idle stretches the rate of sending is taken over whole round trips
 //!    ([`super::rounds`]) and cut where straight lines change ([`super::pieces`]). A line whose end is
@@ -13,7 +13,7 @@
 //!    from ten packets is flat for many round trips against what it becomes.
 //! 4. **Recovery** begins with the first retransmission of a loss, and lasts until the growth after
 //!    it ends; where that grows by less than 15 %, until the rate is back at nine tenths of what it
-//!    was or at what follows. A loss after which the rate stays above nine tenths is none.
+//!    was or at what follows, and nothing is sent again any more. A loss after which the rate stays above nine tenths is none.
 //! 5. **Peak** follows ramp-up: the round trip grows because a queue stands. It begins when the
 //!    packets that found the queue were sent, since the rate of sending goes on doubling for another
 //!    round trip after the path is full; it ends with the first retransmission or when the round
@@ -31,7 +31,7 @@ use super::{
     rounds::Rounds,
     spans::{self, drop_short, join, paint},
 };
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// What a rate must change by to be another.
 const CHANGE: f64 = 1.15;
@@ -41,8 +41,10 @@ const LOW: f64 = 0.1;
 const BACK: f64 = 0.9;
 /// A rate that is what it will be.
 const SETTLED: f64 = 0.97;
+/// Steps that a repair may go on when the rate is back; a path that loses all the time never ends one.
+const REPAIR_STEPS: usize = 8;
 /// Idle stretches are at least this part of the course; so there are few.
-const IDLE_PART: usize = 100;
+const IDLE_PART: usize = 50;
 /// Segments that have a course.
 const SEGMENTS_MIN: u64 = 10;
 /// The least noise of a rate, of its size: a window grows and sends in whole packets.
@@ -111,8 +113,8 @@ struct Stretch<'a> {
     rates: Vec<f64>,
     sigma: f64,
     pieces: Vec<Piece>,
-    /// Bins in which losses begin to be repaired.
-    losses: Vec<usize>,
+    /// Bins in which losses are repaired, from the first to the last of each.
+    losses: Vec<RangeInclusive<usize>>,
 }
 
 impl<'a> Stretch<'a> {
@@ -170,7 +172,7 @@ impl<'a> Stretch<'a> {
     fn comes_back(&self, piece: &Piece) -> bool {
         let soon = self.bin((piece.from + 2).min(self.rates.len()));
         let before = self.rates[..piece.from].iter().copied().fold(0.0, f64::max);
-        self.losses.iter().any(|loss| *loss <= soon) && piece.end <= CHANGE * before
+        self.losses.iter().any(|loss| *loss.start() <= soon) && piece.end <= CHANGE * before
     }
 
     fn kinds(&self) -> Vec<PhaseKind> {
@@ -203,7 +205,7 @@ impl<'a> Stretch<'a> {
         }
         spans = self.joined(spans);
         for loss in &self.losses {
-            if let Some(bins) = self.dip(*loss, &spans) {
+            if let Some(bins) = self.dip(loss, &spans) {
                 paint(
                     &mut spans,
                     Span {
@@ -220,7 +222,8 @@ impl<'a> Stretch<'a> {
     }
 
     /// From the loss until the rate is back, or grows.
-    fn dip(&self, loss: usize, spans: &[Span]) -> Option<Range<usize>> {
+    fn dip(&self, repair: &RangeInclusive<usize>, spans: &[Span]) -> Option<Range<usize>> {
+        let loss = *repair.start();
         let step = self.step(loss);
         let near = self.bin(step.saturating_sub(1))..=self.bin((step + 3).min(self.rates.len()));
         let growth =
@@ -239,7 +242,10 @@ impl<'a> Stretch<'a> {
         let back = |rate: &f64| !dips(rate) || *rate >= SETTLED * level;
         let steps = after.iter().position(back)?;
         let dipped = after.iter().take(2).any(dips);
-        dipped.then(|| loss..self.bin(step + 1 + steps).max(loss))
+        let end = step + 1 + steps;
+        let latest = self.bin((end + REPAIR_STEPS).min(self.rates.len()));
+        let end = self.bin(end).max(latest.min(repair.end() + 1));
+        dipped.then_some(loss..end)
     }
 
     /// While a queue grows at the end of the first growth.
@@ -250,7 +256,10 @@ impl<'a> Stretch<'a> {
         let rtt = self.rounds.standing_rtt_ns(self.rounds.rtt);
         let base = self.rounds.nanos(self.rounds.rtt);
         let excess = |bin: usize| rtt[bin] as f64 - base;
-        let end = self.losses.first().copied().unwrap_or(self.bins.end);
+        let end = self
+            .losses
+            .first()
+            .map_or(self.bins.end, |loss| *loss.start());
         // Round trips of a flow that is slow yet are long because its ACKs wait for more data.
         let high = self.high();
         let fast = self.rates.iter().position(|rate| *rate >= high / 2.0)?;
@@ -276,7 +285,7 @@ impl<'a> Stretch<'a> {
         let ramp_end = spans[0].bins.end;
         if peak.end < ramp_end {
             let rest = match self.losses.first() {
-                Some(loss) if *loss < ramp_end => PhaseKind::Recovery,
+                Some(loss) if *loss.start() < ramp_end => PhaseKind::Recovery,
                 _ => PhaseKind::Steady,
             };
             paint(
@@ -332,23 +341,23 @@ impl<'a> Stretch<'a> {
     fn loses_between(&self, one: &Span, next: &Span) -> bool {
         let step = self.rounds.step.ceil() as usize;
         let range = one.bins.start + 2 * step..next.bins.start + step;
-        self.losses.iter().any(|loss| range.contains(loss))
+        self.losses.iter().any(|loss| range.contains(loss.start()))
     }
 }
 
-/// Bins in which something is sent again for the first time in two round trips and a step.
-fn losses(rounds: &Rounds<'_>, bins: &Range<usize>) -> Vec<usize> {
+/// Bins in which something is sent again, those of one repair together: no two round trips and no step
+/// lie between them.
+fn losses(rounds: &Rounds<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>> {
     let quiet = (2.0 * rounds.rtt).max(rounds.step);
-    let mut losses = Vec::new();
-    let mut last = None;
+    let mut losses: Vec<RangeInclusive<usize>> = Vec::new();
     for bin in bins
         .clone()
         .filter(|bin| rounds.bins()[*bin].retransmitted_bytes > 0)
     {
-        if last.is_none_or(|last| (bin - last) as f64 > quiet) {
-            losses.push(bin);
+        match losses.last_mut() {
+            Some(last) if (bin - last.end()) as f64 <= quiet => *last = *last.start()..=bin,
+            _ => losses.push(bin..=bin),
         }
-        last = Some(bin);
     }
     losses
 }

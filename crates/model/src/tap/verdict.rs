@@ -42,25 +42,45 @@ pub fn sentence(direction: &Direction, seen: Option<f64>) -> String {
             _ => "Too few packets to say what limited it.".to_owned(),
         };
     };
-    let mut text = match share {
-        share if share >= ALL => format!("Limited all the time by {}", by(main)),
-        share if share >= 0.5 => format!(
-            "Limited most of the time ({}) by {}",
-            percent(share),
-            by(main)
-        ),
+    let mut text = prefix(seen).to_owned();
+    text += &match share {
+        share if share >= ALL => format!("limited all the time by {}", by(main)),
+        share if share >= 0.5 => {
+            format!(
+                "limited most of the time ({}) by {}",
+                percent(share),
+                by(main)
+            )
+        }
         share => format!(
-            "Limited for the largest part ({}) by {}",
+            "limited for the largest part ({}) by {}",
             percent(share),
             by(main)
         ),
     };
     text += &evidence(direction, main);
-    let others = shares[1..].iter().filter(|(_, share)| *share >= TOLD);
-    for (limit, share) in others {
+    for (limit, share) in shares[1..].iter().filter(|(_, share)| *share >= TOLD) {
         text += &format!("; {} by {}", percent(*share), by(*limit));
     }
-    text + doubt(seen) + "."
+    capitalised(&text) + "."
+}
+
+/// What is to be known before.
+fn prefix(seen: Option<f64>) -> &'static str {
+    match seen {
+        Some(seen) if seen < 0.5 => {
+            "Uncertain, since seen nearer to the receiver, where a part of the round trip and of what is \
+             in flight does not show: "
+        }
+        None => "If this was seen near the sender, which no handshake tells: ",
+        _ => "",
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
 }
 
 /// Parts of the time, the largest first.
@@ -126,17 +146,6 @@ fn longest(direction: &Direction) -> Option<&Phase> {
         .iter()
         .filter(|phase| phase.kind != PhaseKind::Idle);
     sending.max_by_key(|phase| phase.to_ns.saturating_sub(phase.from_ns))
-}
-
-fn doubt(seen: Option<f64>) -> &'static str {
-    match seen {
-        Some(seen) if seen < 0.5 => {
-            " (uncertain: seen nearer to the receiver, where a part of the round trip and of what is \
-             in flight does not show)"
-        }
-        None => " (if this was seen near the sender; the capture has no handshake that would say)",
-        _ => "",
-    }
 }
 
 fn percent(share: f64) -> String {
