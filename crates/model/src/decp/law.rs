@@ -1,50 +1,51 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One look after the other: which caps to set, move and lift.
 
-use super::{Capacity, level::level};
+use super::{
+    Capacity, Observation,
+    budget::Budget,
+    level::level,
+    observation::{asked, queue, round_trip, spread},
+    target::{Moment, QUEUE_MIN, Target},
+};
 use std::collections::HashMap;
 use units::{Ratio, Time};
 
-/// How many times the slowest's rate the fastest has when caps begin …
+/// How many times the slowest's rate the fastest has when dividing begins …
 const UNEVEN: f64 = 1.3;
-/// … and when they may end.
+/// … and when it may end.
 const EVEN: f64 = 1.15;
 /// Round trips that it must stay so.
-const EVEN_ROUNDS: u64 = 3;
+const UNEVEN_ROUNDS: u64 = 2;
+const EVEN_ROUNDS: u64 = 2;
+/// Round trips without a loss before windows grow by the law's order.
+const QUIET_ROUNDS: u64 = 1;
+/// Dividing lasts for at most so many round trips. Slow start goes from 10 segments to 40 million in 22.
+const LEVEL_ROUNDS_MAX: u64 = 40;
+/// Round trips of rest before it begins again: twice as many each time that something was lost, down
+/// again each time that nothing was.
+const REST_ROUNDS_MIN: u64 = 10;
+const REST_ROUNDS_MAX: u64 = 160;
 /// A connection above the level by less than this is let be: its next loss would be answered for it.
 const ABOVE: f64 = 1.02;
 /// Caps move by more than this share.
-const STEP: f64 = 0.02;
-/// A window below this share of its cap is not held by it …
+const STEP: f64 = 0.005;
+/// A window below this share of its cap …
 const IDLE: f64 = 0.9;
-/// … and the cap is lifted after so many round trips.
+/// … that has not grown for so many round trips has no use for more.
 const IDLE_ROUNDS: u64 = 5;
 /// The sum of all windows is lowered by no more than this share in a round trip.
 const LOWERING: f64 = 0.1;
-/// Round trips without a loss before windows are filled up again.
-const QUIET_ROUNDS: u64 = 2;
-/// Least headroom, and the least queue that is told from noise.
-const HEADROOM_MIN: f64 = 0.02;
-const QUEUE_MIN: f64 = 0.01;
+/// Least queue that is told from noise.
 const QUEUE_TIME_MIN_S: f64 = 0.001;
-/// Rates are means over so many round trips, within which bursts and short stalls are made good.
+/// Rates are means over so many round trips, within which bursts and short stalls are made good …
 const SPAN_ROUNDS: u64 = 1;
+/// … and, where bursts themselves show what the link carries, over such a part of one.
+const BURST_PART: u64 = 4;
 /// Capacity that has grown by this share within so many round trips is no link's: connections are
 /// still finding out.
 const GROWTH: f64 = 1.1;
 const GROWTH_ROUNDS: u64 = 2;
-/// Delivery below this share of capacity, while caps hold all windows, says that caps are too low …
-const SHORT: f64 = 0.97;
-/// … and they are raised, up to so many times the target.
-const MAKE_UP_MAX: f64 = 2.0;
-/// … if that lasts for so many round trips.
-const SHORT_ROUNDS: u64 = 4;
-/// One round trip in so many, the sum may be once more the headroom higher: has the link got faster?
-const PROBE_ROUNDS: u64 = 10;
-/// Losses are put down to the longest queue of so many round trips before.
-const BLAME_ROUNDS: u64 = 2;
-/// Loss-free round trips in which headroom makes up 63 % of what it has lost.
-const RECOVERY_ROUNDS: f64 = 200.0;
 
 /// What may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,8 +54,8 @@ pub struct Settings {
     pub headroom: Ratio,
     /// No cap goes below so many segments.
     pub floor_segments: u32,
-    /// Cap also when all are even: they then share without losses, and grow only as the link has
-    /// room.
+    /// Cap also when all are even, and to what the link carries: they then share without losses, and
+    /// grow only as the link has room.
     pub hold: bool,
     /// Fill windows that losses have made small by slow start, as soon as the link has drained: up to
     /// the equal share of what it carried before. Only for a link that nobody else uses, since it
@@ -75,30 +76,6 @@ impl Default for Settings {
     }
 }
 
-/// One connection at one look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Observation {
-    /// Names the connection.
-    pub id: u64,
-    /// Its window: the smaller of the congestion window and the receiver's, segments.
-    pub window_segments: u32,
-    /// Bytes of a segment.
-    pub mss_bytes: u32,
-    /// Segments that have arrived since it began; may wrap around.
-    pub delivered_segments: u32,
-    /// Segments sent again since it began; may wrap around.
-    pub retransmits: u32,
-    /// Smoothed round trip.
-    pub rtt: Time,
-    /// Least round trip of its path.
-    pub rtt_min: Time,
-    /// The cap that it has, segments.
-    pub cap: Option<u32>,
-    /// Whether it had data in flight or waiting most of the time since the last look. Others are
-    /// neither slow nor fast.
-    pub bulk: bool,
-}
-
 /// A cap to be set, moved (`Some`) or lifted (`None`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
@@ -116,7 +93,7 @@ pub enum Phase {
     /// Nobody is held back.
     #[default]
     Open,
-    /// Fast ones are.
+    /// All have the same.
     Level,
 }
 
@@ -147,25 +124,19 @@ pub struct Law {
     settings: Settings,
     known: HashMap<u64, Known>,
     capacity: Capacity,
-    headroom: f64,
-    /// The longest queue of late, and when it stood.
-    longest: (f64, Time),
-    /// The capacity when it last had grown, and when that was.
-    grown: (f64, Time),
+    bursts: Capacity,
+    growth: Growth,
+    burst_growth: Growth,
+    target: Target,
+    budget: Budget,
+    rest: Rest,
     full_since: Option<Time>,
     even_since: Option<Time>,
-    /// Since when nobody has been above the level.
-    needless_since: Option<Time>,
-    /// What windows may ask for together while they are lowered to the target.
-    allowed: f64,
-    /// What the target is multiplied with because less was delivered than the link carries: round trips
-    /// are longer than the least one without a queue too, on a busy host or a radio link.
-    make_up: f64,
-    short_since: Option<Time>,
+    uneven_since: Option<Time>,
+    /// Since when windows have been divided.
+    level_since: Time,
     /// When a segment was last sent again.
-    lost_at: Time,
-    /// Whether windows below the level are filled up to it.
-    fills: bool,
+    lost_at: Option<Time>,
     last: Option<Time>,
     outlook: Outlook,
 }
@@ -175,41 +146,51 @@ pub struct Law {
 struct Known {
     delivered: u32,
     retransmits: u32,
-    /// Since when its cap has not held it.
-    idle_since: Option<Time>,
+    /// The largest window of late, and since when it has not grown.
+    reached: (u32, Time),
+    /// Whether its slow start was ended by the law and not by a loss: it would have filled the link.
+    stopped: bool,
 }
 
-impl Observation {
-    /// r: bytes a second that the window allows on an empty path.
-    fn rate(&self) -> f64 {
-        self.rate_of(f64::from(self.window_segments))
-    }
+/// A capacity when it last had grown, and when that was.
+#[derive(Debug, Default)]
+struct Growth(f64, Time);
 
-    fn rate_of(&self, segments: f64) -> f64 {
-        segments * f64::from(self.mss_bytes) / self.rtt_min.as_secs_f64()
-    }
-
-    fn segments_at(&self, rate: f64) -> f64 {
-        rate * self.rtt_min.as_secs_f64() / f64::from(self.mss_bytes)
-    }
-
-    /// A cap that the window is at, or that it has just been raised from.
-    fn is_held(&self) -> bool {
-        self.cap
-            .is_some_and(|cap| f64::from(self.window_segments) >= f64::from(cap) * IDLE)
-    }
-
-    /// What it would send without a cap: nobody knows of one that its cap holds.
-    fn demand(&self) -> f64 {
-        if self.is_held() {
-            f64::INFINITY
-        } else {
-            self.rate()
+impl Growth {
+    fn learn(&mut self, now: Time, capacity: f64) {
+        if capacity >= self.0 * GROWTH {
+            *self = Self(capacity, now);
         }
+        self.0 = self.0.min(capacity);
     }
 
-    fn is_measured(&self) -> bool {
-        self.bulk && self.rtt_min > Time::ZERO && self.mss_bytes > 0 && self.window_segments > 0
+    fn has_ended(&self, now: Time, span: Time) -> bool {
+        self.0 > 0.0 && now.since(self.1) >= span
+    }
+}
+
+/// How long the law leaves connections alone.
+#[derive(Debug)]
+struct Rest {
+    rounds: u64,
+    since: Option<Time>,
+}
+
+impl Rest {
+    fn is_over(&self, now: Time, rtt: Time) -> bool {
+        self.since
+            .is_none_or(|since| now.since(since) >= rtt * self.rounds)
+    }
+
+    fn begin(&mut self, now: Time, has_lost: bool) {
+        let rounds = match has_lost {
+            true => self.rounds * 2,
+            false => self.rounds / 2,
+        };
+        *self = Self {
+            rounds: rounds.clamp(REST_ROUNDS_MIN, REST_ROUNDS_MAX),
+            since: Some(now),
+        };
     }
 }
 
@@ -221,17 +202,20 @@ impl Law {
             settings,
             known: HashMap::new(),
             capacity: Capacity::default(),
-            headroom: settings.headroom.get(),
-            longest: (0.0, Time::ZERO),
-            grown: (0.0, Time::ZERO),
+            bursts: Capacity::default(),
+            growth: Growth::default(),
+            burst_growth: Growth::default(),
+            target: Target::new(settings.headroom.get(), settings.refill),
+            budget: Budget::default(),
+            rest: Rest {
+                rounds: REST_ROUNDS_MIN,
+                since: None,
+            },
             full_since: None,
             even_since: None,
-            needless_since: None,
-            allowed: 0.0,
-            make_up: 1.0,
-            short_since: None,
-            lost_at: Time::ZERO,
-            fills: false,
+            uneven_since: None,
+            level_since: Time::ZERO,
+            lost_at: None,
             last: None,
             outlook: Outlook::default(),
         }
@@ -243,82 +227,39 @@ impl Law {
         self.outlook
     }
 
-    /// Takes a look at all connections, and says which caps are to change. Looks are best a fraction
-    /// of a round trip apart; a later one only slows the law down.
+    /// Takes a look at all connections, and says which caps are to change. Looks are best a small
+    /// fraction of a round trip apart; a later one only slows the law down.
     pub fn look(&mut self, now: Time, all: &[Observation]) -> Vec<Change> {
         let bulk: Vec<&Observation> = all.iter().filter(|o| o.is_measured()).collect();
         let rtt = round_trip(&bulk);
-        let (bytes, losses) = self.news(all);
-        let horizon = Time::from_secs(10).max(rtt * 20);
-        self.capacity.learn(now, bytes, rtt * SPAN_ROUNDS, horizon);
-        self.outlook = Outlook {
-            phase: self.outlook.phase,
-            bulk: bulk.len(),
-            capacity: self.capacity.greatest(),
-            delivered: self.capacity.newest(),
-            queue: queue(&bulk),
-            spread: spread(&bulk),
-            ..Outlook::default()
-        };
         let rounds = self.rounds(now, rtt);
-        if losses > 0 {
-            self.lost_at = now;
-        }
-        self.learn_headroom(now, rtt, rounds, losses);
-        self.learn_fullness(now, rtt);
-        let asked: f64 = bulk.iter().map(|seen| seen.rate()).sum();
-        self.make_up(now, rtt, rounds, losses, asked);
-        let target = self.target(now, rtt);
-        let is_known = now.since(self.grown.1) >= rtt * GROWTH_ROUNDS;
-        let is_quiet = now.since(self.lost_at) >= rtt * QUIET_ROUNDS;
-        let has_room = asked < self.outlook.capacity;
-        self.fills = self.settings.refill && is_known && is_quiet && has_room;
-        self.choose_phase(now, rtt, asked > target, bulk.len());
-        // Lowered step by step: a cut at once would add to the answers to losses that have just happened.
-        self.allowed = match self.outlook.phase {
-            Phase::Open => asked,
-            Phase::Level => (asked.min(self.allowed) * (1.0 - LOWERING * rounds)).max(target),
+        let (bytes, losses) = self.news(now, all);
+        let at = Moment {
+            now,
+            rtt,
+            rounds,
+            losses,
         };
+        if losses > 0 {
+            self.lost_at = Some(now);
+        }
+        self.learn_capacity(at, bytes);
+        self.describe(now, rtt, &bulk);
+        let asked = asked(&bulk);
+        let target = self
+            .target
+            .learn(at, &self.outlook, asked, self.budget.sum());
+        self.outlook.headroom = self.target.headroom();
+        self.learn_evenness(at);
+        self.choose_phase(at, &bulk, asked, target);
         match self.outlook.phase {
             Phase::Open => lift_all(all),
-            Phase::Level => self.level(now, rtt, all, &bulk),
+            Phase::Level => self.divide(at, all, &bulk, target),
         }
     }
 
-    /// T: what windows may ask for together, bytes a second.
-    fn target(&self, now: Time, rtt: Time) -> f64 {
-        let round = now.as_nanos() / rtt.as_nanos().max(1);
-        // Where a loss has shown a short buffer, there is no room for it.
-        let is_deep = self.headroom >= 0.9 * self.settings.headroom.get();
-        let probes =
-            self.outlook.phase == Phase::Level && is_deep && round.is_multiple_of(PROBE_ROUNDS);
-        let headroom = if probes {
-            2.0 * self.headroom
-        } else {
-            self.headroom
-        };
-        self.outlook.capacity * self.make_up * (1.0 + headroom)
-    }
-
-    /// If all windows are held and less comes out than the link carries, it is the caps.
-    fn make_up(&mut self, now: Time, rtt: Time, rounds: f64, losses: u32, asked: f64) {
-        let Outlook {
-            capacity,
-            delivered,
-            phase,
-            ..
-        } = self.outlook;
-        let is_held = phase == Phase::Level && asked >= self.allowed * IDLE;
-        let is_short = is_held && delivered < capacity * SHORT;
-        self.short_since = is_short.then(|| self.short_since.unwrap_or(now));
-        // What windows ask for now is delivered a round trip and a span later.
-        let stays_short = |at| now.since(at) >= rtt * SHORT_ROUNDS;
-        if losses > 0 {
-            self.make_up = 1.0 + (self.make_up - 1.0) / 2.0;
-        } else if self.short_since.is_some_and(stays_short) {
-            let missing = (capacity / delivered.max(1.0) - 1.0).min(1.0);
-            self.make_up = (self.make_up * (1.0 + missing * rounds)).min(MAKE_UP_MAX);
-        }
+    fn holds(&self) -> bool {
+        self.settings.hold || self.settings.refill
     }
 
     /// Round trips since the last look, at most one.
@@ -331,7 +272,7 @@ impl Law {
     }
 
     /// Bytes delivered and segments sent again since the last look.
-    fn news(&mut self, all: &[Observation]) -> (u64, u32) {
+    fn news(&mut self, now: Time, all: &[Observation]) -> (u64, u32) {
         let mut sums = (0, 0);
         let mut known = HashMap::with_capacity(all.len());
         for seen in all {
@@ -341,127 +282,212 @@ impl Law {
                 sums.0 += u64::from(delivered) * u64::from(seen.mss_bytes);
                 sums.1 += seen.retransmits.wrapping_sub(before.retransmits);
             }
-            let now = Known {
-                delivered: seen.delivered_segments,
-                retransmits: seen.retransmits,
-                idle_since: before.and_then(|before| before.idle_since),
-            };
-            known.insert(seen.id, now);
+            known.insert(seen.id, Known::of(now, seen, before));
         }
         self.known = known;
         sums
     }
 
-    fn learn_headroom(&mut self, now: Time, rtt: Time, rounds: f64, losses: u32) {
-        let queue = self.outlook.queue;
-        let most = self.settings.headroom.get();
-        if queue >= self.longest.0 || now.since(self.longest.1) > rtt * BLAME_ROUNDS {
-            self.longest = (queue, now);
-        }
-        if losses > 0 && self.longest.0 >= QUEUE_MIN {
-            self.headroom = (self.longest.0 / 2.0).clamp(HEADROOM_MIN.min(most), most);
-        } else if losses > 0 && self.settings.refill {
-            // Perhaps what was filled up ran over, too shortly for a queue to be seen.
-            self.headroom = (self.headroom / 2.0).max(HEADROOM_MIN.min(most));
-        } else {
-            self.headroom += (most - self.headroom) * rounds / RECOVERY_ROUNDS;
-        }
-        self.outlook.headroom = self.headroom;
+    fn learn_capacity(&mut self, at: Moment, bytes: u64) {
+        let Moment { now, rtt, .. } = at;
+        let horizon = Time::from_secs(10).max(rtt * 20);
+        self.capacity.learn(now, bytes, rtt * SPAN_ROUNDS, horizon);
+        let part = Time::from_nanos(rtt.as_nanos() / BURST_PART);
+        self.bursts.learn(now, bytes, part, horizon);
+        self.growth.learn(now, self.capacity.greatest());
+        self.burst_growth.learn(now, self.bursts.greatest());
     }
 
-    fn learn_fullness(&mut self, now: Time, rtt: Time) {
-        let queue = self.outlook.queue;
-        let capacity = self.outlook.capacity;
-        if capacity >= self.grown.0 * GROWTH {
-            self.grown = (capacity, now);
-        }
-        self.grown.0 = self.grown.0.min(capacity);
-        let is_full = queue >= QUEUE_MIN.max(self.headroom / 2.0)
-            && queue * rtt.as_secs_f64() >= QUEUE_TIME_MIN_S
-            && now.since(self.grown.1) >= rtt * GROWTH_ROUNDS;
-        self.full_since = is_full.then(|| self.full_since.unwrap_or(now));
-        let is_even = is_full && self.outlook.spread <= EVEN;
-        self.even_since = is_even.then(|| self.even_since.unwrap_or(now));
-    }
-
-    fn choose_phase(&mut self, now: Time, rtt: Time, is_above: bool, bulk: usize) {
-        let lasts = |since: Option<Time>, span| since.is_some_and(|at| now.since(at) >= span);
-        let half = Time::from_nanos(rtt.as_nanos() / 2);
-        let holds = self.settings.hold || self.settings.refill;
-        let is_uneven = self.outlook.spread >= UNEVEN || holds;
-        let begins = self.fills || (lasts(self.full_since, half) && is_above && is_uneven);
-        let is_done = lasts(self.even_since, rtt * EVEN_ROUNDS) && !holds;
-        let ends = is_done || lasts(self.needless_since, rtt * IDLE_ROUNDS);
-        self.outlook.phase = match self.outlook.phase {
-            _ if bulk < 2 => Phase::Open,
-            Phase::Open if begins => Phase::Level,
-            Phase::Level if ends => Phase::Open,
-            phase => phase,
+    fn describe(&mut self, now: Time, rtt: Time, bulk: &[&Observation]) {
+        let willing = bulk.iter().filter(|seen| !self.is_idle(now, rtt, seen));
+        self.outlook = Outlook {
+            phase: self.outlook.phase,
+            bulk: bulk.len(),
+            capacity: self.capacity.greatest(),
+            delivered: self.capacity.newest(),
+            level: f64::INFINITY,
+            queue: queue(bulk),
+            headroom: 0.0,
+            spread: spread(willing.map(|seen| seen.rate())),
         };
-        if self.outlook.phase == Phase::Open {
-            self.needless_since = None;
+    }
+
+    fn learn_evenness(&mut self, at: Moment) {
+        let Moment { now, rtt, .. } = at;
+        let Outlook { queue, spread, .. } = self.outlook;
+        let since = |is: bool, since: Option<Time>| is.then(|| since.unwrap_or(now));
+        let is_full = queue >= QUEUE_MIN.max(self.target.headroom() / 2.0)
+            && queue * rtt.as_secs_f64() >= QUEUE_TIME_MIN_S
+            && self.growth.has_ended(now, rtt * GROWTH_ROUNDS);
+        self.full_since = since(is_full, self.full_since);
+        self.even_since = since(spread <= EVEN, self.even_since);
+        self.uneven_since = since(spread >= UNEVEN, self.uneven_since);
+    }
+
+    fn choose_phase(&mut self, at: Moment, bulk: &[&Observation], asked: f64, target: f64) {
+        let begins = self.runs_over(at, bulk, asked)
+            || self.is_uneven(at, bulk, asked)
+            || self.must_be_held(at, asked, target);
+        match self.outlook.phase {
+            Phase::Open if bulk.len() >= 2 && begins => self.begin(at, bulk),
+            Phase::Level if bulk.len() < 2 || self.is_over(at) => self.end(at),
+            Phase::Level => self.budget.settle(bulk),
+            Phase::Open => {}
         }
     }
 
-    fn level(
+    /// Slow start is about to fill more than the link holds.
+    fn runs_over(&self, at: Moment, bulk: &[&Observation], asked: f64) -> bool {
+        bulk.iter().any(|seen| seen.slow_start)
+            && asked >= self.ceiling()
+            && self.burst_growth.has_ended(at.now, at.rtt)
+    }
+
+    /// What slow start may come to, bytes a second.
+    fn ceiling(&self) -> f64 {
+        self.bursts.greatest() * (1.0 + self.target.headroom())
+    }
+
+    /// Some have more than others, and have had time to settle.
+    fn is_uneven(&self, at: Moment, bulk: &[&Observation], asked: f64) -> bool {
+        let Moment { now, rtt, .. } = at;
+        let lasts = |at| now.since(at) >= rtt * UNEVEN_ROUNDS;
+        let floors: f64 = bulk
+            .iter()
+            .map(|seen| seen.rate_of(self.settings.floor_segments))
+            .sum();
+        self.uneven_since.is_some_and(lasts)
+            && !bulk.iter().any(|seen| seen.slow_start)
+            && asked > floors * UNEVEN
+            && self.is_quiet(at)
+            && self.growth.has_ended(now, rtt * GROWTH_ROUNDS)
+            && self.rest.is_over(now, rtt)
+    }
+
+    /// Those that are to be held fill the link, or have left it with room that they are to have.
+    fn must_be_held(&self, at: Moment, asked: f64, target: f64) -> bool {
+        let Moment { now, rtt, .. } = at;
+        let is_full = self.full_since.is_some_and(|full| now.since(full) * 2 >= rtt);
+        let is_above = is_full && asked > target;
+        self.holds() && (is_above || self.may_refill(at) && asked < self.outlook.capacity)
+    }
+
+    fn may_refill(&self, at: Moment) -> bool {
+        let is_known = self.growth.has_ended(at.now, at.rtt * GROWTH_ROUNDS);
+        self.settings.refill && self.is_quiet(at) && is_known
+    }
+
+    fn is_quiet(&self, at: Moment) -> bool {
+        self.lost_at
+            .is_none_or(|lost| at.now.since(lost) >= at.rtt * QUIET_ROUNDS)
+    }
+
+    fn is_over(&self, at: Moment) -> bool {
+        let Moment { now, rtt, .. } = at;
+        let lasts = |at| now.since(at) >= rtt * EVEN_ROUNDS;
+        let is_late = now.since(self.level_since) >= rtt * LEVEL_ROUNDS_MAX;
+        !self.holds() && (is_late || self.even_since.is_some_and(lasts))
+    }
+
+    fn begin(&mut self, at: Moment, bulk: &[&Observation]) {
+        self.outlook.phase = Phase::Level;
+        self.level_since = at.now;
+        self.even_since = None;
+        self.budget.open(bulk);
+        for seen in bulk {
+            if let Some(known) = self.known.get_mut(&seen.id) {
+                known.stopped = seen.slow_start;
+            }
+        }
+    }
+
+    fn end(&mut self, at: Moment) {
+        self.outlook.phase = Phase::Open;
+        self.uneven_since = None;
+        let has_lost = self.lost_at.is_some_and(|lost| lost >= self.level_since);
+        self.rest.begin(at.now, has_lost);
+    }
+
+    fn divide(
         &mut self,
-        now: Time,
-        rtt: Time,
+        at: Moment,
         all: &[Observation],
         bulk: &[&Observation],
+        target: f64,
     ) -> Vec<Change> {
-        let demand = |seen: &&Observation| {
-            if self.fills {
-                f64::INFINITY
-            } else {
-                seen.demand()
-            }
-        };
-        let mut demands: Vec<f64> = bulk.iter().map(demand).collect();
-        let level = level(&mut demands, self.allowed);
+        self.grow(at, bulk, target);
+        let mut demands: Vec<f64> = bulk.iter().map(|seen| self.demand(at, seen)).collect();
+        let level = level(&mut demands, self.budget.sum());
         self.outlook.level = level;
-        self.needless_since = level
-            .is_infinite()
-            .then(|| self.needless_since.unwrap_or(now));
+        let shift = self.budget.sum() * filling() * at.rounds;
+        let cut = self.cut(bulk, shift).max(level);
+        let needs: f64 = bulk.iter().map(|seen| need(level, seen)).sum();
+        let granted = match self.is_quiet(at) {
+            true => (self.budget.free(bulk).min(shift) / needs).min(1.0),
+            false => 0.0,
+        };
         all.iter()
-            .filter_map(|seen| self.change(now, rtt, level, seen))
+            .filter_map(|seen| self.change(level, cut, granted, seen))
             .collect()
     }
 
-    fn change(&mut self, now: Time, rtt: Time, level: f64, seen: &Observation) -> Option<Change> {
-        let wanted = seen
-            .is_measured()
-            .then(|| self.segments(level, seen))
-            .flatten();
-        let is_idle = seen.cap.is_some() && self.is_idle(now, rtt, seen);
-        let fill = self.fills && seen.rate() < level * IDLE && wanted.is_some();
-        let cap = match seen.cap {
-            _ if fill => wanted,
-            None => wanted.filter(|_| seen.rate() > level * ABOVE).map(Some)?,
-            Some(_) if is_idle => None,
-            Some(cap) => self.moved(seen, cap, wanted?)?,
+    /// Where windows are cut if they are to give up this much together.
+    fn cut(&self, bulk: &[&Observation], shift: f64) -> f64 {
+        let mut rates: Vec<f64> = bulk.iter().map(|seen| seen.rate()).collect();
+        let sum: f64 = rates.iter().sum();
+        let left = sum.min(self.budget.sum()) - shift;
+        level(&mut rates, left)
+    }
+
+    /// S goes up as that of n Reno flows would. Held windows go to T: down by steps, up at most, or at once.
+    fn grow(&mut self, at: Moment, bulk: &[&Observation], target: f64) {
+        let sum = self.budget.sum();
+        let more: f64 = bulk.iter().map(|seen| seen.rate_of(1)).sum();
+        let grown = sum + more * at.rounds;
+        let is_stopped = self.known.values().any(|known| known.stopped);
+        let next = match (self.holds(), self.is_quiet(at)) {
+            (true, _) if sum > target => (sum * (1.0 - LOWERING * at.rounds)).max(target),
+            (true, true) if self.may_refill(at) => target,
+            (true, _) => grown.min(target),
+            (false, true) if is_stopped => grown.max(self.ceiling()),
+            (false, _) => grown,
         };
-        Some(Change {
+        self.budget.set(next);
+    }
+
+    /// dᵢ: without bounds, but for what the receiver takes and for one that leaves its cap unused.
+    fn demand(&self, at: Moment, seen: &Observation) -> f64 {
+        if self.is_idle(at.now, at.rtt, seen) {
+            return seen.rate() / IDLE;
+        }
+        seen.rate_of(seen.window_max_segments)
+    }
+
+    fn change(&self, level: f64, cut: f64, granted: f64, seen: &Observation) -> Option<Change> {
+        let order = |cap, fill| Change {
             id: seen.id,
             cap,
             fill,
-        })
-    }
-
-    /// The new cap, if it differs enough from the old. No cap is raised to more than is uneven: one that
-    /// is there already is lifted, so that its connection grows as it would have.
-    fn moved(&self, seen: &Observation, cap: u32, wanted: u32) -> Option<Option<u32>> {
-        let share = self.allowed / self.outlook.bulk.max(1) as f64;
-        let most = self.segments(share * UNEVEN, seen)?;
-        if wanted > cap && cap >= most {
-            return (wanted > step_above(cap)).then_some(None);
-        }
-        let wanted = if wanted > cap {
-            wanted.min(most)
-        } else {
-            wanted
         };
-        (wanted.abs_diff(cap) > step_above(cap) - cap - 1).then_some(Some(wanted))
+        if !seen.is_measured() {
+            return seen.cap.map(|_| order(None, false));
+        }
+        let wanted = self.segments(level, seen)?;
+        let above = f64::from(seen.window_segments) > f64::from(wanted) * ABOVE;
+        let cap = match above {
+            true => self.segments(cut, seen)?.min(seen.window_segments),
+            false => {
+                let grant = need(level, seen) * granted;
+                seen.committed_segments() + (seen.segments_at(grant) as u32)
+            }
+        };
+        let is_loose = seen.slow_start && seen.cap.is_none();
+        let before = match above {
+            true => seen.cap.unwrap_or(u32::MAX),
+            false => seen.committed_segments(),
+        };
+        let is_moved = is_loose || moved(before, cap);
+        is_moved.then(|| order(Some(cap.max(self.settings.floor_segments)), !above && !is_loose))
     }
 
     /// The cap that the level means for this connection; none where it is without bounds.
@@ -472,20 +498,43 @@ impl Law {
     }
 
     /// Whether its cap has not held it for long.
-    fn is_idle(&mut self, now: Time, rtt: Time, seen: &Observation) -> bool {
-        let Some(known) = self.known.get_mut(&seen.id) else {
-            return false;
-        };
-        let held = seen.is_held() && seen.is_measured();
-        known.idle_since = (!held).then(|| known.idle_since.unwrap_or(now));
-        let since = known.idle_since;
-        since.is_some_and(|at| now.since(at) >= rtt * IDLE_ROUNDS)
+    fn is_idle(&self, now: Time, rtt: Time, seen: &Observation) -> bool {
+        self.known
+            .get(&seen.id)
+            .is_some_and(|known| now.since(known.reached.1) >= rtt * IDLE_ROUNDS)
     }
 }
 
-/// The least cap that is worth raising this one to.
-fn step_above(cap: u32) -> u32 {
-    cap.saturating_add((f64::from(cap) * STEP).ceil().max(1.0) as u32)
+impl Known {
+    fn of(now: Time, seen: &Observation, before: Option<Self>) -> Self {
+        let has_room = seen
+            .cap
+            .is_some_and(|cap| f64::from(seen.window_segments) < f64::from(cap) * IDLE);
+        let reached = before.map(|before| before.reached).filter(|reached| {
+            has_room && seen.window_segments <= reached.0.saturating_add(reached.0 / 16)
+        });
+        Self {
+            delivered: seen.delivered_segments,
+            retransmits: seen.retransmits,
+            reached: reached.unwrap_or((seen.window_segments, now)),
+            stopped: before.is_some_and(|b| b.stopped && b.retransmits == seen.retransmits),
+        }
+    }
+}
+
+/// Whether a cap differs enough from what is.
+fn moved(before: u32, cap: u32) -> bool {
+    f64::from(cap.abs_diff(before)) >= (f64::from(before) * STEP).max(1.0)
+}
+
+fn filling() -> f64 {
+    std::env::var("FILL").map_or(0.1, |v| v.parse().unwrap())
+}
+
+/// What a connection lacks to the level, beyond what it was promised.
+fn need(level: f64, seen: &Observation) -> f64 {
+    let most = level.min(seen.rate_of(seen.window_max_segments));
+    (most - seen.committed()).max(0.0)
 }
 
 fn lift_all(all: &[Observation]) -> Vec<Change> {
@@ -497,31 +546,4 @@ fn lift_all(all: &[Observation]) -> Vec<Change> {
             fill: false,
         })
         .collect()
-}
-
-/// The longest of the least round trips.
-fn round_trip(bulk: &[&Observation]) -> Time {
-    bulk.iter()
-        .map(|seen| seen.rtt_min)
-        .max()
-        .unwrap_or(Time::ZERO)
-}
-
-fn queue(bulk: &[&Observation]) -> f64 {
-    let wire: f64 = bulk
-        .iter()
-        .map(|o| o.rate() * o.rtt_min.as_secs_f64())
-        .sum();
-    let waiting = |o: &&Observation| o.rate() * o.rtt.since(o.rtt_min).as_secs_f64();
-    let queue: f64 = bulk.iter().map(waiting).sum();
-    if wire > 0.0 { queue / wire } else { 0.0 }
-}
-
-fn spread(bulk: &[&Observation]) -> f64 {
-    let rates = || bulk.iter().map(|seen| seen.rate());
-    let (least, most) = (
-        rates().fold(f64::INFINITY, f64::min),
-        rates().fold(0.0, f64::max),
-    );
-    if bulk.len() < 2 { 1.0 } else { most / least }
 }

@@ -59,9 +59,13 @@
 //!   its room until it has grown again: a cap that is raised is filled by slow start. What that
 //!   means for other traffic is in docs/decp.md.
 
+mod budget;
 mod capacity;
 mod law;
 pub mod level;
+mod observation;
+mod target;
 
 pub use capacity::Capacity;
-pub use law::{Change, Law, Observation, Outlook, Phase, Settings};
+pub use law::{Change, Law, Outlook, Phase, Settings};
+pub use observation::Observation;
