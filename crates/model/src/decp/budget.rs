@@ -45,12 +45,6 @@ impl Budget {
         self.remember(bulk);
     }
 
-    /// What of S nobody has and nobody was promised.
-    pub(super) fn free(&self, bulk: &[&Observation]) -> f64 {
-        let committed: f64 = bulk.iter().map(|seen| seen.committed()).sum();
-        (self.sum - committed).max(0.0)
-    }
-
     fn remember(&mut self, bulk: &[&Observation]) {
         self.before = bulk.iter().map(|seen| (seen.id, seen.rate())).collect();
     }

@@ -61,11 +61,19 @@
 
 mod budget;
 mod capacity;
+mod division;
 mod law;
 pub mod level;
+mod memory;
 mod observation;
+mod outlook;
+mod rest;
+mod settings;
 mod target;
 
 pub use capacity::Capacity;
-pub use law::{Change, Law, Outlook, Phase, Settings};
+pub use division::Change;
+pub use law::Law;
 pub use observation::Observation;
+pub use outlook::{Outlook, Phase};
+pub use settings::Settings;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! T: what windows may ask for together where caps are kept.
 
-use super::{Outlook, Phase};
+use super::{Outlook, Phase, outlook::Moment};
 use units::Time;
 
 /// Least headroom, and the least queue that is told from noise.
@@ -21,17 +21,6 @@ const BLAME_ROUNDS: u64 = 2;
 const RECOVERY_ROUNDS: f64 = 200.0;
 /// Windows are held where they ask for at least this share of what they may.
 const HELD: f64 = 0.9;
-
-/// When a look is, and how it lies to round trips.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Moment {
-    pub(super) now: Time,
-    pub(super) rtt: Time,
-    /// Round trips since the last look, at most one.
-    pub(super) rounds: f64,
-    /// Segments sent again since then.
-    pub(super) losses: u32,
-}
 
 /// What is learnt of the link's buffer and of what its round trips hide.
 #[derive(Debug)]
@@ -74,8 +63,7 @@ impl Target {
         let round = at.now.as_nanos() / at.rtt.as_nanos().max(1);
         // Where a loss has shown a short buffer, there is no room for it.
         let is_deep = self.headroom >= 0.9 * self.headroom_max;
-        let probes =
-            seen.phase == Phase::Level && is_deep && round.is_multiple_of(PROBE_ROUNDS);
+        let probes = seen.phase == Phase::Level && is_deep && round.is_multiple_of(PROBE_ROUNDS);
         let headroom = self.headroom * if probes { 2.0 } else { 1.0 };
         seen.capacity * self.make_up * (1.0 + headroom)
     }

@@ -25,8 +25,12 @@ const PAYLOAD: u32 = 1448;
 const PACKET: f64 = 1500.0;
 /// From look to look.
 const LOOK: Time = Time::from_millis(50);
-fn look_ms()->Time{Time::from_millis(std::env::var("LOOK").map_or(50,|v|v.parse().unwrap()))}
-fn jit()->u64{std::env::var("JIT").map_or(40000,|v|v.parse().unwrap())}
+fn look_ms() -> Time {
+    Time::from_millis(std::env::var("LOOK").map_or(50, |v| v.parse().unwrap()))
+}
+fn jit() -> u64 {
+    std::env::var("JIT").map_or(40000, |v| v.parse().unwrap())
+}
 
 /// One experiment: streams side by side, and others that nobody tells the law of.
 #[derive(Debug, Clone)]
@@ -130,7 +134,11 @@ impl Bed {
     }
 
     /// Runs it, under a law if there is one; `after` sees every look.
-    pub(crate) fn run(&self, settings: Option<Settings>, mut after: impl FnMut(&mut Running)) -> Outcome {
+    pub(crate) fn run(
+        &self,
+        settings: Option<Settings>,
+        mut after: impl FnMut(&mut Running),
+    ) -> Outcome {
         let mut running = Running {
             simulation: Simulation::new(self.path(), self.flows()),
             law: settings.map(Law::new),
@@ -247,7 +255,10 @@ impl Running {
                     sender.cap(cap);
                     self.caps[at] = Some(cap);
                 }
-                self.orders[at] = Some(Change { fill: false, ..order });
+                self.orders[at] = Some(Change {
+                    fill: false,
+                    ..order
+                });
             }
         }
     }
