@@ -7,7 +7,7 @@
 
 use super::{
     congestion_control::{Ack, AckSample, CongestionControl, State, Window},
-    reno::{additive_increase, slow_start},
+    reno::{additive_increase, beyond_slow_start},
 };
 use units::Time;
 
@@ -225,13 +225,7 @@ impl CongestionControl for Cubic {
         if std::mem::take(&mut self.hystart.ends) && window.in_slow_start() {
             window.ssthresh = window.cwnd;
         }
-        if !ack.cwnd_limited {
-            return;
-        }
-        let acked = match window.in_slow_start() {
-            true => slow_start(window, ack.acked),
-            false => ack.acked,
-        };
+        let acked = beyond_slow_start(window, ack);
         if acked > 0 {
             self.update(window.cwnd, acked, ack.now);
             additive_increase(window, self.cnt.max(1), acked);
