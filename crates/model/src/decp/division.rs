@@ -9,6 +9,8 @@ use super::{
 
 /// What moves from the fast to the slow in a round trip, as a share of S.
 const SHIFT: f64 = 0.2;
+/// What has been taken and not yet been filled up elsewhere is at most this share of S.
+const OWED: f64 = 0.1;
 /// A connection above the level by less than this is let be.
 const ABOVE: f64 = 1.02;
 /// Caps move by at least this share, and a segment.
@@ -120,7 +122,8 @@ impl Division {
 /// The level that takes `shift` from the fastest, beside what exceeds the sum.
 fn cut(bulk: &[&Observation], sum: f64, shift: f64) -> f64 {
     let mut rates: Vec<f64> = bulk.iter().map(|seen| seen.rate()).collect();
-    level(&mut rates, asked(bulk).min(sum) - shift)
+    let left = asked(bulk).min(sum) - shift;
+    level(&mut rates, left.max(sum * (1.0 - OWED)))
 }
 
 /// What a connection lacks to the level, beyond what it was promised.

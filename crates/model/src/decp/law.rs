@@ -25,6 +25,8 @@ const EVEN_ROUNDS: u64 = 2;
 const QUIET_ROUNDS: u64 = 1;
 /// Dividing lasts for at most so many round trips, unless caps are to be kept.
 const LEVEL_ROUNDS_MAX: u64 = 40;
+/// Round trips without a queue after which held connections have left the link empty.
+const FULL_ROUNDS: u64 = 5;
 /// The sum of windows that are held is lowered by no more than this share in a round trip.
 const LOWERING: f64 = 0.1;
 /// Least queue that is told from noise.
@@ -50,6 +52,8 @@ pub struct Law {
     budget: Budget,
     rest: Rest,
     full_since: Option<Time>,
+    /// When the link was last full.
+    full_at: Option<Time>,
     even_since: Option<Time>,
     uneven_since: Option<Time>,
     /// Since when windows have been divided.
@@ -75,6 +79,7 @@ impl Law {
             budget: Budget::default(),
             rest: Rest::new(),
             full_since: None,
+            full_at: None,
             even_since: None,
             uneven_since: None,
             level_since: Time::ZERO,
@@ -159,6 +164,7 @@ impl Law {
             && self.growth.has_ended(at, GROWTH_ROUNDS);
         let since = |is: bool, since: Option<Time>| is.then(|| since.unwrap_or(at.now));
         self.full_since = since(is_full, self.full_since);
+        self.full_at = if is_full { Some(at.now) } else { self.full_at };
         self.even_since = since(spread <= EVEN, self.even_since);
         self.uneven_since = since(spread >= UNEVEN, self.uneven_since);
     }
@@ -222,12 +228,13 @@ impl Law {
             .is_none_or(|lost| at.is_past(lost, QUIET_ROUNDS))
     }
 
-    /// All are even. Those that are to be held and have lost much grow by themselves again.
+    /// All are even. Those that are to be held grow by themselves again where they left the link empty.
     fn is_over(&self, at: Moment) -> bool {
         let is_even = |since| at.is_past(since, EVEN_ROUNDS);
         let is_late = at.is_past(self.level_since, LEVEL_ROUNDS_MAX);
-        let is_kept = self.settings.refill
-            || self.settings.hold && self.budget.sum() >= self.outlook.capacity;
+        let is_full = |full| !at.is_past(full, FULL_ROUNDS);
+        let is_kept =
+            self.settings.refill || self.settings.hold && self.full_at.is_some_and(is_full);
         !is_kept && (is_late || self.even_since.is_some_and(is_even))
     }
 

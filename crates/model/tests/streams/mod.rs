@@ -25,12 +25,8 @@ const PAYLOAD: u32 = 1448;
 const PACKET: f64 = 1500.0;
 /// From look to look.
 const LOOK: Time = Time::from_millis(50);
-fn look_ms() -> Time {
-    Time::from_millis(std::env::var("LOOK").map_or(50, |v| v.parse().unwrap()))
-}
-fn jit() -> u64 {
-    std::env::var("JIT").map_or(40000, |v| v.parse().unwrap())
-}
+/// iperf3's streams begin within this, µs.
+const JITTER_US: u64 = 40_000;
 
 /// One experiment: streams side by side, and others that nobody tells the law of.
 #[derive(Debug, Clone)]
@@ -58,7 +54,7 @@ pub(crate) struct Stream {
 pub(crate) const RTT: Time = Time::from_millis(350);
 
 impl Bed {
-    /// As iperf3 does it: all streams are opened first, then all begin within some milliseconds.
+    /// As iperf3 does it: all streams are opened first, then all begin within some milliseconds. Reno.
     pub(crate) fn iperf3(rate_mbit: u64, queue: f64, streams: usize, seconds: u64) -> Self {
         Self {
             rate_mbit,
@@ -76,7 +72,7 @@ impl Bed {
     fn flows(&self) -> Vec<FlowSettings> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let mut flow = |stream: &Stream, cubic: bool| FlowSettings {
-            start: stream.at + Time::from_micros(random.random_range(0..jit())),
+            start: stream.at + Time::from_micros(random.random_range(0..JITTER_US)),
             extra_rtt: Time::ZERO,
             sender: sender::Settings {
                 mss: PAYLOAD,
@@ -148,7 +144,7 @@ impl Bed {
         };
         let mut now = Time::ZERO;
         while now < Time::from_secs(self.seconds) {
-            now += look_ms();
+            now += LOOK;
             running.simulation.run_until(now);
             running.look();
             after(&mut running);
@@ -226,7 +222,7 @@ impl Running {
             rtt_min: sender.rtt_min(),
             cap: self.caps[at],
             // It is told of at the look after the first data.
-            bulk: now > begins + look_ms() && !sender.is_done(),
+            bulk: now > begins + LOOK && !sender.is_done(),
         }
     }
 
@@ -261,10 +257,6 @@ impl Running {
                 });
             }
         }
-    }
-
-    pub(crate) fn bed(&self) -> &Bed {
-        &self.bed
     }
 
     pub(crate) fn windows(&mut self) -> Vec<u32> {
