@@ -220,15 +220,13 @@ fn a_stranger_gets_its_share() {
 /// Its throughput in 30 s, equal shares being 1.
 fn stranger(run: u64, cubic: bool, queue: f64, settings: Option<Settings>) -> f64 {
     const SECONDS: u64 = 30;
-    let begins = 10 + 3 * run;
-    let bed = Bed {
-        cubic,
-        seed: run + 1,
-        strangers: vec![Stream::at(Time::from_secs(begins))],
-        ..Bed::iperf3(100, queue, 16, begins + SECONDS)
-    };
+    let after = 10 + 3 * run;
+    let mut bed = Bed::iperf3(100, queue, 16, after + SECONDS);
+    bed.strangers = vec![Stream::at(bed.begins() + Time::from_secs(after))];
+    let seed = run + 1;
     let share = bed.bdp() / streams::RTT.as_secs_f64() * SECONDS as f64 / 17.0;
-    bed.run(settings, |_| ()).strangers as f64 / share
+    let outcome = Bed { cubic, seed, ..bed }.run(settings, |_| ());
+    outcome.strangers as f64 / share
 }
 
 /// Others that were there before are not pushed aside.

@@ -35,6 +35,9 @@ const QUEUE_TIME_MIN_S: f64 = 0.001;
 const SPAN_ROUNDS: u64 = 1;
 /// … and, where bursts themselves show what the link carries, over such a part of one.
 const BURST_PART: u64 = 4;
+/// In slow start half of what windows ask for was delivered in the last round trip, a little less between
+/// bursts; much less where they have just begun to send, and nothing is known of the link.
+const TRIED: f64 = 0.25;
 /// Round trips that capacity has not grown for when it is taken for the link's.
 const GROWTH_ROUNDS: u64 = 2;
 const BURST_GROWTH_ROUNDS: u64 = 1;
@@ -183,10 +186,11 @@ impl Law {
         }
     }
 
-    /// Slow start is about to fill more than the link holds.
+    /// Slow start is about to fill more than the link holds, as far as it has been tried.
     fn runs_over(&self, at: Moment, bulk: &[&Observation]) -> bool {
         bulk.iter().any(|seen| seen.slow_start)
             && asked(bulk) >= self.ceiling()
+            && self.outlook.delivered >= asked(bulk) * TRIED
             && self.burst_growth.has_ended(at, BURST_GROWTH_ROUNDS)
     }
 

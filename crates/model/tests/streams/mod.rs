@@ -52,6 +52,8 @@ pub(crate) struct Stream {
 }
 
 pub(crate) const RTT: Time = Time::from_millis(350);
+/// iperf3 opens stream after stream, and tells the other end of each.
+const OPENING: Time = RTT;
 
 impl Bed {
     /// As iperf3 does it: all streams are opened first, then all begin within some milliseconds. Reno.
@@ -62,7 +64,7 @@ impl Bed {
             loss: 0.0,
             loss_ends: None,
             cubic: false,
-            streams: vec![Stream::at(Time::ZERO); streams],
+            streams: vec![Stream::at(OPENING * (streams as u64 + 1)); streams],
             strangers: Vec::new(),
             seconds,
             seed: 7,
@@ -129,7 +131,13 @@ impl Bed {
         self.rate_mbit as f64 * 1e6 / 8.0 / PACKET * RTT.as_secs_f64()
     }
 
-    /// Runs it, under a law if there is one; `after` sees every look.
+    /// When the first has data to send.
+    pub(crate) fn begins(&self) -> Time {
+        let all = self.streams.iter().chain(&self.strangers);
+        all.map(|stream| stream.at).min().unwrap_or(Time::ZERO)
+    }
+
+    /// Runs it for so many seconds since the first had data to send, under a law if there is one; `after` sees every look.
     pub(crate) fn run(
         &self,
         settings: Option<Settings>,
@@ -143,7 +151,7 @@ impl Bed {
             bed: self.clone(),
         };
         let mut now = Time::ZERO;
-        while now < Time::from_secs(self.seconds) {
+        while now < self.begins() + Time::from_secs(self.seconds) {
             now += LOOK;
             running.simulation.run_until(now);
             running.look();
@@ -204,6 +212,7 @@ impl Running {
     /// What the kernel says of a stream.
     fn observe(&mut self, at: usize) -> Observation {
         let (now, begins) = (self.simulation.now(), self.bed.streams[at].at + RTT);
+        let told = u32::from(now >= OPENING * (at as u64 + 1));
         let sender = self.simulation.sender(at);
         let window = sender.window();
         let counters = sender.counters();
@@ -216,7 +225,7 @@ impl Running {
             window_max_segments: u32::MAX,
             slow_start: window.in_slow_start() && sender.state() <= State::Disorder,
             mss_bytes: PAYLOAD,
-            delivered_segments: counters.delivered as u32,
+            delivered_segments: counters.delivered as u32 + told,
             retransmits: counters.retransmitted as u32,
             rtt: sender.srtt(),
             rtt_min: sender.rtt_min(),
