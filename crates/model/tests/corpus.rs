@@ -7,6 +7,8 @@ mod capture;
 mod convert;
 #[path = "../../../fuzz/invariants/decode.rs"]
 mod decode;
+#[path = "../../../fuzz/invariants/packet_filter.rs"]
+mod packet_filter;
 #[path = "../../../fuzz/invariants/replay.rs"]
 mod replay;
 #[path = "../../../fuzz/invariants/setting.rs"]
@@ -50,6 +52,11 @@ fn settings_make_lines_that_account_for_everything() {
 #[test]
 fn striped_streams_come_out_in_order_or_not_at_all() {
     replay("stripe", stripe::check);
+}
+
+#[test]
+fn filters_of_captures_end_and_keep_what_they_should() {
+    replay("packet_filter", packet_filter::check);
 }
 
 #[test]

@@ -70,6 +70,11 @@ fn scenario(scenario: &Scenario) -> Checked {
                 .map_err(|problem| format!("{place}: {problem}"))?;
         }
     }
+    for (host, decp) in &scenario.decp {
+        let place = format!("decp.{host}");
+        known(&place, host)?;
+        programs::decp::check(decp).map_err(|problem| format!("{place}: {problem}"))?;
+    }
     ensure(!scenario.flows.is_empty(), || {
         "there are no [[flows]]".to_owned()
     })?;
@@ -119,6 +124,9 @@ fn link(link: &Link, wire: &Wire) -> Checked {
             ))
         })?;
     }
+    ensure(!link.tap || link.kind == LinkKind::Emulated, || {
+        place("only an emulated link has a tap".to_owned())
+    })?;
     match (link.kind, link.options.keys().next()) {
         (LinkKind::Veth, Some(key)) => Err(place(format!("kind \"veth\" has no option {key:?}"))),
         (LinkKind::Veth, None) => Ok(()),

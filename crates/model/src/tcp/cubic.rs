@@ -7,7 +7,7 @@
 
 use super::{
     congestion_control::{Ack, AckSample, CongestionControl, State, Window},
-    reno::{additive_increase, slow_start},
+    reno::{additive_increase, beyond_slow_start},
 };
 use units::Time;
 
@@ -49,6 +49,8 @@ pub struct Cubic {
 #[derive(Debug, Clone, Default)]
 struct HyStart {
     found: bool,
+    /// Found with this ACK: slow start that begins again later has no such end.
+    ends: bool,
     /// Packets acknowledged so far, and how many end the round.
     acked: u64,
     round_end: u64,
@@ -220,16 +222,10 @@ impl CongestionControl for Cubic {
     }
 
     fn cong_avoid(&mut self, window: &mut Window, ack: &Ack) {
-        if self.hystart.found && window.in_slow_start() {
+        if std::mem::take(&mut self.hystart.ends) && window.in_slow_start() {
             window.ssthresh = window.cwnd;
         }
-        if !ack.cwnd_limited {
-            return;
-        }
-        let acked = match window.in_slow_start() {
-            true => slow_start(window, ack.acked),
-            false => ack.acked,
-        };
+        let acked = beyond_slow_start(window, ack);
         if acked > 0 {
             self.update(window.cwnd, acked, ack.now);
             additive_increase(window, self.cnt.max(1), acked);
@@ -248,6 +244,7 @@ impl CongestionControl for Cubic {
         }
         if !self.hystart.found && window.in_slow_start() {
             self.detect(window, sample, rtt);
+            self.hystart.ends = self.hystart.found;
         }
     }
 

@@ -16,16 +16,20 @@ impl CongestionControl for Reno {
     }
 
     fn cong_avoid(&mut self, window: &mut Window, ack: &Ack) {
-        if !ack.cwnd_limited {
-            return;
-        }
-        let acked = match window.in_slow_start() {
-            true => slow_start(window, ack.acked),
-            false => ack.acked,
-        };
+        let acked = beyond_slow_start(window, ack);
         if acked > 0 {
             additive_increase(window, window.cwnd, acked);
         }
+    }
+}
+
+/// Slow start, if it is that; what is then left for congestion avoidance. Nothing grows, and nothing is
+/// left, where the window is not what limits.
+pub(super) fn beyond_slow_start(window: &mut Window, ack: &Ack) -> u32 {
+    match (ack.cwnd_limited, window.in_slow_start()) {
+        (false, _) => 0,
+        (true, true) => slow_start(window, ack.acked),
+        (true, false) => ack.acked,
     }
 }
 

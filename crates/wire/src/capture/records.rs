@@ -15,6 +15,8 @@ pub struct Run {
     pub at: u64,
     /// Length in bytes, more than 0.
     pub len: usize,
+    /// How many packets are in it; what is inside of some may still turn out to be damaged.
+    pub packets: u64,
     pub(crate) format: Format,
     pub(crate) interfaces: Arc<Vec<Interface>>,
 }

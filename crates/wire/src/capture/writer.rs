@@ -69,6 +69,9 @@ pub const OPTION_LEN: usize = 8;
 /// Code of a custom option with binary data, which is not to be copied into changed files.
 pub const CUSTOM_BINARY_NOT_COPIED: u16 = 2989;
 
+/// Bytes that [`statistics`] appends.
+pub const STATISTICS_LEN: usize = 76;
+
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const INTERFACE_DESCRIPTION: u32 = 1;
@@ -78,6 +81,7 @@ const ENHANCED_PACKET: u32 = 6;
 /// Options of the draft's sections 3.5 and 4.1 to 4.6.
 mod option {
     pub(super) const END: u16 = 0;
+    pub(super) const COMMENT: u16 = 1;
     pub(super) const SHB_HARDWARE: u16 = 2;
     pub(super) const SHB_OS: u16 = 3;
     pub(super) const SHB_APPLICATION: u16 = 4;
@@ -145,9 +149,15 @@ pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>, heading: Heading) {
 /// An interface statistics block. `isb_ifdrop` is what Wireshark shows, so drops are there, as its
 /// own dumpcap has them.
 pub fn statistics(out: &mut Vec<u8>, statistics: &Statistics) {
+    annotated_statistics(out, statistics, "");
+}
+
+/// The same with a comment, for those who read it and for those who know what it holds.
+pub fn annotated_statistics(out: &mut Vec<u8>, statistics: &Statistics, comment: &str) {
     block(out, INTERFACE_STATISTICS, |out| {
         put_u32(out, statistics.interface);
         put_timestamp(out, statistics.until_ns);
+        put_text(out, option::COMMENT, comment);
         put_option(out, option::ISB_START, &timestamp(statistics.from_ns));
         put_option(out, option::ISB_END, &timestamp(statistics.until_ns));
         put_option(
@@ -365,6 +375,37 @@ mod tests {
              03000800 02000000 00000000 04000800 00000000 03000000 \
              05000800 04000000 00000000 00000000 4c000000"
         );
+    }
+
+    #[test]
+    fn statistics_have_their_length() {
+        let mut out = Vec::new();
+        let nothing = Statistics {
+            interface: 0,
+            from_ns: 0,
+            until_ns: 0,
+            received: 0,
+            dropped: 0,
+        };
+        statistics(&mut out, &nothing);
+        assert_eq!(out.len(), STATISTICS_LEN);
+    }
+
+    #[test]
+    fn a_comment_stands_before_what_was_counted() {
+        let counts = Statistics {
+            interface: 0,
+            from_ns: 0,
+            until_ns: 0,
+            received: 0,
+            dropped: 0,
+        };
+        let plain = one(|out| statistics(out, &counts));
+        let annotated = one(|out| annotated_statistics(out, &counts, "late"));
+        let expected = plain
+            .replacen("02000800", "01000400 6c617465 02000800", 1)
+            .replace("4c000000", "54000000");
+        assert_eq!(annotated, expected);
     }
 
     #[test]
