@@ -381,7 +381,8 @@ fn losses(rounds: &Rounds<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>
 
 fn phase(rounds: &Rounds<'_>, span: &Span) -> Phase {
     let bins = &rounds.bins()[span.bins.clone()];
-    let sum = |of: fn(&super::series::Bin) -> u64| bins.iter().map(of).sum::<u64>() as f64;
+    let sum =
+        |of: fn(&super::series::Bin) -> u64| bins.iter().map(|bin| of(bin) as f64).sum::<f64>();
     let seconds = rounds.nanos(span.bins.len() as f64) / 1e9;
     let acks = sum(|bin| u64::from(bin.acks));
     Phase {
