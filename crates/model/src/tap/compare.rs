@@ -127,13 +127,13 @@ const MEASURES: [Measure; 30] = {
         measure("payload_bytes", Size, |d| number(d.data.unique_bytes)),
         measure("lasted_s", Size, |d| lasted_ns(d).map(seconds)),
         measure("rtt_least_s", Size, |d| {
-            sampled(round_trips(d), |rtt| rtt.min).map(seconds)
+            sampled(d.round_trips(), |rtt| rtt.min).map(seconds)
         }),
         measure("rtt_median_s", Size, |d| {
-            sampled(round_trips(d), |rtt| rtt.p50).map(seconds)
+            sampled(d.round_trips(), |rtt| rtt.p50).map(seconds)
         }),
         measure("rtt_99_percent_s", Size, |d| {
-            sampled(round_trips(d), |rtt| rtt.p99).map(seconds)
+            sampled(d.round_trips(), |rtt| rtt.p99).map(seconds)
         }),
         measure("in_flight_most_bytes", Size, |d| {
             number(d.in_flight_max_bytes)
@@ -142,7 +142,7 @@ const MEASURES: [Measure; 30] = {
             number(d.acks.window_min_bytes)
         }),
         measure("retransmitted_packets", Count, |d| {
-            number(retransmissions(d))
+            number(d.retransmissions())
         }),
         measure("retransmitted_bytes", Size, |d| {
             number(d.data.retransmitted_bytes)
@@ -210,22 +210,6 @@ fn seconds(ns: f64) -> f64 {
 
 fn sampled(found: &Distribution, of: fn(&Distribution) -> u64) -> Option<f64> {
     (found.count > 0).then(|| of(found) as f64)
-}
-
-/// By the method that has more samples.
-fn round_trips(direction: &Direction) -> &Distribution {
-    let (pairs, stamps) = (&direction.rtt_by_pairs, &direction.rtt_by_timestamps);
-    if pairs.count >= stamps.count {
-        pairs
-    } else {
-        stamps
-    }
-}
-
-fn retransmissions(direction: &Direction) -> u64 {
-    let data = &direction.data;
-    let answered = data.fast_retransmissions + data.timeout_retransmissions;
-    answered + data.spurious_retransmissions + data.other_retransmissions
 }
 
 fn lasted_ns(direction: &Direction) -> Option<f64> {

@@ -6,7 +6,7 @@
 //! 1. **Idle** is at least two round trips and 2 % of the course without data. Less is how windows
 //!    leave. A silence that a retransmission ends is a time-out, not idleness.
 //! 2. Between idle stretches the rate of sending is taken over whole round trips
-//!    ([`super::rounds`]) and cut where straight lines change ([`super::pieces`]). A line whose end is
+//!    (`rounds.rs`) and cut where straight lines change (`pieces.rs`). A line whose end is
 //!    15 % above its beginning, and more than noise explains, **grows**.
 //! 3. What grows is **ramp-up**; after a loss, and up to the rate before it, it is **recovery**. A
 //!    stretch below a tenth of the flow's rate belongs to the growth that it leads to: slow start

@@ -17,7 +17,7 @@
 //!
 //! Which place is nearer to the client need not be known: delays of a packet from left to right and
 //! of one from right to left differ in sign. Two clocks differ by an offset and a rate: the rate is
-//! that of the least delays over time ([`super::clock_skew`]), the offset is taken so that the least
+//! that of the least delays over time (`clock_skew.rs`), the offset is taken so that the least
 //! delays of both ways are equal, which no measurement can know better.
 
 mod ack_spacing;
