@@ -121,6 +121,10 @@
       const kinds = [["retransmissions", "sent again", "--ours"], ["duplicate_acks", "duplicate ACKs", "--second"], ["drops", "drops", "--bad"]];
       return { unit: "", lines: kinds.filter(([name]) => course.has(name)).map(([name, label, colour]) => line(label, colour, course.column(name))) };
     },
+    delay: (course) => {
+      const [low, mean, high] = ["min", "mean", "max"].map((which) => course.column(`delay_${which}_ns`).map(seconds));
+      return { unit: "s", wide: true, lines: [line("delay", "--ours", mean, { low, high })] };
+    },
     queue: (course) => ({ unit: "B", lines: [line("queue", "--fourth", course.column("queue_max_bytes"))] }),
   };
 

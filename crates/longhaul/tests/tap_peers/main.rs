@@ -19,10 +19,9 @@ use traffic::{Program, Traffic};
 /// Who sends, and to whom.
 type Way = ((IpAddr, u16), (IpAddr, u16));
 
-/// Whether everything is at hand. If not, the test fails, or is skipped with ALLOW_SKIP=1.
-fn all_there() -> bool {
-    let tools = ["tcptrace", "tshark", "tcpdump", "iperf3", "nginx", "curl"];
-    let is_there = |tool: &&str| {
+/// Whether these programs are there. If not, the test fails, or is skipped with ALLOW_SKIP=1.
+fn have(tools: &[&str]) -> bool {
+    let is_there = |tool: &str| {
         Command::new("which")
             .arg(tool)
             .output()
@@ -36,7 +35,12 @@ fn all_there() -> bool {
         missing.is_empty() || allowed,
         "missing {missing:?}; ALLOW_SKIP=1 skips this test"
     );
-    missing.is_empty() && may_use_namespaces()
+    missing.is_empty()
+}
+
+fn all_there() -> bool {
+    let tools = ["tcptrace", "tshark", "tcpdump", "iperf3", "nginx", "curl"];
+    have(&tools) && may_use_namespaces()
 }
 
 /// All three on one file.
@@ -64,6 +68,23 @@ fn agree(traffic: &Traffic<'_>) {
     let directory = tempfile::tempdir().unwrap();
     for file in traffic.capture(directory.path()) {
         compare(&file, traffic.has_super_packets());
+    }
+}
+
+/// Those of `tests/captures`, for which nobody needs to be root.
+#[test]
+fn captures_that_are_kept() {
+    if !have(&["tcptrace", "tshark"]) {
+        return;
+    }
+    let place = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures"));
+    for name in [
+        "losses-sender",
+        "losses-receiver",
+        "reordered-ipv6",
+        "super-packets",
+    ] {
+        compare(&place.join(format!("{name}.pcap")), name == "super-packets");
     }
 }
 

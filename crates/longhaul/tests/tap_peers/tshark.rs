@@ -17,19 +17,20 @@ pub(crate) struct Tshark {
     pub(crate) duplicate_acks: u64,
     /// Those among them for which nothing was outstanding.
     pub(crate) duplicates_of_everything: u64,
-    /// FINs without payload that repeat the ACK number of the packet before.
-    pub(crate) repeating_fins: u64,
+    /// Packets without payload that repeat number and window of the one before, and are no duplicate ACKs:
+    /// FINs, RSTs, and those for which nothing is outstanding.
+    pub(crate) other_repeats: u64,
     /// Retransmissions of every kind, and what came out of order.
     pub(crate) again_or_late: u64,
     /// RTTs of its data, in ms.
     pub(crate) rtt_ms: Vec<f64>,
     /// Next byte that it sends.
     end: u64,
-    /// What it acknowledged last.
-    ack: u64,
+    /// Number and window of its last packet.
+    told: (u64, u64),
 }
 
-const FIELDS: [&str; 18] = [
+const FIELDS: [&str; 19] = [
     "ip.src",
     "ipv6.src",
     "tcp.srcport",
@@ -40,6 +41,7 @@ const FIELDS: [&str; 18] = [
     "tcp.flags",
     "tcp.seq",
     "tcp.ack",
+    "tcp.window_size_value",
     "tcp.options.sack.count",
     "tcp.analysis.retransmission",
     "tcp.analysis.fast_retransmission",
@@ -117,17 +119,19 @@ pub(crate) fn read(file: &Path) -> BTreeMap<Way, Tshark> {
 impl Tshark {
     /// `other_end` is the next byte that the other end sends.
     fn count(&mut self, packet: &Packet<'_>, other_end: u64) {
-        let (len, flags, ack) = (
-            packet.number("tcp.len"),
-            packet.number("tcp.flags"),
+        let (len, flags) = (packet.number("tcp.len"), packet.number("tcp.flags"));
+        let (ack, window) = (
             packet.number("tcp.ack"),
+            packet.number("tcp.window_size_value"),
         );
         let bare = len == 0;
         self.packets += 1;
         self.data_packets += u64::from(!bare);
         self.payload_bytes += len;
         self.pure_acks += u64::from(bare && flags & KIND == ACK);
-        self.repeating_fins += u64::from(bare && flags & FIN != 0 && ack == self.ack);
+        let repeats = bare && flags & ACK != 0 && (ack, window) == self.told && ack > 1;
+        let counts = flags & (FIN | RST) == 0 && ack != other_end;
+        self.other_repeats += u64::from(repeats && !counts);
         // D8: a RST is no ACK, though Linux puts SACK blocks on it.
         if flags & RST == 0 {
             let blocks = packet.0["tcp.options.sack.count"].split(',');
@@ -145,7 +149,7 @@ impl Tshark {
             "tcp.analysis.spurious_retransmission",
             "tcp.analysis.out_of_order",
         ]);
-        self.ack = ack;
+        self.told = (ack, window);
         let syn_or_fin = (flags & 3).count_ones();
         self.end = self
             .end

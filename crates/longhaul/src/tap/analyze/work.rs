@@ -184,6 +184,7 @@ impl<'a> Gathered<'a> {
             vantages: vantages
                 .map(|(place, packets)| vantage(&place, &names[place.file], packets))
                 .collect(),
+            both_ends: Vec::new(),
         }
     }
 }

@@ -3,11 +3,14 @@
 
 use super::{comparison::Comparison, side::Side, table::row};
 use crate::{
-    lab::metric::times,
+    lab::metric::{Metric, times},
     page,
     tap::report::{SCRIPT, STYLE, paired},
 };
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+
+/// Figures that the heading names.
+const FOUND_MAX: usize = 3;
 
 /// The whole page.
 pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
@@ -66,20 +69,41 @@ fn heading(comparison: &Comparison) -> Markup {
 fn figures(comparison: &Comparison) -> Markup {
     markup! {
         section id="figures" {
-            h2 { "Figures" }
+            h2 { (finding(comparison)) }
+            p.note { "“Differs”: by more than chance, counts by three standard deviations as well." }
             div.scroll tabindex="0" role="region" aria-label="Figures" {
                 table {
-                    thead { tr { td {} @for name in ["A", "B", "B/A"] { th scope="col" { (name) } } } }
-                    tbody { @for figure in &comparison.figures { (line(&row(figure))) } }
+                    thead { tr { td {} @for name in ["A", "B", "B/A"] { th scope="col" { (name) } } td {} } }
+                    tbody { @for figure in &comparison.figures {
+                        (line(&row(figure), comparison.is_notable(figure)))
+                    } }
                 }
             }
         }
     }
 }
 
-fn line([name, a, b, ratio]: &[String; 4]) -> Markup {
+/// What differs most.
+fn finding(comparison: &Comparison) -> String {
+    let label = |name: &&str| Metric::of(name).label;
+    let most: Vec<String> = comparison
+        .notable
+        .iter()
+        .take(FOUND_MAX)
+        .map(label)
+        .collect();
+    match most.is_empty() {
+        true => "No figure differs by more than chance".to_owned(),
+        false => format!("What differs most: {}", most.join(", ")),
+    }
+}
+
+fn line([name, a, b, ratio]: &[String; 4], is_notable: bool) -> Markup {
     markup! {
-        tr { th scope="row" { (name) } td.number { (a) } td.number { (b) } td.number { (ratio) } }
+        tr {
+            th scope="row" { (name) } td.number { (a) } td.number { (b) } td.number { (ratio) }
+            td.notable { @if is_notable { "differs" } }
+        }
     }
 }
 

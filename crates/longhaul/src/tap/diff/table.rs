@@ -1,19 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The comparison on a terminal: plain text, aligned.
 
-use super::comparison::{Comparison, Figure};
+use super::comparison::Comparison;
 use crate::lab::{
-    metric::{Metric, Unit, percent, times},
+    metric::{Metric, percent, times},
     table::aligned,
 };
+use model::tap::compare::Figure;
+
+/// Beside what differs by more than chance.
+const NOTABLE: &str = "*";
 
 /// Who A and B are, their figures, and both verdicts.
 pub(super) fn text(comparison: &Comparison) -> String {
     let Comparison { a, b, figures, .. } = comparison;
     let heading = ["", "A", "B", "B/A"].map(str::to_owned).to_vec();
+    let marked = |figure: &Figure| {
+        let mark = if comparison.is_notable(figure) {
+            NOTABLE
+        } else {
+            ""
+        };
+        row(figure).into_iter().chain([mark.to_owned()]).collect()
+    };
     let rows: Vec<Vec<String>> = [heading]
         .into_iter()
-        .chain(figures.iter().map(|figure| row(figure).to_vec()))
+        .chain(figures.iter().map(marked))
         .collect();
     let mut lines = vec![
         format!("A  {}", a.name),
@@ -21,6 +33,9 @@ pub(super) fn text(comparison: &Comparison) -> String {
         String::new(),
     ];
     lines.extend(aligned(&rows));
+    if !comparison.notable.is_empty() {
+        lines.push(format!("{NOTABLE} differs by more than chance"));
+    }
     lines.push(String::new());
     for (side, named) in [("A", a), ("B", b)] {
         if !named.verdict.is_empty() {
@@ -36,15 +51,14 @@ pub(super) fn text(comparison: &Comparison) -> String {
 /// Name, both values and their ratio in words.
 pub(super) fn row(figure: &Figure) -> [String; 4] {
     let metric = Metric::of(figure.name);
+    let is_share = figure.name.starts_with("limited_by");
     let print = |value: Option<f64>| match value {
         // A share of the time.
-        Some(share) if figure.name.starts_with("limited_by") => percent(share),
+        Some(share) if is_share => percent(share),
         Some(value) => metric.print(value),
         None => "–".to_owned(),
     };
-    let ratio = figure
-        .ratio
-        .filter(|_| metric.unit != Unit::Ratio || !figure.name.starts_with("limited_by"));
+    let ratio = figure.ratio.filter(|_| !is_share);
     [
         metric.label.clone(),
         print(figure.a),
@@ -58,8 +72,14 @@ mod tests {
     use super::*;
 
     fn words(name: &'static str, a: Option<f64>, b: Option<f64>) -> [String; 4] {
-        let ratio = a.zip(b).map(|(a, b)| b / a);
-        row(&Figure { name, a, b, ratio })
+        row(&Figure {
+            name,
+            a,
+            b,
+            difference: None,
+            ratio: a.zip(b).map(|(a, b)| b / a),
+            weight: 0.0,
+        })
     }
 
     #[test]

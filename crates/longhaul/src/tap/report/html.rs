@@ -7,6 +7,7 @@
 //! flows the rows of `Ranks::told`.
 
 use super::{
+    between::{self, Between},
     direction::{self, Amount, Shown},
     flows, method,
     output::Finished,
@@ -23,6 +24,8 @@ pub(crate) const PAGE_BYTES: usize = 5 << 20;
 const COURSES_BYTES: usize = 3 << 20;
 /// Directions with charts.
 const SECTIONS_MAX: usize = 32;
+/// Flows seen at two places: 40 kB each.
+const PAIRS_MAX: usize = 8;
 
 pub(crate) const STYLE: &str = include_str!("../../../web/tap.css");
 pub(crate) const SCRIPT: &str = include_str!("../../../web/tap.js");
@@ -31,13 +34,14 @@ pub(crate) const SCRIPT: &str = include_str!("../../../web/tap.js");
 pub(crate) fn html(finished: &Finished) -> String {
     let analysis = &finished.analysis;
     let shown = chosen(finished);
+    let between = pairs(analysis);
     markup! {
         (DOCTYPE)
         html lang="en" {
             (page::head(&title(analysis), &analysis.longhaul, STYLE))
             body {
-                (body(analysis, &shown))
-                (scripts(&shown))
+                (body(analysis, &shown, &between))
+                (scripts(&shown, &between))
             }
         }
     }
@@ -45,14 +49,17 @@ pub(crate) fn html(finished: &Finished) -> String {
 }
 
 /// What the page shows, without styles, scripts and data.
-fn body(analysis: &Analysis, shown: &[Shown<'_>]) -> Markup {
+fn body(analysis: &Analysis, shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
     let ids: Vec<String> = shown.iter().map(Shown::id).collect();
     markup! {
         header { (heading(analysis, shown.first())) }
         main {
             @if !shown.is_empty() {
-                (picker(shown))
+                (picker(shown, between))
                 @for (number, one) in shown.iter().enumerate() { (direction::section(*one, number)) }
+            }
+            @for (n, pair) in between.iter().enumerate() {
+                (between::section(pair, shown.len() + 2 * n))
             }
             (flows::section(analysis, |id| ids.iter().any(|known| known == id)))
             (method::section(analysis))
@@ -76,6 +83,14 @@ fn chosen(finished: &Finished) -> Vec<Shown<'_>> {
     all.into_iter()
         .take(SECTIONS_MAX)
         .take_while(fits)
+        .collect()
+}
+
+/// Flows seen at two places, the first few.
+fn pairs(analysis: &Analysis) -> Vec<Between<'_>> {
+    let pairs = analysis.both_ends.iter().take(PAIRS_MAX);
+    pairs
+        .filter_map(|pair| Between::of(analysis, pair))
         .collect()
 }
 
@@ -138,14 +153,15 @@ fn reservations(analysis: &Analysis) -> Markup {
 }
 
 /// What is shown of several directions; without scripts all are.
-fn picker(shown: &[Shown<'_>]) -> Markup {
+fn picker(shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
     markup! {
         div.picker {
-            @if shown.len() > 1 {
+            @if shown.len() + between.len() > 1 {
                 label { "Direction " select id="pick" {
                     @for one in shown {
                         option value=(one.id()) { (one.name()) " · " (one.amount().payload) }
                     }
+                    @for pair in between { option value=(pair.id()) { (pair.name()) } }
                 } }
             }
             p.note {
@@ -157,12 +173,16 @@ fn picker(shown: &[Shown<'_>]) -> Markup {
     }
 }
 
-fn scripts(shown: &[Shown<'_>]) -> Markup {
+fn scripts(shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
+    let delays = between.iter().flat_map(Between::courses);
     markup! {
         @if !shown.is_empty() {
             @for (number, one) in shown.iter().enumerate() {
                 (page::data(&format!("course-{number}"), one.course))
             }
+        }
+        @for (n, course) in delays.enumerate() {
+            (page::data(&format!("course-{}", shown.len() + n), &course))
         }
         (page::data("charts", &[(); 0]))
         (page::scripts())
@@ -198,7 +218,12 @@ mod tests {
     #[test]
     fn the_verdict_comes_first_then_charts_flows_method_raw_data() {
         let finished = made_up::finished();
-        let page = body(&finished.analysis, &chosen(&finished)).into_string();
+        let page = body(
+            &finished.analysis,
+            &chosen(&finished),
+            &pairs(&finished.analysis),
+        )
+        .into_string();
         insta::assert_snapshot!(outline(&page));
     }
 
@@ -233,10 +258,10 @@ mod tests {
         assert!(!page.contains(EVIL));
         assert_eq!(
             page.matches("<script").count(),
-            6,
-            "two courses, no other charts, and three scripts"
+            8,
+            "two courses, two of delays, no other charts, and three scripts"
         );
-        assert_eq!(page.matches("</script").count(), 6);
+        assert_eq!(page.matches("</script").count(), 8);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use super::{
 use model::tap::{
     course::Course,
     record::{
-        Acks, Closing, Data, Direction, Distribution, Flow, Limit, Limited, Offer, Opening, Phase,
-        PhaseKind,
+        AckSpacing, Acks, BothEnds, Clocks, Closing, Data, DelayBin, DelayCourse, Direction,
+        Distribution, Flow, Limit, Limited, Missing, Offer, Opening, Phase, PhaseKind, Way,
     },
     segment::{Endpoint, Vantage},
     series::Bin,
@@ -40,6 +40,7 @@ pub(crate) fn finished() -> Finished {
             files: vec![file()],
             vantages: vec![place("left", 0), place("right", 1)],
             flows: flows.into_iter().map(without_course).collect(),
+            both_ends: vec![pair()],
             others: Others {
                 flows: 3,
                 packets: 60,
@@ -49,6 +50,53 @@ pub(crate) fn finished() -> Finished {
             raw: vec!["series-1ms.parquet".to_owned(), "flows.jsonl".to_owned()],
         },
         courses,
+    }
+}
+
+/// The large transfer, seen at the left and at the right: its data were queued, and its ACKs were not. The
+/// right flow is the short one, which makes no difference to the page.
+pub(crate) fn pair() -> BothEnds {
+    let course = DelayCourse {
+        width_ns: 1_000_000,
+        from_ns: BEGIN_NS,
+        bins: (0..1_000).map(delay).collect(),
+    };
+    let way = |lost: u64, compressed| Way {
+        matched: 100_000,
+        matched_bytes: 144_800_000,
+        delay: spread(&[(100_000_000, 900), (136_000_000, 100)]),
+        course: course.clone(),
+        lost: Missing {
+            segments: lost,
+            bytes: lost * SEGMENT_BYTES,
+            acks: 0,
+        },
+        ack_spacing: AckSpacing {
+            sent: spread(&[(20_000, 300), (40_000, 100)]),
+            arrived: spread(&[(1_000, 100), (25_000, 300)]),
+            compressed,
+            stretched: 0,
+        },
+        ..Way::default()
+    };
+    BothEnds {
+        left: 0,
+        right: 7,
+        client_is_left: true,
+        clocks: Clocks::Same,
+        offset_ns: 0,
+        skew_ppm: 0.0,
+        from_client: way(40, 0),
+        from_server: way(0, 100),
+    }
+}
+
+fn delay(n: u64) -> DelayBin {
+    DelayBin {
+        count: n % 3,
+        min_ns: 100_000_000 + n * 1_000,
+        mean_ns: 101_000_000 + n * 2_000,
+        max_ns: 102_000_000 + n * 36_000,
     }
 }
 

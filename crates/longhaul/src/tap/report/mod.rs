@@ -2,6 +2,7 @@
 //! What `longhaul tap analyze -o` leaves: `result.json`, the data of the charts, and one HTML file that
 //! needs no network.
 
+mod between;
 mod charts;
 mod course;
 mod direction;

@@ -2,6 +2,7 @@
 //! Takes what the analysis says, from all its threads, and leaves it in a directory.
 
 use super::{
+    between,
     course::Drawn,
     html,
     largest::{Largest, Ranks},
@@ -12,7 +13,12 @@ use crate::{
     tap::series::{self, Format, Row},
 };
 use anyhow::{Context, Result};
-use model::tap::{Sink, course::Course, record::Flow, series::Bin};
+use model::tap::{
+    Sink,
+    course::Course,
+    record::{BothEnds, Flow},
+    series::Bin,
+};
 use std::{
     fs::{self, File},
     io::{BufWriter, Write},
@@ -58,6 +64,8 @@ pub(crate) struct Plan {
 pub(crate) struct Sources {
     pub(crate) files: Vec<CaptureFile>,
     pub(crate) vantages: Vec<VantagePoint>,
+    /// Flows that were seen at two of them.
+    pub(crate) both_ends: Vec<BothEnds>,
 }
 
 /// A result with its charts' data, in the order of its flows.
@@ -140,6 +148,8 @@ impl Output {
             (Some(directory), 0) => remove(&directory.join(OTHERS))?,
             (None, _) => {}
         }
+        let mut both_ends = sources.both_ends;
+        both_ends.iter_mut().for_each(between::thin);
         let analysis = Analysis {
             schema: SCHEMA,
             longhaul: env!("CARGO_PKG_VERSION").to_owned(),
@@ -147,6 +157,7 @@ impl Output {
             files: sources.files,
             vantages: sources.vantages,
             flows,
+            both_ends,
             others,
             raw,
         };

@@ -5,7 +5,10 @@
 //! Names end in units: `_ns` (of moments: since 1970, UTC), `_bytes`, `_bps` (bits a second); no unit
 //! means a count. Optional parts are absent, never null.
 
-use model::tap::{record::Flow, segment::Vantage};
+use model::tap::{
+    record::{BothEnds, Flow},
+    segment::Vantage,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -31,6 +34,9 @@ pub(crate) struct Analysis {
     pub(crate) vantages: Vec<VantagePoint>,
     /// The largest flows, most payload first.
     pub(crate) flows: Vec<Flow>,
+    /// Flows that were seen at two places, compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) both_ends: Vec<BothEnds>,
     /// All others, summed.
     pub(crate) others: Others,
     /// Files beside this one: series, and what `others` says.
