@@ -10,6 +10,7 @@ mod doctor;
 mod exit;
 mod lab;
 mod link;
+mod page;
 mod probe;
 mod relay;
 mod run;

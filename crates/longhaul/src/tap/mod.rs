@@ -8,7 +8,10 @@
 mod analyze;
 mod args;
 mod capture;
+mod diff;
 mod live;
+mod report;
+mod series;
 
 use anyhow::Result;
 pub(crate) use args::Args;
@@ -18,6 +21,7 @@ use args::Command;
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Analyze(args) => analyze::run(args),
+        Command::Diff(args) => diff::run(args),
         Command::Capture(args) => capture::run(args),
         Command::Live(args) => live::run(args),
     }

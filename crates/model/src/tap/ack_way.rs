@@ -5,7 +5,7 @@
 //! ACK takes longer than the fastest of its flow. It tells a queue of ACKs from one of data, which
 //! a round trip does not.
 
-use super::{segment::Segment, series::Bin};
+use super::{clock_skew::slope_below, segment::Segment, series::Bin};
 
 /// Clocks of hosts differ by no more than this in rate (RFC 5905 §7.1 takes 15 ppm, crystals are
 /// sold with 100).
@@ -66,27 +66,8 @@ fn skew(points: &[(f64, f64)]) -> Option<f64> {
     if time <= 0.0 || (way / time).abs() > NO_MILLISECONDS {
         return (time <= 0.0).then_some(0.0);
     }
-    let middle = points.iter().map(|point| point.0).sum::<f64>() / points.len() as f64;
-    let hull = lower_hull(points);
-    let edge = hull.windows(2).find(|edge| edge[1].0 >= middle)?;
-    let slope = (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0);
+    let slope = slope_below(points)?;
     Some(slope.clamp(-SKEW_MAX, SKEW_MAX))
-}
-
-/// The corners below `points`, which are in order (Andrew's monotone chain).
-fn lower_hull(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let mut hull: Vec<(f64, f64)> = Vec::new();
-    for point in points {
-        while let [.., a, b] = hull[..] {
-            let turn = (b.0 - a.0) * (point.1 - a.1) - (b.1 - a.1) * (point.0 - a.0);
-            if turn > 0.0 {
-                break;
-            }
-            hull.pop();
-        }
-        hull.push(*point);
-    }
-    hull
 }
 
 #[cfg(test)]

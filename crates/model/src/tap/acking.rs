@@ -72,6 +72,15 @@ impl Acking {
         end <= self.acked || self.scoreboard.covers(start.max(self.acked), end)
     }
 
+    /// Whether `segment`, with data of the other direction, says nothing but what was said before.
+    #[inline]
+    pub(super) fn is_known(&self, segment: &Segment) -> bool {
+        segment.ack == self.acked as u32
+            && segment.sack_blocks == 0
+            && segment.window != 0
+            && self.window == Some(segment.window)
+    }
+
     /// A pure ACK, whatever it says.
     #[inline]
     pub(super) fn count_pure(&mut self, segment: &Segment, bin: &mut Bin) {

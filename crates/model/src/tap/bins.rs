@@ -30,6 +30,14 @@ struct Wide {
     width_ns: u64,
     from_ns: u64,
     bins: Both,
+    /// Whether anything is in `bins`.
+    used: [bool; 2],
+}
+
+/// Where bins go.
+struct Series {
+    index: usize,
+    flow: u64,
 }
 
 impl Bins {
@@ -73,11 +81,15 @@ impl Bins {
     ) {
         self.settle(packets, bounds);
         for (index, wide) in self.wide.iter_mut().enumerate() {
+            let series = Series { index, flow };
             if at_ns > wide.until_ns() {
-                wide.emit(index, flow, sink);
-                *wide = Wide::at(at_ns, wide.width_ns);
+                wide.emit_with(&self.now, &series, sink);
+                wide.from_ns = at_ns - at_ns % wide.width_ns;
+            } else {
+                wide.merge(&self.now);
             }
         }
+        self.now = Both::default();
         self.open(at_ns);
     }
 
@@ -90,30 +102,23 @@ impl Bins {
         sink: &mut impl Sink,
     ) -> [Course; 2] {
         self.settle(packets, bounds);
-        for (index, wide) in self.wide.iter().enumerate() {
-            wide.emit(index, flow, sink);
+        for (index, wide) in self.wide.iter_mut().enumerate() {
+            wide.emit_with(&self.now, &Series { index, flow }, sink);
         }
         self.courses
     }
 
-    /// Brings what was counted to where it belongs.
+    /// Brings what was counted to the courses.
     fn settle(&mut self, packets: u64, bounds: &mut Bounds) {
-        for (way, now) in self
-            .now
-            .iter()
-            .enumerate()
-            .filter(|(_, bin)| !bin.is_empty())
-        {
-            let course = &mut self.courses[way];
-            let most = bounds.settings.course_bins(packets);
-            let wanted = course.length_with(self.opened_ns, most);
-            let most = bounds.length_of(&mut course.bins, wanted, most);
-            course.add(self.opened_ns, now, most);
-            for wide in &mut self.wide {
-                wide.bins[way].merge(now);
+        self.now = self.now.map(Bin::finest);
+        for (course, now) in self.courses.iter_mut().zip(&self.now) {
+            if !now.is_empty() {
+                let most = bounds.settings.course_bins(packets);
+                let wanted = course.length_with(self.opened_ns, most);
+                let most = bounds.length_of(&mut course.bins, wanted, most);
+                course.add(self.opened_ns, now, most);
             }
         }
-        self.now = Both::default();
     }
 
     /// Memory of the courses.
@@ -144,6 +149,7 @@ impl Wide {
             width_ns,
             from_ns: at_ns - at_ns % width_ns,
             bins: Both::default(),
+            used: [false; 2],
         }
     }
 
@@ -151,12 +157,28 @@ impl Wide {
         self.from_ns.saturating_add(self.width_ns - 1)
     }
 
-    fn emit(&self, width: usize, flow: u64, sink: &mut impl Sink) {
-        for (bin, upload) in self.bins.iter().zip([true, false]) {
-            if !bin.is_empty() {
-                sink.bin(flow, upload, width, self.from_ns, bin);
+    fn merge(&mut self, now: &Both) {
+        for (way, now) in now.iter().enumerate() {
+            if !now.is_empty() {
+                self.bins[way].merge(now);
+                self.used[way] = true;
             }
         }
+    }
+
+    /// Says what was in it, `now` included, and is empty then.
+    fn emit_with(&mut self, now: &Both, series: &Series, sink: &mut impl Sink) {
+        for (way, now) in now.iter().enumerate() {
+            let is_upload = way == 0;
+            if self.used[way] {
+                let mut bin = std::mem::take(&mut self.bins[way]);
+                bin.merge(now);
+                sink.bin(series.flow, is_upload, series.index, self.from_ns, &bin);
+            } else if !now.is_empty() {
+                sink.bin(series.flow, is_upload, series.index, self.from_ns, now);
+            }
+        }
+        self.used = [false; 2];
     }
 }
 

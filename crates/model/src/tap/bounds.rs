@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::mem::size_of;
 
 /// Entries that a table gets first.
-const FIRST: usize = 16;
+const FIRST: usize = 8;
 
 /// The bounds of a shard.
 #[derive(Debug)]
@@ -113,8 +113,10 @@ mod tests {
     fn a_list_that_may_not_grow_says_what_it_has() {
         let (mut bounds, mut list) = (bounds(100), Vec::<u32>::new());
         assert_eq!(bounds.length_of(&mut list, 3, 40), 40);
+        assert_eq!(list.capacity(), 8);
+        assert_eq!(bounds.length_of(&mut list, 8, 40), 40);
+        assert_eq!(bounds.length_of(&mut list, 30, 40), 8);
+        assert_eq!(bounds.length_of(&mut list, 9, 40), 40);
         assert_eq!(list.capacity(), 16);
-        assert_eq!(bounds.length_of(&mut list, 17, 40), 16);
-        assert_eq!(bounds.length_of(&mut list, 16, 40), 40);
     }
 }

@@ -30,6 +30,12 @@ impl Course {
         }
     }
 
+    /// Whether it has no bin: nothing happened, or it was left out.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.bins.is_empty()
+    }
+
     /// Where bin `index` begins, ns since 1970.
     #[must_use]
     pub fn time_of(&self, index: usize) -> u64 {

@@ -247,6 +247,8 @@ impl Direction {
         let pure = is_pure(segment);
         if pure {
             self.acking.count_pure(segment, bin);
+        } else if self.acking.is_known(segment) && self.round_trips.is_echo_known(segment) {
+            return; // Bulk data one way has the same ACK for ever.
         }
         let Some(ack) = self.place_ack(segment, bounds) else {
             return;

@@ -67,40 +67,51 @@ impl Histogram {
         if self.count == 0 {
             return Distribution::default();
         }
+        let buckets = self.buckets();
+        let [p50, p90, p99] =
+            quantiles(&buckets, [50, 90, 99]).map(|edge| edge.clamp(self.min, self.max));
         Distribution {
             count: self.count,
             min: self.min,
             mean: self.sum as f64 / self.count as f64,
-            p50: self.quantile(50),
-            p90: self.quantile(90),
-            p99: self.quantile(99),
+            p50,
+            p90,
+            p99,
             max: self.max,
-            buckets: self.buckets().map(|(b, n)| (lower_edge(b), n)).collect(),
+            buckets: buckets
+                .iter()
+                .map(|&(bucket, count)| (lower_edge(bucket), count))
+                .collect(),
         }
     }
 
-    /// The buckets that have any, in order.
-    fn buckets(&self) -> impl Iterator<Item = (usize, u64)> {
-        (0..OCTAVES * AN_OCTAVE).filter_map(|bucket| {
-            let chunk = usize::from(self.chunk_of[bucket >> BITS_AN_OCTAVE]).checked_sub(1)?;
-            let count = self.chunks[chunk][bucket % AN_OCTAVE];
-            (count > 0).then_some((bucket, u64::from(count)))
-        })
-    }
-
-    /// A value that `percent` of the samples don't exceed.
-    fn quantile(&self, percent: u64) -> u64 {
-        let total: u64 = self.buckets().map(|(_, count)| count).sum();
-        let rank = (u128::from(total) * u128::from(percent)).div_ceil(100) as u64;
-        let mut passed = 0;
-        for (bucket, count) in self.buckets() {
-            passed += count;
-            if passed >= rank {
-                return upper_edge(bucket).clamp(self.min, self.max);
+    /// The buckets that have any, in order, with their counts.
+    fn buckets(&self) -> Vec<(usize, u64)> {
+        let mut buckets = Vec::new();
+        for (octave, &chunk) in self.chunk_of.iter().enumerate().filter(|(_, at)| **at > 0) {
+            let counts = &self.chunks[usize::from(chunk) - 1];
+            for (at, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                buckets.push((octave * AN_OCTAVE + at, u64::from(count)));
             }
         }
-        self.max
+        buckets
     }
+}
+
+/// The ends of the buckets that so many percent of all samples don't exceed; `percents` are in order.
+fn quantiles<const N: usize>(buckets: &[(usize, u64)], percents: [u64; N]) -> [u64; N] {
+    let total: u64 = buckets.iter().map(|(_, count)| count).sum();
+    let (mut rest, mut passed) = (buckets.iter(), 0);
+    let mut bucket = 0;
+    percents.map(|percent| {
+        let rank = (u128::from(total) * u128::from(percent)).div_ceil(100) as u64;
+        while passed < rank
+            && let Some(&(next, count)) = rest.next()
+        {
+            (bucket, passed) = (next, passed + count);
+        }
+        upper_edge(bucket)
+    })
 }
 
 /// Values below 64 are their own bucket; above, the five bits behind the first one tell.

@@ -19,6 +19,9 @@ pub struct Going {
     pub ends: [Endpoint; 2],
 }
 
+/// Vantages that are told apart without the table.
+const LAST: usize = 4;
+
 /// All flows of one shard: whoever has several gives each all segments of its flows, in order of time.
 #[derive(Debug)]
 pub struct Flows {
@@ -30,8 +33,9 @@ pub struct Flows {
     slots: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
     recency: Recency,
-    /// The slot of the last segment: most often the next is of the same flow.
-    last: u32,
+    /// The slots of the last segments: most often the next is of the same flow. Those of different
+    /// vantages take turns, so they have different places.
+    last: [u32; LAST],
 }
 
 impl Flows {
@@ -45,7 +49,7 @@ impl Flows {
             slots: Vec::new(),
             free: Vec::new(),
             recency: Recency::new(),
-            last: 0,
+            last: [0; LAST],
         }
     }
 
@@ -69,7 +73,7 @@ impl Flows {
             None => self.begin(number, vantage, key, segment, sink),
         };
         self.recency.touch(slot);
-        self.last = slot;
+        self.last[vantage.0 as usize % LAST] = slot;
         if let Some(connection) = &mut self.slots[slot as usize] {
             connection.segment(segment, &mut self.bounds, sink);
         }
@@ -103,8 +107,9 @@ impl Flows {
 
     #[inline]
     fn find(&self, vantage: Vantage, key: &FlowKey) -> Option<u32> {
-        if self.is_at(self.last, vantage, key) {
-            return Some(self.last);
+        let last = self.last[vantage.0 as usize % LAST];
+        if self.is_at(last, vantage, key) {
+            return Some(last);
         }
         let hash = self.hash.of(vantage, key);
         (self.table)

@@ -5,6 +5,9 @@
 //! their size. Every table has a bound.
 
 pub mod ack_way;
+pub mod both_ends;
+mod clock_skew;
+pub mod compare;
 pub mod course;
 pub mod decode;
 pub mod flows;

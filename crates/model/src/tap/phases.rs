@@ -3,17 +3,18 @@
 //!
 //! The rule, and why it is so:
 //!
-//! 1. **Idle** is at least two round trips and 1 % of the course without data. Less is how windows
+//! 1. **Idle** is at least two round trips and 2 % of the course without data. Less is how windows
 //!    leave. A silence that a retransmission ends is a time-out, not idleness.
 //! 2. Between idle stretches the rate of sending is taken over whole round trips
 //!    ([`super::rounds`]) and cut where straight lines change ([`super::pieces`]). A line whose end is
 //!    15 % above its beginning, and more than noise explains, **grows**.
 //! 3. What grows is **ramp-up**; after a loss, and up to the rate before it, it is **recovery**. A
 //!    stretch below a tenth of the flow's rate belongs to the growth that it leads to: slow start
-//!    from ten packets is flat for many round trips against what it becomes.
+//!    from ten packets is flat for many round trips against what it becomes. So do the first eight
+//!    steps where the rate is higher after them.
 //! 4. **Recovery** begins with the first retransmission of a loss, and lasts until the growth after
-//!    it ends; where the rate does not grow, until it is back at nine tenths of what follows. A loss
-//!    that a queue hides is none.
+//!    it ends; where that grows by less than 15 %, until the rate is back at nine tenths of what it
+//!    was or at what follows, and nothing is sent again any more. A loss after which the rate stays above nine tenths is none.
 //! 5. **Peak** follows ramp-up: the round trip grows because a queue stands. It begins when the
 //!    packets that found the queue were sent, since the rate of sending goes on doubling for another
 //!    round trip after the path is full; it ends with the first retransmission or when the round
@@ -31,31 +32,38 @@ use super::{
     rounds::Rounds,
     spans::{self, drop_short, join, paint},
 };
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// What a rate must change by to be another.
 const CHANGE: f64 = 1.15;
 /// Below this share of the flow's rate nothing has happened yet.
 const LOW: f64 = 0.1;
-/// A rate that is back.
+/// A rate that is back where it was.
 const BACK: f64 = 0.9;
+/// A rate that is what it will be.
+const SETTLED: f64 = 0.97;
+/// Steps that a repair may go on when the rate is back; a path that loses all the time never ends one.
+const REPAIR_STEPS: usize = 8;
+/// Steps in which a flow may reach its rate without a line that grows.
+const BEGINNING_STEPS: usize = 8;
 /// Idle stretches are at least this part of the course; so there are few.
-const IDLE_PART: usize = 100;
+const IDLE_PART: usize = 50;
 /// Segments that have a course.
 const SEGMENTS_MIN: u64 = 10;
 /// The least noise of a rate, of its size: a window grows and sends in whole packets.
 const NOISE_MIN: f64 = 0.02;
 
 /// The phases of `course`, in order and without gaps from its first data to its last; none for
-/// fewer than ten segments. At most some hundreds.
+/// fewer than ten segments. At most some hundreds. `handshake_ns` is the round trip of the handshake, if
+/// it was seen.
 #[must_use]
-pub fn of(course: &Course) -> Vec<Phase> {
+pub fn of(course: &Course, handshake_ns: Option<u64>) -> Vec<Phase> {
     let segments: u64 = course
         .bins
         .iter()
         .map(|bin| u64::from(bin.data_segments))
         .sum();
-    match Rounds::of(course) {
+    match Rounds::of(course, handshake_ns) {
         Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds)
             .iter()
             .map(|span| phase(&rounds, span))
@@ -109,8 +117,8 @@ struct Stretch<'a> {
     rates: Vec<f64>,
     sigma: f64,
     pieces: Vec<Piece>,
-    /// Bins in which losses begin to be repaired.
-    losses: Vec<usize>,
+    /// Bins in which losses are repaired, from the first to the last of each.
+    losses: Vec<RangeInclusive<usize>>,
 }
 
 impl<'a> Stretch<'a> {
@@ -147,9 +155,10 @@ impl<'a> Stretch<'a> {
         (step as usize).min(self.rates.len() - 1)
     }
 
+    /// Bytes a bin. What is left over after the last step has the end of a burst and no time after it.
     fn rate(&self, step: usize) -> f64 {
-        let range = self.edge(step)..self.edge(step + 1);
-        self.rounds.sent_in(range.clone()) / (range.end - range.start)
+        let range = self.edge(step)..self.edge(step) + self.rounds.step;
+        self.rounds.sent_in(range) / self.rounds.step
     }
 
     /// The rate of the flow when it is fast: nine tenths of the steps are not faster.
@@ -164,16 +173,26 @@ impl<'a> Stretch<'a> {
         piece.end > CHANGE * piece.start && rise > 3.0 * self.sigma
     }
 
+    /// Whether `piece` is the few steps before the rate is at `next`: a window that is small is reached
+    /// in so few of them that no line grows.
+    fn begins(&self, piece: &Piece, next: f64) -> bool {
+        piece.from == 0
+            && piece.to <= BEGINNING_STEPS
+            && next > CHANGE * piece.mean
+            && next - piece.mean > 3.0 * self.sigma
+    }
+
     /// Whether growth in `piece` makes up for a loss.
     fn comes_back(&self, piece: &Piece) -> bool {
         let soon = self.bin((piece.from + 2).min(self.rates.len()));
         let before = self.rates[..piece.from].iter().copied().fold(0.0, f64::max);
-        self.losses.iter().any(|loss| *loss <= soon) && piece.end <= CHANGE * before
+        self.losses.iter().any(|loss| *loss.start() <= soon) && piece.end <= CHANGE * before
     }
 
     fn kinds(&self) -> Vec<PhaseKind> {
         let high = self.high();
         let mut next = PhaseKind::Steady;
+        let mut higher = 0.0;
         let mut kinds: Vec<_> = self
             .pieces
             .iter()
@@ -182,9 +201,11 @@ impl<'a> Stretch<'a> {
                 next = match self.grows(piece) {
                     true if self.comes_back(piece) => PhaseKind::Recovery,
                     true => PhaseKind::RampUp,
+                    false if self.begins(piece, higher) => PhaseKind::RampUp,
                     false if piece.mean < LOW * high => next,
                     false => PhaseKind::Steady,
                 };
+                higher = piece.start;
                 next
             })
             .collect();
@@ -201,7 +222,7 @@ impl<'a> Stretch<'a> {
         }
         spans = self.joined(spans);
         for loss in &self.losses {
-            if let Some(bins) = self.dip(*loss, &spans) {
+            if let Some(bins) = self.dip(loss, &spans) {
                 paint(
                     &mut spans,
                     Span {
@@ -218,7 +239,8 @@ impl<'a> Stretch<'a> {
     }
 
     /// From the loss until the rate is back, or grows.
-    fn dip(&self, loss: usize, spans: &[Span]) -> Option<Range<usize>> {
+    fn dip(&self, repair: &RangeInclusive<usize>, spans: &[Span]) -> Option<Range<usize>> {
+        let loss = *repair.start();
         let step = self.step(loss);
         let near = self.bin(step.saturating_sub(1))..=self.bin((step + 3).min(self.rates.len()));
         let growth =
@@ -226,13 +248,21 @@ impl<'a> Stretch<'a> {
         if let Some(growth) = spans.iter().find(growth) {
             return Some(loss..growth.bins.end);
         }
+        let before = self.rates[step.saturating_sub(2)..=step]
+            .iter()
+            .copied()
+            .fold(0.0, f64::max);
         let later = (step + 2).min(self.rates.len() - 1);
         let level = self.pieces.iter().find(|piece| piece.to > later)?.mean;
-        let back = |rate: &f64| *rate >= BACK * level;
-        let first = (step + 1).min(self.rates.len());
-        let dipped = self.rates[step..].iter().take(2).any(|rate| !back(rate));
-        let steps = self.rates[first..].iter().position(back)?;
-        dipped.then(|| loss..self.bin(first + steps).max(loss))
+        let after = &self.rates[(step + 1).min(self.rates.len())..];
+        let dips = |rate: &f64| *rate < BACK * before;
+        let back = |rate: &f64| !dips(rate) || *rate >= SETTLED * level;
+        let steps = after.iter().position(back)?;
+        let dipped = after.iter().take(2).any(dips);
+        let end = step + 1 + steps;
+        let latest = self.bin((end + REPAIR_STEPS).min(self.rates.len()));
+        let end = self.bin(end).max(latest.min(repair.end() + 1));
+        dipped.then_some(loss..end)
     }
 
     /// While a queue grows at the end of the first growth.
@@ -241,9 +271,12 @@ impl<'a> Stretch<'a> {
             .first()
             .filter(|span| span.kind == PhaseKind::RampUp)?;
         let rtt = self.rounds.standing_rtt_ns(self.rounds.rtt);
-        let base = self.rounds.nanos(self.rounds.rtt);
+        let base = self.rounds.nanos(self.rounds.least);
         let excess = |bin: usize| rtt[bin] as f64 - base;
-        let end = self.losses.first().copied().unwrap_or(self.bins.end);
+        let end = self
+            .losses
+            .first()
+            .map_or(self.bins.end, |loss| *loss.start());
         // Round trips of a flow that is slow yet are long because its ACKs wait for more data.
         let high = self.high();
         let fast = self.rates.iter().position(|rate| *rate >= high / 2.0)?;
@@ -258,8 +291,8 @@ impl<'a> Stretch<'a> {
             .find(|bin| excess(*bin) < stands)?;
         // The sample came a round trip after its packet left, and a window of one round trip had to
         // pass before no lesser one was left in it.
-        let onset =
-            (calm as f64 + 1.0 - 2.0 * self.rounds.rtt).max(self.bins.start as f64) as usize;
+        let lag = self.rounds.least + self.rounds.rtt;
+        let onset = (calm as f64 + 1.0 - lag).max(self.bins.start as f64) as usize;
         let latest = ramp.bins.end as f64 + 2.0 * self.rounds.step;
         let long = (top - onset) as f64 >= self.rounds.rtt;
         (long && onset as f64 <= latest).then_some(onset..top)
@@ -269,7 +302,7 @@ impl<'a> Stretch<'a> {
         let ramp_end = spans[0].bins.end;
         if peak.end < ramp_end {
             let rest = match self.losses.first() {
-                Some(loss) if *loss < ramp_end => PhaseKind::Recovery,
+                Some(loss) if *loss.start() < ramp_end => PhaseKind::Recovery,
                 _ => PhaseKind::Steady,
             };
             paint(
@@ -325,23 +358,23 @@ impl<'a> Stretch<'a> {
     fn loses_between(&self, one: &Span, next: &Span) -> bool {
         let step = self.rounds.step.ceil() as usize;
         let range = one.bins.start + 2 * step..next.bins.start + step;
-        self.losses.iter().any(|loss| range.contains(loss))
+        self.losses.iter().any(|loss| range.contains(loss.start()))
     }
 }
 
-/// Bins in which something is sent again for the first time in two round trips and a step.
-fn losses(rounds: &Rounds<'_>, bins: &Range<usize>) -> Vec<usize> {
+/// Bins in which something is sent again, those of one repair together: no two round trips and no step
+/// lie between them.
+fn losses(rounds: &Rounds<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>> {
     let quiet = (2.0 * rounds.rtt).max(rounds.step);
-    let mut losses = Vec::new();
-    let mut last = None;
+    let mut losses: Vec<RangeInclusive<usize>> = Vec::new();
     for bin in bins
         .clone()
         .filter(|bin| rounds.bins()[*bin].retransmitted_bytes > 0)
     {
-        if last.is_none_or(|last| (bin - last) as f64 > quiet) {
-            losses.push(bin);
+        match losses.last_mut() {
+            Some(last) if (bin - last.end()) as f64 <= quiet => *last = *last.start()..=bin,
+            _ => losses.push(bin..=bin),
         }
-        last = Some(bin);
     }
     losses
 }

@@ -84,7 +84,8 @@ pub struct Direction {
     pub bursts: Distribution,
     /// Most bytes in flight as the tap saw it.
     pub in_flight_max_bytes: u64,
-    /// The whole of it over time, in a few thousand bins.
+    /// The whole of it over time, in a few thousand bins. `courses.jsonl` has it, column by column.
+    #[serde(default, skip_serializing_if = "Course::is_absent")]
     pub course: Course,
     /// Its course in phases, none for a few packets.
     pub phases: Vec<Phase>,
@@ -92,6 +93,27 @@ pub struct Direction {
     pub limits: Vec<Limited>,
     /// The same in a sentence.
     pub verdict: String,
+}
+
+impl Direction {
+    /// All retransmissions, in captured packets.
+    #[must_use]
+    pub fn retransmissions(&self) -> u64 {
+        let data = &self.data;
+        data.fast_retransmissions
+            + data.timeout_retransmissions
+            + data.spurious_retransmissions
+            + data.other_retransmissions
+    }
+
+    /// Round trips by the method that has more samples; by data and ACK if both have as many.
+    #[must_use]
+    pub fn round_trips(&self) -> &Distribution {
+        match self.rtt_by_pairs.count >= self.rtt_by_timestamps.count {
+            true => &self.rtt_by_pairs,
+            false => &self.rtt_by_timestamps,
+        }
+    }
 }
 
 /// Options of a SYN.
@@ -268,4 +290,113 @@ pub enum Limit {
     PathRate,
     /// ACKs came late, merged or too seldom for the sender to go on.
     AckStream,
+}
+
+/// One connection seen at two places, packet by packet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BothEnds {
+    /// The number of the flow at the left.
+    pub left: u64,
+    /// Of that at the right.
+    pub right: u64,
+    /// Whether the left is nearer to the client.
+    pub client_is_left: bool,
+    /// Where the delays' zero comes from.
+    pub clocks: Clocks,
+    /// What the right's clock showed more than the left's at the first packet, ns.
+    pub offset_ns: i64,
+    /// How much faster it runs, parts per million.
+    pub skew_ppm: f64,
+    /// What the client sent: its data, and ACKs for the server's.
+    pub from_client: Way,
+    /// What the server sent.
+    pub from_server: Way,
+}
+
+/// What is known of the clocks of two captures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clocks {
+    /// They are the same: delays are true.
+    Same,
+    /// They differ by an offset that is taken to make the least delays of both ways equal.
+    Symmetric,
+    /// Packets of one way only were seen at both places: delays are above the least, which is 0.
+    Relative,
+}
+
+/// What travelled one way between two places.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Way {
+    /// Packets, or parts of super-packets, seen at both.
+    pub matched: u64,
+    /// Their payload (and SYN and FIN).
+    pub matched_bytes: u64,
+    /// One-way delay, ns.
+    pub delay: Distribution,
+    /// The same over time.
+    pub course: DelayCourse,
+    /// Seen where they came from only, in between of what was seen at both: lost on the path.
+    pub lost: Missing,
+    /// Seen where they went to only: the capture missed them, or they took another way to it.
+    pub missed: Missing,
+    /// Seen at one place only, before the first or after the last packet that was seen at both: the
+    /// captures don't cover the same time.
+    pub at_edges: Missing,
+    /// Bytes that were sent again although they were not seen before, even where they came from: lost
+    /// before that.
+    pub lost_before_bytes: u64,
+    /// Packets that were overtaken between the places (RFC 4737 §3).
+    pub reordered: u64,
+    /// The ACKs among them.
+    pub ack_spacing: AckSpacing,
+}
+
+/// Packets that are not where they should be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Segments with payload, as on the wire.
+    pub segments: u64,
+    /// Their payload.
+    pub bytes: u64,
+    /// Packets without payload.
+    pub acks: u64,
+}
+
+/// What the path does to the time between two pure ACKs that follow each other.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AckSpacing {
+    /// ns between them where they came from.
+    pub sent: Distribution,
+    /// ns between them where they went to.
+    pub arrived: Distribution,
+    /// Pairs that came to less than half of their distance: compression (Mogul, "Observing TCP dynamics
+    /// in real networks", 1992).
+    pub compressed: u64,
+    /// Pairs that came to more than twice of it.
+    pub stretched: u64,
+}
+
+/// Delays over time, in bins of equal width by the left's clock.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DelayCourse {
+    /// Width of a bin.
+    pub width_ns: u64,
+    /// Where the first begins, ns since 1970.
+    pub from_ns: u64,
+    /// The bins.
+    pub bins: Vec<DelayBin>,
+}
+
+/// Delays of a stretch of time, ns; all zero without any.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelayBin {
+    /// How many.
+    pub count: u64,
+    /// Least.
+    pub min_ns: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// Greatest.
+    pub max_ns: u64,
 }

@@ -68,6 +68,12 @@ impl RoundTrips {
         Some(rtt)
     }
 
+    /// Whether the time stamp of `segment` says nothing new.
+    #[inline]
+    pub(super) fn is_echo_known(&self, segment: &Segment) -> bool {
+        !segment.has_timestamps || self.timestamps.is_last_echo(segment.tsecr)
+    }
+
     #[inline]
     fn echoed(&mut self, segment: &Segment) -> Option<u64> {
         if !segment.has_timestamps {

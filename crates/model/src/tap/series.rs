@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct Bin {
     /// Payload bytes that were sent, also again.
     pub data_bytes: u64,
+    /// Most of them in one of the finest bins within this one: a burst that a mean hides.
+    pub data_bytes_max: u64,
     /// Segments with payload, as on the wire.
     pub data_segments: u32,
     /// Payload bytes among them that had been sent before.
@@ -23,6 +25,8 @@ pub struct Bin {
     pub short_segments: u32,
     /// Bytes newly acknowledged: the sum of AckDiff.
     pub acked_bytes: u64,
+    /// Most of them in one of the finest bins within this one.
+    pub acked_bytes_max: u64,
     /// Pure ACKs that came back.
     pub acks: u32,
     /// Duplicates among them (RFC 5681 §2).
@@ -61,6 +65,15 @@ impl Bin {
         *self == Self::default()
     }
 
+    /// This as a finest bin: its sums are its most.
+    pub(super) fn finest(self) -> Self {
+        Self {
+            data_bytes_max: self.data_bytes,
+            acked_bytes_max: self.acked_bytes,
+            ..self
+        }
+    }
+
     /// Takes in what another stretch of the same direction had. The order makes no difference; counts
     /// stay at their type's end rather than wrap.
     pub fn merge(&mut self, other: &Self) {
@@ -74,6 +87,7 @@ impl Bin {
 
     fn merge_data(&mut self, other: &Self) {
         self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
+        self.data_bytes_max = self.data_bytes_max.max(other.data_bytes_max);
         self.retransmitted_bytes = self
             .retransmitted_bytes
             .saturating_add(other.retransmitted_bytes);
@@ -86,6 +100,7 @@ impl Bin {
 
     fn merge_acks(&mut self, other: &Self) {
         self.acked_bytes = self.acked_bytes.saturating_add(other.acked_bytes);
+        self.acked_bytes_max = self.acked_bytes_max.max(other.acked_bytes_max);
         add(&mut self.acks, other.acks);
         add(&mut self.duplicate_acks, other.duplicate_acks);
         add(&mut self.sacks, other.sacks);

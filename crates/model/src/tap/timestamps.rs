@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 pub(super) struct Timestamps {
     waiting: VecDeque<(u32, u64)>,
     newest: Option<u32>,
+    echo: Option<u32>,
 }
 
 impl Timestamps {
@@ -37,9 +38,16 @@ impl Timestamps {
         bytes_of(&self.waiting)
     }
 
+    /// Whether the last ACK had this echo.
+    #[inline]
+    pub(super) fn is_last_echo(&self, tsecr: u32) -> bool {
+        self.echo == Some(tsecr)
+    }
+
     /// An ACK echoes `tsecr`. When that was first sent, if this is its first echo.
     #[inline]
     pub(super) fn echoed(&mut self, tsecr: u32) -> Option<u64> {
+        self.echo = Some(tsecr);
         while let Some(&(tsval, at_ns)) = self.waiting.front() {
             if is_newer(tsval, tsecr) {
                 return None;

@@ -15,24 +15,28 @@ const ALL: f64 = 0.95;
 pub fn judge(flow: &mut Flow) {
     let opening = flow.opening;
     let (to_server, to_client) = (opening.syn_to_syn_ack_ns, opening.syn_ack_to_ack_ns);
-    judge_direction(&mut flow.upload, share(to_server, to_client));
-    judge_direction(&mut flow.download, share(to_client, to_server));
+    judge_direction(&mut flow.upload, to_client.zip(to_server));
+    judge_direction(&mut flow.download, to_server.zip(to_client));
 }
 
-/// Likewise for one direction. `seen` is how much of its round trip lies between the tap and the
-/// receiver, from 0 at the receiver to 1 at the sender, if the handshake shows it.
-pub fn judge_direction(direction: &mut Direction, seen: Option<f64>) {
-    direction.phases = phases::of(&direction.course);
-    direction.limits = limits::of(&direction.course);
+/// Likewise for one direction. `handshake_ns` is what the handshake took between sender and tap, and
+/// between tap and receiver, each to and fro, if it was seen.
+pub fn judge_direction(direction: &mut Direction, handshake_ns: Option<(u64, u64)>) {
+    let whole = handshake_ns.map(|(before, beyond)| before.saturating_add(beyond));
+    direction.phases = phases::of(&direction.course, whole);
+    direction.limits = limits::of(&direction.course, whole);
+    let seen = handshake_ns.map(|(before, beyond)| share(before, beyond));
     direction.verdict = sentence(direction, seen);
 }
 
-fn share(beyond: Option<u64>, before: Option<u64>) -> Option<f64> {
-    let (beyond, before) = (beyond? as f64, before? as f64);
-    (beyond + before > 0.0).then(|| beyond / (beyond + before))
+/// How much of the round trip lies beyond the tap.
+fn share(before: u64, beyond: u64) -> f64 {
+    beyond as f64 / (before as f64 + beyond as f64).max(1.0)
 }
 
-/// The verdict on `direction`, whose phases and limits are known; empty without data.
+/// The verdict on `direction`, whose phases and limits are known; empty without data. `seen` is how much
+/// of its round trip lies between the tap and the receiver, from 0 at the receiver to 1 at the sender, if
+/// the handshake shows it.
 #[must_use]
 pub fn sentence(direction: &Direction, seen: Option<f64>) -> String {
     let shares = shares(&direction.limits);
@@ -42,25 +46,45 @@ pub fn sentence(direction: &Direction, seen: Option<f64>) -> String {
             _ => "Too few packets to say what limited it.".to_owned(),
         };
     };
-    let mut text = match share {
-        share if share >= ALL => format!("Limited all the time by {}", by(main)),
-        share if share >= 0.5 => format!(
-            "Limited most of the time ({}) by {}",
-            percent(share),
-            by(main)
-        ),
+    let mut text = prefix(seen).to_owned();
+    text += &match share {
+        share if share >= ALL => format!("limited all the time by {}", by(main)),
+        share if share >= 0.5 => {
+            format!(
+                "limited most of the time ({}) by {}",
+                percent(share),
+                by(main)
+            )
+        }
         share => format!(
-            "Limited for the largest part ({}) by {}",
+            "limited for the largest part ({}) by {}",
             percent(share),
             by(main)
         ),
     };
     text += &evidence(direction, main);
-    let others = shares[1..].iter().filter(|(_, share)| *share >= TOLD);
-    for (limit, share) in others {
+    for (limit, share) in shares[1..].iter().filter(|(_, share)| *share >= TOLD) {
         text += &format!("; {} by {}", percent(*share), by(*limit));
     }
-    text + &doubt(seen) + "."
+    capitalised(&text) + "."
+}
+
+/// What is to be known before.
+fn prefix(seen: Option<f64>) -> &'static str {
+    match seen {
+        Some(seen) if seen < 0.5 => {
+            "Uncertain, since seen nearer to the receiver, where a part of the round trip and of what is \
+             in flight does not show: "
+        }
+        None => "If this was seen near the sender, which no handshake tells: ",
+        _ => "",
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
 }
 
 /// Parts of the time, the largest first.
@@ -126,17 +150,6 @@ fn longest(direction: &Direction) -> Option<&Phase> {
         .iter()
         .filter(|phase| phase.kind != PhaseKind::Idle);
     sending.max_by_key(|phase| phase.to_ns.saturating_sub(phase.from_ns))
-}
-
-fn doubt(seen: Option<f64>) -> &'static str {
-    match seen {
-        Some(seen) if seen < 0.5 => {
-            " (uncertain: seen nearer to the receiver, where a part of the round trip and of what is \
-             in flight does not show)"
-        }
-        None => " (if this was seen near the sender; the capture has no handshake that would say)",
-        _ => "",
-    }
 }
 
 fn percent(share: f64) -> String {

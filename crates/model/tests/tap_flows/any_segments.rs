@@ -68,10 +68,11 @@ fn wild() -> impl Strategy<Value = Seg> {
     )
 }
 
-fn analyse(segments: &[Seg], isn: u32) -> Said {
+fn analyse(segments: &[Seg], isn: u32, tables_max_bytes: usize) -> Said {
     let settings = Settings {
         bin_widths_ns: vec![1_000, 100_000],
         flows_max: 2,
+        tables_max_bytes,
         outstanding_max: 5,
         ranges_max: 3,
         timestamps_max: 3,
@@ -104,17 +105,17 @@ proptest! {
     #[test]
     fn near_segments_add_up(mut segments in prop::collection::vec(near(), 1..150), isn: u32) {
         segments.sort_by_key(|seg| seg.segment.at_ns);
-        analyse(&segments, isn).check(2);
+        analyse(&segments, isn, 100_000).check(2);
     }
 
     #[test]
-    fn segments_out_of_time_add_up(segments in prop::collection::vec(near(), 1..100), isn: u32) {
-        analyse(&segments, isn).check(2);
+    fn segments_out_of_time_add_up(segments in prop::collection::vec(near(), 1..100), isn: u32, bytes in 0usize..6_000) {
+        analyse(&segments, isn, bytes).check(2);
     }
 
     #[test]
     fn wild_segments_break_nothing(segments in prop::collection::vec((wild(), 0u16..4), 1..60)) {
         let segments: Vec<_> = segments.into_iter().map(|(seg, port)| seg.port(port)).collect();
-        analyse(&segments, 0);
+        analyse(&segments, 0, 100_000);
     }
 }

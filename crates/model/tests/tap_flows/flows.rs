@@ -141,3 +141,40 @@ fn slots_are_used_again() {
     let ports: Vec<_> = said.flows.iter().map(|f| f.client.port).collect();
     assert_eq!(ports, (0..1_000).collect::<Vec<_>>());
 }
+
+#[test]
+fn shards_say_together_what_one_says() {
+    let segments: Vec<_> = (0..600u32)
+        .map(|i| {
+            let (port, number) = (i * i % 7, i / 7);
+            let at_ns = u64::from(i) * 300_000;
+            match i % 3 {
+                2 => s(at_ns, 1, 1 + number * 10),
+                _ => c(at_ns, 1 + number * 10, 1).data(10),
+            }
+            .port(port as u16)
+        })
+        .collect();
+    let analyse = |shards: u16| {
+        let mut all = Said::default();
+        for shard in 0..shards {
+            let (mut flows, mut said) = (Flows::new(settings()), Said::default());
+            for (number, seg) in segments.iter().enumerate() {
+                if seg.port % shards == shard {
+                    let key = key(seg.port);
+                    flows.segment(number as u64, Vantage(0), &key, &seg.segment, &mut said);
+                }
+            }
+            flows.finish(&mut said);
+            all.flows.append(&mut said.flows);
+            all.bins.append(&mut said.bins);
+        }
+        all.flows.sort_by_key(|flow| flow.number);
+        all.bins
+            .sort_by_key(|b| (b.flow, !b.upload, b.width, b.from_ns));
+        all
+    };
+    let one = analyse(1);
+    assert_eq!(one.flows.len(), 4); // The squares modulo 7.
+    assert_eq!(analyse(3), one);
+}

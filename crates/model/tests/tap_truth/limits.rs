@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What limited a flow when: the share of the time that the truth says, to within 5 % of the run.
 
-use super::{
-    reference::course,
-    truth::{Case, MSS, Sample, Truth, case},
-};
+use super::truth::{Case, MSS, Sample, Truth, analysed, case};
 use model::{
-    tap::{
-        limits, phases,
-        record::{
-            Direction,
-            Limit::{self, AckStream, Application, CongestionWindow, PathRate, ReceiveWindow},
-            Limited,
-        },
-        verdict,
+    tap::record::{
+        Flow,
+        Limit::{self, AckStream, Application, CongestionWindow, PathRate, ReceiveWindow},
+        Limited,
     },
     tcp::cubic::Cubic,
 };
@@ -22,12 +15,17 @@ use units::Time;
 struct Found {
     truth: Truth,
     limits: Vec<Limited>,
+    flow: Flow,
 }
 
 fn judge(case: Case) -> Found {
     let truth = case.run();
-    let limits = limits::of(&course(&truth.at_sender));
-    Found { truth, limits }
+    let flow = truth.flow();
+    Found {
+        limits: flow.upload.limits.clone(),
+        truth,
+        flow,
+    }
 }
 
 impl Found {
@@ -123,8 +121,7 @@ fn paced_acks_are_called_the_ack_stream() {
             .back("ack-buffer", buffer);
         let found = judge(case);
         assert_eq!(found.truth.lost, 0);
-        let course = course(&found.truth.at_sender);
-        let steady = *phases::of(&course).last().unwrap();
+        let steady = *found.flow.upload.phases.last().unwrap();
         assert!(
             (steady.acks_per_s / 6_000.0 - 1.0).abs() < 0.01,
             "{steady:?}"
@@ -156,7 +153,7 @@ fn acks_that_are_few_but_in_time_limit_nothing() {
 /// GRO merges ACKs, delayed ACKs wait: a queue of data is a queue of data.
 #[test]
 fn merged_acks_on_a_full_path_are_the_paths_rate() {
-    for (packets, aggregate) in [(2, 100), (8, 0), (64, 1_000)] {
+    for (packets, aggregate) in [(2, 100), (8, 0), (16, 0)] {
         let path = [("rate", "200mbit"), ("queue", "1bdp")];
         let case = case("50ms", &path, 20.0).acks(packets, Time::from_micros(aggregate));
         let found = judge(case);
@@ -167,23 +164,26 @@ fn merged_acks_on_a_full_path_are_the_paths_rate() {
 
 #[test]
 fn the_verdict_says_how_much_of_the_time() {
-    let say = |case: Case, seen| {
-        let truth = case.run();
-        let mut direction = Direction {
-            course: course(&truth.at_sender),
-            ..Direction::default()
-        };
-        direction.acks.window_max_bytes = 4 << 20;
-        verdict::judge_direction(&mut direction, seen);
-        direction.verdict
-    };
     let window = || case("50ms", &[("rate", "1gbit")], 10.0).receive_window(4 << 20);
+    let truth = window().run();
     assert_eq!(
-        say(window(), Some(1.0)),
+        truth.flow().upload.verdict,
         "Limited most of the time (91 %) by the receiver's window of at most 4.19 MB; \
          9 % by the congestion window, as it grew or after losses."
     );
-    assert!(say(window(), Some(0.1)).contains("uncertain"));
-    assert!(say(window(), None).contains("if this was seen near the sender"));
-    assert_eq!(say(window().packets(5), None), "");
+    assert_eq!(truth.flow().download.verdict, "");
+    let at_receiver = analysed(&truth.at_receiver).upload.verdict;
+    assert!(at_receiver.starts_with("Uncertain"), "{at_receiver}");
+    let late = analysed(&truth.at_sender[3..]).upload.verdict;
+    assert!(late.contains("no handshake"), "{late}");
+    let short = window().packets(5).run().flow().upload.verdict;
+    assert_eq!(short, "Too few packets to say what limited it.");
+}
+
+/// A burst each 150 ms, less than a time-out: the window was large enough for it before.
+#[test]
+fn an_application_that_sends_the_same_burst_again_and_again_limits() {
+    let writes = (0..60).map(|n| (0.1 + 0.15 * f64::from(n), 60));
+    let found = judge(case("10ms", &[("rate", "1gbit")], 9.0).writes(writes));
+    found.is(Application, 1.0);
 }

@@ -5,7 +5,7 @@ use model::tap::{ack_way::AckWay, course::Course, segment::Segment, series::Bin}
 use std::collections::BTreeMap;
 
 /// The client's data and the ACKs for it.
-pub fn course(segments: &[Segment], width_ns: u64) -> Course {
+pub(crate) fn course(segments: &[Segment], width_ns: u64) -> Course {
     let mut course = Course::new(segments[0].at_ns, width_ns);
     let mut flow = Plain::default();
     for segment in segments.iter().filter(|segment| segment.flags & 0x02 == 0) {

@@ -4,11 +4,14 @@
 use model::{
     link::{Schedule, Setting, Shape},
     tap::{
-        segment::Segment,
+        self, Flows, Sink,
+        record::Flow,
+        segment::{Segment, Vantage},
+        series::Bin,
         simulated::{Look, SimulatedTap},
     },
     tcp::{
-        congestion_control::{CongestionControl, State},
+        congestion_control::CongestionControl,
         receiver::AckPolicy,
         reno::Reno,
         sender::{Backoff, Counters, Settings},
@@ -17,12 +20,12 @@ use model::{
 };
 use units::{Bytes, Time};
 
-pub const MSS: u64 = 1448;
+pub(crate) const MSS: u64 = 1448;
 /// How often the truth is written down.
 const EVERY: Time = Time::from_millis(1);
 
 /// One flow over one path.
-pub struct Case {
+pub(crate) struct Case {
     forth: Vec<(&'static str, &'static str)>,
     back: Vec<(&'static str, &'static str)>,
     changes: Vec<&'static str>,
@@ -35,29 +38,31 @@ pub struct Case {
 
 /// What is known at a time.
 #[derive(Debug, Clone, Copy)]
-pub struct Sample {
-    pub at_ns: u64,
-    pub cwnd: u64,
-    pub slow_start: bool,
-    pub in_flight: u64,
-    pub state: State,
+pub(crate) struct Sample {
+    pub(crate) at_ns: u64,
+    pub(crate) cwnd: u64,
+    pub(crate) in_flight: u64,
     /// Bytes before the bottleneck.
-    pub queue: u64,
+    pub(crate) queue: u64,
 }
 
 /// A run, and all that is known of it.
-pub struct Truth {
-    pub at_sender: Vec<Segment>,
-    pub at_receiver: Vec<Segment>,
-    pub samples: Vec<Sample>,
-    pub counters: Counters,
-    pub backoffs: Vec<Backoff>,
-    pub lost: u64,
-    pub acked_packets: u64,
+pub(crate) struct Truth {
+    pub(crate) at_sender: Vec<Segment>,
+    pub(crate) at_receiver: Vec<Segment>,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) counters: Counters,
+    pub(crate) backoffs: Vec<Backoff>,
+    pub(crate) lost: u64,
+    pub(crate) acked_packets: u64,
 }
 
 /// A Reno flow of `seconds` over a path of `delay` each way.
-pub fn case(delay: &'static str, forth: &[(&'static str, &'static str)], seconds: f64) -> Case {
+pub(crate) fn case(
+    delay: &'static str,
+    forth: &[(&'static str, &'static str)],
+    seconds: f64,
+) -> Case {
     Case {
         forth: [&[("delay", delay)], forth].concat(),
         back: vec![("delay", delay)],
@@ -74,54 +79,54 @@ pub fn case(delay: &'static str, forth: &[(&'static str, &'static str)], seconds
 }
 
 impl Case {
-    pub fn control(mut self, control: impl CongestionControl + 'static) -> Self {
+    pub(crate) fn control(mut self, control: impl CongestionControl + 'static) -> Self {
         self.control = Some(Box::new(control));
         self
     }
 
-    pub fn back(mut self, key: &'static str, value: &'static str) -> Self {
+    pub(crate) fn back(mut self, key: &'static str, value: &'static str) -> Self {
         self.back.push((key, value));
         self
     }
 
-    pub fn change(mut self, text: &'static str) -> Self {
+    pub(crate) fn change(mut self, text: &'static str) -> Self {
         self.changes.push(text);
         self
     }
 
-    pub fn receive_window(mut self, bytes: u64) -> Self {
+    pub(crate) fn receive_window(mut self, bytes: u64) -> Self {
         self.sender.receive_window = Bytes::new(bytes);
         self
     }
 
-    pub fn paced(mut self) -> Self {
+    pub(crate) fn paced(mut self) -> Self {
         self.sender.paced = true;
         self
     }
 
-    pub fn acks(mut self, packets: u32, aggregate: Time) -> Self {
+    pub(crate) fn acks(mut self, packets: u32, aggregate: Time) -> Self {
         self.acks.packets = packets;
         self.acks.aggregate = aggregate;
         self
     }
 
     /// The application has so many packets at these times (in seconds), and no more.
-    pub fn writes(mut self, writes: impl IntoIterator<Item = (f64, u64)>) -> Self {
+    pub(crate) fn writes(mut self, writes: impl IntoIterator<Item = (f64, u64)>) -> Self {
         self.writes = writes.into_iter().collect();
         self.sender.packets = Some(0);
         self
     }
 
-    pub fn packets(mut self, packets: u64) -> Self {
+    pub(crate) fn packets(mut self, packets: u64) -> Self {
         self.sender.packets = Some(packets);
         self
     }
 
-    pub fn run(self) -> Truth {
+    pub(crate) fn run(self) -> Truth {
         self.run_as(false)
     }
 
-    pub fn run_with_super_packets(self) -> Truth {
+    pub(crate) fn run_with_super_packets(self) -> Truth {
         self.run_as(true)
     }
 
@@ -187,21 +192,24 @@ fn sample(simulation: &mut Simulation<SimulatedTap>) -> Sample {
         at_ns,
         queue,
         cwnd: u64::from(sender.window().cwnd),
-        slow_start: sender.window().in_slow_start(),
         in_flight: sender.in_flight(),
-        state: sender.state(),
     }
 }
 
 impl Truth {
+    /// What the analysis says of it from the sender's end.
+    pub(crate) fn flow(&self) -> Flow {
+        analysed(&self.at_sender)
+    }
+
     /// The first time at which something is so, in seconds.
-    pub fn first(&self, so: impl Fn(&Sample) -> bool) -> f64 {
+    pub(crate) fn first(&self, so: impl Fn(&Sample) -> bool) -> f64 {
         let sample = self.samples.iter().find(|sample| so(sample));
         sample.expect("it is so at some time").at_ns as f64 / 1e9
     }
 
     /// From when on a queue stands until `end`, in seconds.
-    pub fn queue_stands_from(&self, end: f64) -> f64 {
+    pub(crate) fn queue_stands_from(&self, end: f64) -> f64 {
         let before = |sample: &&Sample| sample.at_ns as f64 / 1e9 <= end;
         let empty = self
             .samples
@@ -213,12 +221,34 @@ impl Truth {
     }
 
     /// When losses are answered, in seconds.
-    pub fn losses(&self) -> Vec<f64> {
+    pub(crate) fn losses(&self) -> Vec<f64> {
         self.backoffs.iter().map(|b| b.at.as_secs_f64()).collect()
     }
 }
 
-pub fn shape(settings: &[(&str, &str)]) -> Shape {
+/// Takes the flow that comes last: there is only one.
+#[derive(Default)]
+struct Last(Option<Flow>);
+
+impl Sink for Last {
+    fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &Bin) {}
+
+    fn flow(&mut self, flow: Flow) {
+        self.0 = Some(flow);
+    }
+}
+
+pub(crate) fn analysed(segments: &[Segment]) -> Flow {
+    let (mut flows, mut last) = (Flows::new(tap::Settings::default()), Last::default());
+    for (number, segment) in (0..).zip(segments) {
+        let key = SimulatedTap::key(0);
+        flows.segment(number, Vantage(0), &key, segment, &mut last);
+    }
+    flows.finish(&mut last);
+    last.0.expect("a flow")
+}
+
+pub(crate) fn shape(settings: &[(&str, &str)]) -> Shape {
     let mut shape = Shape::default();
     for (key, value) in settings {
         shape.apply(Setting::parse(key, value).unwrap());

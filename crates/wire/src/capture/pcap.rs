@@ -112,10 +112,10 @@ impl Pcap {
         Ok(self)
     }
 
-    /// Length of the run of whole, sound records that these bytes begin with, and the seconds of the
-    /// last one.
-    pub(crate) fn run(&self, bytes: &[u8], at_end: bool) -> (usize, Option<u32>) {
-        let (mut at, mut last) = (0, None);
+    /// Length of the run of whole, sound records that these bytes begin with, how many they are, and the
+    /// seconds of the last one.
+    pub(crate) fn run(&self, bytes: &[u8], at_end: bool) -> (usize, u64, Option<u32>) {
+        let (mut at, mut records, mut last) = (0, 0, None);
         let mut header = self.header(bytes, 0);
         while let Some(this) = header.filter(|header| self.is_possible(header)) {
             let end = at + self.len(&this);
@@ -127,9 +127,9 @@ impl Pcap {
             if !sound {
                 break;
             }
-            (at, last) = (end, Some(this.seconds));
+            (at, records, last) = (end, records + 1, Some(this.seconds));
         }
-        (at, last)
+        (at, records, last)
     }
 
     /// What bytes begin with that do not begin with a run. `before` is the time of the last sound
@@ -225,7 +225,7 @@ impl Pcap {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn header(&self, bytes: &[u8], at: usize) -> Option<Header> {
         let header = bytes
             .get(at..)?
@@ -263,7 +263,7 @@ impl Pcap {
     }
 
     /// The first of whole records, and those after it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn split<'a>(&self, bytes: &'a [u8]) -> Option<(Frame<'a>, &'a [u8])> {
         let header = self.header(bytes, 0)?;
         let body = bytes.get(self.header_len..)?;

@@ -94,6 +94,15 @@ impl Reader {
         self.at
     }
 
+    /// `pcap` or `pcapng`, as soon as that is known.
+    #[must_use]
+    pub fn format(&self) -> Option<&'static str> {
+        self.format.map(|format| match format {
+            Format::Pcap(_) => "pcap",
+            Format::Pcapng(_) => "pcapng",
+        })
+    }
+
     /// The interfaces that the file has described so far, as [`Frame::interface`](super::Frame::interface)
     /// counts them.
     #[must_use]
@@ -163,26 +172,27 @@ impl Reader {
 
     fn read(&mut self, format: Format, bytes: &[u8], at_end: bool) -> Step {
         match self.run(format, bytes, at_end) {
-            0 => self.judge(format, bytes, at_end),
-            len => self.found(format, len),
+            (0, _) => self.judge(format, bytes, at_end),
+            (len, packets) => self.found(format, len, packets),
         }
     }
 
-    fn run(&mut self, format: Format, bytes: &[u8], at_end: bool) -> usize {
+    fn run(&mut self, format: Format, bytes: &[u8], at_end: bool) -> (usize, u64) {
         match format {
             Format::Pcapng(section) => section.run(bytes),
             Format::Pcap(pcap) => {
-                let (len, last) = pcap.run(bytes, at_end);
+                let (len, packets, last) = pcap.run(bytes, at_end);
                 self.before = last.or(self.before);
-                len
+                (len, packets)
             }
         }
     }
 
-    fn found(&self, format: Format, len: usize) -> Step {
+    fn found(&self, format: Format, len: usize, packets: u64) -> Step {
         Step::Run(Run {
             at: self.at,
             len,
+            packets,
             format,
             interfaces: Arc::clone(&self.interfaces),
         })
@@ -198,7 +208,11 @@ impl Reader {
                 if let Format::Pcap(pcap) = format {
                     self.before = pcap.seconds(bytes);
                 }
-                self.found(format, len)
+                let packets = match format {
+                    Format::Pcap(_) => 1,
+                    Format::Pcapng(section) => section.packets(bytes),
+                };
+                self.found(format, len, packets)
             }
             Judgement::Header(len) => self.header(format, &bytes[..len]),
             Judgement::Damage(len, fault) => self.damage(len, fault),

@@ -15,6 +15,8 @@ pub struct Run {
     pub at: u64,
     /// Length in bytes, more than 0.
     pub len: usize,
+    /// How many packets are in it; what is inside of some may still turn out to be damaged.
+    pub packets: u64,
     pub(crate) format: Format,
     pub(crate) interfaces: Arc<Vec<Interface>>,
 }
@@ -67,7 +69,9 @@ pub struct Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = Record<'a>;
 
-    #[inline]
+    /// Inlined, with all that leads to a frame: to copy one right after it was put together takes longer than
+    /// that.
+    #[inline(always)]
     fn next(&mut self) -> Option<Record<'a>> {
         match &self.run.format {
             Format::Pcap(pcap) => {
@@ -82,7 +86,7 @@ impl<'a> Iterator for Records<'a> {
 
 impl<'a> Records<'a> {
     /// Those with nothing to say are passed over.
-    #[inline]
+    #[inline(always)]
     fn next_block(&mut self, section: &Section) -> Option<Record<'a>> {
         loop {
             let rest = &self.bytes[self.at..];

@@ -5,7 +5,11 @@
     reason = "help texts are printed as they stand"
 )]
 
-use std::path::PathBuf;
+use clap::{Args as _, FromArgMatches};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 use units::{Bytes, Time};
 
 const EXAMPLES: &str = "\
@@ -50,7 +54,19 @@ pub(crate) struct Args {
     /// Write every flow's series as Parquet
     #[arg(long, requires = "out")]
     pub(super) parquet: bool,
-    /// Most memory for flows and series, 16MB or more; series beyond it go through a temporary file
+    /// What flows may take, 16MB or more: half for what is in flight and for their courses, a quarter for
+    /// flows under way, 16 KB each; of more at once, those that were silent longest are cut in two
     #[arg(long, value_name = "SIZE", default_value = "1GB")]
     pub(super) memory: Bytes,
+}
+
+impl Args {
+    /// One capture, and all flags as they are if not given.
+    pub(super) fn of(file: &Path) -> Self {
+        let command = Self::augment_args(clap::Command::new("analyze").no_binary_name(true));
+        let given = [OsStr::new("--json"), OsStr::new("--"), file.as_os_str()];
+        let parsed = command.try_get_matches_from(given);
+        let args = parsed.and_then(|matches| Self::from_arg_matches(&matches));
+        args.expect("a file is all that is required")
+    }
 }

@@ -72,6 +72,13 @@ impl Head {
     fn is_header(&self) -> bool {
         matches!(self.kind, kind::SECTION | kind::INTERFACE)
     }
+
+    fn is_packet(&self) -> bool {
+        matches!(
+            self.kind,
+            kind::ENHANCED_PACKET | kind::PACKET | kind::SIMPLE_PACKET
+        )
+    }
 }
 
 /// Whether a file begins like this.
@@ -92,17 +99,26 @@ impl Section {
         })
     }
 
-    /// Length of the whole blocks that these bytes begin with, up to the next header.
-    pub(crate) fn run(&self, bytes: &[u8]) -> usize {
-        let mut at = 0;
+    /// Length of the whole blocks that these bytes begin with, up to the next header, and how many of them
+    /// are packets.
+    pub(crate) fn run(&self, bytes: &[u8]) -> (usize, u64) {
+        let (mut at, mut packets) = (0, 0);
         while let Some(head) = self.head(bytes, at)
             && !head.is_header()
             && head.is_sound()
             && lengths_agree(bytes, at, head.len) == Some(true)
         {
             at += head.len;
+            packets += u64::from(head.is_packet());
         }
-        at
+        (at, packets)
+    }
+
+    /// How many packets the block at the beginning is.
+    pub(crate) fn packets(&self, bytes: &[u8]) -> u64 {
+        self.head(bytes, 0)
+            .is_some_and(|head| head.is_packet())
+            .into()
     }
 
     /// What bytes begin with that do not begin with a run.
