@@ -46,11 +46,11 @@ def namespaces():
 @contextlib.contextmanager
 def emulated():
     link = subprocess.Popen(
-        [LONGHAUL, "link", "--left", f"{SENDER}:wan0:{HOST}/30", "--right", f"{RECEIVER}:wan0:10.79.0.2/30",
+        [LONGHAUL, "link", "--name", TAG, "--left", f"{SENDER}:wan0:{HOST}/30", "--right", f"{RECEIVER}:wan0:10.79.0.2/30",
          "--delay", "10ms", "--rate", "200mbit", "--delivery", "exact", "--no-offload", "--realtime"],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
-        if not any("ready" in line for line in link.stderr):
+        if not any(line.strip() == "ready" for line in link.stderr):
             raise SystemExit("bench/acks: the link did not start")
         yield
     finally:

@@ -3,11 +3,12 @@
 """Parallel streams with and without longhaul decp, on the paper's path scaled down.
 
     bench/decp/run.py [--streams 16,32] [--control reno,cubic,lh_trc] [--modes none,lift,hold,refill]
-                      [--rate 1gbit] [--delay 175ms] [--queue 1bdp] [--seconds 120] [--runs 1] [--out DIR]
+                      [--rate 1gbit] [--delay 175ms] [--queue 1bdp] [--seconds 120] [--runs 1] [--realtime] [--out DIR]
 
 iperf3 -P over `longhaul link` between two namespaces; `longhaul decp` beside it, which iperf3 knows
 nothing of. A control of longhaul's is loaded for its runs; lh_trc:share is TRC-TCP whose gap is that of
-an equal share of the link. Writes DIR/raw.json and prints a table: utilisation is payload received over what the link's rate carries of it, of the whole run
+an equal share of the link. Writes DIR/raw.json and, of each last run, what decp saw (DIR/looks-….jsonl), and prints a table:
+ utilisation is payload received over what the link's rate carries of it, of the whole run
 and of its second half; Jain's index and slowest/fastest are of the streams over the whole run.
 Needs root, iperf3 and a release build; LONGHAUL and LONGHAUL_LINK name other binaries.
 """
@@ -64,7 +65,8 @@ class Testbed:
         self.link = subprocess.Popen(
             [LINK, "link", "--name", TAG, "--left", f"{LEFT}:wan0:10.77.0.1/30",
              "--right", f"{RIGHT}:wan0:10.77.0.2/30", "--delay", self.args.delay, "--rate", self.args.rate,
-             "--queue", self.args.queue, "--counters", self.counters, "--realtime"], stderr=subprocess.PIPE, text=True)
+             "--queue", self.args.queue, "--counters", self.counters, *["--realtime"] * self.args.realtime],
+            stderr=subprocess.PIPE, text=True)
         for line in self.link.stderr:
             if line.strip().endswith("ready"):
                 return self
@@ -96,7 +98,7 @@ def measure(args, streams, control, mode):
                                "--time", str(args.seconds), "--congestion", name, "--json"],
                         stdout=subprocess.PIPE, text=True)
         middle = threshold(bed, args.seconds)
-        looks = collect(decp, client)
+        looks = collect(decp, client, pathlib.Path(args.out) / f"looks-{streams}-{control}-{mode}.jsonl")
         record = json.loads(looks.pop("iperf3"))
         server.wait(timeout=30)
         return {"streams": streams, "control": control, "mode": mode, **figures(args, record), **middle(), **looks}
@@ -115,7 +117,7 @@ def threshold(bed, seconds):
     return at_end
 
 
-def collect(decp, client):
+def collect(decp, client, place):
     if decp is None:
         return {"iperf3": client.communicate()[0]}
     lines = []
@@ -125,6 +127,7 @@ def collect(decp, client):
     decp.terminate()
     decp.wait()
     reader.join()
+    place.write_text("".join(lines))
     return {"iperf3": text, "decp": json.loads(lines[-1])["summary"]}
 
 
@@ -146,6 +149,7 @@ def main():
         parser.add_argument(f"--{flag}", default=value)
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--realtime", action="store_true", help="the link goes before whatever else this machine does")
     args = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("bench/decp needs root for its namespaces")

@@ -75,6 +75,11 @@ pub struct Sender {
     pub mss_bytes: u32,
     /// Congestion window, segments.
     pub cwnd_segments: u32,
+    /// Slow-start threshold, segments.
+    pub ssthresh_segments: u32,
+    /// Whether the window is being reduced, to the threshold (CWR, Recovery or Loss of
+    /// `enum tcp_ca_state`).
+    pub reducing: bool,
     /// Segments that have arrived, those that are only selectively acknowledged included; wraps
     /// around (Linux 4.18).
     pub delivered_segments: u32,
@@ -237,11 +242,16 @@ impl Connection {
     }
 }
 
+/// `TCP_CA_CWR` of Linux `include/uapi/linux/tcp.h`: below it nothing is being answered.
+const CA_CWR: u8 = 2;
+
 impl Sender {
     fn of(info: &TcpInfo) -> Self {
         Self {
             mss_bytes: info.snd_mss,
             cwnd_segments: info.snd_cwnd,
+            ssthresh_segments: info.snd_ssthresh,
+            reducing: info.ca_state >= CA_CWR,
             delivered_segments: info.delivered,
             busy_us: info.busy_time,
             ..Self::default()

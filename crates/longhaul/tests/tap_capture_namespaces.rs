@@ -182,6 +182,24 @@ fn a_full_disk_is_one_error_and_the_file_stays_sound() {
 }
 
 #[test]
+fn an_interface_that_goes_ends_it_with_a_complete_file() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let wire = Wire::new("gone");
+    let mut capture = Capture::start(&wire, &["--filter", "udp"]);
+    wire.datagrams(10, 7777);
+    let delete = ["-n", wire.left_name(), "link", "delete", "v0"];
+    let deleted = Command::new("ip").args(delete).status().unwrap();
+    assert!(deleted.success());
+    let (well, said) = capture.end();
+    assert!(!well && said.contains("interface v0 is gone"), "{said}");
+    let contents = Contents::of(&capture.file());
+    assert_eq!((contents.frames, contents.statistics.len()), (10, 1));
+    assert!(contents.damage.is_empty(), "{contents:?}");
+}
+
+#[test]
 fn tshark_and_capinfos_read_what_it_wrote() {
     if !may_use_namespaces() || !has("tshark") || !has("capinfos") {
         return;

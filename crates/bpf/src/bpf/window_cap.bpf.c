@@ -11,6 +11,7 @@
  * - Lowering the window: ssthresh = cap < cwnd, so congestion avoidance goes on, and the next ACK
  *   brings cwnd down (tcp_cong_avoid_ai), if cwnd is what limits: a sender that has less to send than
  *   its window keeps the wide window until the first flight that fills it.
+ * - Ending slow start: ssthresh = cap, where the window, still below, would have gone further.
  * - Raising a cap that binds (cwnd at the clamp): ssthresh = the new cap, so slow start fills the
  *   difference within a round trip and ends there.
  * - Raising one that does not bind would undo a loss's answer by slow start: it is left as it is,
@@ -135,11 +136,11 @@ static void lift(struct tcp_sock *tp)
 
 static void cap(struct tcp_sock *tp, u32 segments, u32 fill)
 {
-	u32 cwnd = tp->snd_cwnd, clamp = tp->snd_cwnd_clamp;
-	int lowers = segments < cwnd;
+	u32 cwnd = tp->snd_cwnd, ssthresh = tp->snd_ssthresh, clamp = tp->snd_cwnd_clamp;
+	int slow_start = cwnd < ssthresh;
+	int lowers = segments < cwnd || (slow_start && segments < ssthresh);
 	int raises = clamp < segments && cwnd >= clamp;
-
-	int fills = fill && cwnd < segments && tp->snd_ssthresh < segments;
+	int fills = fill && cwnd < segments && ssthresh < segments;
 
 	if (fills || (segments != clamp && (lowers || raises)))
 		clamp_to(tp, segments);

@@ -222,7 +222,10 @@ impl Ring {
 
     /// Whether the interface is still there. One that is down may come up again.
     pub fn check(&self) -> io::Result<()> {
-        if is_down(&self.socket)? && index_of(&self.interface).is_err() {
+        // Going, it is first down and then gone, and only the first is an error of the socket, which has
+        // to be taken off it.
+        is_down(&self.socket)?;
+        if bound_to(&self.socket)?.sll_ifindex < 0 {
             let gone = format!("interface {} is gone", self.interface);
             return Err(io::Error::new(io::ErrorKind::NotFound, gone));
         }
@@ -418,7 +421,7 @@ fn index_of(interface: &str) -> Result<i32, OpenError> {
 
 /// Bound without a protocol, the socket says what kind of interface it is and takes nothing in.
 fn link_type(socket: &Socket, index: i32, interface: &str) -> Result<(LinkType, bool), OpenError> {
-    let kind = bind(socket, index, 0).and_then(|()| kind_of(socket));
+    let kind = bind(socket, index, 0).and_then(|()| Ok(bound_to(socket)?.sll_hatype));
     let kind = kind.map_err(|source| OpenError::Kernel {
         interface: interface.to_owned(),
         doing: "capture",
@@ -454,15 +457,15 @@ fn bind(socket: &Socket, index: i32, protocol: u16) -> io::Result<()> {
     }
 }
 
-/// ARPHRD_* of the interface that the socket is bound to.
-fn kind_of(socket: &Socket) -> io::Result<u16> {
+/// The interface that the socket is bound to: its index, -1 once it is gone, and its ARPHRD_* kind.
+fn bound_to(socket: &Socket) -> io::Result<libc::sockaddr_ll> {
     // SAFETY: an all-zero sockaddr_ll is a valid one.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     let fd = socket.as_raw_fd();
     // SAFETY: the kernel writes at most `length` bytes, the size of `address`.
     match unsafe { libc::getsockname(fd, (&raw mut address).cast(), &raw mut length) } {
-        0 => Ok(address.sll_hatype),
+        0 => Ok(address),
         _ => Err(io::Error::last_os_error()),
     }
 }

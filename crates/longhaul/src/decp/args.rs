@@ -39,8 +39,8 @@ pub(crate) struct Args {
     /// Network namespace that the connections are in [default: this one]
     #[arg(long, value_name = "NAMESPACE")]
     pub(super) netns: Option<String>,
-    /// From one look at the windows to the next, 20ms to 10s; a round trip or less is best
-    #[arg(long, value_name = "TIME", default_value = "200ms")]
+    /// From one look at the windows to the next, 20ms to 10s; an eighth of a round trip is best
+    #[arg(long, value_name = "TIME", default_value = "50ms")]
     pub(super) interval: Time,
     /// The queue that capped connections leave standing, as a share of what the wire holds, 2% to 100%
     #[arg(long, value_name = "SHARE", default_value = "10%")]

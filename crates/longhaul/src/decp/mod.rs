@@ -10,9 +10,11 @@ mod enforcer;
 mod filter;
 mod watch;
 
+use crate::exit::{self, Refusal};
 use account::Account;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
+use clap::{Args as _, FromArgMatches};
 use config::Config;
 use display::Display;
 use enforcer::Enforcer;
@@ -53,6 +55,24 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let lifted = rounds.enforcer.take().map_or(Ok(()), Enforcer::end);
     let summary = rounds.account.close(clock::now().since(rounds.began));
     outcome.and(lifted).and(rounds.display.conclude(&summary))
+}
+
+/// The names of all options, as typed behind `--`.
+pub(crate) fn options() -> Vec<String> {
+    let command = Args::augment_args(clap::Command::new("decp"));
+    let names = command.get_arguments().filter_map(clap::Arg::get_long);
+    names.map(str::to_owned).collect()
+}
+
+/// Refuses what the command would refuse. Nothing is done: for those who write such flags for others, as
+/// `lab` does.
+pub(crate) fn check(flags: &[String]) -> Result<()> {
+    let command = Args::augment_args(clap::Command::new("decp").no_binary_name(true));
+    let args = command
+        .try_get_matches_from(flags)
+        .and_then(|found| Args::from_arg_matches(&found));
+    let args = args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?;
+    Config::check(&args).map(drop)
 }
 
 /// Look after look.

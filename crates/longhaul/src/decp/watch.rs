@@ -118,9 +118,15 @@ fn observation(
 ) -> Observation {
     let sender = &connection.sender;
     let receiver = connection.send_window_bytes / sender.mss_bytes.max(1);
+    let window = match sender.reducing {
+        true => sender.ssthresh_segments,
+        false => sender.cwnd_segments,
+    };
     Observation {
         id: sender.cookie,
-        window_segments: sender.cwnd_segments.min(receiver),
+        window_segments: window.min(receiver),
+        window_max_segments: receiver,
+        slow_start: window < sender.ssthresh_segments,
         mss_bytes: sender.mss_bytes,
         delivered_segments: sender.delivered_segments,
         retransmits: connection.retransmits,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The keys that tables of links and relays may have: the lab's own, and the options of the command
+//! The keys that tables of links, relays and decp may have: the lab's own, and the options of the command
 //! that stands behind the table. Looked for in the text, where a key still has a place.
 
 use super::{programs::ways::Ways, scenario::RelayProgram};
@@ -17,6 +17,11 @@ const LONGHAUL: [&str; 2] = ["intercept", "config"];
 /// Options with which `longhaul relay` would not relay.
 const NOT_FOR_RELAYS: [&str; 2] = ["check-config", "make-certificates"];
 
+/// Keys of `[decp.HOST]` that are the lab's own.
+const DECP: [&str; 1] = ["when"];
+/// Options of `longhaul decp` that the lab sets itself, or with which it would not hold anything back.
+const NOT_FOR_DECP: [&str; 5] = ["netns", "json", "duration", "dry-run", "lift"];
+
 /// A key that its table does not have, or a value that its key does not have.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} `{word}`, expected one of {}", listed(.known))]
@@ -28,7 +33,7 @@ pub(crate) struct Unknown {
     known: BTreeSet<String>,
 }
 
-/// Checks every link and relay of a scenario that is sound TOML.
+/// Checks every link, relay and decp of a scenario that is sound TOML.
 pub(crate) fn check(text: &str) -> Result<(), Unknown> {
     let Ok(scenario) = DeTable::parse(text) else {
         return Ok(());
@@ -36,6 +41,8 @@ pub(crate) fn check(text: &str) -> Result<(), Unknown> {
     let under = |key| scenario.get_ref().get(key).map(toml::Spanned::get_ref);
     let known = known(&LINK, crate::link::options(), &SET_FOR_LINKS);
     tables(under("links")).try_for_each(|link| only(link, &known))?;
+    let known = self::known(&DECP, crate::decp::options(), &NOT_FOR_DECP);
+    tables(under("decp")).try_for_each(|decp| only(decp, &known))?;
     tables(under("relays")).try_for_each(|relay| only(relay, &known_to(program(relay)?)))
 }
 
@@ -146,6 +153,13 @@ mod tests {
         assert!(key_at("[[links]]\nleft = 'a:b:10.0.0.1/30'\n").is_some());
         assert!(key_at("[[links]]\ncounters = '-'\n").is_some());
         assert!(key_at("[relays.r]\ncheck_config = true\n").is_some());
+    }
+
+    #[test]
+    fn decp_has_its_own_options() {
+        let decp = |key| key_at(&format!("[decp.left]\nwhen = true\n{key}"));
+        assert_eq!(decp("match = 'dport 5201'\nrefill = true"), None);
+        assert!(decp("netns = 'x'").is_some() && decp("delay = '1ms'").is_some());
     }
 
     #[test]

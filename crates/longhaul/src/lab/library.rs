@@ -5,7 +5,7 @@ use crate::exit::Refusal;
 use std::path::Path;
 
 /// The files of `scenarios/`, so that an installed binary has them.
-const BUILT_IN: [(&str, &str); 10] = [
+const BUILT_IN: [(&str, &str); 11] = [
     (
         "dvd-download",
         include_str!("../../../../scenarios/dvd-download.toml"),
@@ -46,6 +46,7 @@ const BUILT_IN: [(&str, &str); 10] = [
         "striping",
         include_str!("../../../../scenarios/striping.toml"),
     ),
+    ("decp", include_str!("../../../../scenarios/decp.toml")),
 ];
 
 /// A scenario's text and where it was found.

@@ -62,6 +62,9 @@ pub(crate) struct Scenario {
     /// Relays by name: that of the host that each runs on, unless it says another host.
     #[serde(default)]
     pub(crate) relays: IndexMap<String, Relay>,
+    /// `longhaul decp`, by the host that it runs on.
+    #[serde(default)]
+    pub(crate) decp: IndexMap<String, Decp>,
     pub(crate) flows: Vec<Flow>,
     /// Metrics computed from others, as expressions.
     #[serde(default)]
@@ -276,6 +279,17 @@ pub(crate) struct Relay {
     #[serde(default)]
     pub(crate) config: Table,
     /// Every other key: an option of `longhaul relay`, of which other programs know some.
+    #[serde(flatten)]
+    pub(crate) options: Table,
+}
+
+/// `longhaul decp` beside the flows that a host sends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Decp {
+    /// Whether it runs in this cell.
+    #[serde(default = "defaults::yes", deserialize_with = "all_hold")]
+    pub(crate) when: bool,
+    /// Every other key: an option of `longhaul decp`.
     #[serde(flatten)]
     pub(crate) options: Table,
 }

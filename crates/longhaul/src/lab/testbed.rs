@@ -24,7 +24,8 @@ pub(crate) struct Testbed {
     pub(crate) topology: Topology,
     hosts: IndexMap<String, Netns>,
     links: Vec<Daemon>,
-    relays: Vec<Daemon>,
+    /// Relays and `longhaul decp`.
+    daemons: Vec<Daemon>,
 }
 
 /// Kernel settings without which a host would not forward what the routes say. Reverse-path
@@ -43,7 +44,7 @@ impl Testbed {
         let mut testbed = Self {
             hosts: IndexMap::new(),
             links: Vec::new(),
-            relays: Vec::new(),
+            daemons: Vec::new(),
             topology,
         };
         match testbed.furnish(scenario, seed, directory).await {
@@ -73,7 +74,11 @@ impl Testbed {
                 directory,
             };
             let daemon = programs::relay::start(relay, &place).await?;
-            self.relays.push(daemon);
+            self.daemons.push(daemon);
+        }
+        for (host, decp) in scenario.decp.iter().filter(|(_, decp)| decp.when) {
+            let daemon = programs::decp::start(host, decp, self.host(host)?, directory).await?;
+            self.daemons.push(daemon);
         }
         Ok(())
     }
@@ -106,18 +111,18 @@ impl Testbed {
         Ok(offloads)
     }
 
-    /// Fails if a relay or a link has ended.
+    /// Fails if a relay, a link or `longhaul decp` has ended.
     pub(crate) fn still_stands(&mut self) -> Result<()> {
         self.links
             .iter_mut()
-            .chain(&mut self.relays)
+            .chain(&mut self.daemons)
             .try_for_each(Daemon::still_runs)
     }
 
-    /// Ends relays and links, so that they write their last records, and removes the hosts.
+    /// Ends all programs, so that they write their last records, and removes the hosts.
     pub(crate) async fn take_down(mut self) -> Result<()> {
-        let relays = std::mem::take(&mut self.relays).into_iter();
-        for daemon in relays.chain(std::mem::take(&mut self.links)) {
+        let daemons = std::mem::take(&mut self.daemons).into_iter();
+        for daemon in daemons.chain(std::mem::take(&mut self.links)) {
             daemon.stop().await?;
         }
         for (name, _) in std::mem::take(&mut self.hosts) {

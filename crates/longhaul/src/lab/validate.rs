@@ -70,6 +70,11 @@ fn scenario(scenario: &Scenario) -> Checked {
                 .map_err(|problem| format!("{place}: {problem}"))?;
         }
     }
+    for (host, decp) in &scenario.decp {
+        let place = format!("decp.{host}");
+        known(&place, host)?;
+        programs::decp::check(decp).map_err(|problem| format!("{place}: {problem}"))?;
+    }
     ensure(!scenario.flows.is_empty(), || {
         "there are no [[flows]]".to_owned()
     })?;

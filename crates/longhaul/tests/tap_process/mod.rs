@@ -153,7 +153,9 @@ impl Capture {
         flags: &[&str],
     ) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
-            .args(["tap", "capture", "--json", "-i", "v0", "--netns"])
+            // One that does not end when it should is seen as that.
+            .args(["tap", "capture", "--duration", "60s"])
+            .args(["--json", "-i", "v0", "--netns"])
             .args([wire.left_name(), "-w"])
             .arg(file)
             .args(flags)

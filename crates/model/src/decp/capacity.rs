@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a link has been seen to carry.
 
+use super::outlook::Moment;
 use std::collections::VecDeque;
 use units::Time;
 
@@ -66,6 +67,27 @@ impl Capacity {
     #[must_use]
     pub fn newest(&self) -> f64 {
         self.rates.back().map_or(0.0, |(_, rate)| *rate)
+    }
+}
+
+/// Capacity that has grown by this share is no link's yet: connections are still finding out.
+const GROWTH: f64 = 1.1;
+
+/// A capacity when it last had grown, and when that was.
+#[derive(Debug, Default)]
+pub(super) struct Growth(f64, Time);
+
+impl Growth {
+    pub(super) fn learn(&mut self, now: Time, capacity: f64) {
+        if capacity >= self.0 * GROWTH {
+            *self = Self(capacity, now);
+        }
+        self.0 = self.0.min(capacity);
+    }
+
+    /// Whether it has not grown for so many round trips.
+    pub(super) fn has_ended(&self, at: Moment, rounds: u64) -> bool {
+        self.0 > 0.0 && at.is_past(self.1, rounds)
     }
 }
 

@@ -1,216 +1,70 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One look after the other: which caps to set, move and lift.
 
-use super::{Capacity, level::level};
-use std::collections::HashMap;
-use units::{Ratio, Time};
+use super::{
+    Capacity, Change, Observation, Outlook, Phase, Settings,
+    budget::Budget,
+    capacity::Growth,
+    division::Division,
+    memory::{IDLE, Memory},
+    observation::{asked, queue, round_trip, spread},
+    outlook::Moment,
+    rest::Rest,
+    target::{QUEUE_MIN, Target},
+};
+use units::Time;
 
-/// How many times the slowest's rate the fastest has when caps begin …
+/// How many times the slowest's rate the fastest has when dividing begins …
 const UNEVEN: f64 = 1.3;
-/// … and when they may end.
+/// … and when it ends.
 const EVEN: f64 = 1.15;
-/// Round trips that it must stay so.
-const EVEN_ROUNDS: u64 = 3;
-/// A connection above the level by less than this is let be: its next loss would be answered for it.
-const ABOVE: f64 = 1.02;
-/// Caps move by more than this share.
-const STEP: f64 = 0.02;
-/// A window below this share of its cap is not held by it …
-const IDLE: f64 = 0.9;
-/// … and the cap is lifted after so many round trips.
-const IDLE_ROUNDS: u64 = 5;
-/// The sum of all windows is lowered by no more than this share in a round trip.
+/// Round trips that it must be so.
+const UNEVEN_ROUNDS: u64 = 2;
+const EVEN_ROUNDS: u64 = 2;
+/// Round trips without a loss before windows grow by the law's order.
+const QUIET_ROUNDS: u64 = 1;
+/// Dividing lasts for at most so many round trips, unless caps are to be kept.
+const LEVEL_ROUNDS_MAX: u64 = 40;
+/// Round trips without a queue after which held connections have left the link empty.
+const FULL_ROUNDS: u64 = 5;
+/// The sum of windows that are held is lowered by no more than this share in a round trip.
 const LOWERING: f64 = 0.1;
-/// Round trips without a loss before windows are filled up again.
-const QUIET_ROUNDS: u64 = 2;
-/// Least headroom, and the least queue that is told from noise.
-const HEADROOM_MIN: f64 = 0.02;
-const QUEUE_MIN: f64 = 0.01;
+/// Least queue that is told from noise.
 const QUEUE_TIME_MIN_S: f64 = 0.001;
-/// Rates are means over so many round trips, within which bursts and short stalls are made good.
+/// Rates are means over so many round trips, within which bursts and short stalls are made good …
 const SPAN_ROUNDS: u64 = 1;
-/// Capacity that has grown by this share within so many round trips is no link's: connections are
-/// still finding out.
-const GROWTH: f64 = 1.1;
+/// … and, where bursts themselves show what the link carries, over such a part of one.
+const BURST_PART: u64 = 4;
+/// In slow start half of what windows ask for was delivered in the last round trip, a little less between
+/// bursts; much less where they have just begun to send, and nothing is known of the link.
+const TRIED: f64 = 0.25;
+/// Round trips that capacity has not grown for when it is taken for the link's.
 const GROWTH_ROUNDS: u64 = 2;
-/// Delivery below this share of capacity, while caps hold all windows, says that caps are too low …
-const SHORT: f64 = 0.97;
-/// … and they are raised, up to so many times the target.
-const MAKE_UP_MAX: f64 = 2.0;
-/// … if that lasts for so many round trips.
-const SHORT_ROUNDS: u64 = 4;
-/// One round trip in so many, the sum may be once more the headroom higher: has the link got faster?
-const PROBE_ROUNDS: u64 = 10;
-/// Losses are put down to the longest queue of so many round trips before.
-const BLAME_ROUNDS: u64 = 2;
-/// Loss-free round trips in which headroom makes up 63 % of what it has lost.
-const RECOVERY_ROUNDS: f64 = 200.0;
-
-/// What may be chosen.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
-    /// h: the queue that capped connections leave standing, as a share of what the wire holds.
-    pub headroom: Ratio,
-    /// No cap goes below so many segments.
-    pub floor_segments: u32,
-    /// Cap also when all are even: they then share without losses, and grow only as the link has
-    /// room.
-    pub hold: bool,
-    /// Fill windows that losses have made small by slow start, as soon as the link has drained: up to
-    /// the equal share of what it carried before. Only for a link that nobody else uses, since it
-    /// leaves other traffic no room that the connections once had. Implies `hold`.
-    pub refill: bool,
-}
-
-impl Default for Settings {
-    /// 10 %: on a path of 1 Gbit/s and 350 ms a queue of 4.4 MB; ten segments, an initial window
-    /// (RFC 6928).
-    fn default() -> Self {
-        Self {
-            headroom: Ratio::new(0.1).expect("a share"),
-            floor_segments: 10,
-            hold: false,
-            refill: false,
-        }
-    }
-}
-
-/// One connection at one look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Observation {
-    /// Names the connection.
-    pub id: u64,
-    /// Its window: the smaller of the congestion window and the receiver's, segments.
-    pub window_segments: u32,
-    /// Bytes of a segment.
-    pub mss_bytes: u32,
-    /// Segments that have arrived since it began; may wrap around.
-    pub delivered_segments: u32,
-    /// Segments sent again since it began; may wrap around.
-    pub retransmits: u32,
-    /// Smoothed round trip.
-    pub rtt: Time,
-    /// Least round trip of its path.
-    pub rtt_min: Time,
-    /// The cap that it has, segments.
-    pub cap: Option<u32>,
-    /// Whether it had data in flight or waiting most of the time since the last look. Others are
-    /// neither slow nor fast.
-    pub bulk: bool,
-}
-
-/// A cap to be set, moved (`Some`) or lifted (`None`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
-    /// Whose.
-    pub id: u64,
-    /// Segments.
-    pub cap: Option<u32>,
-    /// Whether the window is to grow up to the cap by slow start, wherever it is.
-    pub fill: bool,
-}
-
-/// Whether caps are in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Phase {
-    /// Nobody is held back.
-    #[default]
-    Open,
-    /// Fast ones are.
-    Level,
-}
-
-/// What the law makes of a look, for people.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Outlook {
-    /// Whether caps are in use.
-    pub phase: Phase,
-    /// Connections that send in bulk.
-    pub bulk: usize,
-    /// Ĉ, bytes a second.
-    pub capacity: f64,
-    /// The newest delivery rate of all together, bytes a second.
-    pub delivered: f64,
-    /// L, bytes a second; infinite where nobody is above it.
-    pub level: f64,
-    /// q.
-    pub queue: f64,
-    /// h at present.
-    pub headroom: f64,
-    /// Fastest over slowest rate; 1 for fewer than two connections.
-    pub spread: f64,
-}
+const BURST_GROWTH_ROUNDS: u64 = 1;
 
 /// The control law of the [module](super).
 #[derive(Debug)]
 pub struct Law {
     settings: Settings,
-    known: HashMap<u64, Known>,
+    memory: Memory,
     capacity: Capacity,
-    headroom: f64,
-    /// The longest queue of late, and when it stood.
-    longest: (f64, Time),
-    /// The capacity when it last had grown, and when that was.
-    grown: (f64, Time),
+    bursts: Capacity,
+    growth: Growth,
+    burst_growth: Growth,
+    target: Target,
+    budget: Budget,
+    rest: Rest,
     full_since: Option<Time>,
+    /// When the link was last full.
+    full_at: Option<Time>,
     even_since: Option<Time>,
-    /// Since when nobody has been above the level.
-    needless_since: Option<Time>,
-    /// What windows may ask for together while they are lowered to the target.
-    allowed: f64,
-    /// What the target is multiplied with because less was delivered than the link carries: round trips
-    /// are longer than the least one without a queue too, on a busy host or a radio link.
-    make_up: f64,
-    short_since: Option<Time>,
+    uneven_since: Option<Time>,
+    /// Since when windows have been divided.
+    level_since: Time,
     /// When a segment was last sent again.
-    lost_at: Time,
-    /// Whether windows below the level are filled up to it.
-    fills: bool,
+    lost_at: Option<Time>,
     last: Option<Time>,
     outlook: Outlook,
-}
-
-/// What is remembered of a connection; gone with the first look that lacks it.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    delivered: u32,
-    retransmits: u32,
-    /// Since when its cap has not held it.
-    idle_since: Option<Time>,
-}
-
-impl Observation {
-    /// r: bytes a second that the window allows on an empty path.
-    fn rate(&self) -> f64 {
-        self.rate_of(f64::from(self.window_segments))
-    }
-
-    fn rate_of(&self, segments: f64) -> f64 {
-        segments * f64::from(self.mss_bytes) / self.rtt_min.as_secs_f64()
-    }
-
-    fn segments_at(&self, rate: f64) -> f64 {
-        rate * self.rtt_min.as_secs_f64() / f64::from(self.mss_bytes)
-    }
-
-    /// A cap that the window is at, or that it has just been raised from.
-    fn is_held(&self) -> bool {
-        self.cap
-            .is_some_and(|cap| f64::from(self.window_segments) >= f64::from(cap) * IDLE)
-    }
-
-    /// What it would send without a cap: nobody knows of one that its cap holds.
-    fn demand(&self) -> f64 {
-        if self.is_held() {
-            f64::INFINITY
-        } else {
-            self.rate()
-        }
-    }
-
-    fn is_measured(&self) -> bool {
-        self.bulk && self.rtt_min > Time::ZERO && self.mss_bytes > 0 && self.window_segments > 0
-    }
 }
 
 impl Law {
@@ -219,19 +73,20 @@ impl Law {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            known: HashMap::new(),
+            memory: Memory::default(),
             capacity: Capacity::default(),
-            headroom: settings.headroom.get(),
-            longest: (0.0, Time::ZERO),
-            grown: (0.0, Time::ZERO),
+            bursts: Capacity::default(),
+            growth: Growth::default(),
+            burst_growth: Growth::default(),
+            target: Target::new(settings.headroom.get(), settings.refill),
+            budget: Budget::default(),
+            rest: Rest::new(),
             full_since: None,
+            full_at: None,
             even_since: None,
-            needless_since: None,
-            allowed: 0.0,
-            make_up: 1.0,
-            short_since: None,
-            lost_at: Time::ZERO,
-            fills: false,
+            uneven_since: None,
+            level_since: Time::ZERO,
+            lost_at: None,
             last: None,
             outlook: Outlook::default(),
         }
@@ -243,81 +98,32 @@ impl Law {
         self.outlook
     }
 
-    /// Takes a look at all connections, and says which caps are to change. Looks are best a fraction
-    /// of a round trip apart; a later one only slows the law down.
+    /// Takes a look at all connections, and says which caps are to change. Looks are best an eighth
+    /// of a round trip apart or less: with later ones slow start runs further before it is ended.
     pub fn look(&mut self, now: Time, all: &[Observation]) -> Vec<Change> {
         let bulk: Vec<&Observation> = all.iter().filter(|o| o.is_measured()).collect();
         let rtt = round_trip(&bulk);
-        let (bytes, losses) = self.news(all);
-        let horizon = Time::from_secs(10).max(rtt * 20);
-        self.capacity.learn(now, bytes, rtt * SPAN_ROUNDS, horizon);
-        self.outlook = Outlook {
-            phase: self.outlook.phase,
-            bulk: bulk.len(),
-            capacity: self.capacity.greatest(),
-            delivered: self.capacity.newest(),
-            queue: queue(&bulk),
-            spread: spread(&bulk),
-            ..Outlook::default()
+        let (bytes, losses) = self.memory.learn(now, all);
+        let at = Moment {
+            now,
+            rtt,
+            rounds: self.rounds(now, rtt),
+            losses,
         };
-        let rounds = self.rounds(now, rtt);
         if losses > 0 {
-            self.lost_at = now;
+            self.lost_at = Some(now);
         }
-        self.learn_headroom(now, rtt, rounds, losses);
-        self.learn_fullness(now, rtt);
-        let asked: f64 = bulk.iter().map(|seen| seen.rate()).sum();
-        self.make_up(now, rtt, rounds, losses, asked);
-        let target = self.target(now, rtt);
-        let is_known = now.since(self.grown.1) >= rtt * GROWTH_ROUNDS;
-        let is_quiet = now.since(self.lost_at) >= rtt * QUIET_ROUNDS;
-        let has_room = asked < self.outlook.capacity;
-        self.fills = self.settings.refill && is_known && is_quiet && has_room;
-        self.choose_phase(now, rtt, asked > target, bulk.len());
-        // Lowered step by step: a cut at once would add to the answers to losses that have just happened.
-        self.allowed = match self.outlook.phase {
-            Phase::Open => asked,
-            Phase::Level => (asked.min(self.allowed) * (1.0 - LOWERING * rounds)).max(target),
-        };
+        self.learn_capacity(at, bytes);
+        self.describe(at, &bulk);
+        let target = self
+            .target
+            .learn(at, &self.outlook, asked(&bulk), self.budget.sum());
+        self.outlook.headroom = self.target.headroom();
+        self.learn_evenness(at);
+        self.choose_phase(at, &bulk, target);
         match self.outlook.phase {
             Phase::Open => lift_all(all),
-            Phase::Level => self.level(now, rtt, all, &bulk),
-        }
-    }
-
-    /// T: what windows may ask for together, bytes a second.
-    fn target(&self, now: Time, rtt: Time) -> f64 {
-        let round = now.as_nanos() / rtt.as_nanos().max(1);
-        // Where a loss has shown a short buffer, there is no room for it.
-        let is_deep = self.headroom >= 0.9 * self.settings.headroom.get();
-        let probes =
-            self.outlook.phase == Phase::Level && is_deep && round.is_multiple_of(PROBE_ROUNDS);
-        let headroom = if probes {
-            2.0 * self.headroom
-        } else {
-            self.headroom
-        };
-        self.outlook.capacity * self.make_up * (1.0 + headroom)
-    }
-
-    /// If all windows are held and less comes out than the link carries, it is the caps.
-    fn make_up(&mut self, now: Time, rtt: Time, rounds: f64, losses: u32, asked: f64) {
-        let Outlook {
-            capacity,
-            delivered,
-            phase,
-            ..
-        } = self.outlook;
-        let is_held = phase == Phase::Level && asked >= self.allowed * IDLE;
-        let is_short = is_held && delivered < capacity * SHORT;
-        self.short_since = is_short.then(|| self.short_since.unwrap_or(now));
-        // What windows ask for now is delivered a round trip and a span later.
-        let stays_short = |at| now.since(at) >= rtt * SHORT_ROUNDS;
-        if losses > 0 {
-            self.make_up = 1.0 + (self.make_up - 1.0) / 2.0;
-        } else if self.short_since.is_some_and(stays_short) {
-            let missing = (capacity / delivered.max(1.0) - 1.0).min(1.0);
-            self.make_up = (self.make_up * (1.0 + missing * rounds)).min(MAKE_UP_MAX);
+            Phase::Level => self.divide(at, all, &bulk, target),
         }
     }
 
@@ -330,198 +136,178 @@ impl Law {
         (since.as_secs_f64() / rtt.as_secs_f64().max(1e-6)).min(1.0)
     }
 
-    /// Bytes delivered and segments sent again since the last look.
-    fn news(&mut self, all: &[Observation]) -> (u64, u32) {
-        let mut sums = (0, 0);
-        let mut known = HashMap::with_capacity(all.len());
-        for seen in all {
-            let before = self.known.get(&seen.id).copied();
-            if let Some(before) = before {
-                let delivered = seen.delivered_segments.wrapping_sub(before.delivered);
-                sums.0 += u64::from(delivered) * u64::from(seen.mss_bytes);
-                sums.1 += seen.retransmits.wrapping_sub(before.retransmits);
-            }
-            let now = Known {
-                delivered: seen.delivered_segments,
-                retransmits: seen.retransmits,
-                idle_since: before.and_then(|before| before.idle_since),
-            };
-            known.insert(seen.id, now);
-        }
-        self.known = known;
-        sums
+    fn learn_capacity(&mut self, at: Moment, bytes: u64) {
+        let Moment { now, rtt, .. } = at;
+        let horizon = Time::from_secs(10).max(rtt * 20);
+        self.capacity.learn(now, bytes, rtt * SPAN_ROUNDS, horizon);
+        self.growth.learn(now, self.capacity.greatest());
+        let part = Time::from_nanos(rtt.as_nanos() / BURST_PART);
+        self.bursts.learn(now, bytes, part, horizon);
+        self.burst_growth.learn(now, self.bursts.greatest());
     }
 
-    fn learn_headroom(&mut self, now: Time, rtt: Time, rounds: f64, losses: u32) {
-        let queue = self.outlook.queue;
-        let most = self.settings.headroom.get();
-        if queue >= self.longest.0 || now.since(self.longest.1) > rtt * BLAME_ROUNDS {
-            self.longest = (queue, now);
-        }
-        if losses > 0 && self.longest.0 >= QUEUE_MIN {
-            self.headroom = (self.longest.0 / 2.0).clamp(HEADROOM_MIN.min(most), most);
-        } else if losses > 0 && self.settings.refill {
-            // Perhaps what was filled up ran over, too shortly for a queue to be seen.
-            self.headroom = (self.headroom / 2.0).max(HEADROOM_MIN.min(most));
-        } else {
-            self.headroom += (most - self.headroom) * rounds / RECOVERY_ROUNDS;
-        }
-        self.outlook.headroom = self.headroom;
-    }
-
-    fn learn_fullness(&mut self, now: Time, rtt: Time) {
-        let queue = self.outlook.queue;
-        let capacity = self.outlook.capacity;
-        if capacity >= self.grown.0 * GROWTH {
-            self.grown = (capacity, now);
-        }
-        self.grown.0 = self.grown.0.min(capacity);
-        let is_full = queue >= QUEUE_MIN.max(self.headroom / 2.0)
-            && queue * rtt.as_secs_f64() >= QUEUE_TIME_MIN_S
-            && now.since(self.grown.1) >= rtt * GROWTH_ROUNDS;
-        self.full_since = is_full.then(|| self.full_since.unwrap_or(now));
-        let is_even = is_full && self.outlook.spread <= EVEN;
-        self.even_since = is_even.then(|| self.even_since.unwrap_or(now));
-    }
-
-    fn choose_phase(&mut self, now: Time, rtt: Time, is_above: bool, bulk: usize) {
-        let lasts = |since: Option<Time>, span| since.is_some_and(|at| now.since(at) >= span);
-        let half = Time::from_nanos(rtt.as_nanos() / 2);
-        let holds = self.settings.hold || self.settings.refill;
-        let is_uneven = self.outlook.spread >= UNEVEN || holds;
-        let begins = self.fills || (lasts(self.full_since, half) && is_above && is_uneven);
-        let is_done = lasts(self.even_since, rtt * EVEN_ROUNDS) && !holds;
-        let ends = is_done || lasts(self.needless_since, rtt * IDLE_ROUNDS);
-        self.outlook.phase = match self.outlook.phase {
-            _ if bulk < 2 => Phase::Open,
-            Phase::Open if begins => Phase::Level,
-            Phase::Level if ends => Phase::Open,
-            phase => phase,
+    fn describe(&mut self, at: Moment, bulk: &[&Observation]) {
+        let willing = bulk.iter().filter(|seen| !self.memory.is_idle(at, seen));
+        self.outlook = Outlook {
+            phase: self.outlook.phase,
+            bulk: bulk.len(),
+            capacity: self.capacity.greatest(),
+            delivered: self.capacity.newest(),
+            level: f64::INFINITY,
+            queue: queue(bulk),
+            headroom: 0.0,
+            spread: spread(willing.map(|seen| seen.rate())),
         };
-        if self.outlook.phase == Phase::Open {
-            self.needless_since = None;
+    }
+
+    fn learn_evenness(&mut self, at: Moment) {
+        let Outlook { queue, spread, .. } = self.outlook;
+        let is_full = queue >= QUEUE_MIN.max(self.target.headroom() / 2.0)
+            && queue * at.rtt.as_secs_f64() >= QUEUE_TIME_MIN_S
+            && self.growth.has_ended(at, GROWTH_ROUNDS);
+        let since = |is: bool, since: Option<Time>| is.then(|| since.unwrap_or(at.now));
+        self.full_since = since(is_full, self.full_since);
+        self.full_at = if is_full { Some(at.now) } else { self.full_at };
+        self.even_since = since(spread <= EVEN, self.even_since);
+        self.uneven_since = since(spread >= UNEVEN, self.uneven_since);
+    }
+
+    fn choose_phase(&mut self, at: Moment, bulk: &[&Observation], target: f64) {
+        let begins = || {
+            self.runs_over(at, bulk)
+                || self.is_uneven(at, bulk)
+                || self.is_to_be_held(at, bulk, target)
+        };
+        match self.outlook.phase {
+            Phase::Open if bulk.len() >= 2 && begins() => self.begin(at, bulk),
+            Phase::Level if bulk.len() < 2 || self.is_over(at) => self.end(at),
+            Phase::Level => self.budget.settle(bulk),
+            Phase::Open => {}
         }
     }
 
-    fn level(
+    /// Slow start is about to fill more than the link holds, as far as it has been tried.
+    fn runs_over(&self, at: Moment, bulk: &[&Observation]) -> bool {
+        bulk.iter().any(|seen| seen.slow_start)
+            && asked(bulk) >= self.ceiling()
+            && self.outlook.delivered >= asked(bulk) * TRIED
+            && self.burst_growth.has_ended(at, BURST_GROWTH_ROUNDS)
+    }
+
+    /// What slow start may come to, bytes a second.
+    fn ceiling(&self) -> f64 {
+        self.bursts.greatest() * (1.0 + self.target.headroom())
+    }
+
+    /// Some have more than others, and all have settled.
+    fn is_uneven(&self, at: Moment, bulk: &[&Observation]) -> bool {
+        let floors: f64 = bulk
+            .iter()
+            .map(|seen| seen.rate_of(self.settings.floor_segments))
+            .sum();
+        self.uneven_since
+            .is_some_and(|since| at.is_past(since, UNEVEN_ROUNDS))
+            && !bulk.iter().any(|seen| seen.slow_start)
+            && asked(bulk) > floors * UNEVEN
+            && self.is_quiet(at)
+            && self.growth.has_ended(at, GROWTH_ROUNDS)
+            && self.rest.is_over(at)
+    }
+
+    /// Those that are to be held fill the link, or have left room in it that they are to have.
+    fn is_to_be_held(&self, at: Moment, bulk: &[&Observation], target: f64) -> bool {
+        let half = |full: Time| at.now.since(full) * 2 >= at.rtt;
+        let is_above = self.full_since.is_some_and(half) && asked(bulk) > target;
+        let has_room = self.may_refill(at) && asked(bulk) < self.outlook.capacity;
+        self.settings.keeps() && (is_above || has_room)
+    }
+
+    fn may_refill(&self, at: Moment) -> bool {
+        let is_known = self.growth.has_ended(at, GROWTH_ROUNDS);
+        self.settings.refill && self.is_quiet(at) && is_known
+    }
+
+    fn is_quiet(&self, at: Moment) -> bool {
+        self.lost_at
+            .is_none_or(|lost| at.is_past(lost, QUIET_ROUNDS))
+    }
+
+    /// All are even. Those that are to be held grow by themselves again where they left the link empty.
+    fn is_over(&self, at: Moment) -> bool {
+        let is_even = |since| at.is_past(since, EVEN_ROUNDS);
+        let is_late = at.is_past(self.level_since, LEVEL_ROUNDS_MAX);
+        let is_full = |full| !at.is_past(full, FULL_ROUNDS);
+        let is_kept =
+            self.settings.refill || self.settings.hold && self.full_at.is_some_and(is_full);
+        !is_kept && (is_late || self.even_since.is_some_and(is_even))
+    }
+
+    fn begin(&mut self, at: Moment, bulk: &[&Observation]) {
+        self.outlook.phase = Phase::Level;
+        self.level_since = at.now;
+        self.even_since = None;
+        self.budget.open(bulk);
+        self.memory.stop(bulk);
+    }
+
+    fn end(&mut self, at: Moment) {
+        self.outlook.phase = Phase::Open;
+        self.uneven_since = None;
+        let has_lost = self.lost_at.is_some_and(|lost| lost >= self.level_since);
+        self.rest.begin(at.now, has_lost);
+    }
+
+    fn divide(
         &mut self,
-        now: Time,
-        rtt: Time,
+        at: Moment,
         all: &[Observation],
         bulk: &[&Observation],
+        target: f64,
     ) -> Vec<Change> {
-        let demand = |seen: &&Observation| {
-            if self.fills {
-                f64::INFINITY
-            } else {
-                seen.demand()
-            }
-        };
-        let mut demands: Vec<f64> = bulk.iter().map(demand).collect();
-        let level = level(&mut demands, self.allowed);
-        self.outlook.level = level;
-        self.needless_since = level
-            .is_infinite()
-            .then(|| self.needless_since.unwrap_or(now));
+        self.grow(at, bulk, target);
+        let demands = bulk.iter().map(|seen| self.demand(at, seen)).collect();
+        let division = Division::new(
+            at,
+            bulk,
+            demands,
+            self.budget.sum(),
+            self.is_quiet(at),
+            self.settings.floor_segments,
+        );
+        self.outlook.level = division.level;
         all.iter()
-            .filter_map(|seen| self.change(now, rtt, level, seen))
+            .filter_map(|seen| division.change(seen))
             .collect()
     }
 
-    fn change(&mut self, now: Time, rtt: Time, level: f64, seen: &Observation) -> Option<Change> {
-        let wanted = seen
-            .is_measured()
-            .then(|| self.segments(level, seen))
-            .flatten();
-        let is_idle = seen.cap.is_some() && self.is_idle(now, rtt, seen);
-        let fill = self.fills && seen.rate() < level * IDLE && wanted.is_some();
-        let cap = match seen.cap {
-            _ if fill => wanted,
-            None => wanted.filter(|_| seen.rate() > level * ABOVE).map(Some)?,
-            Some(_) if is_idle => None,
-            Some(cap) => self.moved(seen, cap, wanted?)?,
+    /// S grows as n Reno flows would, or to where a slow start that was stopped would have come. Those
+    /// that are to be held go to T: down by steps, up no further, or at once.
+    fn grow(&mut self, at: Moment, bulk: &[&Observation], target: f64) {
+        let sum = self.budget.sum();
+        let segments: f64 = bulk.iter().map(|seen| seen.rate_of(1)).sum();
+        let grown = match self.is_quiet(at) && self.memory.has_stopped() {
+            true => sum.max(self.ceiling()),
+            false => sum + segments * at.rounds,
         };
-        Some(Change {
-            id: seen.id,
-            cap,
-            fill,
-        })
+        let next = match self.settings.keeps() {
+            false => grown,
+            true if sum > target => (sum * (1.0 - LOWERING * at.rounds)).max(target),
+            true if self.may_refill(at) => target,
+            true => grown.min(target),
+        };
+        self.budget.set(next);
     }
 
-    /// The new cap, if it differs enough from the old. No cap is raised to more than is uneven: one that
-    /// is there already is lifted, so that its connection grows as it would have.
-    fn moved(&self, seen: &Observation, cap: u32, wanted: u32) -> Option<Option<u32>> {
-        let share = self.allowed / self.outlook.bulk.max(1) as f64;
-        let most = self.segments(share * UNEVEN, seen)?;
-        if wanted > cap && cap >= most {
-            return (wanted > step_above(cap)).then_some(None);
+    /// dᵢ: without bounds, but for what the receiver takes and for one that leaves its cap unused.
+    fn demand(&self, at: Moment, seen: &Observation) -> f64 {
+        match self.memory.is_idle(at, seen) {
+            true => seen.rate() / IDLE,
+            false => seen.rate_of(seen.window_max_segments),
         }
-        let wanted = if wanted > cap {
-            wanted.min(most)
-        } else {
-            wanted
-        };
-        (wanted.abs_diff(cap) > step_above(cap) - cap - 1).then_some(Some(wanted))
     }
-
-    /// The cap that the level means for this connection; none where it is without bounds.
-    fn segments(&self, level: f64, seen: &Observation) -> Option<u32> {
-        let segments = seen.segments_at(level);
-        let fits = segments < f64::from(u32::MAX >> 8);
-        fits.then(|| (segments.ceil() as u32).max(self.settings.floor_segments))
-    }
-
-    /// Whether its cap has not held it for long.
-    fn is_idle(&mut self, now: Time, rtt: Time, seen: &Observation) -> bool {
-        let Some(known) = self.known.get_mut(&seen.id) else {
-            return false;
-        };
-        let held = seen.is_held() && seen.is_measured();
-        known.idle_since = (!held).then(|| known.idle_since.unwrap_or(now));
-        let since = known.idle_since;
-        since.is_some_and(|at| now.since(at) >= rtt * IDLE_ROUNDS)
-    }
-}
-
-/// The least cap that is worth raising this one to.
-fn step_above(cap: u32) -> u32 {
-    cap.saturating_add((f64::from(cap) * STEP).ceil().max(1.0) as u32)
 }
 
 fn lift_all(all: &[Observation]) -> Vec<Change> {
     let capped = all.iter().filter(|seen| seen.cap.is_some());
-    capped
-        .map(|seen| Change {
-            id: seen.id,
-            cap: None,
-            fill: false,
-        })
-        .collect()
-}
-
-/// The longest of the least round trips.
-fn round_trip(bulk: &[&Observation]) -> Time {
-    bulk.iter()
-        .map(|seen| seen.rtt_min)
-        .max()
-        .unwrap_or(Time::ZERO)
-}
-
-fn queue(bulk: &[&Observation]) -> f64 {
-    let wire: f64 = bulk
-        .iter()
-        .map(|o| o.rate() * o.rtt_min.as_secs_f64())
-        .sum();
-    let waiting = |o: &&Observation| o.rate() * o.rtt.since(o.rtt_min).as_secs_f64();
-    let queue: f64 = bulk.iter().map(waiting).sum();
-    if wire > 0.0 { queue / wire } else { 0.0 }
-}
-
-fn spread(bulk: &[&Observation]) -> f64 {
-    let rates = || bulk.iter().map(|seen| seen.rate());
-    let (least, most) = (
-        rates().fold(f64::INFINITY, f64::min),
-        rates().fold(0.0, f64::max),
-    );
-    if bulk.len() < 2 { 1.0 } else { most / least }
+    capped.map(Change::lift).collect()
 }

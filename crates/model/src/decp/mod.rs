@@ -9,59 +9,94 @@
 //!
 //! # The law
 //!
-//! Each look gives, for each connection i: its window wᵢ (the smaller of cwnd and the receiver's),
-//! smoothed and least round trip τᵢ and mᵢ, what was delivered, and retransmissions. The rate that a
-//! window allows on an empty path is rᵢ = wᵢ/mᵢ. Rates, not windows, are levelled; where all
-//! round trips are alike that is the same.
+//! What makes parallel streams unequal is the end of their slow start: who loses early, or leaves it
+//! early, grows by a segment a round trip from there; 350 segments are two minutes at 350 ms. So the law
+//! does two things: it ends slow start before the queue overflows, and it divides anew what windows have
+//! won, where they differ. It changes the division of the sum, not the sum.
 //!
-//! - **Capacity**: Ĉ is the greatest delivery rate of all connections together, each measured over at
-//!   least a round trip, of the last max(10 s, 20 round trips) ([`Capacity`]). No window can make
+//! Each look gives, for each connection i: its window wᵢ (the smaller of cwnd and the receiver's; while
+//! it is being reduced, ssthresh), smoothed and least round trip τᵢ and mᵢ, what was delivered, and
+//! retransmissions. The rate that a window allows on an empty path is rᵢ = wᵢ/mᵢ. Rates, not windows, are
+//! levelled; where all round trips are alike that is the same. A *round* is the longest mᵢ.
+//!
+//! - **Ceiling**: B̂ is the greatest delivery rate of all together of the last max(10 s, 20 rounds), each
+//!   measured over a quarter of a round ([`Capacity`]). In slow start segments come in bursts, which the
+//!   bottleneck spaces: B̂ is what it carries long before the pipe is full, and that is known when B̂ has
+//!   not grown by a tenth for a round. If then Σ rᵢ ≥ B̂(1+h) while a window still doubles, and at least a
+//!   quarter of Σ rᵢ was delivered in the last round (else nothing is known yet), slow start is
+//!   over: dividing begins. (Where senders are paced, B̂ grows with the windows, and the law comes too
+//!   late to spare the overflow.)
+//! - **Unevenness**: dividing begins too if the fastest has had 1.3 times the slowest's rate or more for
+//!   two rounds, no window doubles, nothing was lost for a round, and Ĉ has not grown by a tenth for two.
+//! - **Sum**: S = Σ rᵢ at the beginning. What a window falls by without an order (a loss) is taken off,
+//!   and all of one that ends; a newcomer adds what it has ([`Observation::bulk`] says who counts). S
+//!   grows by a segment a round for each connection, as Reno would without us. As long as one that the
+//!   law has stopped in slow start has lost nothing, S is at least B̂(1+h): its slow start would have gone
+//!   there.
+//! - **Level**: L solves Σ min(dᵢ, L) = S, where the demand dᵢ is what the receiver's window allows, or
+//!   a ninth more than rᵢ for one that has left a tenth of its cap unused for five rounds ([`level`]).
+//! - **Shift**: in a round at most 0.2 S is taken from those above L, the highest first, and given to
+//!   those below, to each as its share of what all lack. Nothing is given that was not seen to be free
+//!   (S less windows, and less caps that are still being grown up to), nor while a loss of the last round
+//!   is being answered. At most 0.1 S is taken and not yet filled up. A gift is a higher cap, up to
+//!   which slow start fills. A window in slow start gets a cap at once.
+//! - **End**: all caps are lifted when the fastest has had at most 1.15 times the slowest's rate for two
+//!   rounds, after forty at the latest, or when fewer than two connections send in bulk. Then windows
+//!   grow by themselves, and unevenness begins nothing for ten rounds; if anything was lost meanwhile,
+//!   for twice as many as the last time, up to 160.
+//!
+//! # Caps that stay
+//!
+//! With [`Settings::hold`] and [`Settings::refill`] caps stay when all are even, and S goes to a target:
+//!
+//! - **Capacity**: Ĉ is the greatest delivery rate as above, but measured over a round. No window can make
 //!   a link deliver more than it carries, so Ĉ ≤ C.
 //! - **Queue**: q = Σ rᵢ(τᵢ−mᵢ) / Σ rᵢmᵢ, what stands in buffers as a share of what the wire holds.
 //!   The link is *full* if q ≥ max(h/2, 1 %), that is at least 1 ms, and Ĉ has not grown by a tenth for
-//!   two round trips: then Ĉ = C. Without the latter, the delays of a busy host would end slow start.
-//! - **Headroom**: T = Ĉ(1+h) is what windows may ask for together. h begins with
-//!   [`Settings::headroom`]. A loss on top of a queue of q shows a buffer of about q: then
-//!   h = q/2, never above the setting nor below 2 %; without losses it creeps back.
-//! - **Level**: L solves Σ min(dᵢ, L) = T, where the demand dᵢ is rᵢ, or infinite for a connection that
-//!   its cap holds ([`level`]). Connections with rᵢ > L get the cap L·mᵢ.
-//! - **When**: caps begin when the link has been full for half a round trip, Σ rᵢ > T and the fastest
-//!   has at least 1.3 times the slowest's rate (or any, with [`Settings::hold`]). The sum goes down from
-//!   what it is to T by at most 10 % a round trip: a cut at once would add to the answers to losses that
-//!   have just happened. All caps are lifted when the link is full and the fastest has had at
-//!   most 1.15 times the slowest's rate for three round trips (never with `hold`), when nobody has been
-//!   above L for five, or when fewer than two connections send in bulk. A single cap is lifted when its
-//!   connection has stayed a tenth below it for five round trips, because it lost or has nothing
-//!   to send. A cap in force moves only by more than 2 % and by at least a segment, and never up to more
-//!   than 1.3 T/n: one that is there already is lifted instead, so that nobody gets by slow start what
-//!   makes it uneven.
-//! - **Doubt**: round trips can be long without a queue. So, one round trip in ten, T is Ĉ(1+2h), and Ĉ
+//!   two rounds.
+//! - **Headroom**: T = Ĉ(1+h). h begins with [`Settings::headroom`]. A loss on top of a queue of q shows a
+//!   buffer of about q: then h = q/2, never above the setting nor below 2 %; without losses it creeps
+//!   back.
+//! - **Approach**: dividing begins also when the link has been full for half a round and Σ rᵢ > T. S goes
+//!   down to T by at most 10 % a round: a cut at once would add to the answers to losses that
+//!   have just happened. It goes up to T and no further. With `hold` caps are lifted when all are even
+//!   and no queue has stood for five rounds: windows find the link's rate by themselves again.
+//! - **Doubt**: round trips can be long without a queue. So, one round in ten, T is Ĉ(1+2h), and Ĉ
 //!   takes note if more comes out (not where a loss has shown a buffer too short for that). And
-//!   if caps hold all windows and less than 0.97 Ĉ is delivered for four round trips, T is multiplied
+//!   if caps hold all windows and less than 0.97 Ĉ is delivered for four rounds, T is multiplied
 //!   by what is missing, up to 2; each loss halves that again.
-//! - **Refill** ([`Settings::refill`], for a link that nobody else uses): when losses have made
-//!   Σ rᵢ < Ĉ and nothing has been lost for two round trips, all get the cap L = T/n and grow up to it
-//!   by slow start.
+//! - **Refill** ([`Settings::refill`], for a link that nobody else uses): when nothing has been lost for a
+//!   round, S is T at once, whatever losses have taken.
 //!
 //! # What it can't do
 //!
-//! - *Cap anybody below the equal share*: n connections with Σ min(dᵢ, L) = T have L ≥ T/n.
-//!   Nor below [`Settings::floor_segments`].
-//! - *Empty the link*: windows are cut only where their sum exceeds T, and to T: at least 1+h times
-//!   what the link was seen to carry. Where Ĉ is too low because the link has got faster, Σ min(dᵢ, L) = T
-//!   delivers (1+h)Ĉ, which is the next Ĉ: caps double every ln 2/ln(1+h) round trips (7 with
-//!   10 %) until the link is full.
-//! - *Oscillate*: L depends on the windows of those it does not cap, which grow by their own
-//!   congestion control, and on Ĉ, a maximum. q enters the beginning and the end alone, which
-//!   hysteresis keeps apart. (A probe is one round trip of one headroom more, in ten.)
-//! - *Take more than its own*: connections together have no more window than they won themselves,
-//!   beyond what the link has just carried times 1+h. When one of them loses, others that are capped take
-//!   its room until it has grown again: a cap that is raised is filled by slow start. What that
-//!   means for other traffic is in docs/decp.md.
+//! - *Cap anybody below the equal share*: L ≥ S/n where nobody is limited by others, and a cut is never
+//!   below L. Nor below [`Settings::floor_segments`].
+//! - *Empty the link*: windows together have S but for the tenth that is on its way from one to another.
+//!   With caps that stay, S is cut to no less than T.
+//! - *Oscillate*: L depends on S alone, and S on windows only where they lose. Beginning and end are kept
+//!   apart by hysteresis, and by a rest that doubles where it does harm. (A probe is one round of one
+//!   headroom more, in ten.)
+//! - *Take more than its own*, but for `refill`: S is what windows have won, grows as n Reno flows do, and
+//!   answers each loss by what the loser's congestion control answers. Equal windows lose less
+//!   at random than unequal ones of the same sum do (Σ wᵢ² is least), as n like flows would. What that
+//!   means for other traffic was simulated: docs/decp.md.
 
+mod budget;
 mod capacity;
+mod division;
 mod law;
 pub mod level;
+mod memory;
+mod observation;
+mod outlook;
+mod rest;
+mod settings;
+mod target;
 
 pub use capacity::Capacity;
-pub use law::{Change, Law, Observation, Outlook, Phase, Settings};
+pub use division::Change;
+pub use law::Law;
+pub use observation::Observation;
+pub use outlook::{Outlook, Phase};
+pub use settings::Settings;

@@ -42,39 +42,28 @@ impl From<NoIp> for Undecoded {
 /// # Errors
 ///
 /// If there is none: see [`Undecoded`].
-#[inline]
+#[inline(always)]
 pub fn decode(frame: &Frame<'_>) -> Result<(FlowKey, Segment), Undecoded> {
     let at = frame.link_type.ip_offset(frame.bytes)?;
-    let packet = Packet {
-        bytes: &frame.bytes[at..],
-        wire_len: frame.wire_len.saturating_sub(at as u32),
-    };
-    match packet.bytes.first().map(|first| first >> 4) {
-        Some(4) => decode_v4(frame, &packet),
-        _ => decode_v6(frame, &packet),
+    let packet = &frame.bytes[at..];
+    let wire_len = frame.wire_len.saturating_sub(at as u32);
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => decode_v4(frame, packet, wire_len),
+        _ => decode_v6(frame, packet, wire_len),
     }
 }
 
-/// From the IP header on.
-struct Packet<'a> {
-    bytes: &'a [u8],
+/// All of this way is inlined, so that a segment is put together where it shall be: what is written field by
+/// field and copied as a whole soon after makes the processor wait, for as long as all the rest takes.
+#[inline(always)]
+fn decode_v4(
+    frame: &Frame<'_>,
+    packet: &[u8],
     wire_len: u32,
-}
-
-/// An IP packet's lengths in bytes.
-#[derive(Clone, Copy)]
-struct Lengths {
-    /// With all headers.
-    total: u32,
-    /// Of what is before TCP's header.
-    before_tcp: usize,
-}
-
-#[inline]
-fn decode_v4(frame: &Frame<'_>, packet: &Packet<'_>) -> Result<(FlowKey, Segment), Undecoded> {
-    let header = packet.bytes.first_chunk::<20>().ok_or(Undecoded::Short)?;
-    let before_tcp = usize::from(header[0] & 0xf) * 4;
-    if before_tcp < 20 {
+) -> Result<(FlowKey, Segment), Undecoded> {
+    let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
+    let header_len = usize::from(header[0] & 0xf) * 4;
+    if header_len < 20 {
         return Err(Undecoded::Lengths);
     }
     if u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0 {
@@ -84,38 +73,32 @@ fn decode_v4(frame: &Frame<'_>, packet: &Packet<'_>) -> Result<(FlowKey, Segment
         return Err(Undecoded::NotTcp);
     }
     let total = match u16::from_be_bytes([header[2], header[3]]) {
-        0 => packet.wire_len,
+        0 => wire_len,
         total => u32::from(total),
     };
-    let address = |at: usize| {
-        let octets = [header[at], header[at + 1], header[at + 2], header[at + 3]];
-        IpAddr::V4(Ipv4Addr::from(octets))
-    };
-    let lengths = Lengths { total, before_tcp };
-    decode_tcp(frame, packet, lengths, [address(12), address(16)])
+    let tcp = Tcp::parse(packet, header_len, total)?;
+    let (key, from_low) = key_v4(header, &tcp);
+    Ok((key, segment(frame, &tcp, from_low)))
 }
 
-#[inline]
-fn decode_v6(frame: &Frame<'_>, packet: &Packet<'_>) -> Result<(FlowKey, Segment), Undecoded> {
-    let header = packet.bytes.first_chunk::<40>().ok_or(Undecoded::Short)?;
-    let before_tcp = match header[6] {
+#[inline(always)]
+fn decode_v6(
+    frame: &Frame<'_>,
+    packet: &[u8],
+    wire_len: u32,
+) -> Result<(FlowKey, Segment), Undecoded> {
+    let header = packet.first_chunk::<40>().ok_or(Undecoded::Short)?;
+    let headers_len = match header[6] {
         ip::TCP => 40,
-        _ => behind_extension_headers(packet.bytes)?,
+        _ => behind_extension_headers(packet)?,
     };
     let total = match u16::from_be_bytes([header[4], header[5]]) {
-        0 => packet.wire_len,
+        0 => wire_len,
         payload => 40 + u32::from(payload),
     };
-    let address = |octets: Option<&[u8; 16]>| {
-        let octets = octets.copied().unwrap_or_default();
-        IpAddr::V6(Ipv6Addr::from(octets))
-    };
-    let lengths = Lengths { total, before_tcp };
-    let ends = [
-        address(header[8..24].first_chunk()),
-        address(header[24..40].first_chunk()),
-    ];
-    decode_tcp(frame, packet, lengths, ends)
+    let tcp = Tcp::parse(packet, headers_len, total)?;
+    let (key, from_low) = key_v6(header, &tcp);
+    Ok((key, segment(frame, &tcp, from_low)))
 }
 
 fn behind_extension_headers(packet: &[u8]) -> Result<usize, Undecoded> {
@@ -131,62 +114,83 @@ fn behind_extension_headers(packet: &[u8]) -> Result<usize, Undecoded> {
     }
 }
 
-#[inline]
-fn decode_tcp(
-    frame: &Frame<'_>,
-    packet: &Packet<'_>,
-    lengths: Lengths,
-    [source, destination]: [IpAddr; 2],
-) -> Result<(FlowKey, Segment), Undecoded> {
-    let tcp = packet.bytes.get(lengths.before_tcp..);
-    let tcp = tcp.ok_or(Undecoded::Short)?;
-    let (fixed, rest) = tcp.split_first_chunk::<20>().ok_or(Undecoded::Short)?;
-    let header_len = usize::from(fixed[12] >> 4) * 4;
-    let headers = (lengths.before_tcp + header_len) as u32;
-    if header_len < 20 || lengths.total < headers {
-        return Err(Undecoded::Lengths);
-    }
-    let payload = lengths.total - headers;
-    let wire_segments = wire_segments(payload, frame.segment_size);
-    let (key, from_low) = key(
-        Endpoint {
-            address: source,
-            port: u16::from_be_bytes([fixed[0], fixed[1]]),
-        },
-        Endpoint {
-            address: destination,
-            port: u16::from_be_bytes([fixed[2], fixed[3]]),
-        },
-    );
-    let mut segment = Segment {
-        at_ns: frame.at_ns,
-        seq: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
-        ack: u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]),
-        payload,
-        wire_bytes: lengths
-            .total
-            .saturating_add(headers.saturating_mul(u32::from(wire_segments) - 1)),
-        wire_segments,
-        window: u16::from_be_bytes([fixed[14], fixed[15]]),
-        flags: fixed[13],
-        sack_blocks: 0,
-        from_low,
-        window_scale: 0xff,
-        mss: 0,
-        sack_permitted: false,
-        has_timestamps: false,
-        tsval: 0,
-        tsecr: 0,
-        truth: frame.truth,
-        sack: [(0, 0); SACK_BLOCKS_MAX],
-    };
-    take_options(&mut segment, &rest[..rest.len().min(header_len - 20)]);
-    Ok((key, segment))
+/// A TCP header, and lengths in bytes.
+struct Tcp<'a> {
+    fixed: &'a [u8; 20],
+    /// As far as they were captured.
+    options: &'a [u8],
+    /// Of the packet from the IP header on.
+    total: u32,
+    /// Of IP's and TCP's headers.
+    headers: u32,
 }
 
-/// Which end is the lesser, and whether that is the first.
+impl<'a> Tcp<'a> {
+    #[inline(always)]
+    fn parse(packet: &'a [u8], at: usize, total: u32) -> Result<Self, Undecoded> {
+        let (fixed, rest) = packet
+            .get(at..)
+            .and_then(|tcp| tcp.split_first_chunk::<20>())
+            .ok_or(Undecoded::Short)?;
+        let header_len = usize::from(fixed[12] >> 4) * 4;
+        let headers = (at + header_len) as u32;
+        if header_len < 20 || total < headers {
+            return Err(Undecoded::Lengths);
+        }
+        let options = &rest[..rest.len().min(header_len - 20)];
+        Ok(Self {
+            fixed,
+            options,
+            total,
+            headers,
+        })
+    }
+
+    /// Source and destination.
+    #[inline]
+    fn ports(&self) -> (u16, u16) {
+        (be16(self.fixed, 0), be16(self.fixed, 2))
+    }
+}
+
 #[inline]
-fn key(source: Endpoint, destination: Endpoint) -> (FlowKey, bool) {
+fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline]
+fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// The connection, and whether its lesser end sent this. Both ends are numbers as long as they are compared:
+/// which is the lesser changes with every other packet, and no guess of the processor's would do.
+#[inline(always)]
+fn key_v4(header: &[u8; 20], tcp: &Tcp<'_>) -> (FlowKey, bool) {
+    let (source_port, destination_port) = tcp.ports();
+    let number = |address: u32, port: u16| u64::from(address) << 16 | u64::from(port);
+    let source = number(be32(header, 12), source_port);
+    let destination = number(be32(header, 16), destination_port);
+    let end = |number: u64| Endpoint {
+        address: IpAddr::V4(Ipv4Addr::from_bits((number >> 16) as u32)),
+        port: number as u16,
+    };
+    let key = FlowKey {
+        low: end(source.min(destination)),
+        high: end(source.max(destination)),
+    };
+    (key, source <= destination)
+}
+
+#[inline(always)]
+fn key_v6(header: &[u8; 40], tcp: &Tcp<'_>) -> (FlowKey, bool) {
+    let (source_port, destination_port) = tcp.ports();
+    let end = |at: usize, port| {
+        let octets: [u8; 16] = std::array::from_fn(|octet| header[at + octet]);
+        let address = IpAddr::V6(Ipv6Addr::from(octets));
+        Endpoint { address, port }
+    };
+    let (source, destination) = (end(8, source_port), end(24, destination_port));
     let from_low = source <= destination;
     let (low, high) = match from_low {
         true => (source, destination),
@@ -195,12 +199,41 @@ fn key(source: Endpoint, destination: Endpoint) -> (FlowKey, bool) {
     (FlowKey { low, high }, from_low)
 }
 
+#[inline(always)]
+fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool) -> Segment {
+    let payload = tcp.total - tcp.headers;
+    let wire_segments = wire_segments(payload, frame.segment_size);
+    let repeated = tcp.headers.saturating_mul(u32::from(wire_segments) - 1);
+    let options = Options::parse(tcp.options);
+    Segment {
+        at_ns: frame.at_ns,
+        seq: be32(tcp.fixed, 4),
+        ack: be32(tcp.fixed, 8),
+        payload,
+        wire_bytes: tcp.total.saturating_add(repeated),
+        wire_segments,
+        window: be16(tcp.fixed, 14),
+        flags: tcp.fixed[13],
+        sack_blocks: options.sack_blocks,
+        from_low,
+        window_scale: options.window_scale,
+        mss: options.mss,
+        sack_permitted: options.sack_permitted,
+        has_timestamps: options.timestamps.is_some(),
+        tsval: options.timestamps.map_or(0, |(tsval, _)| tsval),
+        tsecr: options.timestamps.map_or(0, |(_, tsecr)| tsecr),
+        truth: frame.truth,
+        sack: options.sack,
+    }
+}
+
 /// As many as carry the payload, if the size of each is known.
 #[inline]
 fn wire_segments(payload: u32, segment_size: u16) -> u16 {
-    match (payload, segment_size) {
-        (0, _) | (_, 0) => 1,
-        _ => u16::try_from(payload.div_ceil(u32::from(segment_size))).unwrap_or(u16::MAX),
+    match u32::from(segment_size) {
+        0 => 1,
+        size if payload <= size => 1,
+        size => u16::try_from(payload.div_ceil(size)).unwrap_or(u16::MAX),
     }
 }
 
@@ -215,72 +248,87 @@ mod option {
     pub(super) const TIMESTAMPS: u8 = 8;
 }
 
-/// Nearly every segment has time stamps first, behind two bytes of padding (RFC 7323 appendix A).
-#[inline]
-fn take_options(segment: &mut Segment, options: &[u8]) {
-    match options.split_first_chunk::<12>() {
-        Some(([1, 1, 8, 10, stamps @ ..], rest)) => {
-            take_timestamps(segment, stamps);
-            if !rest.is_empty() {
-                walk_options(segment, rest);
-            }
-        }
-        _ => walk_options(segment, options),
-    }
+/// What TCP's options say, as [`Segment`] has it.
+struct Options {
+    timestamps: Option<(u32, u32)>,
+    sack_blocks: u8,
+    sack: [(u32, u32); SACK_BLOCKS_MAX],
+    window_scale: u8,
+    mss: u16,
+    sack_permitted: bool,
 }
 
-#[inline]
-fn take_timestamps(segment: &mut Segment, stamps: &[u8; 8]) {
-    let [a, b, c, d, e, f, g, h] = *stamps;
-    segment.has_timestamps = true;
-    segment.tsval = u32::from_be_bytes([a, b, c, d]);
-    segment.tsecr = u32::from_be_bytes([e, f, g, h]);
-}
-
-/// Up to the end mark, or the first that is damaged or cut off.
-fn walk_options(segment: &mut Segment, options: &[u8]) {
-    let mut rest = options;
-    while let [kind, tail @ ..] = rest {
-        match *kind {
-            option::END => return,
-            option::NOP => rest = tail,
-            kind => {
-                let len = tail.first().copied().map_or(0, usize::from);
-                let Some((option, after)) = rest.split_at_checked(len).filter(|_| len >= 2) else {
-                    return;
-                };
-                take_option(segment, kind, &option[2..]);
-                rest = after;
-            }
-        }
-    }
-}
-
-fn take_option(segment: &mut Segment, kind: u8, body: &[u8]) {
-    match (kind, body) {
-        (option::MSS, [high, low]) => segment.mss = u16::from_be_bytes([*high, *low]),
-        (option::WINDOW_SCALE, [shift]) => segment.window_scale = *shift,
-        (option::SACK_PERMITTED, []) => segment.sack_permitted = true,
-        (option::SACK, blocks) => take_sack(segment, blocks),
-        (option::TIMESTAMPS, stamps) => {
-            if let Ok(stamps) = stamps.try_into() {
-                take_timestamps(segment, stamps);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn take_sack(segment: &mut Segment, blocks: &[u8]) {
-    let edge = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0, |edge, byte| edge << 8 | u32::from(*byte))
+impl Options {
+    const NONE: Self = Self {
+        timestamps: None,
+        sack_blocks: 0,
+        sack: [(0, 0); SACK_BLOCKS_MAX],
+        window_scale: 0xff,
+        mss: 0,
+        sack_permitted: false,
     };
-    let blocks = blocks.chunks_exact(8).take(SACK_BLOCKS_MAX);
-    segment.sack_blocks = blocks.len() as u8;
-    for (into, block) in segment.sack.iter_mut().zip(blocks) {
-        *into = (edge(&block[..4]), edge(&block[4..]));
+
+    /// Nearly every segment has time stamps and nothing else, behind two bytes of padding (RFC 7323
+    /// appendix A).
+    #[inline(always)]
+    fn parse(bytes: &[u8]) -> Self {
+        match bytes {
+            [] => Self::NONE,
+            [1, 1, 8, 10, a, b, c, d, e, f, g, h] => Self {
+                timestamps: Some((
+                    u32::from_be_bytes([*a, *b, *c, *d]),
+                    u32::from_be_bytes([*e, *f, *g, *h]),
+                )),
+                ..Self::NONE
+            },
+            _ => Self::walk(bytes),
+        }
+    }
+
+    /// Up to the end mark, or the first that is damaged or cut off.
+    #[inline(never)]
+    fn walk(bytes: &[u8]) -> Self {
+        let (mut options, mut rest) = (Self::NONE, bytes);
+        while let [kind, tail @ ..] = rest {
+            match *kind {
+                option::END => break,
+                option::NOP => rest = tail,
+                kind => {
+                    let len = tail.first().copied().map_or(0, usize::from);
+                    let Some((option, after)) = rest.split_at_checked(len).filter(|_| len >= 2)
+                    else {
+                        break;
+                    };
+                    options.take(kind, &option[2..]);
+                    rest = after;
+                }
+            }
+        }
+        options
+    }
+
+    fn take(&mut self, kind: u8, body: &[u8]) {
+        match (kind, body) {
+            (option::MSS, [high, low]) => self.mss = u16::from_be_bytes([*high, *low]),
+            (option::WINDOW_SCALE, [shift]) => self.window_scale = *shift,
+            (option::SACK_PERMITTED, []) => self.sack_permitted = true,
+            (option::SACK, blocks) => self.take_sack(blocks),
+            (option::TIMESTAMPS, stamps) => {
+                let stamps = <&[u8; 8]>::try_from(stamps).ok();
+                let numbers = stamps.map(|stamps| (be32(stamps, 0), be32(stamps, 4)));
+                self.timestamps = numbers.or(self.timestamps);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_sack(&mut self, blocks: &[u8]) {
+        let (blocks, _) = blocks.as_chunks::<8>();
+        let blocks = &blocks[..blocks.len().min(SACK_BLOCKS_MAX)];
+        self.sack_blocks = blocks.len() as u8;
+        for (into, block) in self.sack.iter_mut().zip(blocks) {
+            *into = (be32(block, 0), be32(block, 4));
+        }
     }
 }
 

@@ -68,42 +68,50 @@ impl Histogram {
             return Distribution::default();
         }
         let buckets = self.buckets();
-        let quantile = |percent| quantile(&buckets, percent).clamp(self.min, self.max);
+        let [p50, p90, p99] =
+            quantiles(&buckets, [50, 90, 99]).map(|edge| edge.clamp(self.min, self.max));
         Distribution {
             count: self.count,
             min: self.min,
             mean: self.sum as f64 / self.count as f64,
-            p50: quantile(50),
-            p90: quantile(90),
-            p99: quantile(99),
+            p50,
+            p90,
+            p99,
             max: self.max,
-            buckets: buckets.iter().map(|&(b, n)| (lower_edge(b), n)).collect(),
+            buckets: buckets
+                .iter()
+                .map(|&(bucket, count)| (lower_edge(bucket), count))
+                .collect(),
         }
     }
 
     /// The buckets that have any, in order, with their counts.
     fn buckets(&self) -> Vec<(usize, u64)> {
-        let octaves = (0..OCTAVES).filter_map(|octave| {
-            let chunk = usize::from(self.chunk_of[octave]).checked_sub(1)?;
-            Some((octave * AN_OCTAVE, &self.chunks[chunk]))
-        });
-        octaves
-            .flat_map(|(first, counts)| (first..).zip(counts.iter().map(|&n| u64::from(n))))
-            .filter(|(_, count)| *count > 0)
-            .collect()
+        let mut buckets = Vec::new();
+        for (octave, &chunk) in self.chunk_of.iter().enumerate().filter(|(_, at)| **at > 0) {
+            let counts = &self.chunks[usize::from(chunk) - 1];
+            for (at, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                buckets.push((octave * AN_OCTAVE + at, u64::from(count)));
+            }
+        }
+        buckets
     }
 }
 
-/// The end of the bucket that `percent` of all samples don't exceed.
-fn quantile(buckets: &[(usize, u64)], percent: u64) -> u64 {
+/// The ends of the buckets that so many percent of all samples don't exceed; `percents` are in order.
+fn quantiles<const N: usize>(buckets: &[(usize, u64)], percents: [u64; N]) -> [u64; N] {
     let total: u64 = buckets.iter().map(|(_, count)| count).sum();
-    let rank = (u128::from(total) * u128::from(percent)).div_ceil(100) as u64;
-    let mut passed = 0;
-    let reached = buckets.iter().find(|(_, count)| {
-        passed += count;
-        passed >= rank
-    });
-    reached.map_or(u64::MAX, |(bucket, _)| upper_edge(*bucket))
+    let (mut rest, mut passed) = (buckets.iter(), 0);
+    let mut bucket = 0;
+    percents.map(|percent| {
+        let rank = (u128::from(total) * u128::from(percent)).div_ceil(100) as u64;
+        while passed < rank
+            && let Some(&(next, count)) = rest.next()
+        {
+            (bucket, passed) = (next, passed + count);
+        }
+        upper_edge(bucket)
+    })
 }
 
 /// Values below 64 are their own bucket; above, the five bits behind the first one tell.

@@ -66,11 +66,12 @@ const SEGMENTS_MIN: u64 = 10;
 type Span = spans::Span<Limit>;
 
 /// What limited `course` from its first data to its last, in order and without gaps; nothing for
-/// fewer than ten segments. At most some hundreds.
+/// fewer than ten segments. At most some hundreds. `handshake_ns` is the round trip of the handshake, if
+/// it was seen.
 #[must_use]
-pub fn of(course: &Course) -> Vec<Limited> {
+pub fn of(course: &Course, handshake_ns: Option<u64>) -> Vec<Limited> {
     let segments: u64 = sum(&course.bins, |bin| u64::from(bin.data_segments));
-    match Rounds::of(course) {
+    match Rounds::of(course, handshake_ns) {
         Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds)
             .into_iter()
             .map(|span| Limited {
@@ -221,7 +222,7 @@ fn steps(rounds: &Rounds<'_>, bins: Range<usize>, seen: &Seen) -> Vec<Step> {
 impl Step {
     fn of(rounds: &Rounds<'_>, range: Range<usize>, seen: &Seen) -> Self {
         let bins = &rounds.bins()[range.clone()];
-        let rtt_least = rounds.nanos(rounds.rtt);
+        let rtt_least = rounds.nanos(rounds.least);
         let rtt = bins.iter().map(|bin| bin.rtt_min_ns).filter(|rtt| *rtt > 0);
         let over = seen.acks_over.as_deref();
         let over = over.map(|over| over[range.clone()].iter().flatten());

@@ -10,7 +10,8 @@
 //!    15 % above its beginning, and more than noise explains, **grows**.
 //! 3. What grows is **ramp-up**; after a loss, and up to the rate before it, it is **recovery**. A
 //!    stretch below a tenth of the flow's rate belongs to the growth that it leads to: slow start
-//!    from ten packets is flat for many round trips against what it becomes.
+//!    from ten packets is flat for many round trips against what it becomes. So do the first eight
+//!    steps where the rate is higher after them.
 //! 4. **Recovery** begins with the first retransmission of a loss, and lasts until the growth after
 //!    it ends; where that grows by less than 15 %, until the rate is back at nine tenths of what it
 //!    was or at what follows, and nothing is sent again any more. A loss after which the rate stays above nine tenths is none.
@@ -43,6 +44,8 @@ const BACK: f64 = 0.9;
 const SETTLED: f64 = 0.97;
 /// Steps that a repair may go on when the rate is back; a path that loses all the time never ends one.
 const REPAIR_STEPS: usize = 8;
+/// Steps in which a flow may reach its rate without a line that grows.
+const BEGINNING_STEPS: usize = 8;
 /// Idle stretches are at least this part of the course; so there are few.
 const IDLE_PART: usize = 50;
 /// Segments that have a course.
@@ -51,15 +54,16 @@ const SEGMENTS_MIN: u64 = 10;
 const NOISE_MIN: f64 = 0.02;
 
 /// The phases of `course`, in order and without gaps from its first data to its last; none for
-/// fewer than ten segments. At most some hundreds.
+/// fewer than ten segments. At most some hundreds. `handshake_ns` is the round trip of the handshake, if
+/// it was seen.
 #[must_use]
-pub fn of(course: &Course) -> Vec<Phase> {
+pub fn of(course: &Course, handshake_ns: Option<u64>) -> Vec<Phase> {
     let segments: u64 = course
         .bins
         .iter()
         .map(|bin| u64::from(bin.data_segments))
         .sum();
-    match Rounds::of(course) {
+    match Rounds::of(course, handshake_ns) {
         Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds)
             .iter()
             .map(|span| phase(&rounds, span))
@@ -151,9 +155,10 @@ impl<'a> Stretch<'a> {
         (step as usize).min(self.rates.len() - 1)
     }
 
+    /// Bytes a bin. What is left over after the last step has the end of a burst and no time after it.
     fn rate(&self, step: usize) -> f64 {
-        let range = self.edge(step)..self.edge(step + 1);
-        self.rounds.sent_in(range.clone()) / (range.end - range.start)
+        let range = self.edge(step)..self.edge(step) + self.rounds.step;
+        self.rounds.sent_in(range) / self.rounds.step
     }
 
     /// The rate of the flow when it is fast: nine tenths of the steps are not faster.
@@ -168,6 +173,15 @@ impl<'a> Stretch<'a> {
         piece.end > CHANGE * piece.start && rise > 3.0 * self.sigma
     }
 
+    /// Whether `piece` is the few steps before the rate is at `next`: a window that is small is reached
+    /// in so few of them that no line grows.
+    fn begins(&self, piece: &Piece, next: f64) -> bool {
+        piece.from == 0
+            && piece.to <= BEGINNING_STEPS
+            && next > CHANGE * piece.mean
+            && next - piece.mean > 3.0 * self.sigma
+    }
+
     /// Whether growth in `piece` makes up for a loss.
     fn comes_back(&self, piece: &Piece) -> bool {
         let soon = self.bin((piece.from + 2).min(self.rates.len()));
@@ -178,6 +192,7 @@ impl<'a> Stretch<'a> {
     fn kinds(&self) -> Vec<PhaseKind> {
         let high = self.high();
         let mut next = PhaseKind::Steady;
+        let mut higher = 0.0;
         let mut kinds: Vec<_> = self
             .pieces
             .iter()
@@ -186,9 +201,11 @@ impl<'a> Stretch<'a> {
                 next = match self.grows(piece) {
                     true if self.comes_back(piece) => PhaseKind::Recovery,
                     true => PhaseKind::RampUp,
+                    false if self.begins(piece, higher) => PhaseKind::RampUp,
                     false if piece.mean < LOW * high => next,
                     false => PhaseKind::Steady,
                 };
+                higher = piece.start;
                 next
             })
             .collect();
@@ -254,7 +271,7 @@ impl<'a> Stretch<'a> {
             .first()
             .filter(|span| span.kind == PhaseKind::RampUp)?;
         let rtt = self.rounds.standing_rtt_ns(self.rounds.rtt);
-        let base = self.rounds.nanos(self.rounds.rtt);
+        let base = self.rounds.nanos(self.rounds.least);
         let excess = |bin: usize| rtt[bin] as f64 - base;
         let end = self
             .losses
@@ -274,8 +291,8 @@ impl<'a> Stretch<'a> {
             .find(|bin| excess(*bin) < stands)?;
         // The sample came a round trip after its packet left, and a window of one round trip had to
         // pass before no lesser one was left in it.
-        let onset =
-            (calm as f64 + 1.0 - 2.0 * self.rounds.rtt).max(self.bins.start as f64) as usize;
+        let lag = self.rounds.least + self.rounds.rtt;
+        let onset = (calm as f64 + 1.0 - lag).max(self.bins.start as f64) as usize;
         let latest = ramp.bins.end as f64 + 2.0 * self.rounds.step;
         let long = (top - onset) as f64 >= self.rounds.rtt;
         (long && onset as f64 <= latest).then_some(onset..top)

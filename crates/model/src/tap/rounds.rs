@@ -13,7 +13,9 @@ const BINS_MIN: f64 = 4.0;
 /// A course and its measure. Points in time are in bins, with fractions.
 pub(crate) struct Rounds<'a> {
     course: &'a Course,
-    /// The least round trip.
+    /// The least round trip between tap and receiver and back.
+    pub(crate) least: f64,
+    /// The least round trip of all, sender to receiver and back, as far as it is known.
     pub(crate) rtt: f64,
     /// What rates are taken over: whole round trips, for as long as [`STEPS_MAX`] asks.
     pub(crate) step: f64,
@@ -23,15 +25,18 @@ pub(crate) struct Rounds<'a> {
 }
 
 impl<'a> Rounds<'a> {
-    /// `None` if no data was sent.
-    pub(crate) fn of(course: &'a Course) -> Option<Self> {
+    /// `None` if no data was sent. `handshake_ns` is the round trip of the handshake, if it was seen:
+    /// near the receiver there is no other.
+    pub(crate) fn of(course: &'a Course, handshake_ns: Option<u64>) -> Option<Self> {
         let active = active(course)?;
         let width = course.width_ns.max(1) as f64;
         let least = samples(&course.bins).map(|bin| bin.rtt_min_ns).min();
-        let rtt = least.map_or(1.0, |rtt| rtt as f64 / width).max(1e-3);
+        let least = least.map_or(1.0, |rtt| rtt as f64 / width).max(1e-3);
+        let rtt = handshake_ns.map_or(least, |rtt| least.max(rtt as f64 / width));
         let wanted = BINS_MIN.max(active.len() as f64 / STEPS_MAX);
         Some(Self {
             course,
+            least,
             rtt,
             step: rtt * (wanted / rtt).ceil(),
             sent: sums(&course.bins, |bin| bin.data_bytes),

@@ -4,7 +4,7 @@
 /// Bounds of [`super::Flows`], each with the memory that it costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Widths of the bins that go to [`super::Sink::bin`], in ns, each at least 1. Every one costs 256
+    /// Widths of the bins that go to [`super::Sink::bin`], in ns, each at least 1. Every one costs 320
     /// bytes a flow.
     pub bin_widths_ns: Vec<u64>,
     /// Data segments with gaps below this are one burst.
@@ -25,7 +25,7 @@ pub struct Settings {
     pub timestamps_max: usize,
     /// Width of the bins that a [`super::course::Course`] begins with, in ns.
     pub course_width_ns: u64,
-    /// Bins of a course, a direction. 136 bytes each; a flow of few packets has fewer, see
+    /// Bins of a course, a direction. 144 bytes each; a flow of few packets has fewer, see
     /// [`Settings::course_bins`].
     pub course_bins_max: usize,
 }
@@ -48,7 +48,7 @@ impl Default for Settings {
 }
 
 /// Bins of a course that every flow may have.
-const COURSE_BINS_MIN: u64 = 64;
+const COURSE_BINS_MIN: u64 = 32;
 /// Packets that earn a flow one more.
 const PACKETS_A_COURSE_BIN: u64 = 2;
 
@@ -59,5 +59,22 @@ impl Settings {
     pub fn course_bins(&self, packets: u64) -> usize {
         let earned = COURSE_BINS_MIN.max(packets / PACKETS_A_COURSE_BIN);
         usize::try_from(earned).map_or(self.course_bins_max, |n| n.min(self.course_bins_max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tap::series::Bin;
+
+    #[test]
+    fn bins_are_as_large_as_said() {
+        assert_eq!(size_of::<Bin>(), 144);
+    }
+
+    #[test]
+    fn a_course_is_earned() {
+        let bins = [0, 64, 1_000, 100_000].map(|packets| Settings::default().course_bins(packets));
+        assert_eq!(bins, [32, 32, 500, 4_096]);
     }
 }

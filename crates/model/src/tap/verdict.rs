@@ -15,24 +15,28 @@ const ALL: f64 = 0.95;
 pub fn judge(flow: &mut Flow) {
     let opening = flow.opening;
     let (to_server, to_client) = (opening.syn_to_syn_ack_ns, opening.syn_ack_to_ack_ns);
-    judge_direction(&mut flow.upload, share(to_server, to_client));
-    judge_direction(&mut flow.download, share(to_client, to_server));
+    judge_direction(&mut flow.upload, to_client.zip(to_server));
+    judge_direction(&mut flow.download, to_server.zip(to_client));
 }
 
-/// Likewise for one direction. `seen` is how much of its round trip lies between the tap and the
-/// receiver, from 0 at the receiver to 1 at the sender, if the handshake shows it.
-pub fn judge_direction(direction: &mut Direction, seen: Option<f64>) {
-    direction.phases = phases::of(&direction.course);
-    direction.limits = limits::of(&direction.course);
+/// Likewise for one direction. `handshake_ns` is what the handshake took between sender and tap, and
+/// between tap and receiver, each to and fro, if it was seen.
+pub fn judge_direction(direction: &mut Direction, handshake_ns: Option<(u64, u64)>) {
+    let whole = handshake_ns.map(|(before, beyond)| before.saturating_add(beyond));
+    direction.phases = phases::of(&direction.course, whole);
+    direction.limits = limits::of(&direction.course, whole);
+    let seen = handshake_ns.map(|(before, beyond)| share(before, beyond));
     direction.verdict = sentence(direction, seen);
 }
 
-fn share(beyond: Option<u64>, before: Option<u64>) -> Option<f64> {
-    let (beyond, before) = (beyond? as f64, before? as f64);
-    (beyond + before > 0.0).then(|| beyond / (beyond + before))
+/// How much of the round trip lies beyond the tap.
+fn share(before: u64, beyond: u64) -> f64 {
+    beyond as f64 / (before as f64 + beyond as f64).max(1.0)
 }
 
-/// The verdict on `direction`, whose phases and limits are known; empty without data.
+/// The verdict on `direction`, whose phases and limits are known; empty without data. `seen` is how much
+/// of its round trip lies between the tap and the receiver, from 0 at the receiver to 1 at the sender, if
+/// the handshake shows it.
 #[must_use]
 pub fn sentence(direction: &Direction, seen: Option<f64>) -> String {
     let shares = shares(&direction.limits);

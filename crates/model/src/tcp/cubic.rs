@@ -49,6 +49,8 @@ pub struct Cubic {
 #[derive(Debug, Clone, Default)]
 struct HyStart {
     found: bool,
+    /// Found with this ACK: slow start that begins again later has no such end.
+    ends: bool,
     /// Packets acknowledged so far, and how many end the round.
     acked: u64,
     round_end: u64,
@@ -220,7 +222,7 @@ impl CongestionControl for Cubic {
     }
 
     fn cong_avoid(&mut self, window: &mut Window, ack: &Ack) {
-        if self.hystart.found && window.in_slow_start() {
+        if std::mem::take(&mut self.hystart.ends) && window.in_slow_start() {
             window.ssthresh = window.cwnd;
         }
         let acked = beyond_slow_start(window, ack);
@@ -242,6 +244,7 @@ impl CongestionControl for Cubic {
         }
         if !self.hystart.found && window.in_slow_start() {
             self.detect(window, sample, rtt);
+            self.hystart.ends = self.hystart.found;
         }
     }
 

@@ -80,6 +80,8 @@ pub struct Counters {
     pub time_outs: u64,
     /// ACKs that came.
     pub acks: u64,
+    /// Known to have arrived, selectively acknowledged ones included.
+    pub delivered: u64,
 }
 
 /// One connection's sending end. Times are since any origin.
@@ -87,6 +89,8 @@ pub struct Sender {
     settings: Settings,
     control: Box<dyn CongestionControl>,
     window: Window,
+    /// `snd_cwnd_clamp`.
+    clamp: u32,
     state: State,
     board: Scoreboard,
     sent: SentLog,
@@ -138,6 +142,7 @@ impl Sender {
                 full,
             },
             window: Window::new(settings.initial_window),
+            clamp: u32::MAX,
             settings,
             control,
             state: State::Open,
@@ -175,6 +180,26 @@ impl Sender {
     #[must_use]
     pub fn window(&self) -> &Window {
         &self.window
+    }
+
+    /// Puts a cap on the congestion window as `TCP_BPF_SNDCWND_CLAMP` does (net/core/filter.c): slow
+    /// start ends there too, and a window above it comes down with the next ACK that would have let it
+    /// grow.
+    pub fn cap(&mut self, packets: u32) {
+        self.clamp = packets.max(1);
+        self.window.ssthresh = self.clamp;
+    }
+
+    /// Takes the cap away; the congestion control begins afresh from the present window.
+    pub fn lift(&mut self, now: Time) {
+        self.clamp = u32::MAX;
+        self.control.init(&mut self.window, now);
+    }
+
+    /// The least round trip so far; [`Time::MAX`] before the first.
+    #[must_use]
+    pub fn rtt_min(&self) -> Time {
+        self.rtt.min()
     }
 
     /// `snd_una`: packets acknowledged without a gap.
@@ -235,6 +260,7 @@ impl Sender {
         let prior_in_flight = self.board.in_flight() as u32;
         self.control.in_ack_event(now);
         let heard = self.board.on_ack(ack);
+        self.counters.delivered += heard.delivered;
         if heard.delivered == 0 && heard.acked == 0 {
             return;
         }
@@ -399,6 +425,7 @@ impl Sender {
                 cwnd_limited: self.usage.is_limited(&self.window),
             };
             self.control.cong_avoid(&mut self.window, &ack);
+            self.window.cwnd = self.window.cwnd.min(self.clamp);
         }
     }
 

@@ -93,10 +93,6 @@ impl Fluid {
         begun.map(|flow| flow.window).sum()
     }
 
-    pub(crate) fn windows(&self) -> Vec<f64> {
-        self.flows.iter().map(|flow| flow.window).collect()
-    }
-
     pub(crate) fn caps(&self) -> Vec<Option<u32>> {
         self.flows.iter().map(|flow| flow.cap).collect()
     }
@@ -158,6 +154,8 @@ impl Fluid {
         let seen = self.flows.iter().enumerate().map(|(at, flow)| Observation {
             id: at as u64,
             window_segments: flow.window as u32,
+            window_max_segments: u32::MAX,
+            slow_start: flow.window < flow.ssthresh,
             mss_bytes: MSS as u32,
             delivered_segments: flow.delivered as u32,
             retransmits: flow.retransmits,
@@ -169,7 +167,7 @@ impl Fluid {
         seen.collect()
     }
 
-    /// Runs for so long, under a law that looks every 0.2 s if there is one. `after` sees every look.
+    /// Runs for so long, under a law that looks every 0.05 s if there is one. `after` sees every look.
     pub(crate) fn run(
         &mut self,
         seconds: f64,
@@ -181,7 +179,7 @@ impl Fluid {
         while self.now_s < until {
             self.step();
             if let Some(law) = law.as_deref_mut().filter(|_| self.now_s >= look_s) {
-                look_s += 0.2;
+                look_s += 0.05;
                 self.obey(law);
                 after(self);
             }
@@ -216,11 +214,12 @@ impl Flow {
             return;
         };
         let limit = f64::from(segments);
-        let lowers = limit < self.window;
+        let lowers = limit < self.window.max(self.ssthresh);
         let raises = self
             .cap
             .is_some_and(|old| old < segments && self.window >= f64::from(old));
-        if lowers || raises || change.fill {
+        let fills = change.fill && limit > self.window;
+        if lowers || raises || fills {
             self.cap = change.cap;
             self.ssthresh = limit;
         }

@@ -229,3 +229,27 @@ fn the_papers_flow_grows_peaks_and_is_steady_however_few_acks_there_are() {
         );
     }
 }
+
+/// The receiver's end shows no round trip but the handshake's.
+#[test]
+fn phases_are_the_same_from_the_receivers_end() {
+    let path = [("rate", "100mbit"), ("queue", "1bdp")];
+    let truth = case("50ms", &path, 10.0).run();
+    let found = Found {
+        phases: super::truth::analysed(&truth.at_receiver).upload.phases,
+        tolerance: 0.5,
+    };
+    assert_eq!(found.phases[0].kind, RampUp, "{found}");
+    found.ends(0, truth.queue_stands_from(truth.losses()[0]));
+    assert!(!found.kinds().contains(&Idle), "{found}");
+}
+
+/// Three round trips of slow start to a window of 70 packets, in a run of 10 s.
+#[test]
+fn a_window_that_is_soon_reached_has_a_ramp_up_too() {
+    let truth = case("50ms", &[("rate", "100mbit")], 10.0)
+        .receive_window(100_000)
+        .run();
+    let found = Found::of(&truth, 0.1);
+    assert_eq!(found.kinds(), [RampUp, Steady], "{found}");
+}

@@ -225,7 +225,7 @@ impl Pcap {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn header(&self, bytes: &[u8], at: usize) -> Option<Header> {
         let header = bytes
             .get(at..)?
@@ -263,7 +263,7 @@ impl Pcap {
     }
 
     /// The first of whole records, and those after it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn split<'a>(&self, bytes: &'a [u8]) -> Option<(Frame<'a>, &'a [u8])> {
         let header = self.header(bytes, 0)?;
         let body = bytes.get(self.header_len..)?;

@@ -4,6 +4,7 @@
 pub(crate) mod curl;
 pub(crate) mod daemon;
 mod dante;
+pub(crate) mod decp;
 mod haproxy;
 pub(crate) mod iperf3;
 pub(crate) mod link;

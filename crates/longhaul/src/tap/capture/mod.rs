@@ -46,8 +46,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    // Before anybody can know that it captures, and end it.
+    let signals = runtime.block_on(async { Signals::listen() })?;
     let mut capture = Capture::start(&source, taps, destination, args)?;
-    runtime.block_on(capture.attend(args.duration))?;
+    runtime.block_on(capture.attend(signals, args.duration))?;
     capture.finish(args.json)
 }
 
@@ -90,17 +92,17 @@ impl Capture {
             display: Display::open(),
         };
         for (number, tap) in (0..).zip(taps) {
-            capture.record(tap, number, ended.clone())?;
+            capture.record(tap, number, source.snaplen, ended.clone())?;
         }
         eprintln!("capturing on {}", source.interfaces.join(", "));
         Ok(capture)
     }
 
-    fn record(&mut self, tap: Tap, number: u32, ended: Sender<()>) -> Result<()> {
+    fn record(&mut self, tap: Tap, number: u32, snaplen: u32, ended: Sender<()>) -> Result<()> {
         let bell = Bell::new()?;
         self.bells.push(bell.clone());
         let name = format!("tap {}", tap.interface);
-        let recorder = Recorder::of(tap, number, self.shared.clone(), bell);
+        let recorder = Recorder::of(tap, number, snaplen, self.shared.clone(), bell);
         let work = move || {
             let outcome = recorder.run();
             // Nobody listens any more if the capture was given up.
@@ -113,8 +115,7 @@ impl Capture {
     }
 
     /// Until somebody or something ends it, and all that was captured is written.
-    async fn attend(&mut self, duration: Option<Time>) -> Result<()> {
-        let mut signals = Signals::listen()?;
+    async fn attend(&mut self, mut signals: Signals, duration: Option<Time>) -> Result<()> {
         let over = sleep(duration.unwrap_or(Time::from_secs(1 << 31)).into());
         tokio::pin!(over);
         let mut second = interval(Duration::from_secs(1));

@@ -151,8 +151,7 @@ impl Destination {
             .create(true)
             .truncate(true)
             .open(&path);
-        let file = file
-            .map_err(|error| Refusal::usage(format!("cannot write {}: {error}", path.display())))?;
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         Ok((file, path))
     }
 }
@@ -164,7 +163,8 @@ impl Output {
         header: Vec<u8>,
         tallies: Arc<[Tally]>,
     ) -> Result<Self> {
-        let (file, path) = destination.open(1)?;
+        let unwritable = |error: anyhow::Error| Refusal::usage(format!("{error:#}"));
+        let (file, path) = destination.open(1).map_err(unwritable)?;
         let mut output = Self {
             current: Current::of(file, &path, &tallies)?,
             kept: VecDeque::from([path]),

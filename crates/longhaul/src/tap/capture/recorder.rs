@@ -17,6 +17,9 @@ use wire::capture::writer;
 
 /// What is collected before it is written; less than a file may be large.
 const BUFFER: usize = 256 << 10;
+/// Blocks of the ring before it looks up: where they come as fast as they are written, it must still
+/// hear that it is to end.
+const BLOCKS_AT_ONCE: usize = 64;
 /// How often the kernel is asked for its counts, at least.
 const LOOK_EVERY: Time = Time::from_millis(500);
 
@@ -59,6 +62,7 @@ pub(super) struct Recorder {
 /// What is not yet written.
 struct Sheet {
     interface: u32,
+    snaplen: usize,
     blocks: Vec<u8>,
     /// For a frame whose VLAN tag is put back.
     space: Vec<u8>,
@@ -67,11 +71,18 @@ struct Sheet {
 }
 
 impl Recorder {
-    pub(super) fn of(tap: Tap, interface: u32, shared: Shared, told_to_end: Bell) -> Self {
+    pub(super) fn of(
+        tap: Tap,
+        interface: u32,
+        snaplen: u32,
+        shared: Shared,
+        told_to_end: Bell,
+    ) -> Self {
         Self {
             ring: tap.ring,
             sheet: Sheet {
                 interface,
+                snaplen: snaplen as usize,
                 blocks: Vec::with_capacity(2 * BUFFER),
                 space: Vec::new(),
                 packets: 0,
@@ -103,18 +114,26 @@ impl Recorder {
     fn drain_the_rest(&mut self) -> Result<()> {
         self.ring.close_entrance()?;
         let end = clock::now() + BLOCK_TIMEOUT + BLOCK_TIMEOUT;
-        while clock::now() < end {
+        loop {
+            let more = self.drain()?;
             let left = end.since(clock::now());
-            self.told_to_end.wait(std::iter::once(&self.ring), left)?;
-            self.drain()?;
+            if !more && left == Time::ZERO {
+                return Ok(());
+            }
+            if !more {
+                self.told_to_end.wait(std::iter::once(&self.ring), left)?;
+            }
         }
-        Ok(())
     }
 
-    /// Writes all that the kernel has handed over.
-    fn drain(&mut self) -> Result<()> {
+    /// Writes what the kernel has handed over; whether there may be more.
+    fn drain(&mut self) -> Result<bool> {
         let link_type = self.ring.link_type();
-        while let Some(block) = self.ring.next_block() {
+        for _ in 0..BLOCKS_AT_ONCE {
+            let Some(block) = self.ring.next_block() else {
+                self.sheet.write(&self.shared)?;
+                return Ok(false);
+            };
             for packet in block.packets() {
                 if self.shared.budget.take() {
                     self.sheet.append(&packet, link_type);
@@ -124,7 +143,8 @@ impl Recorder {
                 }
             }
         }
-        self.sheet.write(&self.shared)
+        self.sheet.write(&self.shared)?;
+        Ok(true)
     }
 
     fn count(&mut self) -> Result<()> {
@@ -136,7 +156,9 @@ impl Recorder {
 
 impl Sheet {
     fn append(&mut self, packet: &Packet<'_>, link_type: wire::capture::LinkType) {
-        let frame = packet.frame(self.interface, link_type, &mut self.space);
+        let mut frame = packet.frame(self.interface, link_type, &mut self.space);
+        // A VLAN tag that was put back must not push it over what the file says.
+        frame.bytes = &frame.bytes[..frame.bytes.len().min(self.snaplen)];
         writer::packet(&mut self.blocks, &frame, packet.heading);
         self.packets += 1;
         self.wire_segments += u64::from(packet.wire_segments());

@@ -8,6 +8,7 @@ use host::{
     netns::{self, Netns},
     packet_ring::{Clock, HardwareClock, OpenError, RING_MAX, RING_MIN, Request, Ring},
 };
+use std::io;
 use units::Bytes;
 use wire::{
     capture::LinkType,
@@ -60,7 +61,7 @@ impl Source {
         let all = || self.interfaces.iter().map(|name| self.tap(name)).collect();
         match &self.netns {
             None => all(),
-            Some(netns) => netns.run(|| Ok(all()))?,
+            Some(netns) => netns.run(|| Ok(all())).map_err(not_entered)?,
         }
     }
 
@@ -132,6 +133,15 @@ fn namespace(name: &str) -> Result<Netns> {
             netns::DIRECTORY
         ))
     })
+}
+
+fn not_entered(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            Refusal::unsupported("entering a namespace needs CAP_SYS_ADMIN: run as root")
+        }
+        _ => error.into(),
+    }
 }
 
 /// The card's where it is in step with the system's. Who expects it to be hears why it is not used.

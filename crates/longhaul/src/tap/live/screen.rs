@@ -251,7 +251,10 @@ impl Screen {
             let mark = if sorted { "▼" } else { "" };
             headings.push(right(format!("{mark}{}", column.heading())));
         }
-        headings.push(Cell::from("last minute"));
+        let heading = "last minute";
+        if usize::from(fit.minute) >= heading.len() {
+            headings.push(Cell::from(heading));
+        }
         ratatui::widgets::Row::new(headings).style(dim())
     }
 }

@@ -16,6 +16,9 @@ use units::Time;
 /// After the end of a second, its last packets are still on the way through the ring.
 const LAG: Time = Time::from_millis(2 * BLOCK_TIMEOUT.as_nanos() / 1_000_000);
 
+/// Blocks of the ring before it looks up, at the clock and for the end.
+const BLOCKS_AT_ONCE: usize = 64;
+
 pub(super) struct Watcher {
     ring: Ring,
     interface: usize,
@@ -66,7 +69,10 @@ impl Watcher {
 
     fn drain(&mut self) {
         let link_type = self.ring.link_type();
-        while let Some(block) = self.ring.next_block() {
+        for _ in 0..BLOCKS_AT_ONCE {
+            let Some(block) = self.ring.next_block() else {
+                return;
+            };
             for packet in block.packets() {
                 let frame = packet.frame(self.interface as u32, link_type, &mut self.space);
                 // What is no TCP has no flow.

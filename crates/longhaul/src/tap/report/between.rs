@@ -204,10 +204,10 @@ fn missing(missing: Missing) -> String {
     match (missing.segments, missing.acks) {
         (0, 0) => "nothing".to_owned(),
         (segments, acks) => format!(
-            "{} ({}), {}",
+            "{} ({}), {} without data",
             quantity::of(segments, "segment"),
             quantity::bytes(missing.bytes),
-            quantity::of(acks, "packet without data")
+            quantity::of(acks, "packet")
         ),
     }
 }

@@ -19,7 +19,7 @@ mod option {
 }
 
 /// The first of whole blocks, as far as it has something to say, with its length.
-#[inline]
+#[inline(always)]
 pub(crate) fn record<'a>(
     section: &Section,
     interfaces: &[Interface],
@@ -51,7 +51,7 @@ struct Blocks<'i> {
 impl Blocks<'_> {
     /// An enhanced packet block (§4.3), or the obsolete packet block (§A), which has 16 bits of
     /// interface, then 16 of a count of drops.
-    #[inline]
+    #[inline(always)]
     fn packet<'a>(&self, kind: u32, body: &'a [u8]) -> Result<Record<'a>, Fault> {
         let (fixed, rest) = body.split_first_chunk::<20>().ok_or(Fault::Short)?;
         let number = match kind {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long the law leaves connections alone after it has made them even.
+
+use super::outlook::Moment;
+use units::Time;
+
+/// Round trips of rest: twice as many each time that something was lost, half as many each time that
+/// nothing was.
+const ROUNDS_MIN: u64 = 10;
+const ROUNDS_MAX: u64 = 160;
+
+/// A pause that grows where dividing anew costs losses.
+#[derive(Debug)]
+pub(super) struct Rest {
+    rounds: u64,
+    since: Option<Time>,
+}
+
+impl Rest {
+    pub(super) fn new() -> Self {
+        Self {
+            rounds: ROUNDS_MIN,
+            since: None,
+        }
+    }
+
+    pub(super) fn is_over(&self, at: Moment) -> bool {
+        self.since
+            .is_none_or(|since| at.is_past(since, self.rounds))
+    }
+
+    pub(super) fn begin(&mut self, now: Time, has_lost: bool) {
+        let rounds = match has_lost {
+            true => self.rounds * 2,
+            false => self.rounds / 2,
+        };
+        self.rounds = rounds.clamp(ROUNDS_MIN, ROUNDS_MAX);
+        self.since = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_doubles_with_losses_and_halves_without() {
+        let mut rest = Rest::new();
+        let lasts = |rest: &Rest, rounds: u64| {
+            let at = |now| Moment {
+                now: Time::from_millis(now),
+                rtt: Time::from_millis(100),
+                rounds: 1.0,
+                losses: 0,
+            };
+            !rest.is_over(at(rounds * 100 - 1)) && rest.is_over(at(rounds * 100))
+        };
+        for (has_lost, rounds) in [
+            (true, 20),
+            (true, 40),
+            (false, 20),
+            (false, 10),
+            (false, 10),
+        ] {
+            rest.begin(Time::ZERO, has_lost);
+            assert!(lasts(&rest, rounds), "{rounds}");
+        }
+        (0..9).for_each(|_| rest.begin(Time::ZERO, true));
+        assert!(lasts(&rest, ROUNDS_MAX));
+    }
+}
