@@ -182,6 +182,14 @@ fn captures_that_overlap_are_of_two_places() {
     assert_eq!(flows.len(), 6);
     let seen_at = |place: u64| flows.iter().filter(|flow| flow["vantage"] == place).count();
     assert_eq!((seen_at(0), seen_at(1)), (3, 3));
+    let pairs = analysis["both_ends"].as_array().unwrap();
+    assert_eq!(pairs.len(), 3);
+    let way = &pairs[0]["from_client"];
+    assert!(way["matched"].as_u64() >= Some(20), "{way}");
+    assert_eq!(
+        (&way["lost"]["segments"], &way["reordered"]),
+        (&0.into(), &0.into())
+    );
 }
 
 #[test]

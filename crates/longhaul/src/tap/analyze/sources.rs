@@ -122,6 +122,7 @@ impl Sources {
             self.begin_what_is_due()?;
             let Some(behind) = self.behind() else {
                 load.last = !self.ended;
+                load.places = self.files.len() > 1 || self.places.len() > 1;
                 return Ok(!std::mem::replace(&mut self.ended, true));
             };
             self.fill(behind, load)?;
@@ -213,6 +214,7 @@ impl Sources {
             .sum::<u64>();
         self.recognise(at);
         self.take_note(at);
+        load.places = self.files.len() > 1 || self.places.len() > 1;
         load.vantages = Arc::clone(&self.tracks[self.active[at].track].vantages);
         self.set_times(at, load);
         if self.active[at].source.is_over() {
@@ -274,6 +276,11 @@ impl Sources {
     /// How many bytes there are; nothing if nobody knows: they are packed, or come through a pipe.
     pub(super) fn len(&self) -> Option<u64> {
         self.waiting.iter().map(|file| file.len).sum()
+    }
+
+    /// Whether all of it is in one file.
+    pub(super) fn is_one_file(&self) -> bool {
+        self.files.len() == 1
     }
 
     /// How many of them were read.
