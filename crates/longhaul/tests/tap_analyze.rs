@@ -193,6 +193,17 @@ fn captures_that_overlap_are_of_two_places() {
 }
 
 #[test]
+fn short_captures_of_the_same_time_are_of_two_places_though_nothing_names_them() {
+    let desk = Desk::new();
+    let trace = Trace::many(2, 20);
+    let near = desk.put("near.pcap", &trace.pcap());
+    let far = desk.put("far.pcap", &trace.later(10_000_000).pcap());
+    let analysis = result(&[&near, &far]);
+    assert_eq!(analysis["vantages"].as_array().unwrap().len(), 2);
+    assert_eq!(analysis["flows"].as_array().unwrap().len(), 4);
+}
+
+#[test]
 fn flows_beyond_the_largest_are_summed_and_listed() {
     let desk = Desk::new();
     let file = desk.put("crowd.pcap", &Trace::many(1200, 3).pcap());
