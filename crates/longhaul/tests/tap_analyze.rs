@@ -182,6 +182,25 @@ fn captures_that_overlap_are_of_two_places() {
     assert_eq!(flows.len(), 6);
     let seen_at = |place: u64| flows.iter().filter(|flow| flow["vantage"] == place).count();
     assert_eq!((seen_at(0), seen_at(1)), (3, 3));
+    let pairs = analysis["both_ends"].as_array().unwrap();
+    assert_eq!(pairs.len(), 3);
+    let way = &pairs[0]["from_client"];
+    assert!(way["matched"].as_u64() >= Some(20), "{way}");
+    assert_eq!(
+        (&way["lost"]["segments"], &way["reordered"]),
+        (&0.into(), &0.into())
+    );
+}
+
+#[test]
+fn short_captures_of_the_same_time_are_of_two_places_though_nothing_names_them() {
+    let desk = Desk::new();
+    let trace = Trace::many(2, 20);
+    let near = desk.put("near.pcap", &trace.pcap());
+    let far = desk.put("far.pcap", &trace.later(10_000_000).pcap());
+    let analysis = result(&[&near, &far]);
+    assert_eq!(analysis["vantages"].as_array().unwrap().len(), 2);
+    assert_eq!(analysis["flows"].as_array().unwrap().len(), 4);
 }
 
 #[test]

@@ -136,7 +136,6 @@ pub(crate) fn beside_tcptrace(
     same("late", late, theirs.count("outoforder_pkts"));
     // D6: it knows ACKs only by the end of a packet; one inside a super-packet acknowledges none.
     if !super_packets {
-        let answers = packets.answers;
         // D5: it counts repeats when nothing is outstanding, FINs and RSTs.
         let duplicates = ours.acked("duplicates") + packets.answers.other_repeats;
         same("duplicate ACKs", duplicates, theirs.count("duplicate_acks"));
@@ -156,7 +155,7 @@ fn rtt_beside_tcptrace(name: &str, ours: &Ours, theirs: &Tcptrace) {
         );
         return;
     }
-    equal(name, "RTT samples (tcptrace)", samples, fewer);
+    equal(name, "RTT samples (tcptrace)", samples, others);
     if samples > 0 {
         let columns = ["RTT_min", "RTT_avg", "RTT_max"].map(|column| theirs.ms(column));
         for (ours, theirs) in ours.rtt_ms().into_iter().zip(columns) {

@@ -128,7 +128,7 @@ pub fn interface(out: &mut Vec<u8>, interface: &Interface<'_>) {
 }
 
 /// An enhanced packet block. Segment size and truth, which pcapng has no words for, go into an option
-/// of our own (docs/tap.md) that other readers skip.
+/// of our own (docs/tap-format.md) that other readers skip.
 pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>, heading: Heading) {
     block(out, ENHANCED_PACKET, |out| {
         put_u32(out, frame.interface);

@@ -4,7 +4,7 @@
 use super::crew::SHARDS;
 use model::tap::{
     Sink,
-    record::Flow,
+    record::{BothEnds, Flow},
     segment::{FlowKey, Segment, Vantage},
     series::Bin,
 };
@@ -33,6 +33,8 @@ pub(super) struct Load {
     pub(super) pieces: Vec<Piece>,
     /// By interface of the file.
     pub(super) vantages: Arc<Vec<Vantage>>,
+    /// Segments may be of several places: there are several files, or interfaces.
+    pub(super) places: bool,
     /// Files overlap in time here.
     pub(super) mixed: bool,
     /// If they do: nothing before this is still to come from any of them.
@@ -99,6 +101,8 @@ impl Notes {
 pub(super) struct Said {
     pub(super) bins: Vec<Told>,
     pub(super) flows: Vec<Flow>,
+    /// Those that two places saw.
+    pub(super) both_ends: Vec<BothEnds>,
 }
 
 /// The arguments of [`Sink::bin`].

@@ -11,6 +11,7 @@ mod crew;
 mod folder;
 mod input;
 mod load;
+mod pairs;
 mod progress;
 mod shard;
 mod source;
@@ -83,7 +84,8 @@ fn go(sources: Sources, config: &Config, output: &Output) -> Result<Told> {
         output,
     };
     let gathered = Gathered::new(output);
-    let shard = || Shard::new(config.settings.clone());
+    let one_file = sources.is_one_file();
+    let shard = || Shard::new(config.settings.clone(), one_file);
     let crew = Crew::new(&work, sources, gathered, Load::default, shard);
     let outcome = crew.go(config.threads);
     progress.end();

@@ -4,22 +4,26 @@
 use super::{
     crew::SHARDS,
     load::{Ear, Item, Load},
+    pairs::Pairs,
 };
-use model::tap::{Flows, Settings, Sink, segment::FlowKey};
+use model::tap::{Flows, Settings, segment::FlowKey};
 use std::{collections::VecDeque, net::IpAddr};
 
 /// Flows, and segments that wait until other files are as far.
 pub(super) struct Shard {
     flows: Option<Flows>,
+    /// Where there may be more than one place.
+    pairs: Pairs,
     /// By file, each in order.
     waiting: Vec<VecDeque<Item>>,
 }
 
 impl Shard {
-    /// No flow yet; `settings` are for one shard.
-    pub(super) fn new(settings: Settings) -> Self {
+    /// No flow yet; `settings` are for one shard. What is in one file is by one clock.
+    pub(super) fn new(settings: Settings, one_file: bool) -> Self {
         Self {
             flows: Some(Flows::new(settings)),
+            pairs: Pairs::new(one_file),
             waiting: Vec::new(),
         }
     }
@@ -30,21 +34,21 @@ impl Shard {
         let items = share.map(|&at| &load.items[at as usize]);
         if load.mixed {
             self.queue(load.file).extend(items.copied());
-            self.take_waiting(load.complete_ns, ear);
+            self.take_waiting(load.complete_ns, load.places, ear);
         } else {
-            self.take_waiting(u64::MAX, ear);
-            items.for_each(|item| self.segment(item, ear));
+            self.take_waiting(u64::MAX, load.places, ear);
+            items.for_each(|item| self.segment(item, load.places, ear));
         }
         if load.last {
-            self.take_waiting(u64::MAX, ear);
+            self.take_waiting(u64::MAX, load.places, ear);
             self.finish(ear);
         }
     }
 
     /// Of every file what is not later than `complete_ns`, in order of time.
-    fn take_waiting(&mut self, complete_ns: u64, ear: &mut Ear<'_>) {
+    fn take_waiting(&mut self, complete_ns: u64, places: bool, ear: &mut Ear<'_>) {
         while let Some(item) = self.next_waiting(complete_ns) {
-            self.segment(&item, ear);
+            self.segment(&item, places, ear);
         }
     }
 
@@ -65,15 +69,34 @@ impl Shard {
         &mut self.waiting[file]
     }
 
-    fn segment(&mut self, item: &Item, ear: &mut Ear<'_>) {
-        if let Some(flows) = &mut self.flows {
-            flows.segment(item.number, item.vantage, &item.key, &item.segment, ear);
+    /// `places`: there may be more than one.
+    #[inline]
+    fn segment(&mut self, item: &Item, places: bool, ear: &mut Ear<'_>) {
+        let Some(flows) = &mut self.flows else {
+            return;
+        };
+        let before = ear.said.flows.len();
+        flows.segment(item.number, item.vantage, &item.key, &item.segment, ear);
+        self.pair(before, ear);
+        if places {
+            self.pairs.segment(item);
         }
     }
 
-    fn finish(&mut self, sink: &mut impl Sink) {
+    fn finish(&mut self, ear: &mut Ear<'_>) {
+        let before = ear.said.flows.len();
         if let Some(flows) = self.flows.take() {
-            flows.finish(sink);
+            flows.finish(ear);
+        }
+        self.pair(before, ear);
+    }
+
+    /// Looks at flows that have just ended for those that two places saw.
+    #[inline]
+    fn pair(&mut self, before: usize, ear: &mut Ear<'_>) {
+        let said = &mut *ear.said;
+        for flow in &said.flows[before..] {
+            said.both_ends.extend(self.pairs.flow(flow));
         }
     }
 }

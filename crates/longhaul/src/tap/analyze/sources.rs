@@ -19,8 +19,8 @@ use std::{
 };
 use wire::capture::{Interface, LinkType};
 
-/// A file that continues another may begin so much before that one's last packet: captures of several
-/// interfaces are not strictly in order.
+/// A file that continues others may begin so much before their last packet, as captures of several
+/// interfaces are not strictly in order; but no more than a hundredth of their length.
 const OVERLAP_NS: u64 = 1_000_000_000;
 
 /// The files, some of them under way.
@@ -78,6 +78,7 @@ struct Active {
 struct Track {
     interfaces: Vec<Described>,
     vantages: Arc<Vec<Vantage>>,
+    first_ns: u64,
     last_ns: u64,
     /// No file of it is being read.
     free: bool,
@@ -122,6 +123,7 @@ impl Sources {
             self.begin_what_is_due()?;
             let Some(behind) = self.behind() else {
                 load.last = !self.ended;
+                load.places = self.files.len() > 1 || self.places.len() > 1;
                 return Ok(!std::mem::replace(&mut self.ended, true));
             };
             self.fill(behind, load)?;
@@ -180,7 +182,7 @@ impl Sources {
             let both = track.interfaces.len().min(interfaces.len());
             track.free
                 && track.interfaces[..both] == interfaces[..both]
-                && track.last_ns <= first_ns.saturating_add(OVERLAP_NS)
+                && track.last_ns <= first_ns.saturating_add(track.overlap_ns())
         };
         let tracks = self.tracks.iter().enumerate();
         let found = tracks.filter(|(_, track)| continues(track));
@@ -191,6 +193,7 @@ impl Sources {
             self.tracks.push(Track {
                 interfaces: Vec::new(),
                 vantages: Arc::default(),
+                first_ns,
                 last_ns: 0,
                 free: false,
             });
@@ -213,6 +216,7 @@ impl Sources {
             .sum::<u64>();
         self.recognise(at);
         self.take_note(at);
+        load.places = self.files.len() > 1 || self.places.len() > 1;
         load.vantages = Arc::clone(&self.tracks[self.active[at].track].vantages);
         self.set_times(at, load);
         if self.active[at].source.is_over() {
@@ -276,6 +280,11 @@ impl Sources {
         self.waiting.iter().map(|file| file.len).sum()
     }
 
+    /// Whether all of it is in one file.
+    pub(super) fn is_one_file(&self) -> bool {
+        self.files.len() == 1
+    }
+
     /// How many of them were read.
     pub(super) fn offset(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
@@ -284,6 +293,12 @@ impl Sources {
     /// What there is to say when all is read.
     pub(super) fn close(self) -> (Vec<FileFacts>, Vec<Place>) {
         (self.files, self.places)
+    }
+}
+
+impl Track {
+    fn overlap_ns(&self) -> u64 {
+        (self.last_ns.saturating_sub(self.first_ns) / 100).min(OVERLAP_NS)
     }
 }
 

@@ -17,12 +17,16 @@ use anyhow::Result;
 use model::tap::{
     Sink,
     decode::{Undecoded, decode},
+    record::BothEnds,
 };
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 use wire::capture::{Frame, Record};
+
+/// Flows at two places that the result tells, those that end first: up to 400 kB each.
+const PAIRS_TOLD: usize = 100;
 
 /// An analysis.
 pub(super) struct Analyze<'a> {
@@ -39,6 +43,8 @@ pub(super) struct Gathered<'a> {
     files: Vec<Found>,
     /// Segments by vantage.
     vantages: Vec<u64>,
+    /// Flows that two places saw.
+    both_ends: Vec<BothEnds>,
 }
 
 /// What was found in a file.
@@ -89,6 +95,10 @@ impl<'a> Work for Analyze<'a> {
                 let writer = &mut gathered.writer;
                 writer.bin(told.flow, told.upload, told.width, told.from_ns, &told.bin);
             }
+            let room = PAIRS_TOLD.saturating_sub(gathered.both_ends.len());
+            gathered
+                .both_ends
+                .extend(said.both_ends.drain(..).take(room));
             for flow in said.flows.drain(..) {
                 gathered.writer.flow(flow);
             }
@@ -157,6 +167,7 @@ impl<'a> Gathered<'a> {
             writer: output.writer(),
             files: Vec::new(),
             vantages: Vec::new(),
+            both_ends: Vec::new(),
         }
     }
 
@@ -184,7 +195,7 @@ impl<'a> Gathered<'a> {
             vantages: vantages
                 .map(|(place, packets)| vantage(&place, &names[place.file], packets))
                 .collect(),
-            both_ends: Vec::new(),
+            both_ends: self.both_ends,
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn options(order: Order, bytes: &[u8]) -> impl Iterator<Item = (u16, 
     })
 }
 
-/// What our own option says of a packet (docs/tap.md).
+/// What our own option says of a packet (docs/tap-format.md).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Own {
     pub(super) segment_size: u16,
