@@ -53,7 +53,8 @@ def record(path):
         tcpdump = in_ns(LEFT, "tcpdump", "-Z", "root", "-i", "wan0", "-B", 65536, "-s", 96, "-w", path, "tcp")
         with running(link, "ready", stderr=subprocess.PIPE), \
                 running(tcpdump, "listening on", stderr=subprocess.PIPE), \
-                running(in_ns(RIGHT, "iperf3", "-s", "--forceflush"), "listening", stdout=subprocess.PIPE):
+                running(in_ns(RIGHT, "iperf3", "-s", "--forceflush"), "listening", stdout=subprocess.PIPE,
+                        stderr=subprocess.DEVNULL):
             subprocess.run(in_ns(LEFT, "iperf3", "-c", "10.80.1.2", "-n", "100M"), check=True,
                            stdout=subprocess.DEVNULL)
             time.sleep(1)
