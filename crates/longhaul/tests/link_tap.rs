@@ -377,7 +377,7 @@ fn a_disk_that_fails_ends_the_file_and_not_the_link() {
             File::open(pipe)
                 .unwrap()
                 .read_exact(&mut [0; 1000])
-                .unwrap()
+                .unwrap();
         }
     });
     let flags = ["--tap", pipe.to_str().unwrap()];
