@@ -40,6 +40,12 @@ function uniform(value, step, unit, largest) {
   return `${(value / scale).toFixed(decimals)} ${prefix}${unit}`;
 }
 
+// Ticks 2.5 apart need a decimal more than those 2 or 5 apart.
+function wholeStep(step) {
+  const mantissa = step / 10 ** Math.floor(Math.log10(step));
+  return Math.abs(mantissa - Math.round(mantissa)) < 1e-6 ? step : step / 10;
+}
+
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const labelFont = () => `600 ${14 * devicePixelRatio}px system-ui, sans-serif`;
 const translucent = (name, percent = 22) => `color-mix(in srgb, ${colour(name)} ${percent}%, transparent)`;
@@ -82,7 +88,7 @@ const powersOfTen = (_, ticks) => ticks.map((tick) => (Number.isInteger(Math.rou
 function axis(unit, size, { log, mirrored } = {}) {
   const filter = log ? { filter: powersOfTen } : {};
   const shown = (tick) => (mirrored ? Math.abs(tick) : tick);
-  const text = (ticks, step) => (tick) => uniform(shown(tick), step, unit, Math.max(...ticks.map(Math.abs)));
+  const text = (ticks, step) => (tick) => uniform(shown(tick), wholeStep(step), unit, Math.max(...ticks.map(Math.abs)));
   return {
     stroke: () => colour("--quiet"),
     font: "14px system-ui, sans-serif",

@@ -161,15 +161,19 @@ impl Law {
     }
 
     fn learn_evenness(&mut self, at: Moment) {
-        let Outlook { queue, spread, .. } = self.outlook;
-        let is_full = queue >= QUEUE_MIN.max(self.target.headroom() / 2.0)
-            && queue * at.rtt.as_secs_f64() >= QUEUE_TIME_MIN_S
-            && self.growth.has_ended(at, GROWTH_ROUNDS);
+        let spread = self.outlook.spread;
+        let is_full = self.has_queue(at) && self.growth.has_ended(at, GROWTH_ROUNDS);
         let since = |is: bool, since: Option<Time>| is.then(|| since.unwrap_or(at.now));
         self.full_since = since(is_full, self.full_since);
         self.full_at = if is_full { Some(at.now) } else { self.full_at };
         self.even_since = since(spread <= EVEN, self.even_since);
         self.uneven_since = since(spread >= UNEVEN, self.uneven_since);
+    }
+
+    fn has_queue(&self, at: Moment) -> bool {
+        let queue = self.outlook.queue;
+        queue >= QUEUE_MIN.max(self.target.headroom() / 2.0)
+            && queue * at.rtt.as_secs_f64() >= QUEUE_TIME_MIN_S
     }
 
     fn choose_phase(&mut self, at: Moment, bulk: &[&Observation], target: f64) {
@@ -191,6 +195,7 @@ impl Law {
         bulk.iter().any(|seen| seen.slow_start)
             && asked(bulk) >= self.ceiling()
             && self.outlook.delivered >= asked(bulk) * TRIED
+            && self.has_queue(at)
             && self.burst_growth.has_ended(at, BURST_GROWTH_ROUNDS)
     }
 

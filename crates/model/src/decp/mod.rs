@@ -22,9 +22,10 @@
 //! - **Ceiling**: B̂ is the greatest delivery rate of all together of the last max(10 s, 20 rounds), each
 //!   measured over a quarter of a round ([`Capacity`]). In slow start segments come in bursts, which the
 //!   bottleneck spaces: B̂ is what it carries long before the pipe is full, and that is known when B̂ has
-//!   not grown by a tenth for a round. If then Σ rᵢ ≥ B̂(1+h) while a window still doubles, and at least a
-//!   quarter of Σ rᵢ was delivered in the last round (else nothing is known yet), slow start is
-//!   over: dividing begins. (Where senders are paced, B̂ grows with the windows, and the law comes too
+//!   not grown by a tenth for a round. If then Σ rᵢ ≥ B̂(1+h) while a window still doubles, a queue stands (q ≥ max(h/2, 1 %), at least 1 ms:
+//!   below), and at least a quarter of Σ rᵢ was delivered in the last round (else nothing is known yet),
+//!   slow start is over: dividing begins.
+//!   (Where senders are paced, B̂ grows with the windows, and the law comes too
 //!   late to spare the overflow.)
 //! - **Unevenness**: dividing begins too if the fastest has had 1.3 times the slowest's rate or more for
 //!   two rounds, no window doubles, nothing was lost for a round, and Ĉ has not grown by a tenth for two.

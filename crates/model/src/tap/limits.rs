@@ -5,7 +5,7 @@
 //! origins of Internet flow rates", SIGCOMM 2002, §3) and TAPO (Sun et al., "TCP stalls at the server
 //! side: measurement and mitigation", 2015), with the ACK stream as one of its own. What the sender's
 //! kernel would say (`model::leg::limiter`) needs `tcp_info`; a tap has packets only. The rules are
-//! asked in this order, for steps of one round trip or more ([`super::rounds`]):
+//! asked in this order, for steps of one round trip or more (`rounds.rs`):
 //!
 //! 1. **Application**: for more than half of the step nothing was in flight and nothing was sent; or
 //!    half of the segments are shorter than the largest (T-RAT §3.3: there was no more to send).
@@ -330,7 +330,7 @@ impl Judge {
         let past = self.history.len().saturating_sub(GROWTH_STEPS - 1).max(1);
         let known = Some(self.known).filter(|known| *known > 0);
         let before = self.history.iter().take(past).copied().max().max(known);
-        before.is_none_or(|before| step.in_flight >= before + step.segment_bytes)
+        before.is_none_or(|before| step.in_flight >= before.saturating_add(step.segment_bytes))
     }
 }
 
@@ -339,7 +339,7 @@ fn silent(bins: &[Bin]) -> Vec<bool> {
     let mut out = 0u64;
     bins.iter()
         .map(|bin| {
-            out += bin.data_bytes.saturating_sub(bin.retransmitted_bytes);
+            out = out.saturating_add(bin.data_bytes.saturating_sub(bin.retransmitted_bytes));
             out = out.saturating_sub(bin.acked_bytes);
             bin.data_bytes == 0 && out == 0
         })
@@ -373,5 +373,5 @@ fn runs(what: &[bool], active: Range<usize>, least: f64) -> Vec<Range<usize>> {
 }
 
 fn sum(bins: &[Bin], of: impl Fn(&Bin) -> u64) -> u64 {
-    bins.iter().map(of).sum()
+    bins.iter().map(of).fold(0, u64::saturating_add)
 }

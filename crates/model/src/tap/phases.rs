@@ -6,7 +6,7 @@
 //! 1. **Idle** is at least two round trips and 2 % of the course without data. Less is how windows
 //!    leave. A silence that a retransmission ends is a time-out, not idleness.
 //! 2. Between idle stretches the rate of sending is taken over whole round trips
-//!    ([`super::rounds`]) and cut where straight lines change ([`super::pieces`]). A line whose end is
+//!    (`rounds.rs`) and cut where straight lines change (`pieces.rs`). A line whose end is
 //!    15 % above its beginning, and more than noise explains, **grows**.
 //! 3. What grows is **ramp-up**; after a loss, and up to the rate before it, it is **recovery**. A
 //!    stretch below a tenth of the flow's rate belongs to the growth that it leads to: slow start
@@ -381,7 +381,8 @@ fn losses(rounds: &Rounds<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>
 
 fn phase(rounds: &Rounds<'_>, span: &Span) -> Phase {
     let bins = &rounds.bins()[span.bins.clone()];
-    let sum = |of: fn(&super::series::Bin) -> u64| bins.iter().map(of).sum::<u64>() as f64;
+    let sum =
+        |of: fn(&super::series::Bin) -> u64| bins.iter().map(|bin| of(bin) as f64).sum::<f64>();
     let seconds = rounds.nanos(span.bins.len() as f64) / 1e9;
     let acks = sum(|bin| u64::from(bin.acks));
     Phase {

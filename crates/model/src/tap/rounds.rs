@@ -3,7 +3,7 @@
 //! that a rate over less than a round trip says how bursts fall, not how fast the flow is.
 
 use super::{course::Course, series::Bin};
-use std::ops::Range;
+use std::{collections::VecDeque, ops::Range};
 
 /// Steps of the whole course at most: what takes less than 0.4 % of it is not told apart.
 const STEPS_MAX: f64 = 256.0;
@@ -68,14 +68,25 @@ impl<'a> Rounds<'a> {
     pub(crate) fn standing_rtt_ns(&self, span: f64) -> Vec<u64> {
         let span = span.ceil().max(1.0) as usize;
         let mut last = 0;
-        (0..self.bins().len())
-            .map(|end| {
-                let from = (end + 1).saturating_sub(span);
-                let window = &self.bins()[from..=end];
-                last = samples(window).map(|b| b.rtt_min_ns).min().unwrap_or(last);
-                last
-            })
-            .collect()
+        // Samples of the window that no later one is below, so that the first is the least.
+        let mut least: VecDeque<(usize, u64)> = VecDeque::new();
+        let standing = self.bins().iter().enumerate().map(|(at, bin)| {
+            if bin.rtt_min_ns > 0 {
+                while least.back().is_some_and(|(_, rtt)| *rtt >= bin.rtt_min_ns) {
+                    least.pop_back();
+                }
+                least.push_back((at, bin.rtt_min_ns));
+            }
+            while least
+                .front()
+                .is_some_and(|(from, _)| from.saturating_add(span) <= at)
+            {
+                least.pop_front();
+            }
+            last = least.front().map_or(last, |(_, rtt)| *rtt);
+            last
+        });
+        standing.collect()
     }
 
     /// `bin` as ns since 1970.
@@ -113,4 +124,40 @@ fn at(sums: &[u64], point: f64) -> f64 {
     let (low, high) = (place.floor() as usize, place.ceil() as usize);
     let (low, high, part) = (sums[low] as f64, sums[high] as f64, place.fract());
     low + (high - low) * part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course(rtts: &[u64]) -> Course {
+        let bin = |rtt_min_ns: &u64| Bin {
+            data_bytes: 1,
+            rtt_min_ns: *rtt_min_ns,
+            ..Bin::default()
+        };
+        Course {
+            width_ns: 1,
+            from_ns: 0,
+            bins: rtts.iter().map(bin).collect(),
+        }
+    }
+
+    #[test]
+    fn a_standing_round_trip_is_the_least_of_a_window() {
+        let course = course(&[0, 5, 9, 7, 8, 0, 0, 0, 6, 9]);
+        let rounds = Rounds::of(&course, None).unwrap();
+        assert_eq!(rounds.standing_rtt_ns(3.0), [0, 5, 5, 5, 7, 7, 8, 8, 6, 6]);
+        assert_eq!(rounds.standing_rtt_ns(1.0), [0, 5, 9, 7, 8, 8, 8, 8, 6, 9]);
+    }
+
+    #[test]
+    fn bytes_are_spread_over_their_bins_and_steps_are_whole_round_trips() {
+        let course = course(&[3; 2_000]);
+        let rounds = Rounds::of(&course, None).unwrap();
+        assert!((rounds.sent_in(0.25..2.75) - 2.5).abs() < 1e-9);
+        assert_eq!((rounds.rtt, rounds.step), (3.0, 9.0));
+        let near_receiver = Rounds::of(&course, Some(40)).unwrap();
+        assert_eq!((near_receiver.least, near_receiver.step), (3.0, 40.0));
+    }
 }

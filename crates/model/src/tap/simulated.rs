@@ -101,6 +101,12 @@ impl SimulatedTap {
         segments
     }
 
+    /// A packet of a client's data that is sent at `at` and answers nothing.
+    #[cfg(test)]
+    pub(super) fn packet(&self, at: Time, number: u64) -> Segment {
+        self.data(at, number, 1, stamp(CLIENT_TS, at), 0)
+    }
+
     fn talk(&mut self, flow: usize) -> &mut Talk {
         if self.flows.len() <= flow {
             self.flows.resize_with(flow + 1, Talk::default);

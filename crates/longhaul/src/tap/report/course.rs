@@ -97,7 +97,7 @@ mod tests {
         let bin = |n: usize| Bin {
             data_bytes: n as u64,
             in_flight_max: n as u64,
-            window_min: (n % 2 == 0).then_some(100),
+            window_min: n.is_multiple_of(2).then_some(100),
             ..Bin::default()
         };
         Course {

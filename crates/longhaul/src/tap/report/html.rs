@@ -2,7 +2,7 @@
 //! `report.html`: the verdict first, then the charts of the direction that is chosen, the table of all
 //! flows, and how it was measured. maud escapes every text that comes from a capture.
 //!
-//! However long the capture, the page stays below [`PAGE_BYTES`]: courses have a bounded number of bins
+//! However long the capture, the page stays below 5 MiB: courses have a bounded number of bins
 //! (`output`), at most [`SECTIONS_MAX`] directions and [`COURSES_BYTES`] of courses are in it, and of
 //! flows the rows of `Ranks::told`.
 
@@ -18,8 +18,6 @@ use super::{
 use crate::page;
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-/// What a page never exceeds for a thousand flows.
-pub(crate) const PAGE_BYTES: usize = 5 << 20;
 /// Data of the charts.
 const COURSES_BYTES: usize = 3 << 20;
 /// Directions with charts.
@@ -270,6 +268,8 @@ mod tests {
         assert!(page.contains("There is no TCP connection in it."), "{page}");
         assert!(!page.contains("<section class=\"direction\""));
     }
+
+    const PAGE_BYTES: usize = 5 << 20;
 
     /// A thousand flows, each with a course as long as courses may be and full of large numbers.
     #[test]

@@ -253,7 +253,6 @@ fn upload(course: Course) -> Direction {
         verdict: "The congestion window limited it for 24 of 30 s, then the path's rate."
             .to_owned(),
         course,
-        ..Direction::default()
     }
 }
 
@@ -292,11 +291,9 @@ fn bin(n: u64, noise: &mut Noise) -> Bin {
         acks: acks as u32,
         moving_acks: acks as u32,
         duplicate_acks: if lost { 300 } else { 0 },
-        ack_diff_max: if acks > 0 {
-            (acked_segments / acks * 4 * SEGMENT_BYTES) as u32
-        } else {
-            0
-        },
+        ack_diff_max: acked_segments
+            .checked_div(acks)
+            .map_or(0, |each| (each * 4 * SEGMENT_BYTES) as u32),
         rtt_min_ns: if acks > 0 { rtt } else { 0 },
         rtt_max_ns: if acks > 0 {
             rtt + noise.around(900_000)

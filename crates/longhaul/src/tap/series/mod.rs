@@ -192,14 +192,14 @@ mod tests {
     pub(super) fn rows(count: u64) -> Vec<Row> {
         let row = |n: u64| Row {
             flow: n / 2,
-            upload: n % 2 == 0,
+            upload: n.is_multiple_of(2),
             from_ns: 1_700_000_000_000_000_000 + n * 1_000_000,
             bin: Bin {
                 data_bytes: n * 1448,
                 data_segments: n as u32,
                 acked_bytes: n * 1000,
                 rtt_min_ns: n % 3 * 1_000_000,
-                window_min: (n % 5 != 0).then_some(n << 20),
+                window_min: (!n.is_multiple_of(5)).then_some(n << 20),
                 ..Bin::default()
             },
         };

@@ -136,7 +136,7 @@ impl Delays {
         let difference = right_ns.wrapping_sub(left_ns).cast_signed();
         match self.count {
             0 => (self.recent, self.from_ns) = (difference, left_ns),
-            _ => self.recent += (difference - self.recent) / RECENT_PART,
+            _ => self.recent += difference.saturating_sub(self.recent) / RECENT_PART,
         }
         self.sample(left_ns, difference);
         self.bin(left_ns, difference);
@@ -189,8 +189,12 @@ impl Delays {
     pub(super) fn least(&self, from_left: bool) -> Option<Least> {
         let point = |(place, bin): (usize, &Sums)| {
             let at = (place as f64 + 0.5) * self.width_ns as f64;
-            let least = if from_left { bin.min } else { -bin.max };
-            (bin.count > 0).then_some((at, least as f64))
+            let least = if from_left {
+                bin.min as f64
+            } else {
+                -(bin.max as f64)
+            };
+            (bin.count > 0).then_some((at, least))
         };
         (self.count > 0).then(|| Least {
             from_ns: self.from_ns,
@@ -206,7 +210,8 @@ impl Delays {
         };
         let bin = |(place, sums): (usize, &Sums)| {
             let width = self.width_ns;
-            let middle = self.from_ns + width * place as u64 + width / 2;
+            let into = width.saturating_mul(place as u64).saturating_add(width / 2);
+            let middle = self.from_ns.saturating_add(into);
             let of = |difference: f64| delay(middle, difference);
             let (one, other) = (of(sums.min as f64), of(sums.max as f64));
             match sums.count {

@@ -17,7 +17,7 @@
 //!
 //! Which place is nearer to the client need not be known: delays of a packet from left to right and
 //! of one from right to left differ in sign. Two clocks differ by an offset and a rate: the rate is
-//! that of the least delays over time ([`super::clock_skew`]), the offset is taken so that the least
+//! that of the least delays over time (`clock_skew.rs`), the offset is taken so that the least
 //! delays of both ways are equal, which no measurement can know better.
 
 mod ack_spacing;
@@ -212,8 +212,8 @@ impl Travel {
     fn segment(&mut self, place: Place, segment: &Segment) {
         let place = place as usize;
         let serial = self.places[place].next_serial();
-        let marks = u32::from(segment.flags & SYN != 0) + u32::from(segment.flags & FIN != 0);
-        let len = u64::from(segment.payload + marks);
+        let marks = u64::from(segment.flags & SYN != 0) + u64::from(segment.flags & FIN != 0);
+        let len = u64::from(segment.payload) + marks;
         let at_ns = segment.at_ns;
         let tsval = segment.has_timestamps.then_some(segment.tsval);
         if len > 0 {
@@ -278,7 +278,7 @@ impl Travel {
         let shift = if place == Place::Left as usize {
             recent
         } else {
-            -recent
+            recent.saturating_neg()
         };
         Some(at_ns.saturating_add_signed(shift))
     }
@@ -344,4 +344,137 @@ fn near(highest: &mut Option<u64>, number: u32) -> u64 {
     };
     *highest = (*highest).max(Some(place));
     place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tap::{
+        Flows, Settings, Sink,
+        segment::Vantage,
+        simulated::{Look, SimulatedTap},
+    };
+
+    const MSS: u32 = 1_000;
+    const DELAY: u64 = 10_000_000;
+
+    struct Last(Option<Flow>);
+
+    impl Sink for Last {
+        fn bin(&mut self, _: u64, _: bool, _: usize, _: u64, _: &crate::tap::series::Bin) {}
+
+        fn flow(&mut self, flow: Flow) {
+            self.0 = Some(flow);
+        }
+    }
+
+    fn analysed(segments: &[Segment]) -> Flow {
+        let (mut flows, mut last) = (Flows::new(Settings::default()), Last(None));
+        for (number, segment) in (0..).zip(segments) {
+            let key = SimulatedTap::key(0);
+            flows.segment(number, Vantage(0), &key, segment, &mut last);
+        }
+        flows.finish(&mut last);
+        last.0.unwrap()
+    }
+
+    /// Packet `number` of the client's, sent at `at_us`.
+    fn data(at_us: u64, number: u32) -> Segment {
+        let tap = SimulatedTap::new(Look {
+            mss: MSS,
+            window: 1 << 20,
+            super_packets: false,
+        });
+        tap.packet(units::Time::from_micros(at_us), u64::from(number))
+    }
+
+    fn later(segment: &Segment, ns: u64) -> Segment {
+        Segment {
+            at_ns: segment.at_ns + ns,
+            ..*segment
+        }
+    }
+
+    /// Both places' segments, in order of time.
+    fn compare(left: &[Segment], right: &[Segment]) -> BothEnds {
+        let mut all: Vec<_> = left.iter().map(|segment| (Place::Left, *segment)).collect();
+        all.extend(right.iter().map(|segment| (Place::Right, *segment)));
+        all.sort_by_key(|(_, segment)| segment.at_ns);
+        let mut comparison = Comparison::new(true, Bounds::default());
+        for (place, segment) in &all {
+            comparison.segment(*place, segment);
+        }
+        comparison.finish(&analysed(left), &analysed(right))
+    }
+
+    #[test]
+    fn a_packet_that_is_overtaken_is_reordered_and_not_lost() {
+        let left: Vec<_> = (0..5).map(|n| data(u64::from(n) * 100, n)).collect();
+        let mut right: Vec<_> = left.iter().map(|segment| later(segment, DELAY)).collect();
+        right[2].at_ns += 250_000;
+        right.sort_by_key(|segment| segment.at_ns);
+        let way = compare(&left, &right).from_client;
+        assert_eq!((way.matched, way.reordered), (5, 1));
+        assert_eq!((way.lost.bytes, way.missed.bytes), (0, 0));
+        assert_eq!((way.delay.min, way.delay.max), (DELAY, DELAY + 250_000));
+    }
+
+    /// The second time stamp is the first's, so only the delay tells which one came.
+    #[test]
+    fn of_two_that_look_alike_the_one_with_the_usual_delay_came() {
+        let mut left: Vec<_> = (0..10).map(|n| data(u64::from(n) * 100, n)).collect();
+        let lost = left[4];
+        left.push(later(&lost, 50_000_000));
+        let came = left.iter().filter(|segment| **segment != lost);
+        let right: Vec<_> = came.map(|segment| later(segment, DELAY)).collect();
+        let way = compare(&left, &right).from_client;
+        assert_eq!((way.delay.min, way.delay.max), (DELAY, DELAY));
+        assert_eq!((way.lost.segments, way.lost.bytes), (1, u64::from(MSS)));
+    }
+
+    #[test]
+    fn what_only_the_far_place_saw_was_missed_and_what_none_saw_was_lost_before() {
+        let all: Vec<_> = (0..10).map(|n| data(u64::from(n) * 100, n)).collect();
+        let missed = |segment: &&Segment| segment.seq != all[3].seq;
+        let left: Vec<_> = all.iter().filter(missed).copied().collect();
+        let right: Vec<_> = all.iter().map(|segment| later(segment, DELAY)).collect();
+        let way = compare(&left, &right).from_client;
+        assert_eq!(
+            (
+                way.missed.segments,
+                way.lost.segments,
+                way.at_edges.segments
+            ),
+            (1, 0, 0)
+        );
+        // Sent again 300 ms later, and seen at both: the first one never came to the left.
+        let mut left = left;
+        left.push(data(300_000, 3));
+        left.push(data(300_100, 10));
+        let right: Vec<_> = left.iter().map(|segment| later(segment, DELAY)).collect();
+        let way = compare(&left, &right).from_client;
+        assert_eq!((way.missed.segments, way.lost.segments), (0, 0));
+        assert_eq!(way.lost_before_bytes, u64::from(MSS));
+    }
+
+    /// Three at the left in one super-packet, at the right two and one, or other pieces altogether.
+    #[test]
+    fn bytes_are_matched_however_they_are_cut() {
+        let join = |first: u32, count: u32| Segment {
+            payload: count * MSS,
+            wire_segments: count as u16,
+            ..data(u64::from(first) * 100, first)
+        };
+        let left = [join(0, 3), join(3, 3), join(6, 1)];
+        let right = [join(0, 2), join(2, 3), join(5, 2)].map(|segment| Segment {
+            tsval: left[0].tsval,
+            ..later(&segment, DELAY)
+        });
+        let way = compare(&left, &right).from_client;
+        assert_eq!(way.matched_bytes, 7 * u64::from(MSS));
+        assert_eq!(
+            (way.lost.bytes, way.missed.bytes, way.at_edges.bytes),
+            (0, 0, 0)
+        );
+    }
 }
