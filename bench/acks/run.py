@@ -33,24 +33,24 @@ def must(*command):
 
 @contextlib.contextmanager
 def namespaces():
-    for ns in (SENDER, RECEIVER):
-        must("ip", "netns", "add", ns)
-        must(*in_ns(ns, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1", "net.ipv4.tcp_congestion_control=cubic"))
     try:
+        for ns in (SENDER, RECEIVER):
+            must("ip", "netns", "add", ns)
+            must(*in_ns(ns, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1"))
         yield
     finally:
         for ns in (SENDER, RECEIVER):
-            must("ip", "netns", "delete", ns)
+            subprocess.run(["ip", "netns", "delete", ns], check=False)
 
 
 @contextlib.contextmanager
 def emulated():
     link = subprocess.Popen(
-        [LONGHAUL, "link", "--left", f"{SENDER}:wan0:{HOST}/30", "--right", f"{RECEIVER}:wan0:10.79.0.2/30",
+        [LONGHAUL, "link", "--name", TAG, "--left", f"{SENDER}:wan0:{HOST}/30", "--right", f"{RECEIVER}:wan0:10.79.0.2/30",
          "--delay", "10ms", "--rate", "200mbit", "--delivery", "exact", "--no-offload", "--realtime"],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
-        if not any("ready" in line for line in link.stderr):
+        if not any(line.strip() == "ready" for line in link.stderr):
             raise SystemExit("bench/acks: the link did not start")
         yield
     finally:
@@ -103,7 +103,7 @@ def under(flags, *command):
 
 
 def bulk(ratio):
-    text, counts = under(["--ack-ratio", ratio], "iperf3", "-c", HOST, "-R", "-t", 4, "-J")
+    text, counts = under(["--ack-ratio", ratio], "iperf3", "-c", HOST, "-R", "-C", "cubic", "-t", 4, "-J")
     end = json.loads(text)["end"]
     return {"ratio": ratio, "packets_per_ack": counts["received"] / counts["sent"],
             "mbit_s": end["sum_received"]["bits_per_second"] / 1e6,
@@ -117,7 +117,7 @@ def answers(ratio):
 
 def pace(rate):
     flags = ["--ack-pace", rate, "--ack-interface", "wan0"] if rate else ["--ack-ratio", 1]
-    text, counts = under(flags, "iperf3", "-c", HOST, "-R", "-t", 4, "-M", 536, "-J")
+    text, counts = under(flags, "iperf3", "-c", HOST, "-R", "-C", "cubic", "-t", 4, "-M", 536, "-J")
     end = json.loads(text)["end"]["sum_received"]
     return {"told": rate, "acks_s": counts["sent"] / end["seconds"], "mbit_s": end["bits_per_second"] / 1e6}
 
@@ -135,6 +135,7 @@ def serve():
         while True:
             stream, _ = listener.accept()
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
             threading.Thread(target=answer, args=(stream,), daemon=True).start()
 
 

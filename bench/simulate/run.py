@@ -4,10 +4,10 @@
 
     bench/simulate/run.py [--seconds 20] [--only reno-40ms-losses,...] [--out DIR]
     bench/simulate/run.py --seconds 120 --only paper      each control alone on 1 Gbit/s x 180 ms
-    bench/simulate/run.py --seconds 60 --only ack_shift   BIC's n = 1...6 at 200 ms, an ACK a packet
+    bench/simulate/run.py --seconds 60 --mbit 300 --only ack_shift   BIC's n = 1...6 at 200 ms, an ACK a packet
 
 A case is CONTROL-RTT-KIND: cubic-40ms-overflow, lh_fast+pace-180ms-overflow, lh_bic:ack_shift=3-200ms-each.
-One bulk flow between two namespaces over `longhaul link` at 1 Gbit/s with a queue of one BDP, its
+One bulk flow between two namespaces over `longhaul link` at --mbit, 1000 by default, with a queue of one BDP, its
 TCP_INFO read every 5 ms, then the same path simulated. Controls of longhaul's are loaded for it.
 KIND is where the losses come from: `losses` by number, `overflow` of the queue alone, `each` the
 same with an ACK for each packet. Prints for each case the window after each loss and the goodput
@@ -28,7 +28,6 @@ HOST, PORT = "10.78.0.2", 7100
 HANDSHAKE = 2
 # The first ends slow start before the queue is full.
 LOSSES = [3_000, 150_000, 400_000, 650_000, 900_000, 1_150_000]
-RATE = 1e9
 SO_MAX_PACING_RATE = 47
 # Bytes/s: no limit here, but it makes the kernel pace at 200 % of cwnd/RTT, and at 120 % after slow start.
 PACING_CEILING = 1_000_000_000
@@ -40,7 +39,7 @@ SETS = {
                for kind in ("losses", "overflow")],
     # Fifth paper: a single flow each on the international path.
     "paper": [f"{cc}-180ms-overflow" for cc in ALL],
-    # Second paper, table 3, on a link of a seventh of its rate.
+    # Second paper, table 3.
     "ack_shift": [f"lh_bic:ack_shift={n}-200ms-each" for n in range(1, 7)],
 }
 
@@ -48,8 +47,10 @@ SETS = {
 class Case:
     """What a case's name says."""
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, mbit):
+        self.name, self.rate = name, f"{mbit}mbit"
+        # What the link carries of payload, bits/s.
+        self.carries = mbit * 1e6 * PAYLOAD
         self.control, rtt, kind = name.rsplit("-", 2)
         self.rtt = int(rtt.removesuffix("ms"))
         self.losses = LOSSES if kind == "losses" else []
@@ -82,7 +83,7 @@ class Testbed:
 
     def __init__(self, case):
         self.case = case
-        self.shape = ["--rate", "1gbit", "--delay", f"{case.rtt / 2}ms", "--forward", "queue=1bdp"]
+        self.shape = ["--rate", case.rate, "--delay", f"{case.rtt / 2}ms", "--forward", "queue=1bdp"]
         if case.losses:
             self.shape += ["--forward", "loss=at:" + ",".join(map(str, case.losses))]
         if case.each:
@@ -95,11 +96,11 @@ class Testbed:
                             "tcp_no_metrics_save=1"):
                 subprocess.run(in_ns(ns, ["sysctl", "-qw", f"net.ipv4.{setting}"]), check=True)
         self.link = subprocess.Popen(
-            [LONGHAUL, "link", "--realtime", "--left", f"{NEAR}:wan0:10.78.0.1/30",
+            [LONGHAUL, "link", "--name", TAG, "--realtime", "--left", f"{NEAR}:wan0:10.78.0.1/30",
              "--right", f"{FAR}:wan0:{HOST}/30", *self.shape],
             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         for line in self.link.stderr:
-            if "ready" in line:
+            if line.strip() == "ready":
                 if self.case.each:
                     route = ["ip", "route", "replace", "10.78.0.0/30", "dev", "wan0", "quickack", "1"]
                     subprocess.run(in_ns(FAR, route), check=True)
@@ -189,7 +190,7 @@ def measured_goodput(samples, seconds):
 
 def simulate(case, seconds):
     loss = [n - HANDSHAKE for n in case.losses]
-    command = [LONGHAUL, "cc", "simulate", "--cc", case.control, "--rate", "1gbit", "--rtt", f"{case.rtt}ms",
+    command = [LONGHAUL, "cc", "simulate", "--cc", case.control, "--rate", case.rate, "--rtt", f"{case.rtt}ms",
                "--queue", "1bdp", "--duration", f"{seconds}s", "--json"]
     if case.each:
         command += ["--ack-ratio", "1", "--gro", "0ms"]
@@ -205,20 +206,19 @@ def simulate(case, seconds):
     return backoffs, [r["goodput_bps"] for r in flows], records[-1]
 
 
-def course(rates):
-    """What a run's seconds come to; shares are of what the link carries of payload."""
-    shares = [rate / RATE / PAYLOAD for rate in rates]
+def course(case, rates):
+    """What a run's seconds come to, as shares of what the link carries."""
+    shares = [rate / case.carries for rate in rates]
     return {"to_90_s": next((second + 1 for second, share in enumerate(shares) if share >= 0.9), None),
             "utilisation": statistics.mean(shares), "peak": max(shares),
             "stable": statistics.median(shares[len(shares) // 2:])}
 
 
-def compare(name, seconds):
-    case = Case(name)
+def compare(case, seconds):
     samples = measure(case, seconds)
     real, real_rate = measured_backoffs(samples), measured_goodput(samples, seconds)
     model, model_rate, summary = simulate(case, seconds)
-    print(f"\n{name}: {len(real)} backoffs measured, {len(model)} simulated")
+    print(f"\n{case.name}: {len(real)} backoffs measured, {len(model)} simulated")
     for a, b in zip(real, model):
         print(f"  {a['at']:7.2f} s  window {a['ssthresh']:6}   {b['at']:7.2f} s  window {b['ssthresh']:6}   "
               f"ratio {b['ssthresh'] / a['ssthresh']:.3f}")
@@ -231,9 +231,9 @@ def compare(name, seconds):
     print(f"  whole run {total:.3f}; seconds {min(rates):.3f} to {max(rates):.3f}, "
           f"median {statistics.median(rates):.3f}, {within:.0%} within a tenth"
           + (f"; windows {min(windows):.3f} to {max(windows):.3f}" if windows else ""), flush=True)
-    return {"case": name, "load": os.getloadavg()[0], "ratio": total, "within_a_tenth": within,
-            "measured": {**course(real_rate), "backoffs": real, "goodput_bps": real_rate, "samples": samples},
-            "simulated": {**course(model_rate), "backoffs": model, "goodput_bps": model_rate, "summary": summary}}
+    return {"case": case.name, "rate": case.rate, "load": os.getloadavg()[0], "ratio": total, "within_a_tenth": within,
+            "measured": {**course(case, real_rate), "backoffs": real, "goodput_bps": real_rate, "samples": samples},
+            "simulated": {**course(case, model_rate), "backoffs": model, "goodput_bps": model_rate, "summary": summary}}
 
 
 def table(cases):
@@ -252,6 +252,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__,
                                         formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seconds", type=int, default=20)
+    arguments.add_argument("--mbit", type=int, default=1000, help="the link's rate")
     arguments.add_argument("--only", default="kernel", help=f"cases, or a set of them: {', '.join(SETS)}")
     arguments.add_argument("--out", type=pathlib.Path, default=ROOT / "out" / "bench" / "simulate")
     arguments.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
@@ -266,7 +267,7 @@ def main():
     chosen.out.mkdir(parents=True, exist_ok=True)
     host, cases = {"kernel": platform.release(), "cpus": os.cpu_count()}, []
     for name in names:
-        cases.append(compare(name, chosen.seconds))
+        cases.append(compare(Case(name, chosen.mbit), chosen.seconds))
         (chosen.out / "raw.json").write_text(json.dumps({"host": host, "cases": cases}))
     print("\n".join(table(cases)))
 

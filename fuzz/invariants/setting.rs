@@ -44,14 +44,16 @@ fn same<T: FromStr + fmt::Display + fmt::Debug + PartialEq>(rule: &T) {
     assert_eq!(text.parse().ok().as_ref(), Some(rule), "{text}");
 }
 
-/// Every segment and every copy comes out or is dropped, and the line comes to rest.
+/// Every segment and every copy comes out or is dropped, each segment is told of once, and the line
+/// comes to rest.
 fn accounts_for_everything(shape: Shape) {
     const SEGMENTS: u64 = 40;
-    let mut line = Line::new(shape, Schedule::default(), 1, Time::ZERO);
-    let (mut made, mut ended) = (SEGMENTS, 0);
+    let mut line = Line::new(shape, Schedule::default(), 1, Time::ZERO).observed();
+    let (mut made, mut ended, mut judged) = (SEGMENTS, 0, 0);
     let mut emit = |event| match event {
         Event::Copy(_) => made += 1,
         Event::Deliver(_) | Event::Drop { .. } => ended += 1,
+        Event::Judged(_) => judged += 1,
     };
     for packet in 0..SEGMENTS {
         let segment = Segment {
@@ -69,4 +71,5 @@ fn accounts_for_everything(shape: Shape) {
         }
     }
     assert_eq!((line.next_deadline(), ended), (None, made));
+    assert_eq!(judged, SEGMENTS);
 }

@@ -57,12 +57,39 @@ pub fn rings(name: &str) -> io::Result<Option<Rings>> {
     }))
 }
 
+/// The PTP clock (`/dev/ptpN`) by which the network card stamps every packet that it receives; `None`
+/// if it does not, as virtual ones, or is not told to (`hwstamp_ctl -r 1`).
+pub fn receive_clock(name: &str) -> io::Result<Option<u32>> {
+    const GET_TS_INFO: u32 = 0x41;
+    let socket = socket()?;
+    // `struct hwtstamp_config`: flags, transmit type, receive filter.
+    let stamped = exchange(&socket, libc::SIOCGHWTSTAMP, name, [0; 3])
+        .is_some_and(|[_, _, filter]| filter == libc::HWTSTAMP_FILTER_ALL);
+    // `struct ethtool_ts_info`: command, capabilities, clock (or -1), and eight more words.
+    let mut question = [0; 11];
+    question[0] = GET_TS_INFO;
+    let answer = ask(&socket, name, question).filter(|_| stamped);
+    Ok(answer
+        .map(|words| words[2])
+        .filter(|clock| *clock as i32 >= 0))
+}
+
 fn socket() -> io::Result<UdpSocket> {
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
 }
 
 /// One question: 32-bit words of which the first is the command, answered in place.
-fn ask<const N: usize>(socket: &UdpSocket, name: &str, mut words: [u32; N]) -> Option<[u32; N]> {
+fn ask<const N: usize>(socket: &UdpSocket, name: &str, words: [u32; N]) -> Option<[u32; N]> {
+    exchange(socket, libc::SIOCETHTOOL, name, words)
+}
+
+/// An ioctl(2) of an interface that reads and writes a structure of so many words.
+fn exchange<const N: usize>(
+    socket: &UdpSocket,
+    request_code: libc::c_ulong,
+    name: &str,
+    mut words: [u32; N],
+) -> Option<[u32; N]> {
     // SAFETY: an ifreq is plain bytes; all zeros are a valid one.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte stays NUL.
@@ -71,9 +98,9 @@ fn ask<const N: usize>(socket: &UdpSocket, name: &str, mut words: [u32; N]) -> O
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-    // SAFETY: SIOCETHTOOL reads the request, and reads and writes the words that it points to, as
+    // SAFETY: the ioctl reads the request, and reads and writes the words that it points to, as
     // many as the structure of the command has, which the callers give; both live until after it.
-    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), request_code, &raw mut request) };
     (answer == 0).then_some(words)
 }
 
@@ -86,6 +113,11 @@ mod tests {
         let loopback = offloads("lo").unwrap();
         assert!(loopback.contains(&("scatter-gather", true)), "{loopback:?}");
         assert_eq!(offloads("nosuch0").unwrap(), []);
+    }
+
+    #[test]
+    fn the_loopback_stamps_nothing_itself() {
+        assert_eq!(receive_clock("lo").unwrap(), None);
     }
 
     #[test]

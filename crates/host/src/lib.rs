@@ -21,6 +21,7 @@ pub mod interface;
 pub mod interface_list;
 pub mod netfilter;
 pub mod netns;
+pub mod packet_ring;
 pub mod pipe_pool;
 pub mod process;
 pub mod sandbox;

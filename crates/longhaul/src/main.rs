@@ -10,9 +10,11 @@ mod doctor;
 mod exit;
 mod lab;
 mod link;
+mod page;
 mod probe;
 mod relay;
 mod run;
+mod tap;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -40,6 +42,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Run a program with a profile on its TCP sockets: congestion control, pacing, window cap
     Run(Box<run::Args>),
+    /// Capture TCP headers and say what limited each flow, its ACK stream included
+    Tap(Box<tap::Args>),
     /// Run experiments on an emulated testbed and report on them
     Lab(lab::Args),
 }
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
+        Command::Tap(args) => tap::run(&args),
         Command::Lab(args) => lab::run(args),
     };
     exit::code(&outcome)

@@ -114,6 +114,39 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Needs /dev/net/tun beside root.
+#[test]
+fn a_link_with_a_tap_leaves_its_file_among_the_raw_records() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let wire = WIRES.replacen("kind = \"veth\"", "delay = \"1ms\"\ntap = true", 1);
+    let text = ["repetitions = 1\nwarmup = 0\n", &wire, DOWNLOAD].concat();
+    let bench = Bench::new(&[&text]);
+    let output = bench.run(&["--quick"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let raw = bench.result()["raw"].clone();
+    let files = raw
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|file| file.as_str());
+    let taps: Vec<_> = files.filter(|file| file.ends_with(".pcapng")).collect();
+    assert!(
+        matches!(taps[..], [tap] if tap.ends_with("/link-near.pcapng")),
+        "{raw}"
+    );
+    let bytes = fs::read(bench.path("out").join(taps[0])).unwrap();
+    assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
+    // A download of 1 MB is 700 segments and more, at both ends.
+    assert!(bytes.len() > 1_400 * 100, "{} bytes", bytes.len());
+
+    let veth = WIRES.replacen("kind = \"veth\"", "kind = \"veth\"\ntap = true", 1);
+    let refused = Bench::new(&[&veth, DOWNLOAD]).run(&[]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("only an emulated link has a tap"));
+}
+
 #[test]
 fn a_download_leaves_a_result_a_report_and_raw_records() {
     if !may_use_namespaces() {

@@ -79,6 +79,19 @@ fn a_missing_trace_is_named() {
 }
 
 #[test]
+fn taps_that_can_not_be_are_named() {
+    let name = format!("refused-{}", std::process::id());
+    let tap = |more: &[&str], words: &[&str]| {
+        let tap = ["--tap", "/nonexistent/tap", "--name", &name];
+        refused(&[&ENDS, tap.as_slice(), more].concat(), words);
+    };
+    tap(&[], &["/nonexistent/tap", "No such file"]);
+    tap(&["--tap-snap", "39"], &["tap-snap 39", "40 to 256"]);
+    tap(&["--tap-snap", "257"], &["tap-snap 257", "40 to 256"]);
+    tap(&["--tap-memory", "1MB"], &["tap-memory 1 MB", "at least 4"]);
+}
+
+#[test]
 fn a_link_that_does_not_run_can_not_be_changed() {
     refused(&["set", "nosuchlink", "delay", "1ms"], &["nosuchlink"]);
 }
@@ -98,6 +111,16 @@ fn files_are_refused_with_their_name_and_the_key() {
             vec!["path.toml", "latency"],
         ),
         ("[[link]]", vec!["path.toml", "link"]),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\ntap = \"t\"\n\
+             [[links]]\nname = \"b\"\nleft = \"w2:10.0.1.1/30\"\nright = \"w3:10.0.1.2/30\"\ntap = \"t\"",
+            vec!["two links", "t: give each its own"],
+        ),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\n\
+             tap = \"t\"\ntap-snap = 20",
+            vec!["link \"a\"", "tap-snap 20"],
+        ),
     ] {
         std::fs::write(&path, text).unwrap();
         let output = link(&["--config", file]);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Draws the charts of a page. The data stands in the page's JSON block with the id "charts": a list
-// of charts as report/script.rs writes them; the nth is drawn into #chart-n by uPlot.
+// Draws charts with uPlot. Those that stand in the page's JSON block with the id "charts" are drawn at
+// once: a list of charts as lab/report/script.rs writes them, the nth into #chart-n. Others are drawn by
+// the page's own script with draw(). Besides what script.rs says, a chart may be
+//   follows: the y axis holds what is in view, from zero unless it also floats
+//   ceiling: values above it don't widen the y axis
+//   mirrored: what is below zero is a quantity too, drawn downwards
+// and a line may be thin (many points, no name) or unnamed.
 "use strict";
 
 const HEIGHT_WIDE_PX = 320;
@@ -10,20 +15,40 @@ const CURSOR_TOP_PX = 10;
 const LABEL_REACH_PX = 60;
 const TABLE_ROWS_MAX = 500;
 
+const prefixes = (unit) => (unit === "s"
+  ? [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]]
+  : [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]);
+
 // Three significant digits with an SI prefix; times go down from one, all else goes up.
 function si(value, unit) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return `0 ${unit}`;
-  const scales = unit === "s"
-    ? [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]]
-    : [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
-  const [scale, prefix] = scales.find(([s]) => Math.abs(value) >= s * 0.9995) ?? scales.at(-1);
+  const [scale, prefix] = prefixes(unit).find(([s]) => Math.abs(value) >= s * 0.9995) ?? prefixes(unit).at(-1);
   return `${Number((value / scale).toPrecision(3))} ${prefix}${unit}`;
+}
+
+// With as many decimals as steps of this size need; si() where three digits will do.
+function precise(value, step, unit) {
+  return step > 0 && Math.abs(value) >= step * 1000 ? uniform(value, step, unit, Math.abs(value)) : si(value, unit);
+}
+
+// As one of several values in steps, the largest of which gives the prefix.
+function uniform(value, step, unit, largest) {
+  if (value === 0 || !(step > 0)) return si(value, unit);
+  const [scale, prefix] = prefixes(unit).find(([s]) => largest >= s * 0.9995) ?? prefixes(unit).at(-1);
+  const decimals = Math.min(Math.max(Math.ceil(Math.log10(scale / step) - 1e-9), 0), 9);
+  return `${(value / scale).toFixed(decimals)} ${prefix}${unit}`;
+}
+
+// Ticks 2.5 apart need a decimal more than those 2 or 5 apart.
+function wholeStep(step) {
+  const mantissa = step / 10 ** Math.floor(Math.log10(step));
+  return Math.abs(mantissa - Math.round(mantissa)) < 1e-6 ? step : step / 10;
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const labelFont = () => `600 ${14 * devicePixelRatio}px system-ui, sans-serif`;
-const translucent = (name) => `color-mix(in srgb, ${colour(name)} 22%, transparent)`;
+const translucent = (name, percent = 22) => `color-mix(in srgb, ${colour(name)} ${percent}%, transparent)`;
 
 // uPlot wants columns: x, every line, then low and high of every line that has a band.
 function columns(chart) {
@@ -40,8 +65,8 @@ function seriesOf(chart) {
     {},
     ...chart.lines.map((line) => ({
       label: line.label,
-      stroke: () => colour(line.colour),
-      width: 2,
+      stroke: () => (line.thin ? translucent(line.colour, 50) : colour(line.colour)),
+      width: line.thin ? 1 : 2,
       dash: line.dash,
       spanGaps: true,
       points: { show: false },
@@ -60,8 +85,10 @@ function bandsOf(chart) {
 // Ticks between the powers of ten would be a grey wall.
 const powersOfTen = (_, ticks) => ticks.map((tick) => (Number.isInteger(Math.round(Math.log10(tick) * 1e6) / 1e6) ? tick : null));
 
-function axis(unit, size, log) {
+function axis(unit, size, { log, mirrored } = {}) {
   const filter = log ? { filter: powersOfTen } : {};
+  const shown = (tick) => (mirrored ? Math.abs(tick) : tick);
+  const text = (ticks, step) => (tick) => uniform(shown(tick), wholeStep(step), unit, Math.max(...ticks.map(Math.abs)));
   return {
     stroke: () => colour("--quiet"),
     font: "14px system-ui, sans-serif",
@@ -70,14 +97,26 @@ function axis(unit, size, log) {
     grid: { stroke: () => colour("--rule"), width: 1, ...filter },
     ticks: { stroke: () => colour("--rule"), width: 1, ...filter },
     // A logarithmic axis passes null for the ticks that are to stay without a label.
-    values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : si(tick, unit))),
+    values: (_, ticks, __, ___, step) => {
+      const print = log ? (tick) => si(tick, unit) : text(ticks, step);
+      return ticks.map((tick) => (tick === null ? "" : print(tick)));
+    },
   };
 }
 
 function yRange(chart) {
   if (chart.range) return chart.range;
+  if (chart.follows) return (_, min, max) => rangeInView(chart, min, max);
   const values = chart.lines.flatMap((line) => [...line.values, ...line.high]).filter((v) => v !== null);
   return [0, Math.max(chart.limit?.value ?? 0, ...values) * 1.12];
+}
+
+function rangeInView(chart, min, max) {
+  if (max === null) return [0, 1];
+  const spare = (max - min) * 0.06 || Math.abs(max) * 0.06 || 1;
+  if (chart.floats) return [min - spare, max + spare];
+  const reach = Math.min(Math.max(-min, max), chart.ceiling ?? Infinity) * 1.12 || 1;
+  return [chart.mirrored ? -reach : 0, reach];
 }
 
 // Text with a halo in the colour of the page, so that it reads on top of lines.
@@ -129,6 +168,7 @@ function drawEvents(u, chart) {
 // Where a line's name goes: above its own middle, within what is in view, clear of its peaks.
 function labelPlace(u, line, chart) {
   const { min, max } = u.scales.x;
+  if (line.thin || line.unnamed) return null;
   const seen = chart.x.map((_, i) => i).filter((i) => chart.x[i] >= min && chart.x[i] <= max && (line.values[i] ?? null) !== null);
   if (seen.length === 0) return null;
   const x = u.valToPos(chart.x[seen[Math.floor(seen.length / 2)]], "x", true);
@@ -160,11 +200,14 @@ function drawLabels(u, chart) {
 
 function readout(figure, u, chart) {
   const i = u.cursor.idx;
+  const { min, max } = u.scales.x;
   const shown = i === null || i === undefined
     ? ""
-    : [`at ${si(chart.x[i], "s")}`, ...chart.lines.map((line) => `${line.label} ${si(line.values[i], chart.unit)}`)].join(" · ");
+    : [`at ${precise(chart.x[i], (max - min) / 1000, "s")}`, ...chart.lines.map((line) => `${line.label} ${quantity(chart, line.values[i])}`)].join(" · ");
   figure.querySelector(".readout").textContent = shown;
 }
+
+const quantity = (chart, value) => si(chart.mirrored && value ? Math.abs(value) : value, chart.unit);
 
 function options(figure, chart) {
   const plot = figure.querySelector(".plot");
@@ -177,7 +220,7 @@ function options(figure, chart) {
       x: { time: false },
       y: { distr: chart.log ? 3 : 1, range: yRange(chart) },
     },
-    axes: [axis("s", 40), axis(chart.unit, 92, chart.log)],
+    axes: [axis("s", 40), axis(chart.unit, 92, chart)],
     series: seriesOf(chart),
     bands: bandsOf(chart),
     hooks: {
@@ -236,10 +279,11 @@ function row(cells, tag) {
 // The chart's data as a table, thinned to what a person would scroll through.
 function table(chart) {
   const every = Math.ceil(chart.x.length / TABLE_ROWS_MAX) || 1;
+  const step = (chart.x.at(-1) - chart.x[0]) / TABLE_ROWS_MAX;
   const [head, body, whole] = ["thead", "tbody", "table"].map((tag) => document.createElement(tag));
   head.append(row(["Time", ...chart.lines.map((line) => line.label)], "th"));
   for (let i = 0; i < chart.x.length; i += every) {
-    body.append(row([si(chart.x[i], "s"), ...chart.lines.map((line) => si(line.values[i], chart.unit))], "td"));
+    body.append(row([precise(chart.x[i], step, "s"), ...chart.lines.map((line) => quantity(chart, line.values[i]))], "td"));
   }
   whole.append(head, body);
   return whole;
@@ -258,14 +302,16 @@ function fillOnOpen(details, chart) {
   });
 }
 
-function draw(chart, n) {
-  const figure = document.getElementById(`chart-${n}`);
+function draw(chart, figure, settings = options(figure, chart)) {
   const plot = figure.querySelector(".plot");
-  const u = new uPlot(options(figure, chart), columns(chart), plot);
+  const u = new uPlot(settings, columns(chart), plot);
   plot.addEventListener("keydown", (event) => onKey(event, u));
   fillOnOpen(figure.querySelector("details"), chart);
-  new ResizeObserver(() => u.setSize({ width: plot.clientWidth, height: u.height })).observe(plot);
+  // Hidden, a plot has no width; it keeps the one that it had.
+  new ResizeObserver(() => { if (plot.clientWidth) u.setSize({ width: plot.clientWidth, height: u.height }); }).observe(plot);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => u.redraw());
+  return u;
 }
 
-JSON.parse(document.getElementById("charts").textContent).forEach(draw);
+JSON.parse(document.getElementById("charts").textContent)
+  .forEach((chart, n) => draw(chart, document.getElementById(`chart-${n}`)));

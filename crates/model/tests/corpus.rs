@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fuzz targets of `wire` and `model`, over their committed corpora.
 
+#[path = "../../../fuzz/invariants/capture.rs"]
+mod capture;
 #[path = "../../../fuzz/invariants/convert.rs"]
 mod convert;
+#[path = "../../../fuzz/invariants/decode.rs"]
+mod decode;
+#[path = "../../../fuzz/invariants/packet_filter.rs"]
+mod packet_filter;
 #[path = "../../../fuzz/invariants/replay.rs"]
 mod replay;
 #[path = "../../../fuzz/invariants/setting.rs"]
@@ -46,4 +52,20 @@ fn settings_make_lines_that_account_for_everything() {
 #[test]
 fn striped_streams_come_out_in_order_or_not_at_all() {
     replay("stripe", stripe::check);
+}
+
+#[test]
+fn filters_of_captures_end_and_keep_what_they_should() {
+    replay("packet_filter", packet_filter::check);
+}
+
+#[test]
+fn capture_files_are_read_to_their_last_byte() {
+    replay("pcap", capture::check);
+    replay("pcapng", capture::check);
+}
+
+#[test]
+fn frames_are_decoded_whatever_was_cut_off() {
+    replay("decode", decode::check);
 }

@@ -80,6 +80,7 @@ impl Sim {
                 }
                 Event::Drop { segment, cause } => self.dropped.push((segment.packet, cause)),
                 Event::Copy(_) => self.copies += 1,
+                Event::Judged(_) => panic!("nobody observes this line"),
             }
         }
     }

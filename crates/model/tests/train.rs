@@ -69,7 +69,7 @@ fn by_segments(shape: Shape, trains: &[(Time, Train)]) -> (Vec<End>, Vec<u64>) {
         } => {
             ends[segment.packet as usize] = Some(End::Lost(cause(drop)));
         }
-        Event::Copy(_) => panic!("nothing is duplicated"),
+        Event::Copy(_) | Event::Judged(_) => panic!("nothing is duplicated or observed"),
     };
     let mut packet = 0;
     for (at, train) in trains {

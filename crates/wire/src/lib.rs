@@ -9,6 +9,7 @@ pub mod checksum;
 pub mod convert;
 pub mod destination;
 pub mod ip;
+pub mod packet_filter;
 pub mod proxy_protocol;
 pub mod socks5;
 pub mod stripe;

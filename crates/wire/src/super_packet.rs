@@ -154,6 +154,26 @@ impl SuperPacket {
         out
     }
 
+    /// How many bytes of `packet`, from its IP header on, are headers; all of them where it is neither
+    /// TCP nor UDP.
+    #[must_use]
+    pub fn headers_len(&self, packet: &[u8]) -> usize {
+        match self.headers {
+            0 => whole_headers(packet).min(packet.len()),
+            headers => usize::from(headers),
+        }
+    }
+
+    /// Appends the headers of segment `index` to `out`, as they would be on the wire but for the
+    /// transport checksum, which may be unfinished. Of `packet` it takes only the
+    /// [headers](Self::headers_len).
+    pub fn segment_headers(&self, packet: &[u8], index: u16, out: &mut Vec<u8>) {
+        match self.segments {
+            1 => out.extend_from_slice(&packet[..self.headers_len(packet)]),
+            _ => out.extend_from_slice(&self.run(packet, index..index + 1).head()[vnet::LEN..]),
+        }
+    }
+
     fn vnet_of(&self, run: &Range<u16>) -> VnetHeader {
         match run.len() {
             1 if self.vnet.gso != Gso::None => VnetHeader {
@@ -225,6 +245,19 @@ impl SuperPacket {
             value => value,
         };
         segment[field..field + 2].copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+fn whole_headers(packet: &[u8]) -> usize {
+    let Some(transport) = ip::transport(packet) else {
+        return packet.len();
+    };
+    let rest = &packet[transport.offset..];
+    match transport.protocol {
+        _ if transport.fragment => transport.offset,
+        ip::TCP => transport.offset + tcp::Header::at(rest).map_or(rest.len(), |tcp| tcp.len()),
+        ip::UDP => transport.offset + UDP_HEADER,
+        _ => packet.len(),
     }
 }
 
@@ -319,6 +352,40 @@ mod tests {
             );
         }
         packet
+    }
+
+    #[test]
+    fn headers_of_a_segment_are_those_of_its_run_of_one() {
+        for version in [Version::V4, Version::V6] {
+            let (vnet, packet) = super_packet(version, 2 * MSS + 1, tcp::ACK | tcp::FIN);
+            let parsed = SuperPacket::parse(&vnet, &packet).unwrap();
+            let headers = parsed.headers_len(&packet);
+            for index in 0..3 {
+                let mut alone = Vec::new();
+                parsed.segment_headers(&packet[..headers], index, &mut alone);
+                let run = parsed.run(&packet, index..index + 1);
+                assert_eq!(alone, run.head()[vnet::LEN..]);
+                assert_eq!(alone[headers - 7] & tcp::FIN != 0, index == 2);
+            }
+        }
+    }
+
+    #[test]
+    fn headers_of_a_whole_packet_end_where_its_payload_begins() {
+        let (_, tcp) = super_packet(Version::V6, 700, tcp::ACK);
+        let mut udp = super_packet(Version::V4, 700, 0).1;
+        udp[9] = ip::UDP;
+        let mut fragment = udp.clone();
+        fragment[7] = 1;
+        let mut icmp = udp.clone();
+        icmp[9] = 1;
+        for (packet, len) in [(tcp, 60), (udp, 28), (fragment, 20), (icmp, 740)] {
+            let parsed = SuperPacket::parse(&VnetHeader::PLAIN.bytes(), &packet).unwrap();
+            assert_eq!(parsed.headers_len(&packet), len);
+            let mut headers = Vec::new();
+            parsed.segment_headers(&packet[..len], 0, &mut headers);
+            assert_eq!(headers, packet[..len]);
+        }
     }
 
     #[test]

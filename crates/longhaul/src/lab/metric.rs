@@ -149,9 +149,10 @@ fn digits(x: f64) -> String {
 
 /// `client_cpu` → "Client CPU".
 fn label(stem: &str) -> String {
-    let word = |word: &str| match ["cpu", "rtt", "rto", "ack", "tcp"].contains(&word) {
-        true => word.to_uppercase(),
-        false => word.to_owned(),
+    let word = |word: &str| match word {
+        "cpu" | "rtt" | "rto" | "ack" | "tcp" => word.to_uppercase(),
+        "acks" => "ACKs".to_owned(),
+        word => word.to_owned(),
     };
     sentence_case(&stem.split('_').map(word).collect::<Vec<_>>().join(" "))
 }

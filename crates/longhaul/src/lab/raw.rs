@@ -16,7 +16,7 @@ use std::{
 const LIST: &str = ".written";
 
 /// What the lab and its programs write. Only asked where a run was cut off before it could list.
-const KINDS: [&str; 4] = ["conf", "json", "jsonl", "log"];
+const KINDS: [&str; 5] = ["conf", "json", "jsonl", "log", "pcapng"];
 
 /// Files by folder.
 type Written = BTreeMap<String, BTreeSet<String>>;

@@ -186,6 +186,9 @@ pub(crate) struct Link {
     pub(crate) mtu: u32,
     /// Another link, whose options and random decisions this one takes.
     pub(crate) like: Option<String>,
+    /// Whether its segments are recorded, in the raw records of each run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) tap: bool,
     /// Every other key: an option of `longhaul link`.
     #[serde(flatten)]
     pub(crate) options: Table,

@@ -88,7 +88,7 @@ fn figures(cell: &Cell, name: &str, paper: bool) -> Vec<String> {
 }
 
 /// The rows with their columns padded to one width each.
-fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+pub(crate) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         rows.iter()
             .filter_map(|row| row.get(column))

@@ -124,6 +124,9 @@ fn link(link: &Link, wire: &Wire) -> Checked {
             ))
         })?;
     }
+    ensure(!link.tap || link.kind == LinkKind::Emulated, || {
+        place("only an emulated link has a tap".to_owned())
+    })?;
     match (link.kind, link.options.keys().next()) {
         (LinkKind::Veth, Some(key)) => Err(place(format!("kind \"veth\" has no option {key:?}"))),
         (LinkKind::Veth, None) => Ok(()),

@@ -19,6 +19,8 @@ Examples:
         --delay 19ms --rate 1gbit --backward 'loss=0.1%' --at '30s: delay 40ms'
   Several links from a file:
     longhaul link --config path.toml
+  With a record of every segment at both ends:
+    longhaul link … --tap wan.pcapng
   A change while it runs:
     longhaul link set wan delay 40ms
 
@@ -104,6 +106,15 @@ pub(super) struct Start {
     /// Write counters there as JSON lines; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) counters: Option<PathBuf>,
+    /// Record there, as pcapng, each segment's headers at both ends, with what became of it
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub(super) tap: Option<PathBuf>,
+    /// Most header bytes that --tap keeps of a segment, 40 to 256
+    #[arg(long, default_value_t = 128, value_name = "BYTES")]
+    pub(super) tap_snap: u32,
+    /// Most memory for what --tap has not written yet; beyond it records are missing, never segments
+    #[arg(long, default_value = "256MB", value_name = "SIZE")]
+    pub(super) tap_memory: Bytes,
     /// How often counters are written and shown
     #[arg(long, default_value = "1s", value_name = "TIME")]
     pub(super) interval: Time,

@@ -2,12 +2,20 @@
 //! From flags or a file to links that are known to be sound. Nothing is touched here but the files
 //! that are named.
 
-use super::args::{ShapeArgs, Start};
+use super::{
+    args::{ShapeArgs, Start},
+    tap,
+};
 use crate::exit::Refusal;
 use anyhow::Result;
 use host::netns::{self, Netns};
 use model::link::{Delivery, Rate, Schedule, Setting, Shape, trace::Trace};
-use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use units::{BitRate, Bytes, Time};
 
 /// A link, checked.
@@ -31,6 +39,8 @@ pub(super) struct Link {
     pub(super) offload: bool,
     /// Every random decision follows from this.
     pub(super) seed: u64,
+    /// Where its segments are recorded, if anywhere.
+    pub(super) tap: Option<tap::Plan>,
 }
 
 /// One direction.
@@ -181,6 +191,7 @@ pub(super) fn links(start: &Start) -> Result<Vec<Link>> {
         None => vec![from_flags(start)?],
     };
     links.iter().try_for_each(check)?;
+    check_taps(&links)?;
     Ok(links)
 }
 
@@ -196,7 +207,23 @@ fn check(link: &Link) -> Result<()> {
         Err(other) => other,
     };
     link.forward.check().map_err(named)?;
-    link.backward.check().map_err(named)
+    link.backward.check().map_err(named)?;
+    link.tap
+        .as_ref()
+        .map_or(Ok(()), |tap| tap.check().map_err(named))
+}
+
+/// Two links never write into one file.
+fn check_taps(links: &[Link]) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    let taps = links.iter().filter_map(|link| link.tap.as_ref());
+    match taps.map(|tap| &tap.path).find(|path| !seen.insert(*path)) {
+        None => Ok(()),
+        Some(path) => Err(Refusal::usage(format!(
+            "two links have the tap {}: give each its own",
+            path.display()
+        ))),
+    }
 }
 
 fn from_flags(start: &Start) -> Result<Link> {
@@ -212,6 +239,11 @@ fn from_flags(start: &Start) -> Result<Link> {
         delivery: start.delivery,
         offload: !start.no_offload,
         seed: start.seed,
+        tap: start.tap.clone().map(|path| tap::Plan {
+            path,
+            snap: start.tap_snap,
+            memory: start.tap_memory,
+        }),
     })
 }
 
@@ -277,6 +309,11 @@ struct LinkTable {
     offload: Option<bool>,
     seed: Option<u64>,
     memory: Option<Bytes>,
+    tap: Option<PathBuf>,
+    #[serde(rename = "tap-snap", default = "default_snap")]
+    tap_snap: u32,
+    #[serde(rename = "tap-memory", default = "default_tap_memory")]
+    tap_memory: Bytes,
     #[serde(default)]
     forward: BTreeMap<String, toml::Value>,
     #[serde(default)]
@@ -284,6 +321,14 @@ struct LinkTable {
     /// Everything else is a setting; an unknown one is refused by name.
     #[serde(flatten)]
     both: BTreeMap<String, toml::Value>,
+}
+
+const fn default_snap() -> u32 {
+    128
+}
+
+const fn default_tap_memory() -> Bytes {
+    Bytes::new(256_000_000)
 }
 
 fn from_file(path: &Path) -> Result<Vec<Link>> {
@@ -329,6 +374,11 @@ impl LinkTable {
                 .map_err(|error: String| Refusal::usage(error))?,
             offload: self.offload.unwrap_or(true),
             seed: self.seed.unwrap_or(1),
+            tap: self.tap.map(|path| tap::Plan {
+                path: base.join(path),
+                snap: self.tap_snap,
+                memory: self.tap_memory,
+            }),
         })
     }
 }

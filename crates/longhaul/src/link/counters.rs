@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a direction counts, and the records that it tells.
 
+use super::tap::Missed;
 use hdrhistogram::Histogram;
 use model::link::{Delivery, Drop, Line, Run};
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ pub(super) struct Counters {
     /// Packets that found the memory bound reached.
     pub(super) no_memory: u64,
     refused: u64,
+    /// What the tap could not record, if there is one.
+    pub(super) tap_missed: Option<Missed>,
     lateness: Histogram<u64>,
 }
 
@@ -116,6 +119,9 @@ pub(crate) struct Snapshot {
     pub(crate) queue_delay_us: f64,
     /// Segments on the wire.
     pub(crate) in_flight: usize,
+    /// Segments that the tap could not record; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tap_missed: Option<Missed>,
     /// Timing accuracy so far.
     pub(crate) lateness: Lateness,
 }
@@ -142,6 +148,7 @@ impl Counters {
             malformed: 0,
             no_memory: 0,
             refused: 0,
+            tap_missed: None,
             lateness: lateness.expect("1 to 60 s with two digits is a valid range"),
         }
     }
@@ -195,6 +202,7 @@ impl Counters {
             queue_segments: line.backlog_segments(),
             queue_delay_us: micros(line.queue_delay(now).as_nanos()),
             in_flight: line.in_flight(),
+            tap_missed: self.tap_missed,
             lateness: self.lateness(),
         }
     }
@@ -236,6 +244,9 @@ pub(crate) struct SelfCheck {
     pub(crate) device_overflow: u64,
     /// Packets lost to the memory bound.
     pub(crate) no_memory: u64,
+    /// Segments that the tap could not record; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tap_missed: Option<Missed>,
     /// Timing accuracy.
     pub(crate) lateness: Lateness,
 }
@@ -252,6 +263,7 @@ impl SelfCheck {
             drops: last.drops,
             device_overflow,
             no_memory: last.no_memory,
+            tap_missed: last.tap_missed,
             lateness: last.lateness,
         }
     }

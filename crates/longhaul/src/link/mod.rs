@@ -9,6 +9,7 @@ mod display;
 mod pump;
 mod run;
 mod store;
+mod tap;
 
 use crate::exit::{self, Refusal};
 pub(crate) use args::Args;

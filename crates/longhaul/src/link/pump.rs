@@ -5,6 +5,7 @@
 use super::{
     counters::{Counters, Direction, Snapshot},
     store::Store,
+    tap::Point,
 };
 use host::{clock, tun::Tun, wait::Bell};
 use model::link::{Acking, Delivered, Event, Line, Regroup, Run, Segment, Setting};
@@ -57,6 +58,8 @@ pub(super) struct Lane {
     pub(super) store: Store,
     /// Counts.
     pub(super) counters: Counters,
+    /// Records, if there is a tap.
+    pub(super) tap: Option<Point>,
     /// Scratch space for damaged segments.
     pub(super) damaged: Vec<u8>,
 }
@@ -146,19 +149,21 @@ impl Pump {
             line,
             store,
             counters,
+            tap,
             ..
         }) = lane
         {
             store.grow(memory);
             line.set(clock::now(), setting, &mut |event| {
-                lost(event, store, counters);
+                book(event, store, counters, tap);
             });
         }
     }
 
     /// Snapshots are for people and logs: one that finds no room is left out, never waited for.
     fn report(&mut self, now: Time) {
-        for lane in &self.lanes {
+        for lane in &mut self.lanes {
+            lane.counters.tap_missed = lane.tap.as_ref().map(Point::missed);
             drop(
                 self.snapshots
                     .try_send(lane.counters.snapshot(now, &lane.line)),
@@ -217,6 +222,7 @@ impl Lane {
             line,
             store,
             counters,
+            tap,
             ..
         } = self;
         for index in 0..layout.segments() {
@@ -228,7 +234,7 @@ impl Lane {
                 len: layout.segment_len(index),
             };
             line.offer(now, segment, acking, &mut |event| {
-                lost(event, store, counters);
+                book(event, store, counters, tap);
             });
         }
     }
@@ -241,6 +247,7 @@ impl Lane {
             store,
             counters,
             egress,
+            tap,
             damaged,
             ..
         } = self;
@@ -248,32 +255,45 @@ impl Lane {
             write_run(egress, store, counters, &run, damaged);
         };
         line.poll(now, &mut |event| match event {
-            Event::Deliver(Delivered {
-                at,
-                segment,
-                corrupt,
-            }) => {
+            Event::Deliver(out) => {
+                if let Some(tap) = tap {
+                    tap.departed(&out, store);
+                }
+                let Delivered {
+                    at,
+                    segment,
+                    corrupt,
+                } = out;
                 regroup.push(at, segment, corrupt, |run| write(run, store, counters));
             }
-            other => lost(other, store, counters),
+            other => book(other, store, counters, tap),
         });
         if let Some(run) = regroup.flush(now) {
             write(run, store, counters);
+        }
+        if let Some(tap) = tap {
+            tap.flush(now);
         }
     }
 
     /// When something is due at the latest.
     fn next_deadline(&mut self) -> Option<Time> {
-        [self.line.next_deadline(), self.regroup.deadline()]
+        let tap = self.tap.as_ref().and_then(Point::deadline);
+        [self.line.next_deadline(), self.regroup.deadline(), tap]
             .into_iter()
             .flatten()
             .min()
     }
 }
 
-/// Books a segment that will not, or not only once, be delivered.
-fn lost(event: Event, store: &mut Store, counters: &mut Counters) {
+/// Books a segment that will not, or not only once, be delivered, and for the tap each that came.
+fn book(event: Event, store: &mut Store, counters: &mut Counters, tap: &mut Option<Point>) {
     match event {
+        Event::Judged(judged) => {
+            if let Some(tap) = tap {
+                tap.arrived(&judged, store);
+            }
+        }
         Event::Drop { segment, cause } => {
             counters.dropped(cause);
             store.release(segment.packet, 1);

@@ -9,6 +9,7 @@ use super::{
     display::Display,
     pump::{Lane, Order, Pump},
     store::Store,
+    tap::{Point, Tap},
 };
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
@@ -39,6 +40,7 @@ pub(super) struct Running {
     ends: [(Netns, String); 2],
     wires: [Wire; 2],
     threads: Vec<Thread>,
+    tap: Option<Tap>,
 }
 
 /// One direction as seen from outside its thread.
@@ -58,28 +60,26 @@ struct Thread {
 /// `longhaul link` without a subcommand.
 pub(super) fn run(start: &Start) -> Result<()> {
     let links = config::links(start)?;
-    let namespaces = links
-        .iter()
-        .map(|link| Ok((link.left.open()?, link.right.open()?)))
-        .collect::<Result<Vec<_>>>()?;
+    let namespaces = each(&links, |link| Ok((link.left.open()?, link.right.open()?)))?;
     if start.realtime && !may_take_precedence() {
         return Err(Refusal::unsupported(
             "--realtime needs CAP_SYS_NICE: run as root",
         ));
     }
+    // First of all the names: a second link of that name must not empty the first one's files.
+    let sockets = each(&links, |link| control::listen(&link.name))?;
+    let taps = each(&links, |link| link.tap.as_ref().map(Tap::open).transpose())?;
     let mut display = Display::open(start, &links)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let (snapshots, mut inbox) = channel(SNAPSHOTS_MAX);
     let mut running = Vec::new();
-    for (link, ends) in links.iter().zip(namespaces) {
-        let socket = control::listen(&link.name)?;
-        running.push((Running::start(link, ends, start, &snapshots)?, socket));
+    for ((link, ends), tap) in links.iter().zip(namespaces).zip(taps) {
+        running.push(Running::start(link, ends, start, tap, &snapshots)?);
     }
     drop(snapshots);
     eprintln!("ready");
-    let (running, sockets): (Vec<_>, Vec<_>) = running.into_iter().unzip();
     runtime.block_on(async {
         let controls = sockets
             .into_iter()
@@ -92,6 +92,10 @@ pub(super) fn run(start: &Start) -> Result<()> {
         }
     })?;
     finish(running, &mut inbox, &mut display)
+}
+
+fn each<T>(links: &[Link], make: impl FnMut(&Link) -> Result<T>) -> Result<Vec<T>> {
+    links.iter().map(make).collect()
 }
 
 /// Tried on a thread of its own, so that this one stays what it is.
@@ -162,9 +166,11 @@ fn finish(
         display.show(&snapshot)?;
     }
     for link in links {
-        for check in link.join()? {
-            display.conclude(&check)?;
+        let (checks, tap) = link.join()?;
+        for check in &checks {
+            display.conclude(check)?;
         }
+        tap.map_or(Ok(()), |tap| tap.finish(&checks))?;
     }
     Ok(())
 }
@@ -174,13 +180,16 @@ impl Running {
         link: &Link,
         ends: (Netns, Netns),
         start: &Start,
+        tap: Option<(Tap, [Point; 2])>,
         snapshots: &Sender<Snapshot>,
     ) -> Result<Self> {
+        let (tap, points) = tap.unzip();
+        let [forth, back] = points.map_or([None, None], |points| points.map(Some));
         let left = device(&ends.0, &link.left, link)?;
         let right = device(&ends.1, &link.right, link)?;
         let lanes = [
-            lane(link, &link.forward, Direction::Forward, &left, &right)?,
-            lane(link, &link.backward, Direction::Backward, &right, &left)?,
+            lane(link, Direction::Forward, &left, &right, forth)?,
+            lane(link, Direction::Backward, &right, &left, back)?,
         ];
         let wires = [
             (&link.forward, 0),
@@ -199,6 +208,7 @@ impl Running {
             delivery: link.delivery,
             wires: [forward, backward],
             threads: threads.collect::<Result<_>>()?,
+            tap,
             ends: [
                 (ends.0, link.left.interface.clone()),
                 (ends.1, link.right.interface.clone()),
@@ -250,7 +260,7 @@ impl Running {
         }
     }
 
-    fn join(self) -> Result<Vec<SelfCheck>> {
+    fn join(self) -> Result<(Vec<SelfCheck>, Option<Tap>)> {
         for thread in self.threads {
             let ended = thread.handle.join();
             ended.map_err(|_| anyhow::anyhow!("a link thread panicked"))??;
@@ -261,22 +271,37 @@ impl Running {
             let latest = wire.latest.into_inner();
             checks.extend(latest.map(|last| SelfCheck::new(&last, self.delivery, overflow)));
         }
-        Ok(checks)
+        Ok((checks, self.tap))
     }
 }
 
-fn lane(link: &Link, way: &Way, direction: Direction, ingress: &Tun, egress: &Tun) -> Result<Lane> {
+fn lane(
+    link: &Link,
+    direction: Direction,
+    ingress: &Tun,
+    egress: &Tun,
+    tap: Option<Point>,
+) -> Result<Lane> {
+    let way = match direction {
+        Direction::Forward => &link.forward,
+        Direction::Backward => &link.backward,
+    };
     let start = clock::now();
     // Each direction draws from numbers of its own.
     let seed = link.seed.wrapping_mul(2).wrapping_add(direction as u64);
+    let line = Line::new(way.shape.clone(), way.schedule.clone(), seed, start);
     Ok(Lane {
         direction,
         ingress: ingress.try_clone()?,
         egress: egress.try_clone()?,
-        line: Line::new(way.shape.clone(), way.schedule.clone(), seed, start),
+        line: match tap {
+            Some(_) => line.observed(),
+            None => line,
+        },
         regroup: Regroup::new(link.delivery),
         store: Store::new(way.memory_bytes()?),
         counters: Counters::new(&link.name, direction, start),
+        tap,
         damaged: Vec::new(),
     })
 }

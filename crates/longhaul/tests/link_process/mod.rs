@@ -2,6 +2,9 @@
 //! A running `longhaul link` between two namespaces of its own.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod tap_file;
+pub(crate) mod traffic;
+
 use host::netns::Netns;
 use std::{
     io::{BufRead, BufReader, Read},
@@ -92,14 +95,23 @@ impl Testbed {
             .collect()
     }
 
+    /// Ends the link as Ctrl-C does; with which status, and what it said.
+    pub(crate) fn stop_anyhow(mut self) -> (ExitStatus, String) {
+        self.end()
+    }
+
     fn interrupt(&mut self) -> String {
+        let (status, said) = self.end();
+        assert!(status.success(), "{status}: {said}");
+        said
+    }
+
+    fn end(&mut self) -> (ExitStatus, String) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
         let mut said = String::new();
         self.output.read_to_string(&mut said).unwrap();
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}: {said}");
-        said
+        (self.child.wait().unwrap(), said)
     }
 
     /// Ends the link with SIGKILL.

@@ -2,6 +2,7 @@
 //! The admin endpoint of a real relay with real connections: what it says is what happened, and it
 //! says so to nobody else.
 
+#[path = "../browser/mod.rs"]
 mod browser;
 mod endpoint;
 mod guarded;

@@ -190,6 +190,13 @@ impl QueueRule {
         }
     }
 
+    /// Whether [`keep`](Self::keep) can drop what [`admit`](Self::admit) let in.
+    #[inline]
+    #[must_use]
+    pub fn decides_at_head(&self) -> bool {
+        matches!(self.rule, Rule::CoDel(_))
+    }
+
     /// What becomes of the segment just taken from the head: `sojourn` is how long it waited and
     /// `backlog` what still waits in bytes behind it.
     #[inline]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Segments on the wire, ordered by the time at which they come out.
+//! Segments on the wire, ordered by the time at which they come out; or anything else that is nearly
+//! in order of time.
 
 use std::{
     cmp::Reverse,
@@ -10,14 +11,16 @@ use units::Time;
 /// A queue by time. Nearly every segment leaves after the one before it and costs one push and one
 /// pop of a ring; only those that jitter or reordering put before an earlier one go to a heap.
 #[derive(Debug)]
-pub(crate) struct Flight<T> {
+pub struct Flight<T> {
     in_order: VecDeque<(Time, T)>,
     overtaking: BinaryHeap<Reverse<Entry<T>>>,
     pushed: u64,
 }
 
 impl<T> Flight<T> {
-    pub(crate) fn new() -> Self {
+    /// Nothing under way.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             in_order: VecDeque::new(),
             overtaking: BinaryHeap::new(),
@@ -26,7 +29,7 @@ impl<T> Flight<T> {
     }
 
     /// Puts `item` on the wire until `at`.
-    pub(crate) fn push(&mut self, at: Time, item: T) {
+    pub fn push(&mut self, at: Time, item: T) {
         match self.in_order.back() {
             Some((last, _)) if at < *last => {
                 self.pushed += 1;
@@ -41,7 +44,8 @@ impl<T> Flight<T> {
     }
 
     /// When the next segment comes out.
-    pub(crate) fn next(&self) -> Option<Time> {
+    #[must_use]
+    pub fn next(&self) -> Option<Time> {
         let in_order = self.in_order.front().map(|(at, _)| *at);
         match self.overtaking.peek() {
             None => in_order,
@@ -50,7 +54,7 @@ impl<T> Flight<T> {
     }
 
     /// Takes the next segment if it is out by `now`.
-    pub(crate) fn pop(&mut self, now: Time) -> Option<(Time, T)> {
+    pub fn pop(&mut self, now: Time) -> Option<(Time, T)> {
         let next = self.next().filter(|at| *at <= now)?;
         match self.overtaking.peek() {
             Some(Reverse(entry)) if entry.at == next => self
@@ -62,8 +66,21 @@ impl<T> Flight<T> {
     }
 
     /// How many segments are on the wire.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.in_order.len() + self.overtaking.len()
+    }
+
+    /// Whether nothing is on the wire.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Default for Flight<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -20,6 +20,7 @@ use super::{
     schedule::Schedule,
     setting::{Limit, Order, Setting, Shape},
     transmitter::Transmitter,
+    witness::{Found, Judged, Witness},
 };
 use std::collections::VecDeque;
 use units::{Ratio, Time};
@@ -48,6 +49,7 @@ pub struct Line {
     /// No later segment comes out before this, unless overtaking is allowed.
     newest_exit: Time,
     damage: u32,
+    witness: Witness,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -108,10 +110,19 @@ impl Line {
             flight: Flight::new(),
             newest_exit: Time::ZERO,
             damage: seed as u32,
+            witness: Witness::default(),
             schedule: schedule.starting_at(start),
             limit: shape.limit(),
             shape,
         }
+    }
+
+    /// The same line, which from now on tells of each segment that it is offered
+    /// ([`Event::Judged`]).
+    #[must_use]
+    pub fn observed(mut self) -> Self {
+        self.witness.begin(self.queue.len());
+        self
     }
 
     /// A segment arrives. `acking` is what the ACK rules need to know of it; it may be left out
@@ -126,7 +137,7 @@ impl Line {
         self.advance(now, emit);
         match acking.filter(|_| self.acks.active()) {
             Some(acking) => self.offer_acking(now, segment, acking, emit),
-            None => self.admit(now, segment, emit),
+            None => self.admit(now, segment, self.witness.see(now, self.backlog), emit),
         }
     }
 
@@ -232,6 +243,8 @@ impl Line {
         acking: Acking,
         emit: &mut impl FnMut(Event),
     ) {
+        let found = self.witness.see(now, self.backlog);
+        self.witness.hold(segment, found);
         let mut rulings = std::mem::take(&mut self.rulings);
         self.acks
             .offer(now, segment, acking, &mut |ruling| rulings.push(ruling));
@@ -255,11 +268,14 @@ impl Line {
     fn carry_out(&mut self, now: Time, mut rulings: Vec<Ruling>, emit: &mut impl FnMut(Event)) {
         for ruling in rulings.drain(..) {
             match ruling {
-                Ruling::Forward(segment) => self.admit(now, segment, emit),
-                Ruling::Discard(segment) => emit(Event::Drop {
-                    segment,
-                    cause: Drop::AckRule,
-                }),
+                Ruling::Forward(segment) => {
+                    let found = self.witness.release(segment);
+                    self.admit(now, segment, found, emit);
+                }
+                Ruling::Discard(segment) => {
+                    let found = self.witness.release(segment);
+                    give_up(segment, Drop::AckRule, found, emit);
+                }
             }
         }
         self.rulings = rulings;
@@ -272,48 +288,54 @@ impl Line {
     }
 
     /// Loss, duplication and corruption: what the medium does before the queue.
-    fn admit(&mut self, now: Time, segment: Segment, emit: &mut impl FnMut(Event)) {
+    fn admit(
+        &mut self,
+        now: Time,
+        segment: Segment,
+        mut found: Option<Found>,
+        emit: &mut impl FnMut(Event),
+    ) {
         if self.loss.lose() {
-            return emit(Event::Drop {
-                segment,
-                cause: Drop::Loss,
-            });
+            return give_up(segment, Drop::Loss, found, emit);
         }
         let corrupt = self.corrupt.lose();
         if self.duplicate.lose() {
             emit(Event::Copy(segment));
-            self.enqueue(
-                now,
-                Carried {
-                    segment,
-                    corrupt: false,
-                },
-                emit,
-            );
+            let copy = Carried {
+                segment,
+                corrupt: false,
+            };
+            self.enqueue(now, copy, found.take(), emit);
         }
-        self.enqueue(now, Carried { segment, corrupt }, emit);
+        self.enqueue(now, Carried { segment, corrupt }, found, emit);
     }
 
-    fn enqueue(&mut self, now: Time, carried: Carried, emit: &mut impl FnMut(Event)) {
+    fn enqueue(
+        &mut self,
+        now: Time,
+        carried: Carried,
+        found: Option<Found>,
+        emit: &mut impl FnMut(Event),
+    ) {
+        let segment = carried.segment;
         if self.transmitter.is_unlimited() && self.queue.is_empty() {
+            judge(segment, None, found, emit);
             return self.propagate(now, carried);
         }
-        let segment = carried.segment;
         if !self
             .limit
             .admits(self.backlog, self.queue.len(), segment.len)
         {
-            return emit(Event::Drop {
-                segment,
-                cause: Drop::Overflow,
-            });
+            return give_up(segment, Drop::Overflow, found, emit);
         }
         if !self.rule.admit(now, self.backlog, self.idle_since) {
-            return emit(Event::Drop {
-                segment,
-                cause: Drop::QueueRule,
-            });
+            return give_up(segment, Drop::QueueRule, found, emit);
         }
+        let open = found.filter(|_| self.rule.decides_at_head());
+        if open.is_none() {
+            judge(segment, None, found, emit);
+        }
+        self.witness.wait(open);
         self.backlog += u64::from(segment.len);
         self.queue.push_back(Waiting {
             carried,
@@ -328,14 +350,13 @@ impl Line {
     fn serve(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
         while let Some(waiting) = self.queue.pop_front() {
             let segment = waiting.carried.segment;
+            let found = self.witness.next();
             self.backlog -= u64::from(segment.len);
             if self.rule.keep(now, now.since(waiting.since), self.backlog) == Verdict::Drop {
-                emit(Event::Drop {
-                    segment,
-                    cause: Drop::QueueRule,
-                });
+                give_up(segment, Drop::QueueRule, found, emit);
                 continue;
             }
+            judge(segment, None, found, emit);
             self.idle_since = None;
             let finish = self
                 .transmitter
@@ -434,4 +455,21 @@ impl Line {
             .wrapping_add(1_013_904_223);
         self.damage >> 8
     }
+}
+
+/// Tells of a segment's fate, if somebody wants to know it and does not yet.
+fn judge(segment: Segment, lost: Option<Drop>, found: Option<Found>, emit: &mut impl FnMut(Event)) {
+    if let Some(Found { at, queue_bytes }) = found {
+        emit(Event::Judged(Judged {
+            at,
+            queue_bytes,
+            segment,
+            lost,
+        }));
+    }
+}
+
+fn give_up(segment: Segment, cause: Drop, found: Option<Found>, emit: &mut impl FnMut(Event)) {
+    judge(segment, Some(cause), found, emit);
+    emit(Event::Drop { segment, cause });
 }

@@ -10,7 +10,7 @@ mod ack_rules;
 pub mod acking;
 pub mod codel;
 pub mod discipline;
-mod flight;
+pub mod flight;
 pub mod grammar;
 pub mod jitter;
 pub mod line;
@@ -23,6 +23,7 @@ pub mod setting;
 pub mod trace;
 pub mod train;
 pub mod transmitter;
+mod witness;
 
 pub use acking::Acking;
 pub use line::Line;
@@ -31,6 +32,7 @@ pub use schedule::Schedule;
 pub use setting::{Setting, Shape};
 pub use train::{Departure, Fate, Train, TrainLine};
 pub use transmitter::Rate;
+pub use witness::Judged;
 
 /// One packet on the wire, named by the super-packet that it came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,9 @@ pub enum Event {
     },
     /// It will come out, or be dropped, once more than it was offered.
     Copy(Segment),
+    /// What became of it ahead of the wire, before any `Drop` of it: only of an
+    /// [observed](Line::observed) line.
+    Judged(Judged),
 }
 
 /// A segment that is out.

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is said of a flow: `result.json` of `longhaul tap analyze` has these as they are.
 
+use super::course::Course;
 use super::segment::{Endpoint, Vantage};
 use serde::{Deserialize, Serialize};
 
 /// One connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
-    /// In order of the first packet, from 0.
+    /// The number of its first packet in the capture, as the caller counted; whoever collects the flows
+    /// may number them anew in that order.
     pub number: u64,
     /// Where it was seen.
     pub vantage: Vantage,
-    /// The end that sent the first SYN; without one, that sent the first packet.
+    /// The end that sent the first SYN; without one, that sent the first packet, unless it is a SYN/ACK,
+    /// which is the server's.
     pub client: Endpoint,
     /// The other.
     pub server: Endpoint,
@@ -30,7 +33,7 @@ pub struct Flow {
 }
 
 /// The beginning of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
     /// From the (last) SYN to its SYN/ACK, ns.
     pub syn_to_syn_ack_ns: Option<u64>,
@@ -59,7 +62,7 @@ pub enum Closing {
 }
 
 /// One direction of data, with the ACKs that came back for it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Direction {
     /// What its sender offered in its SYN.
     pub offer: Offer,
@@ -81,12 +84,36 @@ pub struct Direction {
     pub bursts: Distribution,
     /// Most bytes in flight as the tap saw it.
     pub in_flight_max_bytes: u64,
+    /// The whole of it over time, in a few thousand bins. `courses.jsonl` has it, column by column.
+    #[serde(default, skip_serializing_if = "Course::is_absent")]
+    pub course: Course,
     /// Its course in phases, none for a few packets.
     pub phases: Vec<Phase>,
     /// What limited it when, in order of time.
     pub limits: Vec<Limited>,
     /// The same in a sentence.
     pub verdict: String,
+}
+
+impl Direction {
+    /// All retransmissions, in captured packets.
+    #[must_use]
+    pub fn retransmissions(&self) -> u64 {
+        let data = &self.data;
+        data.fast_retransmissions
+            + data.timeout_retransmissions
+            + data.spurious_retransmissions
+            + data.other_retransmissions
+    }
+
+    /// Round trips by the method that has more samples; by data and ACK if both have as many.
+    #[must_use]
+    pub fn round_trips(&self) -> &Distribution {
+        match self.rtt_by_pairs.count >= self.rtt_by_timestamps.count {
+            true => &self.rtt_by_pairs,
+            false => &self.rtt_by_timestamps,
+        }
+    }
 }
 
 /// Options of a SYN.
@@ -115,6 +142,9 @@ pub struct Data {
     pub data_packets: u64,
     /// The same counted as on the wire.
     pub data_segments: u64,
+    /// Packets with more payload than a segment may have, of which the capture doesn't say how many
+    /// segments they were: estimated from the MSS.
+    pub estimated_packets: u64,
     /// Payload bytes, sent again or not.
     pub payload_bytes: u64,
     /// Payload bytes counted once.
@@ -127,8 +157,14 @@ pub struct Data {
     pub timeout_retransmissions: u64,
     /// Of what had been acknowledged or SACKed already.
     pub spurious_retransmissions: u64,
+    /// Of which the capture doesn't show why, such as tail loss probes (RFC 8985 §7).
+    pub other_retransmissions: u64,
+    /// Those among all of them whose bytes the tap had not seen before: they were lost before it.
+    pub unseen_retransmissions: u64,
     /// Bytes of all retransmissions.
     pub retransmitted_bytes: u64,
+    /// Those among them that the tap had not seen before; they are in `unique_bytes` too.
+    pub unseen_retransmitted_bytes: u64,
     /// Packets that came late but were not sent again.
     pub reordered: u64,
     /// Bytes that were acknowledged although the capture does not have them.
@@ -156,8 +192,15 @@ pub struct Acks {
     pub dsacks: u64,
     /// Same number, another window.
     pub window_updates: u64,
+    /// With a lesser number than one before: they came out of order.
+    pub late: u64,
+    /// Those that acknowledged anything new, with data or without: the samples of AckDiff.
+    pub moving: u64,
     /// Window of zero.
     pub zero_windows: u64,
+    /// The shift that windows were scaled by; none without a handshake, and windows are as they stand in
+    /// the header then.
+    pub window_scale: Option<u8>,
     /// Least and greatest window, scaled, bytes.
     pub window_min_bytes: u64,
     /// The greatest.
@@ -247,4 +290,113 @@ pub enum Limit {
     PathRate,
     /// ACKs came late, merged or too seldom for the sender to go on.
     AckStream,
+}
+
+/// One connection seen at two places, packet by packet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BothEnds {
+    /// The number of the flow at the left.
+    pub left: u64,
+    /// Of that at the right.
+    pub right: u64,
+    /// Whether the left is nearer to the client.
+    pub client_is_left: bool,
+    /// Where the delays' zero comes from.
+    pub clocks: Clocks,
+    /// What the right's clock showed more than the left's at the first packet, ns.
+    pub offset_ns: i64,
+    /// How much faster it runs, parts per million.
+    pub skew_ppm: f64,
+    /// What the client sent: its data, and ACKs for the server's.
+    pub from_client: Way,
+    /// What the server sent.
+    pub from_server: Way,
+}
+
+/// What is known of the clocks of two captures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clocks {
+    /// They are the same: delays are true.
+    Same,
+    /// They differ by an offset that is taken to make the least delays of both ways equal.
+    Symmetric,
+    /// Packets of one way only were seen at both places: delays are above the least, which is 0.
+    Relative,
+}
+
+/// What travelled one way between two places.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Way {
+    /// Packets, or parts of super-packets, seen at both.
+    pub matched: u64,
+    /// Their payload (and SYN and FIN).
+    pub matched_bytes: u64,
+    /// One-way delay, ns.
+    pub delay: Distribution,
+    /// The same over time.
+    pub course: DelayCourse,
+    /// Seen where they came from only, in between of what was seen at both: lost on the path.
+    pub lost: Missing,
+    /// Seen where they went to only: the capture missed them, or they took another way to it.
+    pub missed: Missing,
+    /// Seen at one place only, before the first or after the last packet that was seen at both: the
+    /// captures don't cover the same time.
+    pub at_edges: Missing,
+    /// Bytes that were sent again although they were not seen before, even where they came from: lost
+    /// before that.
+    pub lost_before_bytes: u64,
+    /// Packets that were overtaken between the places (RFC 4737 §3).
+    pub reordered: u64,
+    /// The ACKs among them.
+    pub ack_spacing: AckSpacing,
+}
+
+/// Packets that are not where they should be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Segments with payload, as on the wire.
+    pub segments: u64,
+    /// Their payload.
+    pub bytes: u64,
+    /// Packets without payload.
+    pub acks: u64,
+}
+
+/// What the path does to the time between two pure ACKs that follow each other.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AckSpacing {
+    /// ns between them where they came from.
+    pub sent: Distribution,
+    /// ns between them where they went to.
+    pub arrived: Distribution,
+    /// Pairs that came to less than half of their distance: compression (Mogul, "Observing TCP dynamics
+    /// in real networks", 1992).
+    pub compressed: u64,
+    /// Pairs that came to more than twice of it.
+    pub stretched: u64,
+}
+
+/// Delays over time, in bins of equal width by the left's clock.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DelayCourse {
+    /// Width of a bin.
+    pub width_ns: u64,
+    /// Where the first begins, ns since 1970.
+    pub from_ns: u64,
+    /// The bins.
+    pub bins: Vec<DelayBin>,
+}
+
+/// Delays of a stretch of time, ns; all zero without any.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelayBin {
+    /// How many.
+    pub count: u64,
+    /// Least.
+    pub min_ns: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// Greatest.
+    pub max_ns: u64,
 }

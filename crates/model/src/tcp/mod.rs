@@ -16,4 +16,5 @@ pub mod sender;
 mod sent;
 pub mod simulation;
 mod usage;
+pub mod watch;
 mod way;

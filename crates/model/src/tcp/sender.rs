@@ -164,6 +164,11 @@ impl Sender {
         }
     }
 
+    /// The application has `packets` more. Call [`transmit`](Self::transmit) afterwards.
+    pub fn write(&mut self, packets: u64) {
+        self.limits.end = self.limits.end.saturating_add(packets);
+    }
+
     /// The handshake ends now, after `rtt`.
     pub fn establish(&mut self, now: Time, rtt: Time) {
         self.note_rtt(rtt, rtt);

@@ -9,13 +9,14 @@
 //!
 //! Where the way forth moves trains, what becomes of a train is known as it is sent, and so are its
 //! ACKs: one event a super-packet and ACK, in order of time over all flows. A run depends on nothing
-//! but its settings and seed.
+//! but its settings and seed. A [`Watch`] sees what a tap at each end would.
 
 use super::{
     agenda::Agenda,
     congestion_control::CongestionControl,
     receiver::{Ack, AckPolicy, Receiver},
     sender::{Sender, Settings},
+    watch::Watch,
     way::{Back, Drops, Forth},
 };
 use crate::link::{Departure, Schedule, Shape, Train};
@@ -56,13 +57,23 @@ pub struct FlowSettings {
 /// IPv4 and TCP headers with time stamps.
 const HEADERS: u32 = 52;
 
-/// Flows over a path.
-pub struct Simulation {
+/// Flows over a path, and who watches them.
+pub struct Simulation<W = ()> {
+    watch: W,
     now: Time,
     flows: Vec<Flow>,
     forth: Forth,
     back: Back,
     agenda: Agenda,
+}
+
+/// What a flow acts on.
+struct Ends<'a, W> {
+    /// Which flow it is.
+    number: usize,
+    forth: &'a mut Forth,
+    back: &'a mut Back,
+    watch: &'a mut W,
 }
 
 struct Flow {
@@ -82,6 +93,14 @@ impl Simulation {
     /// A path that nothing was sent over, at time zero.
     #[must_use]
     pub fn new(path: Path, flows: Vec<FlowSettings>) -> Self {
+        Self::watched(path, flows, ())
+    }
+}
+
+impl<W: Watch> Simulation<W> {
+    /// Likewise, under the eyes of `watch`.
+    #[must_use]
+    pub fn watched(path: Path, flows: Vec<FlowSettings>, watch: W) -> Self {
         let round = path.forth.delay + path.back.delay;
         let flows: Vec<Flow> = flows
             .into_iter()
@@ -92,6 +111,7 @@ impl Simulation {
             agenda.set(number, flow.start + flow.handshake);
         }
         Self {
+            watch,
             now: Time::ZERO,
             flows,
             forth: Forth::new(path.forth, path.forth_changes, path.seed, path.exact),
@@ -128,6 +148,19 @@ impl Simulation {
         &mut self.flows[number].sender
     }
 
+    /// The application of flow `number` has `packets` more to send, now. It is for flows whose
+    /// [`Settings::packets`] has an end.
+    pub fn write(&mut self, number: usize, packets: u64) {
+        self.flows[number].sender.write(packets);
+        let at = self.now.max(self.flows[number].established_at());
+        self.agenda.set(number, at);
+    }
+
+    /// Who watched.
+    pub fn watch(&mut self) -> &mut W {
+        &mut self.watch
+    }
+
     /// How many flows there are.
     #[must_use]
     pub fn flows(&self) -> usize {
@@ -159,7 +192,13 @@ impl Simulation {
 
     fn act(&mut self, number: usize) {
         let flow = &mut self.flows[number];
-        flow.act(self.now, number, &mut self.forth, &mut self.back);
+        let mut ends = Ends {
+            number,
+            forth: &mut self.forth,
+            back: &mut self.back,
+            watch: &mut self.watch,
+        };
+        flow.act(self.now, &mut ends);
         let next = flow.next_deadline(self.now);
         self.agenda.set(number, next);
         self.plan_ways();
@@ -167,10 +206,10 @@ impl Simulation {
 
     fn arrive_forth(&mut self) {
         let (flows, back, agenda) = (&mut self.flows, &self.back, &mut self.agenda);
-        let now = self.now;
+        let (now, watch) = (self.now, &mut self.watch);
         self.forth.poll(now, |number, seq, train| {
             let flow = &mut flows[number];
-            flow.receive(seq, train, back);
+            flow.receive(number, seq, train, back, watch);
             agenda.set(number, flow.next_deadline(now));
         });
         self.plan_ways();
@@ -211,9 +250,13 @@ impl Flow {
         }
     }
 
+    fn established_at(&self) -> Time {
+        self.start + self.handshake
+    }
+
     fn next_deadline(&self, now: Time) -> Time {
         if !self.established {
-            return self.start + self.handshake;
+            return self.established_at();
         }
         let first = |acks: &VecDeque<Ack>| acks.front().map_or(Time::MAX, |ack| ack.at);
         first(&self.arriving)
@@ -223,38 +266,42 @@ impl Flow {
     }
 
     /// Everything of this flow that is due.
-    fn act(&mut self, now: Time, number: usize, forth: &mut Forth, back: &mut Back) {
+    fn act<W: Watch>(&mut self, now: Time, ends: &mut Ends<'_, W>) {
         if !self.established {
             self.established = true;
+            ends.watch.established(now, ends.number, self.start);
             self.sender.establish(now, self.handshake);
         }
-        self.release_acks(now, number, back);
+        self.release_acks(now, ends);
         while let Some(ack) = due(&mut self.arriving, now) {
+            ends.watch.ack_arrived(ends.number, &ack);
             self.sender.on_ack(now, &ack);
-            self.transmit(now, number, forth, back);
+            self.transmit(now, ends);
         }
         self.sender.on_time(now);
-        self.transmit(now, number, forth, back);
+        self.transmit(now, ends);
     }
 
     /// ACKs whose time to be sent has come.
-    fn release_acks(&mut self, now: Time, number: usize, back: &mut Back) {
+    fn release_acks<W: Watch>(&mut self, now: Time, ends: &mut Ends<'_, W>) {
         let (delay, arriving, leaving) = (
-            way_back(back, self.extra_rtt),
+            way_back(ends.back, self.extra_rtt),
             &mut self.arriving,
             &mut self.leaving,
         );
-        self.receiver
-            .on_time(now, &mut |ack| forward(ack, delay, arriving, leaving));
-        if let Back::Segments(line) = back {
+        self.receiver.on_time(now, &mut |ack| {
+            ends.watch.acknowledged(ends.number, &ack);
+            forward(ack, delay, arriving, leaving);
+        });
+        if let Back::Segments(line) = ends.back {
             while let Some(ack) = due(&mut self.leaving, now) {
-                line.send(number, self.mss, ack);
+                line.send(ends.number, self.mss, ack);
             }
         }
     }
 
-    fn transmit(&mut self, now: Time, number: usize, forth: &mut Forth, back: &Back) {
-        let delay = way_back(back, self.extra_rtt);
+    fn transmit<W: Watch>(&mut self, now: Time, ends: &mut Ends<'_, W>) {
+        let delay = way_back(ends.back, self.extra_rtt);
         let Self {
             sender,
             receiver,
@@ -264,18 +311,35 @@ impl Flow {
             ..
         } = self;
         let len = *mss + HEADERS;
+        let (number, watch) = (ends.number, &mut *ends.watch);
         sender.transmit(now, |seq, count| {
-            forth.send(now, number, seq, Train { count, len }, |seq, train| {
-                receiver.on_train(seq, train, |ack| forward(ack, delay, arriving, leaving));
+            watch.sent(now, number, seq, count);
+            let train = Train { count, len };
+            ends.forth.send(now, number, seq, train, |seq, train| {
+                watch.arrived(number, seq, train);
+                receiver.on_train(seq, train, |ack| {
+                    watch.acknowledged(number, &ack);
+                    forward(ack, delay, arriving, leaving);
+                });
             });
         });
     }
 
-    fn receive(&mut self, seq: u64, train: &Departure, back: &Back) {
+    fn receive<W: Watch>(
+        &mut self,
+        number: usize,
+        seq: u64,
+        train: &Departure,
+        back: &Back,
+        watch: &mut W,
+    ) {
         let delay = way_back(back, self.extra_rtt);
         let (arriving, leaving) = (&mut self.arriving, &mut self.leaving);
-        self.receiver
-            .on_train(seq, train, |ack| forward(ack, delay, arriving, leaving));
+        watch.arrived(number, seq, train);
+        self.receiver.on_train(seq, train, |ack| {
+            watch.acknowledged(number, &ack);
+            forward(ack, delay, arriving, leaving);
+        });
     }
 }
 

@@ -205,7 +205,7 @@ impl AckLine {
                 }
             }
             Event::Drop { segment, .. } => under_way[(segment.packet - first) as usize] = None,
-            Event::Copy(_) => {}
+            Event::Copy(_) | Event::Judged(_) => {}
         });
         while self.under_way.front().is_some_and(Option::is_none) {
             self.under_way.pop_front();
@@ -246,6 +246,6 @@ fn note_drop(drops: &mut Drops, event: Event) {
     match event {
         Event::Drop { cause, .. } => drops.note(cause, 1),
         Event::Deliver(_) => drops.note(Drop::Loss, 1),
-        Event::Copy(_) => {}
+        Event::Copy(_) | Event::Judged(_) => {}
     }
 }

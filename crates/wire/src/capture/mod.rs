@@ -1,6 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Capture files: pcap and pcapng, what is in them and how to write them. No I/O: bytes come in and
 //! go out as slices, so a reader may take a file, a pipe or a test's vector.
+//!
+//! ```
+//! use wire::capture::{NotACapture, Reader, Record, Step};
+//!
+//! /// Counts the packets of a file that is in memory as a whole.
+//! fn count(file: &[u8]) -> Result<u64, NotACapture> {
+//!     let (mut reader, mut rest, mut frames) = (Reader::new(), file, 0);
+//!     loop {
+//!         let step = reader.step(rest, true)?;
+//!         match &step {
+//!             Step::Run(run) => {
+//!                 let records = run.records(&rest[..run.len]);
+//!                 frames += records.filter(|record| matches!(record, Record::Frame(_))).count() as u64;
+//!             }
+//!             Step::Damage(_, damage) => eprintln!("{damage}"),
+//!             Step::Skip(_) | Step::More(_) => {}
+//!             Step::End => return Ok(frames),
+//!         }
+//!         rest = &rest[step.taken()..];
+//!     }
+//! }
+//! ```
+
+mod damage;
+mod framing;
+mod interface;
+mod link_type;
+mod order;
+mod pcap;
+mod pcapng;
+mod reader;
+mod records;
+pub mod writer;
+
+pub use damage::{Damage, Fault};
+pub use interface::{INTERFACES_MAX, Interface, NAME_MAX, Statistics};
+pub use link_type::{LinkType, NoIp};
+pub use reader::{BUFFER_MAX, NotACapture, RECORD_MAX, Reader, Step};
+pub use records::{Record, Records, Run};
 
 /// One captured packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,23 +81,4 @@ pub enum Fate {
     Dropped,
     /// A rule for ACKs took it away.
     Thinned,
-}
-
-/// What a frame begins with: LINKTYPE values of the tcpdump group's registry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LinkType {
-    /// BSD loopback, protocol family in the writer's byte order: 0.
-    Null,
-    /// Ethernet: 1.
-    Ethernet,
-    /// IPv4 or IPv6 without anything before: 101 (and 12, 14, 228, 229).
-    Raw,
-    /// OpenBSD loopback, protocol family in network byte order: 108.
-    Loop,
-    /// Linux cooked capture: 113.
-    LinuxCooked,
-    /// Linux cooked capture, version 2: 276.
-    LinuxCooked2,
-    /// Anything else, which is not analysed.
-    Other(u16),
 }

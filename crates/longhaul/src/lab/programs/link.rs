@@ -27,6 +27,11 @@ pub(crate) async fn start(link: &Link, wire: &Wire, seed: u64, directory: &Path)
         command.args(["--seed", &seed.to_string()]);
     }
     let name = format!("link-{}", link.name);
+    if link.tap {
+        command
+            .arg("--tap")
+            .arg(directory.join(format!("{name}.pcapng")));
+    }
     let mut daemon = Daemon::start(&name, command, &Netns::current()?, directory)?;
     daemon.printed("ready").await?;
     Ok(daemon)

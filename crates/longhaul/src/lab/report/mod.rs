@@ -15,19 +15,13 @@ mod testbed;
 mod values;
 
 use super::result::LabResult;
-use crate::exit::Refusal;
+use crate::{exit::Refusal, page};
 use anyhow::Context;
-use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+use maud::{DOCTYPE, Markup, html as markup};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
-
-const STYLE: &str = include_str!("../../../web/longhaul.css");
-const CHART: &str = include_str!("../../../web/chart.js");
-const UPLOT: &str = include_str!("../../../web/vendor/uPlot.iife.min.js");
-const UPLOT_STYLE: &str = include_str!("../../../web/vendor/uPlot.min.css");
-const UPLOT_LICENCE: &str = include_str!("../../../web/vendor/uPlot.LICENSE");
 
 /// Writes `dir/report.html` anew from `dir/result.json` and returns its path.
 ///
@@ -85,23 +79,13 @@ fn body(result: &LabResult, charts: &[script::Chart]) -> Markup {
 }
 
 fn head(result: &LabResult) -> Markup {
-    markup! {
-        head {
-            meta charset="utf-8";
-            meta name="viewport" content="width=device-width, initial-scale=1";
-            meta name="color-scheme" content="light dark";
-            meta name="generator" content={ "longhaul " (result.longhaul) };
-            title { (result.title()) " – longhaul" }
-            style { (PreEscaped(UPLOT_STYLE)) (PreEscaped(STYLE)) }
-        }
-    }
+    page::head(result.title(), &result.longhaul, "")
 }
 
 fn scripts(charts: &[script::Chart]) -> Markup {
     markup! {
-        (script::data(charts))
-        script { (PreEscaped(format!("/*! {UPLOT_LICENCE} */\n{UPLOT}"))) }
-        script { (PreEscaped(CHART)) }
+        (page::data("charts", &charts))
+        (page::scripts())
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The charts that `chart.js` draws: their place on the page, and their data as a JSON block.
+//! The charts that `chart.js` draws: their place on the page, and what their data block holds.
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 use serde::Serialize;
 
 /// One chart over time. The lines share `x`; a missing point is null.
@@ -84,12 +84,4 @@ fn place(n: usize, chart: &Chart) -> Markup {
             details { summary { "Data of this chart" } }
         }
     }
-}
-
-/// The data block. `<` is escaped inside it, so that no text can end the script element.
-pub(super) fn data(charts: &[Chart]) -> Markup {
-    let json = serde_json::to_string(charts)
-        .unwrap_or_default()
-        .replace('<', "\\u003c");
-    html! { script type="application/json" id="charts" { (PreEscaped(json)) } }
 }

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""How fast captures are analysed, beside tcptrace and tshark.
+
+    bench/tap/run.py [--only bulk,many] [--packets 3000000] [--rounds 5] [--tshark-rounds 1] [--out DIR]
+
+  bulk  one connection, recorded from iperf3 over `longhaul link` and continued: its packets again with
+        later times and further sequence numbers
+  many  its beginning again and again between other addresses, a few hundred connections at a time
+
+Frames are Ethernet, cut to 96 bytes. In turns: longhaul with 1 and 2 threads (result.json, report and
+courses), with 2 threads and every bin of 1 ms and 1 s as Parquet, tcptrace (-l: counts; -lr: round trips
+too), a plain read of the file, and tshark (two series of 1 ms). Prints packets a second, CPU seconds and
+peak memory, medians of the rounds with least and most; DIR/raw.json has all of it. Needs root, tcpdump,
+iperf3, tcptrace, tshark and a release build.
+"""
+import argparse, contextlib, json, multiprocessing, os, pathlib, platform, shutil, signal, statistics, struct, subprocess, sys, time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LONGHAUL = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "longhaul"
+TAG = f"benchtap{os.getpid()}"
+LEFT, RIGHT = f"{TAG}l", f"{TAG}r"
+ETHERNET = bytes(12) + b"\x08\x00"
+SNAPLEN = 96
+FIN_SYN_RST = 7
+
+
+def in_ns(ns, *command):
+    return ["ip", "netns", "exec", ns, *map(str, command)]
+
+
+@contextlib.contextmanager
+def running(command, ready, **where):
+    """A program that is up when it has said `ready` on stderr or stdout."""
+    program = subprocess.Popen(list(map(str, command)), text=True, **where)
+    out = program.stderr or program.stdout
+    while ready not in (line := out.readline()):
+        assert line, f"{command} ended"
+    try:
+        yield
+    finally:
+        program.send_signal(signal.SIGINT)
+        program.wait()
+
+
+def record(path):
+    """A transfer of iperf3 at 1 Gbit/s and 20 ms with a little loss, segment by segment."""
+    for ns in (LEFT, RIGHT):
+        subprocess.run(["ip", "netns", "add", ns], check=True)
+    try:
+        link = [LONGHAUL, "link", "--name", TAG, "--left", f"{LEFT}:wan0:10.80.1.1/30", "--no-offload",
+                "--right", f"{RIGHT}:wan0:10.80.1.2/30", "--delay", "10ms", "--rate", "1gbit", "--loss", "0.01%"]
+        tcpdump = in_ns(LEFT, "tcpdump", "-Z", "root", "-i", "wan0", "-B", 65536, "-s", 96, "-w", path, "tcp")
+        with running(link, "ready", stderr=subprocess.PIPE), \
+                running(tcpdump, "listening on", stderr=subprocess.PIPE), \
+                running(in_ns(RIGHT, "iperf3", "-s", "--forceflush"), "listening", stdout=subprocess.PIPE,
+                        stderr=subprocess.DEVNULL):
+            subprocess.run(in_ns(LEFT, "iperf3", "-c", "10.80.1.2", "-n", "100M"), check=True,
+                           stdout=subprocess.DEVNULL)
+            time.sleep(1)
+    finally:
+        for ns in (LEFT, RIGHT):
+            subprocess.run(["ip", "netns", "delete", ns], check=True)
+
+
+def packets(path):
+    """(ns, wire length, IP bytes) of a pcap file of raw IP, as tcpdump writes it."""
+    data = path.read_bytes()
+    assert struct.unpack_from("<I", data)[0] == 0xA1B2C3D4 and struct.unpack_from("<I", data, 20)[0] in (12, 101)
+    at = 24
+    while at + 16 <= len(data):
+        seconds, micros, caplen, wire = struct.unpack_from("<IIII", data, at)
+        yield seconds * 10**9 + micros * 1000, wire, data[at + 16 : at + 16 + caplen]
+        at += 16 + caplen
+
+
+def largest_flow(path):
+    flows = {}
+    for packet in packets(path):
+        ip = packet[2]
+        flows.setdefault(frozenset((ip[12:16] + ip[20:22], ip[16:20] + ip[22:24])), []).append(packet)
+    return max(flows.values(), key=len)
+
+
+def payload(ip):
+    return struct.unpack_from(">H", ip, 2)[0] - 20 - (ip[32] >> 4) * 4
+
+
+def options(ip):
+    """Offsets of the times and of the SACK edges."""
+    at, end = 40, 20 + (ip[32] >> 4) * 4
+    while at + 1 < min(end, len(ip)) and ip[at]:
+        if ip[at] == 1:
+            at += 1
+            continue
+        if ip[at] == 8:
+            yield "times", at + 2
+        if ip[at] == 5:
+            yield from (("edge", edge) for edge in range(at + 2, at + ip[at + 1], 4))
+        at += max(ip[at + 1], 2)
+
+
+class Pcap:
+    def __init__(self, path):
+        self.file = open(path, "wb", buffering=1 << 20)
+        self.file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, SNAPLEN, 1))
+        self.count = 0
+
+    def write(self, ns, wire, ip):
+        frame = (ETHERNET + ip)[:SNAPLEN]
+        self.file.write(struct.pack("<IIII", ns // 10**9, ns % 10**9, len(frame), wire + 14) + frame)
+        self.count += 1
+
+
+def continued(flow, wanted, path):
+    """The connection goes on with the same packets, later and further on."""
+    begin = [packet for packet in flow[:3]]
+    body = [packet for packet in flow[3:] if not packet[2][33] & FIN_SYN_RST]
+    client = begin[0][2][12:16]
+    sent = {True: 0, False: 0}
+    for _, _, ip in body:
+        own = ip[12:16] == client
+        seq = struct.unpack_from(">I", ip, 24)[0]
+        first = struct.unpack_from(">I", begin[0 if own else 1][2], 24)[0] + 1
+        sent[own] = max(sent[own], (seq + payload(ip) - first) % 2**32)
+    out = Pcap(path)
+    for packet in begin:
+        out.write(*packet)
+    length = body[-1][0] - begin[-1][0] + 1000
+    places = [list(options(ip)) for _, _, ip in body]
+    turn = 0
+    while out.count < wanted:
+        for (ns, wire, ip), marks in zip(body, places):
+            ip = bytearray(ip)
+            own = ip[12:16] == client
+            add = lambda at, by: struct.pack_into(">I", ip, at, (struct.unpack_from(">I", ip, at)[0] + by) % 2**32)
+            add(24, turn * sent[own])
+            add(28, turn * sent[not own])
+            for kind, at in marks:
+                if kind == "edge" and at + 4 <= len(ip):
+                    add(at, turn * sent[not own])
+                elif kind == "times":
+                    add(at, turn * length // 10**6)
+                    add(at + 4, turn * length // 10**6)
+            out.write(ns + turn * length, wire, bytes(ip))
+            if out.count == wanted:
+                break
+        turn += 1
+    out.file.close()
+
+
+def repeated(flow, wanted, path, each=1500, at_once=200):
+    """The beginning of the connection between many addresses, `at_once` of them at a time."""
+    begin = flow[:each]
+    length = begin[-1][0] - begin[0][0]
+    out, client = Pcap(path), begin[0][2][12:16]
+    for group in range(-(-wanted // (each * at_once))):
+        times = [(ns + copy * length // at_once // 50 + group * 2 * length, copy, at)
+                 for copy in range(at_once) for at, (ns, _, _) in enumerate(begin)]
+        for ns, copy, at in sorted(times):
+            _, wire, ip = begin[at]
+            ip = bytearray(ip)
+            number = group * at_once + copy
+            place = 12 if ip[12:16] == client else 16
+            struct.pack_into(">I", ip, place, 0x0A000000 + number)
+            struct.pack_into(">H", ip, 20 if place == 12 else 22, 1024 + number % 60000)
+            if out.count < wanted:
+                out.write(ns, wire, bytes(ip))
+    out.file.close()
+
+
+def make(args):
+    recorded = args.out / "recorded.pcap"
+    record(recorded)
+    flow = largest_flow(recorded)
+    for name in args.only.split(","):
+        {"bulk": continued, "many": repeated}[name](flow, args.packets, args.out / f"{name}.pcap")
+
+
+def timed(command, out):
+    """Seconds, CPU seconds, peak memory in MB (this script's own, some 12 MB, is the least there is)."""
+    shutil.rmtree(out, ignore_errors=True)
+    began = time.monotonic()
+    program = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    said = program.stderr.read()
+    _, status, used = os.wait4(program.pid, 0)
+    seconds = time.monotonic() - began
+    assert status == 0, f"{command}: {said.decode()}"
+    return {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "mb": used.ru_maxrss / 1024}
+
+
+def programs(file, out):
+    analyze = [LONGHAUL, "tap", "analyze", file, "-o", out]
+    series = ["tshark", "-r", file, "-q", "-z", "io,stat,0.001,SUM(tcp.len)tcp.len,COUNT(tcp.ack)tcp.ack"]
+    return {
+        "plain read": ["dd", f"if={file}", "of=/dev/null", "bs=256k"],
+        "longhaul, 1 thread": [*analyze, "--threads", 1],
+        "longhaul, 2 threads": [*analyze, "--threads", 2],
+        "longhaul, 2 threads, --parquet": [*analyze, "--threads", 2, "--parquet"],
+        "tcptrace -l": ["tcptrace", "-n", "-l", file],
+        "tcptrace -lr": ["tcptrace", "-n", "-l", "-r", file],
+        "tshark, two series": series,
+    }
+
+
+def spread(values, unit=""):
+    return f"{statistics.median(values):.3g}{unit} ({min(values):.3g}–{max(values):.3g})"
+
+
+def measure(name, file, count, args, out):
+    rounds = {}
+    commands = programs(file, out / "analysis")
+    for turn in range(args.rounds):
+        for who, command in commands.items():
+            if who.startswith("tshark") and turn >= args.tshark_rounds:
+                continue
+            rounds.setdefault(who, []).append(timed(command, out / "analysis"))
+    print(f"\n{name}: {count} packets, {file.stat().st_size / 1e6:.0f} MB")
+    for who, runs in rounds.items():
+        of = lambda key: [run[key] for run in runs]
+        rate = [count / seconds / 1e6 for seconds in of("seconds")]
+        print(f"  {who:32} {spread(rate)} M packets/s   CPU {spread(of('cpu'), ' s')}   {spread(of('mb'), ' MB')}",
+              flush=True)
+    return rounds
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", default="bulk,many")
+    options.add_argument("--packets", type=int, default=3_000_000)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--tshark-rounds", type=int, default=1)
+    options.add_argument("--out", type=pathlib.Path, default=ROOT / "out" / "bench" / "tap")
+    args = options.parse_args()
+    missing = [tool for tool in ("tcpdump", "iperf3", "tcptrace", "tshark") if not shutil.which(tool)]
+    if missing or not LONGHAUL.exists():
+        sys.exit(f"missing: {missing or LONGHAUL}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    # In a process of its own: a program's peak memory counts from that of whoever starts it.
+    maker = multiprocessing.Process(target=make, args=(args,))
+    maker.start()
+    maker.join()
+    assert maker.exitcode == 0
+    raw = {"machine": platform.uname()._asdict(), "cpus": os.cpu_count(), "packets": args.packets}
+    for name in args.only.split(","):
+        raw[name] = measure(name, args.out / f"{name}.pcap", args.packets, args, args.out)
+    (args.out / "raw.json").write_text(json.dumps(raw, indent=1))
+
+
+if __name__ == "__main__":
+    main()

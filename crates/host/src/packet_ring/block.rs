@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is in a block of TPACKET_V3, byte by byte. Offsets come from the kernel, and are held to the
+//! block's end all the same.
+
+use std::mem::offset_of;
+use wire::{
+    capture::{Frame, LinkType, writer::Heading},
+    ip, tcp, vnet,
+};
+
+/// `block_status`, within a block: behind version and offset to private data.
+pub(super) const STATUS: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, block_status);
+const BLOCK_HEADER: usize = 8;
+const PACKETS: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, num_pkts);
+const FIRST: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt);
+
+const NEXT: usize = offset_of!(libc::tpacket3_hdr, tp_next_offset);
+const SECONDS: usize = offset_of!(libc::tpacket3_hdr, tp_sec);
+const NANOSECONDS: usize = offset_of!(libc::tpacket3_hdr, tp_nsec);
+const KEPT: usize = offset_of!(libc::tpacket3_hdr, tp_snaplen);
+const LENGTH: usize = offset_of!(libc::tpacket3_hdr, tp_len);
+const PACKET_STATUS: usize = offset_of!(libc::tpacket3_hdr, tp_status);
+const LINK_HEADER: usize = offset_of!(libc::tpacket3_hdr, tp_mac);
+const NETWORK_HEADER: usize = offset_of!(libc::tpacket3_hdr, tp_net);
+const VLAN_TCI: usize = offset_of!(libc::tpacket3_hdr, hv1) + 4;
+const VLAN_TPID: usize = VLAN_TCI + 4;
+/// The sockaddr_ll behind the header, aligned to 16.
+const PACKET_TYPE: usize = size_of::<libc::tpacket3_hdr>().next_multiple_of(16)
+    + offset_of!(libc::sockaddr_ll, sll_pkttype);
+
+/// Within virtio_net_hdr (include/uapi/linux/virtio_net.h).
+const GSO_TYPE: usize = 1;
+const GSO_SIZE: usize = 4;
+
+/// Of an Ethernet header, in front of which a VLAN tag was taken out.
+const ADDRESSES: usize = 12;
+const VLAN_TAG: usize = 4;
+const UDP_HEADER: usize = 8;
+
+/// A packet as the kernel saw it pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Nanoseconds since 1970, UTC.
+    pub at_ns: u64,
+    /// Whether the network card stamped it.
+    pub by_hardware: bool,
+    /// Its length in bytes, of a super-packet the whole; without a VLAN tag that was taken out.
+    pub wire_len: u32,
+    /// Payload of each segment but the last of a super-packet; 0 is none.
+    pub segment_size: u16,
+    /// Which way it went.
+    pub heading: Heading,
+    /// What was kept of it, from the link-layer header on.
+    pub bytes: &'a [u8],
+    /// The VLAN tag that the kernel took out: TPID and TCI, as on the wire.
+    pub vlan: Option<[u8; VLAN_TAG]>,
+    /// Where its IP header begins in `bytes`.
+    network: usize,
+}
+
+impl<'a> Packet<'a> {
+    /// The frame as it was on the wire; `space` is for one whose VLAN tag has to be put back.
+    pub fn frame<'b>(
+        &self,
+        interface: u32,
+        link_type: LinkType,
+        space: &'b mut Vec<u8>,
+    ) -> Frame<'b>
+    where
+        'a: 'b,
+    {
+        let (bytes, added) = match self.vlan {
+            Some(tag) if link_type == LinkType::Ethernet && self.bytes.len() >= ADDRESSES => {
+                let (addresses, rest) = self.bytes.split_at(ADDRESSES);
+                space.clear();
+                space.extend_from_slice(addresses);
+                space.extend_from_slice(&tag);
+                space.extend_from_slice(rest);
+                (space.as_slice(), VLAN_TAG as u32)
+            }
+            _ => (self.bytes, 0),
+        };
+        Frame {
+            at_ns: self.at_ns,
+            interface,
+            link_type,
+            wire_len: self.wire_len + added,
+            bytes,
+            segment_size: self.segment_size,
+            truth: None,
+        }
+    }
+
+    /// How many packets it was on the wire: 1, or more for a super-packet.
+    #[must_use]
+    pub fn wire_segments(&self) -> u32 {
+        if self.segment_size == 0 {
+            return 1;
+        }
+        let headers = self.headers().unwrap_or(self.network) as u32;
+        let payload = self.wire_len.saturating_sub(headers);
+        payload.div_ceil(self.segment_size.into()).max(1)
+    }
+
+    /// Bytes before the payload; `None` if it is not all there.
+    fn headers(&self) -> Option<usize> {
+        let packet = self.bytes.get(self.network..)?;
+        let transport = ip::transport(packet)?;
+        let length = match transport.protocol {
+            ip::UDP => UDP_HEADER,
+            _ => tcp::Header::at(packet.get(transport.offset..)?)?.len(),
+        };
+        Some(self.network + transport.offset + length)
+    }
+}
+
+/// The packets of a block.
+#[derive(Debug, Clone)]
+pub struct Packets<'a> {
+    block: &'a [u8],
+    next: usize,
+    left: u32,
+}
+
+impl<'a> Packets<'a> {
+    /// Of a block from its very beginning; one that is cut off or damaged ends early.
+    pub(super) fn of(block: &'a [u8]) -> Self {
+        Self {
+            block,
+            next: u32_at(block, FIRST).unwrap_or_default() as usize,
+            left: u32_at(block, PACKETS).unwrap_or_default(),
+        }
+    }
+}
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = Packet<'a>;
+
+    fn next(&mut self) -> Option<Packet<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let at = self.block.get(self.next..)?;
+        self.next += u32_at(at, NEXT)? as usize;
+        read(at)
+    }
+}
+
+/// The packet whose header `at` begins with.
+fn read(at: &[u8]) -> Option<Packet<'_>> {
+    let status = u32_at(at, PACKET_STATUS)?;
+    let link = usize::from(u16_at(at, LINK_HEADER)?);
+    let seconds = u64::from(u32_at(at, SECONDS)?);
+    Some(Packet {
+        at_ns: seconds * 1_000_000_000 + u64::from(u32_at(at, NANOSECONDS)?),
+        by_hardware: status & libc::TP_STATUS_TS_RAW_HARDWARE != 0,
+        wire_len: u32_at(at, LENGTH)?,
+        segment_size: segment_size(at.get(link.checked_sub(vnet::LEN)?..link)?)?,
+        heading: match *at.get(PACKET_TYPE)? {
+            libc::PACKET_OUTGOING => Heading::Outbound,
+            _ => Heading::Inbound,
+        },
+        bytes: at.get(link..)?.get(..u32_at(at, KEPT)? as usize)?,
+        vlan: vlan(at, status)?,
+        network: usize::from(u16_at(at, NETWORK_HEADER)?).saturating_sub(link),
+    })
+}
+
+/// Native byte order: the socket's header is a legacy one.
+fn segment_size(vnet: &[u8]) -> Option<u16> {
+    match vnet.get(GSO_TYPE)? {
+        0 => Some(0),
+        _ => u16_at(vnet, GSO_SIZE),
+    }
+}
+
+fn vlan(at: &[u8], status: u32) -> Option<Option<[u8; VLAN_TAG]>> {
+    if status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return Some(None);
+    }
+    let tpid = match status & libc::TP_STATUS_VLAN_TPID_VALID {
+        0 => libc::ETH_P_8021Q as u16,
+        _ => u16_at(at, VLAN_TPID)?,
+    };
+    let [a, b] = tpid.to_be_bytes();
+    let [c, d] = (u32_at(at, VLAN_TCI)? as u16).to_be_bytes();
+    Some(Some([a, b, c, d]))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_ne_bytes(*four))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let two = bytes.get(at..)?.first_chunk()?;
+    Some(u16::from_ne_bytes(*two))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST_AT: usize = 48;
+    const LINK_AT: usize = 92;
+
+    fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
+        block[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// An outgoing TCP super-packet of 4,000 bytes payload in segments of 1,448, in VLAN 7.
+    fn block() -> Vec<u8> {
+        let mut block = vec![0; 512];
+        put(&mut block, PACKETS, &1_u32.to_ne_bytes());
+        put(&mut block, FIRST, &(FIRST_AT as u32).to_ne_bytes());
+        let packet = &mut block[FIRST_AT..];
+        let status = libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_TS_SOFTWARE;
+        for (at, value) in [
+            (SECONDS, 3),
+            (NANOSECONDS, 4),
+            (KEPT, 128),
+            (LENGTH, 14 + 20 + 32 + 4_000),
+            (PACKET_STATUS, status),
+            (VLAN_TCI, 7),
+        ] {
+            put(packet, at, &value.to_ne_bytes());
+        }
+        put(packet, LINK_HEADER, &(LINK_AT as u16).to_ne_bytes());
+        put(packet, NETWORK_HEADER, &(LINK_AT as u16 + 14).to_ne_bytes());
+        packet[PACKET_TYPE] = libc::PACKET_OUTGOING;
+        packet[LINK_AT - vnet::LEN + GSO_TYPE] = 1;
+        put(
+            packet,
+            LINK_AT - vnet::LEN + GSO_SIZE,
+            &1448_u16.to_ne_bytes(),
+        );
+        packet[LINK_AT..LINK_AT + 12].fill(2);
+        put(packet, LINK_AT + 12, &[8, 0, 0x45]);
+        packet[LINK_AT + 14 + 9] = ip::TCP;
+        packet[LINK_AT + 14 + 20 + 12] = 0x80;
+        block
+    }
+
+    #[test]
+    fn a_packet_is_read_with_its_segments_and_its_tag() {
+        let block = block();
+        let packet = Packets::of(&block).next().unwrap();
+        assert_eq!((packet.at_ns, packet.by_hardware), (3_000_000_004, false));
+        assert_eq!((packet.segment_size, packet.wire_segments()), (1448, 3));
+        assert_eq!(packet.heading, Heading::Outbound);
+        let mut space = Vec::new();
+        let frame = packet.frame(2, LinkType::Ethernet, &mut space);
+        assert_eq!((frame.wire_len, frame.bytes.len()), (4_070, 132));
+        assert_eq!(frame.bytes[10..19], [2, 2, 0x81, 0, 0, 7, 8, 0, 0x45]);
+    }
+
+    #[test]
+    fn packets_one_by_one_are_one_each() {
+        let mut block = block();
+        block[FIRST_AT + LINK_AT - vnet::LEN + GSO_TYPE] = 0;
+        let packet = Packets::of(&block).next().unwrap();
+        assert_eq!((packet.segment_size, packet.wire_segments()), (0, 1));
+    }
+
+    #[test]
+    fn a_damaged_block_ends_early() {
+        let whole = block();
+        for length in 0..whole.len() {
+            let _ = Packets::of(&whole[..length]).count();
+        }
+        for at in 0..FIRST_AT + 60 {
+            let mut damaged = whole.clone();
+            damaged[at] = 0xff;
+            for packet in Packets::of(&damaged).take(1_000) {
+                assert!(packet.bytes.len() <= whole.len());
+                assert!(packet.wire_segments() > 0);
+            }
+        }
+    }
+}

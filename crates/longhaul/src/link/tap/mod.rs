@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--tap FILE`: what a capture at each end would have, segment by segment, with the model's own times.
+//!
+//! ```text
+//! pump: Point (notes in a Block) ── bounded ring of blocks ── thread: Merge (by time) ── pcapng
+//! ```
+//!
+//! The pump only takes notes and never waits: without a free block, notes are missed and counted.
+//! docs/tap-format.md says what is in the file.
+
+mod block;
+mod merge;
+mod point;
+mod scribe;
+
+use super::counters::{Direction, SelfCheck};
+use crate::exit::Refusal;
+use anyhow::{Context, Result};
+use block::Block;
+use host::clock;
+pub(super) use point::{Missed, Point};
+use scribe::Scribe;
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    sync::mpsc::{channel, sync_channel},
+    thread::{self, JoinHandle},
+};
+use units::{Bytes, Time};
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// The file.
+    pub(super) path: PathBuf,
+    /// Most header bytes that are kept of a segment.
+    pub(super) snap: u32,
+    /// What may wait for the disk, both directions together.
+    pub(super) memory: Bytes,
+}
+
+/// Headers are at least that long (IPv4 and TCP without options).
+const SNAP_MIN: u32 = 40;
+/// Longer headers no super-packet has (`wire::super_packet`).
+const SNAP_MAX: u32 = 256;
+/// Of one direction: one block that fills, one that is written, and as many between.
+const BLOCKS_MIN: usize = 4;
+
+impl Plan {
+    /// Refuses what makes no sense.
+    pub(super) fn check(&self) -> Result<()> {
+        if !(SNAP_MIN..=SNAP_MAX).contains(&self.snap) {
+            return Err(Refusal::usage(format!(
+                "tap-snap {}: {SNAP_MIN} to {SNAP_MAX} bytes of headers",
+                self.snap
+            )));
+        }
+        if self.blocks() < BLOCKS_MIN {
+            return Err(Refusal::usage(format!(
+                "tap-memory {}: at least {}",
+                self.memory,
+                Bytes::new((2 * BLOCKS_MIN * block::BYTES) as u64)
+            )));
+        }
+        Ok(())
+    }
+
+    /// For each direction.
+    fn blocks(&self) -> usize {
+        self.memory.get() as usize / 2 / block::BYTES
+    }
+}
+
+/// A file that a link writes its segments to.
+pub(super) struct Tap {
+    path: PathBuf,
+    scribe: JoinHandle<Scribe>,
+}
+
+/// Notes of one direction on their way to the file.
+struct Full {
+    direction: Direction,
+    block: Block,
+}
+
+impl Tap {
+    /// Begins a file and returns the tap points of both directions, forward first.
+    pub(super) fn open(plan: &Plan) -> Result<(Self, [Point; 2])> {
+        let file = create(&plan.path)?;
+        let most = plan.blocks();
+        let (full, inbox) = sync_channel(2 * most);
+        let (give_forward, forward) = channel();
+        let (give_backward, backward) = channel();
+        let points = [
+            Point::new(Direction::Forward, full.clone(), forward, most),
+            Point::new(Direction::Backward, full, backward, most),
+        ];
+        let since_1970 = clock::wall() - clock::now();
+        let spare = [give_forward, give_backward];
+        let scribe = Scribe::begin(file, plan.snap, since_1970, inbox, spare, most / 2)
+            .with_context(|| format!("cannot write {}", plan.path.display()))?;
+        let tap = Self {
+            path: plan.path.clone(),
+            scribe: thread::Builder::new()
+                .name("tap".to_owned())
+                .spawn(|| scribe.run())?,
+        };
+        Ok((tap, points))
+    }
+
+    /// Ends the file, once both points are gone, with what is to be said of each direction.
+    pub(super) fn finish(self, checks: &[SelfCheck]) -> Result<()> {
+        let scribe = self.scribe.join();
+        let mut scribe = scribe.map_err(|_| anyhow::anyhow!("the tap's thread panicked"))?;
+        let [written, missed] = scribe.conclude(checks, clock::now());
+        eprintln!(
+            "tap {}: {written} records, {missed} missing",
+            self.path.display()
+        );
+        scribe
+            .broken()
+            .map_or(Ok(()), Err)
+            .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+fn create(path: &Path) -> Result<File> {
+    File::create(path).map_err(|error| {
+        Refusal::usage(format!("cannot write a tap to {}: {error}", path.display()))
+    })
+}
+
+/// The interface in the file at which a direction's segments begin, or come out.
+const fn interface(direction: Direction, comes_out: bool) -> usize {
+    direction as usize ^ comes_out as usize
+}
+
+/// Nothing older than that waits in a block that is not full.
+const FILL_MAX: Time = Time::from_millis(50);

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread that writes a tap's file.
+
+use super::{
+    super::counters::{Direction, SelfCheck},
+    FILL_MAX, Full,
+    block::Block,
+    interface,
+    merge::{Merge, Place},
+};
+use host::clock;
+use std::{
+    fs::File,
+    io::{self, Write},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender},
+};
+use units::Time;
+use wire::capture::{
+    Frame, LinkType,
+    writer::{self, Heading, Interface, Origin, Statistics},
+};
+
+/// Records wait so long for earlier ones. Notes come at most [`FILL_MAX`] late and a turn of the
+/// pump, but with CoDel or ACK rules as late as they settle a segment's fate.
+const ORDER_WINDOW: Time = Time::from_millis(200);
+/// Bytes for one system call.
+const WRITE_MIN: usize = 256 << 10;
+
+/// Writes notes as they come, in order of time, whole blocks of pcapng at a time.
+pub(super) struct Scribe {
+    file: File,
+    snap: usize,
+    since_1970: Time,
+    begun: Time,
+    inbox: Receiver<Full>,
+    spare: [Sender<Block>; 2],
+    merge: Merge,
+    /// What is not in the file yet.
+    out: Vec<u8>,
+    headers: Vec<u8>,
+    /// Records in `out`, in the file, and too late because the disk failed, by interface.
+    unsaved: [u64; 2],
+    written: [u64; 2],
+    missed: [u64; 2],
+    broken: Option<io::Error>,
+}
+
+impl Scribe {
+    /// Writes what stands at the begin of the file. Of each direction `most` blocks may wait for
+    /// their order.
+    pub(super) fn begin(
+        file: File,
+        snap: u32,
+        since_1970: Time,
+        inbox: Receiver<Full>,
+        spare: [Sender<Block>; 2],
+        most: usize,
+    ) -> io::Result<Self> {
+        let mut scribe = Self {
+            file,
+            snap: snap as usize,
+            since_1970,
+            begun: clock::now(),
+            inbox,
+            spare,
+            merge: Merge::new(most),
+            out: Vec::with_capacity(2 * WRITE_MIN),
+            headers: Vec::new(),
+            unsaved: [0; 2],
+            written: [0; 2],
+            missed: [0; 2],
+            broken: None,
+        };
+        put_begin(&mut scribe.out, snap);
+        scribe.file.write_all(&scribe.out)?;
+        scribe.out.clear();
+        Ok(scribe)
+    }
+
+    /// Works until all tap points are gone.
+    pub(super) fn run(mut self) -> Self {
+        loop {
+            let ended = self.receive();
+            let horizon = match ended {
+                true => Time::MAX,
+                false => clock::now() - ORDER_WINDOW,
+            };
+            // Nothing that was noted before the horizon is still on its way after that.
+            while let Ok(full) = self.inbox.try_recv() {
+                self.merge.take(full);
+            }
+            self.write_until(horizon);
+            if ended {
+                return self;
+            }
+        }
+    }
+
+    /// Waits for a block, or until something may be written; whether there will be no more.
+    fn receive(&mut self) -> bool {
+        let received = match self.merge.is_empty() {
+            true => self
+                .inbox
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
+            false => self.inbox.recv_timeout(FILL_MAX.into()),
+        };
+        match received {
+            Ok(full) => self.merge.take(full),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return true,
+        }
+        false
+    }
+
+    fn write_until(&mut self, horizon: Time) {
+        while let Some(place) = self.merge.next(horizon) {
+            self.record(place);
+            if let Some((direction, mut block)) = self.merge.done(place) {
+                block.clear();
+                // A point that is gone needs no blocks.
+                drop(self.spare[direction as usize].send(block));
+            }
+            if self.out.len() >= WRITE_MIN {
+                self.write();
+            }
+        }
+        self.write();
+    }
+
+    fn record(&mut self, place: Place) {
+        let Some((direction, block, note)) = self.merge.get(place) else {
+            return;
+        };
+        let wire_len = block.headers(note, &mut self.headers);
+        let at = interface(direction, note.comes_out());
+        let frame = Frame {
+            at_ns: (self.since_1970 + note.at).as_nanos(),
+            interface: at as u32,
+            link_type: LinkType::Raw,
+            wire_len,
+            bytes: &self.headers[..self.headers.len().min(self.snap)],
+            segment_size: 0,
+            truth: note.truth,
+        };
+        let heading = match note.comes_out() {
+            true => Heading::Inbound,
+            false => Heading::Outbound,
+        };
+        writer::packet(&mut self.out, &frame, heading);
+        self.unsaved[at] += 1;
+    }
+
+    /// A disk that fails ends the file, never the link.
+    fn write(&mut self) {
+        if !self.out.is_empty() && self.broken.is_none() {
+            self.broken = self.file.write_all(&self.out).err();
+            if let Some(error) = &self.broken {
+                eprintln!("the tap ends here: {error}");
+            }
+        }
+        self.out.clear();
+        let counts = match self.broken {
+            None => &mut self.written,
+            Some(_) => &mut self.missed,
+        };
+        for (count, unsaved) in counts.iter_mut().zip(&mut self.unsaved) {
+            *count += std::mem::take(unsaved);
+        }
+    }
+
+    /// Writes the statistics of both interfaces; how many records there are, and how many are
+    /// missing.
+    pub(super) fn conclude(&mut self, checks: &[SelfCheck], now: Time) -> [u64; 2] {
+        for check in checks {
+            let missed = check.tap_missed.unwrap_or_default();
+            self.missed[interface(check.direction, false)] += missed.arrivals;
+            self.missed[interface(check.direction, true)] += missed.departures;
+        }
+        for direction in [Direction::Backward, Direction::Forward] {
+            let check = checks.iter().find(|check| check.direction == direction);
+            self.put_statistics(interface(direction, true), check, now);
+        }
+        self.write();
+        [self.written, self.missed].map(|counts| counts.iter().sum())
+    }
+
+    /// The comment is the self-check of the direction that comes out there.
+    fn put_statistics(&mut self, interface: usize, check: Option<&SelfCheck>, now: Time) {
+        let statistics = Statistics {
+            interface: interface as u32,
+            from_ns: (self.since_1970 + self.begun).as_nanos(),
+            until_ns: (self.since_1970 + now).as_nanos(),
+            received: self.written[interface] + self.missed[interface],
+            dropped: self.missed[interface],
+        };
+        let comment = check.and_then(|check| serde_json::to_string(check).ok());
+        let comment = comment.unwrap_or_default();
+        writer::annotated_statistics(&mut self.out, &statistics, &comment);
+    }
+
+    /// Why the file ends early, if it does.
+    pub(super) fn broken(self) -> Option<io::Error> {
+        self.broken
+    }
+}
+
+fn put_begin(out: &mut Vec<u8>, snap: u32) {
+    let system = rustix::system::uname();
+    let release = system.release().to_string_lossy();
+    let origin = Origin {
+        hardware: &system.machine().to_string_lossy(),
+        system: &format!("{} {release}", system.sysname().to_string_lossy()),
+        application: concat!("longhaul ", env!("LONGHAUL_VERSION"), " link"),
+    };
+    writer::section(out, &origin);
+    for name in ["left", "right"] {
+        let interface = Interface {
+            name,
+            link_type: LinkType::Raw,
+            snaplen: snap,
+            filter: "",
+        };
+        writer::interface(out, &interface);
+    }
+}

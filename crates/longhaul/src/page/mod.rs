@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What every HTML file of longhaul has: one look, charts by uPlot, and nothing from the network.
+//! maud escapes every text.
+
+use maud::{Markup, PreEscaped, html};
+use serde::Serialize;
+
+const STYLE: &str = include_str!("../../web/longhaul.css");
+const CHART: &str = include_str!("../../web/chart.js");
+const UPLOT: &str = include_str!("../../web/vendor/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../../web/vendor/uPlot.min.css");
+const UPLOT_LICENCE: &str = include_str!("../../web/vendor/uPlot.LICENSE");
+
+/// What a browser may do for such a page: run what stands in it, and load nothing at all.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                      base-uri 'none'; form-action 'none'";
+
+/// The head of a page that `longhaul` of this version made; `more_style` comes after the common one.
+pub(crate) fn head(title: &str, longhaul: &str, more_style: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta http-equiv="Content-Security-Policy" content=(POLICY);
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            meta name="generator" content={ "longhaul " (longhaul) };
+            title { (title) " – longhaul" }
+            style { (PreEscaped(UPLOT_STYLE)) (PreEscaped(STYLE)) (PreEscaped(more_style)) }
+        }
+    }
+}
+
+/// A block of data for scripts. `<` is escaped inside it, so that no text can end the element.
+pub(crate) fn data(id: &str, value: &impl Serialize) -> Markup {
+    let json = serde_json::to_string(value)
+        .unwrap_or_default()
+        .replace('<', "\\u003c");
+    html! { script type="application/json" id=(id) { (PreEscaped(json)) } }
+}
+
+/// uPlot and `chart.js`, which draws what stands in the data block `charts`.
+pub(crate) fn scripts() -> Markup {
+    html! {
+        script { (PreEscaped(format!("/*! {UPLOT_LICENCE} */\n{UPLOT}"))) }
+        script { (PreEscaped(CHART)) }
+    }
+}

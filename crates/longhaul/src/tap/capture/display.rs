@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is said of a capture while it runs and when it is over.
+
+use super::tally::Counted;
+use host::packet_ring::Clock;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::{
+    fmt,
+    io::{IsTerminal, stderr},
+};
+use units::{Bytes, Time};
+
+/// Without a terminal, a line so often, in seconds.
+const LINE_EVERY: u64 = 10;
+
+/// A line of progress on a terminal, or lines.
+pub(super) struct Display {
+    line: Option<ProgressBar>,
+    seconds: u64,
+    dropped: u64,
+}
+
+/// What a capture came to.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) seconds: f64,
+    pub(super) files: Vec<String>,
+    pub(super) bytes: u64,
+    pub(super) interfaces: Vec<Interface>,
+}
+
+/// What came of one interface.
+#[derive(Debug, Serialize)]
+pub(super) struct Interface {
+    pub(super) name: String,
+    /// `hardware` or `software`.
+    pub(super) time_stamps: &'static str,
+    #[serde(flatten)]
+    pub(super) counted: Counted,
+}
+
+/// In a word.
+pub(super) const fn name_of(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Software => "software",
+        Clock::Hardware => "hardware",
+    }
+}
+
+impl Display {
+    pub(super) fn open() -> Self {
+        let line = || {
+            let plain = ProgressStyle::with_template("{msg}");
+            let style = plain.unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new_spinner().with_style(style)
+        };
+        Self {
+            line: stderr().is_terminal().then(line),
+            seconds: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Each second. Without a terminal, drops are told of as soon as there are new ones.
+    pub(super) fn show(&mut self, summary: &Summary) {
+        self.seconds += 1;
+        let dropped = summary.total().dropped;
+        let news = dropped > self.dropped || self.seconds.is_multiple_of(LINE_EVERY);
+        self.dropped = dropped;
+        match &self.line {
+            Some(line) => line.set_message(summary.progress()),
+            None if news => eprintln!("{}", summary.progress()),
+            None => {}
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        if let Some(line) = &self.line {
+            line.finish_and_clear();
+        }
+    }
+}
+
+impl Summary {
+    fn total(&self) -> Counted {
+        let add = |sum: Counted, one: &Interface| Counted {
+            packets: sum.packets + one.counted.packets,
+            wire_segments: sum.wire_segments + one.counted.wire_segments,
+            received: sum.received + one.counted.received,
+            dropped: sum.dropped + one.counted.dropped,
+            ring_full: sum.ring_full + one.counted.ring_full,
+        };
+        self.interfaces.iter().fold(Counted::default(), add)
+    }
+
+    fn progress(&self) -> String {
+        format!(
+            "{:>6.0} s  {}  {} written",
+            self.seconds,
+            words(&self.total()),
+            Bytes::new(self.bytes)
+        )
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for interface in &self.interfaces {
+            let Interface {
+                name,
+                time_stamps,
+                counted,
+            } = interface;
+            writeln!(f, "{name}: {}, {time_stamps} time stamps", words(counted))?;
+        }
+        if self.total().dropped > 0 {
+            writeln!(
+                f,
+                "packets were dropped: a larger --ring, a narrower --filter or a faster disk helps"
+            )?;
+        }
+        let span = Time::from_secs_f64(self.seconds);
+        let files = match self.files.as_slice() {
+            [one] => one.clone(),
+            all => format!("{} to {} ({} files)", first(all), last(all), all.len()),
+        };
+        write!(f, "{files}: {} in {span}", Bytes::new(self.bytes))
+    }
+}
+
+fn first(names: &[String]) -> &str {
+    names.first().map_or("nothing", String::as_str)
+}
+
+fn last(names: &[String]) -> &str {
+    names.last().map_or("nothing", String::as_str)
+}
+
+fn words(counted: &Counted) -> String {
+    let Counted {
+        packets,
+        wire_segments,
+        received,
+        dropped,
+        ..
+    } = counted;
+    let dropped = match dropped {
+        0 => "0 dropped by the kernel".to_owned(),
+        some => {
+            let share = *some as f64 / *received as f64 * 100.0;
+            format!("{some} ({share:.3} %) dropped by the kernel")
+        }
+    };
+    format!("{packets} packets ({wire_segments} on the wire), {dropped}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_said_with_their_share_and_what_helps() {
+        let mut summary = Summary {
+            seconds: 12.0,
+            files: vec!["trace.pcapng".to_owned()],
+            bytes: 1_500_000,
+            interfaces: vec![Interface {
+                name: "eth0".to_owned(),
+                time_stamps: name_of(Clock::Software),
+                counted: Counted {
+                    packets: 750,
+                    wire_segments: 9_000,
+                    received: 1_000,
+                    dropped: 250,
+                    ring_full: 3,
+                },
+            }],
+        };
+        insta::assert_snapshot!(summary, @r"
+        eth0: 750 packets (9000 on the wire), 250 (25.000 %) dropped by the kernel, software time stamps
+        packets were dropped: a larger --ring, a narrower --filter or a faster disk helps
+        trace.pcapng: 1.5 MB in 12 s
+        ");
+        summary.interfaces[0].counted.dropped = 0;
+        let text = summary.to_string();
+        assert!(
+            text.contains("0 dropped") && !text.contains("helps"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul tap diff` is told on the command line.
+
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  Two analyses, with a page that has both flows' charts on one scale:
+    longhaul tap diff out/reno out/cubic -o out/reno-cubic
+  Two captures, analysed on the way:
+    longhaul tap diff before.pcapng after.pcapng
+  Other flows than the largest of each, by their numbers in result.json:
+    longhaul tap diff out/reno out/cubic --flow-a 17 --flow-b 3 --json
+
+Of each flow, the direction with more data is compared.";
+
+/// Arguments of `longhaul tap diff`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A directory that 'longhaul tap analyze -o' wrote, or a capture
+    #[arg(value_name = "A")]
+    pub(super) a: PathBuf,
+    /// What A is compared with, likewise
+    #[arg(value_name = "B")]
+    pub(super) b: PathBuf,
+    /// Number of A's flow in result.json [default: the largest]
+    #[arg(long, value_name = "N")]
+    pub(super) flow_a: Option<u64>,
+    /// Number of B's flow [default: the largest]
+    #[arg(long, value_name = "N")]
+    pub(super) flow_b: Option<u64>,
+    /// Write diff.json and diff.html there; made if it is not there
+    #[arg(short, long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Print the comparison as JSON on standard output
+    #[arg(long)]
+    pub(super) json: bool,
+}

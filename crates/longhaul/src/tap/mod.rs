@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul tap`: takes the headers of TCP connections and says what their data streams and their
+//! ACK streams did (paper 001's TAPEE, in software).
+//!
+//! `wire::capture` knows the files, `model::tap` what a segment means; here are threads, files and
+//! words.
+
+mod analyze;
+mod args;
+mod capture;
+mod diff;
+mod live;
+mod report;
+mod series;
+
+use anyhow::Result;
+pub(crate) use args::Args;
+use args::Command;
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Command::Analyze(args) => analyze::run(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Capture(args) => capture::run(args),
+        Command::Live(args) => live::run(args),
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page in a real browser.
+
+use super::{html, made_up};
+use std::fs;
+
+#[path = "../../../tests/browser/mod.rs"]
+mod browser;
+
+/// Remembers every chart that is made.
+const WATCH: &str = "<script>
+const made = [];
+const real = uPlot;
+uPlot = function (...all) { const u = new real(...all); made.push(u); return u; };
+</script>";
+
+/// What acts as a person would and writes down what is to be seen: all ranges of time that charts show,
+/// and what the page says of it. A list of steps follows.
+const ACT: &str = r##"<pre id="seen"></pre><script>
+const seen = (what) => { document.getElementById("seen").textContent += `${what}\n`; };
+const ranges = () => [...new Set(made.map((u) => `${u.scales.x.min.toFixed(3)}-${u.scales.x.max.toFixed(3)}`))].join(" ");
+const inView = () => document.querySelector("section.direction:not([hidden]) .in-view").textContent;
+const plot = () => document.querySelector("section.direction:not([hidden]) .plot");
+const press = (key) => plot().dispatchEvent(new KeyboardEvent("keydown", { key }));
+const mouse = (target, type, share) => {
+  const { left, width, top } = plot().querySelector(".u-over").getBoundingClientRect();
+  target.dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, clientX: left + width * share, clientY: top + 50, movementX: 1 }));
+};
+"##;
+
+/// One step after the other, each when what the one before it brought about is done.
+const GO: &str = r##"
+const next = () => { const step = steps.shift(); if (step) { step(); setTimeout(next, 60); } };
+addEventListener("load", () => setTimeout(next, 60));
+</script>"##;
+
+/// What was written down on `page` after these steps, with nothing on the console.
+pub(crate) fn acted(page: &str, steps: &str, width: u32) -> Option<String> {
+    let own = page.rfind("<script>").unwrap();
+    let page = format!("{}{WATCH}{}{ACT}{steps}{GO}", &page[..own], &page[own..]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.html");
+    fs::write(&path, page).unwrap();
+    let shown = browser::open(&format!("file://{}", path.display()), width)?;
+    assert!(shown.console.is_empty(), "{:#?}", shown.console);
+    let (_, after) = shown.dom.split_once("<pre id=\"seen\">").unwrap();
+    Some(after.split_once("</pre>").unwrap().0.to_owned())
+}
+
+#[test]
+fn zooming_one_chart_zooms_all_and_nothing_is_loaded() {
+    const STEPS: &str = r##"
+const steps = [
+  () => seen(`at first ${made.length < 10 && made.length > 0} ${ranges()}; ${inView()}`),
+  () => press("+"),
+  () => seen(`key ${ranges()}; ${inView()}`),
+  () => dispatchEvent(new Event("beforeprint")),
+  () => seen(`all ${made.length} ${ranges()}`),
+  () => press("Escape"),
+  () => seen(`escape ${ranges()}`),
+  () => { const over = plot().querySelector(".u-over"); mouse(over, "mousemove", 0.25); mouse(over, "mousedown", 0.25); mouse(over, "mousemove", 0.5); mouse(document, "mouseup", 0.5); },
+  () => seen(`dragged ${made.every((u) => Math.abs(u.scales.x.min - 7.5) < 0.3 && Math.abs(u.scales.x.max - 15) < 0.3) || ranges()} ${new Set(made.map((u) => u.scales.x.min)).size}`),
+  () => seen(`strip ${parseFloat(document.querySelector(".congestion-window[data-from]").style.width) > 99}`),
+  () => mouse(plot().querySelector(".u-over"), "dblclick", 0.5),
+  () => seen(`double click ${ranges()}`),
+  () => document.querySelectorAll("table.sortable button")[4].click(),
+  () => document.querySelectorAll("table.sortable button")[4].click(),
+  () => seen(`least first ${document.querySelector("table.sortable tbody a").textContent}`),
+  () => { location.hash = "#flow-7-upload"; },
+  () => seen(`chosen ${document.querySelector("section.direction:not([hidden])").dataset.name} ${document.getElementById("pick").value}`),
+  () => seen(`loaded ${performance.getEntriesByType("resource").length}`),
+];
+"##;
+    let page = html::html(&made_up::finished());
+    for width in [360, 1100] {
+        let Some(seen) = acted(&page, STEPS, width) else {
+            return;
+        };
+        let wanted = "at first true 0.000-29.992; In view: 0 s to 29.99 s\n\
+                      key 7.498-22.494; In view: 7.5 s to 22.49 s\n\
+                      all 9 7.498-22.494\n\
+                      escape 0.000-29.992\n\
+                      dragged true 1\n\
+                      strip true\n\
+                      double click 0.000-29.992\n\
+                      least first 10.0.0.1:40007\n\
+                      chosen 10.0.0.1:40007 → 10.0.0.2:80, at right flow-7-upload\n\
+                      loaded 0\n";
+        assert_eq!(seen, wanted, "{width} px");
+    }
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul tap analyze -o` leaves: `result.json`, the data of the charts, and one HTML file that
+//! needs no network.
+
+mod between;
+mod charts;
+mod course;
+mod direction;
+mod flows;
+mod histogram;
+mod html;
+#[cfg(test)]
+pub(crate) mod in_browser;
+mod largest;
+#[cfg(test)]
+pub(crate) mod made_up;
+mod method;
+mod output;
+pub(crate) mod paired;
+mod quantity;
+mod result;
+mod strip;
+
+pub(crate) use direction::{Shown, name as direction_name};
+pub(crate) use html::{SCRIPT, STYLE};
+pub(crate) use largest::Ranks;
+pub(crate) use output::{Finished, Output, Plan, Sources, Writer};
+pub(crate) use result::{Analysis, CaptureFile, DAMAGES_MAX, Damage, SCHEMA, VantagePoint};

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Takes what the analysis says, from all its threads, and leaves it in a directory.
+
+use super::{
+    between,
+    course::Drawn,
+    html,
+    largest::{Largest, Ranks},
+    result::{Analysis, CaptureFile, SCHEMA, VantagePoint},
+};
+use crate::{
+    exit::Refusal,
+    tap::series::{self, Format, Row},
+};
+use anyhow::{Context, Result};
+use model::tap::{
+    Sink,
+    course::Course,
+    record::{BothEnds, Flow},
+    series::Bin,
+};
+use std::{
+    fs::{self, File},
+    io::{BufWriter, Write},
+    mem,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+use units::Time;
+
+/// Rows that a thread gathers for each width before it takes the lock: 220 kB.
+const ROWS_MAX: usize = 1 << 10;
+
+/// Bins of a direction in `courses.jsonl` and in the page.
+const BINS_MAX: usize = 1 << 12;
+/// Bins that directions have always.
+const BINS_MIN: usize = 1 << 6;
+/// Bins of all directions together while each has more than [`BINS_MIN`]: about 80 bytes each as text.
+const BINS_SUM_MAX: usize = 40 << 10;
+
+/// What everybody reads.
+const RESULT: &str = "result.json";
+/// Flows beyond those that `result.json` tells.
+const OTHERS: &str = "flows.jsonl";
+/// What the charts are made of.
+const COURSES: &str = "courses.jsonl";
+
+const WAY_OUT: &str = "give a directory that 'longhaul tap analyze -o' wrote";
+
+/// What shall be written.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// Where to; without a directory, [`Output::finish`] only returns the result.
+    pub(crate) directory: Option<PathBuf>,
+    /// Widths of the bins, as the analysis' settings have them.
+    pub(crate) widths: Vec<Time>,
+    /// Kinds of series files.
+    pub(crate) formats: Vec<Format>,
+    pub(crate) ranks: Ranks,
+}
+
+/// What only the reading of the files tells.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sources {
+    pub(crate) files: Vec<CaptureFile>,
+    pub(crate) vantages: Vec<VantagePoint>,
+    /// Flows that were seen at two of them.
+    pub(crate) both_ends: Vec<BothEnds>,
+}
+
+/// A result with its charts' data, in the order of its flows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Finished {
+    pub(crate) analysis: Analysis,
+    pub(crate) courses: Vec<Drawn>,
+}
+
+/// Where all threads of an analysis put what they find.
+pub(crate) struct Output {
+    plan: Plan,
+    open: Mutex<Open>,
+}
+
+struct Open {
+    largest: Largest<BufWriter<File>>,
+    series: series::Files,
+    /// The first thing that went wrong; after it nothing is written.
+    failed: Option<anyhow::Error>,
+}
+
+impl Output {
+    /// Makes the directory and opens its files. Those of an analysis before are overwritten.
+    ///
+    /// # Errors
+    /// If they can't be made.
+    pub(crate) fn create(plan: Plan) -> Result<Self> {
+        let (lines, series) = match &plan.directory {
+            Some(directory) => {
+                fs::create_dir_all(directory).with_context(|| cannot_write(directory))?;
+                let lines = create(&directory.join(OTHERS))?;
+                let series = series::Files::create(directory, &plan.widths, &plan.formats)?;
+                (Some(lines), series)
+            }
+            None => (None, series::Files::none(plan.widths.len())),
+        };
+        let open = Open {
+            largest: Largest::new(plan.ranks, lines),
+            series,
+            failed: None,
+        };
+        Ok(Self {
+            plan,
+            open: Mutex::new(open),
+        })
+    }
+
+    /// A thread's way in.
+    pub(crate) fn writer(&self) -> Writer<'_> {
+        let wanted = !self.plan.formats.is_empty() && self.plan.directory.is_some();
+        Writer {
+            output: self,
+            rows: vec![Vec::new(); if wanted { self.plan.widths.len() } else { 0 }],
+        }
+    }
+
+    /// Whether writing failed, so that there is no use in going on; [`Output::finish`] says why.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.with(|open| open.failed.is_some())
+    }
+
+    /// Ends the files, and writes `result.json`, `courses.jsonl` and `report.html`. All writers must be gone.
+    ///
+    /// # Errors
+    /// The first thing that could not be written, now or before.
+    pub(crate) fn finish(self, sources: Sources) -> Result<Finished> {
+        let Self { plan, open } = self;
+        let open = open.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = open.failed {
+            return Err(error);
+        }
+        let mut raw = open.series.names();
+        open.series.finish()?;
+        let (mut flows, others) = open.largest.finish().context("cannot write flows.jsonl")?;
+        let finest_ns = plan.widths.iter().map(|width| width.as_nanos()).min();
+        let courses = drawn(&mut flows, finest_ns.unwrap_or(u64::MAX));
+        match (&plan.directory, others.flows) {
+            (Some(_), 1..) => raw.push(OTHERS.to_owned()),
+            (Some(directory), 0) => remove(&directory.join(OTHERS))?,
+            (None, _) => {}
+        }
+        let mut both_ends = sources.both_ends;
+        both_ends.iter_mut().for_each(between::thin);
+        let analysis = Analysis {
+            schema: SCHEMA,
+            longhaul: env!("CARGO_PKG_VERSION").to_owned(),
+            bins_ns: plan.widths.iter().map(|width| width.as_nanos()).collect(),
+            files: sources.files,
+            vantages: sources.vantages,
+            flows,
+            both_ends,
+            others,
+            raw,
+        };
+        let finished = Finished { analysis, courses };
+        if let Some(directory) = &plan.directory {
+            finished.write(directory)?;
+        }
+        Ok(finished)
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Open) -> T) -> T {
+        // A thread that panicked in here left nothing half done that matters more than its panic.
+        act(&mut self.open.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Open {
+    fn attempt(&mut self, write: impl FnOnce(&mut Self) -> Result<()>) {
+        if self.failed.is_none() {
+            self.failed = write(self).err();
+        }
+    }
+}
+
+/// One thread's share: rows are gathered, so that threads seldom wait for each other.
+pub(crate) struct Writer<'a> {
+    output: &'a Output,
+    rows: Vec<Vec<Row>>,
+}
+
+impl Writer<'_> {
+    fn flush(&mut self, width: usize) {
+        let rows = &mut self.rows[width];
+        self.output
+            .with(|open| open.attempt(|open| open.series.write(width, rows)));
+        rows.clear();
+    }
+}
+
+impl Sink for Writer<'_> {
+    fn bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &Bin) {
+        let Some(rows) = self.rows.get_mut(width) else {
+            return;
+        };
+        rows.push(Row {
+            flow,
+            upload,
+            from_ns,
+            bin: *bin,
+        });
+        if rows.len() == ROWS_MAX {
+            self.flush(width);
+        }
+    }
+
+    fn flow(&mut self, flow: Flow) {
+        let write = |open: &mut Open| open.largest.flow(flow).context("cannot write flows.jsonl");
+        self.output.with(|open| open.attempt(write));
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        (0..self.rows.len()).for_each(|width| self.flush(width));
+    }
+}
+
+impl Finished {
+    /// Reads back what [`Output::finish`] wrote into `directory`.
+    ///
+    /// # Errors
+    /// A usage refusal if there is nothing that this version reads.
+    pub(crate) fn read(directory: &Path) -> Result<Self> {
+        let text = read_text(&directory.join(RESULT))?;
+        let analysis: Analysis =
+            serde_json::from_str(&text).map_err(|e| unreadable(directory, RESULT, e))?;
+        if analysis.schema != SCHEMA {
+            let other = format!(
+                "schema {}, and this version reads {SCHEMA}",
+                analysis.schema
+            );
+            return Err(unreadable(directory, RESULT, other));
+        }
+        let lines = read_text(&directory.join(COURSES))?;
+        let courses = lines
+            .lines()
+            .map(serde_json::from_str)
+            .collect::<Result<_, _>>();
+        Ok(Self {
+            analysis,
+            courses: courses.map_err(|e| unreadable(directory, COURSES, e))?,
+        })
+    }
+
+    fn write(&self, directory: &Path) -> Result<()> {
+        json_lines(&directory.join(COURSES), &self.courses)?;
+        let result = serde_json::to_string_pretty(&self.analysis)?;
+        write_text(&directory.join(RESULT), &result)?;
+        write_text(&directory.join("report.html"), &html::html(self))
+    }
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    fs::read_to_string(path)
+        .map_err(|error| Refusal::usage(format!("{}: {error}; {WAY_OUT}", path.display())))
+}
+
+fn unreadable(directory: &Path, name: &str, why: impl std::fmt::Display) -> anyhow::Error {
+    Refusal::usage(format!(
+        "{}: {why}; {WAY_OUT}",
+        directory.join(name).display()
+    ))
+}
+
+fn write_text(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| cannot_write(path))
+}
+
+fn json_lines(path: &Path, lines: &[Drawn]) -> Result<()> {
+    let mut file = create(path)?;
+    let mut write = || -> std::io::Result<()> {
+        for line in lines {
+            serde_json::to_writer(&mut file, line)?;
+            file.write_all(b"\n")?;
+        }
+        file.flush()
+    };
+    write().with_context(|| cannot_write(path))
+}
+
+/// The courses of all flows, which these have no more afterwards.
+fn drawn(flows: &mut [Flow], finest_ns: u64) -> Vec<Drawn> {
+    let courses: Vec<(u64, bool, Course)> = flows.iter_mut().flat_map(take_courses).collect();
+    let lengths: Vec<usize> = courses
+        .iter()
+        .map(|(.., course)| course.bins.len())
+        .collect();
+    let most = bins_max(&lengths);
+    let drawn = courses
+        .iter()
+        .map(|(flow, upload, course)| Drawn::of((*flow, *upload), course, finest_ns, most));
+    drawn.collect()
+}
+
+fn take_courses(flow: &mut Flow) -> Vec<(u64, bool, Course)> {
+    let number = flow.number;
+    let directions = [(true, &mut flow.upload), (false, &mut flow.download)];
+    let taken =
+        directions.map(|(upload, direction)| (number, upload, mem::take(&mut direction.course)));
+    taken
+        .into_iter()
+        .filter(|(.., course)| moves_data(course))
+        .collect()
+}
+
+/// Bins that a direction may have, so that all together have not too many.
+fn bins_max(lengths: &[usize]) -> usize {
+    let sum = |most: usize| {
+        lengths
+            .iter()
+            .map(|length| *length.min(&most))
+            .sum::<usize>()
+    };
+    let mut most = BINS_MAX;
+    while most > BINS_MIN && sum(most) > BINS_SUM_MAX {
+        most /= 2;
+    }
+    most
+}
+
+/// A direction that sends next to nothing has no chart that says anything.
+fn moves_data(course: &Course) -> bool {
+    course.bins.len() > 1 && course.bins.iter().any(|bin| bin.data_bytes > 0)
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>> {
+    File::create(path)
+        .map(BufWriter::new)
+        .with_context(|| cannot_write(path))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    fs::remove_file(path).with_context(|| cannot_write(path))
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tap::report::made_up;
+
+    fn plan(directory: Option<&Path>) -> Plan {
+        Plan {
+            directory: directory.map(Path::to_owned),
+            widths: vec![Time::from_nanos(1_000_000)],
+            formats: vec![Format::Csv],
+            ranks: Ranks { drawn: 1, told: 2 },
+        }
+    }
+
+    /// Bins and flows from two threads at once.
+    fn fed(plan: Plan) -> Result<Finished> {
+        let output = Output::create(plan).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let mut writer = output.writer();
+                scope.spawn(move || {
+                    for n in 0..3 * ROWS_MAX as u64 {
+                        writer.bin(thread, true, 0, n, &Bin::default());
+                    }
+                    writer.flow(made_up::long_flow(thread));
+                    writer.flow(made_up::short_flow(10 + thread));
+                });
+            }
+        });
+        output.finish(Sources::default())
+    }
+
+    #[test]
+    fn what_all_threads_found_is_in_the_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let finished = fed(plan(Some(directory.path()))).unwrap();
+        let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+        let result: Analysis = serde_json::from_str(&read("result.json")).unwrap();
+        assert_eq!(result, finished.analysis);
+        assert_eq!(result.flows.len(), 2);
+        assert_eq!(result.others.flows, 2);
+        assert_eq!(result.raw, ["series-1ms.csv", "flows.jsonl"]);
+        assert_eq!(read("flows.jsonl").lines().count(), 2);
+        assert_eq!(read("series-1ms.csv").lines().count(), 1 + 6 * ROWS_MAX);
+        let courses: Vec<Drawn> = read(COURSES)
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(courses, finished.courses);
+        assert_eq!(courses.len(), 1, "of the one flow that is drawn");
+        assert!(!read("result.json").contains("\"course\""));
+        assert_eq!(Finished::read(directory.path()).unwrap(), finished);
+    }
+
+    #[test]
+    fn the_more_directions_the_fewer_bins_has_each() {
+        assert_eq!(bins_max(&[4096]), 4096);
+        assert_eq!(bins_max(&[4096; 10]), 4096);
+        assert_eq!(bins_max(&[4096; 11]), 2048);
+        let one_large = [&[4096][..], &[100; 40]].concat();
+        assert_eq!(bins_max(&one_large), 4096);
+        assert_eq!(bins_max(&[4096; 2000]), BINS_MIN);
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused_with_the_way_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let said = || {
+            let error = Finished::read(directory.path()).unwrap_err();
+            assert!(matches!(error.downcast_ref(), Some(Refusal::Usage(_))));
+            error.to_string()
+        };
+        assert!(said().contains("result.json: No such file"), "{}", said());
+        let result = directory.path().join(RESULT);
+        fs::write(&result, "{}").unwrap();
+        assert!(said().contains("missing field"), "{}", said());
+        let newer = Analysis {
+            schema: SCHEMA + 1,
+            ..Analysis::default()
+        };
+        fs::write(&result, serde_json::to_string(&newer).unwrap()).unwrap();
+        assert!(
+            said().contains("schema 2") && said().ends_with(WAY_OUT),
+            "{}",
+            said()
+        );
+    }
+
+    #[test]
+    fn without_a_directory_there_is_a_result_and_no_file() {
+        let finished = fed(plan(None)).unwrap();
+        assert_eq!(finished.analysis.flows.len(), 2);
+        assert!(finished.analysis.raw.is_empty());
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_said_at_the_end_and_ends_nothing_before() {
+        let directory = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/full", directory.path().join("series-1ms.csv")).unwrap();
+        let error = fed(plan(Some(directory.path()))).unwrap_err();
+        let said = format!("{error:#}");
+        assert!(
+            said.contains("series-1ms.csv") && said.contains("No space left"),
+            "{said}"
+        );
+    }
+}

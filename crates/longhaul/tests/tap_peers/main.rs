@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul tap analyze` beside tcptrace and tshark on the same files, made by real programs over
+//! emulated paths. Where rules are the same, figures are equal; where they are not, the difference is
+//! what docs/tap-peers.md says, counted packet by packet, and nothing else.
+
+#[path = "../link_process/mod.rs"]
+mod link_process;
+mod ours;
+mod rules;
+mod tcptrace;
+mod traffic;
+mod tshark;
+
+use link_process::may_use_namespaces;
+use rules::Packets;
+use std::{net::IpAddr, path::Path, process::Command};
+use traffic::{Program, Traffic};
+
+/// Who sends, and to whom.
+type Way = ((IpAddr, u16), (IpAddr, u16));
+
+/// Whether these programs are there. If not, the test fails, or is skipped with ALLOW_SKIP=1.
+fn have(tools: &[&str]) -> bool {
+    let is_there = |tool: &str| {
+        Command::new("which")
+            .arg(tool)
+            .output()
+            .unwrap()
+            .status
+            .success()
+    };
+    let missing: Vec<_> = tools.iter().filter(|tool| !is_there(tool)).collect();
+    let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
+    assert!(
+        missing.is_empty() || allowed,
+        "missing {missing:?}; ALLOW_SKIP=1 skips this test"
+    );
+    missing.is_empty()
+}
+
+fn all_there() -> bool {
+    let tools = ["tcptrace", "tshark", "tcpdump", "iperf3", "nginx", "curl"];
+    have(&tools) && may_use_namespaces()
+}
+
+/// All three on one file.
+fn compare(file: &Path, super_packets: bool) {
+    let ours = ours::read(file);
+    let tshark = tshark::read(file);
+    let tcptrace = tcptrace::read(file);
+    assert!(!ours.is_empty() && ours.keys().eq(tshark.keys()));
+    for (way, ours) in &ours {
+        let name = format!("{} {way:?}", file.display());
+        let packets = Packets {
+            sent: &tshark[way],
+            answers: &tshark[&(way.1, way.0)],
+        };
+        rules::beside_tshark(&name, ours, packets.sent, super_packets);
+        let tcptrace = &tcptrace[way];
+        rules::beside_tcptrace(&name, ours, tcptrace, &packets, super_packets);
+    }
+}
+
+fn agree(traffic: &Traffic<'_>) {
+    if !all_there() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for file in traffic.capture(directory.path()) {
+        compare(&file, traffic.has_super_packets());
+    }
+}
+
+/// Those of `tests/captures`, for which nobody needs to be root.
+#[test]
+fn captures_that_are_kept() {
+    if !have(&["tcptrace", "tshark"]) {
+        return;
+    }
+    let place = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures"));
+    for name in [
+        "losses-sender",
+        "losses-receiver",
+        "reordered-ipv6",
+        "super-packets",
+    ] {
+        compare(&place.join(format!("{name}.pcap")), name == "super-packets");
+    }
+}
+
+#[test]
+fn losses_of_an_upload() {
+    agree(&Traffic {
+        name: "peers-loss",
+        addresses: ["10.9.21.1/30", "10.9.21.2/30"],
+        link: &[
+            "--delay",
+            "10ms",
+            "--rate",
+            "50mbit",
+            "--loss",
+            "1%",
+            "--no-offload",
+        ],
+        program: Program::Iperf3(&["-n", "2M"]),
+    });
+}
+
+#[test]
+fn reordering_of_a_download_over_ipv6() {
+    agree(&Traffic {
+        name: "peers-order",
+        addresses: ["fd00:9:22::1/64", "fd00:9:22::2/64"],
+        link: &[
+            "--delay",
+            "10ms",
+            "--rate",
+            "50mbit",
+            "--reorder",
+            "1%:3ms",
+            "--no-offload",
+        ],
+        program: Program::Iperf3(&["-n", "2M", "-R"]),
+    });
+}
+
+#[test]
+fn a_reader_that_is_slower_than_the_path() {
+    agree(&Traffic {
+        name: "peers-slow",
+        addresses: ["10.9.23.1/30", "10.9.23.2/30"],
+        link: &["--delay", "5ms", "--rate", "100mbit", "--no-offload"],
+        program: Program::Curl(&["--limit-rate", "800k"]),
+    });
+}
+
+#[test]
+fn losses_among_super_packets() {
+    agree(&Traffic {
+        name: "peers-super",
+        addresses: ["10.9.24.1/30", "10.9.24.2/30"],
+        link: &["--delay", "5ms", "--rate", "50mbit", "--loss", "0.5%"],
+        program: Program::Curl(&[]),
+    });
+}

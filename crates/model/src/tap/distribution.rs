@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Samples counted in buckets: 32 an octave, so that each is at most 3.2 % wide, and every value below 64
+//! has its own.
+
+use super::record::Distribution;
+
+const BITS_AN_OCTAVE: u32 = 5;
+const AN_OCTAVE: usize = 1 << BITS_AN_OCTAVE;
+/// Enough for every `u64`.
+const OCTAVES: usize = 60;
+
+/// Counts samples. An octave takes 128 bytes once it has a sample: never more than 7.7 kB.
+#[derive(Debug, Clone)]
+pub(super) struct Histogram {
+    count: u64,
+    min: u64,
+    max: u64,
+    sum: u128,
+    /// Where in `chunks` an octave is, from 1; 0 is nowhere yet.
+    chunk_of: [u8; OCTAVES],
+    chunks: Vec<[u32; AN_OCTAVE]>,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            min: u64::MAX,
+            max: 0,
+            sum: 0,
+            chunk_of: [0; OCTAVES],
+            chunks: Vec::new(),
+        }
+    }
+}
+
+impl Histogram {
+    /// Counts a sample.
+    #[inline]
+    pub(super) fn record(&mut self, value: u64) {
+        self.count += 1;
+        self.sum += u128::from(value);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        let bucket = bucket_of(value);
+        let counts = self.octave(bucket >> BITS_AN_OCTAVE);
+        let count = &mut counts[bucket % AN_OCTAVE];
+        *count = count.saturating_add(1);
+    }
+
+    #[inline]
+    fn octave(&mut self, octave: usize) -> &mut [u32; AN_OCTAVE] {
+        if self.chunk_of[octave] == 0 {
+            self.add_octave(octave);
+        }
+        &mut self.chunks[usize::from(self.chunk_of[octave]) - 1]
+    }
+
+    #[cold]
+    fn add_octave(&mut self, octave: usize) {
+        self.chunks.push([0; AN_OCTAVE]);
+        self.chunk_of[octave] = self.chunks.len() as u8;
+    }
+
+    /// What is said of the samples.
+    pub(super) fn summary(&self) -> Distribution {
+        if self.count == 0 {
+            return Distribution::default();
+        }
+        let buckets = self.buckets();
+        let [p50, p90, p99] =
+            quantiles(&buckets, [50, 90, 99]).map(|edge| edge.clamp(self.min, self.max));
+        Distribution {
+            count: self.count,
+            min: self.min,
+            mean: self.sum as f64 / self.count as f64,
+            p50,
+            p90,
+            p99,
+            max: self.max,
+            buckets: buckets
+                .iter()
+                .map(|&(bucket, count)| (lower_edge(bucket), count))
+                .collect(),
+        }
+    }
+
+    /// The buckets that have any, in order, with their counts.
+    fn buckets(&self) -> Vec<(usize, u64)> {
+        let mut buckets = Vec::new();
+        for (octave, &chunk) in self.chunk_of.iter().enumerate().filter(|(_, at)| **at > 0) {
+            let counts = &self.chunks[usize::from(chunk) - 1];
+            for (at, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                buckets.push((octave * AN_OCTAVE + at, u64::from(count)));
+            }
+        }
+        buckets
+    }
+}
+
+/// The ends of the buckets that so many percent of all samples don't exceed; `percents` are in order.
+fn quantiles<const N: usize>(buckets: &[(usize, u64)], percents: [u64; N]) -> [u64; N] {
+    let total: u64 = buckets.iter().map(|(_, count)| count).sum();
+    let (mut rest, mut passed) = (buckets.iter(), 0);
+    let mut bucket = 0;
+    percents.map(|percent| {
+        let rank = (u128::from(total) * u128::from(percent)).div_ceil(100) as u64;
+        while passed < rank
+            && let Some(&(next, count)) = rest.next()
+        {
+            (bucket, passed) = (next, passed + count);
+        }
+        upper_edge(bucket)
+    })
+}
+
+/// Values below 64 are their own bucket; above, the five bits behind the first one tell.
+#[inline]
+fn bucket_of(value: u64) -> usize {
+    let shift = 63 - (value | AN_OCTAVE as u64).leading_zeros() - BITS_AN_OCTAVE;
+    ((shift as usize) << BITS_AN_OCTAVE) + (value >> shift) as usize
+}
+
+fn lower_edge(bucket: usize) -> u64 {
+    match bucket / AN_OCTAVE {
+        0 => bucket as u64,
+        octave => ((AN_OCTAVE + bucket % AN_OCTAVE) as u64) << (octave - 1),
+    }
+}
+
+/// The greatest value in it.
+fn upper_edge(bucket: usize) -> u64 {
+    if bucket + 1 == OCTAVES * AN_OCTAVE {
+        u64::MAX
+    } else {
+        lower_edge(bucket + 1) - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(values: impl IntoIterator<Item = u64>) -> Distribution {
+        let mut histogram = Histogram::default();
+        values.into_iter().for_each(|v| histogram.record(v));
+        histogram.summary()
+    }
+
+    #[test]
+    fn small_values_are_exact() {
+        let d = of(0..64);
+        assert_eq!(d.buckets, (0..64).map(|v| (v, 1)).collect::<Vec<_>>());
+        assert_eq!((d.min, d.p50, d.p90, d.max), (0, 31, 57, 63));
+        assert!((d.mean - 31.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn one_sample_is_every_quantile() {
+        let d = of([1_000_003]);
+        assert_eq!((d.p50, d.p99, d.max), (1_000_003, 1_000_003, 1_000_003));
+    }
+
+    #[test]
+    fn nothing_is_nothing() {
+        assert_eq!(of([]), Distribution::default());
+    }
+
+    #[test]
+    fn the_greatest_number_has_a_bucket() {
+        let d = of([u64::MAX, u64::MAX - 1, 0]);
+        assert_eq!(d.buckets.len(), 2);
+        assert_eq!(d.p99, u64::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_is_within_its_bucket(value: u64) {
+            let bucket = bucket_of(value);
+            prop_assert!(lower_edge(bucket) <= value && value <= upper_edge(bucket));
+            prop_assert!(upper_edge(bucket) - lower_edge(bucket) <= lower_edge(bucket) / 32);
+        }
+
+        #[test]
+        fn quantiles_are_right_to_three_percent(mut values in prop::collection::vec(0u64..1 << 40, 1..200)) {
+            let d = of(values.iter().copied());
+            values.sort_unstable();
+            let exact = values[(values.len() * 9).div_ceil(10) - 1];
+            prop_assert!(d.p90 >= exact && d.p90 - exact <= exact / 32);
+        }
+    }
+}

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What limited a direction when, judged from its course a few round trips at a time.
+//!
+//! The classes are those of T-RAT (Zhang, Breslau, Paxson, Shenker, "On the characteristics and
+//! origins of Internet flow rates", SIGCOMM 2002, §3) and TAPO (Sun et al., "TCP stalls at the server
+//! side: measurement and mitigation", 2015), with the ACK stream as one of its own. What the sender's
+//! kernel would say (`model::leg::limiter`) needs `tcp_info`; a tap has packets only. The rules are
+//! asked in this order, for steps of one round trip or more (`rounds.rs`):
+//!
+//! 1. **Application**: for more than half of the step nothing was in flight and nothing was sent; or
+//!    half of the segments are shorter than the largest (T-RAT §3.3: there was no more to send).
+//! 2. **Path rate**: every round trip of the step is above the least by 5 % and by 0.5 ms, so a
+//!    queue stood all the time. It comes before the receive window, other than in the kernel's
+//!    reckoning: a larger window would only lengthen the queue.
+//! 3. **ACK stream**: the same, but half or more of what the round trip has in excess, and at least
+//!    3 ms, was the way of the ACKs, as their time stamps say ([`super::ack_way`]). Without time
+//!    stamps of milliseconds this can't be told from path rate.
+//! 4. **Receive window**: a packet ended within a segment of the advertised window's end (as T-RAT),
+//!    or the window was zero.
+//! 5. **Congestion window**: something was sent again, in this step or in one of the three before;
+//!    or what is in flight is still below what it was at a loss that cut it by 15 % or more; or it
+//!    grew by a segment over what it was four steps ago and before, also before a silence that was
+//!    shorter than a time-out.
+//! 6. **Application**, for all that is left: less is in flight than was before without a loss, nothing
+//!    grows, nothing is in the way. The sender held back, for which a send buffer that is too small
+//!    and pacing are reasons as well: no tap can tell them apart.
+//!
+//! Then spans of less than two steps go to their neighbour; a span of congestion window beside one of
+//! path rate is path rate too if as much was acknowledged in most of it (to 3 %), since a queue that is short
+//! or gone for a moment takes nothing from the rate; and silence of a round trip or more with
+//! everything acknowledged, and zero windows, are put in with their own times.
+//!
+//! The rules are for a tap near the sender. Elsewhere less of the round trip and of what is in flight
+//! is seen, and [`super::verdict`] says so.
+
+use super::{
+    ack_way,
+    course::Course,
+    pieces::median,
+    record::{Limit, Limited},
+    rounds::Rounds,
+    series::Bin,
+    spans::{self, drop_short, join, paint},
+};
+use std::ops::Range;
+
+/// A round trip that is longer, for good, than the least: by this part of it, and by this.
+const STANDING_PART: f64 = 0.05;
+const STANDING_NS: f64 = 500e3;
+/// What ACKs must lose on their way: time stamps are right to a millisecond.
+const ACK_WAY_NS: f64 = 3e6;
+/// A window that was cut, after a loss, is below this part of what it was; CUBIC cuts to 0.7, the
+/// gentlest that is in use.
+const CUT: f64 = 0.85;
+/// Steps after a loss in which the cut must show.
+const CUT_STEPS: usize = 8;
+/// A rate that is as good as the path's.
+const FULL: f64 = 0.97;
+/// Steps that growth is looked for over, and that a repair takes.
+const GROWTH_STEPS: usize = 4;
+/// The least time-out of Linux (`TCP_RTO_MIN`).
+const TIME_OUT_NS: f64 = 200e6;
+/// Segments that have a course.
+const SEGMENTS_MIN: u64 = 10;
+
+type Span = spans::Span<Limit>;
+
+/// What limited `course` from its first data to its last, in order and without gaps; nothing for
+/// fewer than ten segments. At most some hundreds. `handshake_ns` is the round trip of the handshake, if
+/// it was seen.
+#[must_use]
+pub fn of(course: &Course, handshake_ns: Option<u64>) -> Vec<Limited> {
+    let segments: u64 = sum(&course.bins, |bin| u64::from(bin.data_segments));
+    match Rounds::of(course, handshake_ns) {
+        Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds)
+            .into_iter()
+            .map(|span| Limited {
+                by: span.kind,
+                from_ns: rounds.time(span.bins.start),
+                to_ns: rounds.time(span.bins.end),
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn spans(rounds: &Rounds<'_>) -> Vec<Span> {
+    let (seen, closed) = (Seen::of(rounds), zero_window(rounds.bins()));
+    let (mut spans, mut judge) = (Vec::new(), Judge::default());
+    let mut from = rounds.active().start;
+    for gap in runs(&seen.silent, rounds.active(), rounds.step) {
+        spans.extend(stretch(rounds, from..gap.start, &seen, &mut judge));
+        from = gap.end;
+        judge.pause(rounds.nanos(gap.len() as f64));
+        spans.push(Span {
+            kind: Limit::Application,
+            bins: gap,
+        });
+    }
+    spans.extend(stretch(
+        rounds,
+        from..rounds.active().end,
+        &seen,
+        &mut judge,
+    ));
+    for bins in runs(&closed, rounds.active(), rounds.step) {
+        paint(
+            &mut spans,
+            Span {
+                kind: Limit::ReceiveWindow,
+                bins,
+            },
+        );
+    }
+    join(spans, alike)
+}
+
+/// What is known of each bin.
+struct Seen {
+    silent: Vec<bool>,
+    /// What its ACKs took longer than the fastest.
+    acks_over: Option<Vec<Option<f64>>>,
+}
+
+impl Seen {
+    fn of(rounds: &Rounds<'_>) -> Self {
+        Self {
+            silent: silent(rounds.bins()),
+            acks_over: ack_way::excess(rounds.bins(), rounds.nanos(1.0) as u64),
+        }
+    }
+}
+
+fn alike(one: &Span, next: &Span) -> bool {
+    one.kind == next.kind
+}
+
+/// What limits without longer silence.
+fn stretch(rounds: &Rounds<'_>, bins: Range<usize>, seen: &Seen, judge: &mut Judge) -> Vec<Span> {
+    let steps = steps(rounds, bins, seen);
+    let judged = steps.iter().map(|step| Span {
+        kind: judge.step(step),
+        bins: step.bins.clone(),
+    });
+    let two_steps = (2.0 * rounds.step).floor() as usize;
+    let spans = drop_short(join(judged.collect(), alike), |span| {
+        span.bins.len() < two_steps
+    });
+    join(fill_path(rounds, spans), alike)
+}
+
+/// Congestion windows that take nothing from the rate of the path beside them.
+fn fill_path(rounds: &Rounds<'_>, mut spans: Vec<Span>) -> Vec<Span> {
+    let rate = |span: &Span| usual_rate(rounds, &span.bins);
+    let full = |at: usize, beside: Option<&Span>| {
+        let path = beside.filter(|span| span.kind == Limit::PathRate);
+        path.is_some_and(|path| rate(&spans[at]) >= FULL * rate(path))
+    };
+    let window = |at: &usize| spans[*at].kind == Limit::CongestionWindow;
+    let before = |at: usize| at.checked_sub(1).and_then(|at| spans.get(at));
+    let beside = |at: &usize| full(*at, before(*at)) || full(*at, spans.get(at + 1));
+    let filled: Vec<usize> = (0..spans.len()).filter(window).filter(beside).collect();
+    for at in filled {
+        spans[at].kind = Limit::PathRate;
+    }
+    spans
+}
+
+/// What is acknowledged in most steps of `bins` that repair nothing: a hole that is filled
+/// acknowledges what came long before.
+fn usual_rate(rounds: &Rounds<'_>, bins: &Range<usize>) -> f64 {
+    let count = (bins.len() as f64 / rounds.step).max(1.0) as usize;
+    let edge = |step: usize| bins.start as f64 + step as f64 * rounds.step;
+    let repairs = |step: usize| {
+        let from = (edge(step) - rounds.step).max(0.0) as usize;
+        let to = (edge(step + 1).ceil() as usize).min(rounds.bins().len());
+        sum(&rounds.bins()[from..to], |bin| bin.retransmitted_bytes) > 0
+    };
+    let rate = |step: usize| rounds.acked_in(edge(step)..edge(step + 1));
+    let mut calm: Vec<f64> = (0..count)
+        .filter(|step| !repairs(*step))
+        .map(rate)
+        .collect();
+    if calm.is_empty() {
+        calm = (0..count).map(rate).collect();
+    }
+    median(&mut calm)
+}
+
+/// Some round trips.
+struct Step {
+    bins: Range<usize>,
+    segments: u64,
+    short: u64,
+    retransmitted: u64,
+    window_full: u64,
+    in_flight: u64,
+    segment_bytes: u64,
+    nanos: f64,
+    /// Part of the time with nothing in flight.
+    silent: f64,
+    /// What every round trip had over the least; none without a sample.
+    rtt_over: Option<f64>,
+    rtt_least: f64,
+    /// What every ACK took longer than the fastest.
+    acks_over: Option<f64>,
+}
+
+fn steps(rounds: &Rounds<'_>, bins: Range<usize>, seen: &Seen) -> Vec<Step> {
+    let count = (bins.len() as f64 / rounds.step).floor().max(1.0) as usize;
+    let edge = |step: usize| match step < count {
+        true => bins.start + (step as f64 * rounds.step).round() as usize,
+        false => bins.end,
+    };
+    (0..count)
+        .map(|step| edge(step)..edge(step + 1))
+        .filter(|bins| !bins.is_empty())
+        .map(|bins| Step::of(rounds, bins, seen))
+        .collect()
+}
+
+impl Step {
+    fn of(rounds: &Rounds<'_>, range: Range<usize>, seen: &Seen) -> Self {
+        let bins = &rounds.bins()[range.clone()];
+        let rtt_least = rounds.nanos(rounds.least);
+        let rtt = bins.iter().map(|bin| bin.rtt_min_ns).filter(|rtt| *rtt > 0);
+        let over = seen.acks_over.as_deref();
+        let over = over.map(|over| over[range.clone()].iter().flatten());
+        let segments = sum(bins, |bin| u64::from(bin.data_segments));
+        let silent = seen.silent[range.clone()].iter().filter(|silent| **silent);
+        Self {
+            segments,
+            short: sum(bins, |bin| u64::from(bin.short_segments)),
+            retransmitted: sum(bins, |bin| bin.retransmitted_bytes),
+            window_full: sum(bins, |bin| u64::from(bin.window_full)),
+            in_flight: bins.iter().map(|bin| bin.in_flight_max).max().unwrap_or(0),
+            segment_bytes: sum(bins, |bin| bin.data_bytes) / segments.max(1),
+            nanos: rounds.nanos(bins.len() as f64),
+            silent: silent.count() as f64 / bins.len() as f64,
+            rtt_over: rtt.min().map(|rtt| rtt as f64 - rtt_least),
+            rtt_least,
+            acks_over: over.and_then(|over| over.copied().reduce(f64::min)),
+            bins: range,
+        }
+    }
+
+    fn queue_stands(&self) -> bool {
+        let least = (STANDING_PART * self.rtt_least).max(STANDING_NS);
+        self.rtt_over.is_some_and(|over| over > least)
+    }
+
+    fn queue_is_of_acks(&self) -> bool {
+        let half = self.rtt_over.unwrap_or(0.0) / 2.0;
+        self.acks_over
+            .is_some_and(|over| over >= half.max(ACK_WAY_NS))
+    }
+}
+
+/// What the steps before say of the next.
+#[derive(Default)]
+struct Judge {
+    /// Most in flight before a silence after which the window is still as large.
+    known: u64,
+    /// In flight in each step since the last loss or silence.
+    history: Vec<u64>,
+    /// Most in flight before the last loss, as long as it has not been reached again.
+    at_loss: Option<u64>,
+    cut: bool,
+}
+
+impl Judge {
+    fn step(&mut self, step: &Step) -> Limit {
+        if step.silent > 0.5 {
+            self.pause(step.silent * step.nanos);
+            return Limit::Application;
+        }
+        self.note_loss(step);
+        let limit = self.limit(step);
+        self.history.push(step.in_flight);
+        limit
+    }
+
+    /// Nothing was sent for a while. After a time-out the window begins anew (RFC 5681 §4.1).
+    fn pause(&mut self, silent_ns: f64) {
+        let most = self.history.iter().copied().max().unwrap_or(0);
+        let known = if silent_ns < TIME_OUT_NS {
+            most.max(self.known)
+        } else {
+            0
+        };
+        *self = Self {
+            known,
+            ..Self::default()
+        };
+    }
+
+    fn limit(&self, step: &Step) -> Limit {
+        match () {
+            () if 2 * step.short >= step.segments.max(1) => Limit::Application,
+            () if step.queue_stands() && step.queue_is_of_acks() => Limit::AckStream,
+            () if step.queue_stands() => Limit::PathRate,
+            () if step.window_full > 0 => Limit::ReceiveWindow,
+            () if self.repairs() || self.cut => Limit::CongestionWindow,
+            () if self.grows(step) => Limit::CongestionWindow,
+            () => Limit::Application,
+        }
+    }
+
+    fn note_loss(&mut self, step: &Step) {
+        if step.retransmitted > 0 {
+            let most = self.history.iter().copied().max().unwrap_or(step.in_flight);
+            self.at_loss = Some(most).max(self.at_loss);
+            self.known = 0;
+            self.history.clear();
+        } else if let Some(at_loss) = self.at_loss {
+            let soon = self.history.len() < CUT_STEPS;
+            self.cut |= soon && (step.in_flight as f64) < CUT * at_loss as f64;
+            if !soon && step.in_flight >= at_loss {
+                (self.at_loss, self.cut) = (None, false);
+            }
+        }
+    }
+
+    /// A loss is not long ago.
+    fn repairs(&self) -> bool {
+        self.at_loss.is_some() && self.history.len() < GROWTH_STEPS
+    }
+
+    fn grows(&self, step: &Step) -> bool {
+        let past = self.history.len().saturating_sub(GROWTH_STEPS - 1).max(1);
+        let known = Some(self.known).filter(|known| *known > 0);
+        let before = self.history.iter().take(past).copied().max().max(known);
+        before.is_none_or(|before| step.in_flight >= before.saturating_add(step.segment_bytes))
+    }
+}
+
+/// Bins in which nothing is sent and everything that was is acknowledged.
+fn silent(bins: &[Bin]) -> Vec<bool> {
+    let mut out = 0u64;
+    bins.iter()
+        .map(|bin| {
+            out = out.saturating_add(bin.data_bytes.saturating_sub(bin.retransmitted_bytes));
+            out = out.saturating_sub(bin.acked_bytes);
+            bin.data_bytes == 0 && out == 0
+        })
+        .collect()
+}
+
+/// Bins in which the last window that came was none.
+fn zero_window(bins: &[Bin]) -> Vec<bool> {
+    let mut window = None;
+    bins.iter()
+        .map(|bin| {
+            window = bin.window_min.or(window);
+            window == Some(0)
+        })
+        .collect()
+}
+
+/// Where `what` is so for at least `least` bins within `active`.
+fn runs(what: &[bool], active: Range<usize>, least: f64) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let mut from = active.start;
+    for bin in active.clone() {
+        if !what[bin] {
+            runs.push(from..bin);
+            from = bin + 1;
+        }
+    }
+    runs.push(from..active.end);
+    runs.retain(|run| !run.is_empty() && run.len() as f64 >= least);
+    runs
+}
+
+fn sum(bins: &[Bin], of: impl Fn(&Bin) -> u64) -> u64 {
+    bins.iter().map(of).fold(0, u64::saturating_add)
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Packets that wait for their ACK: round trips by pairs of data and ACK.
+
+use super::bounds::{Bounds, bytes_of};
+use std::collections::VecDeque;
+
+/// A packet that was sent for the first time.
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    at_ns: u64,
+    /// First number, on the wire.
+    start: u32,
+    /// Numbers that it has.
+    length: u32,
+}
+
+/// Packets in order of their numbers, which is the order in which they were sent.
+#[derive(Debug, Default)]
+pub(super) struct Outstanding {
+    packets: VecDeque<Packet>,
+    /// Up to where anything was sent again; what an ACK says of numbers below that is of no use, because
+    /// nobody knows which of both it answers (Karn; RFC 6298 §3).
+    resent_to: u64,
+}
+
+impl Outstanding {
+    /// Numbers were sent that were never sent before. When there are too many, the newest are not kept,
+    /// so that their ACKs have no sample.
+    #[inline]
+    pub(super) fn sent(&mut self, start: u64, length: u32, at_ns: u64, bounds: &mut Bounds) {
+        let most = bounds.settings.outstanding_max;
+        if bounds.has_room(&mut self.packets, most) {
+            self.packets.push_back(Packet {
+                at_ns,
+                start: start as u32,
+                length,
+            });
+        }
+    }
+
+    /// Memory of the table.
+    pub(super) fn table_bytes(&self) -> usize {
+        bytes_of(&self.packets)
+    }
+
+    /// Numbers below `end` were sent again.
+    pub(super) fn sent_again(&mut self, end: u64) {
+        self.resent_to = self.resent_to.max(end);
+    }
+
+    /// Everything below `ack` is acknowledged, and was not further than `before` until now. When the
+    /// packet was sent that carried the last byte of it, if that says anything: one sample an ACK.
+    #[inline]
+    pub(super) fn acknowledged(&mut self, before: u64, ack: u64) -> Option<u64> {
+        let mut last = None;
+        while let Some(packet) = self.packets.front() {
+            // Signed, because both are numbers of the wire, less than half a turn apart.
+            let beyond = (ack as u32).wrapping_sub(packet.start).cast_signed();
+            if beyond <= 0 {
+                break;
+            }
+            let over = beyond.cast_unsigned();
+            // `over == length` is its end; beyond that, another carried the last byte.
+            last = (over <= packet.length).then_some(packet.at_ns);
+            if over < packet.length {
+                break;
+            }
+            self.packets.pop_front();
+        }
+        last.filter(|_| before >= self.resent_to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tap::Settings;
+
+    fn four() -> Bounds {
+        Bounds::new(Settings {
+            outstanding_max: 4,
+            ..Settings::default()
+        })
+    }
+
+    /// Packets of 10 at times 100, 101, … from number 1,000.
+    fn sent(count: u32) -> Outstanding {
+        let mut outstanding = Outstanding::default();
+        for i in 0..u64::from(count) {
+            outstanding.sent(1_000 + i * 10, 10, 100 + i, &mut four());
+        }
+        outstanding
+    }
+
+    #[test]
+    fn the_last_packet_covered_is_the_sample() {
+        let mut outstanding = sent(4);
+        assert_eq!(outstanding.acknowledged(1_000, 1_020), Some(101));
+        assert_eq!(outstanding.acknowledged(1_020, 1_020), None);
+        assert_eq!(outstanding.acknowledged(1_020, 1_040), Some(103));
+    }
+
+    #[test]
+    fn a_part_of_a_super_packet_is_a_sample_of_it() {
+        let mut outstanding = sent(2);
+        assert_eq!(outstanding.acknowledged(1_000, 1_005), Some(100));
+        assert_eq!(outstanding.acknowledged(1_005, 1_010), Some(100));
+    }
+
+    #[test]
+    fn what_was_sent_again_is_no_sample() {
+        let mut outstanding = sent(3);
+        outstanding.sent_again(1_010);
+        assert_eq!(outstanding.acknowledged(1_000, 1_020), None);
+        assert_eq!(outstanding.acknowledged(1_020, 1_030), Some(102));
+    }
+
+    #[test]
+    fn packets_beyond_the_bound_are_no_sample() {
+        let mut outstanding = sent(6);
+        assert_eq!(outstanding.packets.len(), 4);
+        assert_eq!(outstanding.acknowledged(1_000, 1_060), None);
+        outstanding.sent(1_060, 10, 200, &mut four());
+        assert_eq!(outstanding.acknowledged(1_060, 1_070), Some(200));
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut outstanding = Outstanding::default();
+        let start = (1 << 33) - 5;
+        outstanding.sent(start, 10, 7, &mut four());
+        assert_eq!(outstanding.acknowledged(start, start + 10), Some(7));
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cuts a series into pieces that are straight lines but for noise: change points by optimal
+//! partitioning (Jackson et al., "An algorithm for optimal partitioning of data on an interval",
+//! 2005) with the penalty of Schwarz's criterion.
+//!
+//! A threshold on the rate needs a level before it knows one; a cut that pays for itself does not.
+
+/// Values `from..to` of a series, and the line through them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Piece {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    /// The line's value at the first of them, and at the last.
+    pub(crate) start: f64,
+    pub(crate) end: f64,
+    pub(crate) mean: f64,
+}
+
+/// A piece has two values at least: one alone is an outlier.
+const LEN_MIN: usize = 2;
+
+/// The pieces with the least sum of squared distances in units of `sigma²`, and 3 ln n for each: a
+/// piece has three parameters, its two ends and where it begins (Schwarz, 1978). It takes n²/2
+/// looks. Fewer than four values are one piece.
+pub(crate) fn cut(values: &[f64], sigma: f64) -> Vec<Piece> {
+    let line = Lines::of(values);
+    let n = values.len();
+    if n < 2 * LEN_MIN {
+        return (n > 0).then(|| line.piece(0, n)).into_iter().collect();
+    }
+    let penalty = 3.0 * (n as f64).ln();
+    let scale = 1.0 / (sigma * sigma).max(f64::MIN_POSITIVE);
+    // The best sum up to each place, and where the last piece of it begins.
+    let mut best = vec![(f64::INFINITY, 0); n + 1];
+    best[0] = (0.0, 0);
+    for to in LEN_MIN..=n {
+        for from in 0..=to - LEN_MIN {
+            let sum = best[from].0 + penalty + scale * line.squares(from, to);
+            if sum < best[to].0 {
+                best[to] = (sum, from);
+            }
+        }
+    }
+    walk_back(&best, &line)
+}
+
+fn walk_back(best: &[(f64, usize)], line: &Lines) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut to = best.len() - 1;
+    while to > 0 {
+        let from = best[to].1;
+        pieces.push(line.piece(from, to));
+        to = from;
+    }
+    pieces.reverse();
+    pieces
+}
+
+/// The noise of a series: the median of second differences, which a line has none of, as the
+/// standard deviation that a normal distribution would have.
+pub(crate) fn noise(values: &[f64]) -> f64 {
+    let mut seconds: Vec<f64> = values
+        .windows(3)
+        .map(|three| (three[0] - 2.0 * three[1] + three[2]).abs())
+        .collect();
+    median(&mut seconds) * 1.4826 / 6f64.sqrt()
+}
+
+/// Each value but the ends as the median of it and its neighbours: a single outlier goes, an edge
+/// stays where it is.
+pub(crate) fn without_outliers(values: &[f64]) -> Vec<f64> {
+    let mut calm = values.to_vec();
+    for (place, three) in values.windows(3).enumerate() {
+        calm[place + 1] = median(&mut three.to_vec());
+    }
+    calm
+}
+
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Sums from which the line through any stretch follows.
+struct Lines {
+    y: Vec<f64>,
+    xy: Vec<f64>,
+    yy: Vec<f64>,
+}
+
+impl Lines {
+    fn of(values: &[f64]) -> Self {
+        let sums = |of: &dyn Fn(f64, f64) -> f64| {
+            let mut sum = 0.0;
+            let running = values.iter().enumerate().map(|(x, y)| {
+                sum += of(x as f64, *y);
+                sum
+            });
+            std::iter::once(0.0).chain(running).collect()
+        };
+        Self {
+            y: sums(&|_, y| y),
+            xy: sums(&|x, y| x * y),
+            yy: sums(&|_, y| y * y),
+        }
+    }
+
+    /// Mean of the values, slope, and squares that the line leaves.
+    fn fit(&self, from: usize, to: usize) -> (f64, f64, f64) {
+        let n = (to - from) as f64;
+        let of = |sums: &[f64]| sums[to] - sums[from];
+        let (y, middle) = (of(&self.y), (from + to - 1) as f64 / 2.0);
+        let mean = y / n;
+        let xx = n * (n * n - 1.0) / 12.0;
+        let xy = of(&self.xy) - middle * y;
+        let slope = if xx > 0.0 { xy / xx } else { 0.0 };
+        let squares = of(&self.yy) - n * mean * mean - slope * xy;
+        (mean, slope, squares.max(0.0))
+    }
+
+    fn squares(&self, from: usize, to: usize) -> f64 {
+        self.fit(from, to).2
+    }
+
+    fn piece(&self, from: usize, to: usize) -> Piece {
+        let (mean, slope, _) = self.fit(from, to);
+        let half = slope * (to - from - 1) as f64 / 2.0;
+        Piece {
+            from,
+            to,
+            start: mean - half,
+            end: mean + half,
+            mean,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(values: &[f64], sigma: f64) -> Vec<usize> {
+        cut(values, sigma).iter().map(|piece| piece.from).collect()
+    }
+
+    /// Even noise of ±1, whose standard deviation is 0.58: the top bits of a multiplicative hash.
+    fn noisy(value: f64, n: usize) -> f64 {
+        let hash = (n as u32 + 1).wrapping_mul(0x9e37_79b1) ^ (n as u32).wrapping_mul(0x85eb_ca77);
+        value + f64::from(hash) / f64::from(1u32 << 31) - 1.0
+    }
+
+    #[test]
+    fn a_line_is_one_piece_however_noisy() {
+        let line: Vec<f64> = (0..200).map(|n| noisy(n as f64 / 3.0, n)).collect();
+        assert_eq!(places(&line, 0.7), [0]);
+        assert!((0.3..0.9).contains(&noise(&line)), "{}", noise(&line));
+        let piece = cut(&line, 0.7)[0];
+        assert!(piece.start.abs() < 0.5 && (piece.end - 66.3).abs() < 0.5);
+    }
+
+    #[test]
+    fn a_kink_and_a_step_are_found_where_they_are() {
+        let value = |n: usize| match n {
+            0..50 => n as f64,
+            50..120 => 50.0,
+            _ => 30.0,
+        };
+        let values: Vec<f64> = (0..200).map(|n| noisy(value(n), n)).collect();
+        let found = places(&values, 0.7);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[1].abs_diff(50) <= 2 && found[2] == 120, "{found:?}");
+    }
+
+    #[test]
+    fn few_values_are_one_piece_and_none_are_none() {
+        assert_eq!(cut(&[], 1.0), []);
+        assert_eq!(places(&[1.0, 9.0, 1.0], 0.1), [0]);
+        assert_eq!(places(&[5.0; 4], 0.0), [0]);
+    }
+
+    #[test]
+    fn one_outlier_goes_and_an_edge_stays() {
+        let values = [1.0, 1.0, 9.0, 1.0, 1.0, 5.0, 5.0, 5.0];
+        let calm = without_outliers(&values);
+        assert_eq!(calm, [1.0, 1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0]);
+    }
+}

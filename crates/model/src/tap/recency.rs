@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which slot was used longest ago: a list through two arrays, 8 bytes a slot.
+
+/// Nothing before or behind.
+const NONE: u32 = u32::MAX;
+
+/// Slots in order of their last use.
+#[derive(Debug)]
+pub(super) struct Recency {
+    links: Vec<Link>,
+    newest: u32,
+    oldest: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    newer: u32,
+    older: u32,
+}
+
+impl Recency {
+    /// No slot yet.
+    pub(super) fn new() -> Self {
+        Self {
+            links: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+        }
+    }
+
+    /// The slot used longest ago.
+    pub(super) fn oldest(&self) -> Option<u32> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    /// A slot that is not in the list comes into it, as the newest. Slots are numbered from 0 without a
+    /// gap.
+    pub(super) fn insert(&mut self, slot: u32) {
+        let none = Link {
+            newer: NONE,
+            older: NONE,
+        };
+        if slot as usize == self.links.len() {
+            self.links.push(none);
+        }
+        self.links[slot as usize] = none;
+        self.put_first(slot);
+    }
+
+    /// A slot of the list is used.
+    #[inline]
+    pub(super) fn touch(&mut self, slot: u32) {
+        if slot != self.newest {
+            self.remove(slot);
+            self.put_first(slot);
+        }
+    }
+
+    /// A slot leaves the list.
+    pub(super) fn remove(&mut self, slot: u32) {
+        let Link { newer, older } = self.links[slot as usize];
+        match newer {
+            NONE => self.newest = older,
+            _ => self.links[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            _ => self.links[older as usize].newer = newer,
+        }
+    }
+
+    fn put_first(&mut self, slot: u32) {
+        self.links[slot as usize] = Link {
+            newer: NONE,
+            older: self.newest,
+        };
+        match self.newest {
+            NONE => self.oldest = slot,
+            newest => self.links[newest as usize].newer = slot,
+        }
+        self.newest = slot;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn is_an_order(steps in prop::collection::vec((0usize..8, prop::bool::ANY), 0..100)) {
+            let mut recency = Recency::new();
+            let mut order: Vec<u32> = (0..8).collect();
+            (0..8).for_each(|slot| recency.insert(slot));
+            for (slot, comes_back) in steps {
+                let slot = slot as u32;
+                order.retain(|&s| s != slot);
+                order.push(slot);
+                if comes_back {
+                    recency.remove(slot);
+                    recency.insert(slot);
+                } else {
+                    recency.touch(slot);
+                }
+                prop_assert_eq!(recency.oldest(), Some(order[0]));
+            }
+            for slot in order {
+                prop_assert_eq!(recency.oldest(), Some(slot));
+                recency.remove(slot);
+            }
+            prop_assert_eq!(recency.oldest(), None);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Round trips from the tap to the receiver of one direction and back, by both methods.
+//!
+//! SYN and FIN have a number and so an ACK: they are samples like data.
+
+use super::bounds::Bounds;
+use super::distribution::Histogram;
+use super::outstanding::Outstanding;
+use super::round_trip::RoundTrip;
+use super::segment::Segment;
+use super::timestamps::Timestamps;
+
+/// What waits for an answer, and the answers.
+#[derive(Debug, Default)]
+pub(super) struct RoundTrips {
+    outstanding: Outstanding,
+    timestamps: Timestamps,
+    smoothed: RoundTrip,
+    pub(super) by_pairs: Histogram,
+    pub(super) by_timestamps: Histogram,
+}
+
+impl RoundTrips {
+    /// SRTT and RTTVAR so far.
+    pub(super) fn smoothed(&self) -> RoundTrip {
+        self.smoothed
+    }
+
+    /// A packet of this direction, with anything that is acknowledged or without.
+    #[inline]
+    pub(super) fn stamped(&mut self, segment: &Segment, answered: bool, bounds: &mut Bounds) {
+        if segment.has_timestamps {
+            self.timestamps
+                .sent(segment.tsval, segment.at_ns, answered, bounds);
+        }
+    }
+
+    /// `length` numbers from `start` on were sent for the first time.
+    #[inline]
+    pub(super) fn sent(&mut self, start: u64, length: u32, at_ns: u64, bounds: &mut Bounds) {
+        self.outstanding.sent(start, length, at_ns, bounds);
+    }
+
+    /// Memory of the tables.
+    pub(super) fn table_bytes(&self) -> usize {
+        self.outstanding.table_bytes() + self.timestamps.table_bytes()
+    }
+
+    /// Everything from somewhere to `end` was sent again.
+    pub(super) fn sent_again(&mut self, end: u64) {
+        self.outstanding.sent_again(end);
+    }
+
+    /// A segment of the other end with an ACK for everything below `ack`; `before` is what it was before.
+    /// The round trip that it says: by pair, or without one by time stamp.
+    #[inline]
+    pub(super) fn answered(&mut self, before: u64, ack: u64, segment: &Segment) -> Option<u64> {
+        let by_timestamp = self.echoed(segment);
+        let by_pair = (ack > before)
+            .then(|| self.outstanding.acknowledged(before, ack))
+            .flatten()
+            .map(|sent_ns| segment.at_ns.saturating_sub(sent_ns));
+        if let Some(rtt) = by_pair {
+            self.by_pairs.record(rtt);
+        }
+        let rtt = by_pair.or(by_timestamp)?;
+        self.smoothed.sample(rtt);
+        Some(rtt)
+    }
+
+    /// Whether the time stamp of `segment` says nothing new.
+    #[inline]
+    pub(super) fn is_echo_known(&self, segment: &Segment) -> bool {
+        !segment.has_timestamps || self.timestamps.is_last_echo(segment.tsecr)
+    }
+
+    #[inline]
+    fn echoed(&mut self, segment: &Segment) -> Option<u64> {
+        if !segment.has_timestamps {
+            return None;
+        }
+        let sent_ns = self.timestamps.echoed(segment.tsecr)?;
+        let rtt = segment.at_ns.saturating_sub(sent_ns);
+        self.by_timestamps.record(rtt);
+        Some(rtt)
+    }
+}

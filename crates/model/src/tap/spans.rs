@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A stretch of bins cut into spans that each are of one kind.
+
+use std::ops::Range;
+
+/// Bins of one kind.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Span<K> {
+    pub(crate) kind: K,
+    pub(crate) bins: Range<usize>,
+}
+
+/// Puts `over` over what is there. `spans` are in order and without gaps, and so they stay.
+pub(crate) fn paint<K: Copy>(spans: &mut Vec<Span<K>>, over: Span<K>) {
+    if over.bins.is_empty() {
+        return;
+    }
+    let (from, to) = (over.bins.start, over.bins.end);
+    let mut painted = Vec::with_capacity(spans.len() + 2);
+    let mut over = Some(over);
+    for Span { kind, bins } in spans.drain(..) {
+        let (before, after) = (bins.start..bins.end.min(from), bins.start.max(to)..bins.end);
+        if !before.is_empty() {
+            painted.push(Span { kind, bins: before });
+        }
+        if bins.end > from {
+            painted.extend(over.take());
+        }
+        if !after.is_empty() {
+            painted.push(Span { kind, bins: after });
+        }
+    }
+    painted.extend(over);
+    *spans = painted;
+}
+
+/// Neighbours made one where `same` says that they are.
+pub(crate) fn join<K>(
+    spans: Vec<Span<K>>,
+    same: impl Fn(&Span<K>, &Span<K>) -> bool,
+) -> Vec<Span<K>> {
+    let mut joined: Vec<Span<K>> = Vec::with_capacity(spans.len());
+    for span in spans {
+        match joined.last_mut() {
+            Some(last) if same(last, &span) => last.bins.end = span.bins.end,
+            _ => joined.push(span),
+        }
+    }
+    joined
+}
+
+/// Without those that are too `short`: the one before takes their bins, or the one after where there
+/// is none before.
+pub(crate) fn drop_short<K>(spans: Vec<Span<K>>, short: impl Fn(&Span<K>) -> bool) -> Vec<Span<K>> {
+    let mut kept: Vec<Span<K>> = Vec::with_capacity(spans.len());
+    for span in spans {
+        match kept.last_mut() {
+            Some(last) if short(&span) => last.bins.end = span.bins.end,
+            Some(last) if short(last) => {
+                let bins = last.bins.start..span.bins.end;
+                *last = Span { bins, ..span };
+            }
+            _ => kept.push(span),
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(text: &str) -> Vec<Span<char>> {
+        let single = text.chars().enumerate();
+        let single = single.map(|(at, kind)| Span {
+            kind,
+            bins: at..at + 1,
+        });
+        join(single.collect(), |a, b| a.kind == b.kind)
+    }
+
+    fn text(spans: &[Span<char>]) -> String {
+        let mut text = String::new();
+        for span in spans {
+            assert_eq!(span.bins.start, text.len(), "no gap, no overlap");
+            text.extend(span.bins.clone().map(|_| span.kind));
+        }
+        text
+    }
+
+    #[test]
+    fn paint_covers_just_what_it_is_put_on() {
+        for (from, to, want) in [
+            (0, 2, "XXabbc"),
+            (1, 4, "aXXXbc"),
+            (4, 6, "aaabXX"),
+            (3, 3, "aaabbc"),
+            (0, 6, "XXXXXX"),
+        ] {
+            let mut painted = spans("aaabbc");
+            paint(
+                &mut painted,
+                Span {
+                    kind: 'X',
+                    bins: from..to,
+                },
+            );
+            assert_eq!(text(&painted), want);
+        }
+    }
+
+    #[test]
+    fn what_is_short_goes_to_its_neighbour() {
+        let short = |span: &Span<char>| span.bins.len() < 2;
+        assert_eq!(text(&drop_short(spans("aabccd"), short)), "aaaccc");
+        assert_eq!(text(&drop_short(spans("abbc"), short)), "bbbb");
+        assert_eq!(text(&drop_short(spans("a"), short)), "a");
+    }
+}

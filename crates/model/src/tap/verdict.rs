@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What limited a direction, in a sentence that says how sure it is.
+
+use super::{
+    limits, phases,
+    record::{Direction, Flow, Limit, Limited, Phase, PhaseKind},
+};
+
+/// Shares below this are not told.
+const TOLD: f64 = 0.05;
+/// From here on it is "all the time".
+const ALL: f64 = 0.95;
+
+/// Fills in phases, limits and verdicts of a flow whose courses are complete.
+pub fn judge(flow: &mut Flow) {
+    let opening = flow.opening;
+    let (to_server, to_client) = (opening.syn_to_syn_ack_ns, opening.syn_ack_to_ack_ns);
+    judge_direction(&mut flow.upload, to_client.zip(to_server));
+    judge_direction(&mut flow.download, to_server.zip(to_client));
+}
+
+/// Likewise for one direction. `handshake_ns` is what the handshake took between sender and tap, and
+/// between tap and receiver, each to and fro, if it was seen.
+pub fn judge_direction(direction: &mut Direction, handshake_ns: Option<(u64, u64)>) {
+    let whole = handshake_ns.map(|(before, beyond)| before.saturating_add(beyond));
+    direction.phases = phases::of(&direction.course, whole);
+    direction.limits = limits::of(&direction.course, whole);
+    let seen = handshake_ns.map(|(before, beyond)| share(before, beyond));
+    direction.verdict = sentence(direction, seen);
+}
+
+/// How much of the round trip lies beyond the tap.
+fn share(before: u64, beyond: u64) -> f64 {
+    beyond as f64 / (before as f64 + beyond as f64).max(1.0)
+}
+
+/// The verdict on `direction`, whose phases and limits are known; empty without data. `seen` is how much
+/// of its round trip lies between the tap and the receiver, from 0 at the receiver to 1 at the sender, if
+/// the handshake shows it.
+#[must_use]
+pub fn sentence(direction: &Direction, seen: Option<f64>) -> String {
+    let shares = shares(&direction.limits);
+    let Some((main, share)) = shares.first().copied() else {
+        return match direction.data.unique_bytes {
+            0 => String::new(),
+            _ => "Too few packets to say what limited it.".to_owned(),
+        };
+    };
+    let mut text = prefix(seen).to_owned();
+    text += &match share {
+        share if share >= ALL => format!("limited all the time by {}", by(main)),
+        share if share >= 0.5 => {
+            format!(
+                "limited most of the time ({}) by {}",
+                percent(share),
+                by(main)
+            )
+        }
+        share => format!(
+            "limited for the largest part ({}) by {}",
+            percent(share),
+            by(main)
+        ),
+    };
+    text += &evidence(direction, main);
+    for (limit, share) in shares[1..].iter().filter(|(_, share)| *share >= TOLD) {
+        text += &format!("; {} by {}", percent(*share), by(*limit));
+    }
+    capitalised(&text) + "."
+}
+
+/// What is to be known before.
+fn prefix(seen: Option<f64>) -> &'static str {
+    match seen {
+        Some(seen) if seen < 0.5 => {
+            "Uncertain, since seen nearer to the receiver, where a part of the round trip and of what is \
+             in flight does not show: "
+        }
+        None => "If this was seen near the sender, which no handshake tells: ",
+        _ => "",
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}
+
+/// Parts of the time, the largest first.
+fn shares(limits: &[Limited]) -> Vec<(Limit, f64)> {
+    let span = |limited: &Limited| limited.to_ns.saturating_sub(limited.from_ns) as f64;
+    let whole: f64 = limits.iter().map(span).sum();
+    let mut shares: Vec<(Limit, f64)> = ALL_LIMITS
+        .iter()
+        .map(|limit| {
+            let of = limits.iter().filter(|limited| limited.by == *limit);
+            (*limit, of.map(span).sum::<f64>() / whole.max(1.0))
+        })
+        .filter(|(_, share)| *share > 0.0)
+        .collect();
+    shares.sort_by(|one, other| other.1.total_cmp(&one.1));
+    shares
+}
+
+const ALL_LIMITS: [Limit; 5] = [
+    Limit::Application,
+    Limit::ReceiveWindow,
+    Limit::CongestionWindow,
+    Limit::PathRate,
+    Limit::AckStream,
+];
+
+fn by(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Application => "the sender itself (nothing to send, or its pacing or send buffer)",
+        Limit::ReceiveWindow => "the receiver's window",
+        Limit::CongestionWindow => "the congestion window, as it grew or after losses",
+        Limit::PathRate => "the path's rate: a queue stood",
+        Limit::AckStream => "the ACK stream: ACKs queued on their way back",
+    }
+}
+
+/// The figure that shows it best.
+fn evidence(direction: &Direction, limit: Limit) -> String {
+    let phase = longest(direction);
+    match limit {
+        Limit::ReceiveWindow => {
+            format!(" of at most {}", bytes(direction.acks.window_max_bytes))
+        }
+        Limit::CongestionWindow => {
+            let data = &direction.data;
+            let again = data.fast_retransmissions + data.timeout_retransmissions;
+            format!(" ({again} retransmissions)")
+        }
+        Limit::PathRate => {
+            phase.map_or_else(String::new, |phase| format!(" at {}", rate(phase.data_bps)))
+        }
+        Limit::AckStream => phase.map_or_else(String::new, |phase| {
+            let (acks, packets) = (phase.acks_per_s, phase.packets_per_ack);
+            format!(", {acks:.0} a second for {packets:.1} packets each")
+        }),
+        Limit::Application => String::new(),
+    }
+}
+
+fn longest(direction: &Direction) -> Option<&Phase> {
+    let sending = direction
+        .phases
+        .iter()
+        .filter(|phase| phase.kind != PhaseKind::Idle);
+    sending.max_by_key(|phase| phase.to_ns.saturating_sub(phase.from_ns))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn bytes(bytes: u64) -> String {
+    units::Bytes::new(bytes).to_string()
+}
+
+fn rate(bps: f64) -> String {
+    units::BitRate::from_bits(bps as u64).to_string()
+}

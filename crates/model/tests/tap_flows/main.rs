@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is said of a flow, against captures written by hand.
+
+mod acks;
+mod any_segments;
+mod bins;
+mod data;
+mod flows;
+mod opening_closing;
+mod retransmissions;
+mod round_trips;
+mod script;
+mod simulated;

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an observed line tells of each segment: when it came, what it found, what became of it.
+
+use model::link::ack::PureAck;
+use model::link::{Acking, Drop, Event, Judged, Line, Schedule, Segment, Setting, Shape};
+use proptest::prelude::*;
+use units::Time;
+
+/// An observed line with all that it told, in order.
+struct Sim {
+    line: Line,
+    told: Vec<Event>,
+}
+
+impl Sim {
+    fn new(settings: &[(&str, &str)]) -> Self {
+        let mut shape = Shape::default();
+        for (key, value) in settings {
+            shape.apply(Setting::parse(key, value).unwrap());
+        }
+        shape.check().unwrap();
+        Self {
+            line: Line::new(shape, Schedule::default(), 1, Time::ZERO).observed(),
+            told: Vec::new(),
+        }
+    }
+
+    fn offer(&mut self, at: Time, packet: u64) {
+        self.offer_acking(at, packet, None);
+    }
+
+    fn offer_acking(&mut self, at: Time, packet: u64, acking: Option<Acking>) {
+        let told = &mut self.told;
+        let mut emit = |event| told.push(event);
+        self.line.offer(at, segment(packet), acking, &mut emit);
+    }
+
+    fn poll(&mut self, now: Time) {
+        let told = &mut self.told;
+        self.line.poll(now, &mut |event| told.push(event));
+    }
+
+    /// Packet, when it came in µs, what waited, its fate: as they were told.
+    fn judged(&self) -> Vec<(u64, u64, u64, Option<Drop>)> {
+        let plain = |judged: &Judged| {
+            let micros = judged.at.as_nanos() / 1_000;
+            let packet = judged.segment.packet;
+            (packet, micros, judged.queue_bytes, judged.lost)
+        };
+        self.judgements().map(plain).collect()
+    }
+
+    fn judgements(&self) -> impl Iterator<Item = &Judged> {
+        self.told.iter().filter_map(|event| match event {
+            Event::Judged(judged) => Some(judged),
+            _ => None,
+        })
+    }
+
+    fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
+        self.told.iter().filter(|event| which(event)).count()
+    }
+}
+
+fn segment(packet: u64) -> Segment {
+    Segment {
+        packet,
+        index: 0,
+        last: true,
+        len: 1500,
+    }
+}
+
+fn pure(ack: u32) -> Option<Acking> {
+    let (flow, window) = (1, 500);
+    Some(Acking::Pure(PureAck { flow, ack, window }))
+}
+
+const fn micros(n: u64) -> Time {
+    Time::from_micros(n)
+}
+
+/// 1,500 bytes take 1,200 µs.
+const RATE: (&str, &str) = ("rate", "10mbit");
+
+#[test]
+fn a_segment_that_passes_tells_what_waited_before_it() {
+    let mut sim = Sim::new(&[RATE, ("delay", "1ms"), ("queue", "100p")]);
+    (0..3).for_each(|packet| sim.offer(micros(5), packet));
+    sim.offer(micros(5 + 1_199), 3);
+    sim.offer(micros(5 + 1_200), 4);
+    let queues: Vec<_> = sim.judged().iter().map(|judged| judged.2).collect();
+    assert_eq!(queues, [0, 0, 1_500, 3_000, 3_000]);
+    assert!(sim.judged().iter().all(|judged| judged.3.is_none()));
+}
+
+#[test]
+fn without_a_rate_nothing_waits() {
+    let mut sim = Sim::new(&[("delay", "1ms")]);
+    (0..2).for_each(|packet| sim.offer(micros(7), packet));
+    assert_eq!(sim.judged(), [(0, 7, 0, None), (1, 7, 0, None)]);
+}
+
+#[test]
+fn loss_and_overflow_are_told_apart_and_before_the_drop() {
+    let mut sim = Sim::new(&[RATE, ("queue", "1500B"), ("loss", "at:2"), ("delay", "1ms")]);
+    (0..4).for_each(|packet| sim.offer(micros(9), packet));
+    let fates = [None, Some(Drop::Loss), None, Some(Drop::Overflow)];
+    let found: Vec<_> = sim.judged().iter().map(|judged| judged.3).collect();
+    assert_eq!(found, fates);
+    assert_eq!(
+        sim.judged()[3].2,
+        1_500,
+        "what it found was the whole limit"
+    );
+    for pair in sim.told.windows(2) {
+        if let [Event::Judged(judged), Event::Drop { segment, cause }] = pair {
+            assert_eq!((judged.segment, judged.lost), (*segment, Some(*cause)));
+        }
+    }
+    assert_eq!(sim.count(|event| matches!(event, Event::Drop { .. })), 2);
+}
+
+#[test]
+fn codel_settles_at_the_head_what_came_before() {
+    let rule = ("rule", "codel:target=1ms,interval=10ms");
+    let mut sim = Sim::new(&[RATE, rule, ("queue", "1000p"), ("delay", "1ms")]);
+    (0..100).for_each(|packet| sim.offer(micros(3), packet));
+    assert_eq!(sim.judged(), [(0, 3, 0, None)], "the others still wait");
+    sim.poll(Time::from_secs(1));
+    let dropped = sim.count(|event| matches!(event, Event::Drop { .. }));
+    assert!(dropped > 0);
+    let judged = sim.judged();
+    let numbers: Vec<_> = judged.iter().map(|judged| judged.0).collect();
+    assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+    let rule = Some(Drop::QueueRule);
+    assert_eq!(judged.iter().filter(|j| j.3 == rule).count(), dropped);
+    assert!(judged.iter().all(|judged| judged.1 == 3), "as they came");
+    assert_eq!(judged[99].2, 98 * 1_500, "as it was when it came");
+}
+
+#[test]
+fn a_thinned_ack_tells_when_it_came_and_so_does_the_one_that_was_held() {
+    let mut sim = Sim::new(&[("ack-thin", "1"), ("ack-hold", "5ms")]);
+    sim.offer_acking(micros(10), 0, pure(1_000));
+    sim.offer_acking(micros(20), 1, pure(2_000));
+    sim.offer_acking(micros(30), 2, pure(3_000));
+    sim.offer_acking(micros(40), 3, pure(4_000));
+    assert_eq!(
+        sim.judged(),
+        [
+            (0, 10, 0, None),
+            (1, 20, 0, Some(Drop::AckRule)),
+            (2, 30, 0, None)
+        ],
+        "the last is held"
+    );
+    sim.poll(Time::from_millis(100));
+    assert_eq!(sim.judged()[3], (3, 40, 0, None));
+}
+
+#[test]
+fn a_paced_ack_comes_when_it_comes() {
+    let mut sim = Sim::new(&[("ack-pace", "1000"), ("delay", "1ms")]);
+    sim.offer_acking(micros(10), 0, pure(1_000));
+    sim.offer_acking(micros(20), 1, pure(2_000));
+    sim.poll(Time::from_millis(100));
+    assert_eq!(sim.judged(), [(0, 10, 0, None), (1, 20, 0, None)]);
+    let out: Vec<_> = sim.told.iter().filter_map(out_at).collect();
+    assert_eq!(out[0], micros(1_010));
+    assert!(out[1] >= micros(2_010), "a pace behind");
+}
+
+fn out_at(event: &Event) -> Option<Time> {
+    match event {
+        Event::Deliver(out) => Some(out.at),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_duplicate_is_told_of_once_and_comes_out_twice() {
+    let mut sim = Sim::new(&[("duplicate", "100%")]);
+    sim.offer(micros(1), 0);
+    sim.poll(micros(1));
+    assert_eq!(sim.judged(), [(0, 1, 0, None)]);
+    assert_eq!(sim.told.iter().filter_map(out_at).count(), 2);
+}
+
+#[test]
+fn a_change_to_codel_tells_nothing_twice() {
+    let mut sim = Sim::new(&[RATE, ("queue", "1000p"), ("delay", "1ms")]);
+    (0..50).for_each(|packet| sim.offer(micros(3), packet));
+    let rule = Setting::parse("rule", "codel:target=1ms,interval=10ms").unwrap();
+    sim.line.set(micros(4), rule, &mut |_| {});
+    (50..100).for_each(|packet| sim.offer(micros(5), packet));
+    sim.poll(Time::from_secs(1));
+    let numbers: Vec<_> = sim.judged().iter().map(|judged| judged.0).collect();
+    assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+}
+
+fn settings() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+    let rule = prop_oneof![
+        Just("tail"),
+        Just("codel:target=1ms,interval=10ms"),
+        Just("red:min=10KB")
+    ];
+    let rate = prop_oneof![Just("10mbit"), Just("1gbit")];
+    let thin = prop_oneof![Just("0"), Just("2")];
+    (rule, rate, thin).prop_map(|(rule, rate, thin)| {
+        vec![
+            ("rule", rule),
+            ("rate", rate),
+            ("ack-thin", thin),
+            ("queue", "40p"),
+            ("delay", "2ms"),
+            ("loss", "5%"),
+            ("jitter", "uniform:1ms,reorder"),
+        ]
+    })
+}
+
+proptest! {
+    /// Whatever is set: each once, and as many losses as drops.
+    #[test]
+    fn each_segment_is_told_of_once(
+        settings in settings(),
+        gaps in prop::collection::vec((0..3_000u64, any::<bool>()), 1..200),
+    ) {
+        let mut sim = Sim::new(&settings);
+        let mut now = Time::ZERO;
+        for (packet, (gap, acks)) in gaps.iter().enumerate() {
+            now += micros(*gap);
+            let acking = if *acks { pure(packet as u32 * 1_448) } else { None };
+            sim.offer_acking(now, packet as u64, acking);
+            sim.poll(now);
+        }
+        sim.poll(Time::from_secs(100));
+        let mut judged = sim.judged();
+        let lost = judged.iter().filter(|judged| judged.3.is_some()).count();
+        prop_assert_eq!(lost, sim.count(|event| matches!(event, Event::Drop { .. })));
+        judged.sort_unstable_by_key(|judged| judged.0);
+        let numbers: Vec<_> = judged.iter().map(|judged| judged.0).collect();
+        prop_assert_eq!(numbers, (0..gaps.len() as u64).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes pcapng (draft-ietf-opsawg-pcapng): each function appends one whole block to a buffer.
+//!
+//! A file is a [`section`], its [`interface`]s in the order of their numbers, [`packet`]s, and
+//! [`statistics`] wherever there is something to tell. A buffer that ends with a whole block may be
+//! written at any time: what is in the file then is a valid one. Little-endian on every machine.
+
+use super::{Fate, Frame, LinkType};
+
+/// What wrote the file, and where.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// The processor, as the kernel names it; nothing is written if empty.
+    pub hardware: &'a str,
+    /// Operating system with its release.
+    pub system: &'a str,
+    /// Program with its version.
+    pub application: &'a str,
+}
+
+/// Where packets were captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interface<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What its frames begin with.
+    pub link_type: LinkType,
+    /// Most bytes that are kept of a packet.
+    pub snaplen: u32,
+    /// What was let in, in words; empty is everything.
+    pub filter: &'a str,
+}
+
+/// Which way a packet passed the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heading {
+    /// Not known.
+    Unknown,
+    /// Into this host.
+    Inbound,
+    /// Out of it.
+    Outbound,
+}
+
+/// What an interface had since the section began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statistics {
+    /// Its number, from 0.
+    pub interface: u32,
+    /// Begin of the capture, ns since 1970.
+    pub from_ns: u64,
+    /// When these were counted.
+    pub until_ns: u64,
+    /// Packets that passed the filter, dropped ones among them.
+    pub received: u64,
+    /// Packets among them that there was no room for.
+    pub dropped: u64,
+}
+
+/// Private enterprise number of longhaul's own option: the one kept for documentation (RFC 5612).
+/// Whoever else uses that number is told apart by the option's length and version.
+pub const ENTERPRISE: u32 = 32473;
+/// Version of that option, its first byte.
+pub const OPTION_VERSION: u8 = 1;
+/// In place of a [`Fate`] where nothing is known of it.
+pub const FATE_UNKNOWN: u8 = 0xff;
+/// Bytes of that option after the enterprise number: version, fate, segment size (u16), queue (u32).
+pub const OPTION_LEN: usize = 8;
+/// Code of a custom option with binary data, which is not to be copied into changed files.
+pub const CUSTOM_BINARY_NOT_COPIED: u16 = 2989;
+
+/// Bytes that [`statistics`] appends.
+pub const STATISTICS_LEN: usize = 76;
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const INTERFACE_STATISTICS: u32 = 5;
+const ENHANCED_PACKET: u32 = 6;
+
+/// Options of the draft's sections 3.5 and 4.1 to 4.6.
+mod option {
+    pub(super) const END: u16 = 0;
+    pub(super) const COMMENT: u16 = 1;
+    pub(super) const SHB_HARDWARE: u16 = 2;
+    pub(super) const SHB_OS: u16 = 3;
+    pub(super) const SHB_APPLICATION: u16 = 4;
+    pub(super) const IF_NAME: u16 = 2;
+    pub(super) const IF_TSRESOL: u16 = 9;
+    pub(super) const IF_FILTER: u16 = 11;
+    pub(super) const EPB_FLAGS: u16 = 2;
+    pub(super) const ISB_START: u16 = 2;
+    pub(super) const ISB_END: u16 = 3;
+    pub(super) const ISB_RECEIVED: u16 = 4;
+    pub(super) const ISB_DROPPED: u16 = 5;
+}
+
+/// Nanoseconds: 10⁻⁹ s (`if_tsresol`).
+const RESOLUTION: u8 = 9;
+/// `if_filter` begins with what kind of filter it is: 0 is text.
+const FILTER_AS_TEXT: u8 = 0;
+
+/// A section header block, with which every file begins. The section's length is left open.
+pub fn section(out: &mut Vec<u8>, origin: &Origin<'_>) {
+    block(out, SECTION_HEADER, |out| {
+        put_u32(out, BYTE_ORDER_MAGIC);
+        put_u16(out, 1);
+        put_u16(out, 0);
+        put_u64(out, u64::MAX);
+        put_text(out, option::SHB_HARDWARE, origin.hardware);
+        put_text(out, option::SHB_OS, origin.system);
+        put_text(out, option::SHB_APPLICATION, origin.application);
+        end_options(out);
+    });
+}
+
+/// An interface description block. Its number is how many came before it in the section.
+pub fn interface(out: &mut Vec<u8>, interface: &Interface<'_>) {
+    block(out, INTERFACE_DESCRIPTION, |out| {
+        put_u16(out, interface.link_type.number());
+        put_u16(out, 0);
+        put_u32(out, interface.snaplen);
+        put_text(out, option::IF_NAME, interface.name);
+        put_option(out, option::IF_TSRESOL, &[RESOLUTION]);
+        put_filter(out, interface.filter);
+        end_options(out);
+    });
+}
+
+/// An enhanced packet block. Segment size and truth, which pcapng has no words for, go into an option
+/// of our own (docs/tap-format.md) that other readers skip.
+pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>, heading: Heading) {
+    block(out, ENHANCED_PACKET, |out| {
+        put_u32(out, frame.interface);
+        put_timestamp(out, frame.at_ns);
+        put_u32(out, frame.bytes.len() as u32);
+        put_u32(out, frame.wire_len);
+        out.extend_from_slice(frame.bytes);
+        pad(out, frame.bytes.len());
+        let before = out.len();
+        put_heading(out, heading);
+        put_own(out, frame);
+        if out.len() > before {
+            end_options(out);
+        }
+    });
+}
+
+/// An interface statistics block. `isb_ifdrop` is what Wireshark shows, so drops are there, as its
+/// own dumpcap has them.
+pub fn statistics(out: &mut Vec<u8>, statistics: &Statistics) {
+    annotated_statistics(out, statistics, "");
+}
+
+/// The same with a comment, for those who read it and for those who know what it holds.
+pub fn annotated_statistics(out: &mut Vec<u8>, statistics: &Statistics, comment: &str) {
+    block(out, INTERFACE_STATISTICS, |out| {
+        put_u32(out, statistics.interface);
+        put_timestamp(out, statistics.until_ns);
+        put_text(out, option::COMMENT, comment);
+        put_option(out, option::ISB_START, &timestamp(statistics.from_ns));
+        put_option(out, option::ISB_END, &timestamp(statistics.until_ns));
+        put_option(
+            out,
+            option::ISB_RECEIVED,
+            &statistics.received.to_le_bytes(),
+        );
+        put_option(out, option::ISB_DROPPED, &statistics.dropped.to_le_bytes());
+        end_options(out);
+    });
+}
+
+/// Type, total length, body, total length again.
+fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
+    let begin = out.len();
+    put_u32(out, kind);
+    put_u32(out, 0);
+    body(out);
+    let length = (out.len() - begin + 4) as u32;
+    out[begin + 4..begin + 8].copy_from_slice(&length.to_le_bytes());
+    put_u32(out, length);
+}
+
+fn put_own(out: &mut Vec<u8>, frame: &Frame<'_>) {
+    if frame.segment_size == 0 && frame.truth.is_none() {
+        return;
+    }
+    let fate = frame.truth.map_or(FATE_UNKNOWN, |truth| code(truth.fate));
+    let queue = frame.truth.map_or(0, |truth| truth.queue_bytes);
+    put_u16(out, CUSTOM_BINARY_NOT_COPIED);
+    put_u16(out, 4 + OPTION_LEN as u16);
+    put_u32(out, ENTERPRISE);
+    out.extend_from_slice(&[OPTION_VERSION, fate]);
+    put_u16(out, frame.segment_size);
+    put_u32(out, queue);
+}
+
+fn put_heading(out: &mut Vec<u8>, heading: Heading) {
+    let flags: u32 = match heading {
+        Heading::Unknown => return,
+        Heading::Inbound => 1,
+        Heading::Outbound => 2,
+    };
+    put_option(out, option::EPB_FLAGS, &flags.to_le_bytes());
+}
+
+/// Text that is longer than an option may be is cut.
+fn put_text(out: &mut Vec<u8>, option: u16, text: &str) {
+    if !text.is_empty() {
+        put_option(out, option, cut(text, usize::from(u16::MAX)).as_bytes());
+    }
+}
+
+fn put_filter(out: &mut Vec<u8>, filter: &str) {
+    if !filter.is_empty() {
+        let text = cut(filter, usize::from(u16::MAX) - 1);
+        put_option(
+            out,
+            option::IF_FILTER,
+            &[&[FILTER_AS_TEXT], text.as_bytes()].concat(),
+        );
+    }
+}
+
+/// The longest beginning of whole characters in `bytes_max` bytes.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let end = ends.take_while(|end| *end <= bytes_max).last();
+    &text[..end.unwrap_or(0)]
+}
+
+fn put_option(out: &mut Vec<u8>, option: u16, value: &[u8]) {
+    put_u16(out, option);
+    put_u16(out, value.len() as u16);
+    out.extend_from_slice(value);
+    pad(out, value.len());
+}
+
+fn end_options(out: &mut Vec<u8>) {
+    put_option(out, option::END, &[]);
+}
+
+/// To a multiple of four bytes.
+fn pad(out: &mut Vec<u8>, length: usize) {
+    out.extend_from_slice(&[0; 3][..length.wrapping_neg() % 4]);
+}
+
+fn put_timestamp(out: &mut Vec<u8>, ns: u64) {
+    out.extend_from_slice(&timestamp(ns));
+}
+
+/// The upper half first, whatever the byte order.
+fn timestamp(ns: u64) -> [u8; 8] {
+    ns.rotate_right(32).to_le_bytes()
+}
+
+fn put_u16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+const fn code(fate: Fate) -> u8 {
+    match fate {
+        Fate::Passed => 0,
+        Fate::Lost => 1,
+        Fate::Dropped => 2,
+        Fate::Thinned => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::Truth;
+
+    fn hex(bytes: &[u8]) -> String {
+        let words = bytes.chunks(4).map(|word| {
+            let digits = word.iter().map(|byte| format!("{byte:02x}"));
+            digits.collect::<String>()
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    fn frame(bytes: &[u8]) -> Frame<'_> {
+        Frame {
+            at_ns: 0x0102_0304_0506_0708,
+            interface: 1,
+            link_type: LinkType::Ethernet,
+            wire_len: 1514,
+            bytes,
+            segment_size: 0,
+            truth: None,
+        }
+    }
+
+    fn one(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        hex(&out)
+    }
+
+    #[test]
+    fn a_section_names_its_origin() {
+        let origin = Origin {
+            hardware: "",
+            system: "Linux",
+            application: "lh",
+        };
+        assert_eq!(
+            one(|out| section(out, &origin)),
+            "0a0d0d0a 34000000 4d3c2b1a 01000000 ffffffff ffffffff \
+             03000500 4c696e75 78000000 04000200 6c680000 00000000 34000000"
+        );
+    }
+
+    #[test]
+    fn an_interface_has_nanoseconds() {
+        let eth0 = Interface {
+            name: "eth0",
+            link_type: LinkType::Ethernet,
+            snaplen: 128,
+            filter: "tcp",
+        };
+        assert_eq!(
+            one(|out| interface(out, &eth0)),
+            "01000000 30000000 01000000 80000000 02000400 65746830 \
+             09000100 09000000 0b000400 00746370 00000000 30000000"
+        );
+    }
+
+    #[test]
+    fn a_packet_without_more_to_say_has_no_options() {
+        assert_eq!(
+            one(|out| packet(out, &frame(&[1, 2, 3, 4, 5]), Heading::Unknown)),
+            "06000000 28000000 01000000 04030201 08070605 05000000 ea050000 \
+             01020304 05000000 28000000"
+        );
+    }
+
+    #[test]
+    fn segment_size_and_truth_are_an_option_of_our_own() {
+        let mut frame = frame(&[]);
+        frame.segment_size = 1448;
+        let packed = |frame: &Frame<'_>| one(|out| packet(out, frame, Heading::Outbound));
+        let before = "06000000 3c000000 01000000 04030201 08070605 00000000 ea050000 \
+                      02000400 02000000 ad0b0c00 d97e0000 ";
+        let after = " 00000000 3c000000";
+        assert_eq!(packed(&frame), format!("{before}01ffa805 00000000{after}"));
+        frame.truth = Some(Truth {
+            queue_bytes: 70_000,
+            fate: Fate::Dropped,
+        });
+        assert_eq!(packed(&frame), format!("{before}0102a805 70110100{after}"));
+    }
+
+    #[test]
+    fn statistics_are_sixty_four_bits() {
+        let counts = Statistics {
+            interface: 1,
+            from_ns: 1 << 32,
+            until_ns: 2 << 32,
+            received: 3 << 32,
+            dropped: 4,
+        };
+        assert_eq!(
+            one(|out| statistics(out, &counts)),
+            "05000000 4c000000 01000000 02000000 00000000 02000800 01000000 00000000 \
+             03000800 02000000 00000000 04000800 00000000 03000000 \
+             05000800 04000000 00000000 00000000 4c000000"
+        );
+    }
+
+    #[test]
+    fn statistics_have_their_length() {
+        let mut out = Vec::new();
+        let nothing = Statistics {
+            interface: 0,
+            from_ns: 0,
+            until_ns: 0,
+            received: 0,
+            dropped: 0,
+        };
+        statistics(&mut out, &nothing);
+        assert_eq!(out.len(), STATISTICS_LEN);
+    }
+
+    #[test]
+    fn a_comment_stands_before_what_was_counted() {
+        let counts = Statistics {
+            interface: 0,
+            from_ns: 0,
+            until_ns: 0,
+            received: 0,
+            dropped: 0,
+        };
+        let plain = one(|out| statistics(out, &counts));
+        let annotated = one(|out| annotated_statistics(out, &counts, "late"));
+        let expected = plain
+            .replacen("02000800", "01000400 6c617465 02000800", 1)
+            .replace("4c000000", "54000000");
+        assert_eq!(annotated, expected);
+    }
+
+    #[test]
+    fn text_is_cut_at_a_character() {
+        assert_eq!(cut("aéb", 2), "a");
+        assert_eq!(cut("aéb", 3), "aé");
+        let long = "é".repeat(40_000);
+        let mut out = Vec::new();
+        put_filter(&mut out, &long);
+        assert_eq!(out[2..4], 65_535_u16.to_le_bytes());
+    }
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs at work on packets, and beside tcpdump's.
+
+use super::*;
+use proptest::prelude::*;
+use std::net::IpAddr;
+
+const SNAPLEN: u32 = 128;
+
+/// A packet's headers.
+#[derive(Debug, Clone)]
+struct Packet {
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    ports: [u16; 2],
+    /// Words of IPv4 options.
+    options: u8,
+    fragment_offset: u16,
+}
+
+impl Packet {
+    fn between(source: &str, destination: &str, protocol: u8, ports: [u16; 2]) -> Self {
+        Self {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            protocol,
+            ports,
+            options: 0,
+            fragment_offset: 0,
+        }
+    }
+
+    fn ip(&self) -> Vec<u8> {
+        let mut bytes = match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let mut bytes = vec![0; 20 + 4 * usize::from(self.options)];
+                bytes[0] = 0x45 + self.options;
+                bytes[6..8].copy_from_slice(&self.fragment_offset.to_be_bytes());
+                bytes[9] = self.protocol;
+                bytes[12..16].copy_from_slice(&source.octets());
+                bytes[16..20].copy_from_slice(&destination.octets());
+                bytes
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let mut bytes = vec![0; 40];
+                bytes[0] = 0x60;
+                bytes[6] = self.protocol;
+                bytes[8..24].copy_from_slice(&source.octets());
+                bytes[24..40].copy_from_slice(&destination.octets());
+                bytes
+            }
+            mixed => panic!("{mixed:?}"),
+        };
+        bytes.extend(self.ports.iter().flat_map(|port| port.to_be_bytes()));
+        bytes.resize(bytes.len() + 30, 0);
+        bytes
+    }
+
+    fn ethernet(&self) -> Vec<u8> {
+        let ethertype: u16 = if self.source.is_ipv4() { 0x800 } else { 0x86dd };
+        let mut bytes = vec![2; 12];
+        bytes.extend(ethertype.to_be_bytes());
+        bytes.extend(self.ip());
+        bytes
+    }
+}
+
+/// Whether `text` lets the packet in; the same on Ethernet and without.
+#[track_caller]
+fn lets_in(text: &str, packet: &Packet) -> bool {
+    let on = |layer, bytes: &[u8]| interpreter::run(&compile(text, layer, SNAPLEN).unwrap(), bytes);
+    let kept = on(LinkLayer::Ethernet, &packet.ethernet());
+    assert_eq!(kept, on(LinkLayer::None, &packet.ip()), "{text}");
+    assert!([0, SNAPLEN].contains(&kept), "{text} keeps {kept}");
+    kept == SNAPLEN
+}
+
+fn to_iperf() -> Packet {
+    Packet::between("10.9.0.1", "10.9.0.2", 6, [40_000, 5201])
+}
+
+fn to_iperf_over_ip6() -> Packet {
+    Packet::between("fd00::1", "fd00:9::2", 6, [40_000, 5201])
+}
+
+#[test]
+fn tests_of_one_field() {
+    for packet in [to_iperf(), to_iperf_over_ip6()] {
+        for text in [
+            "",
+            "tcp",
+            "port 5201",
+            "tcp port 5201",
+            "dst port 5201",
+            "src port 40000",
+            "tcp portrange 5200-5202",
+            "tcp dst portrange 5201-65535",
+            "not udp",
+            "! udp port 5201",
+        ] {
+            assert!(lets_in(text, &packet), "{text}");
+        }
+        for text in [
+            "udp",
+            "sctp",
+            "icmp",
+            "icmp6",
+            "udp port 5201",
+            "src port 5201",
+            "port 5202",
+            "portrange 5202-39999",
+            "not port 5201",
+        ] {
+            assert!(!lets_in(text, &packet), "{text}");
+        }
+    }
+}
+
+#[test]
+fn addresses_and_networks() {
+    let packet = to_iperf();
+    for text in [
+        "ip",
+        "10.9.0.1",
+        "host 10.9.0.2",
+        "src host 10.9.0.1",
+        "src 10.9.0.1",
+        "ip dst host 10.9.0.2",
+        "net 10.0.0.0/8",
+        "dst net 10.9.0.2/31",
+        "net 0.0.0.0/0",
+    ] {
+        assert!(lets_in(text, &packet), "{text}");
+    }
+    for text in ["ip6", "dst host 10.9.0.1", "net 10.8.0.0/16", "net ::/0"] {
+        assert!(!lets_in(text, &packet), "{text}");
+    }
+    let packet = to_iperf_over_ip6();
+    for text in [
+        "ip6",
+        "host fd00::1",
+        "dst net fd00:9::/32",
+        "net ::/0",
+        "net fd00::/9",
+    ] {
+        assert!(lets_in(text, &packet), "{text}");
+    }
+    for text in ["ip", "src net fd00:9::/32", "host fd00::3", "net 0.0.0.0/0"] {
+        assert!(!lets_in(text, &packet), "{text}");
+    }
+}
+
+#[test]
+fn and_and_or_bind_alike_from_the_left() {
+    let packet = to_iperf();
+    assert!(!lets_in("tcp or udp and port 80", &packet));
+    assert!(lets_in("tcp or (udp and port 80)", &packet));
+    assert!(lets_in("not (udp or port 80) && host 10.9.0.1", &packet));
+    assert!(lets_in("not not tcp", &packet));
+}
+
+#[test]
+fn a_value_alone_is_as_the_test_before_it() {
+    let packet = to_iperf();
+    assert!(lets_in("tcp port 80 or 5201", &packet));
+    assert!(!lets_in("udp port 80 or 5201", &packet));
+    assert!(lets_in("dst host 10.0.0.1 or 10.9.0.2", &packet));
+    assert!(!lets_in("src host 10.0.0.1 or 10.9.0.2", &packet));
+}
+
+#[test]
+fn ports_are_behind_options_and_in_first_fragments_only() {
+    let mut packet = to_iperf();
+    packet.options = 3;
+    assert!(lets_in("port 5201", &packet));
+    packet.fragment_offset = 100;
+    assert!(lets_in("tcp", &packet));
+    assert!(!lets_in("port 5201", &packet));
+    packet.fragment_offset = 0x2000;
+    assert!(lets_in("port 5201", &packet));
+}
+
+#[test]
+fn jumps_reach_as_far_as_they_must() {
+    let ports: Vec<String> = (1..120).map(|port| format!("tcp port {port}")).collect();
+    let text = format!("ip and ({} or tcp port 5201)", ports.join(" or "));
+    assert!(compile(&text, LinkLayer::Ethernet, 1).unwrap().len() > 3 * 255);
+    assert!(lets_in(&text, &to_iperf()));
+    let mut other = to_iperf();
+    other.ports = [119, 5202];
+    assert!(lets_in(&text, &other));
+    other.ports = [120, 5202];
+    assert!(!lets_in(&text, &other));
+}
+
+#[test]
+fn refusals_name_the_word() {
+    let refused = |text: &str| {
+        let refusal = compile(text, LinkLayer::Ethernet, SNAPLEN).unwrap_err();
+        refusal.to_string()
+    };
+    for (text, words) in [
+        ("tcp prot 5201", &["\"prot\"", "and, or"][..]),
+        ("port", &["the end", "0 to 65535"]),
+        ("port http", &["\"http\"", "port number"]),
+        ("port 65536", &["65536"]),
+        ("portrange 9-5", &["\"9-5\""]),
+        ("host example.org", &["example.org", "no name"]),
+        ("net 10.0.0.1/8", &["10.0.0.1/8", "PREFIX"]),
+        ("net 10.0.0.0/33", &["10.0.0.0/33"]),
+        ("(tcp", &["the end", ")"]),
+        ("tcp and", &["the end"]),
+        ("ip6 host 10.0.0.1", &["10.0.0.1", "version"]),
+        ("tcp host 10.0.0.1", &["port or portrange"]),
+        ("ip port 80", &["tcp, udp or sctp"]),
+        ("vlan 3", &["\"vlan\""]),
+    ] {
+        let refusal = refused(text);
+        for word in words {
+            assert!(refusal.contains(word), "{text}: {word} is not in {refusal}");
+        }
+    }
+    assert_eq!(
+        compile(&"(".repeat(1_000_000), LinkLayer::Ethernet, 1),
+        Err(FilterError::TooDeep)
+    );
+    let many = vec!["port 1"; 1_000].join(" or ");
+    let too_long = compile(&many, LinkLayer::Ethernet, 1);
+    assert!(matches!(too_long, Err(FilterError::TooLong { .. })));
+}
+
+#[test]
+fn a_listing_is_run_as_it_stands_with_our_snaplen() {
+    // tcpdump -ddd ip
+    let listing = "4\n40 0 0 12\n21 0 1 2048\n6 0 0 262144\n6 0 0 0\n";
+    let program = read_listing(listing, 96).unwrap();
+    assert_eq!(interpreter::run(&program, &to_iperf().ethernet()), 96);
+    assert_eq!(
+        interpreter::run(&program, &to_iperf_over_ip6().ethernet()),
+        0
+    );
+    assert_eq!(read_listing(&listing.replace('\n', ","), 96), Ok(program));
+    for wrong in [
+        "",
+        "x",
+        "2\n6 0 0 0",
+        "1\n6 0 0",
+        "1\n6 0 0 0 0",
+        "1\n6 256 0 0",
+        "0",
+    ] {
+        assert!(read_listing(wrong, 96).is_err(), "{wrong:?}");
+    }
+}
+
+/// tcpdump's own program for a filter; `None` where tcpdump is not installed.
+fn by_tcpdump(text: &str) -> Option<Vec<Instruction>> {
+    let words = ["-y", "EN10MB", "-ddd", "-O", text];
+    let output = std::process::Command::new("tcpdump")
+        .args(words)
+        .output()
+        .ok()?;
+    assert!(
+        output.status.success(),
+        "tcpdump refuses {text}: {output:?}"
+    );
+    Some(read_listing(&String::from_utf8(output.stdout).unwrap(), SNAPLEN).unwrap())
+}
+
+#[test]
+fn it_means_what_tcpdump_means() {
+    let filters = [
+        "tcp",
+        "tcp port 5201",
+        "port 5201 or 80",
+        "udp src portrange 50-60 and not host 10.9.0.1",
+        "ip6 and dst net fd00:9::/32",
+        "not (src net 10.9.0.0/16 or tcp) or icmp6",
+        "tcp or udp and port 53",
+        "src 10.9.0.1 or 10.9.0.3 && dst port 5201",
+    ];
+    if by_tcpdump("tcp").is_none() {
+        let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
+        assert!(allowed, "needs tcpdump; ALLOW_SKIP=1 skips this test");
+        return;
+    }
+    let addresses = ["10.9.0.1", "10.9.0.2", "10.9.0.3", "10.8.0.1"];
+    let addresses6 = ["fd00::1", "fd00:9::2"];
+    for text in filters {
+        let (ours, theirs) = (
+            compile(text, LinkLayer::Ethernet, SNAPLEN).unwrap(),
+            by_tcpdump(text).unwrap(),
+        );
+        for addresses in [&addresses[..], &addresses6] {
+            for packet in packets(addresses) {
+                let bytes = packet.ethernet();
+                assert_eq!(
+                    interpreter::run(&ours, &bytes),
+                    interpreter::run(&theirs, &bytes),
+                    "{text}: {packet:?}"
+                );
+            }
+        }
+    }
+}
+
+fn packets(addresses: &[&str]) -> Vec<Packet> {
+    let mut all = Vec::new();
+    for source in addresses {
+        for destination in addresses {
+            for protocol in [1, 6, 17, 44, 58, 132] {
+                for ports in [[5201, 9], [9, 5201], [55, 80], [53, 53]] {
+                    let plain = Packet::between(source, destination, protocol, ports);
+                    let mut later = plain.clone();
+                    later.fragment_offset = 7;
+                    let mut longer = plain.clone();
+                    longer.options = 2;
+                    all.extend([plain, later, longer]);
+                }
+            }
+        }
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "([a-z0-9 ()!./:-]|tcp|port|host|net|not|and|or|src){0,60}") {
+        let _ = compile(&text, LinkLayer::Ethernet, SNAPLEN);
+        let _ = read_listing(&text, SNAPLEN);
+    }
+}

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files that are as they should be, in every variant.
+
+use crate::build::{Bytes, Pcap, Pcapng};
+use crate::reading::{Said, read, read_in_pieces};
+use wire::capture::{
+    Fate, Fault, Frame, LinkType, NotACapture, Reader, Record, Statistics, Step, Truth, writer,
+};
+
+const NOW: u32 = 1_700_000_000;
+const NOW_NS: u64 = NOW as u64 * 1_000_000_000;
+
+/// Three packets, half a second and then one apart.
+fn fill(pcap: &mut Pcap, fraction: u32) -> &[u8] {
+    pcap.record(NOW, fraction, &[1; 60])
+        .record_of(NOW, 2 * fraction, &[2; 128], 1514)
+        .record(NOW + 1, 0, &[3; 61]);
+    pcap.bytes()
+}
+
+fn times(said: &Said) -> Vec<u64> {
+    said.packets
+        .iter()
+        .map(|packet| packet.at_ns - NOW_NS)
+        .collect()
+}
+
+fn holds_three(said: &Said) {
+    assert_eq!(said.payloads(), [&[1; 60][..], &[2; 128], &[3; 61]]);
+    let wire: Vec<_> = said.packets.iter().map(|packet| packet.wire_len).collect();
+    assert_eq!((wire, &said.damages[..]), (vec![60, 1514, 61], &[][..]));
+}
+
+#[test]
+fn pcap_in_both_resolutions_and_byte_orders() {
+    for big in [false, true] {
+        let said = read(fill(&mut Pcap::new(0xa1b2_c3d4, big, 1), 250_000));
+        holds_three(&said);
+        assert_eq!(times(&said), [250_000_000, 500_000_000, 1_000_000_000]);
+        let said = read(fill(&mut Pcap::new(0xa1b2_3c4d, big, 1), 250_000_001));
+        holds_three(&said);
+        assert_eq!(times(&said), [250_000_001, 500_000_002, 1_000_000_000]);
+    }
+}
+
+#[test]
+fn pcap_with_longer_record_headers() {
+    for (magic, extra) in [
+        (0xa1b2_cd34, 8),
+        (0xa1b2_cd34, 12),
+        (0xa1b2_c3d4, 8),
+        (0xa1b2_c3d4, 4),
+    ] {
+        for big in [false, true] {
+            let mut pcap = Pcap::with_extra(magic, big, 1, extra);
+            let said = read(fill(&mut pcap, 250_000));
+            holds_three(&said);
+            assert_eq!(times(&said), [250_000_000, 500_000_000, 1_000_000_000]);
+        }
+    }
+}
+
+#[test]
+fn pcap_link_type_stands_beside_the_fcs() {
+    let file = Pcap::new(0xa1b2_c3d4, false, 0x2400_0071)
+        .record(NOW, 0, &[1; 60])
+        .clone();
+    let said = read(file.bytes());
+    assert_eq!(said.packets[0].link_type, LinkType::LinuxCooked);
+    assert_eq!(said.interfaces[0].link_type, LinkType::LinuxCooked);
+    assert_eq!(
+        (said.interfaces[0].snaplen, &said.interfaces[0].name),
+        (128, &None)
+    );
+}
+
+#[test]
+fn pcap_without_a_packet() {
+    assert_eq!(read(Pcap::new(0xa1b2_c3d4, false, 1).bytes()).packets, []);
+}
+
+#[test]
+fn odd_but_whole_records_are_kept() {
+    let mut pcap = Pcap::new(0xa1b2_c3d4, false, 1);
+    pcap.record(NOW, 0, &[1; 60])
+        // Nothing captured; less on the wire than captured; a fraction beyond a second.
+        .record_of(NOW, 0, &[], 60)
+        .record_of(NOW, 1, &[2; 60], 30)
+        .record(NOW, 1_000_000, &[3; 60])
+        // Two years later, and back.
+        .record(NOW + 63_072_000, 0, &[4; 60])
+        .record(NOW + 63_072_000, 1, &[5; 60])
+        .record(NOW, 3, &[6; 60])
+        .record(NOW, 4, &[7; 300_000])
+        .record(NOW, 5, &[8; 60]);
+    pcap.file.bytes[16..20].copy_from_slice(&400_000_u32.to_le_bytes());
+    let said = read(pcap.bytes());
+    assert_eq!(said.damages, []);
+    assert_eq!(said.packets.len(), 9);
+    assert_eq!(said.packets[2].wire_len, 60);
+    assert_eq!(said.packets[3].at_ns, NOW_NS + 1_000_000_000);
+}
+
+#[test]
+fn what_is_no_capture_is_refused() {
+    let refused = |file: &[u8]| read_in_pieces(file, std::iter::repeat(1)).unwrap_err();
+    assert_eq!(refused(&[]), NotACapture::Empty);
+    assert_eq!(refused(&[0xd4, 0xc3]), NotACapture::Short);
+    assert_eq!(
+        refused(&Pcap::new(0xa1b2_c3d4, false, 1).bytes()[..23]),
+        NotACapture::Short
+    );
+    assert_eq!(
+        refused(&[0x1f, 0x8b, 8, 0]),
+        NotACapture::Compressed("gzip")
+    );
+    assert_eq!(refused(b"GET / HTTP/1.1"), NotACapture::Foreign(*b"GET "));
+    let mut section = Pcapng::new(false).section(false, 0).clone();
+    section.file.bytes[9] ^= 1;
+    assert!(matches!(refused(section.bytes()), NotACapture::Foreign(_)));
+    let text = refused(&[0x28, 0xb5, 0x2f, 0xfd]).to_string();
+    assert_eq!(
+        text,
+        "the file is compressed with zstd: unpack it first (zstd -d)"
+    );
+}
+
+#[test]
+fn pcapng_in_both_byte_orders() {
+    for big in [false, true] {
+        let mut file = Pcapng::new(big);
+        file.section(big, u64::MAX)
+            .interface(1, 128, &[(2, b"eth0"), (9, &[9])])
+            .packet(0, NOW_NS + 5, &[1; 61])
+            .packet_with(0, NOW_NS + 6, &[2; 60], &[(2, &[0; 4])]);
+        let said = read(file.bytes());
+        assert_eq!(said.payloads(), [&[1; 61][..], &[2; 60]]);
+        assert_eq!(times(&said), [5, 6]);
+        assert_eq!(said.packets[0].wire_len, 1514);
+        assert_eq!(said.interfaces[0].name.as_deref(), Some("eth0"));
+        assert_eq!(said.damages, []);
+    }
+}
+
+#[test]
+fn pcapng_clocks() {
+    let offset = |big: bool| {
+        if big {
+            (-3_i64).to_be_bytes()
+        } else {
+            (-3_i64).to_le_bytes()
+        }
+    };
+    for big in [false, true] {
+        let mut file = Pcapng::new(big);
+        file.section(big, 0)
+            .interface(1, 0, &[])
+            .interface(1, 0, &[(9, &[3])])
+            .interface(1, 0, &[(9, &[0x80 | 10])])
+            .interface(1, 0, &[(14, &offset(big)), (9, &[9])]);
+        for (interface, stamp) in [(0, 7), (1, 7), (2, 1024 + 512), (3, 4_000_000_000)] {
+            file.packet(interface, stamp, &[0; 60]);
+        }
+        let said = read(file.bytes());
+        let times: Vec<_> = said.packets.iter().map(|packet| packet.at_ns).collect();
+        assert_eq!(times, [7_000, 7_000_000, 1_500_000_000, 1_000_000_000]);
+    }
+}
+
+#[test]
+fn pcapng_sections_have_their_own_order_and_interfaces() {
+    let mut file = Pcapng::new(false);
+    file.section(false, 5000)
+        .interface(1, 0, &[(2, b"left")])
+        .interface(101, 0, &[(2, b"right\0?")])
+        .packet(1, 1, &[1; 4])
+        .section(true, u64::MAX)
+        .packet(0, 1, &[9; 4])
+        .interface(113, 0, &[])
+        .packet(0, 2, &[2; 4])
+        .packet(1, 2, &[9; 4]);
+    let said = read(file.bytes());
+    let seen: Vec<_> = said
+        .packets
+        .iter()
+        .map(|packet| (packet.interface, packet.link_type))
+        .collect();
+    assert_eq!(seen, [(1, LinkType::Raw), (2, LinkType::LinuxCooked)]);
+    let names: Vec<_> = said
+        .interfaces
+        .iter()
+        .map(|known| known.name.as_deref())
+        .collect();
+    assert_eq!(names, [Some("left"), Some("right"), None]);
+    let faults: Vec<_> = said.damages.iter().map(|damage| damage.fault).collect();
+    assert_eq!(faults, [Fault::Interface; 2]);
+}
+
+#[test]
+fn pcapng_packets_of_other_kinds() {
+    let mut file = Pcapng::new(false);
+    file.section(false, 0)
+        .interface(1, 64, &[])
+        .block(0x0bad, |body| {
+            body.u32(32473).u32(7);
+        })
+        .obsolete_packet(0, 1, &[1; 60])
+        .block(0x7777_7777, |_| {})
+        .simple_packet(&[2; 64], 1514)
+        .simple_packet(&[3; 50], 50);
+    let said = read(file.bytes());
+    assert_eq!(said.payloads(), [&[1; 60][..], &[2; 64], &[3; 50]]);
+    let told: Vec<_> = said
+        .packets
+        .iter()
+        .map(|packet| (packet.at_ns, packet.wire_len))
+        .collect();
+    assert_eq!(told, [(1000, 1514), (0, 1514), (0, 50)]);
+    assert_eq!(said.damages, []);
+}
+
+#[test]
+fn pcapng_statistics() {
+    for big in [false, true] {
+        let mut file = Pcapng::new(big);
+        file.section(big, 0)
+            .interface(1, 0, &[])
+            .statistics(0, 5, &[(4, 1 << 33), (7, 3)])
+            .statistics(0, 6, &[(5, 2)])
+            .statistics(7, 6, &[(5, 2)]);
+        let said = read(file.bytes());
+        let counted = |at_ns, received, if_dropped, os_dropped| Statistics {
+            interface: 0,
+            at_ns,
+            received,
+            if_dropped,
+            os_dropped,
+        };
+        let wanted = [
+            counted(5000, Some(1 << 33), None, Some(3)),
+            counted(6000, None, Some(2), None),
+        ];
+        assert_eq!(said.statistics, wanted);
+        assert_eq!(said.damages[0].fault, Fault::Interface);
+    }
+}
+
+/// Enterprise number, version, fate, segment size, queue.
+fn own(big: bool, fate: u8, version: u8) -> Vec<u8> {
+    let mut value = Bytes::new(big);
+    value.u32(32473).raw(&[version, fate]).u16(1448).u32(70_000);
+    value.bytes
+}
+
+#[test]
+fn what_our_own_option_says() {
+    let truth = |fate| {
+        Some(Truth {
+            queue_bytes: 70_000,
+            fate,
+        })
+    };
+    for big in [false, true] {
+        let options = [
+            (own(big, 0, 1), 1448, truth(Fate::Passed)),
+            (own(big, 1, 1), 1448, truth(Fate::Lost)),
+            (own(big, 2, 1), 1448, truth(Fate::Dropped)),
+            (own(big, 3, 1), 1448, truth(Fate::Thinned)),
+            (own(big, 0xff, 1), 1448, None),
+            (own(big, 0, 2), 0, None),
+            (vec![0; 12], 0, None),
+            (own(big, 0, 1)[..11].to_vec(), 0, None),
+        ];
+        let mut file = Pcapng::new(big);
+        file.section(big, 0).interface(1, 0, &[]);
+        for (option, ..) in &options {
+            file.packet_with(0, 0, &[1; 61], &[(2, &[0; 4]), (2989, option)]);
+        }
+        let said = read(file.bytes());
+        for (packet, (option, segment_size, truth)) in said.packets.iter().zip(&options) {
+            assert_eq!(
+                (packet.segment_size, packet.truth),
+                (*segment_size, *truth),
+                "{option:?}"
+            );
+        }
+        assert_eq!(said.packets.len(), options.len());
+    }
+}
+
+#[test]
+fn options_may_be_damaged() {
+    let mut file = Pcapng::new(false);
+    file.section(false, 0)
+        .interface(1, 0, &[])
+        .block(6, |body| {
+            body.u32(0).u64(0).u32(4).u32(60).u32(0);
+            // Longer than the block; what comes before it counts.
+            body.u16(2989)
+                .u16(12)
+                .raw(&own(false, 1, 1))
+                .u16(3)
+                .u16(400)
+                .u32(0);
+        });
+    let said = read(file.bytes());
+    assert_eq!(
+        (said.packets[0].segment_size, said.damages.len()),
+        (1448, 0)
+    );
+}
+
+#[test]
+fn what_the_writer_wrote_reads_back() {
+    let mut file = Vec::new();
+    writer::section(&mut file, &writer::Origin::default());
+    for name in ["left", "right"] {
+        let interface = writer::Interface {
+            name,
+            link_type: LinkType::Raw,
+            snaplen: 128,
+            filter: "tcp",
+        };
+        writer::interface(&mut file, &interface);
+    }
+    let fates = [Fate::Passed, Fate::Lost, Fate::Dropped, Fate::Thinned];
+    let truths = fates.map(|fate| {
+        Some(Truth {
+            queue_bytes: 5,
+            fate,
+        })
+    });
+    let frames: Vec<_> = truths
+        .into_iter()
+        .chain([None])
+        .zip(0_u16..)
+        .map(|(truth, count)| Frame {
+            at_ns: NOW_NS + u64::from(count),
+            interface: u32::from(count % 2),
+            link_type: LinkType::Raw,
+            wire_len: 1500,
+            bytes: &[0x45; 127][usize::from(count)..],
+            segment_size: 1448 * (count % 3),
+            truth,
+        })
+        .collect();
+    for frame in &frames {
+        writer::packet(&mut file, frame, writer::Heading::Inbound);
+    }
+    let statistics = writer::Statistics {
+        interface: 1,
+        from_ns: 1,
+        until_ns: NOW_NS,
+        received: 7,
+        dropped: 2,
+    };
+    writer::statistics(&mut file, &statistics);
+    let said = read(&file);
+    assert_eq!(
+        said.packets,
+        frames.into_iter().map(Into::into).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        (said.statistics[0].if_dropped, said.statistics[0].at_ns),
+        (Some(2), NOW_NS)
+    );
+    assert_eq!(said.interfaces[1].name.as_deref(), Some("right"));
+}
+
+#[test]
+fn runs_are_read_on_other_threads() {
+    let mut file = Pcapng::new(false);
+    file.section(false, 0);
+    for interface in 0..4 {
+        file.interface(1, 0, &[]);
+        for at in 0..1000 {
+            file.packet(interface, at, &[1; 60]);
+        }
+    }
+    let mut reader = Reader::new();
+    let mut rest = file.bytes();
+    let counts = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        loop {
+            let shown = &rest[..rest.len().min(4096)];
+            let step = reader.step(shown, shown.len() == rest.len()).unwrap();
+            rest = &rest[step.taken()..];
+            match step {
+                Step::Run(run) => threads.push(scope.spawn(move || {
+                    let records = run.records(&shown[..run.len]);
+                    records
+                        .filter(|record| matches!(record, Record::Frame(_)))
+                        .count()
+                })),
+                Step::End => break,
+                _ => {}
+            }
+        }
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(counts.iter().sum::<usize>(), 4000);
+    assert!(counts.len() > 50);
+}

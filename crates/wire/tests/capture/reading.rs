@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads a whole file and keeps what it says.
+
+use wire::capture::{
+    BUFFER_MAX, Damage, Frame, Interface, LinkType, NotACapture, Reader, Record, Statistics, Step,
+    Truth,
+};
+
+/// A [`Frame`] that keeps its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub(crate) at_ns: u64,
+    pub(crate) interface: u32,
+    pub(crate) link_type: LinkType,
+    pub(crate) wire_len: u32,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) segment_size: u16,
+    pub(crate) truth: Option<Truth>,
+}
+
+impl From<Frame<'_>> for Packet {
+    fn from(frame: Frame<'_>) -> Self {
+        Self {
+            at_ns: frame.at_ns,
+            interface: frame.interface,
+            link_type: frame.link_type,
+            wire_len: frame.wire_len,
+            bytes: frame.bytes.to_vec(),
+            segment_size: frame.segment_size,
+            truth: frame.truth,
+        }
+    }
+}
+
+/// What a file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) packets: Vec<Packet>,
+    pub(crate) statistics: Vec<Statistics>,
+    pub(crate) damages: Vec<Damage>,
+    pub(crate) interfaces: Vec<Interface>,
+}
+
+impl Said {
+    fn take(&mut self, record: Record<'_>) {
+        match record {
+            Record::Frame(frame) => self.packets.push(frame.into()),
+            Record::Statistics(statistics) => self.statistics.push(statistics),
+            Record::Damage(damage) => self.damages.push(damage),
+        }
+    }
+
+    /// What every frame has as its bytes.
+    pub(crate) fn payloads(&self) -> Vec<&[u8]> {
+        self.packets
+            .iter()
+            .map(|packet| &packet.bytes[..])
+            .collect()
+    }
+
+    pub(crate) fn skipped(&self) -> u64 {
+        self.damages.iter().map(|damage| damage.skipped).sum()
+    }
+}
+
+/// Reads a file that is shown as a whole.
+pub(crate) fn read(file: &[u8]) -> Said {
+    read_in_pieces(file, std::iter::repeat(file.len())).expect("a capture")
+}
+
+/// Reads a file of which so many bytes more are shown each time.
+pub(crate) fn read_in_pieces(
+    file: &[u8],
+    mut pieces: impl Iterator<Item = usize>,
+) -> Result<Said, NotACapture> {
+    let (mut reader, mut said) = (Reader::new(), Said::default());
+    let (mut begin, mut end) = (0, 0);
+    let mut idle = 0;
+    loop {
+        assert_eq!(reader.offset(), begin as u64);
+        let (shown, at_end) = (&file[begin..end], end == file.len());
+        let step = reader.step(shown, at_end)?;
+        assert!(step.taken() <= shown.len());
+        begin += step.taken();
+        idle = if step.taken() > 0 { 0 } else { idle + 1 };
+        match &step {
+            Step::Run(run) => {
+                assert!(run.len > 0);
+                run.records(&shown[..run.len])
+                    .for_each(|record| said.take(record));
+            }
+            Step::Damage(_, damage) => {
+                assert_eq!(damage.at + damage.skipped, begin as u64);
+                said.damages.push(*damage);
+            }
+            Step::Skip(_) => {}
+            Step::More(need) => {
+                assert!(!at_end && (shown.len() + 1..=BUFFER_MAX).contains(need));
+                end = file.len().min(end + pieces.next().unwrap_or(1));
+                idle = 0;
+            }
+            Step::End => {
+                assert!(at_end && begin == file.len());
+                said.interfaces = reader.interfaces().to_vec();
+                return Ok(said);
+            }
+        }
+        assert!(idle < 4, "no step without progress");
+    }
+}

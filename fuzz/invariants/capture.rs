@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Capture files: every byte is read, skipped or said to be damaged, whatever is shown at once; and what was
+//! read can be written and reads back. The input is a file.
+
+use wire::capture::{
+    BUFFER_MAX, Damage, Frame, Interface, LinkType, NotACapture, Reader, Record, Statistics, Step,
+    Truth, writer,
+};
+
+pub(crate) fn check(input: &[u8]) {
+    let whole = read(input, input.len());
+    for piece in [1, 7, 1000] {
+        assert_eq!(read(input, piece), whole, "in pieces of {piece}");
+    }
+    if let Ok(whole) = whole {
+        let said = read(&written(&whole), usize::MAX).expect("what was written can be read");
+        assert_eq!(said.frames, whole.frames);
+        assert!(said.damages.is_empty());
+    }
+}
+
+/// A frame that keeps its bytes.
+#[derive(Debug, PartialEq)]
+struct Kept {
+    at_ns: u64,
+    interface: u32,
+    link_type: LinkType,
+    wire_len: u32,
+    bytes: Vec<u8>,
+    segment_size: u16,
+    truth: Option<Truth>,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Said {
+    frames: Vec<Kept>,
+    statistics: Vec<Statistics>,
+    damages: Vec<Damage>,
+    interfaces: Vec<Interface>,
+}
+
+fn read(file: &[u8], piece: usize) -> Result<Said, NotACapture> {
+    let (mut reader, mut said) = (Reader::new(), Said::default());
+    let (mut begin, mut end) = (0, file.len().min(piece));
+    // Steps that take nothing are followed by one that does, or by more bytes.
+    for _ in 0..4 * file.len() + 16 {
+        let (shown, at_end) = (&file[begin..end], end == file.len());
+        let step = reader.step(shown, at_end)?;
+        match &step {
+            Step::Run(run) => {
+                assert_eq!((run.at, run.len > 0), (begin as u64, true));
+                run.records(&shown[..run.len])
+                    .for_each(|record| said.keep(record));
+            }
+            Step::Damage(len, damage) => {
+                assert_eq!(damage.at + damage.skipped, (begin + len) as u64);
+                said.damages.push(*damage);
+            }
+            Step::Skip(_) => {}
+            Step::More(need) => {
+                assert!(!at_end && (shown.len() + 1..=BUFFER_MAX).contains(need));
+                end = file.len().min(end.saturating_add(piece));
+            }
+            Step::End => {
+                assert_eq!((begin, at_end), (file.len(), true));
+                said.interfaces = reader.interfaces().to_vec();
+                return Ok(said);
+            }
+        }
+        begin += step.taken();
+        assert_eq!(reader.offset(), begin as u64);
+    }
+    panic!("no end");
+}
+
+impl Said {
+    fn keep(&mut self, record: Record<'_>) {
+        match record {
+            Record::Frame(frame) => self.frames.push(kept(&frame)),
+            Record::Statistics(statistics) => self.statistics.push(statistics),
+            Record::Damage(damage) => self.damages.push(damage),
+        }
+    }
+}
+
+fn kept(frame: &Frame<'_>) -> Kept {
+    assert!(frame.bytes.len() <= frame.wire_len as usize);
+    Kept {
+        at_ns: frame.at_ns,
+        interface: frame.interface,
+        link_type: frame.link_type,
+        wire_len: frame.wire_len,
+        bytes: frame.bytes.to_vec(),
+        segment_size: frame.segment_size,
+        truth: frame.truth,
+    }
+}
+
+/// The same as pcapng of our own.
+fn written(said: &Said) -> Vec<u8> {
+    let mut file = Vec::new();
+    writer::section(&mut file, &writer::Origin::default());
+    for interface in &said.interfaces {
+        let interface = writer::Interface {
+            name: interface.name.as_deref().unwrap_or_default(),
+            link_type: interface.link_type,
+            snaplen: interface.snaplen,
+            filter: "",
+        };
+        writer::interface(&mut file, &interface);
+    }
+    for frame in &said.frames {
+        let frame = Frame {
+            at_ns: frame.at_ns,
+            interface: frame.interface,
+            link_type: frame.link_type,
+            wire_len: frame.wire_len,
+            bytes: &frame.bytes,
+            segment_size: frame.segment_size,
+            truth: frame.truth,
+        };
+        writer::packet(&mut file, &frame, writer::Heading::Unknown);
+    }
+    file
+}

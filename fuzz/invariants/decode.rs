@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames: a segment's numbers agree with each other, the other direction is of the same connection, and
+//! a shorter snaplen either leaves a segment as it is, but for options, or says that the frame is too short.
+//!
+//! The input is the link type, wire length beyond what was captured in units of 256, segment size in units
+//! of 16, and the frame.
+
+use model::tap::decode::{Undecoded, decode};
+use model::tap::segment::{FlowKey, Segment};
+use wire::capture::{Frame, LinkType};
+
+pub(crate) fn check(input: &[u8]) {
+    let Some(([link_type, beyond, segment_size], bytes)) = input.split_first_chunk() else {
+        return;
+    };
+    let frame = Frame {
+        at_ns: 1,
+        interface: 0,
+        link_type: LinkType::from_number(u16::from(*link_type)),
+        wire_len: bytes.len() as u32 + u32::from(*beyond) * 256,
+        bytes,
+        segment_size: u16::from(*segment_size) * 16,
+        truth: None,
+    };
+    let whole = decode(&frame);
+    if let Ok((key, segment)) = &whole {
+        numbers_agree(&frame, key, segment);
+    }
+    for len in 0..bytes.len() {
+        let cut = Frame {
+            bytes: &bytes[..len],
+            ..frame
+        };
+        is_cut(decode(&cut), &whole);
+    }
+}
+
+fn numbers_agree(frame: &Frame<'_>, key: &FlowKey, segment: &Segment) {
+    assert!(key.low <= key.high);
+    let segments = u32::from(segment.wire_segments);
+    match frame.segment_size {
+        0 => assert_eq!(segments, 1),
+        size => assert_eq!(segments, segment.payload.div_ceil(size.into()).max(1)),
+    }
+    assert!(segment.wire_bytes >= segment.payload + segments * 40);
+    assert!(usize::from(segment.sack_blocks) <= segment.sack.len());
+    assert!(segment.has_timestamps || (segment.tsval, segment.tsecr) == (0, 0));
+}
+
+type Decoded = Result<(FlowKey, Segment), Undecoded>;
+
+fn is_cut(cut: Decoded, whole: &Decoded) {
+    match (cut, whole) {
+        (Err(Undecoded::Short), _) => {}
+        (Err(reason), whole) => assert_eq!(Some(reason), whole.as_ref().err().copied()),
+        (Ok((key, cut)), Ok((whole_key, whole))) => {
+            assert_eq!(key, *whole_key);
+            assert_eq!(without_options(cut), without_options(*whole));
+        }
+        (Ok(_), Err(reason)) => panic!("what was cut away is why it is {reason:?}"),
+    }
+}
+
+fn without_options(segment: Segment) -> Segment {
+    Segment {
+        sack_blocks: 0,
+        window_scale: 0xff,
+        mss: 0,
+        sack_permitted: false,
+        has_timestamps: false,
+        tsval: 0,
+        tsecr: 0,
+        sack: Default::default(),
+        ..segment
+    }
+}
