@@ -137,10 +137,11 @@ fn slow_start_ends_before_a_deep_buffer_overflows() {
 fn streams_that_lost_early_catch_up() {
     for (loss, cost) in [(0.0002, 0.01), (0.001, 0.05)] {
         for streams in [16, 32] {
+            let bed = Bed::iperf3(200, 1.0, streams, 60);
             let bed = Bed {
                 loss,
-                loss_ends: Some(Time::from_millis(3300)),
-                ..Bed::iperf3(200, 1.0, streams, 60)
+                loss_ends: Some(bed.begins() + Time::from_millis(3300)),
+                ..bed
             };
             let (without, with) = (mean(&bed, None, 4), mean(&bed, Some(lift()), 4));
             let what = format!("{with:?} {without:?}");
