@@ -108,7 +108,7 @@ pub(super) fn amount(data: &Data) -> Amount {
     }
 }
 
-/// "10.0.0.1:40000", "[2001:db8::1]:443".
+/// `10.0.0.1:40000`, `[2001:db8::1]:443`.
 pub(super) fn endpoint(end: &Endpoint) -> String {
     std::net::SocketAddr::new(end.address, end.port).to_string()
 }
