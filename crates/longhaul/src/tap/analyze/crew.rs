@@ -41,6 +41,13 @@ pub(super) trait Work: Sync {
     fn collect(&self, collector: &mut Self::Collector, load: &Self::Load) -> Result<()>;
 }
 
+/// What is left when all is done.
+pub(super) type Done<W> = (
+    <W as Work>::Reader,
+    <W as Work>::Collector,
+    Vec<<W as Work>::Shard>,
+);
+
 /// Everything that threads share. The locks around reader, loads and shards are never waited for: the
 /// board says whose turn it is.
 pub(super) struct Crew<'a, W: Work> {
@@ -77,7 +84,7 @@ impl<'a, W: Work> Crew<'a, W> {
     ///
     /// # Errors
     /// What [`Work::read`] or [`Work::collect`] said.
-    pub(super) fn go(self, threads: usize) -> Result<(W::Reader, W::Collector, Vec<W::Shard>)> {
+    pub(super) fn go(self, threads: usize) -> Result<Done<W>> {
         let outcome = std::thread::scope(|scope| {
             let others = (1..threads).map(|_| scope.spawn(|| self.labour()));
             let others: Vec<_> = others.collect();
@@ -342,7 +349,7 @@ mod tests {
         }
 
         fn spread(&self, load: &mut u64) -> u32 {
-            let wants = |shard: &u32| *load % (u64::from(*shard) + 2) == 0;
+            let wants = |shard: &u32| load.is_multiple_of(u64::from(*shard) + 2);
             (0..SHARDS as u32)
                 .filter(wants)
                 .map(|shard| 1 << shard)

@@ -164,7 +164,7 @@ pub(super) fn times(load: &Load) -> Option<(u64, u64)> {
             Record::Frame(frame) => Some(frame.at_ns),
             _ => None,
         });
-        times.fold(None, |seen, at| span(seen, at))
+        times.fold(None, span)
     };
     let mut spans = load.pieces.iter().filter_map(records);
     let first = spans.next()?;
