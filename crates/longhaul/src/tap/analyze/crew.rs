@@ -41,7 +41,7 @@ pub(super) trait Work: Sync {
     fn collect(&self, collector: &mut Self::Collector, load: &Self::Load) -> Result<()>;
 }
 
-/// Reader, collector and shards, when all is done.
+/// What is left when all is done.
 pub(super) type Done<W> = (
     <W as Work>::Reader,
     <W as Work>::Collector,
