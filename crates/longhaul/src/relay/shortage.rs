@@ -73,9 +73,14 @@ pub(crate) async fn within<T>(
     timeout(limit, attempt).await.map_err(late)?
 }
 
-/// The error of whoever wants a descriptor now.
+/// Descriptors that lookups may hold at the same time. They are free again a moment after one of them has
+/// failed for want of them, so it is not enough that one can be had then.
+const ROOM: usize = 16;
+
+/// The error of whoever wants that many descriptors now.
 fn missing() -> Option<io::Error> {
-    File::open("/dev/null").err().filter(is_shortage)
+    let room: io::Result<Vec<_>> = (0..ROOM).map(|_| File::open("/dev/null")).collect();
+    room.err().filter(is_shortage)
 }
 
 #[cfg(test)]
