@@ -36,7 +36,8 @@ pub(crate) fn read(file: &Path) -> BTreeMap<Way, Tcptrace> {
     let mut lines = text
         .lines()
         .filter(|line| line.contains(',') && !line.starts_with('#'));
-    let names = cells(lines.next().expect("tcptrace says nothing"));
+    let first = lines.next();
+    let names = cells(first.unwrap_or_else(|| panic!("tcptrace says nothing of use: {output:?}")));
     lines.flat_map(|line| both(&names, &cells(line))).collect()
 }
 
