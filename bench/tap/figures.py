@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The figures 3, 4, 6 and 7 of the ACK paper, rebuilt on emulated paths.
 
-    bench/tap/figures.py [--rate 400mbit] [--seconds 40] [--ack-pace 10000] [--out DIR]
+    bench/tap/figures.py [--rate 400mbit] [--seconds 40] [--ack-pace 4000] [--out DIR]
 
   growth  200 ms round trip, no loss: data rate and rate by AckDiff, each millisecond (figure 3), and ACKs
           counted as packets (figure 4)
@@ -106,7 +106,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--rate", default="400mbit")
     options.add_argument("--seconds", type=int, default=40)
-    options.add_argument("--ack-pace", type=int, default=10_000)
+    options.add_argument("--ack-pace", type=int, default=4_000)
     options.add_argument("--out", type=pathlib.Path, default=ROOT / "out" / "bench" / "tap-figures")
     args = options.parse_args()
     if not LONGHAUL.exists():
