@@ -305,6 +305,28 @@ fn a_killed_link_leaves_a_file_that_can_be_read() {
     );
 }
 
+/// Both interfaces are taken, so the second link never begins.
+#[test]
+fn a_link_that_cannot_start_empties_no_file() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let old = directory.path().join("old.pcapng");
+    std::fs::write(&old, "what was recorded before").unwrap();
+    let _bed = Testbed::start("taken", ["10.66.29.1/30", "10.66.29.2/30"], &[]);
+    let first = format!("taken-{}", std::process::id());
+    let end = |end: &str| format!("link-{first}-{end}:wan0:10.66.29.1/30");
+    let second = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["link", "--name", &format!("{first}-again"), "--tap"])
+        .arg(&old)
+        .args(["--left", &end("l"), "--right", &end("r")])
+        .output()
+        .unwrap();
+    assert!(!second.status.success());
+    assert_eq!(std::fs::read(&old).unwrap(), b"what was recorded before");
+}
+
 /// The file is a pipe that nobody empties until the link has ended.
 #[test]
 fn a_disk_that_stands_still_costs_records_and_no_traffic() {
@@ -312,14 +334,7 @@ fn a_disk_that_stands_still_costs_records_and_no_traffic() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let pipe = directory.path().join("pipe");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
+    let pipe = fifo(directory.path());
     let (go, wait) = mpsc::channel::<()>();
     let reader = std::thread::spawn({
         let pipe = pipe.clone();
@@ -363,14 +378,7 @@ fn a_disk_that_fails_ends_the_file_and_not_the_link() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let pipe = directory.path().join("pipe");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
+    let pipe = fifo(directory.path());
     let reader = std::thread::spawn({
         let pipe = pipe.clone();
         move || {
@@ -389,6 +397,13 @@ fn a_disk_that_fails_ends_the_file_and_not_the_link() {
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("the tap ends here: Broken pipe"), "{said}");
     assert!(!said.contains(" 0 missing"), "{said}");
+}
+
+fn fifo(directory: &Path) -> PathBuf {
+    let pipe = directory.join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    pipe
 }
 
 fn read_later(pipe: &Path, go: &mpsc::Receiver<()>) -> Vec<u8> {

@@ -9,7 +9,7 @@ use super::{
     display::Display,
     pump::{Lane, Order, Pump},
     store::Store,
-    tap::{Point, Tap},
+    tap::{Plan, Point, Tap},
 };
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
@@ -17,6 +17,7 @@ use host::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Bell};
 use model::link::{Delivery, Line, Regroup, Setting};
 use std::{
     cell::RefCell,
+    fs::File,
     io,
     sync::mpsc,
     thread::{self, JoinHandle},
@@ -68,7 +69,7 @@ pub(super) fn run(start: &Start) -> Result<()> {
     }
     // First of all the names: a second link of that name must not empty the first one's files.
     let sockets = each(&links, |link| control::listen(&link.name))?;
-    let taps = each(&links, |link| link.tap.as_ref().map(Tap::open).transpose())?;
+    let taps = each(&links, |link| link.tap.as_ref().map(Plan::open).transpose())?;
     let mut display = Display::open(start, &links)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -180,13 +181,15 @@ impl Running {
         link: &Link,
         ends: (Netns, Netns),
         start: &Start,
-        tap: Option<(Tap, [Point; 2])>,
+        tap: Option<File>,
         snapshots: &Sender<Snapshot>,
     ) -> Result<Self> {
-        let (tap, points) = tap.unzip();
-        let [forth, back] = points.map_or([None, None], |points| points.map(Some));
         let left = device(&ends.0, &link.left, link)?;
         let right = device(&ends.1, &link.right, link)?;
+        let tap = link.tap.as_ref().zip(tap);
+        let tap = tap.map(|(plan, file)| Tap::begin(plan, file)).transpose()?;
+        let (tap, points) = tap.unzip();
+        let [forth, back] = points.map_or([None, None], |points| points.map(Some));
         let lanes = [
             lane(link, Direction::Forward, &left, &right, forth)?,
             lane(link, Direction::Backward, &right, &left, back)?,

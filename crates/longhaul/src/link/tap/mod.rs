@@ -22,7 +22,7 @@ pub(super) use point::{Missed, Point};
 use scribe::Scribe;
 use std::{
     fs::File,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::mpsc::{channel, sync_channel},
     thread::{self, JoinHandle},
 };
@@ -65,6 +65,16 @@ impl Plan {
         Ok(())
     }
 
+    /// Its file, with what is in it: a link that can't start after all empties nothing.
+    pub(super) fn open(&self) -> Result<File> {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        options.open(&self.path).map_err(|error| {
+            let path = self.path.display();
+            Refusal::usage(format!("cannot write a tap to {path}: {error}"))
+        })
+    }
+
     /// For each direction.
     fn blocks(&self) -> usize {
         self.memory.get() as usize / 2 / block::BYTES
@@ -84,9 +94,11 @@ struct Full {
 }
 
 impl Tap {
-    /// Begins a file and returns the tap points of both directions, forward first.
-    pub(super) fn open(plan: &Plan) -> Result<(Self, [Point; 2])> {
-        let file = create(&plan.path)?;
+    /// Begins a file anew and returns the tap points of both directions, forward first.
+    pub(super) fn begin(plan: &Plan, file: File) -> Result<(Self, [Point; 2])> {
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
         let most = plan.blocks();
         let (full, inbox) = sync_channel(2 * most);
         let (give_forward, forward) = channel();
@@ -122,12 +134,6 @@ impl Tap {
             .map_or(Ok(()), Err)
             .with_context(|| format!("cannot write {}", self.path.display()))
     }
-}
-
-fn create(path: &Path) -> Result<File> {
-    File::create(path).map_err(|error| {
-        Refusal::usage(format!("cannot write a tap to {}: {error}", path.display()))
-    })
 }
 
 /// The interface in the file at which a direction's segments begin, or come out.
