@@ -27,6 +27,7 @@ mod topology;
 mod twins;
 mod validate;
 mod verdict;
+pub(crate) mod view;
 
 pub(crate) use args::Args;
 

@@ -5,7 +5,11 @@
 //! A metric's name ends in its unit: `goodput_bps` (bits a second), `rtt_us`, `cwnd_bytes`,
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
 
-use super::{metric::percent, summary::Summary};
+use super::{
+    metric::percent,
+    summary::Summary,
+    view::{Course, Figure, Table},
+};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -44,6 +48,12 @@ pub(crate) struct LabResult {
     pub(crate) testbed: Option<Testbed>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) checks: Vec<Check>,
+    /// What the report shows as tables, in the scenario's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tables: Vec<Table>,
+    /// What it draws.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) figures: Vec<Figure>,
     /// The emulator's own account of each emulated link, over all runs.
     pub(crate) links: Vec<LinkAccount>,
     /// Files of raw records, relative to the directory of `result.json`.
@@ -229,6 +239,9 @@ pub(crate) struct Series {
     /// The legs of the connection, along the path; one if nothing relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) legs: Vec<LegSeries>,
+    /// What the figures draw over time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) courses: Vec<Course>,
     /// What happened when: a phase, a path switch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) events: Vec<Event>,

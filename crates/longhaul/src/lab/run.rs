@@ -252,6 +252,8 @@ impl<'a> Lab<'a> {
             resolved: serde_json::to_value(base)?,
             testbed: Some(drawing(&self.book.cells[0].scenario)),
             checks: verdict::checks(self.book, &self.cells),
+            tables: Vec::new(),
+            figures: Vec::new(),
             links: self.accounts.result(),
             raw: self.raw.files(),
             cells: self.cells,
