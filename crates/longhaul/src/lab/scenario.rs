@@ -41,8 +41,8 @@ pub(crate) struct Scenario {
     /// Parameters that `--quick` and warm-up runs use instead, and `repetitions`.
     #[serde(default)]
     pub(crate) quick: Table,
-    /// Parameters varied against each other: every combination is a cell.
-    #[serde(default)]
+    /// Parameters varied against each other: every combination is a cell. Ranges are spelt out.
+    #[serde(default, deserialize_with = "super::range::varied")]
     pub(crate) vary: IndexMap<String, Vec<Value>>,
     /// Parameters that go with a varied value: by its parameter, then by the value.
     #[serde(default)]

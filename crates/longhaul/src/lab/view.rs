@@ -156,7 +156,8 @@ fn quantity(text: &str) -> Option<f64> {
             .ok()
             .map(|size: units::Bytes| size.get() as f64)
     };
-    time().or_else(rate).or_else(bytes)
+    // "64MB" could be read as a rate too.
+    time().or_else(bytes).or_else(rate)
 }
 
 /// A line across a chart.
