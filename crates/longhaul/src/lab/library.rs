@@ -7,8 +7,8 @@ use std::path::Path;
 /// The files of `scenarios/`, so that an installed binary has them.
 const BUILT_IN: [(&str, &str); 11] = [
     (
-        "dvd-download",
-        include_str!("../../../../scenarios/dvd-download.toml"),
+        "nec-dvd",
+        include_str!("../../../../scenarios/nec-dvd.toml"),
     ),
     (
         "whole-path",
@@ -27,12 +27,12 @@ const BUILT_IN: [(&str, &str); 11] = [
         include_str!("../../../../scenarios/relay-objects.toml"),
     ),
     (
-        "relay-chain",
-        include_str!("../../../../scenarios/relay-chain.toml"),
+        "split-count",
+        include_str!("../../../../scenarios/split-count.toml"),
     ),
     (
-        "relay-background",
-        include_str!("../../../../scenarios/relay-background.toml"),
+        "nec-background",
+        include_str!("../../../../scenarios/nec-background.toml"),
     ),
     (
         "relay-efficiency",
