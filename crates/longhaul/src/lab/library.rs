@@ -13,7 +13,7 @@ macro_rules! files {
 /// The files of `scenarios/`, so that an installed binary has them: the papers' experiments one after the
 /// other, then longhaul's own.
 const BUILT_IN: &[(&str, &str)] = files! {
-    "nec-dvd" "nec-clients" "nec-linux" "nec-winxp" "nec-aggregate" "nec-background"
+    "nec-dvd" "nec-clients" "nec-linux" "nec-aggregate" "nec-background"
     "reservoir-nic" "reservoir-24000km"
     "split-count" "split-internet"
     "relay-objects" "relay-efficiency" "striping"
