@@ -12,6 +12,7 @@ mod library;
 mod machine;
 mod matching;
 pub(crate) mod metric;
+mod paper;
 mod parameters;
 mod payload;
 mod programs;
