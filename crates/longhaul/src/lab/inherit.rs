@@ -103,13 +103,11 @@ impl Family {
     /// # Errors
     /// A placeholder that no parameter has, at its place.
     pub(crate) fn filled(&self, values: &Table) -> Result<Texts<'_>> {
-        let fill = |source: &Source| {
-            let filled = fill_in(&source.text, values);
-            filled
-                .map(|filled| (source, filled))
-                .map_err(|error| refuse(source, &error))
-        };
-        let filled = self.sources.iter().map(fill).collect::<Result<Vec<_>>>()?;
+        let mut filled = Vec::new();
+        for source in &self.sources {
+            let text = fill_in(&source.text, values).map_err(|error| refuse(source, &error))?;
+            filled.push((source, text));
+        }
         Ok(Texts::of(filled))
     }
 }

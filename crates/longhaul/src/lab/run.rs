@@ -15,7 +15,7 @@ use super::{
     testbed::Testbed,
     topology::{LINKS_MAX, Topology, Wire},
     validate::one_cell,
-    verdict,
+    verdict, view_plan,
 };
 use anyhow::Result;
 use rand_xoshiro::{
@@ -253,8 +253,8 @@ impl<'a> Lab<'a> {
             resolved: serde_json::to_value(base)?,
             testbed: Some(drawing(&self.book.cells[0].scenario)),
             checks: verdict::checks(self.book, &self.cells),
-            tables: Vec::new(),
-            figures: Vec::new(),
+            tables: view_plan::tables(self.book, &self.cells),
+            figures: view_plan::figures(self.book, &self.cells),
             links: self.accounts.result(),
             raw: self.raw.files(),
             cells: self.cells,
