@@ -6,6 +6,7 @@
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
 
 use super::{
+    controls::Provided,
     metric::percent,
     summary::Summary,
     view::{Course, Figure, Table},
@@ -56,6 +57,9 @@ pub(crate) struct LabResult {
     pub(crate) figures: Vec<Figure>,
     /// The emulator's own account of each emulated link, over all runs.
     pub(crate) links: Vec<LinkAccount>,
+    /// What the congestion controls that the scenario names were here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) congestion_controls: Vec<Provided>,
     /// Files of raw records, relative to the directory of `result.json`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) raw: Vec<String>,
