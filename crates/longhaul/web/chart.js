@@ -152,6 +152,10 @@ function drawLimit(u, chart) {
   const { left, width } = u.bbox;
   const y = u.valToPos(chart.limit.value, "y", true);
   rule(u, colour("--reference"), [left, y], [left + width, y]);
+  if (chart.mirrored) {
+    const below = u.valToPos(-chart.limit.value, "y", true);
+    rule(u, colour("--reference"), [left, below], [left + width, below]);
+  }
   label(u, chart.limit.label, left + width - 6 * devicePixelRatio, y - 6 * devicePixelRatio, colour("--reference"), "right");
 }
 

@@ -76,7 +76,7 @@ async fn serve(
 }
 
 /// The host that waits for the connection; a probe's packets go where its data goes.
-fn accepting(flow: &Flow) -> &str {
+pub(crate) fn accepting(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (Program::Curl | Program::Iperf3, Direction::Download) => &flow.from,
         _ => &flow.to,
@@ -167,7 +167,7 @@ fn proxy(testbed: &Testbed, flow: &Flow) -> Result<Option<String>> {
 }
 
 /// Where the server of a flow listens.
-fn server_port(number: usize, flow: &Flow) -> u16 {
+pub(crate) fn server_port(number: usize, flow: &Flow) -> u16 {
     match flow.program {
         Program::Curl => nginx::PORT,
         Program::Iperf3 | Program::Probe => iperf_port(number),
