@@ -76,7 +76,7 @@ async fn serve(
 }
 
 /// The host that waits for the connection; a probe's packets go where its data goes.
-pub(crate) fn accepting(flow: &Flow) -> &str {
+fn accepting(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (Program::Curl | Program::Iperf3, Direction::Download) => &flow.from,
         _ => &flow.to,
@@ -92,7 +92,7 @@ fn opening(flow: &Flow) -> &str {
 }
 
 /// Flows that share a host need a port each.
-fn iperf_port(number: usize) -> u16 {
+pub(crate) fn iperf_port(number: usize) -> u16 {
     iperf3::PORT.saturating_add(number as u16)
 }
 
@@ -167,7 +167,7 @@ fn proxy(testbed: &Testbed, flow: &Flow) -> Result<Option<String>> {
 }
 
 /// Where the server of a flow listens.
-pub(crate) fn server_port(number: usize, flow: &Flow) -> u16 {
+fn server_port(number: usize, flow: &Flow) -> u16 {
     match flow.program {
         Program::Curl => nginx::PORT,
         Program::Iperf3 | Program::Probe => iperf_port(number),

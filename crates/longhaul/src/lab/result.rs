@@ -256,7 +256,7 @@ pub(crate) struct TapSeries {
     pub(crate) phases: Vec<TapPhase>,
 }
 
-/// Mean of each bin, least and greatest of the fine bins within it. The vectors are equally long.
+/// Mean of each bin, and the 5th and 95th percentile of the fine bins within it. The vectors are equally long.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     pub(crate) mean: Vec<f64>,

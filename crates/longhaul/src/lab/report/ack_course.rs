@@ -114,11 +114,11 @@ fn rates(shown: &Shown<'_>, capacity: Option<f64>, reach: f64) -> Chart {
             settled(shown)
         ),
         caption: format!(
-            "Payload sent and payload newly acknowledged at the sender’s end of {}, one run: line, mean of a \
-             second; band, the least and the greatest {} in {}; single ones far above leave the chart.",
+            "Payload sent and payload newly acknowledged at the sender’s end of {}, one run. Line: \
+             mean of a second; thin: of {}; band: from the 5th to the 95th percentile of each {} in it.",
             course.link,
-            print_ms(course.fine_ms),
             print_ms(course.bin_ms),
+            print_ms(course.fine_ms),
         ),
         unit: "bit/s",
         wide: true,
@@ -142,8 +142,8 @@ fn ack_packets(shown: &Shown<'_>, reach: f64) -> Chart {
             ack_rates(shown)
         ),
         caption: format!(
-            "Pure ACKs that reached the sender, counted, in {}: line, mean of a second; band, least and \
-             greatest in {}.",
+            "Pure ACKs that reached the sender, counted in {}. Line: mean of a second; thin: of {}; band: \
+             from the 5th to the 95th percentile in it.",
             print_ms(course.fine_ms),
             print_ms(course.bin_ms)
         ),
@@ -244,13 +244,18 @@ fn smoothed(values: &[f64], bin_ms: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Where each phase begins.
+/// Where each phase begins; one that follows its like is another level of the same.
 fn events(course: &TapSeries) -> Vec<Event> {
-    let begin = |phase: &crate::lab::result::TapPhase| Event {
-        at_s: phase.from_s,
-        label: phase.name.clone(),
-    };
-    course.phases.iter().map(begin).collect()
+    let mut events: Vec<Event> = Vec::new();
+    for phase in &course.phases {
+        if events.last().is_none_or(|last| last.label != phase.name) {
+            events.push(Event {
+                at_s: phase.from_s,
+                label: phase.name.clone(),
+            });
+        }
+    }
+    events
 }
 
 fn limit(rate_bps: f64) -> Limit {

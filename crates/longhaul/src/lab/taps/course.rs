@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tapped flow's course, thinned to what a page can show: each bin with its mean and with the least and
-//! the greatest millisecond in it.
+//! A tapped flow's course, thinned to what a page can show: each bin with its mean, and with what nine in ten
+//! of the milliseconds in it keep to. Their extremes are no use: nearly every tenth of a second has a
+//! millisecond with nothing and one with a burst.
 
 use super::fine::{Fine, FineBins};
 use crate::lab::result::{Spread, TapPhase, TapSeries};
@@ -43,14 +44,14 @@ fn together(bins: usize) -> usize {
 fn spread(fine: &FineBins, together: usize, of: &dyn Fn(&Fine) -> f64) -> Spread {
     let mut spread = Spread::default();
     for bins in fine.bins.chunks(together) {
-        let values = || bins.iter().map(of);
-        spread
-            .low
-            .push(rounded(values().fold(f64::INFINITY, f64::min)));
-        spread.high.push(rounded(values().fold(0.0, f64::max)));
+        let mut values: Vec<f64> = bins.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        let at = |share: f64| rounded(values[(share * (values.len() - 1) as f64).round() as usize]);
+        spread.low.push(at(0.05));
+        spread.high.push(at(0.95));
         spread
             .mean
-            .push(rounded(values().sum::<f64>() / bins.len() as f64));
+            .push(rounded(values.iter().sum::<f64>() / values.len() as f64));
     }
     spread
 }
@@ -97,13 +98,17 @@ mod tests {
     }
 
     #[test]
-    fn bins_have_mean_least_and_greatest_of_the_milliseconds_in_them() {
-        let course = of(&Direction::default(), &fine(5000));
-        assert_eq!((course.bin_ms, course.fine_ms), (10.0, 1.0));
+    fn bins_have_the_mean_of_their_milliseconds_and_what_nine_in_ten_keep_to() {
+        let course = of(&Direction::default(), &fine(50_000));
+        assert_eq!((course.bin_ms, course.fine_ms), (100.0, 1.0));
         assert_eq!(course.data_bps.mean, vec![36e6; 500]);
+        // Of ten equal steps from 0 to 72 Mbit/s the lowest and the highest are 10 % each.
         assert_eq!(course.data_bps.low, vec![0.0; 500]);
         assert_eq!(course.data_bps.high, vec![72e6; 500]);
-        assert_eq!(course.acks.high, vec![2.0; 500]);
+        let mut burst = fine(50_000);
+        burst.bins[7].data_bytes = 1_000_000;
+        let course = of(&Direction::default(), &burst);
+        assert_eq!(course.data_bps.high[0], 72e6, "one in a hundred");
     }
 
     #[test]

@@ -13,13 +13,16 @@ use super::{
     flows,
     programs::link,
     result::{Metrics, Run, TapSeries},
-    scenario::{Flow, Link, Scenario},
+    scenario::{Flow, Link, Program, Scenario},
     topology::Topology,
 };
 use crate::tap;
 use anyhow::{Context, Result};
 use fine::FineBins;
-use model::tap::{record, segment::Vantage};
+use model::tap::{
+    record,
+    segment::{Endpoint, Vantage},
+};
 use std::{collections::BTreeSet, net::IpAddr, path::Path};
 
 /// Bins of 1 ms that a tap's analysis keeps, over both ends and all flows: 190 MB. More than that, and flows
@@ -32,8 +35,10 @@ struct Look<'a> {
     link: &'a Link,
     /// The end of the link, as `longhaul link` calls it.
     end: &'static str,
-    server: Vec<IpAddr>,
-    port: u16,
+    /// Addresses of its ends, one of which is the server.
+    hosts: Vec<IpAddr>,
+    /// The server's port, if nobody else has the same.
+    port: Option<u16>,
 }
 
 /// What is to be said of a flow.
@@ -98,13 +103,13 @@ fn look<'a>(
         link.tap.then_some((link, end))
     };
     let (link, end) = path.windows(2).find_map(tapped)?;
-    let addresses = topology.addresses(flows::accepting(flow)).into_iter();
+    let addresses = [&flow.from, &flow.to].map(|host| topology.addresses(host));
     Some(Look {
         flow,
         link,
         end,
-        server: addresses.map(IpAddr::V4).collect(),
-        port: flows::server_port(number, flow),
+        hosts: addresses.concat().into_iter().map(IpAddr::V4).collect(),
+        port: (flow.program == Program::Iperf3).then(|| flows::iperf_port(number)),
     })
 }
 
@@ -119,7 +124,7 @@ fn at(link: &Link, looks: &[&Look<'_>], directory: &Path) -> Result<Vec<Seen>> {
         .collect())
 }
 
-/// The connection of each flow: the largest to its server that no flow before it has. Behind a relay with
+/// The connection of each flow: the largest to its server that no flow before it has. Beside a relay with
 /// addresses of its own there is none; then the largest that is left.
 fn connections<'a>(
     finished: &'a tap::Finished,
@@ -129,8 +134,9 @@ fn connections<'a>(
     let mut claim = |look: &Look<'_>, strict: bool| {
         let end = vantage(finished, look.end)?;
         let fits = |flow: &&record::Flow| {
-            let server = look.server.contains(&flow.server.address);
-            flow.vantage == end && (!strict || server && flow.server.port == look.port)
+            let Endpoint { address, port } = flow.server;
+            let own = look.hosts.contains(&address) && look.port.is_none_or(|own| own == port);
+            flow.vantage == end && (own || !strict)
         };
         let mut largest_first = finished.analysis.flows.iter().filter(fits);
         largest_first.find(|flow| taken.insert(flow.number))
