@@ -10,6 +10,7 @@ mod keys;
 mod library;
 mod machine;
 pub(crate) mod metric;
+mod paper;
 mod parameters;
 mod payload;
 mod programs;
