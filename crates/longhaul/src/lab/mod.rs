@@ -4,6 +4,7 @@
 mod account;
 mod args;
 mod book;
+mod controls;
 pub(crate) mod expression;
 mod flows;
 mod keys;
@@ -21,6 +22,7 @@ pub(crate) mod result;
 mod run;
 mod sampler;
 mod scenario;
+mod sending;
 pub(crate) mod summary;
 pub(crate) mod table;
 mod taps;
@@ -149,6 +151,8 @@ fn prerequisites(book: &Book) -> Result<Host> {
         .map(|relay| relay.program)
         .collect();
     let versions = programs::versions(programs, relays)?;
+    controls::check(book)?;
+    windows(book)?;
     if scenarios()
         .flat_map(|s| &s.links)
         .any(|link| link.kind == LinkKind::Emulated)
@@ -165,6 +169,29 @@ fn prerequisites(book: &Book) -> Result<Host> {
         })?;
     }
     machine::describe(versions)
+}
+
+/// A socket's buffers end at limits that are the whole machine's.
+fn windows(book: &Book) -> Result<()> {
+    let flows = book.cells.iter().flat_map(|cell| &cell.scenario.flows);
+    let windows = flows
+        .filter(|flow| flow.when)
+        .filter_map(|flow| flow.window);
+    let Some(largest) = windows.max() else {
+        return Ok(());
+    };
+    for name in ["net.core.rmem_max", "net.core.wmem_max"] {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        let limit = fs::read_to_string(path).ok();
+        let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
+        if limit.is_some_and(|limit| limit < largest.get()) {
+            return Err(Refusal::unsupported(format!(
+                "a window of {largest} is above this machine's {name}; allow it: sysctl -w {name}={}",
+                largest.get()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Where the sandbox lays fresh file systems.

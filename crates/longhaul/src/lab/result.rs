@@ -5,7 +5,7 @@
 //! A metric's name ends in its unit: `goodput_bps` (bits a second), `rtt_us`, `cwnd_bytes`,
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
 
-use super::{metric::percent, summary::Summary};
+use super::{controls::Provided, metric::percent, summary::Summary};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,6 +46,9 @@ pub(crate) struct LabResult {
     pub(crate) checks: Vec<Check>,
     /// The emulator's own account of each emulated link, over all runs.
     pub(crate) links: Vec<LinkAccount>,
+    /// What the congestion controls that the scenario names were here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) congestion_controls: Vec<Provided>,
     /// Files of raw records, relative to the directory of `result.json`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) raw: Vec<String>,

@@ -4,6 +4,7 @@
 use super::{
     account::Accounts,
     book::{Book, Cell, pairs},
+    controls::Controls,
     flows::{self, Landings},
     paper,
     payload::Store,
@@ -11,7 +12,7 @@ use super::{
     progress::{self, Progress},
     raw::Raw,
     result::{self, About, Answer, Host, LabResult, Run, TestbedHost, TestbedLink},
-    scenario::{Link, LinkKind, Order, Program, Scenario},
+    scenario::{Link, LinkKind, Order, Scenario},
     taps,
     testbed::Testbed,
     topology::{LINKS_MAX, Topology, Wire},
@@ -47,6 +48,7 @@ struct Lab<'a> {
     store: Store,
     landings: Landings,
     accounts: Accounts,
+    controls: Controls,
     cells: Vec<result::Cell>,
     raw: Raw,
     /// Of the testbed built last.
@@ -138,6 +140,7 @@ impl<'a> Lab<'a> {
             store,
             landings,
             accounts: Accounts::default(),
+            controls: Controls::provide(book)?,
             cells,
             raw,
             offloads: BTreeMap::new(),
@@ -200,6 +203,7 @@ impl<'a> Lab<'a> {
         directory: &Path,
         delivered: Arc<AtomicU64>,
     ) -> Result<Run> {
+        let scenario = &self.controls.resolve(scenario);
         let mut testbed = Testbed::build(scenario, seed, directory).await?;
         self.offloads = testbed.offloads()?;
         let run = flows::execute(
@@ -256,13 +260,14 @@ impl<'a> Lab<'a> {
             testbed: Some(drawing(&self.book.cells[0].scenario)),
             checks: verdict::checks(self.book, &self.cells),
             links: self.accounts.result(),
+            congestion_controls: self.controls.provided(),
             raw: self.raw.files(),
             cells: self.cells,
         })
     }
 }
 
-/// Every curl flow with the sizes that it carries in any cell, warm-up runs included.
+/// Every flow that carries a file, with the sizes that it carries in any cell, warm-up runs included.
 fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
     let mut downloads: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
     let short = |cell: &'_ Cell| (book.base.warmup > 0).then(|| cell.short.flows.clone());
@@ -273,7 +278,7 @@ fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
             .iter()
             .cloned()
             .chain(short(cell).into_iter().flatten());
-        for flow in all.filter(|flow| flow.program == Program::Curl) {
+        for flow in all.filter(|flow| flow.program.carries_a_file()) {
             downloads.entry(flow.name).or_default().extend(flow.size);
         }
     }
