@@ -17,6 +17,7 @@ macro_rules! files {
 /// other, then longhaul's own.
 const BUILT_IN: &[(&str, &str)] = files! {
     "nec-dvd" "nec-clients" "nec-linux" "nec-aggregate" "nec-background"
+    "ack-ratio" "ack-pacing"
     "reservoir-nic" "reservoir-24000km"
     "split-count" "split-internet"
     "relay-objects" "relay-efficiency" "striping"

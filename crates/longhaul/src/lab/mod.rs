@@ -28,6 +28,7 @@ mod scenario;
 mod sending;
 pub(crate) mod summary;
 pub(crate) mod table;
+mod taps;
 mod testbed;
 mod topology;
 mod twins;

@@ -13,6 +13,7 @@ use super::{
     raw::Raw,
     result::{self, About, Answer, Host, LabResult, Run, TestbedHost, TestbedLink},
     scenario::{Link, LinkKind, Order, Scenario},
+    taps,
     testbed::Testbed,
     topology::{LINKS_MAX, Topology, Wire},
     validate::one_cell,
@@ -224,6 +225,7 @@ impl<'a> Lab<'a> {
                 .add(&link.name, &programs::link::counters(link, directory));
         }
         let mut run = run?;
+        taps::add(scenario, directory, &mut run)?;
         verdict::derive(scenario, &mut run.metrics);
         Ok(run)
     }

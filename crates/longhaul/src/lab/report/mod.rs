@@ -4,6 +4,7 @@
 //! The answer comes first, then the picture that proves it, the table, how it was measured, and
 //! the raw data. maud escapes every text that comes from the scenario.
 
+mod ack_course;
 pub(crate) mod answer;
 mod bars;
 mod grid;
@@ -57,7 +58,12 @@ pub(crate) fn html(result: &LabResult) -> String {
 }
 
 fn charts(result: &LabResult) -> Vec<script::Chart> {
-    [over_time::charts(result), legs::charts(result)].concat()
+    [
+        over_time::charts(result),
+        legs::charts(result),
+        ack_course::charts(result),
+    ]
+    .concat()
 }
 
 /// What the page shows, without styles and scripts.

@@ -118,6 +118,7 @@ fn line(cell: &Cell, step_s: f64, (colour, dash): (&'static str, &'static [u8]))
         values: pick(|s| s.median),
         low: if band { pick(|s| s.min) } else { Vec::new() },
         high: if band { pick(|s| s.max) } else { Vec::new() },
+        ..Line::default()
     }
 }
 
@@ -132,7 +133,7 @@ fn at(series: &Series, time_s: f64) -> f64 {
     series.goodput_bps.get(bin).copied().unwrap_or(0.0)
 }
 
-fn capacity((_, rate_bps): (usize, f64)) -> Limit {
+pub(super) fn capacity((_, rate_bps): (usize, f64)) -> Limit {
     Limit {
         value: rate_bps,
         label: format!("slowest link {}", Metric::of("rate_bps").print(rate_bps)),
