@@ -108,7 +108,8 @@ function yRange(chart) {
   if (chart.range) return chart.range;
   if (chart.follows) return (_, min, max) => rangeInView(chart, min, max);
   const values = chart.lines.flatMap((line) => [...line.values, ...line.high]).filter((v) => v !== null);
-  return [0, Math.max(chart.limit?.value ?? 0, ...values) * 1.12];
+  const limits = (chart.limits ?? []).map((limit) => limit.value);
+  return [0, Math.max(...limits, ...values, 0) * 1.12];
 }
 
 function rangeInView(chart, min, max) {
@@ -148,11 +149,11 @@ function rule(u, fill, from, to, dash = []) {
   ctx.restore();
 }
 
-function drawLimit(u, chart) {
+function drawLimit(u, limit) {
   const { left, width } = u.bbox;
-  const y = u.valToPos(chart.limit.value, "y", true);
+  const y = u.valToPos(limit.value, "y", true);
   rule(u, colour("--reference"), [left, y], [left + width, y]);
-  label(u, chart.limit.label, left + width - 6 * devicePixelRatio, y - 6 * devicePixelRatio, colour("--reference"), "right");
+  label(u, limit.label, left + width - 6 * devicePixelRatio, y - 6 * devicePixelRatio, colour("--reference"), "right");
 }
 
 function drawEvents(u, chart) {
@@ -225,7 +226,7 @@ function options(figure, chart) {
     bands: bandsOf(chart),
     hooks: {
       draw: [
-        (u) => { if (chart.limit) drawLimit(u, chart); },
+        (u) => (chart.limits ?? []).forEach((limit) => drawLimit(u, limit)),
         (u) => drawEvents(u, chart),
         (u) => drawLabels(u, chart),
       ],

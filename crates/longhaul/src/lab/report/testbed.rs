@@ -232,6 +232,7 @@ mod tests {
         let testbed = Testbed {
             hosts: ["server", "relay2", "relay1", "client"].map(host).to_vec(),
             links: vec![TestbedLink::default(); 3],
+            beside: Vec::new(),
         };
         let direct = Cell::default();
         let relayed = Cell {
