@@ -56,7 +56,7 @@ fn a_chain_of_relays_is_built_as_the_scenario_says() {
     }
     let out = tempfile::tempdir().unwrap();
     let choices = ["--only", "way=SOCKS", "--only", "n=3", "--set", "size=1MB"];
-    let result = run("relay-chain", &choices, out.path());
+    let result = run("split-count", &choices, out.path());
     assert_eq!(
         result["cells"][0]["relays"],
         serde_json::json!(["r2", "r1"])
@@ -122,7 +122,7 @@ fn the_dvd_scenario_relays_real_bytes() {
     }
     let out = tempfile::tempdir().unwrap();
     let choices = ["--only", "relays=true", "--set", "size=3MB"];
-    let result = run("dvd-download", &choices, out.path());
+    let result = run("nec-dvd", &choices, out.path());
     let cell = &result["cells"][0];
     assert_eq!(cell["relays"], serde_json::json!(["relay2", "relay1"]));
     assert_eq!(

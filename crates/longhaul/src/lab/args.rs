@@ -14,11 +14,11 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  longhaul lab run dvd-download --out /tmp/dvd
+  longhaul lab run nec-dvd --out /tmp/dvd
       one scenario, results and report in /tmp/dvd
-  longhaul lab run dvd-download --out /tmp/dvd --set size=4.7GB
+  longhaul lab run nec-dvd --out /tmp/dvd --set size=4.7GB
       the same with the paper's own file size
-  longhaul lab run dvd-download --out /tmp/dvd --quick --only relays=true
+  longhaul lab run nec-dvd --out /tmp/dvd --quick --only relays=true
       a short look at one cell
   longhaul lab check my-scenario.toml
       is it written correctly?

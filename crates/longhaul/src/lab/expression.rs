@@ -8,7 +8,8 @@
 //!         | metric [ "{" key "=" value ("," key "=" value)* "}" ]
 //! ```
 //! A metric without braces belongs to whatever the expression is about; with braces it is the
-//! median over the runs of the one cell whose varied values match.
+//! median over the runs of the one cell whose varied values match. `paper.` before it makes it the
+//! figure that the paper prints for that cell.
 
 use std::{iter::Peekable, str::Chars};
 
@@ -231,7 +232,7 @@ impl Parser<'_> {
     }
 
     fn named(&mut self) -> Result<Expression, String> {
-        let name = self.word(|c| c.is_alphanumeric() || c == '_');
+        let name = self.word(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
         match name.as_str() {
             "min" => self.extreme(Operator::Min),
             "max" => self.extreme(Operator::Max),

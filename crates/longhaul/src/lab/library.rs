@@ -4,50 +4,21 @@
 use crate::exit::Refusal;
 use std::path::Path;
 
-/// The files of `scenarios/`, so that an installed binary has them.
-const BUILT_IN: [(&str, &str); 11] = [
-    (
-        "dvd-download",
-        include_str!("../../../../scenarios/dvd-download.toml"),
-    ),
-    (
-        "whole-path",
-        include_str!("../../../../scenarios/whole-path.toml"),
-    ),
-    (
-        "link-beside-veth",
-        include_str!("../../../../scenarios/link-beside-veth.toml"),
-    ),
-    (
-        "link-long-fat",
-        include_str!("../../../../scenarios/link-long-fat.toml"),
-    ),
-    (
-        "relay-objects",
-        include_str!("../../../../scenarios/relay-objects.toml"),
-    ),
-    (
-        "relay-chain",
-        include_str!("../../../../scenarios/relay-chain.toml"),
-    ),
-    (
-        "relay-background",
-        include_str!("../../../../scenarios/relay-background.toml"),
-    ),
-    (
-        "relay-efficiency",
-        include_str!("../../../../scenarios/relay-efficiency.toml"),
-    ),
-    (
-        "link-proofs",
-        include_str!("../../../../scenarios/link-proofs.toml"),
-    ),
-    (
-        "striping",
-        include_str!("../../../../scenarios/striping.toml"),
-    ),
-    ("decp", include_str!("../../../../scenarios/decp.toml")),
-];
+macro_rules! files {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../../scenarios/", $name, ".toml")))),*]
+    };
+}
+
+/// The files of `scenarios/`, so that an installed binary has them: the papers' experiments one after the
+/// other, then longhaul's own.
+const BUILT_IN: &[(&str, &str)] = files! {
+    "nec-dvd" "nec-clients" "nec-linux" "nec-aggregate" "nec-background"
+    "reservoir-nic" "reservoir-24000km"
+    "split-count" "split-internet"
+    "relay-objects" "relay-efficiency" "striping"
+    "link-long-fat" "link-proofs" "link-beside-veth" "whole-path"
+};
 
 /// A scenario's text and where it was found.
 #[derive(Debug, Clone)]

@@ -11,6 +11,7 @@ mod keys;
 mod library;
 mod machine;
 pub(crate) mod metric;
+mod paper;
 mod parameters;
 mod payload;
 mod programs;

@@ -6,6 +6,7 @@ use super::{
     book::{Book, Cell, pairs},
     drawing,
     flows::{self, Landings},
+    paper,
     payload::Store,
     programs,
     progress::{self, Progress},
@@ -318,11 +319,7 @@ fn file_name(text: &str) -> String {
 }
 
 fn describe_cell(book: &Book, cell: &Cell) -> Result<result::Cell> {
-    let figures = book
-        .base
-        .paper
-        .iter()
-        .find(|paper| cell.matches(&pairs(&paper.cell)));
+    let printed = paper::printed(&book.base.paper, cell);
     let vary = cell
         .vary
         .iter()
@@ -331,12 +328,8 @@ fn describe_cell(book: &Book, cell: &Cell) -> Result<result::Cell> {
         vary: vary.collect::<Result<_>>()?,
         label: cell.label.clone(),
         relays: relays_on_path(&cell.scenario),
-        paper: figures
-            .map(|paper| paper.figures.clone())
-            .unwrap_or_default(),
-        paper_suspect: figures
-            .map(|paper| paper.suspect.clone())
-            .unwrap_or_default(),
+        paper: printed.figures,
+        paper_suspect: printed.suspect,
         ..result::Cell::default()
     })
 }

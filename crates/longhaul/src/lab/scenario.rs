@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario as its TOML file says it. `docs/lab.md` explains every key to its writers.
 
+use super::paper::PaperFigures;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::Ipv4Addr};
@@ -521,17 +522,6 @@ pub(crate) struct AnswerPlan {
     pub(crate) metric: String,
     pub(crate) cell: Table,
     pub(crate) baseline: Option<Table>,
-}
-
-/// The paper's figures for one cell.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PaperFigures {
-    pub(crate) cell: Table,
-    pub(crate) figures: IndexMap<String, f64>,
-    /// Metrics whose printed figure looks wrong: shown, never compared.
-    #[serde(default)]
-    pub(crate) suspect: Vec<String>,
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 use super::{
     book::{Book, pairs},
     expression::{Bound, Expression},
-    programs,
+    paper, programs,
     scenario::{Direction, Flow, Link, LinkKind, Program, Scenario},
     topology::{LINKS_MAX, Topology, Wire},
     verdict,
 };
-use std::collections::HashSet;
+use std::{cell::RefCell, collections::HashSet};
 
 type Checked = Result<(), String>;
 
@@ -235,12 +235,23 @@ fn claims(book: &Book) -> Checked {
         ensure(!subjects.is_empty(), || {
             place("no cell is meant by every".to_owned())
         })?;
+        let unprinted = RefCell::new(None);
+        let mut compared = false;
         for subject in subjects {
-            let one = |_: &str, wanted: &[(String, String)]| {
-                one_cell(book, &verdict::beside(book, subject, wanted)).map(|_| 1.0)
+            unprinted.take();
+            let one = |name: &str, wanted: &[(String, String)]| {
+                let index = one_cell(book, &verdict::beside(book, subject, wanted))?;
+                let printed = verdict::is_printed(book, index, name);
+                unprinted.replace(unprinted.take().or((!printed).then(|| name.to_owned())));
+                Ok(1.0)
             };
             expression.value(&one).map_err(place)?;
+            compared |= unprinted.borrow().is_none();
         }
+        ensure(compared, || {
+            let name = unprinted.take().unwrap_or_default();
+            place(format!("no cell that is meant has a figure for {name}"))
+        })?;
         let bound = Bound::parse(&check.want);
         ensure(bound.is_some(), || {
             place(format!(
@@ -249,9 +260,7 @@ fn claims(book: &Book) -> Checked {
             ))
         })?;
     }
-    for figures in &book.base.paper {
-        one_cell(book, &pairs(&figures.cell)).map_err(|problem| format!("paper: {problem}"))?;
-    }
+    paper::check(book, one_cell).map_err(|problem| format!("paper: {problem}"))?;
     let answer = book
         .base
         .answer

@@ -4,6 +4,7 @@
 use super::{
     book::{Book, pairs},
     expression::{Bound, Expression},
+    paper,
     result::{Cell, Check, Metrics},
     scenario::{CheckPlan, Scenario},
     validate::one_cell,
@@ -83,10 +84,21 @@ pub(crate) fn beside(
     kept.chain(different.iter().cloned()).collect()
 }
 
+/// In a check, before a metric: the paper's figure instead of ours.
+const PRINTED: &str = "paper.";
+
+/// Whether `name` is a metric of ours, or one of the paper's that it prints for the cell at `index`.
+pub(crate) fn is_printed(book: &Book, index: usize, name: &str) -> bool {
+    name.strip_prefix(PRINTED).is_none_or(|metric| {
+        let printed = paper::printed(&book.base.paper, &book.cells[index]);
+        printed.figures.contains_key(metric)
+    })
+}
+
 /// What an expression comes to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Figure {
-    /// Its cells were not to be run.
+    /// Its cells were not to be run, or the paper has no figure for them.
     Unasked,
     /// Its runs gave none.
     Missing,
@@ -113,6 +125,10 @@ impl Figure {
 fn figure(expression: &Expression, of: Option<usize>, book: &Book, cells: &[Cell]) -> Figure {
     let look_up = |name: &str, wanted: &[(String, String)]| {
         let index = one_cell(book, &beside(book, of, wanted)).map_err(|_| Figure::Unasked)?;
+        if let Some(metric) = name.strip_prefix(PRINTED) {
+            let printed = cells.get(index).and_then(|cell| cell.paper_figure(metric));
+            return printed.ok_or(Figure::Unasked);
+        }
         let summary = cells.get(index).and_then(|cell| cell.metrics.get(name));
         summary.map(|summary| summary.median).ok_or(Figure::Missing)
     };
