@@ -92,7 +92,7 @@ fn opening(flow: &Flow) -> &str {
 }
 
 /// Flows that share a host need a port each.
-fn iperf_port(number: usize) -> u16 {
+pub(crate) fn iperf_port(number: usize) -> u16 {
     iperf3::PORT.saturating_add(number as u16)
 }
 

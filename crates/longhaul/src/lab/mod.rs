@@ -24,6 +24,7 @@ mod sampler;
 mod scenario;
 pub(crate) mod summary;
 pub(crate) mod table;
+mod taps;
 mod testbed;
 mod topology;
 mod twins;

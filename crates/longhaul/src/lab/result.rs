@@ -248,6 +248,45 @@ pub(crate) struct Series {
     /// What happened when: a phase, a path switch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) events: Vec<Event>,
+    /// What taps saw of the flows, in the order of the scenario.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) taps: Vec<TapSeries>,
+}
+
+/// Data and ACK stream of a flow as a link's tap saw them. Times count from the flow's first data.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TapSeries {
+    pub(crate) flow: String,
+    /// The link whose tap it was, at the end that is nearer to the sender.
+    pub(crate) link: String,
+    /// Width of a bin, in milliseconds.
+    pub(crate) bin_ms: f64,
+    /// Width of the fine bins that `low` and `high` are of, in milliseconds.
+    pub(crate) fine_ms: f64,
+    /// Payload sent, bits a second.
+    pub(crate) data_bps: Spread,
+    /// Payload newly acknowledged (AckDiff), bits a second.
+    pub(crate) acked_bps: Spread,
+    /// Pure ACKs in a fine bin.
+    pub(crate) acks: Spread,
+    pub(crate) phases: Vec<TapPhase>,
+}
+
+/// Mean of each bin, and the 5th and 95th percentile of the fine bins within it. The vectors are equally long.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Spread {
+    pub(crate) mean: Vec<f64>,
+    pub(crate) low: Vec<f64>,
+    pub(crate) high: Vec<f64>,
+}
+
+/// A stretch of a flow.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TapPhase {
+    /// `ramp-up`, `peak`, `steady`, `recovery` or `idle`.
+    pub(crate) name: String,
+    pub(crate) from_s: f64,
+    pub(crate) to_s: f64,
 }
 
 /// What the sender of one leg reported through TCP_INFO. The vectors are equally long.

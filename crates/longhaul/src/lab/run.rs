@@ -13,6 +13,7 @@ use super::{
     raw::Raw,
     result::{self, About, Answer, Host, LabResult, Run},
     scenario::{LinkKind, Order, Program, Scenario},
+    taps,
     testbed::Testbed,
     topology::{LINKS_MAX, Topology},
     validate::one_cell,
@@ -221,6 +222,7 @@ impl<'a> Lab<'a> {
                 .add(&link.name, &programs::link::counters(link, directory));
         }
         let mut run = run?;
+        taps::add(scenario, directory, &mut run)?;
         verdict::derive(scenario, &mut run.metrics);
         Ok(run)
     }

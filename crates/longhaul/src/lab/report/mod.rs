@@ -4,6 +4,7 @@
 //! The answer comes first, then the picture that proves it, the table, how it was measured, and
 //! the raw data. maud escapes every text that comes from the scenario.
 
+mod ack_course;
 pub(crate) mod answer;
 mod cdf;
 mod cells;
@@ -17,6 +18,7 @@ mod grouped;
 mod heat;
 mod href;
 mod index;
+mod layout;
 mod legs;
 mod matrix;
 mod method;
@@ -131,25 +133,27 @@ fn drawn(result: &LabResult, charts: &mut Charts) -> Markup {
         .iter()
         .map(|figure| figures::draw(result, figure, charts))
         .collect();
-    let over_time: Vec<Markup> = match asked {
-        true => Vec::new(),
-        false => over_time(result)
-            .into_iter()
-            .map(|chart| charts.place(chart))
-            .collect(),
+    let courses = !charts.is_empty();
+    let over_time = match asked {
+        true => ack_course::charts(result),
+        false => over_time(result),
     };
+    let over_time: Vec<Markup> = over_time
+        .into_iter()
+        .map(|chart| charts.place(chart))
+        .collect();
     markup! {
         @if !figures.is_empty() {
             section.figures {
                 h2 { "What was found" }
-                @if over_time.is_empty() && !charts.is_empty() { (script::help()) }
+                @if courses { (script::help()) }
                 @for figure in &figures { (figure) }
             }
         }
         @if !over_time.is_empty() {
             section.charts {
                 h2 { "Over time" }
-                (script::help())
+                @if !courses { (script::help()) }
                 @for chart in &over_time { (chart) }
             }
         }
@@ -157,7 +161,12 @@ fn drawn(result: &LabResult, charts: &mut Charts) -> Markup {
 }
 
 fn over_time(result: &LabResult) -> Vec<script::Chart> {
-    [over_time::charts(result), legs::charts(result)].concat()
+    [
+        over_time::charts(result),
+        legs::charts(result),
+        ack_course::charts(result),
+    ]
+    .concat()
 }
 
 fn head(result: &LabResult) -> Markup {

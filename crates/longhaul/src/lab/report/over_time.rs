@@ -149,7 +149,7 @@ fn at(series: &Series, time_s: f64) -> f64 {
     series.goodput_bps.get(bin).copied().unwrap_or(0.0)
 }
 
-fn capacity((_, rate_bps): (usize, f64)) -> Limit {
+pub(super) fn capacity((_, rate_bps): (usize, f64)) -> Limit {
     Limit {
         value: rate_bps,
         label: format!("slowest link {}", Metric::of("rate_bps").print(rate_bps)),

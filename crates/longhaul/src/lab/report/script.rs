@@ -18,6 +18,8 @@ pub(super) struct Chart {
     pub(super) wide: bool,
     /// Logarithmic y axis.
     pub(super) log: bool,
+    /// What is below zero is a quantity too, drawn downwards.
+    pub(super) mirrored: bool,
     /// Fixed range of y, so that charts that are compared share it.
     pub(super) range: Option<[f64; 2]>,
     /// Seconds, ascending.
@@ -37,7 +39,7 @@ pub(super) struct Line {
     pub(super) colour: &'static str,
     /// Lengths of dash and gap in pixels; empty for a solid line.
     pub(super) dash: &'static [u8],
-    /// One of many: thin, without a name.
+    /// Many points: thin, and without its name in the chart.
     pub(super) thin: bool,
     pub(super) values: Vec<Option<f64>>,
     pub(super) low: Vec<Option<f64>>,

@@ -50,6 +50,7 @@ pub(crate) fn finished() -> Finished {
             raw: vec!["series-1ms.parquet".to_owned(), "flows.jsonl".to_owned()],
         },
         courses,
+        bins: None,
     }
 }
 

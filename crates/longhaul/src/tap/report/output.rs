@@ -57,6 +57,8 @@ pub(crate) struct Plan {
     /// Kinds of series files.
     pub(crate) formats: Vec<Format>,
     pub(crate) ranks: Ranks,
+    /// Bins of the first width that [`Finished::bins`] may have, over all flows: 184 bytes each.
+    pub(crate) bins_kept: usize,
 }
 
 /// What only the reading of the files tells.
@@ -73,6 +75,30 @@ pub(crate) struct Sources {
 pub(crate) struct Finished {
     pub(crate) analysis: Analysis,
     pub(crate) courses: Vec<Drawn>,
+    /// Every bin of the first width, those of a direction in order of time. None if they were not asked for, if
+    /// there are more than that, or of a result that was read back.
+    pub(crate) bins: Option<Vec<Row>>,
+}
+
+/// Bins that stay in memory, all of them or none.
+struct Kept {
+    most: usize,
+    rows: Option<Vec<Row>>,
+}
+
+impl Kept {
+    fn new(most: usize) -> Self {
+        let rows = (most > 0).then(Vec::new);
+        Self { most, rows }
+    }
+
+    fn add(&mut self, rows: &[Row]) {
+        let room = |kept: &Vec<Row>| kept.len() + rows.len() <= self.most;
+        self.rows = self.rows.take().filter(room);
+        if let Some(kept) = &mut self.rows {
+            kept.extend_from_slice(rows);
+        }
+    }
 }
 
 /// Where all threads of an analysis put what they find.
@@ -84,6 +110,7 @@ pub(crate) struct Output {
 struct Open {
     largest: Largest<BufWriter<File>>,
     series: series::Files,
+    kept: Kept,
     /// The first thing that went wrong; after it nothing is written.
     failed: Option<anyhow::Error>,
 }
@@ -106,6 +133,7 @@ impl Output {
         let open = Open {
             largest: Largest::new(plan.ranks, lines),
             series,
+            kept: Kept::new(plan.bins_kept),
             failed: None,
         };
         Ok(Self {
@@ -116,7 +144,8 @@ impl Output {
 
     /// A thread's way in.
     pub(crate) fn writer(&self) -> Writer<'_> {
-        let wanted = !self.plan.formats.is_empty() && self.plan.directory.is_some();
+        let written = !self.plan.formats.is_empty() && self.plan.directory.is_some();
+        let wanted = written || self.plan.bins_kept > 0;
         Writer {
             output: self,
             rows: vec![Vec::new(); if wanted { self.plan.widths.len() } else { 0 }],
@@ -161,7 +190,11 @@ impl Output {
             others,
             raw,
         };
-        let finished = Finished { analysis, courses };
+        let finished = Finished {
+            analysis,
+            courses,
+            bins: open.kept.rows,
+        };
         if let Some(directory) = &plan.directory {
             finished.write(directory)?;
         }
@@ -191,8 +224,12 @@ pub(crate) struct Writer<'a> {
 impl Writer<'_> {
     fn flush(&mut self, width: usize) {
         let rows = &mut self.rows[width];
-        self.output
-            .with(|open| open.attempt(|open| open.series.write(width, rows)));
+        self.output.with(|open| {
+            open.attempt(|open| open.series.write(width, rows));
+            if width == 0 {
+                open.kept.add(rows);
+            }
+        });
         rows.clear();
     }
 }
@@ -249,6 +286,7 @@ impl Finished {
         Ok(Self {
             analysis,
             courses: courses.map_err(|e| unreadable(directory, COURSES, e))?,
+            bins: None,
         })
     }
 
@@ -358,7 +396,24 @@ mod tests {
             widths: vec![Time::from_nanos(1_000_000)],
             formats: vec![Format::Csv],
             ranks: Ranks { drawn: 1, told: 2 },
+            bins_kept: 0,
         }
+    }
+
+    #[test]
+    fn bins_are_kept_all_or_none() {
+        let all = 2 * 3 * ROWS_MAX;
+        let kept = |bins_kept| {
+            let plan = Plan {
+                bins_kept,
+                formats: Vec::new(),
+                ..plan(None)
+            };
+            fed(plan).unwrap().bins.map(|bins| bins.len())
+        };
+        assert_eq!(kept(all), Some(all));
+        assert_eq!(kept(all - 1), None);
+        assert_eq!(kept(0), None);
     }
 
     /// Bins and flows from two threads at once.
