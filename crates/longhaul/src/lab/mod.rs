@@ -5,6 +5,7 @@ mod account;
 mod args;
 mod book;
 mod controls;
+mod drawing;
 pub(crate) mod expression;
 mod flows;
 mod inherit;
@@ -55,7 +56,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Command::Show(named) => show(&named.scenario),
         Command::Check(named) => check(&named.scenario),
         Command::Report(rebuild) => {
-            println!("{}", report::rebuild(&rebuild.directory)?.display());
+            for page in report::pages(&rebuild.directories, rebuild.index.as_deref())? {
+                println!("{}", page.display());
+            }
             Ok(())
         }
     }

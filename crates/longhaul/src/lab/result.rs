@@ -31,6 +31,9 @@ pub(crate) struct LabResult {
     pub(crate) longhaul: String,
     /// When the first run began.
     pub(crate) started: jiff::Timestamp,
+    /// Seconds from then to the end of the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) took_s: Option<f64>,
     /// Seed of every random decision: order of runs, losses, jitter.
     pub(crate) seed: u64,
     /// Runs were shortened by `--quick`.
@@ -316,6 +319,9 @@ pub(crate) struct Event {
 pub(crate) struct Testbed {
     pub(crate) hosts: Vec<TestbedHost>,
     pub(crate) links: Vec<TestbedLink>,
+    /// The ways of other flows, each from end to end. A host that two ways pass has one name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) beside: Vec<Testbed>,
 }
 
 impl Testbed {
@@ -347,14 +353,21 @@ pub(crate) struct TestbedHost {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TestbedLink {
     pub(crate) name: String,
-    /// In the direction of the data, bits a second. Absent: not limited.
+    /// In the direction of the data, bits a second; the least of all cells. Absent: not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rate_bps: Option<f64>,
+    /// The greatest of all cells, where they differ; so with the other two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rate_bps_max: Option<f64>,
     /// Propagation delay of both directions together, microseconds.
     pub(crate) rtt_us: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rtt_us_max: Option<f64>,
     /// Share of packets lost in the direction of the data, 0 to 1.
     #[serde(default)]
     pub(crate) loss: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) loss_max: Option<f64>,
     /// Queue limit in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queue_bytes: Option<f64>,
