@@ -46,6 +46,11 @@ pub(super) struct Acking {
     acks: Acks,
     ack_diff: Histogram,
     packets_per_ack: Histogram,
+    /// The last AckDiff, its packets, and how many like it are not in the distributions yet: most
+    /// ACKs are for as much as the one before.
+    last_diff: u64,
+    last_packets: u64,
+    alike: u32,
 }
 
 /// Whether a segment is an ACK and nothing else.
@@ -111,16 +116,27 @@ impl Acking {
     #[inline]
     fn count_diff(&mut self, diff: u64, segment_max: u32, bin: &mut Bin) -> u64 {
         let packets = packets(diff, segment_max);
+        if diff != self.last_diff || packets != self.last_packets || self.alike == u32::MAX {
+            self.settle_alike();
+            (self.last_diff, self.last_packets) = (diff, packets);
+        }
+        self.alike += 1;
         self.acks.moving += 1;
         self.acks.acked_bytes += diff;
-        self.ack_diff.record(diff);
-        self.packets_per_ack.record(packets);
         bin.moving_acks += 1;
         bin.acked_bytes += diff;
         bin.ack_diff_max = bin
             .ack_diff_max
             .max(u32::try_from(diff).unwrap_or(u32::MAX));
         packets
+    }
+
+    fn settle_alike(&mut self) {
+        let times = std::mem::take(&mut self.alike);
+        if times > 0 {
+            self.ack_diff.record_times(self.last_diff, times);
+            (self.packets_per_ack).record_times(self.last_packets, times);
+        }
     }
 
     /// A pure ACK that repeats the number. A duplicate is one while data is outstanding that leaves the
@@ -192,7 +208,8 @@ impl Acking {
     }
 
     /// What is said of the ACKs: counts, AckDiff, packets per ACK.
-    pub(super) fn finish(self) -> (Acks, Histogram, Histogram) {
+    pub(super) fn finish(mut self) -> (Acks, Histogram, Histogram) {
+        self.settle_alike();
         let acks = Acks {
             window_scale: self.shift,
             ..self.acks

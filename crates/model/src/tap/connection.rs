@@ -222,8 +222,7 @@ impl Connection {
         let [client, server] = self.ends();
         let [upload_course, download_course] = self.bins.finish(self.number, packets, bounds, sink);
         let origins = self.directions.each_ref().map(|way| way.sending.origin);
-        let [upload_excerpts, download_excerpts] =
-            bounds.excerpts.release(self.number, origins);
+        let [upload_excerpts, download_excerpts] = bounds.excerpts.release(self.number, origins);
         let [upload, download] = self.directions;
         let mut flow = Flow {
             number: self.number,

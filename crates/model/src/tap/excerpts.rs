@@ -348,6 +348,9 @@ mod tests {
         }
         let [found, _] = all.release(1, [base - 100; 2]);
         let marks: Vec<_> = found[0].marks.iter().map(|m| (m.low, m.high)).collect();
-        assert_eq!((found[0].base, marks), (100, vec![(0, 5), (20, 25), (-30, -25)]));
+        assert_eq!(
+            (found[0].base, marks),
+            (100, vec![(0, 5), (20, 25), (-30, -25)])
+        );
     }
 }

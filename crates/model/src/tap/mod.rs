@@ -42,6 +42,7 @@ mod round_trip;
 mod round_trips;
 mod scoreboard;
 mod sending;
+mod standing;
 mod timestamps;
 mod unwrap;
 

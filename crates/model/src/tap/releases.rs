@@ -25,7 +25,8 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Releases {
     state: State,
-    class: u8,
+    /// Where the counts of the last ACK's class begin.
+    row: u8,
     ack_ns: u64,
     /// What had been sent when it came.
     segments: u64,
@@ -36,59 +37,71 @@ pub(super) struct Releases {
     first_ns: u64,
     first_bytes: u64,
     /// ACKs by class of AckDiff, then by class of their burst.
-    bursts: [[u32; CLASSES]; CLASSES],
+    bursts: Counts,
+}
+
+/// By class of AckDiff, then of the burst.
+#[derive(Debug)]
+struct Counts([u32; CLASSES * CLASSES]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self([0; CLASSES * CLASSES])
+    }
 }
 
 impl Releases {
     /// An ACK for `packets` more came, or one that repeats a number; `data` is what was sent before.
     #[inline]
     pub(super) fn ack(&mut self, at_ns: u64, packets: u64, data: &Data) {
-        self.settle(data);
+        if self.state == State::Over {
+            self.begin(at_ns, data);
+        } else {
+            self.settle(data);
+        }
+        self.state = State::Awaits;
+        self.row = (class_of(packets) * CLASSES) as u8;
+        self.ack_ns = at_ns;
+        (self.segments, self.bytes) = (data.data_segments, data.payload_bytes);
+    }
+
+    fn begin(&mut self, at_ns: u64, data: &Data) {
         if self.first_ns == 0 {
             (self.first_ns, self.first_bytes) = (at_ns, data.payload_bytes);
         }
-        self.state = State::Awaits;
-        self.class = class_of(packets) as u8;
-        self.ack_ns = at_ns;
-        (self.segments, self.bytes) = (data.data_segments, data.payload_bytes);
     }
 
     /// Data is sent, which `data` does not count yet. `pauses` is whether the packet before is
     /// `within_ns` or more ago.
     #[inline]
     pub(super) fn data(&mut self, at_ns: u64, pauses: bool, within_ns: u64, data: &Data) {
-        match self.state {
-            State::Awaits if at_ns.saturating_sub(self.ack_ns) < within_ns => {
-                self.state = State::Releases;
-            }
-            State::Releases if !pauses => {}
-            State::Over => {}
-            _ => {
-                self.settle(data);
-                self.state = State::Over;
-            }
+        if self.state == State::Awaits && at_ns.saturating_sub(self.ack_ns) < within_ns {
+            self.state = State::Releases;
+        } else if self.state == State::Awaits || pauses && self.state == State::Releases {
+            self.settle(data);
+            self.state = State::Over;
         }
     }
 
     /// Counts what the last ACK released.
     #[inline]
     fn settle(&mut self, data: &Data) {
-        if self.state == State::Over {
-            return;
+        let class = class_of(data.data_segments - self.segments);
+        if let Some(count) = self.bursts.0.get_mut(usize::from(self.row) + class) {
+            *count = count.saturating_add(1);
         }
-        let segments = data.data_segments - self.segments;
-        let burst = &mut self.bursts[usize::from(self.class) % CLASSES][class_of(segments)];
-        *burst = burst.saturating_add(1);
         self.released_bytes += data.payload_bytes - self.bytes;
     }
 
     /// What is said of it.
     pub(super) fn finish(mut self, within_ns: u64, data: &Data) -> record::Releases {
-        self.settle(data);
         if self.first_ns == 0 {
             return record::Releases::default();
         }
-        let acks: u64 = self.bursts.iter().flatten().map(|n| u64::from(*n)).sum();
+        if self.state != State::Over {
+            self.settle(data);
+        }
+        let acks: u64 = self.bursts.0.iter().map(|n| u64::from(*n)).sum();
         let span = data.last_data_ns.unwrap_or(0).saturating_sub(self.first_ns);
         let reached = acks as f64 * within_ns as f64;
         record::Releases {
@@ -96,7 +109,7 @@ impl Releases {
             bytes: self.released_bytes,
             of_bytes: data.payload_bytes - self.first_bytes,
             by_chance: (reached / (span as f64).max(1.0)).min(1.0),
-            by_ack_diff: (self.bursts.iter().enumerate())
+            by_ack_diff: (self.bursts.0.as_chunks().0.iter().enumerate())
                 .filter(|(_, bursts)| bursts.iter().any(|n| *n > 0))
                 .map(|(class, bursts)| released_by(class, bursts))
                 .collect(),
@@ -140,7 +153,10 @@ mod tests {
             let (least, greatest) = segments_of(class_of(segments));
             assert!(least <= segments && greatest.is_none_or(|most| segments <= most));
         }
-        assert_eq!([0, 1, 2, 3, 4, 5, 64, 65].map(class_of), [0, 1, 2, 3, 3, 4, 7, 8]);
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5, 64, 65].map(class_of),
+            [0, 1, 2, 3, 3, 4, 7, 8]
+        );
         assert_eq!(class_of(u64::MAX), 8);
     }
 

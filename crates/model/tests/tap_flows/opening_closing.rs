@@ -153,7 +153,10 @@ fn another_syn_ack_before_the_handshake_ends_is_of_the_same_flow() {
     assert_eq!((down.data.packets, down.data.unique_bytes), (3, 100));
     assert_eq!(down.data.retransmitted_bytes + down.data.missed_bytes, 0);
     assert_eq!((down.acks.acked_bytes, down.data.reordered), (100, 0));
-    assert_eq!(down.rtt_by_pairs.count, 2, "of the last SYN/ACK and of the data");
+    assert_eq!(
+        down.rtt_by_pairs.count, 2,
+        "of the last SYN/ACK and of the data"
+    );
     assert_eq!(flow.upload.data.unique_bytes, 10);
 }
 
