@@ -103,14 +103,12 @@ impl Family {
     /// # Errors
     /// A placeholder that no parameter has, at its place.
     pub(crate) fn filled(&self, values: &Table) -> Result<Texts<'_>> {
-        let fill = |source: &Source| {
-            let filled = fill_in(&source.text, values);
-            filled
-                .map(|filled| (source, filled))
-                .map_err(|error| refuse(source, &error))
-        };
-        let filled = self.sources.iter().map(fill).collect::<Result<Vec<_>>>()?;
-        Ok(Texts::of(filled))
+        let sources = self.sources.iter();
+        let filled = sources.map(|source| match fill_in(&source.text, values) {
+            Ok(filled) => Ok((source, filled)),
+            Err(error) => Err(refuse(source, &error)),
+        });
+        Ok(Texts::of(filled.collect::<Result<Vec<_>>>()?))
     }
 }
 
