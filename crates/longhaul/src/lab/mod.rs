@@ -4,7 +4,9 @@
 mod account;
 mod args;
 mod book;
+mod controls;
 mod course;
+mod drawing;
 pub(crate) mod expression;
 mod finding;
 mod flow_samples;
@@ -29,8 +31,10 @@ pub(crate) mod result;
 mod run;
 mod sampler;
 mod scenario;
+mod sending;
 pub(crate) mod summary;
 pub(crate) mod table;
+mod taps;
 mod testbed;
 mod topology;
 mod twins;
@@ -58,7 +62,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Command::Show(named) => show(&named.scenario),
         Command::Check(named) => check(&named.scenario),
         Command::Report(rebuild) => {
-            println!("{}", report::rebuild(&rebuild.directory)?.display());
+            for page in report::pages(&rebuild.directories, rebuild.index.as_deref())? {
+                println!("{}", page.display());
+            }
             Ok(())
         }
     }
@@ -158,6 +164,8 @@ fn prerequisites(book: &Book) -> Result<Host> {
         .map(|relay| relay.program)
         .collect();
     let versions = programs::versions(programs, relays)?;
+    controls::check(book)?;
+    windows(book)?;
     if scenarios()
         .flat_map(|s| &s.links)
         .any(|link| link.kind == LinkKind::Emulated)
@@ -174,6 +182,29 @@ fn prerequisites(book: &Book) -> Result<Host> {
         })?;
     }
     machine::describe(versions)
+}
+
+/// A socket's buffers end at limits that are the whole machine's.
+fn windows(book: &Book) -> Result<()> {
+    let flows = book.cells.iter().flat_map(|cell| &cell.scenario.flows);
+    let windows = flows
+        .filter(|flow| flow.when)
+        .filter_map(|flow| flow.window);
+    let Some(largest) = windows.max() else {
+        return Ok(());
+    };
+    for name in ["net.core.rmem_max", "net.core.wmem_max"] {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        let limit = fs::read_to_string(path).ok();
+        let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
+        if limit.is_some_and(|limit| limit < largest.get()) {
+            return Err(Refusal::unsupported(format!(
+                "a window of {largest} is above this machine's {name}; allow it: sysctl -w {name}={}",
+                largest.get()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Where the sandbox lays fresh file systems.

@@ -26,6 +26,8 @@ use std::{
 
 /// Time between two samples.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// Samples by which a transfer may end later than its program says.
+const LATE: f64 = 3.0;
 /// Samples kept in memory for the report, about 200 bytes each; all go to the file.
 const KEPT_MAX: usize = 500_000;
 
@@ -184,8 +186,16 @@ impl Recording {
         let before = at_time(&all, begin);
         let inside = all.iter().map(|(at, bytes)| (at - begin, bytes - before));
         let mut points = vec![(0.0, 0.0)];
-        points.extend(inside.filter(|(at, _)| *at > 0.0 && *at < seconds));
-        points.push((seconds, total as f64));
+        points.extend(inside.filter(|(at, _)| *at > 0.0));
+        let seconds = match growth_end(&points) {
+            // A program that was long in opening its connections also ended later than it measured.
+            Some(end) if end > seconds + LATE * INTERVAL.as_secs_f64() => end,
+            _ => {
+                points.retain(|(at, _)| *at < seconds);
+                points.push((seconds, total as f64));
+                seconds
+            }
+        };
         let bin_s = INTERVAL.as_secs_f64();
         let bins = (seconds / bin_s).ceil() as usize;
         // The last bin ends with the transfer.
@@ -238,6 +248,12 @@ impl Recording {
         }
         points
     }
+}
+
+/// When the last bytes arrived.
+fn growth_end(points: &[(f64, f64)]) -> Option<f64> {
+    let grew = points.windows(2).rev().find(|two| two[1].1 > two[0].1);
+    grew.map(|two| two[1].0)
 }
 
 /// The value at time `at`, on straight lines between the points.
@@ -310,6 +326,16 @@ mod tests {
             .map(|bps| (bps / 8.0).round())
             .collect();
         assert_eq!(carried, [10_000.0, 10_000.0, 10_000.0]);
+    }
+
+    #[test]
+    fn a_transfer_that_began_late_is_drawn_when_it_flowed() {
+        let samples = [(0.1, 0), (1.0, 0), (1.1, 1000), (1.2, 2000), (1.3, 2000)];
+        let samples = samples.map(|(at, received)| sample(at, "c", 1, received, 0));
+        let series = Recording(samples.to_vec()).series("c", 0.0, 2000, 0.2);
+        let most = series.goodput_bps.iter().copied().fold(0.0, f64::max);
+        assert_eq!(series.goodput_bps.len(), 12, "{series:?}");
+        assert!((most - 80_000.0).abs() < 1.0, "{series:?}");
     }
 
     #[test]

@@ -38,9 +38,20 @@ impl Outstanding {
         }
     }
 
+    /// Packets that wait longest: when they were sent, their first number on the wire, and their length.
+    pub(super) fn oldest(&self) -> impl Iterator<Item = (u64, u32, u32)> {
+        (self.packets.iter()).map(|packet| (packet.at_ns, packet.start, packet.length))
+    }
+
     /// Memory of the table.
     pub(super) fn table_bytes(&self) -> usize {
         bytes_of(&self.packets)
+    }
+
+    /// Nothing waits any more: numbers begin anew.
+    pub(super) fn forget(&mut self) {
+        self.packets.clear();
+        self.resent_to = 0;
     }
 
     /// Numbers below `end` were sent again.

@@ -41,6 +41,16 @@ impl RoundTrips {
         self.outstanding.sent(start, length, at_ns, bounds);
     }
 
+    /// Numbers begin anew.
+    pub(super) fn begin_anew(&mut self) {
+        self.outstanding.forget();
+    }
+
+    /// Packets that wait longest for their ACK, as [`Outstanding::oldest`].
+    pub(super) fn oldest(&self) -> impl Iterator<Item = (u64, u32, u32)> {
+        self.outstanding.oldest()
+    }
+
     /// Memory of the tables.
     pub(super) fn table_bytes(&self) -> usize {
         self.outstanding.table_bytes() + self.timestamps.table_bytes()
