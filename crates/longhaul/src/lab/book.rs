@@ -5,11 +5,12 @@
 use super::{
     inherit::{Family, refuse},
     keys,
+    known::Known,
     library::Source,
-    matching,
+    matching, measure,
     parameters::{self, plain},
     scenario::{CellPlan, Scenario},
-    twins, validate,
+    twins, validate, view_plan,
 };
 use crate::exit::Refusal;
 use anyhow::Result;
@@ -91,6 +92,11 @@ impl Book {
                 .push(cell(&family, [used, &quickly], plan, &companions)?);
         }
         validate::book(&book).map_err(|problem| refuse(source, &problem))?;
+        let place = |(at, problem)| match family.filled(&used.all) {
+            Ok(texts) => texts.refusal(at, &problem),
+            Err(error) => error,
+        };
+        view_plan::check(&book, &Known::of(&book)).map_err(place)?;
         book.keep_only(&choices.only)?;
         Ok(book)
     }
@@ -340,6 +346,7 @@ fn scenario_with(family: &Family, values: &Table) -> Result<Scenario> {
     let merged = texts.merged()?;
     keys::check(merged.get_ref()).map_err(|unknown| texts.refusal(unknown.at, &unknown))?;
     let mut scenario: Scenario = texts.read(merged)?;
+    measure::check(&scenario).map_err(|(at, problem)| texts.refusal(at, &problem))?;
     twins::resolve(&mut scenario.links).map_err(|problem| refuse(family.own(), &problem))?;
     Ok(scenario)
 }

@@ -3,6 +3,7 @@
 //! TCP_INFO beside them, and at the end the proof that the right bytes arrived.
 
 use super::{
+    measure,
     payload::{Landing, Store, payload_name},
     programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe},
     result::{Metrics, Run},
@@ -10,6 +11,7 @@ use super::{
     scenario::{Direction, Flow, HostPort, Program, Scenario},
     sending::Sending,
     testbed::Testbed,
+    view_plan,
 };
 use anyhow::{Context, Result, bail, ensure};
 use host::netns::Netns;
@@ -102,7 +104,7 @@ async fn serve(
 }
 
 /// The host that waits for the connection; a probe's packets go where its data goes.
-fn accepting(flow: &Flow) -> &str {
+pub(crate) fn accepting(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (program, Direction::Download) if program.has_a_client() => &flow.from,
         _ => &flow.to,
@@ -342,6 +344,7 @@ fn describe(
     };
     let retransmits = retransmits(&transfers, recording, testbed);
     metrics.insert("retransmits".to_owned(), retransmits);
+    metrics.extend(measure::of(scenario, &testbed.topology, flows, recording));
     let arriving = transfers.iter().filter(|(other, _)| other.to == flow.to);
     let bytes = arriving.map(|(_, outcome)| outcome.bytes).sum();
     let omitted = flow.omit.unwrap_or_default();
@@ -351,6 +354,7 @@ fn describe(
         .windows(2)
         .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))
         .collect();
+    series.courses = view_plan::courses(scenario, flows, recording);
     Run {
         metrics,
         failed: None,

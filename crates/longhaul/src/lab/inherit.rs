@@ -103,12 +103,12 @@ impl Family {
     /// # Errors
     /// A placeholder that no parameter has, at its place.
     pub(crate) fn filled(&self, values: &Table) -> Result<Texts<'_>> {
-        let sources = self.sources.iter();
-        let filled = sources.map(|source| match fill_in(&source.text, values) {
-            Ok(filled) => Ok((source, filled)),
-            Err(error) => Err(refuse(source, &error)),
-        });
-        Ok(Texts::of(filled.collect::<Result<Vec<_>>>()?))
+        let mut filled = Vec::new();
+        for source in &self.sources {
+            let text = fill_in(&source.text, values).map_err(|error| refuse(source, &error))?;
+            filled.push((source, text));
+        }
+        Ok(Texts::of(filled))
     }
 }
 

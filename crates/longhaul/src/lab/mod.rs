@@ -6,13 +6,18 @@ mod args;
 mod book;
 mod controls;
 mod drawing;
+mod course;
 pub(crate) mod expression;
+mod finding;
+mod flow_samples;
 mod flows;
 mod inherit;
 mod keys;
+mod known;
 mod library;
 mod machine;
 mod matching;
+mod measure;
 pub(crate) mod metric;
 mod paper;
 mod parameters;
@@ -36,6 +41,7 @@ mod twins;
 mod validate;
 mod verdict;
 pub(crate) mod view;
+mod view_plan;
 
 pub(crate) use args::Args;
 

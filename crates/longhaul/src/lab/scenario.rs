@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario as its TOML file says it. `docs/lab.md` explains every key to its writers.
 
-use super::{controls::Control, paper::PaperFigures, sending::Pace};
+use super::{
+    controls::Control,
+    measure::MeasurePlan,
+    paper::PaperFigures,
+    sending::Pace,
+    view_plan::{FigurePlan, TablePlan},
+};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::Ipv4Addr};
@@ -70,8 +76,17 @@ pub(crate) struct Scenario {
     /// Metrics computed from others, as expressions.
     #[serde(default)]
     pub(crate) derived: IndexMap<String, String>,
+    /// Metrics of how a run went over time.
+    #[serde(default)]
+    pub(crate) measure: Vec<MeasurePlan>,
     #[serde(default)]
     pub(crate) check: Vec<CheckPlan>,
+    /// What the report shows as tables.
+    #[serde(default)]
+    pub(crate) table: Vec<TablePlan>,
+    /// What it draws.
+    #[serde(default)]
+    pub(crate) figure: Vec<FigurePlan>,
     /// Which number answers the question.
     pub(crate) answer: Option<AnswerPlan>,
     /// The paper's own figures.

@@ -144,7 +144,7 @@ impl Axis {
 }
 
 /// `"5ms"` as 0.005, `"1gbit"` as 1e9, `"64MB"` as 64e6.
-fn quantity(text: &str) -> Option<f64> {
+pub(crate) fn quantity(text: &str) -> Option<f64> {
     let time = || text.parse().ok().map(units::Time::as_secs_f64);
     let rate = || {
         text.parse()
