@@ -153,6 +153,11 @@ impl Sample {
 }
 
 impl Recording {
+    /// Of samples in order of time.
+    pub(crate) fn new(samples: Vec<Sample>) -> Self {
+        Self(samples)
+    }
+
     /// Segments that `host` sent again, over all its connections.
     pub(crate) fn retransmits(&self, host: &str) -> u64 {
         let mut last = HashMap::new();
