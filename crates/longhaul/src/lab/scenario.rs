@@ -30,6 +30,9 @@ pub(crate) struct Scenario {
     /// Seed of the order of runs, the files' contents and the links' decisions.
     #[serde(default = "defaults::seed")]
     pub(crate) seed: u64,
+    /// Whether this cell runs under simulated time instead of on a testbed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) simulate: bool,
     /// Counted runs of each cell, 1 to 1,000.
     #[serde(default = "defaults::repetitions")]
     pub(crate) repetitions: u32,
