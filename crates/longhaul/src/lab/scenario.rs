@@ -208,6 +208,9 @@ pub(crate) struct Link {
     /// Whether its segments are recorded, in the raw records of each run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) tap: bool,
+    /// Whether that record stays when the run is analysed.
+    #[serde(default = "defaults::yes")]
+    pub(crate) tap_keep: bool,
     /// Segments that TCP hands down to it as one, at either end, 1 to 65,535; the kernel's choice
     /// if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
