@@ -11,6 +11,7 @@ mod library;
 mod machine;
 pub(crate) mod metric;
 mod parameters;
+pub(crate) mod paths;
 mod payload;
 mod programs;
 mod progress;
