@@ -21,6 +21,7 @@ mod measure;
 pub(crate) mod metric;
 mod paper;
 mod parameters;
+pub(crate) mod paths;
 mod payload;
 mod programs;
 mod progress;
