@@ -9,6 +9,7 @@
 #[path = "../link_process/mod.rs"]
 mod link_process;
 mod ours;
+mod ranges;
 mod rules;
 mod tcptrace;
 mod traffic;
@@ -18,6 +19,14 @@ use link_process::may_use_namespaces;
 use rules::Packets;
 use std::{net::IpAddr, path::Path, process::Command};
 use traffic::{Program, Traffic};
+
+/// In `tests/captures`.
+const KEPT: [&str; 4] = [
+    "losses-sender.pcap",
+    "losses-receiver.pcap",
+    "reordered-ipv6.pcap",
+    "super-packets.pcap",
+];
 
 /// Who sends, and to whom.
 type Way = ((IpAddr, u16), (IpAddr, u16));
@@ -58,7 +67,7 @@ fn compare(file: &Path, super_packets: bool) {
             sent: &tshark[way],
             answers: &tshark[&(way.1, way.0)],
         };
-        rules::beside_tshark(&name, ours, packets.sent, super_packets);
+        rules::beside_tshark(&name, ours, packets.sent);
         let tcptrace = &tcptrace[way];
         rules::beside_tcptrace(&name, ours, tcptrace, &packets, super_packets);
     }
@@ -76,20 +85,20 @@ fn agree(traffic: &Traffic<'_>) {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// Those of `tests/captures`, for which nobody needs to be root.
+/// Those of `tests/captures`, and what `TAP_PEERS_CAPTURES` names besides (with colons between). Nobody needs
+/// to be root for them.
 #[test]
 fn captures_that_are_kept() {
     if !have(&["tcptrace", "tshark"]) {
         return;
     }
     let place = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures"));
-    for name in [
-        "losses-sender",
-        "losses-receiver",
-        "reordered-ipv6",
-        "super-packets",
-    ] {
-        compare(&place.join(format!("{name}.pcap")), name == "super-packets");
+    let also = std::env::var_os("TAP_PEERS_CAPTURES").unwrap_or_default();
+    let kept = KEPT.map(|name| place.join(name));
+    let also = std::env::split_paths(&also).filter(|file| file.is_file());
+    for file in kept.into_iter().chain(also) {
+        let name = file.file_name().unwrap().to_string_lossy();
+        compare(&file, name.starts_with("super-packets"));
     }
 }
 

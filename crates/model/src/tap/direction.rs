@@ -193,7 +193,7 @@ impl Direction {
         bin: &mut Bin,
     ) {
         self.round_trips
-            .sent_again(numbers.end.min(self.sending.next));
+            .sent_again(numbers.start..numbers.end.min(self.sending.next));
         if segment.flags & SYN != 0 {
             return; // The handshake counts it.
         }
