@@ -144,7 +144,12 @@ pub(crate) fn beside_tcptrace(
         theirs.count_and("rexmt_data_bytes", apart.again_bytes),
     );
     let late = ours.data("unseen_retransmissions") + ours.data("reordered");
-    same("late", late, theirs.count("outoforder_pkts"));
+    // D13: it doesn't look at the numbers of packets without data.
+    same(
+        "late",
+        late,
+        theirs.count_and("outoforder_pkts", apart.late_packets),
+    );
     // D6: it knows ACKs only by the end of a packet; one inside a super-packet acknowledges none.
     if !super_packets {
         // D5, D11: it counts repeats when nothing is outstanding, FINs and RSTs, but none after a late ACK.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real programs over an emulated path, captured by tcpdump at both ends.
 
-use crate::link_process::Testbed;
+use crate::{link_process::Testbed, ssh};
 use host::netns::Netns;
 use std::{
     fs,
@@ -32,10 +32,12 @@ pub(crate) struct Traffic<'a> {
 pub(crate) enum Program<'a> {
     Iperf3(&'a [&'a str]),
     Curl(&'a [&'a str]),
+    /// A transfer, and lines that are answered one by one.
+    Ssh,
 }
 
 /// Ends with this.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -62,6 +64,7 @@ impl Traffic<'_> {
         match self.program {
             Program::Iperf3(flags) => iperf3(&bed, flags),
             Program::Curl(flags) => curl(&bed, flags, directory),
+            Program::Ssh => ssh::run(&bed, directory),
         }
         // What is still on the way. If it is more, the captures end before it.
         std::thread::sleep(Duration::from_millis(300));
@@ -72,7 +75,7 @@ impl Traffic<'_> {
     }
 }
 
-fn spawn(place: &Netns, command: &mut Command) -> Running {
+pub(crate) fn spawn(place: &Netns, command: &mut Command) -> Running {
     Running(place.run(|| command.spawn()).unwrap())
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Tshark {
     pub(crate) again_or_late: u64,
     /// Keep-alives that carry a byte which nobody had acknowledged (D10).
     pub(crate) keep_alives_of_data: u64,
-    /// Repeated packets, repeated bytes and unique bytes by our rules, less by tcptrace's (D5, D9, D10).
+    /// Packets and bytes by our rules, less by tcptrace's (D5, D9, D10, D13).
     pub(crate) apart: Apart,
     /// RTTs of its data in ms, of ACKs that cover nothing that was sent again or late.
     pub(crate) rtt_ms: Vec<f64>,
@@ -45,6 +45,8 @@ pub(crate) struct Tshark {
     pub(crate) answers_to_twice: u64,
     /// Next number that it sends.
     next: u64,
+    /// The same, of packets with data, SYN or FIN.
+    data_next: u64,
     /// Whether it sent anything but SYNs.
     has_spoken: bool,
     /// Number and window of its last packet.
@@ -69,6 +71,7 @@ pub(crate) struct Apart {
     pub(crate) again_packets: i64,
     pub(crate) again_bytes: i64,
     pub(crate) unique_bytes: i64,
+    pub(crate) late_packets: i64,
 }
 
 const FIELDS: [&str; 20] = [
@@ -259,9 +262,12 @@ impl Tshark {
             self.twice.insert(packet.numbers.clone());
             self.behind = self.next;
         } else if !probe && packet.numbers.start < self.next {
+            // D13: what only an ACK's own number has passed over.
+            self.apart.late_packets += i64::from(packet.numbers.start >= self.data_next);
             self.late.insert(packet.numbers.clone());
             self.behind = self.next;
         }
+        self.data_next = self.data_next.max(packet.numbers.end);
         self.seen.insert(packet.numbers.clone());
         if !closed {
             self.heard.insert(packet.numbers.clone());
