@@ -31,12 +31,12 @@ function momentOf(packed, begin_ns) {
   };
 }
 
-const inView = (moment, { min, max }) => moment.from <= max && moment.to >= min;
+const shows = (moment, { min, max }) => moment.from <= max && moment.to >= min;
 
 // The moments that show as pictures in a view that is so wide.
 function picturesIn(moments, view, width) {
   const share = ({ from, to }) => (Math.min(to, view.max) - Math.max(from, view.min)) / (view.max - view.min);
-  return moments.filter((moment) => inView(moment, view) && share(moment) * width >= MOMENT_PX);
+  return moments.filter((moment) => shows(moment, view) && share(moment) * width >= MOMENT_PX);
 }
 
 // Least and greatest number in view, windows that are far above aside; null if that is the course's to say.
@@ -129,11 +129,21 @@ function drawMoments(u, moments) {
   ctx.beginPath();
   ctx.rect(left, top, width, height);
   ctx.clip();
-  for (const moment of moments.filter((one) => inView(one, u.scales.x))) {
+  for (const moment of moments.filter((one) => shows(one, u.scales.x))) {
     pictures.has(moment) ? drawPicture(u, moment) : drawMoment(u, moment);
   }
   ctx.restore();
 }
+
+// What bins say would hide the segments below it.
+const fadeUnderMoments = (moments) => (series) => {
+  const stroke = series.stroke;
+  if (typeof stroke !== "function") return;
+  series.stroke = (u, n) => {
+    const covered = numbersIn(moments, u.scales.x, u.over.clientWidth);
+    return covered ? `color-mix(in srgb, ${stroke(u, n)} 15%, transparent)` : stroke(u, n);
+  };
+};
 
 // The y axis holds the segments in view.
 function fitMoments(u, moments) {
@@ -168,7 +178,7 @@ function momentButtons(figure, u, moments) {
 function momentRows(moments, view) {
   const rows = [];
   const step = (view.max - view.min) / 1e5;
-  for (const { kind, at, low, high } of moments.filter((one) => inView(one, view))) {
+  for (const { kind, at, low, high } of moments.filter((one) => shows(one, view))) {
     for (let i = 0; i < at.length && rows.length < TABLE_ROWS_MAX; i++) {
       if (at[i] < view.min || at[i] > view.max) continue;
       const unknown = high[i] < low[i];

@@ -199,7 +199,11 @@
       settings.scales.x = { ...settings.scales.x, ...view };
       settings.hooks.setScale = [(u, key) => { if (key === "x" && u.scales.x.max > u.scales.x.min) show(u.scales.x.min, u.scales.x.max); }];
       if (chart.moments?.length) {
-        settings.hooks.setScale.push((u, key) => { if (key === "x") fitMoments(u, chart.moments); });
+        settings.hooks.setScale.push((u, key) => {
+          // uPlot forgets scales that are set while it sets scales.
+          if (key === "x") queueMicrotask(() => fitMoments(u, chart.moments));
+        });
+        settings.series.forEach(fadeUnderMoments(chart.moments));
         settings.hooks.draw.push((u) => drawMoments(u, chart.moments));
       }
       return settings;

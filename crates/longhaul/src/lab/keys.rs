@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use toml::de::{DeTable, DeValue};
 
 /// Keys of `[[links]]` that are the lab's own.
-const LINK: [&str; 8] = [
+const LINK: [&str; 9] = [
     "name",
     "between",
     "kind",
@@ -15,6 +15,7 @@ const LINK: [&str; 8] = [
     "mtu",
     "like",
     "tap",
+    "tap_keep",
     "gso_max_segs",
 ];
 /// Options of `longhaul link` that the lab sets itself.

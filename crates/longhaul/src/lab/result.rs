@@ -156,6 +156,9 @@ pub(crate) struct Cell {
     /// Hosts of the testbed that relay in this cell, along the path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) relays: Vec<String>,
+    /// Its runs were simulated: no socket was opened, and the machine's speed is no matter.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) simulated: bool,
     pub(crate) runs: Vec<Run>,
     /// Of the runs that did not fail.
     pub(crate) metrics: Metrics<Summary>,

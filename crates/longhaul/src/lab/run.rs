@@ -14,13 +14,13 @@ use super::{
     raw::Raw,
     result::{self, About, Answer, Host, LabResult, Run},
     scenario::{LinkKind, Order, Scenario},
-    taps,
+    simulated, taps,
     testbed::Testbed,
     topology::{LINKS_MAX, Topology},
     validate::one_cell,
     verdict, view_plan,
 };
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
@@ -46,7 +46,8 @@ struct Turn {
 /// A lab at work.
 struct Lab<'a> {
     book: &'a Book,
-    store: Store,
+    /// Absent where all is simulated.
+    store: Option<Store>,
     landings: Landings,
     accounts: Accounts,
     controls: Controls,
@@ -113,8 +114,11 @@ impl<'a> Lab<'a> {
             .values()
             .filter_map(|sizes| sizes.iter().max().copied())
             .sum();
-        let mut store = Store::open(Path::new(FILES), out, payloads + arriving)?;
-        let place = if store.on_disk() {
+        let mut store = match simulated::needs_testbed(book) {
+            true => Some(Store::open(Path::new(FILES), out, payloads + arriving)?),
+            false => None,
+        };
+        let place = if store.as_ref().is_some_and(Store::on_disk) {
             "on disk: memory is short, so the disk may limit the figures"
         } else {
             "in memory"
@@ -126,6 +130,7 @@ impl<'a> Lab<'a> {
         }
         let mut landings = Landings::new();
         for (flow, sizes) in &downloads {
+            let Some(store) = &mut store else { break };
             sizes
                 .iter()
                 .try_for_each(|size| store.add_payload(*size, book.base.seed))?;
@@ -204,13 +209,32 @@ impl<'a> Lab<'a> {
         directory: &Path,
         delivered: Arc<AtomicU64>,
     ) -> Result<Run> {
-        let scenario = &self.controls.resolve(scenario);
+        let mut run = match scenario.simulate {
+            true => simulated::execute(scenario, seed, directory, delivered).await?,
+            false => {
+                let resolved = self.controls.resolve(scenario);
+                self.on_testbed(&resolved, seed, directory, delivered)
+                    .await?
+            }
+        };
+        verdict::derive(scenario, &mut run.metrics);
+        Ok(run)
+    }
+
+    async fn on_testbed(
+        &mut self,
+        scenario: &Scenario,
+        seed: u64,
+        directory: &Path,
+        delivered: Arc<AtomicU64>,
+    ) -> Result<Run> {
+        let store = self.store.as_ref().context("there are no files")?;
         let mut testbed = Testbed::build(scenario, seed, directory).await?;
         self.offloads = testbed.offloads()?;
         let run = flows::execute(
             scenario,
             &mut testbed,
-            &self.store,
+            store,
             &self.landings,
             directory,
             delivered,
@@ -227,7 +251,6 @@ impl<'a> Lab<'a> {
         }
         let mut run = run?;
         taps::add(scenario, directory, &mut run)?;
-        verdict::derive(scenario, &mut run.metrics);
         Ok(run)
     }
 
@@ -251,7 +274,7 @@ impl<'a> Lab<'a> {
                 question: Some(base.question.clone()),
                 paper: base.source.clone(),
                 command: Some(command),
-                notes: base.notes.clone(),
+                notes: notes(self.book),
             }),
             answer: answer(self.book),
             host: Host {
@@ -276,6 +299,24 @@ impl<'a> Lab<'a> {
             cells: self.cells,
         })
     }
+}
+
+/// The scenario's, and what of it was not on sockets.
+fn notes(book: &Book) -> Vec<String> {
+    let simulated = book.cells.iter().filter(|cell| cell.scenario.simulate);
+    let which = match simulated.clone().count() {
+        0 => None,
+        n if n == book.cells.len() => Some("All cells".to_owned()),
+        _ => Some(simulated.map(Cell::name).collect::<Vec<_>>().join("; ")),
+    };
+    let note = |which| {
+        format!(
+            "Simulated, not run on sockets: {which}. Links are those of the emulator, TCP is a model of \
+             Linux's; neither this machine's speed nor its settings had a part in it."
+        )
+    };
+    let own = book.base.notes.iter().cloned();
+    own.chain(which.map(note)).collect()
 }
 
 /// Every flow that carries a file, with the sizes that it carries in any cell, warm-up runs included.
@@ -334,6 +375,7 @@ fn describe_cell(book: &Book, cell: &Cell) -> Result<result::Cell> {
     Ok(result::Cell {
         vary: vary.collect::<Result<_>>()?,
         label: cell.label.clone(),
+        simulated: cell.scenario.simulate,
         relays: relays_on_path(&cell.scenario),
         paper: printed.figures,
         paper_suspect: printed.suspect,

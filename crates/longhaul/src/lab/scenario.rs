@@ -30,6 +30,9 @@ pub(crate) struct Scenario {
     /// Seed of the order of runs, the files' contents and the links' decisions.
     #[serde(default = "defaults::seed")]
     pub(crate) seed: u64,
+    /// Whether this cell runs under simulated time instead of on a testbed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) simulate: bool,
     /// Counted runs of each cell, 1 to 1,000.
     #[serde(default = "defaults::repetitions")]
     pub(crate) repetitions: u32,
@@ -205,6 +208,9 @@ pub(crate) struct Link {
     /// Whether its segments are recorded, in the raw records of each run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) tap: bool,
+    /// Whether that record stays when the run is analysed.
+    #[serde(default = "defaults::yes")]
+    pub(crate) tap_keep: bool,
     /// Segments that TCP hands down to it as one, at either end, 1 to 65,535; the kernel's choice
     /// if absent.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,8 @@
 
 mod check;
 mod estimate;
+#[cfg(test)]
+mod golden;
 mod path;
 mod probe;
 mod simulated;

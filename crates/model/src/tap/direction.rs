@@ -58,7 +58,7 @@ impl Direction {
         let answered = numbers.start < numbers.end;
         self.round_trips.stamped(segment, answered, bounds);
         if !answered {
-            self.sent_nothing(numbers);
+            self.sent_nothing(segment, numbers, bounds);
             return;
         }
         if numbers.start == self.sending.next {
@@ -88,10 +88,15 @@ impl Direction {
     }
 
     /// An ACK of its sender for the other direction; or a keep-alive (RFC 9293 §3.8.4) or a window probe
-    /// of Linux, which ask for an ACK with a number that has been acknowledged.
+    /// of Linux, which ask for an ACK with a number that has been acknowledged. An ACK has the next number to
+    /// be sent (RFC 9293 §3.10.7.4): what is below has been sent, seen or not.
     #[inline]
-    fn sent_nothing(&mut self, numbers: Numbers) {
-        if numbers.start + 1 == self.sending.next && self.is_all_acknowledged() {
+    fn sent_nothing(&mut self, segment: &Segment, numbers: Numbers, bounds: &mut Bounds) {
+        let ahead = numbers.start.saturating_sub(self.sending.next);
+        if (1..=unwrap::WINDOW_MAX).contains(&ahead) {
+            let tsval = segment.has_timestamps.then_some(segment.tsval);
+            self.pass_over(numbers.start, segment.at_ns, tsval, bounds);
+        } else if numbers.start + 1 == self.sending.next && self.is_all_acknowledged() {
             self.sending.data.probes += 1;
         }
     }
@@ -208,7 +213,7 @@ impl Direction {
         bin: &mut Bin,
     ) {
         self.round_trips
-            .sent_again(numbers.end.min(self.sending.next));
+            .sent_again(numbers.start..numbers.end.min(self.sending.next));
         if segment.flags & SYN != 0 {
             return; // The handshake counts it.
         }

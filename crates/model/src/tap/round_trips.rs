@@ -9,6 +9,7 @@ use super::outstanding::Outstanding;
 use super::round_trip::RoundTrip;
 use super::segment::Segment;
 use super::timestamps::Timestamps;
+use std::ops::Range;
 
 /// What waits for an answer, and the answers.
 #[derive(Debug, Default)]
@@ -56,9 +57,9 @@ impl RoundTrips {
         self.outstanding.table_bytes() + self.timestamps.table_bytes()
     }
 
-    /// Everything from somewhere to `end` was sent again.
-    pub(super) fn sent_again(&mut self, end: u64) {
-        self.outstanding.sent_again(end);
+    /// These numbers were sent again.
+    pub(super) fn sent_again(&mut self, numbers: Range<u64>) {
+        self.outstanding.sent_again(numbers);
     }
 
     /// A segment of the other end with an ACK for everything below `ack`; `before` is what it was before.

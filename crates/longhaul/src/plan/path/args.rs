@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Window of the receiver, or of the send buffer [default: TCP's largest, 1 GiB]
     #[arg(long, value_name = "SIZE")]
     pub(super) window: Option<Bytes>,
-    /// The receiver's largest tcp_rmem, of which half is window
+    /// The receiver's largest tcp_rmem, of which some 58% are window
     #[arg(long, value_name = "SIZE")]
     pub(super) rmem: Option<Bytes>,
     /// The sender's largest tcp_wmem, of which half is payload

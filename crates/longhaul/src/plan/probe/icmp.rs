@@ -40,7 +40,7 @@ pub(super) fn measure(target: &Target, ip: IpAddr, config: &Config) -> Result<Me
 
 fn refused(error: &io::Error) -> anyhow::Error {
     Refusal::unsupported(format!(
-        "ICMP echo: {error}; allow it with sysctl net.ipv4.ping_group_range='0 2147483647', or give          HOST:PORT for UDP or TCP"
+        "ICMP echo: {error}; allow it with sysctl net.ipv4.ping_group_range='0 2147483647', or give HOST:PORT for UDP or TCP"
     ))
 }
 

@@ -21,10 +21,10 @@ pub(super) fn text(plan: &Plan, config: &Config) -> String {
     let mut out = lines(&counts(plan));
     let _ = writeln!(
         out,
-        "\nbest: {}, {} with {} relays\n",
+        "\nbest: {}, {} with {}\n",
         way(plan, &plan.best),
         rate(plan.best.throughput_bps),
-        plan.best.relays()
+        counted(plan.best.relays() as u64, "relay")
     );
     out += &lines(&legs(plan));
     if plan.best.relays() > 0 {
@@ -180,7 +180,7 @@ fn relay_memory<'a>(plan: &'a Plan, config: &Config) -> Vec<(&'a str, [Bytes; 2]
 }
 
 fn memory(plan: &Plan, config: &Config) -> Vec<Vec<String>> {
-    let together = format!("memory of {} connections", config.connections);
+    let together = format!("memory of {}", counted(config.connections, "connection"));
     let mut table = vec![row(["relay", "window in", "window out", &together])];
     for (name, [inwards, outwards], all) in relay_memory(plan, config) {
         table.push(vec![
@@ -191,6 +191,12 @@ fn memory(plan: &Plan, config: &Config) -> Vec<Vec<String>> {
         ]);
     }
     table
+}
+
+/// `3 relays`.
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 /// What one relay more would bring, or that none would.
