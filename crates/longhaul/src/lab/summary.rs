@@ -29,7 +29,10 @@ impl Summary {
 pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let sorted = sorted(values.iter().copied());
     let place = share * sorted.len().checked_sub(1)? as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    let (below, above) = (
+        sorted[place.floor() as usize],
+        sorted[place.ceil() as usize],
+    );
     Some(below + (above - below) * place.fract())
 }
 

@@ -360,7 +360,7 @@ mod tests {
                     line.label, line.thin
                 );
             }
-            let limit = chart.limit.as_ref().map(|limit| &limit.label);
+            let limit = chart.limits.first().map(|limit| &limit.label);
             let events = chart.events.iter();
             let events: Vec<_> = events
                 .map(|e| format!("{} at {} s", e.label, e.at_s))
