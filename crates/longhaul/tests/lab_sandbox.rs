@@ -116,7 +116,7 @@ fn stderr(output: &Output) -> String {
 
 /// Needs /dev/net/tun beside root.
 #[test]
-fn a_link_with_a_tap_leaves_its_file_among_the_raw_records() {
+fn a_link_with_a_tap_leaves_its_file_and_what_it_says_of_the_flow() {
     if !may_use_namespaces() {
         return;
     }
@@ -140,6 +140,42 @@ fn a_link_with_a_tap_leaves_its_file_among_the_raw_records() {
     assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
     // A download of 1 MB is 700 segments and more, at both ends.
     assert!(bytes.len() > 1_400 * 100, "{} bytes", bytes.len());
+
+    let run = &bench.result()["cells"][0]["runs"][0];
+    let figure = |name: &str| {
+        run[name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("no {name}: {run}"))
+    };
+    assert!(figure("ack_diff_mean_bytes") >= 1448.0);
+    assert!(figure("packets_per_ack_ratio") >= 1.0);
+    assert!(figure("duplicate_acks") >= 0.0);
+    let course = &run["series"]["taps"][0];
+    // Data leaves the router for the client, whose end of this wire is the left one.
+    assert_eq!(
+        (&course["flow"], &course["link"]),
+        (&"get".into(), &"near".into())
+    );
+    for stream in ["data_bps", "acked_bps"] {
+        let rates = course[stream]["mean"].as_array().unwrap();
+        let sum: f64 = rates.iter().filter_map(serde_json::Value::as_f64).sum();
+        let bytes = sum * course["bin_ms"].as_f64().unwrap() / 8e3;
+        assert!(
+            (0.98e6..1.03e6).contains(&bytes),
+            "{stream}: {bytes} of 1 MB"
+        );
+    }
+    let page = fs::read_to_string(bench.path("out/report.html")).unwrap();
+    assert!(page.contains("Data rate above, rate by AckDiff below"));
+
+    let gone = wire.replacen("tap = true", "tap = true\ntap_keep = false", 1);
+    let bench = Bench::new(&["repetitions = 1\n", &gone, DOWNLOAD]);
+    let output = bench.run(&["--quick"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let result = bench.result();
+    assert!(result["cells"][0]["runs"][0]["ack_diff_mean_bytes"].is_f64());
+    let raw = result["raw"].to_string();
+    assert!(!raw.contains("pcapng"), "{raw}");
 
     let veth = WIRES.replacen("kind = \"veth\"", "kind = \"veth\"\ntap = true", 1);
     let refused = Bench::new(&[&veth, DOWNLOAD]).run(&[]);

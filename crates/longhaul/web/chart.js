@@ -14,6 +14,7 @@ const CURSOR_STEP_PX = 10;
 const CURSOR_TOP_PX = 10;
 const LABEL_REACH_PX = 60;
 const TABLE_ROWS_MAX = 500;
+const EVENT_ROWS = 3;
 
 const prefixes = (unit) => (unit === "s"
   ? [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]]
@@ -108,7 +109,8 @@ function yRange(chart) {
   if (chart.range) return chart.range;
   if (chart.follows) return (_, min, max) => rangeInView(chart, min, max);
   const values = chart.lines.flatMap((line) => [...line.values, ...line.high]).filter((v) => v !== null);
-  return [0, Math.max(chart.limit?.value ?? 0, ...values) * 1.12];
+  const limits = (chart.limits ?? []).map((limit) => limit.value);
+  return [0, Math.max(...limits, ...values, 0) * 1.12];
 }
 
 function rangeInView(chart, min, max) {
@@ -148,20 +150,31 @@ function rule(u, fill, from, to, dash = []) {
   ctx.restore();
 }
 
-function drawLimit(u, chart) {
+function drawLimit(u, chart, limit) {
   const { left, width } = u.bbox;
-  const y = u.valToPos(chart.limit.value, "y", true);
+  const y = u.valToPos(limit.value, "y", true);
   rule(u, colour("--reference"), [left, y], [left + width, y]);
-  label(u, chart.limit.label, left + width - 6 * devicePixelRatio, y - 6 * devicePixelRatio, colour("--reference"), "right");
+  if (chart.mirrored) {
+    const below = u.valToPos(-limit.value, "y", true);
+    rule(u, colour("--reference"), [left, below], [left + width, below]);
+  }
+  label(u, limit.label, left + width - 6 * devicePixelRatio, y - 6 * devicePixelRatio, colour("--reference"), "right");
 }
 
+// A name that would lie on the one before goes a row up, and where there is no row it is left out.
 function drawEvents(u, chart) {
   const { left, top, width, height } = u.bbox;
+  const ends = Array(EVENT_ROWS).fill(-Infinity);
+  u.ctx.font = labelFont();
   for (const event of chart.events) {
     const x = u.valToPos(event.at_s, "x", true);
     if (x < left || x > left + width) continue;
     rule(u, colour("--quiet"), [x, top], [x, top + height], [4, 4]);
-    label(u, event.label, x + 4 * devicePixelRatio, top + height - 8 * devicePixelRatio, colour("--quiet"), "left");
+    const room = u.ctx.measureText(event.label).width + 8 * devicePixelRatio;
+    const row = ends.findIndex((end) => end <= x);
+    if (row < 0 || x + room > left + width) continue;
+    ends[row] = x + room;
+    label(u, event.label, x + 4 * devicePixelRatio, top + height - (8 + 18 * row) * devicePixelRatio, colour("--quiet"), "left");
   }
 }
 
@@ -225,7 +238,7 @@ function options(figure, chart) {
     bands: bandsOf(chart),
     hooks: {
       draw: [
-        (u) => { if (chart.limit) drawLimit(u, chart); },
+        (u) => (chart.limits ?? []).forEach((limit) => drawLimit(u, chart, limit)),
         (u) => drawEvents(u, chart),
         (u) => drawLabels(u, chart),
       ],
@@ -236,7 +249,8 @@ function options(figure, chart) {
 
 function zoom(u, factor) {
   const { min, max } = u.scales.x;
-  const middle = u.cursor.idx === null || u.cursor.idx === undefined ? (min + max) / 2 : u.data[0][u.cursor.idx];
+  // Where the cursor is, which may lie between two values.
+  const middle = u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : (min + max) / 2;
   const half = ((max - min) * factor) / 2;
   u.setScale("x", {
     min: Math.max(middle - half, u.data[0][0]),

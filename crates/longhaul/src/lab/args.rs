@@ -39,7 +39,7 @@ pub(super) enum Command {
     Show(Named),
     /// Check a scenario without running it
     Check(Named),
-    /// Write report.html anew from a directory's result.json
+    /// Write report.html anew from a directory's result.json, and index.html over many
     Report(Rebuild),
 }
 
@@ -54,8 +54,12 @@ pub(super) struct Named {
 /// `longhaul lab report`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Rebuild {
-    /// Directory that a run wrote
-    pub(super) directory: PathBuf,
+    /// Directories that runs wrote, or one that holds such directories
+    #[arg(value_name = "DIR", required = true)]
+    pub(super) directories: Vec<PathBuf>,
+    /// Where the page over several results goes [default: index.html in the one DIR, else here]
+    #[arg(long, value_name = "FILE")]
+    pub(super) index: Option<PathBuf>,
 }
 
 /// `longhaul lab run`.

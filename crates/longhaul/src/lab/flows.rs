@@ -3,6 +3,7 @@
 //! TCP_INFO beside them, and at the end the proof that the right bytes arrived.
 
 use super::{
+    measure,
     payload::{Landing, Store, payload_name},
     programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe},
     result::{Metrics, Run},
@@ -11,6 +12,7 @@ use super::{
     sending::Sending,
     testbed::Testbed,
     topology::Topology,
+    view_plan,
 };
 use anyhow::{Context, Result, bail, ensure};
 use host::netns::Netns;
@@ -350,6 +352,7 @@ pub(crate) fn describe(
     };
     let retransmits = retransmits(&transfers, recording, topology);
     metrics.insert("retransmits".to_owned(), retransmits);
+    metrics.extend(measure::of(scenario, topology, flows, recording));
     let arriving = transfers.iter().filter(|(other, _)| other.to == flow.to);
     let bytes = arriving.map(|(_, outcome)| outcome.bytes).sum();
     let omitted = flow.omit.unwrap_or_default();
@@ -359,6 +362,7 @@ pub(crate) fn describe(
         .windows(2)
         .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))
         .collect();
+    series.courses = view_plan::courses(scenario, flows, recording);
     Run {
         metrics,
         failed: None,

@@ -5,17 +5,27 @@ mod account;
 mod args;
 mod book;
 mod controls;
+mod drawing;
+mod course;
 pub(crate) mod expression;
+mod finding;
+mod flow_samples;
 mod flows;
+mod inherit;
 mod keys;
+mod known;
 mod library;
 mod machine;
+mod matching;
+mod measure;
 pub(crate) mod metric;
 mod paper;
 mod parameters;
+pub(crate) mod paths;
 mod payload;
 mod programs;
 mod progress;
+mod range;
 mod raw;
 pub(crate) mod report;
 pub(crate) mod result;
@@ -26,11 +36,14 @@ mod sending;
 mod simulated;
 pub(crate) mod summary;
 pub(crate) mod table;
+mod taps;
 mod testbed;
 mod topology;
 mod twins;
 mod validate;
 mod verdict;
+pub(crate) mod view;
+mod view_plan;
 
 pub(crate) use args::Args;
 
@@ -51,7 +64,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Command::Show(named) => show(&named.scenario),
         Command::Check(named) => check(&named.scenario),
         Command::Report(rebuild) => {
-            println!("{}", report::rebuild(&rebuild.directory)?.display());
+            for page in report::pages(&rebuild.directories, rebuild.index.as_deref())? {
+                println!("{}", page.display());
+            }
             Ok(())
         }
     }

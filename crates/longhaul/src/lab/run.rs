@@ -5,19 +5,20 @@ use super::{
     account::Accounts,
     book::{Book, Cell, pairs},
     controls::Controls,
+    drawing,
     flows::{self, Landings},
     paper,
     payload::Store,
     programs,
     progress::{self, Progress},
     raw::Raw,
-    result::{self, About, Answer, Host, LabResult, Run, TestbedHost, TestbedLink},
-    scenario::{Link, LinkKind, Order, Scenario},
-    simulated,
+    result::{self, About, Answer, Host, LabResult, Run},
+    scenario::{LinkKind, Order, Scenario},
+    simulated, taps,
     testbed::Testbed,
-    topology::{LINKS_MAX, Topology, Wire},
+    topology::{LINKS_MAX, Topology},
     validate::one_cell,
-    verdict,
+    verdict, view_plan,
 };
 use anyhow::{Context, Result};
 use rand_xoshiro::{
@@ -248,7 +249,9 @@ impl<'a> Lab<'a> {
             self.accounts
                 .add(&link.name, &programs::link::counters(link, directory));
         }
-        run
+        let mut run = run?;
+        taps::add(scenario, directory, &mut run)?;
+        Ok(run)
     }
 
     fn finish(
@@ -263,6 +266,7 @@ impl<'a> Lab<'a> {
             scenario: self.book.name.clone(),
             longhaul: env!("LONGHAUL_VERSION").to_owned(),
             started,
+            took_s: Some(jiff::Timestamp::now().duration_since(started).as_secs_f64()),
             seed: base.seed,
             quick: self.book.quick,
             about: Some(About {
@@ -278,8 +282,17 @@ impl<'a> Lab<'a> {
                 ..host
             },
             resolved: serde_json::to_value(base)?,
-            testbed: Some(drawing(&self.book.cells[0].scenario)),
+            testbed: Some(drawing::testbed(
+                &self
+                    .book
+                    .cells
+                    .iter()
+                    .map(|cell| &cell.scenario)
+                    .collect::<Vec<_>>(),
+            )),
             checks: verdict::checks(self.book, &self.cells),
+            tables: view_plan::tables(self.book, &self.cells),
+            figures: view_plan::figures(self.book, &self.cells),
             links: self.accounts.result(),
             congestion_controls: self.controls.provided(),
             raw: self.raw.files(),
@@ -395,53 +408,4 @@ fn answer(book: &Book) -> Option<Answer> {
             None => None,
         },
     })
-}
-
-/// The path of the first flow, as the report draws it.
-fn drawing(scenario: &Scenario) -> result::Testbed {
-    let topology = Topology::of(scenario);
-    let path = path_of_first_flow(scenario);
-    let link = |pair: &[String]| {
-        let index = topology.between(&pair[0], &pair[1])?;
-        let link = &scenario.links[index];
-        Some(drawn(
-            link,
-            &topology.wires[index],
-            link.between[0] == pair[0],
-        ))
-    };
-    let note = |name: &String| scenario.hosts.get(name).and_then(|host| host.note.clone());
-    result::Testbed {
-        links: path.windows(2).filter_map(link).collect(),
-        hosts: path
-            .iter()
-            .map(|name| TestbedHost {
-                name: name.clone(),
-                note: note(name),
-            })
-            .collect(),
-    }
-}
-
-/// A link in the direction of the data. Propagation delay counts both ways, as a ping sees it.
-fn drawn(link: &Link, wire: &Wire, forward: bool) -> TestbedLink {
-    let plain = TestbedLink {
-        name: link.name.clone(),
-        ..TestbedLink::default()
-    };
-    let shapes = (link.kind == LinkKind::Emulated).then(|| programs::link::shapes(link, wire));
-    let Some(Ok([right, left])) = shapes else {
-        return plain;
-    };
-    let rtt = right.delay + left.delay;
-    let shape = if forward { right } else { left };
-    let rate = shape.rate.mean();
-    let queue = shape.limit().bytes;
-    TestbedLink {
-        rate_bps: rate.map(|rate| rate.bits() as f64),
-        rtt_us: rtt.as_secs_f64() * 1e6,
-        loss: shape.loss.mean(),
-        queue_bytes: (rate.is_some() && queue < u64::MAX).then_some(queue as f64),
-        ..plain
-    }
 }

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario as its TOML file says it. `docs/lab.md` explains every key to its writers.
 
-use super::{controls::Control, paper::PaperFigures, sending::Pace};
+use super::{
+    controls::Control,
+    measure::MeasurePlan,
+    paper::PaperFigures,
+    sending::Pace,
+    view_plan::{FigurePlan, TablePlan},
+};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::Ipv4Addr};
@@ -45,8 +51,8 @@ pub(crate) struct Scenario {
     /// Parameters that `--quick` and warm-up runs use instead, and `repetitions`.
     #[serde(default)]
     pub(crate) quick: Table,
-    /// Parameters varied against each other: every combination is a cell.
-    #[serde(default)]
+    /// Parameters varied against each other: every combination is a cell. Ranges are spelt out.
+    #[serde(default, deserialize_with = "super::range::varied")]
     pub(crate) vary: IndexMap<String, Vec<Value>>,
     /// Parameters that go with a varied value: by its parameter, then by the value.
     #[serde(default)]
@@ -73,8 +79,17 @@ pub(crate) struct Scenario {
     /// Metrics computed from others, as expressions.
     #[serde(default)]
     pub(crate) derived: IndexMap<String, String>,
+    /// Metrics of how a run went over time.
+    #[serde(default)]
+    pub(crate) measure: Vec<MeasurePlan>,
     #[serde(default)]
     pub(crate) check: Vec<CheckPlan>,
+    /// What the report shows as tables.
+    #[serde(default)]
+    pub(crate) table: Vec<TablePlan>,
+    /// What it draws.
+    #[serde(default)]
+    pub(crate) figure: Vec<FigurePlan>,
     /// Which number answers the question.
     pub(crate) answer: Option<AnswerPlan>,
     /// The paper's own figures.
@@ -193,6 +208,9 @@ pub(crate) struct Link {
     /// Whether its segments are recorded, in the raw records of each run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) tap: bool,
+    /// Whether that record stays when the run is analysed.
+    #[serde(default = "defaults::yes")]
+    pub(crate) tap_keep: bool,
     /// Segments that TCP hands down to it as one, at either end, 1 to 65,535; the kernel's choice
     /// if absent.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,9 +13,12 @@ mod live;
 mod report;
 mod series;
 
+pub(crate) use analyze::capture_with_bins;
 use anyhow::Result;
 pub(crate) use args::Args;
 use args::Command;
+pub(crate) use report::Finished;
+pub(crate) use series::Row;
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {

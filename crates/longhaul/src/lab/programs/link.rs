@@ -34,9 +34,7 @@ pub(crate) async fn start(link: &Link, wire: &Wire, seed: u64, directory: &Path)
     }
     let name = format!("link-{}", link.name);
     if link.tap {
-        command
-            .arg("--tap")
-            .arg(directory.join(format!("{name}.pcapng")));
+        command.arg("--tap").arg(tap(link, directory));
     }
     let mut daemon = Daemon::start(&name, command, &Netns::current()?, directory)?;
     daemon.printed("ready").await?;
@@ -54,6 +52,11 @@ fn arguments(link: &Link, wire: &Wire) -> Result<Vec<String>> {
 /// Where the emulator writes its records.
 pub(crate) fn counters(link: &Link, directory: &Path) -> PathBuf {
     directory.join(format!("link-{}.jsonl", link.name))
+}
+
+/// Where the emulator records every segment, if it does.
+pub(crate) fn tap(link: &Link, directory: &Path) -> PathBuf {
+    directory.join(format!("link-{}.pcapng", link.name))
 }
 
 fn ends(wire: &Wire) -> Vec<String> {

@@ -83,7 +83,7 @@ fn decades(values: &[f64]) -> [f64; 2] {
 }
 
 /// The run with legs whose main metric is nearest to the median.
-fn typical<'a>(cell: &'a Cell, metric: Option<&str>) -> Option<&'a Run> {
+pub(super) fn typical<'a>(cell: &'a Cell, metric: Option<&str>) -> Option<&'a Run> {
     let distance = |run: &&Run| {
         let found = metric.and_then(|name| Some((run.metrics.get(name)?, cell.metrics.get(name)?)));
         found.map_or(0.0, |(value, summary)| (value - summary.median).abs())

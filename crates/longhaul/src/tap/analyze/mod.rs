@@ -48,8 +48,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         widths: config.widths.clone(),
         formats: config.formats.clone(),
         ranks: config.ranks,
+        bins_kept: 0,
     })?;
-    let told = go(sources, &config, &output)?;
+    let told = go(sources, &config, &output, !config.formats.is_empty())?;
     refuse_ruins(&told)?;
     let finished = output.finish(told)?;
     folder.map_or(Ok(()), Folder::finish)?;
@@ -61,6 +62,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// # Errors
 /// As those of the command.
 pub(crate) fn capture(file: &Path) -> Result<Finished> {
+    capture_with_bins(file, 0)
+}
+
+/// The same with every bin of 1 ms, if there are not more than so many.
+///
+/// # Errors
+/// As those of the command.
+pub(crate) fn capture_with_bins(file: &Path, bins_kept: usize) -> Result<Finished> {
     let args = Args::of(file);
     let config = Config::check(&args)?;
     let sources = Sources::open(&args.files)?;
@@ -69,17 +78,18 @@ pub(crate) fn capture(file: &Path) -> Result<Finished> {
         widths: config.widths.clone(),
         formats: Vec::new(),
         ranks: config.ranks,
+        bins_kept,
     })?;
-    let told = go(sources, &config, &output)?;
+    let told = go(sources, &config, &output, bins_kept > 0)?;
     refuse_ruins(&told)?;
     output.finish(told)
 }
 
-/// Everything that is read, analysed and said, but for what is said last.
-fn go(sources: Sources, config: &Config, output: &Output) -> Result<Told> {
+/// Everything that is read, analysed and said, but for what is said last. `series`: bins go somewhere.
+fn go(sources: Sources, config: &Config, output: &Output, series: bool) -> Result<Told> {
     let progress = Progress::new(sources.len());
     let work = Analyze {
-        series: !config.formats.is_empty(),
+        series,
         progress: &progress,
         output,
     };

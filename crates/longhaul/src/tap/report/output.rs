@@ -4,6 +4,7 @@
 use super::{
     between,
     course::Drawn,
+    excerpts::{self, marks_max},
     html,
     largest::{Largest, Ranks},
     result::{Analysis, CaptureFile, SCHEMA, VantagePoint},
@@ -16,7 +17,7 @@ use anyhow::{Context, Result};
 use model::tap::{
     Sink,
     course::Course,
-    record::{BothEnds, Flow},
+    record::{BothEnds, Excerpt, Flow},
     series::Bin,
 };
 use std::{
@@ -57,6 +58,8 @@ pub(crate) struct Plan {
     /// Kinds of series files.
     pub(crate) formats: Vec<Format>,
     pub(crate) ranks: Ranks,
+    /// Bins of the first width that [`Finished::bins`] may have, over all flows: 184 bytes each.
+    pub(crate) bins_kept: usize,
 }
 
 /// What only the reading of the files tells.
@@ -73,6 +76,30 @@ pub(crate) struct Sources {
 pub(crate) struct Finished {
     pub(crate) analysis: Analysis,
     pub(crate) courses: Vec<Drawn>,
+    /// Every bin of the first width, those of a direction in order of time. None if they were not asked for, if
+    /// there are more than that, or of a result that was read back.
+    pub(crate) bins: Option<Vec<Row>>,
+}
+
+/// Bins that stay in memory, all of them or none.
+struct Kept {
+    most: usize,
+    rows: Option<Vec<Row>>,
+}
+
+impl Kept {
+    fn new(most: usize) -> Self {
+        let rows = (most > 0).then(Vec::new);
+        Self { most, rows }
+    }
+
+    fn add(&mut self, rows: &[Row]) {
+        let room = |kept: &Vec<Row>| kept.len() + rows.len() <= self.most;
+        self.rows = self.rows.take().filter(room);
+        if let Some(kept) = &mut self.rows {
+            kept.extend_from_slice(rows);
+        }
+    }
 }
 
 /// Where all threads of an analysis put what they find.
@@ -84,6 +111,7 @@ pub(crate) struct Output {
 struct Open {
     largest: Largest<BufWriter<File>>,
     series: series::Files,
+    kept: Kept,
     /// The first thing that went wrong; after it nothing is written.
     failed: Option<anyhow::Error>,
 }
@@ -106,6 +134,7 @@ impl Output {
         let open = Open {
             largest: Largest::new(plan.ranks, lines),
             series,
+            kept: Kept::new(plan.bins_kept),
             failed: None,
         };
         Ok(Self {
@@ -116,7 +145,8 @@ impl Output {
 
     /// A thread's way in.
     pub(crate) fn writer(&self) -> Writer<'_> {
-        let wanted = !self.plan.formats.is_empty() && self.plan.directory.is_some();
+        let written = !self.plan.formats.is_empty() && self.plan.directory.is_some();
+        let wanted = written || self.plan.bins_kept > 0;
         Writer {
             output: self,
             rows: vec![Vec::new(); if wanted { self.plan.widths.len() } else { 0 }],
@@ -161,7 +191,11 @@ impl Output {
             others,
             raw,
         };
-        let finished = Finished { analysis, courses };
+        let finished = Finished {
+            analysis,
+            courses,
+            bins: open.kept.rows,
+        };
         if let Some(directory) = &plan.directory {
             finished.write(directory)?;
         }
@@ -191,8 +225,12 @@ pub(crate) struct Writer<'a> {
 impl Writer<'_> {
     fn flush(&mut self, width: usize) {
         let rows = &mut self.rows[width];
-        self.output
-            .with(|open| open.attempt(|open| open.series.write(width, rows)));
+        self.output.with(|open| {
+            open.attempt(|open| open.series.write(width, rows));
+            if width == 0 {
+                open.kept.add(rows);
+            }
+        });
         rows.clear();
     }
 }
@@ -249,6 +287,7 @@ impl Finished {
         Ok(Self {
             analysis,
             courses: courses.map_err(|e| unreadable(directory, COURSES, e))?,
+            bins: None,
         })
     }
 
@@ -290,26 +329,37 @@ fn json_lines(path: &Path, lines: &[Drawn]) -> Result<()> {
 
 /// The courses of all flows, which these have no more afterwards.
 fn drawn(flows: &mut [Flow], finest_ns: u64) -> Vec<Drawn> {
-    let courses: Vec<(u64, bool, Course)> = flows.iter_mut().flat_map(take_courses).collect();
-    let lengths: Vec<usize> = courses
-        .iter()
-        .map(|(.., course)| course.bins.len())
-        .collect();
-    let most = bins_max(&lengths);
-    let drawn = courses
-        .iter()
-        .map(|(flow, upload, course)| Drawn::of((*flow, *upload), course, finest_ns, most));
+    let taken: Vec<Taken> = flows.iter_mut().flat_map(take_courses).collect();
+    let lengths = |of: fn(&Taken) -> usize| taken.iter().map(of).collect::<Vec<usize>>();
+    let bins = bins_max(&lengths(|one| one.course.bins.len()));
+    let marks = marks_max(&lengths(|one| excerpts::marks(&one.excerpts)));
+    let drawn = taken.iter().map(|one| Drawn {
+        excerpts: excerpts::packed(&one.excerpts, marks),
+        ..Drawn::of((one.flow, one.upload), &one.course, finest_ns, bins)
+    });
     drawn.collect()
 }
 
-fn take_courses(flow: &mut Flow) -> Vec<(u64, bool, Course)> {
+/// What the charts of a direction are made of.
+struct Taken {
+    flow: u64,
+    upload: bool,
+    course: Course,
+    excerpts: Vec<Excerpt>,
+}
+
+fn take_courses(flow: &mut Flow) -> Vec<Taken> {
     let number = flow.number;
     let directions = [(true, &mut flow.upload), (false, &mut flow.download)];
-    let taken =
-        directions.map(|(upload, direction)| (number, upload, mem::take(&mut direction.course)));
+    let taken = directions.map(|(upload, direction)| Taken {
+        flow: number,
+        upload,
+        course: mem::take(&mut direction.course),
+        excerpts: mem::take(&mut direction.excerpts),
+    });
     taken
         .into_iter()
-        .filter(|(.., course)| moves_data(course))
+        .filter(|one| moves_data(&one.course))
         .collect()
 }
 
@@ -358,7 +408,24 @@ mod tests {
             widths: vec![Time::from_nanos(1_000_000)],
             formats: vec![Format::Csv],
             ranks: Ranks { drawn: 1, told: 2 },
+            bins_kept: 0,
         }
+    }
+
+    #[test]
+    fn bins_are_kept_all_or_none() {
+        let all = 2 * 3 * ROWS_MAX;
+        let kept = |bins_kept| {
+            let plan = Plan {
+                bins_kept,
+                formats: Vec::new(),
+                ..plan(None)
+            };
+            fed(plan).unwrap().bins.map(|bins| bins.len())
+        };
+        assert_eq!(kept(all), Some(all));
+        assert_eq!(kept(all - 1), None);
+        assert_eq!(kept(0), None);
     }
 
     /// Bins and flows from two threads at once.
