@@ -109,7 +109,8 @@ function yRange(chart) {
   if (chart.range) return chart.range;
   if (chart.follows) return (_, min, max) => rangeInView(chart, min, max);
   const values = chart.lines.flatMap((line) => [...line.values, ...line.high]).filter((v) => v !== null);
-  return [0, Math.max(chart.limit?.value ?? 0, ...values) * 1.12];
+  const limits = (chart.limits ?? []).map((limit) => limit.value);
+  return [0, Math.max(...limits, ...values, 0) * 1.12];
 }
 
 function rangeInView(chart, min, max) {
@@ -149,15 +150,15 @@ function rule(u, fill, from, to, dash = []) {
   ctx.restore();
 }
 
-function drawLimit(u, chart) {
+function drawLimit(u, chart, limit) {
   const { left, width } = u.bbox;
-  const y = u.valToPos(chart.limit.value, "y", true);
+  const y = u.valToPos(limit.value, "y", true);
   rule(u, colour("--reference"), [left, y], [left + width, y]);
   if (chart.mirrored) {
-    const below = u.valToPos(-chart.limit.value, "y", true);
+    const below = u.valToPos(-limit.value, "y", true);
     rule(u, colour("--reference"), [left, below], [left + width, below]);
   }
-  label(u, chart.limit.label, left + width - 6 * devicePixelRatio, y - 6 * devicePixelRatio, colour("--reference"), "right");
+  label(u, limit.label, left + width - 6 * devicePixelRatio, y - 6 * devicePixelRatio, colour("--reference"), "right");
 }
 
 // A name that would lie on the one before goes a row up, and where there is no row it is left out.
@@ -237,7 +238,7 @@ function options(figure, chart) {
     bands: bandsOf(chart),
     hooks: {
       draw: [
-        (u) => { if (chart.limit) drawLimit(u, chart); },
+        (u) => (chart.limits ?? []).forEach((limit) => drawLimit(u, chart, limit)),
         (u) => drawEvents(u, chart),
         (u) => drawLabels(u, chart),
       ],
@@ -248,7 +249,8 @@ function options(figure, chart) {
 
 function zoom(u, factor) {
   const { min, max } = u.scales.x;
-  const middle = u.cursor.idx === null || u.cursor.idx === undefined ? (min + max) / 2 : u.data[0][u.cursor.idx];
+  // Where the cursor is, which may lie between two values.
+  const middle = u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : (min + max) / 2;
   const half = ((max - min) * factor) / 2;
   u.setScale("x", {
     min: Math.max(middle - half, u.data[0][0]),

@@ -20,6 +20,8 @@ Examples:
       the same with the paper's own file size
   longhaul lab run nec-dvd --out /tmp/dvd --quick --only relays=true
       a short look at one cell
+  longhaul lab run link-long-fat --out /tmp/far --simulate --set rate=100gbit
+      under simulated time, at a rate that no testbed has
   longhaul lab check my-scenario.toml
       is it written correctly?
 
@@ -37,7 +39,7 @@ pub(super) enum Command {
     Show(Named),
     /// Check a scenario without running it
     Check(Named),
-    /// Write report.html anew from a directory's result.json
+    /// Write report.html anew from a directory's result.json, and index.html over many
     Report(Rebuild),
 }
 
@@ -52,8 +54,12 @@ pub(super) struct Named {
 /// `longhaul lab report`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Rebuild {
-    /// Directory that a run wrote
-    pub(super) directory: PathBuf,
+    /// Directories that runs wrote, or one that holds such directories
+    #[arg(value_name = "DIR", required = true)]
+    pub(super) directories: Vec<PathBuf>,
+    /// Where the page over several results goes [default: index.html in the one DIR, else here]
+    #[arg(long, value_name = "FILE")]
+    pub(super) index: Option<PathBuf>,
 }
 
 /// `longhaul lab run`.
@@ -80,6 +86,9 @@ pub(super) struct Run {
     /// Seed of the order, the contents and the links [default: the scenario's]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
+    /// Run all cells under simulated time instead of on a testbed: no root, no waiting, any rate
+    #[arg(long)]
+    pub(super) simulate: bool,
     /// Print result.json on standard output instead of the table
     #[arg(long)]
     pub(super) json: bool,

@@ -166,7 +166,8 @@ fn asked(book: &Book) -> Vec<Control> {
     let scenarios = book
         .cells
         .iter()
-        .flat_map(|cell| [&cell.scenario, &cell.short]);
+        .flat_map(|cell| [&cell.scenario, &cell.short])
+        .filter(|scenario| !scenario.simulate);
     let mut asked: Vec<Control> = scenarios.flat_map(named_in).collect();
     asked.retain(|control| control.name.is_some());
     for control in &mut asked {

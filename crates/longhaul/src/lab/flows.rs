@@ -3,6 +3,7 @@
 //! TCP_INFO beside them, and at the end the proof that the right bytes arrived.
 
 use super::{
+    measure,
     payload::{Landing, Store, payload_name},
     programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe},
     result::{Metrics, Run},
@@ -10,6 +11,8 @@ use super::{
     scenario::{Direction, Flow, HostPort, Program, Scenario},
     sending::Sending,
     testbed::Testbed,
+    topology::Topology,
+    view_plan,
 };
 use anyhow::{Context, Result, bail, ensure};
 use host::netns::Netns;
@@ -58,7 +61,13 @@ pub(crate) async fn execute(
         server.stop().await?;
     }
     verify(&flows, &outcomes, store, landings)?;
-    Ok(describe(scenario, &flows, &outcomes, &recording, testbed))
+    Ok(describe(
+        scenario,
+        &testbed.topology,
+        &flows,
+        &outcomes,
+        &recording,
+    ))
 }
 
 /// The hosts that curl fetches from, each with the ways in which its connections send.
@@ -102,7 +111,7 @@ async fn serve(
 }
 
 /// The host that waits for the connection; a probe's packets go where its data goes.
-fn accepting(flow: &Flow) -> &str {
+pub(crate) fn accepting(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (program, Direction::Download) if program.has_a_client() => &flow.from,
         _ => &flow.to,
@@ -321,12 +330,13 @@ fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landi
     Ok(())
 }
 
-fn describe(
+/// The figures of a run, and its course, of what programs told and samples saw.
+pub(crate) fn describe(
     scenario: &Scenario,
+    topology: &Topology,
     flows: &[&Flow],
     outcomes: &[Outcome],
     recording: &Recording,
-    testbed: &Testbed,
 ) -> Run {
     let all = || flows.iter().copied().zip(outcomes);
     let transfers: Vec<_> = all().filter(|(flow, _)| flow.program.transfers()).collect();
@@ -340,17 +350,19 @@ fn describe(
             ..Run::default()
         };
     };
-    let retransmits = retransmits(&transfers, recording, testbed);
+    let retransmits = retransmits(&transfers, recording, topology);
     metrics.insert("retransmits".to_owned(), retransmits);
+    metrics.extend(measure::of(scenario, topology, flows, recording));
     let arriving = transfers.iter().filter(|(other, _)| other.to == flow.to);
     let bytes = arriving.map(|(_, outcome)| outcome.bytes).sum();
     let omitted = flow.omit.unwrap_or_default();
     let begin = (flow.start + omitted).as_secs_f64();
     let mut series = recording.series(&flow.to, begin, bytes, outcome.seconds);
-    series.legs = senders(scenario, flow, testbed)
+    series.legs = senders(scenario, flow, topology)
         .windows(2)
         .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))
         .collect();
+    series.courses = view_plan::courses(scenario, flows, recording);
     Run {
         metrics,
         failed: None,
@@ -414,12 +426,9 @@ fn probed(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
 }
 
 /// Segments sent again: what the samples saw on any leg, or the programs told, whichever is more.
-fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, testbed: &Testbed) -> f64 {
-    let hosts = testbed.hosts();
-    let seen: u64 = hosts
-        .iter()
-        .map(|(host, _)| recording.retransmits(host))
-        .sum();
+fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, topology: &Topology) -> f64 {
+    let hosts = topology.hosts.iter();
+    let seen: u64 = hosts.map(|host| recording.retransmits(host)).sum();
     let told: Option<u64> = transfers
         .iter()
         .map(|(_, outcome)| outcome.retransmits)
@@ -428,11 +437,8 @@ fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, testbed: 
 }
 
 /// The hosts that end a TCP connection of `flow`, from where the data begins to where it ends.
-fn senders(scenario: &Scenario, flow: &Flow, testbed: &Testbed) -> Vec<String> {
-    let path = testbed
-        .topology
-        .path(&flow.from, &flow.to)
-        .unwrap_or_default();
+fn senders(scenario: &Scenario, flow: &Flow, topology: &Topology) -> Vec<String> {
+    let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
     let ends = |host: &String| *host == flow.from || *host == flow.to || scenario.relays_on(host);
     path.into_iter().filter(ends).collect()
 }

@@ -5,17 +5,27 @@ mod account;
 mod args;
 mod book;
 mod controls;
+mod drawing;
+mod course;
 pub(crate) mod expression;
+mod finding;
+mod flow_samples;
 mod flows;
+mod inherit;
 mod keys;
+mod known;
 mod library;
 mod machine;
+mod matching;
+mod measure;
 pub(crate) mod metric;
 mod paper;
 mod parameters;
+pub(crate) mod paths;
 mod payload;
 mod programs;
 mod progress;
+mod range;
 mod raw;
 pub(crate) mod report;
 pub(crate) mod result;
@@ -23,6 +33,7 @@ mod run;
 mod sampler;
 mod scenario;
 mod sending;
+mod simulated;
 pub(crate) mod summary;
 pub(crate) mod table;
 mod taps;
@@ -31,6 +42,8 @@ mod topology;
 mod twins;
 mod validate;
 mod verdict;
+pub(crate) mod view;
+mod view_plan;
 
 pub(crate) use args::Args;
 
@@ -51,7 +64,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Command::Show(named) => show(&named.scenario),
         Command::Check(named) => check(&named.scenario),
         Command::Report(rebuild) => {
-            println!("{}", report::rebuild(&rebuild.directory)?.display());
+            for page in report::pages(&rebuild.directories, rebuild.index.as_deref())? {
+                println!("{}", page.display());
+            }
             Ok(())
         }
     }
@@ -72,6 +87,7 @@ fn show(scenario: &str) -> Result<()> {
 
 fn check(scenario: &str) -> Result<()> {
     let book = Book::open(&library::find(scenario)?, &Choices::default())?;
+    simulated::check(&book)?;
     println!(
         "{}: {} cells, {} runs each",
         book.name,
@@ -90,9 +106,16 @@ fn run_scenario(args: &args::Run) -> Result<()> {
         repetitions: args.repetitions,
         seed: args.seed,
     };
-    let book = Book::open(&library::find(&args.scenario)?, &choices)?;
+    let mut book = Book::open(&library::find(&args.scenario)?, &choices)?;
+    if args.simulate {
+        simulated::demand(&mut book);
+    }
+    simulated::check(&book)?;
     let host = prerequisites(&book)?;
     let out = output_directory(&args.out)?;
+    if !simulated::needs_testbed(&book) {
+        return enclosed(&book, &out, host, args.json);
+    }
     let work = |furnished: Result<(), sandbox::SandboxError>| {
         let outcome = furnished
             .map_err(|error| unsupported(&error))
@@ -105,7 +128,7 @@ fn run_scenario(args: &args::Run) -> Result<()> {
     }
 }
 
-/// The work inside the sandbox.
+/// The work, inside the sandbox if it needs one.
 fn enclosed(book: &Book, out: &Path, host: Host, json: bool) -> Result<()> {
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -139,7 +162,7 @@ fn verdict_of(result: &LabResult) -> Result<()> {
 
 /// What the scenario needs of this machine; its facts if all is there.
 fn prerequisites(book: &Book) -> Result<Host> {
-    let scenarios = || book.cells.iter().map(|cell| &cell.scenario);
+    let scenarios = || simulated::on_testbed(book);
     let programs: std::collections::BTreeSet<Program> = scenarios()
         .flat_map(|s| &s.flows)
         .filter(|flow| flow.when)
@@ -173,7 +196,7 @@ fn prerequisites(book: &Book) -> Result<Host> {
 
 /// A socket's buffers end at limits that are the whole machine's.
 fn windows(book: &Book) -> Result<()> {
-    let flows = book.cells.iter().flat_map(|cell| &cell.scenario.flows);
+    let flows = simulated::on_testbed(book).flat_map(|scenario| &scenario.flows);
     let windows = flows
         .filter(|flow| flow.when)
         .filter_map(|flow| flow.window);

@@ -5,7 +5,12 @@
 //! A metric's name ends in its unit: `goodput_bps` (bits a second), `rtt_us`, `cwnd_bytes`,
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
 
-use super::{controls::Provided, metric::percent, summary::Summary};
+use super::{
+    controls::Provided,
+    metric::percent,
+    summary::Summary,
+    view::{Course, Figure, Table},
+};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,6 +31,9 @@ pub(crate) struct LabResult {
     pub(crate) longhaul: String,
     /// When the first run began.
     pub(crate) started: jiff::Timestamp,
+    /// Seconds from then to the end of the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) took_s: Option<f64>,
     /// Seed of every random decision: order of runs, losses, jitter.
     pub(crate) seed: u64,
     /// Runs were shortened by `--quick`.
@@ -44,6 +52,12 @@ pub(crate) struct LabResult {
     pub(crate) testbed: Option<Testbed>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) checks: Vec<Check>,
+    /// What the report shows as tables, in the scenario's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tables: Vec<Table>,
+    /// What it draws.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) figures: Vec<Figure>,
     /// The emulator's own account of each emulated link, over all runs.
     pub(crate) links: Vec<LinkAccount>,
     /// What the congestion controls that the scenario names were here.
@@ -142,6 +156,9 @@ pub(crate) struct Cell {
     /// Hosts of the testbed that relay in this cell, along the path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) relays: Vec<String>,
+    /// Its runs were simulated: no socket was opened, and the machine's speed is no matter.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) simulated: bool,
     pub(crate) runs: Vec<Run>,
     /// Of the runs that did not fail.
     pub(crate) metrics: Metrics<Summary>,
@@ -232,6 +249,9 @@ pub(crate) struct Series {
     /// The legs of the connection, along the path; one if nothing relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) legs: Vec<LegSeries>,
+    /// What the figures draw over time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) courses: Vec<Course>,
     /// What happened when: a phase, a path switch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) events: Vec<Event>,
@@ -302,6 +322,9 @@ pub(crate) struct Event {
 pub(crate) struct Testbed {
     pub(crate) hosts: Vec<TestbedHost>,
     pub(crate) links: Vec<TestbedLink>,
+    /// The ways of other flows, each from end to end. A host that two ways pass has one name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) beside: Vec<Testbed>,
 }
 
 impl Testbed {
@@ -333,14 +356,21 @@ pub(crate) struct TestbedHost {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TestbedLink {
     pub(crate) name: String,
-    /// In the direction of the data, bits a second. Absent: not limited.
+    /// In the direction of the data, bits a second; the least of all cells. Absent: not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rate_bps: Option<f64>,
+    /// The greatest of all cells, where they differ; so with the other two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rate_bps_max: Option<f64>,
     /// Propagation delay of both directions together, microseconds.
     pub(crate) rtt_us: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rtt_us_max: Option<f64>,
     /// Share of packets lost in the direction of the data, 0 to 1.
     #[serde(default)]
     pub(crate) loss: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) loss_max: Option<f64>,
     /// Queue limit in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queue_bytes: Option<f64>,

@@ -5,21 +5,22 @@ use super::{
     account::Accounts,
     book::{Book, Cell, pairs},
     controls::Controls,
+    drawing,
     flows::{self, Landings},
     paper,
     payload::Store,
     programs,
     progress::{self, Progress},
     raw::Raw,
-    result::{self, About, Answer, Host, LabResult, Run, TestbedHost, TestbedLink},
-    scenario::{Link, LinkKind, Order, Scenario},
-    taps,
+    result::{self, About, Answer, Host, LabResult, Run},
+    scenario::{LinkKind, Order, Scenario},
+    simulated, taps,
     testbed::Testbed,
-    topology::{LINKS_MAX, Topology, Wire},
+    topology::{LINKS_MAX, Topology},
     validate::one_cell,
-    verdict,
+    verdict, view_plan,
 };
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
@@ -45,7 +46,8 @@ struct Turn {
 /// A lab at work.
 struct Lab<'a> {
     book: &'a Book,
-    store: Store,
+    /// Absent where all is simulated.
+    store: Option<Store>,
     landings: Landings,
     accounts: Accounts,
     controls: Controls,
@@ -112,8 +114,11 @@ impl<'a> Lab<'a> {
             .values()
             .filter_map(|sizes| sizes.iter().max().copied())
             .sum();
-        let mut store = Store::open(Path::new(FILES), out, payloads + arriving)?;
-        let place = if store.on_disk() {
+        let mut store = match simulated::needs_testbed(book) {
+            true => Some(Store::open(Path::new(FILES), out, payloads + arriving)?),
+            false => None,
+        };
+        let place = if store.as_ref().is_some_and(Store::on_disk) {
             "on disk: memory is short, so the disk may limit the figures"
         } else {
             "in memory"
@@ -125,6 +130,7 @@ impl<'a> Lab<'a> {
         }
         let mut landings = Landings::new();
         for (flow, sizes) in &downloads {
+            let Some(store) = &mut store else { break };
             sizes
                 .iter()
                 .try_for_each(|size| store.add_payload(*size, book.base.seed))?;
@@ -203,13 +209,32 @@ impl<'a> Lab<'a> {
         directory: &Path,
         delivered: Arc<AtomicU64>,
     ) -> Result<Run> {
-        let scenario = &self.controls.resolve(scenario);
+        let mut run = match scenario.simulate {
+            true => simulated::execute(scenario, seed, directory, delivered).await?,
+            false => {
+                let resolved = self.controls.resolve(scenario);
+                self.on_testbed(&resolved, seed, directory, delivered)
+                    .await?
+            }
+        };
+        verdict::derive(scenario, &mut run.metrics);
+        Ok(run)
+    }
+
+    async fn on_testbed(
+        &mut self,
+        scenario: &Scenario,
+        seed: u64,
+        directory: &Path,
+        delivered: Arc<AtomicU64>,
+    ) -> Result<Run> {
+        let store = self.store.as_ref().context("there are no files")?;
         let mut testbed = Testbed::build(scenario, seed, directory).await?;
         self.offloads = testbed.offloads()?;
         let run = flows::execute(
             scenario,
             &mut testbed,
-            &self.store,
+            store,
             &self.landings,
             directory,
             delivered,
@@ -226,7 +251,6 @@ impl<'a> Lab<'a> {
         }
         let mut run = run?;
         taps::add(scenario, directory, &mut run)?;
-        verdict::derive(scenario, &mut run.metrics);
         Ok(run)
     }
 
@@ -242,6 +266,7 @@ impl<'a> Lab<'a> {
             scenario: self.book.name.clone(),
             longhaul: env!("LONGHAUL_VERSION").to_owned(),
             started,
+            took_s: Some(jiff::Timestamp::now().duration_since(started).as_secs_f64()),
             seed: base.seed,
             quick: self.book.quick,
             about: Some(About {
@@ -249,7 +274,7 @@ impl<'a> Lab<'a> {
                 question: Some(base.question.clone()),
                 paper: base.source.clone(),
                 command: Some(command),
-                notes: base.notes.clone(),
+                notes: notes(self.book),
             }),
             answer: answer(self.book),
             host: Host {
@@ -257,14 +282,41 @@ impl<'a> Lab<'a> {
                 ..host
             },
             resolved: serde_json::to_value(base)?,
-            testbed: Some(drawing(&self.book.cells[0].scenario)),
+            testbed: Some(drawing::testbed(
+                &self
+                    .book
+                    .cells
+                    .iter()
+                    .map(|cell| &cell.scenario)
+                    .collect::<Vec<_>>(),
+            )),
             checks: verdict::checks(self.book, &self.cells),
+            tables: view_plan::tables(self.book, &self.cells),
+            figures: view_plan::figures(self.book, &self.cells),
             links: self.accounts.result(),
             congestion_controls: self.controls.provided(),
             raw: self.raw.files(),
             cells: self.cells,
         })
     }
+}
+
+/// The scenario's, and what of it was not on sockets.
+fn notes(book: &Book) -> Vec<String> {
+    let simulated = book.cells.iter().filter(|cell| cell.scenario.simulate);
+    let which = match simulated.clone().count() {
+        0 => None,
+        n if n == book.cells.len() => Some("All cells".to_owned()),
+        _ => Some(simulated.map(Cell::name).collect::<Vec<_>>().join("; ")),
+    };
+    let note = |which| {
+        format!(
+            "Simulated, not run on sockets: {which}. Links are those of the emulator, TCP is a model of \
+             Linux's; neither this machine's speed nor its settings had a part in it."
+        )
+    };
+    let own = book.base.notes.iter().cloned();
+    own.chain(which.map(note)).collect()
 }
 
 /// Every flow that carries a file, with the sizes that it carries in any cell, warm-up runs included.
@@ -323,6 +375,7 @@ fn describe_cell(book: &Book, cell: &Cell) -> Result<result::Cell> {
     Ok(result::Cell {
         vary: vary.collect::<Result<_>>()?,
         label: cell.label.clone(),
+        simulated: cell.scenario.simulate,
         relays: relays_on_path(&cell.scenario),
         paper: printed.figures,
         paper_suspect: printed.suspect,
@@ -355,53 +408,4 @@ fn answer(book: &Book) -> Option<Answer> {
             None => None,
         },
     })
-}
-
-/// The path of the first flow, as the report draws it.
-fn drawing(scenario: &Scenario) -> result::Testbed {
-    let topology = Topology::of(scenario);
-    let path = path_of_first_flow(scenario);
-    let link = |pair: &[String]| {
-        let index = topology.between(&pair[0], &pair[1])?;
-        let link = &scenario.links[index];
-        Some(drawn(
-            link,
-            &topology.wires[index],
-            link.between[0] == pair[0],
-        ))
-    };
-    let note = |name: &String| scenario.hosts.get(name).and_then(|host| host.note.clone());
-    result::Testbed {
-        links: path.windows(2).filter_map(link).collect(),
-        hosts: path
-            .iter()
-            .map(|name| TestbedHost {
-                name: name.clone(),
-                note: note(name),
-            })
-            .collect(),
-    }
-}
-
-/// A link in the direction of the data. Propagation delay counts both ways, as a ping sees it.
-fn drawn(link: &Link, wire: &Wire, forward: bool) -> TestbedLink {
-    let plain = TestbedLink {
-        name: link.name.clone(),
-        ..TestbedLink::default()
-    };
-    let shapes = (link.kind == LinkKind::Emulated).then(|| programs::link::shapes(link, wire));
-    let Some(Ok([right, left])) = shapes else {
-        return plain;
-    };
-    let rtt = right.delay + left.delay;
-    let shape = if forward { right } else { left };
-    let rate = shape.rate.mean();
-    let queue = shape.limit().bytes;
-    TestbedLink {
-        rate_bps: rate.map(|rate| rate.bits() as f64),
-        rtt_us: rtt.as_secs_f64() * 1e6,
-        loss: shape.loss.mean(),
-        queue_bytes: (rate.is_some() && queue < u64::MAX).then_some(queue as f64),
-        ..plain
-    }
 }

@@ -26,6 +26,8 @@ use std::{
 
 /// Time between two samples.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// Samples by which a transfer may end later than its program says.
+const LATE: f64 = 3.0;
 /// Samples kept in memory for the report, about 200 bytes each; all go to the file.
 const KEPT_MAX: usize = 500_000;
 
@@ -153,6 +155,21 @@ impl Sample {
 }
 
 impl Recording {
+    /// Of samples in order of time.
+    pub(crate) fn new(samples: Vec<Sample>) -> Self {
+        Self(samples)
+    }
+
+    /// In order of time.
+    pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.0.iter()
+    }
+
+    /// When the last sample was taken, seconds.
+    pub(crate) fn end_s(&self) -> f64 {
+        self.0.last().map_or(0.0, |sample| sample.at_s)
+    }
+
     /// Segments that `host` sent again, over all its connections.
     pub(crate) fn retransmits(&self, host: &str) -> u64 {
         let mut last = HashMap::new();
@@ -169,8 +186,16 @@ impl Recording {
         let before = at_time(&all, begin);
         let inside = all.iter().map(|(at, bytes)| (at - begin, bytes - before));
         let mut points = vec![(0.0, 0.0)];
-        points.extend(inside.filter(|(at, _)| *at > 0.0 && *at < seconds));
-        points.push((seconds, total as f64));
+        points.extend(inside.filter(|(at, _)| *at > 0.0));
+        let seconds = match growth_end(&points) {
+            // A program that was long in opening its connections also ended later than it measured.
+            Some(end) if end > seconds + LATE * INTERVAL.as_secs_f64() => end,
+            _ => {
+                points.retain(|(at, _)| *at < seconds);
+                points.push((seconds, total as f64));
+                seconds
+            }
+        };
         let bin_s = INTERVAL.as_secs_f64();
         let bins = (seconds / bin_s).ceil() as usize;
         // The last bin ends with the transfer.
@@ -225,8 +250,14 @@ impl Recording {
     }
 }
 
+/// When the last bytes arrived.
+fn growth_end(points: &[(f64, f64)]) -> Option<f64> {
+    let grew = points.windows(2).rev().find(|two| two[1].1 > two[0].1);
+    grew.map(|two| two[1].0)
+}
+
 /// The value at time `at`, on straight lines between the points.
-fn at_time(points: &[(f64, f64)], at: f64) -> f64 {
+pub(crate) fn at_time(points: &[(f64, f64)], at: f64) -> f64 {
     let next = points.partition_point(|(time, _)| *time < at);
     match (next.checked_sub(1).map(|i| points[i]), points.get(next)) {
         (Some((t0, v0)), Some((t1, v1))) => v0 + (v1 - v0) * (at - t0) / (t1 - t0),
@@ -295,6 +326,16 @@ mod tests {
             .map(|bps| (bps / 8.0).round())
             .collect();
         assert_eq!(carried, [10_000.0, 10_000.0, 10_000.0]);
+    }
+
+    #[test]
+    fn a_transfer_that_began_late_is_drawn_when_it_flowed() {
+        let samples = [(0.1, 0), (1.0, 0), (1.1, 1000), (1.2, 2000), (1.3, 2000)];
+        let samples = samples.map(|(at, received)| sample(at, "c", 1, received, 0));
+        let series = Recording(samples.to_vec()).series("c", 0.0, 2000, 0.2);
+        let most = series.goodput_bps.iter().copied().fold(0.0, f64::max);
+        assert_eq!(series.goodput_bps.len(), 12, "{series:?}");
+        assert!((most - 80_000.0).abs() < 1.0, "{series:?}");
     }
 
     #[test]

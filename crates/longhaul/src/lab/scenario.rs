@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario as its TOML file says it. `docs/lab.md` explains every key to its writers.
 
-use super::{controls::Control, paper::PaperFigures, sending::Pace};
+use super::{
+    controls::Control,
+    measure::MeasurePlan,
+    paper::PaperFigures,
+    sending::Pace,
+    view_plan::{FigurePlan, TablePlan},
+};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::Ipv4Addr};
@@ -24,6 +30,9 @@ pub(crate) struct Scenario {
     /// Seed of the order of runs, the files' contents and the links' decisions.
     #[serde(default = "defaults::seed")]
     pub(crate) seed: u64,
+    /// Whether this cell runs under simulated time instead of on a testbed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) simulate: bool,
     /// Counted runs of each cell, 1 to 1,000.
     #[serde(default = "defaults::repetitions")]
     pub(crate) repetitions: u32,
@@ -42,8 +51,8 @@ pub(crate) struct Scenario {
     /// Parameters that `--quick` and warm-up runs use instead, and `repetitions`.
     #[serde(default)]
     pub(crate) quick: Table,
-    /// Parameters varied against each other: every combination is a cell.
-    #[serde(default)]
+    /// Parameters varied against each other: every combination is a cell. Ranges are spelt out.
+    #[serde(default, deserialize_with = "super::range::varied")]
     pub(crate) vary: IndexMap<String, Vec<Value>>,
     /// Parameters that go with a varied value: by its parameter, then by the value.
     #[serde(default)]
@@ -70,8 +79,17 @@ pub(crate) struct Scenario {
     /// Metrics computed from others, as expressions.
     #[serde(default)]
     pub(crate) derived: IndexMap<String, String>,
+    /// Metrics of how a run went over time.
+    #[serde(default)]
+    pub(crate) measure: Vec<MeasurePlan>,
     #[serde(default)]
     pub(crate) check: Vec<CheckPlan>,
+    /// What the report shows as tables.
+    #[serde(default)]
+    pub(crate) table: Vec<TablePlan>,
+    /// What it draws.
+    #[serde(default)]
+    pub(crate) figure: Vec<FigurePlan>,
     /// Which number answers the question.
     pub(crate) answer: Option<AnswerPlan>,
     /// The paper's own figures.

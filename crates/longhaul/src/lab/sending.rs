@@ -61,7 +61,7 @@ impl Sending {
 }
 
 /// Payload of a full segment: what the smallest MTU of the path leaves.
-fn segment(scenario: &Scenario, topology: &Topology, flow: &Flow) -> u32 {
+pub(crate) fn segment(scenario: &Scenario, topology: &Topology, flow: &Flow) -> u32 {
     let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
     let links = path
         .windows(2)

@@ -2,6 +2,9 @@
 //! What every HTML file of longhaul has: one look, charts by uPlot, and nothing from the network.
 //! maud escapes every text.
 
+pub(crate) mod lines;
+pub(crate) mod scale;
+
 use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 
@@ -28,6 +31,11 @@ pub(crate) fn head(title: &str, longhaul: &str, more_style: &str) -> Markup {
             style { (PreEscaped(UPLOT_STYLE)) (PreEscaped(STYLE)) (PreEscaped(more_style)) }
         }
     }
+}
+
+/// The first stop of a keyboard: past the heading, to the element with the id `main`.
+pub(crate) fn skip_link() -> Markup {
+    html! { a.skip href="#main" { "Skip to the figures" } }
 }
 
 /// A block of data for scripts. `<` is escaped inside it, so that no text can end the element.

@@ -15,7 +15,24 @@ pub(crate) struct Shown {
 }
 
 /// Opens `url` at a window width; `None` if there is no browser and ALLOW_SKIP=1.
+#[allow(
+    dead_code,
+    reason = "not every test that opens a page does it like this"
+)]
 pub(crate) fn open(url: &str, width: u32) -> Option<Shown> {
+    open_in(url, width, Scheme::Light)
+}
+
+/// Colours that the reader prefers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "not every test looks at both")]
+pub(crate) enum Scheme {
+    Light,
+    Dark,
+}
+
+/// As [`open`], by a reader who prefers these colours.
+pub(crate) fn open_in(url: &str, width: u32, scheme: Scheme) -> Option<Shown> {
     let program = program()?;
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new(program)
@@ -26,6 +43,10 @@ pub(crate) fn open(url: &str, width: u32) -> Option<Shown> {
             "--disable-component-update",
         ])
         .args(["--enable-logging=stderr", "--dump-dom"])
+        .arg(format!(
+            "--blink-settings=preferredColorScheme={}",
+            u8::from(scheme == Scheme::Light)
+        ))
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--window-size={width},900"))
         .arg(format!("--virtual-time-budget={BUDGET_MS}"))

@@ -5,11 +5,12 @@
 
 use super::{
     legs, over_time,
-    script::{Chart, Limit, Line},
+    script::{Chart, Line},
 };
 use crate::lab::{
     metric::Metric,
     result::{Cell, Event, LabResult, Spread, TapSeries},
+    view::Limit,
 };
 
 /// Cells and flows in each that are drawn: two charts each.
@@ -125,7 +126,7 @@ fn rates(shown: &Shown<'_>, capacity: Option<f64>, reach: f64) -> Chart {
         range: Some([-reach, reach]),
         x: x(course),
         lines: [data, acked].concat(),
-        limit: capacity.map(limit),
+        limits: capacity.map(limit).into_iter().collect(),
         events: events(course),
         ..Chart::default()
     }

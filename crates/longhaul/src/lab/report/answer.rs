@@ -61,6 +61,8 @@ pub(crate) struct Number {
     pub(crate) ours_detail: String,
     /// "5.69×, from 91 s to 16 s", unless the paper gives no figure or one that is suspicious.
     pub(crate) paper: Option<String>,
+    /// By what factor ours is better than the paper's.
+    pub(crate) ratio: Option<f64>,
 }
 
 /// The number that answers the scenario's question; `None` if a cell lacks it.
@@ -74,13 +76,16 @@ pub(crate) fn number(result: &LabResult, answer: &Answer) -> Option<Number> {
             ours: metric.print(ours),
             ours_detail: format!("{}, {}", metric.label, cell.name()),
             paper: paper.map(|paper| metric.print(paper)),
+            ratio: paper.and_then(|paper| metric.factor(ours, paper)),
         });
     };
     let baseline = result.cells.get(baseline)?;
     let before = baseline.metrics.get(&answer.metric)?.median;
-    let paper_before = baseline.paper_figure(&answer.metric);
+    let factor = metric.factor(ours, before)?;
+    let papers = baseline.paper_figure(&answer.metric).zip(paper);
     Some(Number {
-        ours: times(metric.factor(ours, before)?),
+        ours: times(factor),
+        ratio: papers.and_then(|(before, after)| Some(factor / metric.factor(after, before)?)),
         ours_detail: format!(
             "From {} ({}) to {} ({})",
             metric.print(before),
@@ -88,7 +93,7 @@ pub(crate) fn number(result: &LabResult, answer: &Answer) -> Option<Number> {
             metric.print(ours),
             cell.name()
         ),
-        paper: paper_before.zip(paper).and_then(|(before, after)| {
+        paper: papers.and_then(|(before, after)| {
             let factor = times(metric.factor(after, before)?);
             Some(format!(
                 "{factor}, from {} to {}",

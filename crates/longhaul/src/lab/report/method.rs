@@ -167,14 +167,3 @@ fn settings(title: &str, values: &BTreeMap<String, String>) -> Markup {
         }
     }
 }
-
-/// Links to the files beside the page.
-pub(super) fn raw(result: &LabResult) -> Markup {
-    html! {
-        h2 { "Raw data" }
-        ul {
-            li { a href="result.json" { "result.json" } ": everything on this page" }
-            @for file in &result.raw { li { a href={ "./" (file) } { (file) } } }
-        }
-    }
-}

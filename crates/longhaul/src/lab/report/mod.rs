@@ -6,82 +6,167 @@
 
 mod ack_course;
 pub(crate) mod answer;
-mod bars;
-mod grid;
+mod cdf;
+mod cells;
+mod chosen;
+mod courses;
+mod csv;
+mod curve;
+mod downloads;
+mod figures;
+mod grouped;
+mod heat;
+mod href;
+mod index;
+mod layout;
 mod legs;
+mod matrix;
 mod method;
 mod over_time;
 mod script;
+mod tables;
 mod testbed;
 mod values;
 
 use super::result::LabResult;
 use crate::{exit::Refusal, page};
 use anyhow::Context;
+use downloads::Downloads;
 use maud::{DOCTYPE, Markup, html as markup};
+use script::Charts;
 use std::{
     fs,
     path::{Path, PathBuf},
 };
+
+/// Writes the pages of the results in or below `directories` anew, and returns their paths; of more
+/// than one result, or if `index` names it, also the page over all.
+///
+/// # Errors
+/// A usage refusal if a directory holds no readable result; a failure if a page cannot be written.
+pub(crate) fn pages(directories: &[PathBuf], index: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
+    let results = index::results(directories)?;
+    let alone = results.len() == 1 && results == directories;
+    if alone && index.is_none() {
+        return Ok(vec![rebuild(&results[0])?]);
+    }
+    let own = match directories {
+        [only] => only.join("index.html"),
+        _ => PathBuf::from("index.html"),
+    };
+    let index = index.map_or(own, Path::to_owned);
+    index::write(&results, &index)?;
+    Ok(vec![index])
+}
 
 /// Writes `dir/report.html` anew from `dir/result.json` and returns its path.
 ///
 /// # Errors
 /// A usage refusal if `dir` holds no readable result; a failure if the page cannot be written.
 pub(crate) fn rebuild(dir: &Path) -> anyhow::Result<PathBuf> {
+    Ok(rebuild_result(dir)?.1)
+}
+
+fn rebuild_result(dir: &Path) -> anyhow::Result<(LabResult, PathBuf)> {
+    let result = read(dir)?;
+    let page = dir.join("report.html");
+    let downloads = Downloads::of(&result, dir);
+    fs::write(&page, html(&result, &downloads))
+        .with_context(|| format!("cannot write {}", page.display()))?;
+    Ok((result, page))
+}
+
+/// The result in `dir`.
+fn read(dir: &Path) -> anyhow::Result<LabResult> {
     let source = dir.join("result.json");
     let unreadable = |why: String| {
         let way_out = "give a directory that 'longhaul lab run --out' wrote";
         Refusal::usage(format!("{}: {why}; {way_out}", source.display()))
     };
     let text = fs::read_to_string(&source).map_err(|error| unreadable(error.to_string()))?;
-    let result = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
-    let page = dir.join("report.html");
-    fs::write(&page, html(&result)).with_context(|| format!("cannot write {}", page.display()))?;
-    Ok(page)
+    serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
 }
 
 /// The whole page of `result`.
-pub(crate) fn html(result: &LabResult) -> String {
-    let charts = charts(result);
+pub(crate) fn html(result: &LabResult, downloads: &Downloads) -> String {
+    let mut charts = Charts::default();
+    let body = body(result, downloads, &mut charts);
     markup! {
         (DOCTYPE)
         html lang="en" {
             (head(result))
             body {
-                (body(result, &charts))
-                @if !charts.is_empty() { (scripts(&charts)) }
+                (page::skip_link())
+                (body)
+                @if !charts.is_empty() { (scripts(charts.all())) }
             }
         }
     }
     .into_string()
 }
 
-fn charts(result: &LabResult) -> Vec<script::Chart> {
+/// What the page shows, without styles and scripts.
+fn body(result: &LabResult, downloads: &Downloads, charts: &mut Charts) -> Markup {
+    markup! {
+        header { (answer::section(result)) }
+        main id="main" tabindex="-1" {
+            (drawn(result, charts))
+            (tables::section(result))
+            (values::section(result))
+            @if let Some(testbed) = &result.testbed { (testbed::section(testbed, &result.cells)) }
+            (method::section(result))
+        }
+        footer { (downloads.section(result)) }
+    }
+}
+
+/// The figures that the scenario asks for; where it asks for none, those that suit its cells, and how
+/// the runs went over time.
+fn drawn(result: &LabResult, charts: &mut Charts) -> Markup {
+    let asked = !result.figures.is_empty();
+    let chosen = if asked {
+        result.figures.clone()
+    } else {
+        chosen::figures(result)
+    };
+    let figures: Vec<Markup> = chosen
+        .iter()
+        .map(|figure| figures::draw(result, figure, charts))
+        .collect();
+    let courses = !charts.is_empty();
+    let over_time = match asked {
+        true => ack_course::charts(result),
+        false => over_time(result),
+    };
+    let over_time: Vec<Markup> = over_time
+        .into_iter()
+        .map(|chart| charts.place(chart))
+        .collect();
+    markup! {
+        @if !figures.is_empty() {
+            section.figures {
+                h2 { "What was found" }
+                @if courses { (script::help()) }
+                @for figure in &figures { (figure) }
+            }
+        }
+        @if !over_time.is_empty() {
+            section.charts {
+                h2 { "Over time" }
+                @if !courses { (script::help()) }
+                @for chart in &over_time { (chart) }
+            }
+        }
+    }
+}
+
+fn over_time(result: &LabResult) -> Vec<script::Chart> {
     [
         over_time::charts(result),
         legs::charts(result),
         ack_course::charts(result),
     ]
     .concat()
-}
-
-/// What the page shows, without styles and scripts.
-fn body(result: &LabResult, charts: &[script::Chart]) -> Markup {
-    markup! {
-        header { (answer::section(result)) }
-        main {
-            @match grid::Plan::of(&result.cells) {
-                Some(plan) => { (grid::section(result, &plan)) }
-                None => { (bars::section(result)) }
-            }
-            @if !charts.is_empty() { (script::section(charts)) }
-            (values::section(result))
-            @if let Some(testbed) = &result.testbed { (testbed::section(testbed, &result.cells)) }
-            (method::section(result))
-        }
-        footer { (method::raw(result)) }
-    }
 }
 
 fn head(result: &LabResult) -> Markup {
@@ -129,13 +214,13 @@ mod tests {
     fn the_answer_comes_first_then_picture_table_method_raw_data() {
         let mut result = fixture();
         result.checks.truncate(1);
-        let page = body(&result, &charts(&result)).into_string();
+        let page = body(&result, &Downloads::default(), &mut Charts::default()).into_string();
         insta::assert_snapshot!(outline(&page));
     }
 
     #[test]
     fn the_page_loads_nothing() {
-        let page = html(&fixture());
+        let page = html(&fixture(), &Downloads::default());
         for loads in ["src=", "<link", "@import", "url("] {
             assert!(!page.contains(loads), "{loads}");
         }
@@ -156,11 +241,12 @@ mod tests {
         result.host.sysctl.insert(EVIL.to_owned(), EVIL.to_owned());
         result.checks[0].name = EVIL.to_owned();
         result.raw = vec![EVIL.to_owned()];
+        let downloads = Downloads::of(&result, Path::new("/nonexistent"));
         result.cells[0].label = Some(EVIL.to_owned());
         for leg in &mut result.cells[1].runs[0].series.as_mut().unwrap().legs {
             leg.name = EVIL.to_owned();
         }
-        let page = html(&result);
+        let page = html(&result, &downloads);
         assert!(!page.contains(EVIL));
         assert_eq!(
             page.matches("<script").count(),
@@ -176,7 +262,7 @@ mod tests {
             scenario: "bare".to_owned(),
             ..LabResult::default()
         };
-        let page = html(&bare);
+        let page = html(&bare, &Downloads::default());
         assert!(page.contains("<h1>bare</h1>"));
         assert!(!page.contains("id=\"charts\""));
     }

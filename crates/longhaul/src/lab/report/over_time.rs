@@ -2,13 +2,16 @@
 //! Goodput over time of the cells that the answer compares, on one scale, with the capacity of
 //! the path. The line is the median over the runs of a cell, the band their range.
 
-use super::script::{Chart, Limit, Line, line_style};
+use super::script::{Chart, Line, line_style};
 use crate::lab::{
     metric::Metric,
     result::{Cell, LabResult, Series},
     summary::Summary,
+    view::Limit,
 };
 
+/// A link that carries so many times what flowed would press the lines to the ground.
+const FAR_ABOVE: f64 = 5.0;
 /// Cells in one chart; more lines than this nobody can follow.
 const CELLS_MAX: usize = 4;
 
@@ -33,14 +36,24 @@ pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
         .map(|line| line.values.len())
         .max()
         .unwrap_or(0);
+    let most = lines
+        .iter()
+        .flat_map(|line| &line.values)
+        .flatten()
+        .copied()
+        .fold(0.0, f64::max);
+    let link = result.bottleneck().map(capacity);
+    let (near, far): (Vec<Limit>, Vec<Limit>) = link
+        .into_iter()
+        .partition(|link| link.value < most * FAR_ABOVE);
     vec![Chart {
         title: finding(result, &cells),
-        caption: caption(bin_s, cells.len(), result.cells.len()),
+        caption: caption(bin_s, cells.len(), result.cells.len(), far.first()),
         unit: "bit/s",
         wide: true,
         x: (0..bins).map(|bin| bin as f64 * bin_s).collect(),
         lines,
-        limit: result.bottleneck().map(capacity),
+        limits: near,
         events: cells
             .first()
             .map_or_else(Vec::new, |n| events(&result.cells[*n])),
@@ -48,14 +61,17 @@ pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
     }]
 }
 
-fn caption(bin_s: f64, drawn: usize, all: usize) -> String {
+fn caption(bin_s: f64, drawn: usize, all: usize, far: Option<&Limit>) -> String {
     let bin = Metric::of("bin_s").print(bin_s);
     let left_out = match drawn < all {
         true => format!(" Drawn: {drawn} of {all} cells."),
         false => String::new(),
     };
+    let far = far.map_or(String::new(), |link| {
+        format!(" Far above: the {}.", link.label)
+    });
     format!(
-        "Goodput at the receiver in bins of {bin}; line: median of the runs, band: their range.{left_out}"
+        "Goodput at the receiver in bins of {bin}; line: median of the runs, band: their range.{left_out}{far}"
     )
 }
 
@@ -146,22 +162,32 @@ fn events(cell: &Cell) -> Vec<crate::lab::result::Event> {
         .map_or_else(Vec::new, |series| series.events.clone())
 }
 
-/// "Goodput: no relays 390 Mbit/s, two relays 2.4 Gbit/s", from the cells' own figures: bins at the
-/// end of a run are not full.
+/// "Goodput: 390 Mbit/s (no relays), 2.4 Gbit/s (two relays)".
 fn finding(result: &LabResult, cells: &[usize]) -> String {
     let said = |n: &usize| {
         let cell = &result.cells[*n];
-        let goodput = cell.metrics.get("goodput_bps")?.median;
-        Some(format!(
-            "{} {}",
-            cell.name(),
-            Metric::of("goodput_bps").print(goodput)
-        ))
+        let goodput = Metric::of("goodput_bps").print(goodput(cell)?);
+        Some(format!("{goodput} ({})", cell.name()))
     };
     let figures: Option<Vec<String>> = cells.iter().map(said).collect();
     figures.map_or("Goodput".to_owned(), |figures| {
         format!("Goodput: {}", figures.join(", "))
     })
+}
+
+/// The cell's own figure, since bins at the end of a run are not full; of several flows, whose sum is
+/// not what one receiver got, the mean of the bins.
+fn goodput(cell: &Cell) -> Option<f64> {
+    let mean =
+        |series: &Series| series.goodput_bps.iter().sum::<f64>() / series.goodput_bps.len() as f64;
+    match cell
+        .metrics
+        .keys()
+        .any(|name| name.ends_with("_goodput_bps"))
+    {
+        true => Some(Summary::of(series(cell).map(mean))?.median),
+        false => Some(cell.metrics.get("goodput_bps")?.median),
+    }
 }
 
 #[cfg(test)]

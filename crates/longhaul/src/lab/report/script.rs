@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The charts that `chart.js` draws: their place on the page, and what their data block holds.
 
+use crate::lab::{result::Event, view::Limit};
 use maud::{Markup, html};
 use serde::Serialize;
 
@@ -24,10 +25,10 @@ pub(super) struct Chart {
     /// Seconds, ascending.
     pub(super) x: Vec<f64>,
     pub(super) lines: Vec<Line>,
-    /// A thin labelled line across the chart.
-    pub(super) limit: Option<Limit>,
+    /// Thin labelled lines across the chart.
+    pub(super) limits: Vec<Limit>,
     /// Labelled vertical rules.
-    pub(super) events: Vec<crate::lab::result::Event>,
+    pub(super) events: Vec<Event>,
 }
 
 /// One line, with a band from `low` to `high` unless they are empty.
@@ -45,13 +46,6 @@ pub(super) struct Line {
     pub(super) high: Vec<Option<f64>>,
 }
 
-/// A constant to compare the lines with.
-#[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Limit {
-    pub(super) value: f64,
-    pub(super) label: String,
-}
-
 /// Colour and dash of the nth line: told apart without colour too.
 pub(super) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
     const STYLES: [(&str, &[u8]); 5] = [
@@ -64,18 +58,36 @@ pub(super) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
     STYLES[n % STYLES.len()]
 }
 
-/// The charts' places, in order; `chart.js` finds them by id.
-pub(super) fn section(charts: &[Chart]) -> Markup {
+/// Charts that have found their place on the page, for its data block.
+#[derive(Debug, Default)]
+pub(super) struct Charts(Vec<Chart>);
+
+impl Charts {
+    /// The next place; `chart.js` finds it by its id.
+    pub(super) fn place(&mut self, chart: Chart) -> Markup {
+        let place = place(self.0.len(), &chart);
+        self.0.push(chart);
+        place
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What the data block holds.
+    pub(super) fn all(&self) -> &[Chart] {
+        &self.0
+    }
+}
+
+/// How to use such a chart, once for the page.
+pub(super) fn help() -> Markup {
     html! {
-        section.charts {
-            h2 { "Over time" }
-            p.note {
-                "Drag to zoom, double-click to reset. With the keyboard: arrows move the cursor, "
-                kbd { "+" } " and " kbd { "−" } " zoom, " kbd { "Esc" } " resets."
-            }
-            noscript { p { "The charts need JavaScript; the same figures are in result.json." } }
-            @for (n, chart) in charts.iter().enumerate() { (place(n, chart)) }
+        p.note {
+            "Drag to zoom, double-click to reset. With the keyboard: arrows move the cursor, "
+            kbd { "+" } " and " kbd { "−" } " zoom, " kbd { "Esc" } " resets."
         }
+        noscript { p { "These charts need JavaScript; the same figures are in result.json." } }
     }
 }
 

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The testbed as the report draws it: the way of the first flow, the ways of others beside it, and
+//! each link with its range over all cells.
+
+use super::{
+    programs,
+    result::{Testbed, TestbedHost, TestbedLink},
+    scenario::{Link, LinkKind, Scenario},
+    topology::{Topology, Wire},
+};
+use std::collections::BTreeSet;
+
+/// Of the scenarios of all cells; empty if no flow goes anywhere.
+pub(crate) fn testbed(scenarios: &[&Scenario]) -> Testbed {
+    let mut ways = scenarios
+        .iter()
+        .flat_map(|scenario| ways(scenario))
+        .collect::<Vec<_>>();
+    let firsts = scenarios.iter().filter_map(|scenario| ways_first(scenario));
+    let Some(first) = firsts.reduce(|longest, way| {
+        if way.len() > longest.len() {
+            way
+        } else {
+            longest
+        }
+    }) else {
+        return Testbed::default();
+    };
+    let mut seen = steps(&first);
+    ways.retain(|way| {
+        let new = steps(way);
+        let is_new = !new.is_subset(&seen);
+        seen.extend(new);
+        is_new
+    });
+    Testbed {
+        beside: ways.iter().map(|way| chain(way, scenarios)).collect(),
+        ..chain(&first, scenarios)
+    }
+}
+
+/// The hosts that each flow passes, from end to end.
+fn ways(scenario: &Scenario) -> Vec<Vec<String>> {
+    let topology = Topology::of(scenario);
+    let flows = scenario.flows.iter().filter(|flow| flow.when);
+    flows
+        .filter_map(|flow| topology.path(&flow.from, &flow.to))
+        .collect()
+}
+
+fn ways_first(scenario: &Scenario) -> Option<Vec<String>> {
+    ways(scenario).into_iter().next()
+}
+
+/// Pairs of neighbours, whichever way data goes between them.
+fn steps(way: &[String]) -> BTreeSet<[String; 2]> {
+    let pair = |two: &[String]| {
+        let mut pair = [two[0].clone(), two[1].clone()];
+        pair.sort();
+        pair
+    };
+    way.windows(2).map(pair).collect()
+}
+
+fn chain(way: &[String], scenarios: &[&Scenario]) -> Testbed {
+    let note = |name: &String| {
+        let mut notes = scenarios
+            .iter()
+            .filter_map(|scenario| scenario.hosts.get(name)?.note.clone());
+        notes.next()
+    };
+    let host = |name: &String| TestbedHost {
+        name: name.clone(),
+        note: note(name),
+    };
+    let link = |pair: &[String]| {
+        scenarios
+            .iter()
+            .filter_map(|scenario| drawn(scenario, pair))
+            .reduce(wider)
+    };
+    Testbed {
+        hosts: way.iter().map(host).collect(),
+        links: way.windows(2).filter_map(link).collect(),
+        beside: Vec::new(),
+    }
+}
+
+/// The link from one host to its neighbour in one cell.
+fn drawn(scenario: &Scenario, pair: &[String]) -> Option<TestbedLink> {
+    let topology = Topology::of(scenario);
+    let index = topology.between(&pair[0], &pair[1])?;
+    let link = &scenario.links[index];
+    Some(described(
+        link,
+        &topology.wires[index],
+        link.between[0] == pair[0],
+    ))
+}
+
+/// In the direction of the data. Propagation delay counts both ways, as a ping sees it.
+fn described(link: &Link, wire: &Wire, forward: bool) -> TestbedLink {
+    let plain = TestbedLink {
+        name: link.name.clone(),
+        ..TestbedLink::default()
+    };
+    let shapes = (link.kind == LinkKind::Emulated).then(|| programs::link::shapes(link, wire));
+    let Some(Ok([right, left])) = shapes else {
+        return plain;
+    };
+    let rtt = right.delay + left.delay;
+    let shape = if forward { right } else { left };
+    let rate = shape.rate.mean();
+    let queue = shape.limit().bytes;
+    TestbedLink {
+        rate_bps: rate.map(|rate| rate.bits() as f64),
+        rtt_us: rtt.as_secs_f64() * 1e6,
+        loss: shape.loss.mean(),
+        queue_bytes: (rate.is_some() && queue < u64::MAX).then_some(queue as f64),
+        ..plain
+    }
+}
+
+/// One link as two cells have it: the least of each figure, and the most where they differ.
+fn wider(one: TestbedLink, other: TestbedLink) -> TestbedLink {
+    let (rate_bps, rate_bps_max) = match (one.rate_bps, other.rate_bps) {
+        (Some(a), Some(b)) => {
+            let (least, most) = range(a, one.rate_bps_max, b);
+            (Some(least), most)
+        }
+        (limit, None) | (None, limit) => (limit, one.rate_bps_max),
+    };
+    let (rtt_us, rtt_us_max) = range(one.rtt_us, one.rtt_us_max, other.rtt_us);
+    let (loss, loss_max) = range(one.loss, one.loss_max, other.loss);
+    TestbedLink {
+        rate_bps,
+        rate_bps_max,
+        rtt_us,
+        rtt_us_max,
+        loss,
+        loss_max,
+        ..one
+    }
+}
+
+fn range(least: f64, most: Option<f64>, new: f64) -> (f64, Option<f64>) {
+    let (low, high) = (least.min(new), most.unwrap_or(least).max(new));
+    (low, (low < high).then_some(high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(delay: &str) -> Scenario {
+        toml::from_str(&format!(
+            r#"
+            title = "t"
+            question = "q"
+            [[links]]
+            name = "in"
+            kind = "veth"
+            between = ["a", "r"]
+            [[links]]
+            name = "wan"
+            between = ["r", "s"]
+            delay = "{delay}"
+            rate = "100mbit"
+            loss = 0.01
+            [[links]]
+            name = "in2"
+            kind = "veth"
+            between = ["b", "r"]
+            [[flows]]
+            name = "one"
+            program = "iperf3"
+            from = "a"
+            to = "s"
+            duration = "1s"
+            [[flows]]
+            name = "back"
+            program = "iperf3"
+            from = "s"
+            to = "a"
+            duration = "1s"
+            [[flows]]
+            name = "two"
+            program = "iperf3"
+            from = "b"
+            to = "s"
+            duration = "1s"
+            "#
+        ))
+        .unwrap()
+    }
+
+    fn names(testbed: &Testbed) -> Vec<&str> {
+        testbed
+            .hosts
+            .iter()
+            .map(|host| host.name.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn flows_that_come_another_way_stand_beside_the_first() {
+        let scenario = scenario("1ms");
+        let testbed = testbed(&[&scenario]);
+        assert_eq!(names(&testbed), ["a", "r", "s"]);
+        assert_eq!(testbed.beside.len(), 1, "the way back is the same way");
+        assert_eq!(names(&testbed.beside[0]), ["b", "r", "s"]);
+        assert_eq!(testbed.links[1].rate_bps, Some(1e8));
+        assert_eq!(testbed.links[1].rtt_us_max, None);
+    }
+
+    #[test]
+    fn a_link_that_cells_vary_has_a_range() {
+        let (short, long) = (scenario("1ms"), scenario("10ms"));
+        let link = &testbed(&[&long, &short, &long]).links[1];
+        assert_eq!((link.rtt_us, link.rtt_us_max), (2e3, Some(2e4)));
+        assert_eq!((link.loss, link.loss_max), (0.01, None));
+    }
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lines over a parameter as SVG: ours, the paper's dashed, a model's dashed without marks.
+//!
+//! Positions are percentages and lines lie in an inner picture that stretches, so that text, marks and
+//! strokes keep their size on a phone and on paper. The same data is a table below.
+
+use indexmap::IndexSet;
+use maud::{Markup, html};
+use std::fmt::Write;
+
+/// Looks of our own series: four colours with a shape each; filled, hollow and dashed, grey and dotted.
+const LOOKS: usize = 12;
+/// Least distance of two names at the lines' ends, as a share of the height (18 of 280 px).
+const NAME_GAP: f64 = 0.065;
+/// Lines that end within this share of the width have their names in one column.
+const SAME_END: f64 = 0.1;
+/// Units of the inner picture.
+const INNER: f64 = 1000.0;
+
+/// A picture of lines; headings are its owner's.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    /// What a screen reader says of it: the finding.
+    pub(crate) title: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) series: Vec<Series>,
+    /// Thin labelled lines across, at shares of the height.
+    pub(crate) limits: Vec<Tick>,
+}
+
+/// An axis with its unit in its labels.
+#[derive(Debug, Default)]
+pub(crate) struct Axis {
+    pub(crate) name: String,
+    pub(crate) ticks: Vec<Tick>,
+}
+
+/// A label at a share of the axis, 0 to 1.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tick {
+    pub(crate) at: f64,
+    pub(crate) text: String,
+}
+
+/// Whose line it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The nth of our own.
+    Ours(usize),
+    Paper,
+    Model,
+}
+
+/// One line.
+#[derive(Debug)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) look: Look,
+    /// From left to right.
+    pub(crate) points: Vec<Point>,
+    /// Each point has a mark of its own; a distribution has none.
+    pub(crate) marked: bool,
+}
+
+/// A point; `x` to `high` are shares of the axes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// The x value for people; points with the same text share a row of the table.
+    pub(crate) x_text: String,
+    /// "937 Mbit/s [900 Mbit/s – 940 Mbit/s]".
+    pub(crate) text: String,
+}
+
+impl Lines {
+    /// The picture with its points as a table.
+    pub(crate) fn drawn(&self) -> Markup {
+        self.drawn_with(&self.table())
+    }
+
+    /// The picture with another table below it.
+    pub(crate) fn drawn_with(&self, table: &Markup) -> Markup {
+        html! {
+            div.lines {
+                (self.picture())
+                (self.legend())
+                details {
+                    summary { "Data of this chart" }
+                    div.scroll tabindex="0" role="region" aria-label={ "Data: " (self.title) } { (table) }
+                }
+            }
+        }
+    }
+
+    fn picture(&self) -> Markup {
+        html! {
+            svg.xy role="img" aria-label=(self.title) {
+                @for tick in &self.y.ticks { (y_tick(tick)) }
+                @for tick in &self.x.ticks { (x_tick(tick)) }
+                text.small x="50%" y="100%" dy="42" text-anchor="middle" { (self.x.name) }
+                text.small x="0" y="-10" dx="-8" text-anchor="end" { (self.y.name) }
+                @for limit in &self.limits { (across(limit)) }
+                svg viewBox={ "0 0 " (INNER) " " (INNER) } preserveAspectRatio="none" width="100%" height="100%" {
+                    @for series in &self.series {
+                        path class={ "line " (class(series.look)) } d=(path(&series.points)) {}
+                    }
+                }
+                @for series in &self.series { (marks(series)) }
+                @for (series, y) in self.names() {
+                    text.end x=(percent(series.points.last().map_or(1.0, |point| point.x))) y=(percent(1.0 - y)) dx="12" dy="5" { (series.name) }
+                }
+            }
+        }
+    }
+
+    /// Every line's name beside its end, pushed apart where ends are close.
+    fn names(&self) -> Vec<(&Series, f64)> {
+        let mut left: Vec<(&Series, &Point)> = self
+            .series
+            .iter()
+            .filter_map(|series| Some((series, series.points.last()?)))
+            .collect();
+        let mut names = Vec::new();
+        while let Some((_, first)) = left.first() {
+            let beside = |(_, point): &(&Series, &Point)| (point.x - first.x).abs() < SAME_END;
+            let (together, others): (Vec<_>, Vec<_>) = left.iter().copied().partition(beside);
+            let wanted = together
+                .iter()
+                .map(|(series, point)| (*series, point.y))
+                .collect();
+            names.extend(apart(wanted));
+            left = others;
+        }
+        names
+    }
+
+    /// What the looks mean, where names have no room beside the lines.
+    fn legend(&self) -> Markup {
+        html! {
+            ul.keys {
+                @for series in &self.series {
+                    li {
+                        svg.key width="36" height="14" aria-hidden="true" {
+                            path class={ "line " (class(series.look)) } d="M0 7H36" {}
+                            @if series.marked { svg x="18" y="7" overflow="visible" { (shape(series.look)) } }
+                        }
+                        (series.name)
+                    }
+                }
+            }
+        }
+    }
+
+    fn table(&self) -> Markup {
+        let mut all: Vec<&Point> = self
+            .series
+            .iter()
+            .flat_map(|series| &series.points)
+            .collect();
+        all.sort_by(|a, b| a.x.total_cmp(&b.x));
+        let rows: IndexSet<&str> = all.iter().map(|point| point.x_text.as_str()).collect();
+        let value = |series: &Series, row: &str| {
+            let found = series.points.iter().find(|point| point.x_text == row);
+            found.map_or("–".to_owned(), |point| point.text.clone())
+        };
+        html! {
+            table {
+                thead { tr {
+                    th scope="col" { (self.x.name) }
+                    @for series in &self.series { th scope="col" { (series.name) } }
+                } }
+                tbody { @for row in rows { tr {
+                    th scope="row" { (row) }
+                    @for series in &self.series { td { (value(series, row)) } }
+                } } }
+            }
+        }
+    }
+}
+
+/// Names at one place: pushed upwards from the lowest, and down again from the frame's top.
+fn apart<T>(mut names: Vec<(T, f64)>) -> Vec<(T, f64)> {
+    names.sort_by(|a, b| a.1.total_cmp(&b.1));
+    for n in 1..names.len() {
+        names[n].1 = names[n].1.max(names[n - 1].1 + NAME_GAP);
+    }
+    let mut top = 1.0;
+    for (_, height) in names.iter_mut().rev() {
+        *height = height.min(top);
+        top = *height - NAME_GAP;
+    }
+    names
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}
+
+fn y_tick(tick: &Tick) -> Markup {
+    let y = percent(1.0 - tick.at);
+    html! {
+        line.grid x1="0" x2="100%" y1=(y) y2=(y) {}
+        text.small x="0" y=(y) dx="-8" dy="5" text-anchor="end" { (tick.text) }
+    }
+}
+
+fn x_tick(tick: &Tick) -> Markup {
+    let x = percent(tick.at);
+    html! {
+        line.grid x1=(x) x2=(x) y1="0" y2="100%" {}
+        text.small x=(x) y="100%" dy="20" text-anchor="middle" { (tick.text) }
+    }
+}
+
+fn across(limit: &Tick) -> Markup {
+    let y = percent(1.0 - limit.at);
+    html! {
+        line.limit x1="0" x2="100%" y1=(y) y2=(y) {}
+        text.limit x="0" y=(y) dx="6" dy="-6" { (limit.text) }
+    }
+}
+
+fn class(look: Look) -> String {
+    match look {
+        Look::Ours(n) => format!("look-{}", n % LOOKS),
+        Look::Paper => "paper".to_owned(),
+        Look::Model => "model".to_owned(),
+    }
+}
+
+fn path(points: &[Point]) -> String {
+    let mut path = String::new();
+    for (n, point) in points.iter().enumerate() {
+        let command = if n == 0 { 'M' } else { 'L' };
+        let (x, y) = (point.x * INNER, (1.0 - point.y) * INNER);
+        let _ = write!(path, "{command}{x:.1} {y:.1}");
+    }
+    path
+}
+
+/// A mark and the range of each point; the exact value shows under the pointer.
+fn marks(series: &Series) -> Markup {
+    html! {
+        @if series.marked { @for point in &series.points {
+            @if point.low < point.high {
+                line.whisker x1=(percent(point.x)) x2=(percent(point.x)) y1=(percent(1.0 - point.high)) y2=(percent(1.0 - point.low)) {}
+            }
+            svg x=(percent(point.x)) y=(percent(1.0 - point.y)) overflow="visible" {
+                title { (series.name) ", " (point.x_text) ": " (point.text) }
+                (shape(series.look))
+            }
+        } }
+    }
+}
+
+/// A shape for each of four colours, so that lines are told apart without colour.
+fn shape(look: Look) -> Markup {
+    const SHAPES: [&str; 4] = [
+        "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
+        "M-4 -4h8v8h-8z",
+        "M0 -5.5l5.2 9.5h-10.4z",
+        "M0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
+    ];
+    match look {
+        Look::Ours(n) => {
+            html! { path class={ "mark " (class(look)) } d=(SHAPES[n % SHAPES.len()]) {} }
+        }
+        Look::Paper => html! { path.mark.paper d=(SHAPES[0]) {} },
+        Look::Model => html! {},
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(name: &str, ends: f64) -> Series {
+        let point = |x: f64| Point {
+            x,
+            y: ends,
+            x_text: x.to_string(),
+            text: format!("{name}{x}"),
+            ..Point::default()
+        };
+        Series {
+            name: name.to_owned(),
+            look: Look::Ours(0),
+            points: vec![point(0.0), point(1.0)],
+            marked: true,
+        }
+    }
+
+    #[test]
+    fn names_at_one_height_are_pushed_apart() {
+        let lines = Lines {
+            series: vec![series("a", 0.5), series("b", 0.5), series("c", 0.9)],
+            ..Lines::default()
+        };
+        let heights: Vec<f64> = lines.names().iter().map(|(_, y)| *y).collect();
+        assert!(heights[1] - heights[0] >= NAME_GAP);
+        assert_eq!(heights[2], 0.9);
+    }
+
+    #[test]
+    fn names_stay_below_the_top() {
+        let heights: Vec<f64> = apart(vec![((), 0.99), ((), 1.0), ((), 0.98)])
+            .into_iter()
+            .map(|(_, y)| y)
+            .collect();
+        let wanted = [1.0 - 2.0 * NAME_GAP, 1.0 - NAME_GAP, 1.0];
+        assert!(
+            heights
+                .iter()
+                .zip(wanted)
+                .all(|(found, wanted)| (found - wanted).abs() < 1e-9),
+            "{heights:?}"
+        );
+    }
+
+    #[test]
+    fn the_table_holds_every_point_beside_its_parameter() {
+        let mut b = series("b", 0.1);
+        b.points.remove(0);
+        let lines = Lines {
+            series: vec![series("a", 0.5), b],
+            ..Lines::default()
+        };
+        let table = lines.table().into_string();
+        assert!(
+            table.contains("<th scope=\"row\">0</th><td>a0</td><td>–</td>"),
+            "{table}"
+        );
+        assert!(
+            table.contains("<th scope=\"row\">1</th><td>a1</td><td>b1</td>"),
+            "{table}"
+        );
+    }
+}

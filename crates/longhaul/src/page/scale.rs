@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where values lie on an axis, as shares of its length, and which round values label it.
+
+/// Labelled values of a linear axis, at most.
+const TICKS_MAX: f64 = 6.0;
+/// Labelled decades of a logarithmic axis, at most.
+const DECADES_MAX: i32 = 6;
+
+/// The range of an axis. Never empty: `high` is above `low`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Scale {
+    low: f64,
+    high: f64,
+    log: bool,
+}
+
+impl Scale {
+    /// From zero to a little above the greatest of `values`.
+    pub(crate) fn from_zero(values: impl IntoIterator<Item = f64>) -> Self {
+        let most = values
+            .into_iter()
+            .filter(|x| x.is_finite())
+            .fold(0.0, f64::max);
+        Self::over(0.0, most * 1.06, false)
+    }
+
+    /// From the least to the greatest of `values`.
+    pub(crate) fn tight(values: impl IntoIterator<Item = f64>) -> Self {
+        let (low, high) = range(values);
+        Self::over(low, high, false)
+    }
+
+    /// Logarithmic from the least to the greatest of `values`; those that are not positive have no
+    /// place on it.
+    pub(crate) fn log(values: impl IntoIterator<Item = f64>) -> Self {
+        let (low, high) = range(values.into_iter().filter(|x| *x > 0.0));
+        Self::over(low.log10(), high.log10(), true)
+    }
+
+    fn over(low: f64, high: f64, log: bool) -> Self {
+        let (low, high) = match low.is_finite() && high.is_finite() {
+            true => (low, high),
+            false => (0.0, 1.0),
+        };
+        Self {
+            low,
+            high: if high > low { high } else { low + 1.0 },
+            log,
+        }
+    }
+
+    /// Share of the axis that lies below `value`; 0 to 1 within the range.
+    pub(crate) fn at(&self, value: f64) -> f64 {
+        let place = if self.log { value.log10() } else { value };
+        (place - self.low) / (self.high - self.low)
+    }
+
+    /// Round values within the range, a handful.
+    pub(crate) fn ticks(&self) -> Vec<f64> {
+        match self.log {
+            true => self.decades(),
+            false => self.steps(),
+        }
+    }
+
+    fn steps(&self) -> Vec<f64> {
+        let step = round_step((self.high - self.low) / TICKS_MAX);
+        let first = (self.low / step).ceil() as i64;
+        let last = (self.high / step + 1e-9).floor() as i64;
+        (first..=last).map(|n| n as f64 * step).collect()
+    }
+
+    fn decades(&self) -> Vec<f64> {
+        let first = (self.low - 1e-9).ceil() as i32;
+        let last = (self.high + 1e-9).floor() as i32;
+        let every = ((last - first) / DECADES_MAX + 1).max(1) as usize;
+        (first..=last)
+            .step_by(every)
+            .map(|n| 10f64.powi(n))
+            .collect()
+    }
+}
+
+/// The least of 1, 2 and 5 times a power of ten that is not below `step`.
+fn round_step(step: f64) -> f64 {
+    let power = 10f64.powf(step.log10().floor());
+    let round = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
+    round
+        .into_iter()
+        .find(|x| *x >= step * (1.0 - 1e-9))
+        .unwrap_or(round[3])
+}
+
+fn range(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let wider = |(low, high): (f64, f64), x: f64| (low.min(x), high.max(x));
+    let finite = values.into_iter().filter(|x| x.is_finite());
+    finite.fold((f64::INFINITY, f64::NEG_INFINITY), wider)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_values_label_a_linear_axis() {
+        assert_eq!(
+            Scale::from_zero([3.0, 94.0]).ticks(),
+            [0.0, 20.0, 40.0, 60.0, 80.0]
+        );
+        assert_eq!(Scale::tight([1.0, 5.0]).ticks(), [1.0, 2.0, 3.0, 4.0, 5.0]);
+    }
+
+    #[test]
+    fn decades_label_a_logarithmic_one() {
+        let scale = Scale::log([0.0, 1e-5, 1e-3]);
+        assert_eq!(scale.ticks().len(), 3);
+        assert!((scale.at(1e-4) - 0.5).abs() < 1e-9);
+        assert!(Scale::log([1e-12, 1e12]).ticks().len() <= 7);
+    }
+
+    #[test]
+    fn one_value_or_none_is_an_axis_too() {
+        for scale in [
+            Scale::tight([2.0]),
+            Scale::tight([]),
+            Scale::log([0.0]),
+            Scale::from_zero([0.0]),
+        ] {
+            assert!(scale.at(2.0).is_finite(), "{scale:?}");
+            assert!(!scale.ticks().is_empty(), "{scale:?}");
+        }
+    }
+}
