@@ -190,10 +190,15 @@ function labelPlace(u, line, chart) {
   return { line, x, y: u.valToPos(peak, "y", true) - 8 * devicePixelRatio };
 }
 
-// Names that would touch are pushed apart, upwards from the lowest.
-function spread(places, gap) {
+// Names that would touch are pushed apart, upwards from the lowest, and down again from the top.
+function spread(places, gap, top) {
   places.sort((a, b) => b.y - a.y);
   for (let i = 1; i < places.length; i++) places[i].y = Math.min(places[i].y, places[i - 1].y - gap);
+  let highest = top;
+  for (const place of places.toReversed()) {
+    place.y = Math.max(place.y, highest);
+    highest = place.y + gap;
+  }
   return places;
 }
 
@@ -203,10 +208,10 @@ function drawLabels(u, chart) {
   u.ctx.save();
   u.ctx.font = labelFont();
   const places = chart.lines.map((l) => labelPlace(u, l, chart)).filter(Boolean);
-  for (const place of spread(places, line)) {
+  for (const place of spread(places, line, top + line)) {
     const half = u.ctx.measureText(place.line.label).width / 2;
     const x = Math.min(Math.max(place.x, left + half + 4), left + width - half - 4);
-    label(u, place.line.label, x, Math.max(place.y, top + line), colour(place.line.colour), "center");
+    label(u, place.line.label, x, place.y, colour(place.line.colour), "center");
   }
   u.ctx.restore();
 }
@@ -315,6 +320,12 @@ function fillOnOpen(details, chart) {
   });
 }
 
+// On paper colours are those of a light page.
+function inPrint(printing, u) {
+  document.documentElement.toggleAttribute("data-printing", printing);
+  u.redraw();
+}
+
 function draw(chart, figure, settings = options(figure, chart)) {
   const plot = figure.querySelector(".plot");
   const u = new uPlot(settings, columns(chart), plot);
@@ -323,6 +334,8 @@ function draw(chart, figure, settings = options(figure, chart)) {
   // Hidden, a plot has no width; it keeps the one that it had.
   new ResizeObserver(() => { if (plot.clientWidth) u.setSize({ width: plot.clientWidth, height: u.height }); }).observe(plot);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => u.redraw());
+  addEventListener("beforeprint", () => inPrint(true, u));
+  addEventListener("afterprint", () => inPrint(false, u));
   return u;
 }
 

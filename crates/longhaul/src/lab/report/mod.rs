@@ -17,9 +17,13 @@ mod figures;
 mod grouped;
 mod heat;
 mod href;
+#[cfg(test)]
+mod in_browser;
 mod index;
 mod layout;
 mod legs;
+#[cfg(test)]
+mod made_up;
 mod matrix;
 mod method;
 mod over_time;
