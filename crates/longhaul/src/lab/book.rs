@@ -3,11 +3,14 @@
 //! reads with that cell's parameters. Everything is checked here, before anything is touched.
 
 use super::{
+    inherit::{Family, refuse},
     keys,
+    known::Known,
     library::Source,
-    parameters::{self, fill_in, plain},
+    matching, measure,
+    parameters::{self, plain},
     scenario::{CellPlan, Scenario},
-    twins, validate,
+    twins, validate, view_plan,
 };
 use crate::exit::Refusal;
 use anyhow::Result;
@@ -58,7 +61,7 @@ struct Head {
     parameters: Table,
     #[serde(default)]
     quick: Table,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::range::varied")]
     vary: IndexMap<String, Vec<Value>>,
     #[serde(default)]
     with: IndexMap<String, IndexMap<String, Table>>,
@@ -69,11 +72,13 @@ struct Head {
 impl Book {
     /// Reads and checks a scenario. Every error is a usage error that names file and line.
     pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
-        let head: Head = read(source, &source.text)?;
+        let family = Family::gather(source)?;
+        let texts = family.plain();
+        let head: Head = texts.read(texts.merged()?)?;
         let [fully, quickly] = values(source, &head, choices)?;
         let used = if choices.quick { &quickly } else { &fully };
 
-        let base = scenario_with(source, &used.all)?;
+        let base = scenario_with(&family, &used.all)?;
         let mut book = Self {
             name: source.name.clone(),
             base,
@@ -84,9 +89,14 @@ impl Book {
         for plan in combinations(&head)? {
             let companions = companions(&plan, &head.with);
             book.cells
-                .push(cell(source, [used, &quickly], plan, &companions)?);
+                .push(cell(&family, [used, &quickly], plan, &companions)?);
         }
         validate::book(&book).map_err(|problem| refuse(source, &problem))?;
+        let place = |(at, problem)| match family.filled(&used.all) {
+            Ok(texts) => texts.refusal(at, &problem),
+            Err(error) => error,
+        };
+        view_plan::check(&book, &Known::of(&book)).map_err(place)?;
         book.keep_only(&choices.only)?;
         Ok(book)
     }
@@ -110,7 +120,7 @@ impl Book {
 
     fn keep_only(&mut self, only: &[(String, String)]) -> Result<()> {
         let all: Vec<String> = self.cells.iter().map(Cell::name).collect();
-        self.cells.retain(|cell| cell.matches(only));
+        self.cells.retain(|cell| cell.is_among(only));
         match self.cells.is_empty() {
             false => Ok(()),
             true => Err(Refusal::usage(format!(
@@ -136,9 +146,17 @@ impl Cell {
 
     /// Whether each pair is one of its varied values.
     pub(crate) fn matches(&self, wanted: &[(String, String)]) -> bool {
-        let has = |(key, value): &(String, String)| {
-            self.vary.get(key).is_some_and(|own| plain(own) == *value)
-        };
+        self.all(wanted, matching::names)
+    }
+
+    /// Whether each pair names one of its varied values, alone or among others: `loss=0|0.001`.
+    fn is_among(&self, wanted: &[(String, String)]) -> bool {
+        self.all(wanted, matching::names_one_of)
+    }
+
+    fn all(&self, wanted: &[(String, String)], names: fn(&str, &Value) -> bool) -> bool {
+        let has =
+            |(key, text): &(String, String)| self.vary.get(key).is_some_and(|own| names(text, own));
         wanted.iter().all(has)
     }
 }
@@ -176,7 +194,13 @@ fn companions(plan: &CellPlan, with: &IndexMap<String, IndexMap<String, Table>>)
     let found = plan
         .vary
         .iter()
-        .filter_map(|(key, value)| with.get(key)?.get(&plain(value)));
+        .filter_map(|(key, value)| {
+            let named = with.get(key)?.iter();
+            named
+                .into_iter()
+                .find(|(name, _)| matching::names(name, value))
+        })
+        .map(|(_, set)| set);
     let all = found.flatten().map(|(k, v)| (k.clone(), v.clone()));
     all.collect()
 }
@@ -201,14 +225,14 @@ impl Values {
 }
 
 fn cell(
-    source: &Source,
+    family: &Family,
     [values, short]: [&Values; 2],
     plan: CellPlan,
     companions: &Table,
 ) -> Result<Cell> {
     Ok(Cell {
-        scenario: scenario_with(source, &values.of(&plan, companions))?,
-        short: scenario_with(source, &short.of(&plan, companions))?,
+        scenario: scenario_with(family, &values.of(&plan, companions))?,
+        short: scenario_with(family, &short.of(&plan, companions))?,
         vary: plan.vary,
         label: plan.label,
     })
@@ -246,7 +270,7 @@ fn goes_with_some(source: &Source, head: &Head) -> Result<()> {
     let varied = |key: &str, value: &str| {
         let listed = head.vary.get(key).into_iter().flatten();
         let single = head.cells.iter().filter_map(|cell| cell.vary.get(key));
-        listed.chain(single).any(|own| plain(own) == value)
+        listed.chain(single).any(|own| matching::names(value, own))
     };
     let all = head
         .with
@@ -317,37 +341,14 @@ fn combinations(head: &Head) -> Result<Vec<CellPlan>> {
     Ok(all)
 }
 
-fn scenario_with(source: &Source, values: &Table) -> Result<Scenario> {
-    let text = fill_in(&source.text, values).map_err(|error| refuse(source, &error))?;
-    keys::check(&text).map_err(|unknown| refuse_at(source, &text, unknown.at, &unknown))?;
-    let mut scenario: Scenario = read(source, &text)?;
-    twins::resolve(&mut scenario.links).map_err(|problem| refuse(source, &problem))?;
+fn scenario_with(family: &Family, values: &Table) -> Result<Scenario> {
+    let texts = family.filled(values)?;
+    let merged = texts.merged()?;
+    keys::check(merged.get_ref()).map_err(|unknown| texts.refusal(unknown.at, &unknown))?;
+    let mut scenario: Scenario = texts.read(merged)?;
+    measure::check(&scenario).map_err(|(at, problem)| texts.refusal(at, &problem))?;
+    twins::resolve(&mut scenario.links).map_err(|problem| refuse(family.own(), &problem))?;
     Ok(scenario)
-}
-
-/// TOML into `T`; an error names file, line and column.
-fn read<T: serde::de::DeserializeOwned>(source: &Source, text: &str) -> Result<T> {
-    toml::from_str(text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        refuse_at(source, text, at, &error.message().replace('\n', " "))
-    })
-}
-
-/// Names the line and column of byte `at`.
-fn refuse_at(
-    source: &Source,
-    text: &str,
-    at: usize,
-    problem: &impl std::fmt::Display,
-) -> anyhow::Error {
-    let before = &text[..at];
-    let line = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-    refuse(source, &format!("line {line}, column {column}: {problem}"))
-}
-
-fn refuse(source: &Source, problem: &impl std::fmt::Display) -> anyhow::Error {
-    Refusal::usage(format!("{}: {problem}", source.origin))
 }
 
 #[cfg(test)]
@@ -392,6 +393,7 @@ size = "${size}"
                 name,
                 origin,
                 text: text.to_owned(),
+                path: None,
             },
             choices,
         )

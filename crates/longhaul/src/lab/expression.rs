@@ -59,6 +59,15 @@ impl Expression {
         })
     }
 
+    /// The names of the metrics that it speaks of.
+    pub(crate) fn metrics(&self) -> Vec<&str> {
+        match self {
+            Self::Number(_) => Vec::new(),
+            Self::Metric { name, .. } => vec![name],
+            Self::Operation(_, left, right) => [left.metrics(), right.metrics()].concat(),
+        }
+    }
+
     /// Its value, with the metrics that `look_up` finds.
     pub(crate) fn value<E>(
         &self,

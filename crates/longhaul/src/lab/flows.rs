@@ -3,12 +3,14 @@
 //! TCP_INFO beside them, and at the end the proof that the right bytes arrived.
 
 use super::{
+    measure,
     payload::{Landing, Store, payload_name},
     programs::{Outcome, curl, daemon::Daemon, iperf3, nginx, probe},
     result::{Metrics, Run},
     sampler::{Recording, Sampler},
     scenario::{Direction, Flow, HostPort, Program, Scenario},
     testbed::Testbed,
+    view_plan,
 };
 use anyhow::{Context, Result, bail, ensure};
 use host::netns::Netns;
@@ -76,7 +78,7 @@ async fn serve(
 }
 
 /// The host that waits for the connection; a probe's packets go where its data goes.
-fn accepting(flow: &Flow) -> &str {
+pub(crate) fn accepting(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (Program::Curl | Program::Iperf3, Direction::Download) => &flow.from,
         _ => &flow.to,
@@ -279,6 +281,7 @@ fn describe(
     };
     let retransmits = retransmits(&transfers, recording, testbed);
     metrics.insert("retransmits".to_owned(), retransmits);
+    metrics.extend(measure::of(scenario, &testbed.topology, flows, recording));
     let arriving = transfers.iter().filter(|(other, _)| other.to == flow.to);
     let bytes = arriving.map(|(_, outcome)| outcome.bytes).sum();
     let omitted = flow.omit.unwrap_or_default();
@@ -288,6 +291,7 @@ fn describe(
         .windows(2)
         .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))
         .collect();
+    series.courses = view_plan::courses(scenario, flows, recording);
     Run {
         metrics,
         failed: None,

@@ -26,19 +26,16 @@ const NOT_FOR_DECP: [&str; 5] = ["netns", "json", "duration", "dry-run", "lift"]
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} `{word}`, expected one of {}", listed(.known))]
 pub(crate) struct Unknown {
-    /// The byte of the text where it begins.
+    /// The byte where it begins.
     pub(crate) at: usize,
     kind: &'static str,
     word: String,
     known: BTreeSet<String>,
 }
 
-/// Checks every link, relay and decp of a scenario that is sound TOML.
-pub(crate) fn check(text: &str) -> Result<(), Unknown> {
-    let Ok(scenario) = DeTable::parse(text) else {
-        return Ok(());
-    };
-    let under = |key| scenario.get_ref().get(key).map(toml::Spanned::get_ref);
+/// Checks every link, relay and decp of a scenario.
+pub(crate) fn check(scenario: &DeTable<'_>) -> Result<(), Unknown> {
+    let under = |key| scenario.get(key).map(toml::Spanned::get_ref);
     let known = known(&LINK, crate::link::options(), &SET_FOR_LINKS);
     tables(under("links")).try_for_each(|link| only(link, &known))?;
     let known = self::known(&DECP, crate::decp::options(), &NOT_FOR_DECP);
@@ -130,7 +127,10 @@ mod tests {
     use super::*;
 
     fn key_at(text: &str) -> Option<(String, usize)> {
-        check(text).err().map(|unknown| (unknown.word, unknown.at))
+        let table = DeTable::parse(text).unwrap();
+        check(table.get_ref())
+            .err()
+            .map(|unknown| (unknown.word, unknown.at))
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //! Where scenarios come from: those built into the binary, and files.
 
 use crate::exit::Refusal;
-use std::path::Path;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 macro_rules! files {
     ($($name:literal)*) => {
@@ -21,13 +24,15 @@ const BUILT_IN: &[(&str, &str)] = files! {
 };
 
 /// A scenario's text and where it was found.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Source {
     /// File name without `.toml`.
     pub(crate) name: String,
     /// For error messages: a path, or the name of the built-in one.
     pub(crate) origin: String,
     pub(crate) text: String,
+    /// The file; none if it is built in.
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// The names of all built-in scenarios.
@@ -37,34 +42,52 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 
 /// The built-in scenario called `wanted`, or the file at that path.
 pub(crate) fn find(wanted: &str) -> anyhow::Result<Source> {
-    let built_in = BUILT_IN.iter().find(|(name, _)| *name == wanted);
-    if let Some((name, text)) = built_in {
-        let origin = format!("{name} (built in)");
-        return Ok(Source {
-            name: (*name).to_owned(),
-            origin,
-            text: (*text).to_owned(),
-        });
-    }
-    let path = Path::new(wanted);
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        let known: Vec<_> = names().collect();
-        Refusal::usage(format!(
-            "no scenario is called {wanted:?} and it is not a file that can be read ({error}); \
-             built in: {}",
-            known.join(", ")
-        ))
-    })?;
-    let name = path
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    Ok(Source {
-        name,
-        origin: wanted.to_owned(),
-        text,
+    let found = built_in(wanted).map_or_else(|| read(Path::new(wanted)), Ok);
+    found.map_err(|error| Refusal::usage(no_such(wanted, &error)))
+}
+
+/// What `source` calls `wanted`: a built-in scenario, or a file beside it.
+///
+/// # Errors
+/// One line that says what was looked for.
+pub(crate) fn beside(source: &Source, wanted: &str) -> Result<Source, String> {
+    let folder = source.path.as_deref().and_then(Path::parent);
+    let found = match (built_in(wanted), folder) {
+        (Some(found), _) => Ok(found),
+        (None, Some(folder)) => read(&folder.join(wanted)),
+        (None, None) => Err(io::ErrorKind::NotFound.into()),
+    };
+    found.map_err(|error| no_such(wanted, &error))
+}
+
+fn built_in(wanted: &str) -> Option<Source> {
+    let (name, text) = BUILT_IN.iter().find(|(name, _)| *name == wanted)?;
+    Some(Source {
+        name: (*name).to_owned(),
+        origin: format!("{name} (built in)"),
+        text: (*text).to_owned(),
+        path: None,
     })
+}
+
+fn read(path: &Path) -> io::Result<Source> {
+    let text = std::fs::read_to_string(path)?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    Ok(Source {
+        name: name.into_owned(),
+        origin: path.display().to_string(),
+        text,
+        path: Some(path.to_owned()),
+    })
+}
+
+fn no_such(wanted: &str, error: &io::Error) -> String {
+    let known: Vec<_> = names().collect();
+    format!(
+        "no scenario is called {wanted:?} and it is not a file that can be read ({error}); \
+         built in: {}",
+        known.join(", ")
+    )
 }
 
 #[cfg(test)]

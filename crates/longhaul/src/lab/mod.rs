@@ -4,18 +4,27 @@
 mod account;
 mod args;
 mod book;
+pub(crate) mod compare;
+mod course;
 mod drawing;
 pub(crate) mod expression;
+mod finding;
+mod flow_samples;
 mod flows;
+mod inherit;
 mod keys;
+mod known;
 mod library;
 mod machine;
+mod matching;
+mod measure;
 pub(crate) mod metric;
 mod paper;
 mod parameters;
 mod payload;
 mod programs;
 mod progress;
+mod range;
 mod raw;
 pub(crate) mod report;
 pub(crate) mod result;
@@ -31,6 +40,7 @@ mod twins;
 mod validate;
 mod verdict;
 pub(crate) mod view;
+mod view_plan;
 
 pub(crate) use args::Args;
 
@@ -56,7 +66,23 @@ pub(crate) fn run(args: Args) -> Result<()> {
             }
             Ok(())
         }
+        Command::Compare(compare) => compare_results(&compare),
     }
+}
+
+fn compare_results(args: &args::Compare) -> Result<()> {
+    let (a, b) = (report::read(&args.a)?, report::read(&args.b)?);
+    let [name_a, name_b] = [&args.a, &args.b].map(|directory| directory.display().to_string());
+    let comparison = compare::Comparison::of([(&name_a, &a), (&name_b, &b)]);
+    if let Some(page) = &args.html {
+        fs::write(page, report::compared::html(&comparison))
+            .with_context(|| format!("cannot write {}", page.display()))?;
+    }
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&comparison)?),
+        false => print!("{}", comparison.text()),
+    }
+    Ok(())
 }
 
 fn list() -> Result<()> {

@@ -18,52 +18,100 @@ pub(crate) struct PlaceholderError {
     problem: String,
 }
 
+/// A text with its parameters in place, which knows where each piece of it came from.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filled {
+    pub(crate) text: String,
+    pieces: Vec<Piece>,
+}
+
+/// From byte `at` on, the text came from byte `from` of the original.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    at: usize,
+    from: usize,
+    /// Copied, so that both go on together; a value stays at its placeholder.
+    copied: bool,
+}
+
+impl Filled {
+    /// A text as it stands.
+    pub(crate) fn plain(text: &str) -> Self {
+        let mut filled = Self::default();
+        filled.copy(text, 0);
+        filled
+    }
+
+    /// The byte of the original that byte `at` came from.
+    pub(crate) fn original(&self, at: usize) -> usize {
+        let next = self.pieces.partition_point(|piece| piece.at <= at);
+        match next.checked_sub(1).map(|index| self.pieces[index]) {
+            Some(piece) if piece.copied => piece.from + (at - piece.at),
+            Some(piece) => piece.from,
+            None => 0,
+        }
+    }
+
+    fn copy(&mut self, text: &str, from: usize) {
+        self.put(text, from, true);
+    }
+
+    fn put(&mut self, text: &str, from: usize, copied: bool) {
+        let at = self.text.len();
+        self.pieces.push(Piece { at, from, copied });
+        self.text.push_str(text);
+    }
+}
+
 /// `text` with every `${name}` outside comments replaced from `values`.
-pub(crate) fn fill_in(text: &str, values: &Table) -> Result<String, PlaceholderError> {
-    let mut filled = String::with_capacity(text.len());
+pub(crate) fn fill_in(text: &str, values: &Table) -> Result<Filled, PlaceholderError> {
+    let mut filled = Filled::default();
     let mut quotes = Quotes::default();
+    let mut begins = 0;
     for (index, line) in text.split_inclusive('\n').enumerate() {
         let (content, comment) = line.split_at(quotes.comment_start(line));
-        let placed = fill_line(content, values).map_err(|(at, problem)| PlaceholderError {
-            line: index + 1,
-            column: content[..at].chars().count() + 1,
-            problem,
+        fill_line(content, begins, values, &mut filled).map_err(|(at, problem)| {
+            PlaceholderError {
+                line: index + 1,
+                column: content[..at].chars().count() + 1,
+                problem,
+            }
         })?;
-        filled.push_str(&placed);
-        filled.push_str(comment);
+        filled.copy(comment, begins + content.len());
+        begins += line.len();
     }
     Ok(filled)
 }
 
-/// One line without its comment; an error carries the byte where the placeholder begins.
-fn fill_line(line: &str, values: &Table) -> Result<String, (usize, String)> {
-    let mut filled = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(start) = rest.find("${") {
-        let at = line.len() - rest.len() + start;
-        let end = rest[start..]
+/// One line without its comment, which begins at byte `begins`; an error carries the byte of the
+/// line where the placeholder begins.
+fn fill_line(
+    line: &str,
+    begins: usize,
+    values: &Table,
+    filled: &mut Filled,
+) -> Result<(), (usize, String)> {
+    let mut done = 0;
+    while let Some(start) = line[done..].find("${").map(|start| done + start) {
+        let end = line[start..]
             .find('}')
-            .ok_or((at, "'${' without '}'".to_owned()))?
+            .ok_or((start, "'${' without '}'".to_owned()))?
             + start;
-        let name = &rest[start + 2..end];
+        let name = &line[start + 2..end];
         let value = values
             .get(name)
-            .ok_or_else(|| (at, unknown(name, values)))?;
-        let (before, after) = (&rest[..start], &rest[end + 1..]);
-        match (before.strip_suffix('"'), after.strip_prefix('"')) {
-            (Some(before), Some(after)) => {
-                filled.push_str(before);
-                filled.push_str(&value.to_string());
-                rest = after;
-            }
-            _ => {
-                filled.push_str(before);
-                filled.push_str(&plain(value));
-                rest = after;
-            }
-        }
+            .ok_or_else(|| (start, unknown(name, values)))?;
+        let whole = line[done..start].ends_with('"') && line[end + 1..].starts_with('"');
+        let (before, text, after) = match whole {
+            true => (start - 1, value.to_string(), end + 2),
+            false => (start, plain(value), end + 1),
+        };
+        filled.copy(&line[done..before], begins + done);
+        filled.put(&text, begins + before, false);
+        done = after;
     }
-    Ok(filled + rest)
+    filled.copy(&line[done..], begins + done);
+    Ok(())
 }
 
 fn unknown(name: &str, values: &Table) -> String {
@@ -130,14 +178,27 @@ mod tests {
     fn a_whole_string_takes_the_type_and_a_part_the_text() {
         let text = "when = \"${relays}\"\nloss = \"${loss}\"\nname = \"get-${size}-x\"\n";
         let expected = "when = true\nloss = 0.001\nname = \"get-1GB-x\"\n";
-        assert_eq!(fill_in(text, &values()).unwrap(), expected);
+        assert_eq!(fill_in(text, &values()).unwrap().text, expected);
+    }
+
+    #[test]
+    fn each_byte_knows_where_it_came_from() {
+        let text = "a = \"${loss}\" # x\nb = \"${relays}\"\n";
+        let filled = fill_in(text, &values()).unwrap();
+        assert_eq!(filled.text, "a = 0.001 # x\nb = true\n");
+        let original = |part: &str| &text[filled.original(filled.text.find(part).unwrap())..];
+        assert!(original("0.001").starts_with("\"${loss}"));
+        assert!(original("01").starts_with("\"${loss}"));
+        assert!(original("# x").starts_with("# x"));
+        assert!(original("b =").starts_with("b ="));
+        assert_eq!(Filled::plain(text).original(7), 7);
     }
 
     #[test]
     fn comments_are_left_alone_but_not_hashes_in_strings() {
         let text = "a = \"#${size}\" # ${nothing}\nb = '''x\n# ${size}'''\n";
         let expected = "a = \"#1GB\" # ${nothing}\nb = '''x\n# 1GB'''\n";
-        assert_eq!(fill_in(text, &values()).unwrap(), expected);
+        assert_eq!(fill_in(text, &values()).unwrap().text, expected);
     }
 
     #[test]

@@ -222,8 +222,16 @@ fn quantity(text: &str) -> Option<String> {
     if unit.trim().is_empty() || number.is_empty() {
         return None;
     }
-    let time = || text.parse().ok().map(|_: units::Time| format!("{number} {}", unit.trim()));
-    let rate = || text.parse().ok().map(|rate: units::BitRate| rate.to_string());
+    let time = || {
+        text.parse()
+            .ok()
+            .map(|_: units::Time| format!("{number} {}", unit.trim()))
+    };
+    let rate = || {
+        text.parse()
+            .ok()
+            .map(|rate: units::BitRate| rate.to_string())
+    };
     let bytes = || text.parse().ok().map(|size: units::Bytes| size.to_string());
     time().or_else(rate).or_else(bytes)
 }

@@ -17,7 +17,7 @@ use super::{
     testbed::Testbed,
     topology::{LINKS_MAX, Topology},
     validate::one_cell,
-    verdict,
+    verdict, view_plan,
 };
 use anyhow::Result;
 use rand_xoshiro::{
@@ -264,8 +264,8 @@ impl<'a> Lab<'a> {
                     .collect::<Vec<_>>(),
             )),
             checks: verdict::checks(self.book, &self.cells),
-            tables: Vec::new(),
-            figures: Vec::new(),
+            tables: view_plan::tables(self.book, &self.cells),
+            figures: view_plan::figures(self.book, &self.cells),
             links: self.accounts.result(),
             raw: self.raw.files(),
             cells: self.cells,

@@ -155,6 +155,21 @@ impl Sample {
 }
 
 impl Recording {
+    /// Of samples in order of time.
+    pub(crate) fn new(samples: Vec<Sample>) -> Self {
+        Self(samples)
+    }
+
+    /// In order of time.
+    pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.0.iter()
+    }
+
+    /// When the last sample was taken, seconds.
+    pub(crate) fn end_s(&self) -> f64 {
+        self.0.last().map_or(0.0, |sample| sample.at_s)
+    }
+
     /// Segments that `host` sent again, over all its connections.
     pub(crate) fn retransmits(&self, host: &str) -> u64 {
         let mut last = HashMap::new();
@@ -242,7 +257,7 @@ fn growth_end(points: &[(f64, f64)]) -> Option<f64> {
 }
 
 /// The value at time `at`, on straight lines between the points.
-fn at_time(points: &[(f64, f64)], at: f64) -> f64 {
+pub(crate) fn at_time(points: &[(f64, f64)], at: f64) -> f64 {
     let next = points.partition_point(|(time, _)| *time < at);
     match (next.checked_sub(1).map(|i| points[i]), points.get(next)) {
         (Some((t0, v0)), Some((t1, v1))) => v0 + (v1 - v0) * (at - t0) / (t1 - t0),

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario as its TOML file says it. `docs/lab.md` explains every key to its writers.
 
-use super::paper::PaperFigures;
+use super::{
+    measure::MeasurePlan,
+    paper::PaperFigures,
+    view_plan::{FigurePlan, TablePlan},
+};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::Ipv4Addr};
@@ -42,8 +46,8 @@ pub(crate) struct Scenario {
     /// Parameters that `--quick` and warm-up runs use instead, and `repetitions`.
     #[serde(default)]
     pub(crate) quick: Table,
-    /// Parameters varied against each other: every combination is a cell.
-    #[serde(default)]
+    /// Parameters varied against each other: every combination is a cell. Ranges are spelt out.
+    #[serde(default, deserialize_with = "super::range::varied")]
     pub(crate) vary: IndexMap<String, Vec<Value>>,
     /// Parameters that go with a varied value: by its parameter, then by the value.
     #[serde(default)]
@@ -70,8 +74,17 @@ pub(crate) struct Scenario {
     /// Metrics computed from others, as expressions.
     #[serde(default)]
     pub(crate) derived: IndexMap<String, String>,
+    /// Metrics of how a run went over time.
+    #[serde(default)]
+    pub(crate) measure: Vec<MeasurePlan>,
     #[serde(default)]
     pub(crate) check: Vec<CheckPlan>,
+    /// What the report shows as tables.
+    #[serde(default)]
+    pub(crate) table: Vec<TablePlan>,
+    /// What it draws.
+    #[serde(default)]
+    pub(crate) figure: Vec<FigurePlan>,
     /// Which number answers the question.
     pub(crate) answer: Option<AnswerPlan>,
     /// The paper's own figures.

@@ -24,6 +24,18 @@ impl Summary {
     }
 }
 
+/// The value below which `share` of `values` (in any order) are, on straight lines between them (Hyndman
+/// and Fan's definition 7). `None` of no finite value.
+pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let sorted = sorted(values.iter().copied());
+    let place = share * sorted.len().checked_sub(1)? as f64;
+    let (below, above) = (
+        sorted[place.floor() as usize],
+        sorted[place.ceil() as usize],
+    );
+    Some(below + (above - below) * place.fract())
+}
+
 fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut finite: Vec<f64> = values.into_iter().filter(|x| x.is_finite()).collect();
     finite.sort_by(f64::total_cmp);
@@ -55,6 +67,14 @@ mod tests {
     #[test]
     fn even_count_takes_the_mean_of_the_middle_two() {
         assert_eq!(Summary::of([4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
+    }
+
+    #[test]
+    fn quantiles_lie_between_values() {
+        let values = [3.0, 1.0, 2.0, 5.0, 4.0];
+        let at = |share| quantile(&values, share).unwrap();
+        assert_eq!((at(0.0), at(0.5), at(1.0), at(0.05)), (1.0, 3.0, 5.0, 1.2));
+        assert_eq!(quantile(&[], 0.5), None);
     }
 
     #[test]

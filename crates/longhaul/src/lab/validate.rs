@@ -4,6 +4,7 @@
 use super::{
     book::{Book, pairs},
     expression::{Bound, Expression},
+    known::Known,
     paper, programs,
     scenario::{Direction, Flow, Link, LinkKind, Program, Scenario},
     topology::{LINKS_MAX, Topology, Wire},
@@ -221,13 +222,17 @@ fn only_of_probe(flow: &Flow) -> Checked {
 
 /// Checks, derived metrics, the answer and the paper's figures speak of cells that exist.
 fn claims(book: &Book) -> Checked {
+    let known = Known::of(book);
     for (name, text) in &book.base.derived {
-        Expression::parse(text).map_err(|error| format!("derived.{name}: {error}"))?;
+        let place = |problem: String| format!("derived.{name}: {problem}");
+        let expression = Expression::parse(text).map_err(|error| place(error.to_string()))?;
+        known.check_all(&expression).map_err(place)?;
     }
     for check in &book.base.check {
         let place = |problem: String| format!("check {:?}: {problem}", check.name);
         let expression =
             Expression::parse(&check.value).map_err(|error| place(error.to_string()))?;
+        known.check_all(&expression).map_err(place)?;
         let subjects = match verdict::every(check, book) {
             None => vec![None],
             Some(all) => all.into_iter().map(Some).collect(),

@@ -95,6 +95,14 @@ pub(crate) fn is_printed(book: &Book, index: usize, name: &str) -> bool {
     })
 }
 
+/// What an expression over the medians of cells comes to; `None` if a cell was not run or has no figure.
+pub(crate) fn number(expression: &Expression, book: &Book, cells: &[Cell]) -> Option<f64> {
+    match figure(expression, None, book, cells) {
+        Figure::Found { value, .. } => Some(value),
+        Figure::Unasked | Figure::Missing => None,
+    }
+}
+
 /// What an expression comes to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Figure {

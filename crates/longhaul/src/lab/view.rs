@@ -144,7 +144,7 @@ impl Axis {
 }
 
 /// `"5ms"` as 0.005, `"1gbit"` as 1e9, `"64MB"` as 64e6.
-fn quantity(text: &str) -> Option<f64> {
+pub(crate) fn quantity(text: &str) -> Option<f64> {
     let time = || text.parse().ok().map(units::Time::as_secs_f64);
     let rate = || {
         text.parse()
@@ -156,7 +156,8 @@ fn quantity(text: &str) -> Option<f64> {
             .ok()
             .map(|size: units::Bytes| size.get() as f64)
     };
-    time().or_else(rate).or_else(bytes)
+    // "64MB" could be read as a rate too.
+    time().or_else(bytes).or_else(rate)
 }
 
 /// A line across a chart.

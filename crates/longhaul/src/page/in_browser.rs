@@ -35,7 +35,11 @@ pub(crate) fn assert_good(page: &str, charts: usize) {
             return;
         };
         assert!(console.is_empty(), "{console:#?}");
-        assert_eq!(told, ["wide ", &format!("drawn {charts}"), "loaded 0"], "{width} px");
+        assert_eq!(
+            told,
+            ["wide ", &format!("drawn {charts}"), "loaded 0"],
+            "{width} px"
+        );
         for scheme in [Scheme::Light, Scheme::Dark] {
             let Some(found) = axe::violations(page, width, scheme) else {
                 return;

@@ -18,7 +18,9 @@ addEventListener('load', () => setTimeout(async () => {
 pub(crate) fn violations(page: &str, width: u32, scheme: Scheme) -> Option<Vec<String>> {
     let scripts = format!("<script>{}</script>{RUN}", checker()?);
     let (mut told, console) = frame::told(page, &scripts, width, scheme)?;
-    let kept = told.first().is_some_and(|line| line.ends_with("rules kept"));
+    let kept = told
+        .first()
+        .is_some_and(|line| line.ends_with("rules kept"));
     assert!(kept, "axe-core said nothing: {told:#?} {console:#?}");
     told.remove(0);
     Some(told)

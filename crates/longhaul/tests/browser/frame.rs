@@ -14,12 +14,23 @@ const TELL: &str = "<script>const tell = (line) => parent.postMessage(String(lin
 
 /// What `scripts`, put at the end of `page`, tell; and what is said on the console. `None` if there is no
 /// browser and ALLOW_SKIP=1.
-pub(crate) fn told(page: &str, scripts: &str, width: u32, scheme: Scheme) -> Option<(Vec<String>, Vec<String>)> {
+pub(crate) fn told(
+    page: &str,
+    scripts: &str,
+    width: u32,
+    scheme: Scheme,
+) -> Option<(Vec<String>, Vec<String>)> {
     let directory = tempfile::tempdir().unwrap();
     let [inner, outer] = ["inner.html", "outer.html"].map(|name| directory.path().join(name));
     let at = page.rfind("</body>").unwrap();
-    fs::write(&inner, format!("{}{TELL}{scripts}{}", &page[..at], &page[at..])).unwrap();
-    let frame = format!("<iframe src=\"inner.html\" title=\"page\" width=\"{width}\" height=\"844\" style=\"border: 0\"></iframe>");
+    fs::write(
+        &inner,
+        format!("{}{TELL}{scripts}{}", &page[..at], &page[at..]),
+    )
+    .unwrap();
+    let frame = format!(
+        "<iframe src=\"inner.html\" title=\"page\" width=\"{width}\" height=\"844\" style=\"border: 0\"></iframe>"
+    );
     fs::write(&outer, format!("{OUTER}{frame}")).unwrap();
     let shown = browser::open_in(&format!("file://{}", outer.display()), width + 100, scheme)?;
     let (_, told) = shown.dom.split_once("<pre id=\"told\">").unwrap();

@@ -348,7 +348,9 @@ mod tests {
     #[test]
     fn one_number_makes_lines_as_many_as_can_be_told_apart() {
         let n: Vec<Value> = [1, 2, 3, 4].map(Value::from).to_vec();
-        let way: Vec<Value> = ["a", "b", "c", "d", "e", "f", "g"].map(Value::from).to_vec();
+        let way: Vec<Value> = ["a", "b", "c", "d", "e", "f", "g"]
+            .map(Value::from)
+            .to_vec();
         let switch = [json!(false), json!(true)];
         assert_eq!(
             chosen(&crossed(&[("way", &way), ("n", &n)])),

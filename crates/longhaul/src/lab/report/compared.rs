@@ -4,7 +4,7 @@
 
 use crate::{
     lab::{
-        compare::{Comparison, Difference, Figure, Side},
+        compare::{Comparison, Difference, Figure, RULE, Side},
         metric::{Metric, times},
         summary::Summary,
     },
@@ -42,8 +42,18 @@ pub(crate) fn html(comparison: &Comparison) -> String {
 
 /// How many figures differ, and which way.
 fn heading(comparison: &Comparison) -> Markup {
-    let count = |wanted: Difference| comparison.figures.iter().filter(|figure| figure.difference == wanted).count();
-    let (better, worse, other) = (count(Difference::Better), count(Difference::Worse), count(Difference::Unknown));
+    let count = |wanted: Difference| {
+        comparison
+            .figures
+            .iter()
+            .filter(|figure| figure.difference == wanted)
+            .count()
+    };
+    let (better, worse, other) = (
+        count(Difference::Better),
+        count(Difference::Worse),
+        count(Difference::Unknown),
+    );
     let same = comparison.figures.len() - better - worse - other;
     markup! {
         p.kicker { "longhaul lab compare" }
@@ -59,7 +69,7 @@ fn heading(comparison: &Comparison) -> Markup {
             @if other > 0 { "; of " (other) " the noise is not known, since there was one run" }
             "."
         }
-        p.note { (comparison.rule) }
+        p.note { (RULE) }
     }
 }
 
@@ -69,7 +79,11 @@ fn picture(comparison: &Comparison) -> Markup {
     let all = ratios.len();
     ratios.sort_by(|a, b| b.apart().total_cmp(&a.apart()));
     ratios.truncate(DRAWN_MAX);
-    let most = ratios.iter().map(|ratio| (ratio.least.ln().abs()).max(ratio.most.ln().abs())).fold(0.05, f64::max).exp();
+    let most = ratios
+        .iter()
+        .map(|ratio| (ratio.least.ln().abs()).max(ratio.most.ln().abs()))
+        .fold(0.05, f64::max)
+        .exp();
     let scale = Scale::log([1.0 / most, most]);
     markup! {
         @if !ratios.is_empty() {
@@ -117,7 +131,14 @@ impl<'a> Ratio<'a> {
 }
 
 fn said(ratios: &[Ratio<'_>]) -> String {
-    let one = |ratio: &Ratio<'_>| format!("{} {}: {}", ratio.figure.cell, Metric::of(&ratio.figure.metric).label, times(ratio.median));
+    let one = |ratio: &Ratio<'_>| {
+        format!(
+            "{} {}: {}",
+            ratio.figure.cell,
+            Metric::of(&ratio.figure.metric).label,
+            times(ratio.median)
+        )
+    };
     ratios.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
@@ -147,7 +168,9 @@ fn row(ratio: &Ratio<'_>, scale: Scale) -> Markup {
 
 fn axis(scale: Scale) -> Markup {
     let marks = [0.1, 0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0, 10.0];
-    let within = marks.into_iter().filter(|mark| (0.0..=1.0).contains(&scale.at(*mark)));
+    let within = marks
+        .into_iter()
+        .filter(|mark| (0.0..=1.0).contains(&scale.at(*mark)));
     markup! {
         div.ratio {
             span.of {}
@@ -210,7 +233,9 @@ fn value(metric: &Metric, found: Option<&Summary>) -> Markup {
 
 fn ratio(figure: &Figure) -> String {
     let both = figure.a.as_ref().zip(figure.b.as_ref());
-    let ratio = both.map(|(a, b)| b.median / a.median).filter(|ratio| ratio.is_finite());
+    let ratio = both
+        .map(|(a, b)| b.median / a.median)
+        .filter(|ratio| ratio.is_finite());
     ratio.map_or("–".to_owned(), times)
 }
 
@@ -259,9 +284,13 @@ fn sides(comparison: &Comparison) -> Markup {
         ("Result", |side| side.name.clone()),
         ("Scenario", |side| side.scenario.clone()),
         ("longhaul", |side| side.longhaul.clone()),
-        ("Began", |side| side.started.strftime("%Y-%m-%d %H:%M UTC").to_string()),
+        ("Began", |side| {
+            side.started.strftime("%Y-%m-%d %H:%M UTC").to_string()
+        }),
         ("Kernel", |side| side.kernel.clone()),
-        ("Quick run", |side| if side.quick { "yes" } else { "no" }.to_owned()),
+        ("Quick run", |side| {
+            if side.quick { "yes" } else { "no" }.to_owned()
+        }),
     ];
     markup! {
         section {
@@ -276,5 +305,39 @@ fn sides(comparison: &Comparison) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{lab::report::made_up, page::in_browser::assert_good};
+
+    #[test]
+    fn two_runs_side_by_side_are_a_good_page() {
+        let a = made_up::every_figure();
+        let mut b = a.clone();
+        for cell in &mut b.cells[..3] {
+            for run in &mut cell.runs {
+                run.metrics["goodput_bps"] *= 1.5;
+            }
+            cell.summarise();
+        }
+        b.checks[0].pass = false;
+        let page = html(&Comparison::of([("a", &a), ("b", &b)]));
+        assert!(
+            page.contains(
+                "B is better in <strong>3</strong> and worse in <strong>0</strong> figures"
+            )
+        );
+        assert_eq!(page.matches("▲ better").count(), 3);
+        assert_good(&page, 0);
+    }
+
+    #[test]
+    fn names_stay_texts() {
+        const EVIL: &str = "</script><script>alert(1)</script>\"'";
+        let a = made_up::every_figure();
+        assert!(!html(&Comparison::of([(EVIL, &a), (EVIL, &a)])).contains(EVIL));
     }
 }

@@ -125,7 +125,9 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
 }
 
 fn has_courses(run: &Run) -> bool {
-    run.series.as_ref().is_some_and(|series| !series.courses.is_empty())
+    run.series
+        .as_ref()
+        .is_some_and(|series| !series.courses.is_empty())
 }
 
 /// "cubic, flow a".

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a quantity of one or more flows went over a run, in even bins, from ten samples of TCP_INFO a second.
+
+use super::{
+    flow_samples::End,
+    sampler::{Recording, Sample, at_time},
+    scenario::Flow,
+};
+use serde::{Deserialize, Serialize};
+
+/// What can be followed over time. The name ends in its unit, as metrics do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Quantity {
+    /// Payload that arrived in order, bits a second; of several flows the sum.
+    GoodputBps,
+    /// Congestion windows of the senders' connections, together.
+    CwndBytes,
+    /// Smoothed round trip, the mean over the senders' connections.
+    SrttUs,
+    /// Segments sent again, a second.
+    RetransmitsPerS,
+    /// Jain's fairness index over the rates at which connections receive.
+    JainRatio,
+}
+
+impl Quantity {
+    /// As scenarios and results write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::GoodputBps => "goodput_bps",
+            Self::CwndBytes => "cwnd_bytes",
+            Self::SrttUs => "srtt_us",
+            Self::RetransmitsPerS => "retransmits_per_s",
+            Self::JainRatio => "jain_ratio",
+        }
+    }
+
+    /// Whether it is seen where data leaves, not where it arrives.
+    pub(crate) fn of_senders(self) -> bool {
+        matches!(self, Self::CwndBytes | Self::SrttUs | Self::RetransmitsPerS)
+    }
+}
+
+/// Even bins of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Bins {
+    /// Seconds from the start of the run.
+    pub(crate) begin_s: f64,
+    pub(crate) width_s: f64,
+    pub(crate) count: usize,
+}
+
+impl Bins {
+    /// The whole bins between two moments. At least 0.1 s wide: there are no more samples.
+    pub(crate) fn between(begin_s: f64, end_s: f64, width_s: f64) -> Self {
+        let width_s = width_s.max(0.1);
+        // A bin more is not lost to rounding.
+        let count = ((end_s - begin_s) / width_s + 1e-6).floor().max(0.0) as usize;
+        Self {
+            begin_s,
+            width_s,
+            count,
+        }
+    }
+
+    fn edges(self) -> impl Iterator<Item = (f64, f64)> {
+        let edge = move |n: usize| self.begin_s + n as f64 * self.width_s;
+        (0..self.count).map(move |n| (edge(n), edge(n + 1)))
+    }
+}
+
+/// `quantity` of the flows numbered `chosen`, in each bin; `None` where nothing was seen of it.
+pub(crate) fn values(
+    quantity: Quantity,
+    flows: &[&Flow],
+    chosen: &[usize],
+    recording: &Recording,
+    bins: Bins,
+) -> Vec<Option<f64>> {
+    let end = |number: &usize| match quantity.of_senders() {
+        true => End::sending(flows, *number),
+        false => End::receiving(flows, *number),
+    };
+    let ends: Vec<End<'_>> = chosen.iter().map(end).collect();
+    let connections: Vec<Connection> = ends
+        .iter()
+        .flat_map(|end| end.connections(recording))
+        .filter_map(|samples| Connection::of(&samples))
+        .collect();
+    let all: Vec<&Connection> = match quantity {
+        Quantity::GoodputBps | Quantity::RetransmitsPerS => connections.iter().collect(),
+        _ => carriers(&connections),
+    };
+    bins.edges()
+        .map(|span| value(quantity, &all, span))
+        .collect()
+}
+
+/// Those that carry data: iperf3 has one more, over which it speaks with its server.
+fn carriers(all: &[Connection]) -> Vec<&Connection> {
+    let most = all.iter().map(|one| one.carried).fold(0.0, f64::max);
+    all.iter()
+        .filter(|one| one.carried * 1000.0 >= most && most > 0.0)
+        .collect()
+}
+
+/// One end of a connection, sampled.
+#[derive(Debug)]
+struct Connection {
+    /// Bytes that it carried in all, in the direction of the data.
+    carried: f64,
+    at_s: Vec<f64>,
+    cwnd_bytes: Vec<f64>,
+    srtt_us: Vec<f64>,
+    received: Vec<(f64, f64)>,
+    retransmits: Vec<(f64, f64)>,
+}
+
+impl Connection {
+    fn of(samples: &[Sample]) -> Option<Self> {
+        let (first, last) = (samples.first()?, samples.last()?);
+        let counter = |of: fn(&Sample) -> f64| {
+            // It had carried nothing one sample before the first.
+            let before = (first.at_s - 0.1, 0.0);
+            let rest = samples.iter().map(|sample| (sample.at_s, of(sample)));
+            std::iter::once(before).chain(rest).collect()
+        };
+        let all = |of: fn(&Sample) -> f64| samples.iter().map(of).collect();
+        let ended = &last.connection;
+        Some(Self {
+            carried: ended.bytes_acked.max(ended.bytes_received) as f64,
+            at_s: all(|sample| sample.at_s),
+            cwnd_bytes: all(|sample| sample.connection.cwnd_bytes as f64),
+            srtt_us: all(|sample| sample.connection.rtt_us.into()),
+            received: counter(|sample| sample.connection.bytes_received as f64),
+            retransmits: counter(|sample| sample.connection.retransmits.into()),
+        })
+    }
+
+    /// Growth of a counter, a second.
+    fn rate(points: &[(f64, f64)], (begin, end): (f64, f64)) -> f64 {
+        (at_time(points, end) - at_time(points, begin)) / (end - begin)
+    }
+
+    /// The mean of what was sampled; `None` if nothing was.
+    fn mean(&self, of: &[f64], (begin, end): (f64, f64)) -> Option<f64> {
+        let first = self.at_s.partition_point(|at| *at < begin);
+        let last = self.at_s.partition_point(|at| *at < end);
+        mean(of[first..last].iter().copied())
+    }
+
+    /// Whether it was there from the beginning of the span to its end, as far as samples tell.
+    fn spans(&self, (begin, end): (f64, f64)) -> bool {
+        let (first, last) = (self.at_s.first(), self.at_s.last());
+        first.is_some_and(|at| *at <= begin + 0.2) && last.is_some_and(|at| *at >= end - 0.2)
+    }
+}
+
+fn value(quantity: Quantity, all: &[&Connection], span: (f64, f64)) -> Option<f64> {
+    let each = |of: fn(&Connection) -> &Vec<f64>| {
+        all.iter().filter_map(move |one| one.mean(of(one), span))
+    };
+    match quantity {
+        Quantity::GoodputBps => sum(all
+            .iter()
+            .map(|one| 8.0 * Connection::rate(&one.received, span))),
+        Quantity::RetransmitsPerS => sum(all
+            .iter()
+            .map(|one| Connection::rate(&one.retransmits, span))),
+        Quantity::CwndBytes => sum(each(|one| &one.cwnd_bytes)),
+        Quantity::SrttUs => mean(each(|one| &one.srtt_us)),
+        Quantity::JainRatio => {
+            let there = all.iter().filter(|one| one.spans(span));
+            jain(
+                &there
+                    .map(|one| Connection::rate(&one.received, span))
+                    .collect::<Vec<_>>(),
+            )
+        }
+    }
+}
+
+/// Jain's fairness index, (Σx)² / (n Σx²); `None` of a single one.
+fn jain(rates: &[f64]) -> Option<f64> {
+    let squares: f64 = rates.iter().map(|x| x * x).sum();
+    let index = rates.iter().sum::<f64>().powi(2) / (rates.len() as f64 * squares);
+    (rates.len() > 1 && index.is_finite()).then_some(index)
+}
+
+fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
+    values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (count, sum) = values.fold((0u32, 0.0), |(n, sum), value| (n + 1, sum + value));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use host::sock_diag;
+    use std::sync::Arc;
+
+    /// A sample of a connection of the flow with iperf3's port `server`, at the host that has it.
+    pub(crate) fn sample(at_s: f64, host: &str, server: u16, client: u16, received: u64) -> Sample {
+        let connection = sock_diag::Connection {
+            local: ([10, 9, 0, 2], server).into(),
+            remote: ([10, 9, 0, 1], client).into(),
+            congestion: "cubic".to_owned(),
+            rtt_us: 20_000,
+            min_rtt_us: 900,
+            cwnd_bytes: received / 100,
+            ssthresh_bytes: None,
+            send_window_bytes: 0,
+            receive_space_bytes: 0,
+            retransmits: u32::try_from(received / 1_000_000).unwrap(),
+            bytes_acked: 0,
+            bytes_received: received,
+            delivery_rate_bps: 0,
+            pacing_rate_bps: 0,
+            window_limited_us: 0,
+            buffer_limited_us: 0,
+            sender: sock_diag::Sender::default(),
+        };
+        Sample {
+            at_s,
+            host: Arc::from(host),
+            connection,
+        }
+    }
+
+    /// An upload by iperf3 from a to b.
+    pub(crate) fn upload(name: &str) -> Flow {
+        let text = "program = 'iperf3'\nfrom = 'a'\nto = 'b'\ndirection = 'upload'";
+        toml::from_str(&format!("name = '{name}'\n{text}")).unwrap()
+    }
+
+    /// Ten seconds at two rates (bytes a second) on two connections of flow 0, and one of flow 1 that carries 1 MB/s.
+    pub(crate) fn two_flows(first: u64, second: u64) -> Recording {
+        let samples = (1..=100).flat_map(|n: u64| {
+            let at_s = n as f64 / 10.0;
+            [
+                sample(at_s, "b", 5201, 40_000, first * n / 10),
+                sample(at_s, "b", 5201, 40_001, second * n / 10),
+                sample(at_s, "b", 5201, 40_002, 300),
+                sample(at_s, "b", 5202, 40_003, 100_000 * n),
+            ]
+        });
+        Recording::new(samples.collect())
+    }
+
+    fn of(quantity: Quantity, chosen: &[usize], bins: Bins) -> Vec<Option<f64>> {
+        let (a, b) = (upload("a"), upload("b"));
+        values(
+            quantity,
+            &[&a, &b],
+            chosen,
+            &two_flows(3_000_000, 1_000_000),
+            bins,
+        )
+    }
+
+    #[test]
+    fn bytes_are_told_by_flow_and_spread_over_bins() {
+        let rates = |chosen: &[usize]| -> Vec<f64> {
+            let bins = Bins::between(2.0, 5.0, 1.0);
+            let all = of(Quantity::GoodputBps, chosen, bins).into_iter();
+            all.map(|rate| (rate.unwrap() / 1e5).round() / 10.0)
+                .collect()
+        };
+        assert_eq!(rates(&[0]), [32.0, 32.0, 32.0]);
+        assert_eq!(rates(&[1]), [8.0, 8.0, 8.0]);
+        assert_eq!(rates(&[0, 1]), [40.0, 40.0, 40.0]);
+    }
+
+    #[test]
+    fn the_connection_that_only_speaks_is_no_carrier() {
+        let bins = Bins::between(2.0, 4.0, 2.0);
+        let jain = of(Quantity::JainRatio, &[0], bins)[0].unwrap();
+        assert!((jain - 0.8).abs() < 1e-6, "{jain}");
+        assert_eq!(of(Quantity::JainRatio, &[1], bins), [None]);
+    }
+
+    #[test]
+    fn senders_are_seen_where_data_leaves() {
+        let bins = Bins::between(0.0, 10.0, 1.0);
+        assert_eq!(
+            of(Quantity::CwndBytes, &[0], bins)[3],
+            None,
+            "no samples of host a"
+        );
+        assert!(Quantity::SrttUs.of_senders() && !Quantity::GoodputBps.of_senders());
+    }
+
+    #[test]
+    fn only_whole_bins_count() {
+        assert_eq!(Bins::between(1.0, 3.9, 1.0).count, 2);
+        assert_eq!(Bins::between(0.0, 0.3, 0.1).count, 3);
+        assert_eq!(Bins::between(5.0, 3.0, 1.0).count, 0);
+        assert_eq!(Bins::between(0.0, 1.0, 0.001).count, 10);
+    }
+}

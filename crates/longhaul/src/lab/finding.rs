@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Titles that say what was found: `"Relays make it {goodput_bps{relays=true} / goodput_bps{relays=false} :x} faster"`.
+//! In braces stands an expression over the medians of cells, as in a check, and behind a colon how to print it.
+
+use super::{
+    expression::Expression,
+    metric::{Metric, percent, times},
+};
+
+/// How a number is printed, by the word behind the colon.
+const FORMATS: [&str; 8] = ["x", "%", "bps", "pps", "s", "us", "bytes", "count"];
+
+/// A piece of a title.
+enum Piece<'a> {
+    Words(&'a str),
+    Number {
+        expression: Expression,
+        format: Option<&'a str>,
+    },
+}
+
+/// Refuses what is no title; `check` is asked about every expression in it.
+pub(crate) fn check(
+    title: &str,
+    check: impl Fn(&Expression) -> Result<(), String>,
+) -> Result<(), String> {
+    let expressions = pieces(title)?.into_iter().filter_map(|piece| match piece {
+        Piece::Words(_) => None,
+        Piece::Number { expression, .. } => Some(expression),
+    });
+    expressions
+        .into_iter()
+        .try_for_each(|expression| check(&expression))
+}
+
+/// The title with its numbers; a dash for one that there is not.
+pub(crate) fn fill_in(title: &str, value: impl Fn(&Expression) -> Option<f64>) -> String {
+    let printed = |piece: Piece<'_>| match piece {
+        Piece::Words(words) => words.to_owned(),
+        Piece::Number { expression, format } => {
+            let number = value(&expression);
+            number.map_or("–".to_owned(), |number| {
+                print(number, &expression, format)
+            })
+        }
+    };
+    let pieces = pieces(title).unwrap_or_default();
+    pieces.into_iter().map(printed).collect()
+}
+
+fn print(number: f64, expression: &Expression, format: Option<&str>) -> String {
+    let as_metric = |name: &str| Metric::of(name).print(number);
+    match (format, expression) {
+        (Some("x"), _) => times(number),
+        (Some("%"), _) => percent(number),
+        (Some(unit), _) => as_metric(&format!("value_{unit}")),
+        (None, Expression::Metric { name, .. }) => as_metric(name),
+        (None, _) => as_metric("value_ratio"),
+    }
+}
+
+fn pieces(title: &str) -> Result<Vec<Piece<'_>>, String> {
+    let mut pieces = Vec::new();
+    let mut rest = title;
+    while let Some(start) = rest.find('{') {
+        let end = closing(&rest[start..]).ok_or("'{' without '}'")? + start;
+        pieces.push(Piece::Words(&rest[..start]));
+        pieces.push(number(&rest[start + 1..end])?);
+        rest = &rest[end + 1..];
+    }
+    pieces.push(Piece::Words(rest));
+    Ok(pieces)
+}
+
+/// Where the brace that opens `text` is closed.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    let ends = |c: char| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    };
+    text.find(ends)
+}
+
+fn number(text: &str) -> Result<Piece<'_>, String> {
+    let split = text
+        .rsplit_once(':')
+        .filter(|(_, format)| !format.contains('}'));
+    let (expression, format) = match split {
+        Some((expression, format)) => (expression, Some(format.trim())),
+        None => (text, None),
+    };
+    if let Some(unknown) = format.filter(|format| !FORMATS.contains(format)) {
+        let known = FORMATS.join(", ");
+        return Err(format!(
+            "{unknown:?} is no way to print a number (there are: {known})"
+        ));
+    }
+    let expression = Expression::parse(expression).map_err(|error| error.to_string())?;
+    Ok(Piece::Number { expression, format })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(title: &str) -> String {
+        let look_up = |name: &str, cell: &[(String, String)]| match (name, cell) {
+            ("goodput_bps", []) => Ok(4e8),
+            ("goodput_bps", [(_, relays)]) if relays == "true" => Ok(2.28e9),
+            _ => Err(()),
+        };
+        fill_in(title, |expression| expression.value(&look_up).ok())
+    }
+
+    #[test]
+    fn numbers_are_printed_in_their_unit() {
+        assert_eq!(filled("{goodput_bps} alone"), "400 Mbit/s alone");
+        assert_eq!(
+            filled("relays: {goodput_bps{relays=true} / goodput_bps :x} faster"),
+            "relays: 5.7× faster"
+        );
+        assert_eq!(
+            filled("{goodput_bps / goodput_bps{relays=true}:%}"),
+            "17.5 %"
+        );
+        assert_eq!(filled("{8e9 / goodput_bps :s}"), "20 s");
+        assert_eq!(filled("{goodput_bps / 4e8}, {nothing}"), "1, –");
+        assert_eq!(filled("no number"), "no number");
+    }
+
+    #[test]
+    fn what_is_no_title_is_refused() {
+        let refused = |title: &str| check(title, |_| Ok(())).is_err();
+        assert!(refused("{goodput_bps"));
+        assert!(refused("{}"));
+        assert!(refused("{goodput_bps :furlong}"));
+        assert!(!refused("{goodput_bps{a=b} :x} and {goodput_bps}"));
+        assert!(check("{a}", |_| Err("unknown".to_owned())).is_err());
+    }
+}

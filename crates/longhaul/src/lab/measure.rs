@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `[[measure]]`: a figure of how a run went over time, such as the rate after a switch or the time until it was
+//! back. It becomes a metric like every other.
+
+use super::{
+    course::{self, Bins, Quantity},
+    flow_samples::End,
+    metric::{Metric, Unit},
+    programs,
+    result::Metrics,
+    sampler::Recording,
+    scenario::{Flow, LinkKind, Scenario},
+    summary,
+    topology::Topology,
+};
+use serde::{Deserialize, Serialize};
+use toml::{Spanned, Value};
+use units::{BitRate, Bytes, Time};
+
+/// A measure as the scenario's file says it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MeasurePlan {
+    /// Of the metric; it ends in the unit of what is measured.
+    pub(crate) name: Spanned<String>,
+    pub(crate) of: Spanned<Quantity>,
+    /// The flow; all that move bytes if absent.
+    pub(crate) flow: Option<Spanned<String>>,
+    /// The part of the run, from its start; to its end if absent.
+    #[serde(default)]
+    pub(crate) from: Time,
+    pub(crate) to: Option<Time>,
+    #[serde(default)]
+    pub(crate) stat: Stat,
+    /// What one value is the mean of.
+    #[serde(default = "second")]
+    pub(crate) bin: Time,
+    /// What counts as all of it, instead of the slowest link's rate.
+    pub(crate) capacity: Option<BitRate>,
+    /// The level that `time_to` waits for: `"90 %"` of the capacity, or a quantity.
+    pub(crate) reaches: Option<Spanned<Value>>,
+    /// How long it must stay there; to the end of the part if absent.
+    pub(crate) hold: Option<Time>,
+}
+
+fn second() -> Time {
+    Time::from_secs(1)
+}
+
+/// What is made of the values of all bins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stat {
+    #[default]
+    Mean,
+    Median,
+    Min,
+    Max,
+    P05,
+    P95,
+    /// The mean over the capacity.
+    ShareOfCapacity,
+    /// From the beginning of the part until it first reaches a level and stays there. If it never does,
+    /// the length of the part.
+    TimeTo,
+}
+
+/// Every measure of a run, where its part of the run has a whole bin.
+pub(crate) fn of(
+    scenario: &Scenario,
+    topology: &Topology,
+    flows: &[&Flow],
+    recording: &Recording,
+) -> Metrics {
+    let value = |plan: &MeasurePlan| {
+        let value = plan.value(scenario, topology, flows, recording)?;
+        Some((plan.name.get_ref().clone(), value))
+    };
+    scenario.measure.iter().filter_map(value).collect()
+}
+
+/// What is wrong with a measure of `scenario`, and the byte where that stands.
+pub(crate) fn check(scenario: &Scenario) -> Result<(), (usize, String)> {
+    let topology = Topology::of(scenario);
+    let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+    let mut measures = scenario.measure.iter();
+    measures.try_for_each(|plan| plan.check(scenario, &topology, &flows))
+}
+
+impl MeasurePlan {
+    fn value(
+        &self,
+        scenario: &Scenario,
+        topology: &Topology,
+        flows: &[&Flow],
+        recording: &Recording,
+    ) -> Option<f64> {
+        let chosen = chosen(
+            flows,
+            self.flow.as_ref().map(|flow| flow.get_ref().as_str()),
+        );
+        let bins = self.bins(recording.end_s());
+        let all = course::values(*self.of.get_ref(), flows, &chosen, recording, bins);
+        let values: Vec<f64> = all.iter().flatten().copied().collect();
+        let capacity = || self.capacity(scenario, topology, flows, &chosen);
+        match self.stat {
+            Stat::TimeTo => {
+                let level = self.level(capacity)?;
+                time_to(&all, level, bins.width_s, self.hold.map(Time::as_secs_f64))
+            }
+            Stat::ShareOfCapacity => Some(mean(&values)? / capacity()?),
+            Stat::Mean => mean(&values),
+            Stat::Median => summary::quantile(&values, 0.5),
+            Stat::Min => summary::quantile(&values, 0.0),
+            Stat::Max => summary::quantile(&values, 1.0),
+            Stat::P05 => summary::quantile(&values, 0.05),
+            Stat::P95 => summary::quantile(&values, 0.95),
+        }
+    }
+
+    fn bins(&self, end_s: f64) -> Bins {
+        let end = self.to.map_or(end_s, |to| to.as_secs_f64().min(end_s));
+        Bins::between(self.from.as_secs_f64(), end, self.bin.as_secs_f64())
+    }
+
+    /// Bits a second.
+    fn capacity(
+        &self,
+        scenario: &Scenario,
+        topology: &Topology,
+        flows: &[&Flow],
+        chosen: &[usize],
+    ) -> Option<f64> {
+        let given = self.capacity.map(|rate| rate.bits() as f64);
+        let first = || slowest(scenario, topology, flows[*chosen.first()?]);
+        given.or_else(first)
+    }
+
+    fn level(&self, capacity: impl Fn() -> Option<f64>) -> Option<f64> {
+        match level(self.reaches.as_ref()?.get_ref(), *self.of.get_ref())? {
+            Level::Share(share) => Some(share * capacity()?),
+            Level::Value(value) => Some(value),
+        }
+    }
+
+    /// What is wrong with it, and the byte where that stands. `flows` are those that run.
+    fn check(
+        &self,
+        scenario: &Scenario,
+        topology: &Topology,
+        flows: &[&Flow],
+    ) -> Result<(), (usize, String)> {
+        self.check_name()?;
+        self.check_times()?;
+        self.check_flow(scenario, flows)?;
+        self.check_level()?;
+        self.check_capacity(scenario, topology, flows)
+    }
+
+    fn check_name(&self) -> Result<(), (usize, String)> {
+        let at = self.name.span().start;
+        let clean = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name = self.name.get_ref();
+        if name.is_empty()
+            || !name.chars().all(clean)
+            || !name.starts_with(|c: char| c.is_ascii_alphabetic())
+        {
+            return Err((
+                at,
+                format!("{name:?}: a metric's name is letters, digits and '_'"),
+            ));
+        }
+        let unit = self.unit();
+        match Metric::of(name).unit == unit {
+            true => Ok(()),
+            false => Err((
+                at,
+                format!(
+                    "{name:?} must end in {}, the unit of what it measures",
+                    ending(unit)
+                ),
+            )),
+        }
+    }
+
+    fn unit(&self) -> Unit {
+        match self.stat {
+            Stat::TimeTo => Unit::Seconds,
+            Stat::ShareOfCapacity => Unit::Ratio,
+            _ => Metric::of(self.of.get_ref().name()).unit,
+        }
+    }
+
+    fn check_times(&self) -> Result<(), (usize, String)> {
+        let at = self.name.span().start;
+        if self.to.is_some_and(|to| to <= self.from) {
+            return Err((at, "to must be later than from".to_owned()));
+        }
+        match self.bin < Time::from_millis(100) {
+            true => Err((
+                at,
+                "bin: there are ten samples a second, so at least 100ms".to_owned(),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn check_flow(&self, scenario: &Scenario, flows: &[&Flow]) -> Result<(), (usize, String)> {
+        let Some(wanted) = &self.flow else {
+            return Ok(());
+        };
+        named_flow(scenario, flows, wanted, *self.of.get_ref())
+    }
+
+    fn check_level(&self) -> Result<(), (usize, String)> {
+        let at = self.name.span().start;
+        match (self.stat, &self.reaches) {
+            (Stat::TimeTo, None) => Err((
+                at,
+                "time_to needs reaches, such as \"90 %\" of the capacity".to_owned(),
+            )),
+            (Stat::TimeTo, Some(value)) => match level(value.get_ref(), *self.of.get_ref()) {
+                Some(Level::Share(_)) => self.check_share(),
+                Some(Level::Value(_)) => Ok(()),
+                None => Err((
+                    value.span().start,
+                    "want a share such as \"90 %\", or a quantity in the unit of what is measured"
+                        .to_owned(),
+                )),
+            },
+            (_, Some(value)) => Err((
+                value.span().start,
+                "reaches is a key of stat = \"time_to\"".to_owned(),
+            )),
+            (Stat::ShareOfCapacity, None) => self.check_share(),
+            (_, None) => Ok(()),
+        }
+    }
+
+    fn check_share(&self) -> Result<(), (usize, String)> {
+        match self.of.get_ref() {
+            Quantity::GoodputBps => Ok(()),
+            other => Err((
+                self.of.span().start,
+                format!("{} has no capacity", other.name()),
+            )),
+        }
+    }
+
+    fn check_capacity(
+        &self,
+        scenario: &Scenario,
+        topology: &Topology,
+        flows: &[&Flow],
+    ) -> Result<(), (usize, String)> {
+        let reaches = self.reaches.as_ref();
+        let share = reaches.and_then(|value| level(value.get_ref(), *self.of.get_ref()));
+        let needed = self.stat == Stat::ShareOfCapacity || matches!(share, Some(Level::Share(_)));
+        let chosen = chosen(
+            flows,
+            self.flow.as_ref().map(|flow| flow.get_ref().as_str()),
+        );
+        if !needed || self.capacity.is_some() || chosen.is_empty() {
+            return Ok(());
+        }
+        let problem = match () {
+            () if changes(scenario) => "a link changes its rate; say which capacity is meant",
+            () if self.capacity(scenario, topology, flows, &chosen).is_none() => {
+                "no link on the way has a rate; say the capacity"
+            }
+            () => return Ok(()),
+        };
+        Err((self.name.span().start, problem.to_owned()))
+    }
+}
+
+/// The flow called `wanted` is one whose connections can be told from all others.
+pub(crate) fn named_flow(
+    scenario: &Scenario,
+    flows: &[&Flow],
+    wanted: &Spanned<String>,
+    quantity: Quantity,
+) -> Result<(), (usize, String)> {
+    let at = wanted.span().start;
+    let transfers: Vec<&str> = scenario
+        .flows
+        .iter()
+        .filter(|flow| flow.program.transfers())
+        .map(|flow| flow.name.as_str())
+        .collect();
+    if !transfers.contains(&wanted.get_ref().as_str()) {
+        return Err((
+            at,
+            format!(
+                "no flow that moves bytes is called {:?} (there are: {})",
+                wanted.get_ref(),
+                transfers.join(", ")
+            ),
+        ));
+    }
+    let end = |number| match quantity.of_senders() {
+        true => End::sending(flows, number),
+        false => End::receiving(flows, number),
+    };
+    let Some(own) = flows.iter().position(|flow| flow.name == *wanted.get_ref()) else {
+        return Ok(());
+    };
+    let mut others =
+        (0..flows.len()).filter(|other| *other != own && flows[*other].program.transfers());
+    match others.find(|other| end(own).is_mistaken_for(&end(*other))) {
+        Some(other) => Err((
+            at,
+            format!(
+                "the connections of {:?} and {:?} can't be told apart by their ports",
+                wanted.get_ref(),
+                flows[other].name
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The numbers of the flow called so, or of all that move bytes.
+pub(crate) fn chosen(flows: &[&Flow], name: Option<&str>) -> Vec<usize> {
+    let wanted =
+        |flow: &&Flow| flow.program.transfers() && name.is_none_or(|name| flow.name == name);
+    let all = flows.iter().enumerate().filter(|(_, flow)| wanted(flow));
+    all.map(|(number, _)| number).collect()
+}
+
+enum Level {
+    Share(f64),
+    Value(f64),
+}
+
+fn level(value: &Value, quantity: Quantity) -> Option<Level> {
+    let number = value
+        .as_float()
+        .or(value.as_integer().map(|whole| whole as f64));
+    let text = value.as_str().unwrap_or_default();
+    let share = || Some(text.strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0);
+    let said = || match quantity {
+        Quantity::GoodputBps => Some(text.parse::<BitRate>().ok()?.bits() as f64),
+        Quantity::CwndBytes => Some(text.parse::<Bytes>().ok()?.get() as f64),
+        Quantity::SrttUs => Some(text.parse::<Time>().ok()?.as_secs_f64() * 1e6),
+        Quantity::RetransmitsPerS | Quantity::JainRatio => None,
+    };
+    let value = number.or_else(said).map(Level::Value);
+    share().map(Level::Share).or(value)
+}
+
+/// The slowest link from where the flow's data leaves to where it arrives, bits a second.
+fn slowest(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<f64> {
+    let path = topology.path(&flow.from, &flow.to)?;
+    let rate = |pair: &[String]| {
+        let index = topology.between(&pair[0], &pair[1])?;
+        let (link, wire) = (&scenario.links[index], &topology.wires[index]);
+        if link.kind == LinkKind::Veth {
+            return None;
+        }
+        let [right, left] = programs::link::shapes(link, wire).ok()?;
+        let shape = if link.between[0] == pair[0] {
+            right
+        } else {
+            left
+        };
+        shape.rate.mean().map(|rate| rate.bits() as f64)
+    };
+    path.windows(2).filter_map(rate).min_by(f64::total_cmp)
+}
+
+/// Whether a link has another rate later.
+fn changes(scenario: &Scenario) -> bool {
+    let schedules = scenario
+        .links
+        .iter()
+        .filter_map(|link| link.options.get("at"));
+    schedules
+        .map(ToString::to_string)
+        .any(|text| text.contains("rate"))
+}
+
+fn ending(unit: Unit) -> &'static str {
+    match unit {
+        Unit::BitsPerSecond => "_bps",
+        Unit::PacketsPerSecond => "_pps",
+        Unit::Seconds => "_s",
+        Unit::Micros => "_us",
+        Unit::Bytes => "_bytes",
+        Unit::Ratio => "_ratio",
+        Unit::Probability => "_p",
+        Unit::Count => "no unit",
+    }
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// When the first bin ended from which on all, for `hold` seconds, are at the level; the length of all if
+/// there is none. `None` of nothing.
+fn time_to(values: &[Option<f64>], level: f64, width_s: f64, hold_s: Option<f64>) -> Option<f64> {
+    let reached = |value: &Option<f64>| value.is_some_and(|value| value >= level);
+    let held = hold_s.map(|hold| ((hold / width_s).ceil() as usize).max(1));
+    let stays = |n: &usize| {
+        let rest = &values[*n..];
+        // A hold that the end cuts short counts as kept.
+        rest[..held.unwrap_or(rest.len()).min(rest.len())]
+            .iter()
+            .all(reached)
+    };
+    let bins = (0..values.len())
+        .find(stays)
+        .map_or(values.len(), |n| n + 1);
+    (!values.is_empty()).then(|| bins as f64 * width_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::course::tests::{two_flows, upload};
+    use super::*;
+
+    const SCENARIO: &str = "title = 't'\nquestion = 'q'\n[[links]]\nname = 'wan'\nbetween = ['a', 'b']\nrate = '40mbit'\n\
+        [[flows]]\nname = 'one'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\ndirection = 'upload'\n\
+        [[flows]]\nname = 'two'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\ndirection = 'upload'\n[[measure]]\n";
+
+    fn scenario(measure: &str) -> Scenario {
+        toml::from_str(&format!("{SCENARIO}{measure}")).unwrap()
+    }
+
+    /// The figure of a run in which flow one receives 4 MB/s and flow two 1 MB/s, or what is wrong.
+    fn measured(measure: &str) -> Result<Option<f64>, String> {
+        let scenario = scenario(measure);
+        let topology = Topology::of(&scenario);
+        let flows: Vec<&Flow> = scenario.flows.iter().collect();
+        scenario.measure[0]
+            .check(&scenario, &topology, &flows)
+            .map_err(|(_, problem)| problem)?;
+        let metrics = of(
+            &scenario,
+            &topology,
+            &flows,
+            &two_flows(3_000_000, 1_000_000),
+        );
+        Ok(metrics
+            .first()
+            .map(|(_, value)| (value * 1e4).round() / 1e4))
+    }
+
+    #[test]
+    fn a_part_of_a_run_is_a_metric() {
+        let mean = "name = 'late_bps'\nof = 'goodput_bps'\nfrom = '4s'\nto = '8s'\n";
+        assert_eq!(measured(mean), Ok(Some(40e6)));
+        assert_eq!(measured(&format!("{mean}flow = 'two'")), Ok(Some(8e6)));
+        let share = "name = 'x_ratio'\nof = 'goodput_bps'\nflow = 'one'\nstat = 'share_of_capacity'\nfrom = '1s'\n";
+        assert_eq!(measured(share), Ok(Some(0.8)));
+        assert_eq!(
+            measured(&format!("{share}capacity = '64mbit'")),
+            Ok(Some(0.5))
+        );
+        assert_eq!(
+            measured("name = 'j_ratio'\nof = 'jain_ratio'\nflow = 'one'\nfrom = '1s'"),
+            Ok(Some(0.8))
+        );
+        let beyond = "name = 'late_bps'\nof = 'goodput_bps'\nfrom = '20s'\n";
+        assert_eq!(measured(beyond), Ok(None));
+    }
+
+    #[test]
+    fn time_to_waits_until_it_stays() {
+        let values = [1.0, 9.0, 2.0, 9.0, 9.0, 9.0, 1.0].map(Some);
+        assert_eq!(time_to(&values, 9.0, 0.5, Some(0.5)), Some(1.0));
+        assert_eq!(time_to(&values, 9.0, 0.5, Some(1.0)), Some(2.0));
+        assert_eq!(time_to(&values[..6], 9.0, 0.5, None), Some(2.0));
+        assert_eq!(
+            time_to(&values, 9.0, 0.5, None),
+            Some(3.5),
+            "never: the whole length"
+        );
+        assert_eq!(time_to(&[None, Some(9.0)], 9.0, 1.0, None), Some(2.0));
+        assert_eq!(time_to(&[], 9.0, 1.0, None), None);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused() {
+        let problem = |measure: &str| measured(measure).unwrap_err();
+        assert!(problem("name = 'x_s'\nof = 'goodput_bps'").contains("must end in _bps"));
+        assert!(problem("name = 'x y_bps'\nof = 'goodput_bps'").contains("letters"));
+        assert!(problem("name = 'x_bps'\nof = 'goodput_bps'\nflow = 'three'").contains("one, two"));
+        assert!(
+            problem("name = 'x_bps'\nof = 'goodput_bps'\nfrom = '2s'\nto = '1s'").contains("later")
+        );
+        assert!(problem("name = 'x_bps'\nof = 'goodput_bps'\nbin = '1ms'").contains("100ms"));
+        assert!(problem("name = 'x_s'\nof = 'goodput_bps'\nstat = 'time_to'").contains("reaches"));
+        assert!(
+            problem("name = 'x_s'\nof = 'goodput_bps'\nstat = 'time_to'\nreaches = '9 stone'")
+                .contains("share such as")
+        );
+        assert!(
+            problem("name = 'x_ratio'\nof = 'srtt_us'\nstat = 'share_of_capacity'")
+                .contains("no capacity")
+        );
+        let switch = "name = 'x_ratio'\nof = 'goodput_bps'\nstat = 'share_of_capacity'";
+        let changing = |text: &str| {
+            let mut scenario = scenario(switch);
+            let at = toml::from_str::<toml::Table>(text).unwrap();
+            scenario.links[0].options.extend(at);
+            let topology = Topology::of(&scenario);
+            scenario.measure[0].check(&scenario, &topology, &[&upload("one")])
+        };
+        assert!(
+            changing("at = ['30s: rate 10mbit']")
+                .unwrap_err()
+                .1
+                .contains("which capacity")
+        );
+        assert!(changing("at = ['30s: delay 10ms']").is_ok());
+    }
+}

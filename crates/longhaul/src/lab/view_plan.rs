@@ -1,0 +1,623 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `[[table]]` and `[[figure]]`: what the report shall show. Here they are read and checked, and the cells are put
+//! where they belong; `view.rs` is what comes of them.
+
+use super::{
+    book::{Book, Cell},
+    course::{self, Bins, Quantity},
+    expression::Expression,
+    finding,
+    known::Known,
+    matching,
+    measure::{chosen, named_flow},
+    result,
+    sampler::Recording,
+    scenario::{Flow, Scenario},
+    validate::one_cell,
+    verdict,
+    view::{Axis, Course, CourseName, Entry, Figure, FigureKind, Limit, Panel, Table, quantity},
+};
+use indexmap::{IndexMap, IndexSet};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toml::Spanned;
+use units::Time;
+
+/// In place of a parameter: the cell itself, by its name.
+const CELL: &str = "cell";
+
+/// One name or several.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a name or a list of names")]
+enum Names {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Names {
+    fn all(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Several(names) => names,
+        }
+    }
+}
+
+/// One value or several.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Values {
+    Several(Vec<toml::Value>),
+    One(toml::Value),
+}
+
+impl Values {
+    fn has(&self, value: &toml::Value) -> bool {
+        let is = |one: &toml::Value| matching::names(&super::parameters::plain(one), value);
+        match self {
+            Self::One(one) => is(one),
+            Self::Several(all) => all.iter().any(is),
+        }
+    }
+}
+
+/// One quantity over time, or several.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected goodput_bps, cwnd_bytes, srtt_us, retransmits_per_s or jain_ratio, or a list of them"
+)]
+enum Quantities {
+    One(Quantity),
+    Several(Vec<Quantity>),
+}
+
+impl Quantities {
+    fn all(&self) -> &[Quantity] {
+        match self {
+            Self::One(quantity) => std::slice::from_ref(quantity),
+            Self::Several(quantities) => quantities,
+        }
+    }
+}
+
+type Listed = Option<Spanned<Names>>;
+
+fn listed(names: &Listed) -> &[String] {
+    names.as_ref().map_or(&[], |names| names.get_ref().all())
+}
+
+/// What is wrong, and the byte where it stands.
+type Checked<T = ()> = Result<T, (usize, String)>;
+
+/// `[[table]]` as the file says it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TablePlan {
+    name: Spanned<String>,
+    title: Spanned<String>,
+    note: Option<String>,
+    metric: Spanned<Names>,
+    /// Varied parameters, or `cell`.
+    rows: Listed,
+    columns: Listed,
+    panels: Listed,
+    /// Only the cells with these values.
+    only: Option<Spanned<IndexMap<String, Values>>>,
+    /// Whether the paper's figures stand beside ours.
+    #[serde(default = "yes")]
+    paper: bool,
+}
+
+/// `[[figure]]` as the file says it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FigurePlan {
+    name: Spanned<String>,
+    kind: FigureKind,
+    title: Spanned<String>,
+    note: Option<String>,
+    metric: Listed,
+    /// Instead of a metric: quantities over time.
+    of: Option<Spanned<Quantities>>,
+    /// Of these flows, a line each; of all together if absent.
+    flow: Listed,
+    /// Part of the run, and the width of a bin.
+    from: Option<Time>,
+    to: Option<Time>,
+    bin: Option<Time>,
+    /// Series, bars: what goes along the axis. With `of` it is time.
+    over: Listed,
+    /// Series, bars, cdf: what makes lines or colours.
+    by: Listed,
+    /// Heat map, matrix.
+    rows: Listed,
+    columns: Listed,
+    panels: Listed,
+    only: Option<Spanned<IndexMap<String, Values>>>,
+    /// `x`, `y` or `xy`.
+    log: Option<Spanned<String>>,
+    #[serde(default = "yes")]
+    paper: bool,
+    #[serde(default)]
+    limits: Vec<LimitPlan>,
+}
+
+/// A line across a chart.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitPlan {
+    value: Spanned<toml::Value>,
+    label: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Checks all views; `known` has the metrics.
+pub(crate) fn check(book: &Book, known: &Known) -> Checked {
+    let mut names = IndexSet::new();
+    for plan in &book.base.table {
+        named(&plan.name, &mut names)?;
+        plan.check(book, known)?;
+    }
+    for plan in &book.base.figure {
+        named(&plan.name, &mut names)?;
+        plan.check(book, known)?;
+    }
+    Ok(())
+}
+
+fn named<'a>(name: &'a Spanned<String>, seen: &mut IndexSet<&'a String>) -> Checked {
+    let (at, text) = (name.span().start, name.get_ref());
+    let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if text.is_empty() || text.len() > 64 || !text.chars().all(clean) {
+        return Err((
+            at,
+            format!("{text:?}: a name is 1 to 64 letters, digits, '-' and '_'"),
+        ));
+    }
+    match seen.insert(text) {
+        true => Ok(()),
+        false => Err((at, format!("two tables or figures are called {text:?}"))),
+    }
+}
+
+/// The tables of a result.
+pub(crate) fn tables(book: &Book, cells: &[result::Cell]) -> Vec<Table> {
+    let plans = book.base.table.iter();
+    plans.filter_map(|plan| plan.resolve(book, cells)).collect()
+}
+
+/// The figures of a result.
+pub(crate) fn figures(book: &Book, cells: &[result::Cell]) -> Vec<Figure> {
+    let plans = book.base.figure.iter();
+    plans.filter_map(|plan| plan.resolve(book, cells)).collect()
+}
+
+/// Which cells a view shows, and where.
+struct Layout<'a> {
+    rows: &'a Listed,
+    columns: &'a Listed,
+    panels: &'a Listed,
+    only: Option<&'a Spanned<IndexMap<String, Values>>>,
+}
+
+impl Layout<'_> {
+    fn check(&self, book: &Book, at: usize) -> Checked {
+        for names in [self.rows, self.columns, self.panels].into_iter().flatten() {
+            let problem = |problem| (names.span().start, problem);
+            let mut all = names.get_ref().all().iter();
+            all.try_for_each(|name| varied(book, name))
+                .map_err(problem)?;
+        }
+        if let Some(only) = self.only {
+            let problem = |problem| (only.span().start, problem);
+            let mut all = only.get_ref().iter();
+            all.try_for_each(|(name, values)| some_has(book, name, values))
+                .map_err(problem)?;
+        }
+        let panels = self.resolve(book).map_err(|problem| (at, problem))?;
+        match panels.is_empty() {
+            false => Ok(()),
+            true => Err((at, "no cell has all of these parameters".to_owned())),
+        }
+    }
+
+    /// The panels with their cells; none if no cell of the book is meant.
+    fn resolve(&self, book: &Book) -> Result<Vec<Panel>, String> {
+        let (rows, columns, panels) =
+            (listed(self.rows), listed(self.columns), listed(self.panels));
+        let named = [rows, columns, panels].concat();
+        let meant = |index: &usize| self.means(&book.cells[*index], &named);
+        let all: Vec<usize> = (0..book.cells.len()).filter(meant).collect();
+        let (down, across) = (axis(book, &all, rows), axis(book, &all, columns));
+        let each = axis(book, &all, panels).entries.into_iter();
+        each.map(|panel| {
+            let inside = all.iter().copied();
+            let inside = inside.filter(|index| values(&book.cells[*index], panels) == panel.values);
+            let cells = places(book, inside, [&down, &across])?;
+            let of = panels.iter().cloned().zip(panel.values).collect();
+            Ok(Panel {
+                of,
+                rows: down.clone(),
+                columns: across.clone(),
+                cells,
+            })
+        })
+        .filter(|panel| {
+            panel
+                .as_ref()
+                .is_ok_and(|panel| panel.cells.iter().flatten().any(Option::is_some))
+                || panel.is_err()
+        })
+        .collect()
+    }
+
+    fn means(&self, cell: &Cell, named: &[String]) -> bool {
+        let there = named
+            .iter()
+            .all(|name| name == CELL || cell.vary.contains_key(name));
+        let wanted = self.only.map(Spanned::get_ref).into_iter().flatten();
+        there
+            && wanted
+                .into_iter()
+                .all(|(name, values)| cell.vary.get(name).is_some_and(|value| values.has(value)))
+    }
+}
+
+fn varied(book: &Book, name: &String) -> Result<(), String> {
+    let mut names: IndexSet<&str> = book
+        .cells
+        .iter()
+        .flat_map(|cell| cell.vary.keys().map(String::as_str))
+        .collect();
+    names.insert(CELL);
+    match names.contains(name.as_str()) {
+        true => Ok(()),
+        false => {
+            let known: Vec<&str> = names.into_iter().collect();
+            Err(format!(
+                "no cell varies {name:?} (there are: {})",
+                known.join(", ")
+            ))
+        }
+    }
+}
+
+fn some_has(book: &Book, name: &String, values: &Values) -> Result<(), String> {
+    varied(book, name)?;
+    let has = |cell: &Cell| cell.vary.get(name).is_some_and(|value| values.has(value));
+    match book.cells.iter().any(has) {
+        true => Ok(()),
+        false => Err(format!("no cell has such a {name}")),
+    }
+}
+
+/// What a cell has for each of these names.
+fn values(cell: &Cell, by: &[String]) -> Vec<Value> {
+    let value = |name: &String| match cell.vary.get(name) {
+        Some(value) => serde_json::to_value(value).unwrap_or_default(),
+        None => Value::from(cell.name()),
+    };
+    by.iter().map(value).collect()
+}
+
+fn axis(book: &Book, cells: &[usize], by: &[String]) -> Axis {
+    let all = || cells.iter().map(|index| &book.cells[*index]);
+    let mut entries: Vec<Entry> = Vec::new();
+    for values in all().map(|cell| values(cell, by)) {
+        if entries.iter().all(|entry| entry.values != values) {
+            entries.push(Entry {
+                values,
+                label: None,
+            });
+        }
+    }
+    let labels: IndexSet<_> = all().map(|cell| cell.label.as_ref()).collect();
+    if let ([], [entry], 1) = (by, &mut entries[..], labels.len()) {
+        entry.label = labels[0].cloned();
+    }
+    Axis {
+        by: by.to_vec(),
+        entries,
+    }
+}
+
+/// The index of the cell at each place.
+fn places(
+    book: &Book,
+    cells: impl Iterator<Item = usize>,
+    [rows, columns]: [&Axis; 2],
+) -> Result<Vec<Vec<Option<usize>>>, String> {
+    let mut places = vec![vec![None; columns.entries.len()]; rows.entries.len()];
+    for index in cells {
+        let at = |axis: &Axis| {
+            let own = values(&book.cells[index], &axis.by);
+            axis.entries.iter().position(|entry| entry.values == own)
+        };
+        let (Some(row), Some(column)) = (at(rows), at(columns)) else {
+            continue;
+        };
+        if let Some(other) = places[row][column].replace(index) {
+            let [one, other] = [other, index].map(|index: usize| book.cells[index].name());
+            return Err(format!(
+                "{one:?} and {other:?} fall into one place; name what tells them apart, or leave one out by only"
+            ));
+        }
+    }
+    Ok(places)
+}
+
+fn check_metrics(metrics: &Spanned<Names>, known: &Known) -> Checked {
+    let at = metrics.span().start;
+    let all = metrics.get_ref().all();
+    match all.is_empty() {
+        true => Err((at, "at least one metric".to_owned())),
+        false => all
+            .iter()
+            .try_for_each(|name| known.check(name))
+            .map_err(|problem| (at, problem)),
+    }
+}
+
+/// The numbers that a title names are of cells and metrics that there are.
+fn check_title(title: &Spanned<String>, book: &Book, known: &Known) -> Checked {
+    let sound = |expression: &Expression| {
+        known.check_all(expression)?;
+        let one = |_: &str, wanted: &[(String, String)]| one_cell(book, wanted).map(|_| 1.0);
+        expression.value(&one).map(drop)
+    };
+    finding::check(title.get_ref(), sound).map_err(|problem| (title.span().start, problem))
+}
+
+fn title(title: &Spanned<String>, book: &Book, cells: &[result::Cell]) -> String {
+    finding::fill_in(title.get_ref(), |expression| {
+        verdict::number(expression, book, cells)
+    })
+}
+
+impl TablePlan {
+    fn layout(&self) -> Layout<'_> {
+        Layout {
+            rows: &self.rows,
+            columns: &self.columns,
+            panels: &self.panels,
+            only: self.only.as_ref(),
+        }
+    }
+
+    fn check(&self, book: &Book, known: &Known) -> Checked {
+        check_metrics(&self.metric, known)?;
+        check_title(&self.title, book, known)?;
+        self.layout().check(book, self.name.span().start)
+    }
+
+    fn resolve(&self, book: &Book, cells: &[result::Cell]) -> Option<Table> {
+        let panels = self.layout().resolve(book).ok()?;
+        (!panels.is_empty()).then(|| Table {
+            name: self.name.get_ref().clone(),
+            title: title(&self.title, book, cells),
+            note: self.note.clone(),
+            metrics: self.metric.get_ref().all().to_vec(),
+            paper: self.paper,
+            panels,
+        })
+    }
+}
+
+impl FigurePlan {
+    fn layout(&self) -> Layout<'_> {
+        let (rows, columns) = match self.is_grid() {
+            true => (&self.rows, &self.columns),
+            false => (&self.by, &self.over),
+        };
+        Layout {
+            rows,
+            columns,
+            panels: &self.panels,
+            only: self.only.as_ref(),
+        }
+    }
+
+    fn is_grid(&self) -> bool {
+        matches!(self.kind, FigureKind::Heatmap | FigureKind::Matrix)
+    }
+
+    fn check(&self, book: &Book, known: &Known) -> Checked {
+        self.check_keys()?;
+        if let Some(metrics) = &self.metric {
+            check_metrics(metrics, known)?;
+        }
+        self.check_flows(book)?;
+        self.limits.iter().try_for_each(LimitPlan::check)?;
+        check_title(&self.title, book, known)?;
+        self.layout().check(book, self.name.span().start)
+    }
+
+    /// Each kind has the keys that mean something to it.
+    fn check_keys(&self) -> Checked {
+        let at = self.name.span().start;
+        let need = |good: bool, problem: &str| {
+            if good {
+                Ok(())
+            } else {
+                Err((at, problem.to_owned()))
+            }
+        };
+        let over_time = self.of.is_some();
+        need(
+            over_time != self.metric.is_some(),
+            "a figure draws either a metric or, over time, what of names",
+        )?;
+        let spread = matches!(self.kind, FigureKind::Series | FigureKind::Cdf);
+        need(
+            !over_time || spread,
+            "only series and cdf draw what of names",
+        )?;
+        let of_time =
+            self.flow.is_some() || self.from.is_some() || self.to.is_some() || self.bin.is_some();
+        need(over_time || !of_time, "flow, from, to and bin belong to of")?;
+        let (ours, others) = match self.is_grid() {
+            true => ([&self.rows, &self.columns], [&self.over, &self.by]),
+            false => ([&self.over, &self.by], [&self.rows, &self.columns]),
+        };
+        need(
+            others.iter().all(|key| key.is_none()),
+            match self.is_grid() {
+                true => "a heat map or matrix has rows and columns, not over and by",
+                false => "series, bars and cdf have over and by, not rows and columns",
+            },
+        )?;
+        let metrics = listed(&self.metric).len();
+        match self.kind {
+            FigureKind::Series if over_time => need(
+                self.over.is_none(),
+                "what of names is drawn over time; leave over out",
+            ),
+            FigureKind::Series => need(
+                listed(&self.over).len() == 1,
+                "a series of a metric goes over one parameter",
+            ),
+            FigureKind::Bars => Ok(()),
+            FigureKind::Cdf => need(self.over.is_none(), "a cdf has by, not over"),
+            FigureKind::Heatmap => need(
+                metrics == 1 && ours.iter().all(|key| key.is_some()),
+                "a heat map has one metric, rows and columns",
+            ),
+            FigureKind::Matrix => need(
+                (1..=2).contains(&metrics) && ours.iter().all(|key| listed(key).len() == 1),
+                "a matrix has one or two metrics, and one parameter each for rows and columns",
+            ),
+        }?;
+        let Some(log) = &self.log else {
+            return Ok(());
+        };
+        match ["x", "y", "xy"].contains(&log.get_ref().as_str()) {
+            true => Ok(()),
+            false => Err((log.span().start, "log is \"x\", \"y\" or \"xy\"".to_owned())),
+        }
+    }
+
+    fn check_flows(&self, book: &Book) -> Checked {
+        let (Some(of), Some(names)) = (&self.of, &self.flow) else {
+            return Ok(());
+        };
+        for scenario in book.cells.iter().map(|cell| &cell.scenario) {
+            let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+            for name in names.get_ref().all() {
+                let name = Spanned::new(names.span(), name.clone());
+                let mut all = of.get_ref().all().iter();
+                all.try_for_each(|quantity| named_flow(scenario, &flows, &name, *quantity))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn courses(&self) -> Vec<(Quantity, CourseName)> {
+        let name = |quantity: &Quantity, flow: Option<&String>| {
+            let (of, flow) = (quantity.name().to_owned(), flow.cloned());
+            (*quantity, CourseName { of, flow })
+        };
+        let quantities = self.of.as_ref().map_or(&[][..], |of| of.get_ref().all());
+        let each = |quantity| match listed(&self.flow) {
+            [] => vec![name(quantity, None)],
+            flows => flows
+                .iter()
+                .map(|flow| name(quantity, Some(flow)))
+                .collect(),
+        };
+        quantities.iter().flat_map(each).collect()
+    }
+
+    fn resolve(&self, book: &Book, cells: &[result::Cell]) -> Option<Figure> {
+        let panels = self.layout().resolve(book).ok()?;
+        let log = self.log.as_ref().map_or("", |log| log.get_ref().as_str());
+        let seconds = |time: Option<Time>| time.map(Time::as_secs_f64);
+        let span = (self.from.is_some() || self.to.is_some()).then(|| {
+            [
+                seconds(self.from).unwrap_or(0.0),
+                seconds(self.to).unwrap_or(self.end_s(book)),
+            ]
+        });
+        (!panels.is_empty()).then(|| Figure {
+            name: self.name.get_ref().clone(),
+            kind: self.kind,
+            title: title(&self.title, book, cells),
+            note: self.note.clone(),
+            metrics: listed(&self.metric).to_vec(),
+            courses: self.courses().into_iter().map(|(_, name)| name).collect(),
+            span_s: span,
+            log_x: log.contains('x'),
+            log_y: log.contains('y'),
+            paper: self.paper,
+            limits: self.limits.iter().filter_map(LimitPlan::limit).collect(),
+            panels,
+        })
+    }
+
+    /// No run is longer.
+    fn end_s(&self, book: &Book) -> f64 {
+        book.base.limit.as_secs_f64()
+    }
+}
+
+impl LimitPlan {
+    fn check(&self) -> Checked {
+        match self.limit() {
+            Some(_) => Ok(()),
+            None => Err((
+                self.value.span().start,
+                "a limit is a number or a quantity".to_owned(),
+            )),
+        }
+    }
+
+    fn limit(&self) -> Option<Limit> {
+        let value = self.value.get_ref();
+        let number = value
+            .as_float()
+            .or(value.as_integer().map(|whole| whole as f64));
+        Some(Limit {
+            value: number.or_else(|| quantity(value.as_str()?))?,
+            label: self.label.clone(),
+        })
+    }
+}
+
+/// The courses of one run that the scenario's figures draw, each once, in the finest bins that any asks for.
+pub(crate) fn courses(scenario: &Scenario, flows: &[&Flow], recording: &Recording) -> Vec<Course> {
+    let end_s = recording.end_s();
+    let mut wanted: IndexMap<(String, Option<String>), (Quantity, f64)> = IndexMap::new();
+    for plan in &scenario.figure {
+        let width = plan
+            .bin
+            .map_or_else(|| nice(end_s / 300.0), Time::as_secs_f64);
+        for (quantity, CourseName { of, flow }) in plan.courses() {
+            let entry = wanted.entry((of, flow)).or_insert((quantity, width));
+            entry.1 = entry.1.min(width);
+        }
+    }
+    let course = |((of, flow), (quantity, width)): (_, (Quantity, f64))| {
+        let flow: Option<String> = flow;
+        let chosen = chosen(flows, flow.as_deref());
+        let bins = Bins::between(0.0, end_s, width.max(nice(end_s / Course::BINS_MAX as f64)));
+        (!chosen.is_empty()).then(|| Course {
+            name: CourseName { of, flow },
+            bin_ms: bins.width_s * 1e3,
+            values: course::values(quantity, flows, &chosen, recording, bins),
+        })
+    };
+    wanted.into_iter().filter_map(course).collect()
+}
+
+/// The next of 0.1, 0.2, 0.5, 1, 2, 5 … seconds.
+fn nice(width_s: f64) -> f64 {
+    let decades = (-1..6).map(|power| 10f64.powi(power));
+    let steps = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|step| step * decade));
+    steps
+        .into_iter()
+        .find(|step| *step >= width_s)
+        .unwrap_or(1e6)
+}
