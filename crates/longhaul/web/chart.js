@@ -165,6 +165,7 @@ function drawLimit(u, chart, limit) {
 function drawEvents(u, chart) {
   const { left, top, width, height } = u.bbox;
   const ends = Array(EVENT_ROWS).fill(-Infinity);
+  u.ctx.save();
   u.ctx.font = labelFont();
   for (const event of chart.events) {
     const x = u.valToPos(event.at_s, "x", true);
@@ -176,6 +177,7 @@ function drawEvents(u, chart) {
     ends[row] = x + room;
     label(u, event.label, x + 4 * devicePixelRatio, top + height - (8 + 18 * row) * devicePixelRatio, colour("--quiet"), "left");
   }
+  u.ctx.restore();
 }
 
 // Where a line's name goes: above its own middle, within what is in view, clear of its peaks.
