@@ -8,11 +8,12 @@
 //! Source: `Documentation/networking/timestamping.rst`.
 
 use crate::socket::{PlainOption, get_option, set_option};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::AsRawFd,
+    ptr,
     time::Duration,
 };
 use units::Time;
@@ -55,11 +56,7 @@ impl Sender {
     /// message goes as one super-packet of datagrams of that length (`UDP_SEGMENT`). Nothing is
     /// fragmented: what is too long for the path is refused.
     pub fn open(destination: SocketAddr, segment: Option<u16>) -> io::Result<Self> {
-        // Each message is named by its number, and only the stamp comes back, not the packet.
-        let flags = libc::SOF_TIMESTAMPING_TX_SOFTWARE
-            | libc::SOF_TIMESTAMPING_OPT_ID
-            | libc::SOF_TIMESTAMPING_OPT_TSONLY;
-        let socket = stamping(destination, flags)?;
+        let socket = stamping(destination, DEPARTURES)?;
         forbid_fragments(&socket, destination)?;
         if let Some(segment) = segment {
             set_option(
@@ -80,13 +77,7 @@ impl Sender {
 
     /// The next stamp that has come back, if there is one.
     pub fn departure(&self) -> io::Result<Option<Departure>> {
-        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        let mut control = Control::new();
-        match control.receive(&self.0, &mut [], flags) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-            Ok(_) => Ok(control.departure()),
-        }
+        next_departure(&self.0)
     }
 }
 
@@ -139,6 +130,126 @@ impl Receiver {
     }
 }
 
+/// Both directions through one socket, both stamped: UDP, or ICMP echo by the kernel's ping socket.
+/// Nothing is fragmented, and no earlier path MTU is remembered (`IP_PMTUDISC_PROBE`): what is longer
+/// than the interface's MTU is refused with EMSGSIZE, all else is sent as it is.
+#[derive(Debug)]
+pub struct Exchange(Socket);
+
+impl Exchange {
+    /// UDP to and from `destination` alone.
+    pub fn udp(destination: SocketAddr) -> io::Result<Self> {
+        let all = libc::SOF_TIMESTAMPING_RX_SOFTWARE | DEPARTURES;
+        let exchange = Self::prepared(stamping(destination, all)?, destination)?;
+        exchange.0.connect(&destination.into())?;
+        wait_for_stamping()?;
+        Ok(exchange)
+    }
+
+    /// UDP at `address`, for whoever asks.
+    pub fn responder(address: SocketAddr) -> io::Result<Self> {
+        let socket = stamping(address, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
+        let exchange = Self::prepared(socket, address)?;
+        exchange.0.bind(&address.into())?;
+        wait_for_stamping()?;
+        Ok(exchange)
+    }
+
+    /// ICMP echo with `destination`: messages begin with the ICMP header, whose identifier and
+    /// checksum the kernel fills in. Refused with EACCES where `net.ipv4.ping_group_range` excludes
+    /// the caller's group.
+    pub fn icmp(destination: IpAddr) -> io::Result<Self> {
+        let destination = SocketAddr::new(destination, 0);
+        let protocol = match destination {
+            SocketAddr::V4(_) => Protocol::ICMPV4,
+            SocketAddr::V6(_) => Protocol::ICMPV6,
+        };
+        let domain = Domain::for_address(destination);
+        let socket = Socket::new(domain, Type::DGRAM.cloexec(), Some(protocol))?;
+        stamp(&socket, libc::SOF_TIMESTAMPING_RX_SOFTWARE | DEPARTURES)?;
+        let exchange = Self::prepared(socket, destination)?;
+        exchange.0.connect(&destination.into())?;
+        wait_for_stamping()?;
+        Ok(exchange)
+    }
+
+    fn prepared(socket: Socket, family: SocketAddr) -> io::Result<Self> {
+        discover_mtu(
+            &socket,
+            family,
+            [libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE],
+        )?;
+        socket.set_recv_buffer_size(BUFFER)?;
+        Ok(Self(socket))
+    }
+
+    /// Where it receives.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        let unnamed = || io::Error::other("the socket has no IP address");
+        self.0.local_addr()?.as_socket().ok_or_else(unnamed)
+    }
+
+    /// Sends to its destination.
+    pub fn send(&self, message: &[u8]) -> io::Result<()> {
+        self.0.send(message).map(drop)
+    }
+
+    /// Sends to `there`, unless that would wait.
+    pub fn send_to(&self, message: &[u8], there: SocketAddr) -> io::Result<()> {
+        let sent = self
+            .0
+            .send_to_with_flags(message, &there.into(), libc::MSG_DONTWAIT);
+        sent.map(drop)
+    }
+
+    /// Waits at most `patience` for the next message, more than 0, and says from where it came.
+    pub fn receive(
+        &self,
+        buffer: &mut [u8],
+        patience: Duration,
+    ) -> io::Result<Option<(Arrival, Option<SocketAddr>)>> {
+        self.0.set_read_timeout(Some(patience))?;
+        let mut control = Control::new();
+        match control.receive_from(&self.0, buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+            Ok((len, from)) => {
+                let at = control.stamp();
+                Ok(Some((Arrival { len, at }, from)))
+            }
+        }
+    }
+
+    /// The next stamp of a departure that has come back, if there is one.
+    pub fn departure(&self) -> io::Result<Option<Departure>> {
+        next_departure(&self.0)
+    }
+
+    /// MTU of the interface towards its destination, and of the route where it says less.
+    pub fn mtu(&self) -> io::Result<u32> {
+        let (level, name) = match self.address()? {
+            SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MTU),
+            SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_MTU),
+        };
+        get_option::<i32>(&self.0, level, name).map(|mtu| mtu as u32)
+    }
+}
+
+/// Each message is named by its number, and only the stamp comes back, not the packet.
+const DEPARTURES: u32 = libc::SOF_TIMESTAMPING_TX_SOFTWARE
+    | libc::SOF_TIMESTAMPING_OPT_ID
+    | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+
+fn next_departure(socket: &Socket) -> io::Result<Option<Departure>> {
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    let mut control = Control::new();
+    match control.receive(socket, &mut [], flags) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+        Ok(_) => Ok(control.departure()),
+    }
+}
+
 /// `include/uapi/linux/sock_diag.h`.
 const SK_MEMINFO_DROPS: usize = 8;
 
@@ -153,14 +264,18 @@ unsafe impl PlainOption for MemoryInfo {}
 fn stamping(family: SocketAddr, what: u32) -> io::Result<Socket> {
     let domain = Domain::for_address(family);
     let socket = Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
+    stamp(&socket, what)?;
+    Ok(socket)
+}
+
+fn stamp(socket: &Socket, what: u32) -> io::Result<()> {
     let flags = what | libc::SOF_TIMESTAMPING_SOFTWARE;
     set_option(
-        &socket,
+        socket,
         libc::SOL_SOCKET,
         libc::SO_TIMESTAMPING,
         flags as i32,
-    )?;
-    Ok(socket)
+    )
 }
 
 /// Stamping of arrivals is switched on by the first socket that wants it, but from a work queue
@@ -188,13 +303,18 @@ const SETTLE: Duration = Duration::from_millis(10);
 const SETTLE_TRIES: u32 = 50;
 
 fn forbid_fragments(socket: &Socket, family: SocketAddr) -> io::Result<()> {
+    discover_mtu(
+        socket,
+        family,
+        [libc::IP_PMTUDISC_DO, libc::IPV6_PMTUDISC_DO],
+    )
+}
+
+/// What to do about the path's MTU, over IPv4 or IPv6.
+fn discover_mtu(socket: &Socket, family: SocketAddr, how: [i32; 2]) -> io::Result<()> {
     let (level, name, value) = match family {
-        SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
-        SocketAddr::V6(_) => (
-            libc::SOL_IPV6,
-            libc::IPV6_MTU_DISCOVER,
-            libc::IPV6_PMTUDISC_DO,
-        ),
+        SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MTU_DISCOVER, how[0]),
+        SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, how[1]),
     };
     set_option(socket, level, name, value)
 }
@@ -218,22 +338,63 @@ impl Control {
 
     /// recvmsg(2); the datagram's length as far as it fits.
     fn receive(&mut self, socket: &Socket, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
+        // SAFETY: nothing is written where a name would go, since there is no room for one.
+        unsafe {
+            self.message(socket, buffer, flags, ptr::null_mut())
+                .map(|(len, _)| len)
+        }
+    }
+
+    /// The same, and where it came from.
+    fn receive_from(
+        &mut self,
+        socket: &Socket,
+        buffer: &mut [u8],
+    ) -> io::Result<(usize, Option<SocketAddr>)> {
+        let mut len = 0;
+        // SAFETY: the storage is as large as any address, and `message` says how much of it the
+        // kernel filled, which `try_init` takes as the address's length.
+        let ((), from) = unsafe {
+            SockAddr::try_init(|storage, named| {
+                let (got, name) = self.message(socket, buffer, 0, storage.cast())?;
+                (len, *named) = (got, name);
+                Ok(())
+            })?
+        };
+        Ok((len, from.as_socket()))
+    }
+
+    /// recvmsg(2); lengths of the datagram and of its sender's address.
+    ///
+    /// # Safety
+    /// `name` is null, or has room for a `sockaddr_storage`.
+    unsafe fn message(
+        &mut self,
+        socket: &Socket,
+        buffer: &mut [u8],
+        flags: i32,
+        name: *mut libc::c_void,
+    ) -> io::Result<(usize, libc::socklen_t)> {
         let mut place = libc::iovec {
             iov_base: buffer.as_mut_ptr().cast(),
             iov_len: buffer.len(),
         };
         // SAFETY: all zeros are a valid msghdr, also where it has padding.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = name;
+        if !name.is_null() {
+            message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        }
         message.msg_iov = &raw mut place;
         message.msg_iovlen = 1;
         message.msg_control = self.bytes.as_mut_ptr().cast();
         message.msg_controllen = CONTROL as _;
-        // SAFETY: the message points to one iovec over `buffer` and to `bytes`, with their lengths;
-        // all three live through the call.
+        // SAFETY: the message points to one iovec over `buffer`, to `bytes` and to the caller's
+        // `name`, with their lengths; all live through the call.
         let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
         let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
         self.len = CONTROL.min(message.msg_controllen as usize);
-        Ok(len)
+        Ok((len, message.msg_namelen))
     }
 
     /// Level, type and data of each.
@@ -334,6 +495,22 @@ mod tests {
         let (sender, _receiver) = pair(None);
         let error = sender.send(&vec![7; 70_000]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
+    }
+
+    #[test]
+    fn an_exchange_knows_who_asked_and_both_times() {
+        let responder = Exchange::responder("127.0.0.1:0".parse().unwrap()).unwrap();
+        let asker = Exchange::udp(responder.address().unwrap()).unwrap();
+        let (patience, mut buffer) = (Duration::from_secs(10), [0; 200]);
+        asker.send(&[1; 100]).unwrap();
+        let (asked, from) = responder.receive(&mut buffer, patience).unwrap().unwrap();
+        assert_eq!((asked.len, from), (100, Some(asker.address().unwrap())));
+        responder.send_to(&[2; 60], from.unwrap()).unwrap();
+        let (answer, _) = asker.receive(&mut buffer, patience).unwrap().unwrap();
+        let departure = asker.departure().unwrap().unwrap();
+        assert_eq!((answer.len, departure.message), (60, 0));
+        assert!(departure.at <= asked.at.unwrap() && asked.at <= answer.at);
+        assert!(asker.mtu().unwrap() >= 1280);
     }
 
     #[test]

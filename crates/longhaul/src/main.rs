@@ -11,6 +11,7 @@ mod exit;
 mod lab;
 mod link;
 mod page;
+mod plan;
 mod probe;
 mod relay;
 mod run;
@@ -40,6 +41,8 @@ enum Command {
     Decp(decp::Args),
     /// Check this host for what limits throughput on a long fat network
     Doctor(doctor::Args),
+    /// Predict throughput, choose where relays belong, measure paths for that
+    Plan(plan::Args),
     /// Run a program with a profile on its TCP sockets: congestion control, pacing, window cap
     Run(Box<run::Args>),
     /// Capture TCP headers and say what limited each flow, its ACK stream included
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::run(&args),
         Command::Decp(args) => decp::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Run(args) => match run::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),

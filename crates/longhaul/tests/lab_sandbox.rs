@@ -168,6 +168,15 @@ fn a_link_with_a_tap_leaves_its_file_and_what_it_says_of_the_flow() {
     let page = fs::read_to_string(bench.path("out/report.html")).unwrap();
     assert!(page.contains("Data rate above, rate by AckDiff below"));
 
+    let gone = wire.replacen("tap = true", "tap = true\ntap_keep = false", 1);
+    let bench = Bench::new(&["repetitions = 1\n", &gone, DOWNLOAD]);
+    let output = bench.run(&["--quick"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let result = bench.result();
+    assert!(result["cells"][0]["runs"][0]["ack_diff_mean_bytes"].is_f64());
+    let raw = result["raw"].to_string();
+    assert!(!raw.contains("pcapng"), "{raw}");
+
     let veth = WIRES.replacen("kind = \"veth\"", "kind = \"veth\"\ntap = true", 1);
     let refused = Bench::new(&[&veth, DOWNLOAD]).run(&[]);
     assert_eq!(refused.status.code(), Some(2));

@@ -256,7 +256,8 @@ function options(figure, chart) {
 
 function zoom(u, factor) {
   const { min, max } = u.scales.x;
-  const middle = u.cursor.idx === null || u.cursor.idx === undefined ? (min + max) / 2 : u.data[0][u.cursor.idx];
+  // Where the cursor is, which may lie between two values.
+  const middle = u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : (min + max) / 2;
   const half = ((max - min) * factor) / 2;
   u.setScale("x", {
     min: Math.max(middle - half, u.data[0][0]),

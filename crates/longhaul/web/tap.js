@@ -26,7 +26,8 @@
     const course = JSON.parse(document.getElementById(`course-${number}`).textContent);
     const width = course.width_ns / 1e9;
     const column = (name) => course.columns[name] ?? Array(course.bins).fill(0);
-    return { width, finest: course.finest_ns / 1e9, column, has: (name) => name in course.columns, x: Array.from({ length: course.bins }, (_, i) => i * width) };
+    const moments = (course.excerpts ?? []).map((packed) => momentOf(packed, course.from_ns));
+    return { width, moments, finest: course.finest_ns / 1e9, column, has: (name) => name in course.columns, x: Array.from({ length: course.bins }, (_, i) => i * width) };
   }
 
   function meanOf({ width, x }) {
@@ -66,6 +67,9 @@
     return values.map((value) => (sum += value));
   }
 
+  // Sums stand where each bin begins, so that single segments lie upon their line; the last at its end.
+  const atBegin = (sums) => sums.map((sum, i) => (i === sums.length - 1 ? sum : i > 0 ? sums[i - 1] : 0));
+
   const perSecond = (course, name, factor = 1) => course.column(name).map((count) => (count * factor) / course.width);
   const seconds = (ns) => (ns === null ? null : ns / 1e9);
   const ratio = (sums, counts) => sums.map((sum, i) => (counts[i] > 0 ? sum / counts[i] : null));
@@ -89,12 +93,12 @@
       const acked = summed(course.column("acked_bytes"));
       const window = course.column("window_min_bytes");
       return {
-        unit: "B", wide: true, floats: true,
+        unit: "B", wide: true, floats: true, moments: course.moments,
         lines: [
           // What was acknowledged has been sent, seen here or not.
-          line("sent", "--ours", sent.map((bytes, i) => Math.max(bytes, acked[i]))),
-          line("acknowledged", "--third", acked, { dash: [8, 3] }),
-          line("window", "--second", acked.map((bytes, i) => (window[i] ? bytes + window[i] : null)), { thin: true }),
+          line("sent", "--ours", atBegin(sent.map((bytes, i) => Math.max(bytes, acked[i])))),
+          line("acknowledged", "--third", atBegin(acked), { dash: [8, 3] }),
+          line("window", "--second", atBegin(acked).map((bytes, i) => (window[i] ? bytes + window[i] : null)), { thin: true }),
         ],
       };
     },
@@ -194,6 +198,14 @@
       settings.cursor.sync = { key: section.id, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } };
       settings.scales.x = { ...settings.scales.x, ...view };
       settings.hooks.setScale = [(u, key) => { if (key === "x" && u.scales.x.max > u.scales.x.min) show(u.scales.x.min, u.scales.x.max); }];
+      if (chart.moments?.length) {
+        settings.hooks.setScale.push((u, key) => {
+          // uPlot forgets scales that are set while it sets scales.
+          if (key === "x") queueMicrotask(() => fitMoments(u, chart.moments));
+        });
+        settings.series.forEach(fadeUnderMoments(chart.moments));
+        settings.hooks.draw.push((u) => drawMoments(u, chart.moments));
+      }
       return settings;
     }
 
@@ -202,7 +214,12 @@
       const chart = charts.get(figure);
       if (figure.dataset.drawn || !chart) return;
       figure.dataset.drawn = "yes";
-      drawn.push(draw(chart, figure, settingsOf(figure, chart)));
+      const u = draw(chart, figure, settingsOf(figure, chart));
+      drawn.push(u);
+      if (chart.moments?.length) {
+        momentButtons(figure, u, chart.moments);
+        momentTable(figure, u, chart.moments);
+      }
     };
   }
 

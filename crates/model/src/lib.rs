@@ -11,3 +11,4 @@ pub mod link;
 pub mod stripe;
 pub mod tap;
 pub mod tcp;
+pub mod throughput;

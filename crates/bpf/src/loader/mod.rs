@@ -4,7 +4,7 @@
 //! A load is built in a directory of its own (`new-NAME`, `register.rs`) and gets its name when it is
 //! complete, so that one that was cut short is known as such and is taken away by the next that comes
 //! along (`leftovers.rs`). Sockets that use a congestion control hold its programs: taking it away
-//! (`unload.rs`) only keeps new ones from choosing it.
+//! (`unload.rs`) only keeps new ones from choosing it. What is `tied.rs` to a process is pinned nowhere.
 
 mod hold;
 mod leftovers;
@@ -14,11 +14,13 @@ mod place;
 mod prepare;
 mod register;
 mod replace;
+mod tied;
 mod unload;
 
 pub use hold::{Hold, hold};
 pub use leftovers::clean;
 pub use loaded::{Loaded, Program, all_loaded, loaded};
+pub use tied::{Tied, tie};
 pub use unload::unload;
 
 use crate::{
@@ -42,6 +44,11 @@ const LAYOUT: &str = "layout";
 const LOADED_BY: &str = "loaded-by";
 const MAP: &str = "map";
 const TRANSIENT: &str = "transient";
+
+/// Whether this kernel and this user can load one at all.
+pub fn permitted() -> Result<(), Error> {
+    kernel::check()
+}
 
 /// How it shall be loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -85,6 +85,27 @@ fn leave_acks_uncounted(object: &mut OpenObject) {
     }
 }
 
+/// `name` in `struct tcp_congestion_ops` of kernel.h.
+const NAME: std::ops::Range<usize> = 80..96;
+
+/// Gives it another name than its own; `name` is shorter than the field.
+pub(super) fn rename(object: &mut OpenObject, name: &str) -> Result<(), Error> {
+    let mut maps = object.maps_mut();
+    let map = maps.find(|map| map.map_type() == MapType::StructOps);
+    let mut map = map.expect("congestion_ops.h has it");
+    let field = map
+        .initial_value_mut()
+        .and_then(|value| value.get_mut(NAME));
+    let field = field.filter(|field| field.starts_with(b"lh_") && name.len() < field.len());
+    let field = field.ok_or_else(|| Error::Failed {
+        step: "name it",
+        reason: format!("its operations have no place for {name:?}"),
+    })?;
+    field.fill(0);
+    field[..name.len()].copy_from_slice(name.as_bytes());
+    Ok(())
+}
+
 /// Takes BPF_F_LINK (include/uapi/linux/bpf.h) off the operations.
 fn unlink(object: &mut OpenObject) -> Result<(), Error> {
     const BPF_F_LINK: u32 = 1 << 13;

@@ -9,7 +9,7 @@ mod list;
 mod load;
 mod matching;
 mod show;
-mod simulate;
+pub(crate) mod simulate;
 mod unload;
 mod watch;
 

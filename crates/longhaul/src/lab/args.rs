@@ -20,6 +20,8 @@ Examples:
       the same with the paper's own file size
   longhaul lab run nec-dvd --out /tmp/dvd --quick --only relays=true
       a short look at one cell
+  longhaul lab run link-long-fat --out /tmp/far --simulate --set rate=100gbit
+      under simulated time, at a rate that no testbed has
   longhaul lab check my-scenario.toml
       is it written correctly?
 
@@ -101,6 +103,9 @@ pub(super) struct Run {
     /// Seed of the order, the contents and the links [default: the scenario's]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
+    /// Run all cells under simulated time instead of on a testbed: no root, no waiting, any rate
+    #[arg(long)]
+    pub(super) simulate: bool,
     /// Print result.json on standard output instead of the table
     #[arg(long)]
     pub(super) json: bool,

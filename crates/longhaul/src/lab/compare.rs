@@ -313,8 +313,8 @@ mod tests {
         assert_eq!(
             text,
             "cell   figure     A            B            B/A    \n\
-             one    Goodput    100 Mbit/s   200 Mbit/s   2×     better\n\
              one    Download   10 s         5 s          0.5×   better\n\
+             one    Goodput    100 Mbit/s   200 Mbit/s   2×     better\n\
              2 of 2 figures differ beyond noise, 0 not known\n"
                 .replace("    \n", "\n")
         );

@@ -34,7 +34,7 @@ impl<'a> End<'a> {
 
     fn at(host: &'a str, flows: &[&'a Flow], number: usize) -> Self {
         let accepts = accepting(flows[number]) == host;
-        let ports = |n: usize| ports(flows[n], n, accepts);
+        let ports = |n: usize| ports(flows, n, accepts);
         let others = (0..flows.len()).filter(|other| *other != number);
         Self {
             host,
@@ -78,15 +78,16 @@ impl<'a> End<'a> {
 }
 
 /// The ports that tell a flow's connections from others; none of a program that opens some of its own
-/// choice (FTP's data connections).
-fn ports(flow: &Flow, number: usize, accepting: bool) -> Vec<u16> {
+/// choice (FTP's data connections). A web server has one for each way of sending.
+fn ports(flows: &[&Flow], number: usize, accepting: bool) -> Vec<u16> {
+    let flow = flows[number];
     let asked = flow
         .via
         .as_ref()
         .or(flow.proxy.as_ref().map(|proxy| &proxy.at));
     let by_relay = asked.filter(|_| !accepting).map(|at| at.port);
     let own = match flow.program {
-        Program::Curl => vec![nginx::PORT, iperf_port(number)],
+        Program::Curl => (0..flows.len()).map(nginx::port).collect(),
         Program::Iperf3 => vec![iperf_port(number)],
         _ => return Vec::new(),
     };

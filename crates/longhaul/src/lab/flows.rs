@@ -5,11 +5,13 @@
 use super::{
     measure,
     payload::{Landing, Store, payload_name},
-    programs::{Outcome, curl, daemon::Daemon, iperf3, nginx, probe},
+    programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe},
     result::{Metrics, Run},
     sampler::{Recording, Sampler},
     scenario::{Direction, Flow, HostPort, Program, Scenario},
+    sending::Sending,
     testbed::Testbed,
+    topology::Topology,
     view_plan,
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -37,8 +39,17 @@ pub(crate) async fn execute(
     delivered: Arc<AtomicU64>,
 ) -> Result<Run> {
     let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
-    let servers = serve(&flows, testbed, store, directory).await?;
-    let transfers = prepare(&flows, scenario, testbed, landings, directory)?;
+    let web = web_servers(scenario, &flows, testbed);
+    let servers = serve(&flows, &web, testbed, store, directory).await?;
+    let place = Place {
+        scenario,
+        testbed,
+        web: &web,
+        store,
+        landings,
+        directory,
+    };
+    let transfers = place.prepare(&flows)?;
     let receivers = flows.iter().map(|flow| flow.to.clone()).collect();
     let record = directory.join("tcp_info.jsonl");
     let sampler = Sampler::start(&testbed.hosts(), receivers, delivered, &record)?;
@@ -50,23 +61,45 @@ pub(crate) async fn execute(
         server.stop().await?;
     }
     verify(&flows, &outcomes, store, landings)?;
-    Ok(describe(scenario, &flows, &outcomes, &recording, testbed))
+    Ok(describe(
+        scenario,
+        &testbed.topology,
+        &flows,
+        &outcomes,
+        &recording,
+    ))
+}
+
+/// The hosts that curl fetches from, each with the ways in which its connections send.
+type WebServers = BTreeMap<String, Vec<Sending>>;
+
+fn web_servers(scenario: &Scenario, flows: &[&Flow], testbed: &Testbed) -> WebServers {
+    let mut servers = WebServers::new();
+    for flow in flows.iter().filter(|flow| flow.program == Program::Curl) {
+        let sending = Sending::of(scenario, &testbed.topology, flow);
+        let ways = servers.entry(flow.from.clone()).or_default();
+        if !ways.contains(&sending) {
+            ways.push(sending);
+        }
+    }
+    servers
 }
 
 async fn serve(
     flows: &[&Flow],
+    web: &WebServers,
     testbed: &Testbed,
     store: &Store,
     directory: &Path,
 ) -> Result<Vec<Daemon>> {
     let mut servers = Vec::new();
-    let web: BTreeSet<&String> = flows
-        .iter()
-        .filter(|flow| flow.program == Program::Curl)
-        .map(|flow| &flow.from)
-        .collect();
-    for host in web {
-        servers.push(nginx::start(testbed.host(host)?, store.directory(), directory).await?);
+    for (host, ways) in web {
+        let netns = testbed.host(host)?;
+        servers.push(nginx::start(netns, store.directory(), ways, directory).await?);
+    }
+    let ftp = flows.iter().filter(|flow| flow.program == Program::Ftp);
+    for host in ftp.map(|flow| accepting(flow)).collect::<BTreeSet<_>>() {
+        servers.push(ftp::start(testbed.host(host)?, store.directory(), directory).await?);
     }
     for (number, flow) in flows.iter().enumerate() {
         if flow.program == Program::Iperf3 {
@@ -80,7 +113,7 @@ async fn serve(
 /// The host that waits for the connection; a probe's packets go where its data goes.
 pub(crate) fn accepting(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
-        (Program::Curl | Program::Iperf3, Direction::Download) => &flow.from,
+        (program, Direction::Download) if program.has_a_client() => &flow.from,
         _ => &flow.to,
     }
 }
@@ -88,7 +121,7 @@ pub(crate) fn accepting(flow: &Flow) -> &str {
 /// The host that opens it.
 fn opening(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
-        (Program::Curl | Program::Iperf3, Direction::Download) => &flow.to,
+        (program, Direction::Download) if program.has_a_client() => &flow.to,
         _ => &flow.from,
     }
 }
@@ -107,46 +140,76 @@ struct Transfer {
     /// Where the client connects: the server, or a relay before it.
     target: SocketAddrV4,
     proxy: Option<String>,
+    /// What an upload sends.
+    payload: PathBuf,
     landing: Option<Arc<Landing>>,
+    sending: Sending,
     limit: Time,
     /// What a probe's packets should meet.
     expected: Option<probe::Expected>,
     record: PathBuf,
 }
 
-fn prepare(
-    flows: &[&Flow],
-    scenario: &Scenario,
-    testbed: &Testbed,
-    landings: &Landings,
-    directory: &Path,
-) -> Result<Vec<Transfer>> {
-    let each = |(number, flow): (usize, &&Flow)| {
+/// Where the transfers of one run take place.
+struct Place<'a> {
+    scenario: &'a Scenario,
+    testbed: &'a Testbed,
+    web: &'a WebServers,
+    store: &'a Store,
+    landings: &'a Landings,
+    directory: &'a Path,
+}
+
+impl Place<'_> {
+    fn prepare(&self, flows: &[&Flow]) -> Result<Vec<Transfer>> {
+        let all = flows.iter().enumerate();
+        all.map(|(number, flow)| self.transfer(number, flow))
+            .collect()
+    }
+
+    fn transfer(&self, number: usize, flow: &Flow) -> Result<Transfer> {
+        let (testbed, topology) = (self.testbed, &self.testbed.topology);
         let server = seen(testbed, flow, accepting(flow))?;
-        let landing = landings
-            .get(&flow.name)
-            .filter(|_| flow.program == Program::Curl)
-            .cloned();
+        let sending = Sending::of(self.scenario, topology, flow);
+        let landing = self.landings.get(&flow.name);
+        let landing = landing.filter(|_| flow.program.carries_a_file()).cloned();
         if let (Some(landing), Some(size)) = (&landing, flow.size) {
             landing.clear(size)?;
         }
         Ok(Transfer {
             number,
-            flow: (*flow).clone(),
             netns: testbed.host(opening(flow))?.clone(),
             server,
             target: match &flow.via {
                 Some(via) => reached(testbed, flow, via)?,
-                None => SocketAddrV4::new(server, server_port(number, flow)),
+                None => SocketAddrV4::new(server, self.port(number, flow, &sending)),
             },
             proxy: proxy(testbed, flow)?,
+            payload: self
+                .store
+                .directory()
+                .join(payload_name(flow.size.unwrap_or_default())),
             landing,
-            limit: scenario.limit,
-            expected: probe::expected(scenario, &testbed.topology, flow),
-            record: directory.join(record_name(flow)),
+            limit: self.scenario.limit,
+            expected: probe::expected(self.scenario, topology, flow),
+            record: self.directory.join(record_name(flow)),
+            sending,
+            flow: flow.clone(),
         })
-    };
-    flows.iter().enumerate().map(each).collect()
+    }
+
+    /// Where the server of a flow listens.
+    fn port(&self, number: usize, flow: &Flow, sending: &Sending) -> u16 {
+        let way = || {
+            let ways = self.web.get(&flow.from)?;
+            ways.iter().position(|way| way == sending)
+        };
+        match flow.program {
+            Program::Curl => nginx::port(way().unwrap_or_default()),
+            Program::Ftp => ftp::PORT,
+            _ => iperf_port(number),
+        }
+    }
 }
 
 /// The address under which the client of `flow` sees `host`.
@@ -166,14 +229,6 @@ fn proxy(testbed: &Testbed, flow: &Flow) -> Result<Option<String>> {
     };
     let address = reached(testbed, flow, &proxy.at)?;
     Ok(Some(format!("{}://{address}", proxy.scheme)))
-}
-
-/// Where the server of a flow listens.
-fn server_port(number: usize, flow: &Flow) -> u16 {
-    match flow.program {
-        Program::Curl => nginx::PORT,
-        Program::Iperf3 | Program::Probe => iperf_port(number),
-    }
 }
 
 /// A program's own record: one JSON object, or a probe's lines.
@@ -201,28 +256,43 @@ impl Transfer {
     }
 
     async fn transfer(&self) -> Result<Outcome> {
-        let Self {
-            flow,
-            netns,
-            server,
-            target,
-            proxy,
-            landing,
-            limit,
-            expected,
-            record,
-            ..
-        } = self;
+        let (flow, netns, record) = (&self.flow, &self.netns, &self.record);
         match flow.program {
-            Program::Curl => {
-                let landing = landing.as_ref().context("there is no place to arrive")?;
-                let file = payload_name(flow.size.unwrap_or_default());
-                let url = format!("http://{target}/{file}");
-                curl::fetch(netns, &url, proxy.as_deref(), landing, *limit, record).await
+            Program::Curl | Program::Ftp => self.carry().await,
+            Program::Iperf3 => {
+                iperf3::measure(netns, self.target, flow, &self.sending, record).await
             }
-            Program::Iperf3 => iperf3::measure(netns, *target, flow, record).await,
-            Program::Probe => probe::measure(flow, *server, expected.as_ref(), record).await,
+            Program::Probe => {
+                probe::measure(flow, self.server, self.expected.as_ref(), record).await
+            }
+            Program::Copy | Program::Udt => bail!("{} is not there", flow.program.name()),
         }
+    }
+
+    /// A file, by curl.
+    async fn carry(&self) -> Result<Outcome> {
+        let landing = self.landing.as_ref();
+        let landing = landing.context("there is no place to arrive")?;
+        let upload = self.flow.direction == Direction::Upload;
+        let url = match self.flow.program {
+            Program::Ftp if upload => format!("ftp://{}/{}", self.target, landing.name()),
+            Program::Ftp => format!("ftp://{}/{}", self.target, self.file()),
+            _ => format!("http://{}/{}", self.target, self.file()),
+        };
+        let order = curl::Order {
+            url: &url,
+            proxy: self.proxy.as_deref(),
+            limit: self.limit,
+            active: self.flow.active,
+        };
+        match upload {
+            true => curl::send(&self.netns, order, &self.payload, &self.record).await,
+            false => curl::fetch(&self.netns, order, landing, &self.record).await,
+        }
+    }
+
+    fn file(&self) -> String {
+        payload_name(self.flow.size.unwrap_or_default())
     }
 }
 
@@ -240,7 +310,7 @@ async fn all(transfers: Vec<Transfer>) -> Result<Vec<Outcome>> {
 /// The clocks have stopped: now the hashes.
 fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landings) -> Result<()> {
     for (flow, outcome) in flows.iter().zip(outcomes) {
-        let (Program::Curl, Some(size)) = (flow.program, flow.size) else {
+        let (true, Some(size)) = (flow.program.carries_a_file(), flow.size) else {
             continue;
         };
         let place = || format!("flow {}", flow.name);
@@ -260,12 +330,13 @@ fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landi
     Ok(())
 }
 
-fn describe(
+/// The figures of a run, and its course, of what programs told and samples saw.
+pub(crate) fn describe(
     scenario: &Scenario,
+    topology: &Topology,
     flows: &[&Flow],
     outcomes: &[Outcome],
     recording: &Recording,
-    testbed: &Testbed,
 ) -> Run {
     let all = || flows.iter().copied().zip(outcomes);
     let transfers: Vec<_> = all().filter(|(flow, _)| flow.program.transfers()).collect();
@@ -279,15 +350,15 @@ fn describe(
             ..Run::default()
         };
     };
-    let retransmits = retransmits(&transfers, recording, testbed);
+    let retransmits = retransmits(&transfers, recording, topology);
     metrics.insert("retransmits".to_owned(), retransmits);
-    metrics.extend(measure::of(scenario, &testbed.topology, flows, recording));
+    metrics.extend(measure::of(scenario, topology, flows, recording));
     let arriving = transfers.iter().filter(|(other, _)| other.to == flow.to);
     let bytes = arriving.map(|(_, outcome)| outcome.bytes).sum();
     let omitted = flow.omit.unwrap_or_default();
     let begin = (flow.start + omitted).as_secs_f64();
     let mut series = recording.series(&flow.to, begin, bytes, outcome.seconds);
-    series.legs = senders(scenario, flow, testbed)
+    series.legs = senders(scenario, flow, topology)
         .windows(2)
         .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))
         .collect();
@@ -355,12 +426,9 @@ fn probed(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
 }
 
 /// Segments sent again: what the samples saw on any leg, or the programs told, whichever is more.
-fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, testbed: &Testbed) -> f64 {
-    let hosts = testbed.hosts();
-    let seen: u64 = hosts
-        .iter()
-        .map(|(host, _)| recording.retransmits(host))
-        .sum();
+fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, topology: &Topology) -> f64 {
+    let hosts = topology.hosts.iter();
+    let seen: u64 = hosts.map(|host| recording.retransmits(host)).sum();
     let told: Option<u64> = transfers
         .iter()
         .map(|(_, outcome)| outcome.retransmits)
@@ -369,11 +437,8 @@ fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, testbed: 
 }
 
 /// The hosts that end a TCP connection of `flow`, from where the data begins to where it ends.
-fn senders(scenario: &Scenario, flow: &Flow, testbed: &Testbed) -> Vec<String> {
-    let path = testbed
-        .topology
-        .path(&flow.from, &flow.to)
-        .unwrap_or_default();
+fn senders(scenario: &Scenario, flow: &Flow, topology: &Topology) -> Vec<String> {
+    let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
     let ends = |host: &String| *host == flow.from || *host == flow.to || scenario.relays_on(host);
     path.into_iter().filter(ends).collect()
 }

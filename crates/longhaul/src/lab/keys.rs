@@ -7,7 +7,17 @@ use std::collections::BTreeSet;
 use toml::de::{DeTable, DeValue};
 
 /// Keys of `[[links]]` that are the lab's own.
-const LINK: [&str; 7] = ["name", "between", "kind", "addresses", "mtu", "like", "tap"];
+const LINK: [&str; 9] = [
+    "name",
+    "between",
+    "kind",
+    "addresses",
+    "mtu",
+    "like",
+    "tap",
+    "tap_keep",
+    "gso_max_segs",
+];
 /// Options of `longhaul link` that the lab sets itself.
 const SET_FOR_LINKS: [&str; 4] = ["left", "right", "config", "counters"];
 /// Keys of `[relays.HOST]` that are the lab's own.

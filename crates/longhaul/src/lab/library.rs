@@ -16,9 +16,12 @@ macro_rules! files {
 /// The files of `scenarios/`, so that an installed binary has them: the papers' experiments one after the
 /// other, then longhaul's own.
 const BUILT_IN: &[(&str, &str)] = files! {
-    "nec-dvd" "nec-clients" "nec-linux" "nec-aggregate" "nec-background"
-    "reservoir-nic" "reservoir-24000km"
-    "split-count" "split-internet"
+    "nec-dvd" "nec-clients" "nec-linux" "nec-winxp" "nec-aggregate" "nec-background"
+    "ack-ratio" "ack-pacing"
+    "reservoir-nic" "reservoir-ipg" "reservoir-spacing" "reservoir-24000km"
+    "split-position" "split-count" "split-internet"
+    "jgn2-single" "jgn2-rtt-fairness" "jgn2-delay-switch" "jgn2-rate-switch" "jgn2-coexistence"
+    "today"
     "relay-objects" "relay-efficiency" "striping"
     "link-long-fat" "link-proofs" "link-beside-veth" "whole-path"
 };

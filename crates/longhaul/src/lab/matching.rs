@@ -10,7 +10,8 @@ use units::{BitRate, Bytes, Ratio, Time};
 /// Whether `text` names `value`: the same text, number or quantity.
 pub(crate) fn names(text: &str, value: &Value) -> bool {
     let own = plain(value);
-    own == text || same_number(&own, text) || same_quantity(&own, text)
+    // Bare numbers are not sizes: 0.00001 would be as many bytes as 0.
+    own == text || same_number(&own, text).unwrap_or_else(|| same_quantity(&own, text))
 }
 
 /// Whether `text` names `value`, alone or among others: `a|b`.
@@ -18,9 +19,10 @@ pub(crate) fn names_one_of(text: &str, value: &Value) -> bool {
     names(text, value) || text.split('|').any(|one| names(one.trim(), value))
 }
 
-fn same_number(one: &str, other: &str) -> bool {
+/// `None` unless both are numbers.
+fn same_number(one: &str, other: &str) -> Option<bool> {
     let number = |text: &str| text.parse::<f64>().ok();
-    number(one).is_some() && number(one) == number(other)
+    Some(number(one)? == number(other)?)
 }
 
 fn same_quantity(one: &str, other: &str) -> bool {
@@ -64,6 +66,8 @@ mod tests {
         assert!(!names("1ms", &text("10ms")));
         assert!(!names("1GB", &text("1gbit")));
         assert!(!names("", &Value::Integer(0)));
+        assert!(!names("0.0", &Value::Float(0.00001)));
+        assert!(names("0.00001", &Value::Float(1e-5)));
     }
 
     #[test]

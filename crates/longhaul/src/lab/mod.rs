@@ -5,6 +5,7 @@ mod account;
 mod args;
 mod book;
 pub(crate) mod compare;
+mod controls;
 mod course;
 mod drawing;
 pub(crate) mod expression;
@@ -21,6 +22,7 @@ mod measure;
 pub(crate) mod metric;
 mod paper;
 mod parameters;
+pub(crate) mod paths;
 mod payload;
 mod programs;
 mod progress;
@@ -31,6 +33,8 @@ pub(crate) mod result;
 mod run;
 mod sampler;
 mod scenario;
+mod sending;
+mod simulated;
 pub(crate) mod summary;
 pub(crate) mod table;
 mod taps;
@@ -100,6 +104,7 @@ fn show(scenario: &str) -> Result<()> {
 
 fn check(scenario: &str) -> Result<()> {
     let book = Book::open(&library::find(scenario)?, &Choices::default())?;
+    simulated::check(&book)?;
     println!(
         "{}: {} cells, {} runs each",
         book.name,
@@ -118,9 +123,16 @@ fn run_scenario(args: &args::Run) -> Result<()> {
         repetitions: args.repetitions,
         seed: args.seed,
     };
-    let book = Book::open(&library::find(&args.scenario)?, &choices)?;
+    let mut book = Book::open(&library::find(&args.scenario)?, &choices)?;
+    if args.simulate {
+        simulated::demand(&mut book);
+    }
+    simulated::check(&book)?;
     let host = prerequisites(&book)?;
     let out = output_directory(&args.out)?;
+    if !simulated::needs_testbed(&book) {
+        return enclosed(&book, &out, host, args.json);
+    }
     let work = |furnished: Result<(), sandbox::SandboxError>| {
         let outcome = furnished
             .map_err(|error| unsupported(&error))
@@ -133,7 +145,7 @@ fn run_scenario(args: &args::Run) -> Result<()> {
     }
 }
 
-/// The work inside the sandbox.
+/// The work, inside the sandbox if it needs one.
 fn enclosed(book: &Book, out: &Path, host: Host, json: bool) -> Result<()> {
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -167,7 +179,7 @@ fn verdict_of(result: &LabResult) -> Result<()> {
 
 /// What the scenario needs of this machine; its facts if all is there.
 fn prerequisites(book: &Book) -> Result<Host> {
-    let scenarios = || book.cells.iter().map(|cell| &cell.scenario);
+    let scenarios = || simulated::on_testbed(book);
     let programs: std::collections::BTreeSet<Program> = scenarios()
         .flat_map(|s| &s.flows)
         .filter(|flow| flow.when)
@@ -179,6 +191,8 @@ fn prerequisites(book: &Book) -> Result<Host> {
         .map(|relay| relay.program)
         .collect();
     let versions = programs::versions(programs, relays)?;
+    controls::check(book)?;
+    windows(book)?;
     if scenarios()
         .flat_map(|s| &s.links)
         .any(|link| link.kind == LinkKind::Emulated)
@@ -195,6 +209,29 @@ fn prerequisites(book: &Book) -> Result<Host> {
         })?;
     }
     machine::describe(versions)
+}
+
+/// A socket's buffers end at limits that are the whole machine's.
+fn windows(book: &Book) -> Result<()> {
+    let flows = simulated::on_testbed(book).flat_map(|scenario| &scenario.flows);
+    let windows = flows
+        .filter(|flow| flow.when)
+        .filter_map(|flow| flow.window);
+    let Some(largest) = windows.max() else {
+        return Ok(());
+    };
+    for name in ["net.core.rmem_max", "net.core.wmem_max"] {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        let limit = fs::read_to_string(path).ok();
+        let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
+        if limit.is_some_and(|limit| limit < largest.get()) {
+            return Err(Refusal::unsupported(format!(
+                "a window of {largest} is above this machine's {name}; allow it: sysctl -w {name}={}",
+                largest.get()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Where the sandbox lays fresh file systems.

@@ -135,6 +135,12 @@ impl Landing {
         Ok(file.set_len(size.get())?)
     }
 
+    /// Its file's name, in the directory that the payloads are in.
+    pub(crate) fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     /// For writing from its first byte on, without losing its pages.
     pub(crate) fn writer(&self) -> Result<File> {
         let file = OpenOptions::new().write(true).open(&self.path);

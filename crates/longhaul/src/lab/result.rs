@@ -6,6 +6,7 @@
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
 
 use super::{
+    controls::Provided,
     metric::percent,
     summary::Summary,
     view::{Course, Figure, Table},
@@ -59,6 +60,9 @@ pub(crate) struct LabResult {
     pub(crate) figures: Vec<Figure>,
     /// The emulator's own account of each emulated link, over all runs.
     pub(crate) links: Vec<LinkAccount>,
+    /// What the congestion controls that the scenario names were here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) congestion_controls: Vec<Provided>,
     /// Files of raw records, relative to the directory of `result.json`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) raw: Vec<String>,
@@ -152,6 +156,9 @@ pub(crate) struct Cell {
     /// Hosts of the testbed that relay in this cell, along the path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) relays: Vec<String>,
+    /// Its runs were simulated: no socket was opened, and the machine's speed is no matter.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) simulated: bool,
     pub(crate) runs: Vec<Run>,
     /// Of the runs that did not fail.
     pub(crate) metrics: Metrics<Summary>,
@@ -233,7 +240,8 @@ fn quantity(text: &str) -> Option<String> {
             .map(|rate: units::BitRate| rate.to_string())
     };
     let bytes = || text.parse().ok().map(|size: units::Bytes| size.to_string());
-    time().or_else(rate).or_else(bytes)
+    // A rate would take "64KB" too, as bits.
+    time().or_else(bytes).or_else(rate)
 }
 
 /// A JSON value without the quotes of a string.

@@ -4,6 +4,7 @@
 use super::{
     account::Accounts,
     book::{Book, Cell, pairs},
+    controls::Controls,
     drawing,
     flows::{self, Landings},
     paper,
@@ -12,14 +13,14 @@ use super::{
     progress::{self, Progress},
     raw::Raw,
     result::{self, About, Answer, Host, LabResult, Run},
-    scenario::{LinkKind, Order, Program, Scenario},
-    taps,
+    scenario::{LinkKind, Order, Scenario},
+    simulated, taps,
     testbed::Testbed,
     topology::{LINKS_MAX, Topology},
     validate::one_cell,
     verdict, view_plan,
 };
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
@@ -45,9 +46,11 @@ struct Turn {
 /// A lab at work.
 struct Lab<'a> {
     book: &'a Book,
-    store: Store,
+    /// Absent where all is simulated.
+    store: Option<Store>,
     landings: Landings,
     accounts: Accounts,
+    controls: Controls,
     cells: Vec<result::Cell>,
     raw: Raw,
     /// Of the testbed built last.
@@ -111,8 +114,11 @@ impl<'a> Lab<'a> {
             .values()
             .filter_map(|sizes| sizes.iter().max().copied())
             .sum();
-        let mut store = Store::open(Path::new(FILES), out, payloads + arriving)?;
-        let place = if store.on_disk() {
+        let mut store = match simulated::needs_testbed(book) {
+            true => Some(Store::open(Path::new(FILES), out, payloads + arriving)?),
+            false => None,
+        };
+        let place = if store.as_ref().is_some_and(Store::on_disk) {
             "on disk: memory is short, so the disk may limit the figures"
         } else {
             "in memory"
@@ -124,6 +130,7 @@ impl<'a> Lab<'a> {
         }
         let mut landings = Landings::new();
         for (flow, sizes) in &downloads {
+            let Some(store) = &mut store else { break };
             sizes
                 .iter()
                 .try_for_each(|size| store.add_payload(*size, book.base.seed))?;
@@ -139,6 +146,7 @@ impl<'a> Lab<'a> {
             store,
             landings,
             accounts: Accounts::default(),
+            controls: Controls::provide(book)?,
             cells,
             raw,
             offloads: BTreeMap::new(),
@@ -201,12 +209,32 @@ impl<'a> Lab<'a> {
         directory: &Path,
         delivered: Arc<AtomicU64>,
     ) -> Result<Run> {
+        let mut run = match scenario.simulate {
+            true => simulated::execute(scenario, seed, directory, delivered).await?,
+            false => {
+                let resolved = self.controls.resolve(scenario);
+                self.on_testbed(&resolved, seed, directory, delivered)
+                    .await?
+            }
+        };
+        verdict::derive(scenario, &mut run.metrics);
+        Ok(run)
+    }
+
+    async fn on_testbed(
+        &mut self,
+        scenario: &Scenario,
+        seed: u64,
+        directory: &Path,
+        delivered: Arc<AtomicU64>,
+    ) -> Result<Run> {
+        let store = self.store.as_ref().context("there are no files")?;
         let mut testbed = Testbed::build(scenario, seed, directory).await?;
         self.offloads = testbed.offloads()?;
         let run = flows::execute(
             scenario,
             &mut testbed,
-            &self.store,
+            store,
             &self.landings,
             directory,
             delivered,
@@ -223,7 +251,6 @@ impl<'a> Lab<'a> {
         }
         let mut run = run?;
         taps::add(scenario, directory, &mut run)?;
-        verdict::derive(scenario, &mut run.metrics);
         Ok(run)
     }
 
@@ -247,7 +274,7 @@ impl<'a> Lab<'a> {
                 question: Some(base.question.clone()),
                 paper: base.source.clone(),
                 command: Some(command),
-                notes: base.notes.clone(),
+                notes: notes(self.book),
             }),
             answer: answer(self.book),
             host: Host {
@@ -267,13 +294,32 @@ impl<'a> Lab<'a> {
             tables: view_plan::tables(self.book, &self.cells),
             figures: view_plan::figures(self.book, &self.cells),
             links: self.accounts.result(),
+            congestion_controls: self.controls.provided(),
             raw: self.raw.files(),
             cells: self.cells,
         })
     }
 }
 
-/// Every curl flow with the sizes that it carries in any cell, warm-up runs included.
+/// The scenario's, and what of it was not on sockets.
+fn notes(book: &Book) -> Vec<String> {
+    let simulated = book.cells.iter().filter(|cell| cell.scenario.simulate);
+    let which = match simulated.clone().count() {
+        0 => None,
+        n if n == book.cells.len() => Some("All cells".to_owned()),
+        _ => Some(simulated.map(Cell::name).collect::<Vec<_>>().join("; ")),
+    };
+    let note = |which| {
+        format!(
+            "Simulated, not run on sockets: {which}. Links are those of the emulator, TCP is a model of \
+             Linux's; neither this machine's speed nor its settings had a part in it."
+        )
+    };
+    let own = book.base.notes.iter().cloned();
+    own.chain(which.map(note)).collect()
+}
+
+/// Every flow that carries a file, with the sizes that it carries in any cell, warm-up runs included.
 fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
     let mut downloads: BTreeMap<String, Vec<Bytes>> = BTreeMap::new();
     let short = |cell: &'_ Cell| (book.base.warmup > 0).then(|| cell.short.flows.clone());
@@ -284,7 +330,7 @@ fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
             .iter()
             .cloned()
             .chain(short(cell).into_iter().flatten());
-        for flow in all.filter(|flow| flow.program == Program::Curl) {
+        for flow in all.filter(|flow| flow.program.carries_a_file()) {
             downloads.entry(flow.name).or_default().extend(flow.size);
         }
     }
@@ -329,6 +375,7 @@ fn describe_cell(book: &Book, cell: &Cell) -> Result<result::Cell> {
     Ok(result::Cell {
         vary: vary.collect::<Result<_>>()?,
         label: cell.label.clone(),
+        simulated: cell.scenario.simulate,
         relays: relays_on_path(&cell.scenario),
         paper: printed.figures,
         paper_suspect: printed.suspect,

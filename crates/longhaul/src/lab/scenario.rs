@@ -2,8 +2,10 @@
 //! A scenario as its TOML file says it. `docs/lab.md` explains every key to its writers.
 
 use super::{
+    controls::Control,
     measure::MeasurePlan,
     paper::PaperFigures,
+    sending::Pace,
     view_plan::{FigurePlan, TablePlan},
 };
 use indexmap::IndexMap;
@@ -28,6 +30,9 @@ pub(crate) struct Scenario {
     /// Seed of the order of runs, the files' contents and the links' decisions.
     #[serde(default = "defaults::seed")]
     pub(crate) seed: u64,
+    /// Whether this cell runs under simulated time instead of on a testbed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) simulate: bool,
     /// Counted runs of each cell, 1 to 1,000.
     #[serde(default = "defaults::repetitions")]
     pub(crate) repetitions: u32,
@@ -203,6 +208,13 @@ pub(crate) struct Link {
     /// Whether its segments are recorded, in the raw records of each run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) tap: bool,
+    /// Whether that record stays when the run is analysed.
+    #[serde(default = "defaults::yes")]
+    pub(crate) tap_keep: bool,
+    /// Segments that TCP hands down to it as one, at either end, 1 to 65,535; the kernel's choice
+    /// if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gso_max_segs: Option<u32>,
     /// Every other key: an option of `longhaul link`.
     #[serde(flatten)]
     pub(crate) options: Table,
@@ -464,6 +476,18 @@ pub(crate) struct Flow {
     pub(crate) proxy: Option<Proxy>,
     /// How many packets (`probe`); this or `duration`.
     pub(crate) count: Option<u32>,
+    /// Congestion control of the data's sender (`curl`, `iperf3`).
+    #[serde(default, with = "as_text")]
+    pub(crate) cc: Option<Control>,
+    /// Whether, and to which rate, it spaces its packets (`curl`, `iperf3`).
+    pub(crate) pace: Option<Pace>,
+    /// Or from one full packet to the next.
+    pub(crate) gap: Option<Time>,
+    /// The socket buffers of both ends, and so the receiver's window (`iperf3`).
+    pub(crate) window: Option<Bytes>,
+    /// Whether the server opens the data connections (`ftp`).
+    #[serde(default)]
+    pub(crate) active: bool,
     /// From one message to the next (`probe`); 0 is back to back.
     pub(crate) interval: Option<Time>,
     /// Bytes of a packet from its IP header on (`probe`).
@@ -487,14 +511,42 @@ pub(crate) enum Program {
     Curl,
     /// iperf3 in its TCP mode.
     Iperf3,
+    /// curl from or to a vsftpd; its SHA-256 is checked.
+    Ftp,
     /// `longhaul probe`: single packets, stamped by the kernel.
     Probe,
+    /// `longhaul copy`.
+    Copy,
+    /// `longhaul udt`.
+    Udt,
 }
 
 impl Program {
     /// Whether it is there to move bytes.
     pub(crate) fn transfers(self) -> bool {
         self != Self::Probe
+    }
+
+    /// Whether it carries a file whose content is checked.
+    pub(crate) fn carries_a_file(self) -> bool {
+        matches!(self, Self::Curl | Self::Ftp)
+    }
+
+    /// Whether a flow's direction says who opens the connection.
+    pub(crate) fn has_a_client(self) -> bool {
+        matches!(self, Self::Curl | Self::Iperf3 | Self::Ftp)
+    }
+
+    /// As scenarios write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Curl => "curl",
+            Self::Iperf3 => "iperf3",
+            Self::Ftp => "ftp",
+            Self::Probe => "probe",
+            Self::Copy => "copy",
+            Self::Udt => "udt",
+        }
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) fn resolve(links: &mut [Link]) -> Result<(), String> {
         }
         let twin = &mut links[index];
         (twin.kind, twin.mtu, twin.options) = (model.kind, model.mtu, model.options);
+        twin.gso_max_segs = model.gso_max_segs;
     }
     Ok(())
 }

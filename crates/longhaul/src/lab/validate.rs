@@ -3,10 +3,12 @@
 
 use super::{
     book::{Book, pairs},
+    controls::Control,
     expression::{Bound, Expression},
     known::Known,
     paper, programs,
     scenario::{Direction, Flow, Link, LinkKind, Program, Scenario},
+    sending::Pace,
     topology::{LINKS_MAX, Topology, Wire},
     verdict,
 };
@@ -76,6 +78,14 @@ fn scenario(scenario: &Scenario) -> Checked {
         known(&place, host)?;
         programs::decp::check(decp).map_err(|problem| format!("{place}: {problem}"))?;
     }
+    if let Some(text) = &scenario.congestion_control {
+        control("congestion_control", text)?;
+    }
+    for (host, own) in &scenario.hosts {
+        if let Some(text) = &own.congestion_control {
+            control(&format!("hosts.{host}.congestion_control"), text)?;
+        }
+    }
     ensure(!scenario.flows.is_empty(), || {
         "there are no [[flows]]".to_owned()
     })?;
@@ -128,6 +138,9 @@ fn link(link: &Link, wire: &Wire) -> Checked {
     ensure(!link.tap || link.kind == LinkKind::Emulated, || {
         place("only an emulated link has a tap".to_owned())
     })?;
+    if let Some(segments) = link.gso_max_segs {
+        within("gso_max_segs", segments, 1, 65_535).map_err(place)?;
+    }
     match (link.kind, link.options.keys().next()) {
         (LinkKind::Veth, Some(key)) => Err(place(format!("kind \"veth\" has no option {key:?}"))),
         (LinkKind::Veth, None) => Ok(()),
@@ -157,9 +170,15 @@ fn flow(flow: &Flow, topology: &Topology) -> Checked {
         Program::Iperf3 => ensure(flow.size.is_some() != flow.duration.is_some(), || {
             "iperf3 takes either size or duration".to_owned()
         }),
+        Program::Ftp => ftp(flow),
         Program::Probe => probe(flow),
+        Program::Copy | Program::Udt => Err(format!(
+            "program {0:?} comes with the command longhaul {0}, which this version does not have",
+            flow.program.name()
+        )),
     }
     .and_then(|()| only_of_probe(flow))
+    .and_then(|()| sender(flow))
     .map_err(|problem| place(&problem))
 }
 
@@ -169,10 +188,11 @@ fn ways(flow: &Flow, topology: &Topology) -> Checked {
     ensure(via.is_none() || proxy.is_none(), || {
         "via and proxy exclude each other".to_owned()
     })?;
-    ensure(proxy.is_none() || flow.program == Program::Curl, || {
-        "proxy is a key of program \"curl\"".to_owned()
+    ensure(proxy.is_none() || flow.program.carries_a_file(), || {
+        "proxy is a key of programs \"curl\" and \"ftp\"".to_owned()
     })?;
-    ensure(via.is_none() || flow.program.transfers(), || {
+    let relayable = matches!(flow.program, Program::Curl | Program::Iperf3);
+    ensure(via.is_none() || relayable, || {
         "via is a key of programs \"curl\" and \"iperf3\"".to_owned()
     })?;
     let opening = if flow.direction == Direction::Upload {
@@ -200,6 +220,65 @@ fn curl(flow: &Flow) -> Checked {
     })?;
     ensure(flow.parallel == 1, || {
         "curl opens one connection; add flows for more".to_owned()
+    })
+}
+
+fn ftp(flow: &Flow) -> Checked {
+    let right = flow.size.is_some_and(|size| size.get() > 0)
+        && flow.duration.is_none()
+        && flow.parallel == 1;
+    ensure(right, || {
+        "ftp needs a size above 0, and has no duration and no parallel".to_owned()
+    })?;
+    ensure(!flow.active || flow.proxy.is_none(), || {
+        "active: a server can't connect to a client behind a proxy".to_owned()
+    })
+}
+
+/// What is said of the sender's socket is said of a program whose socket can be told.
+fn sender(flow: &Flow) -> Checked {
+    let told = flow.cc.is_some() || flow.pace.is_some() || flow.gap.is_some();
+    let tellable = matches!(flow.program, Program::Curl | Program::Iperf3);
+    ensure(!told || tellable, || {
+        "cc, pace and gap are keys of programs \"curl\" and \"iperf3\"; others have their host's \
+         congestion_control"
+            .to_owned()
+    })?;
+    ensure(flow.gap.is_none() || flow.pace.is_none(), || {
+        "pace and gap exclude each other".to_owned()
+    })?;
+    let gap = flow.gap.map_or(1_000, |gap| gap.as_nanos());
+    ensure((100..=1_000_000_000).contains(&gap), || {
+        "gap must be 100ns to 1s".to_owned()
+    })?;
+    if let Some(Pace::Rate(rate)) = flow.pace {
+        ensure((8_000..=34_000_000_000).contains(&rate.bits()), || {
+            format!("pace is {rate}, but must be 8kbit to 34gbit")
+        })?;
+    }
+    ensure(
+        flow.window.is_none() || flow.program == Program::Iperf3,
+        || {
+            "window is a key of program \"iperf3\"; set net.ipv4.tcp_rmem of the receiving host"
+                .to_owned()
+        },
+    )?;
+    let window = flow.window.map_or(4096, units::Bytes::get);
+    ensure((2048..=1 << 30).contains(&window), || {
+        "window must be 2KiB to 1GiB".to_owned()
+    })?;
+    ensure(!flow.active || flow.program == Program::Ftp, || {
+        "active is a key of program \"ftp\"".to_owned()
+    })
+}
+
+/// The congestion control of a host's routes: routes know names, and no pacing.
+fn control(place: &str, text: &str) -> Checked {
+    let control: Control = text
+        .parse()
+        .map_err(|problem| format!("{place}: {problem}"))?;
+    ensure(!control.paced, || {
+        format!("{place}: +pace is for flows: a route has no pacing")
     })
 }
 

@@ -15,7 +15,7 @@ use crate::exit::{self, Refusal};
 pub(crate) use args::Args;
 use args::Command;
 use clap::{Args as _, FromArgMatches};
-use model::link::Shape;
+use model::link::{Schedule, Shape};
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -41,6 +41,11 @@ pub(crate) fn options() -> Vec<String> {
 /// What these flags would make, from left to right and from right to left. Nothing is made: for
 /// those who write such flags for others, as `lab` does.
 pub(crate) fn shapes(flags: &[String]) -> anyhow::Result<[Shape; 2]> {
+    Ok(ways(flags)?.map(|(shape, _)| shape))
+}
+
+/// Likewise, with what changes later.
+pub(crate) fn ways(flags: &[String]) -> anyhow::Result<[(Shape, Schedule); 2]> {
     let command = Args::augment_args(clap::Command::new("link").no_binary_name(true));
     let args = command
         .try_get_matches_from(flags)
@@ -49,5 +54,5 @@ pub(crate) fn shapes(flags: &[String]) -> anyhow::Result<[Shape; 2]> {
         .map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?
         .start;
     let link = config::links(&start)?.remove(0);
-    Ok([link.forward.shape, link.backward.shape])
+    Ok([link.forward, link.backward].map(|way| (way.shape, way.schedule)))
 }

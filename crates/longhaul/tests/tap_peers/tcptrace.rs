@@ -19,6 +19,12 @@ impl Tcptrace {
         self.text(name).parse().unwrap()
     }
 
+    /// A count, and what other rules make of it.
+    pub(crate) fn count_and(&self, name: &str, others: i64) -> u64 {
+        let count = self.count(name).checked_add_signed(others);
+        count.unwrap_or_else(|| panic!("{name}: {} and {others}", self.text(name)))
+    }
+
     /// To a tenth.
     pub(crate) fn ms(&self, name: &str) -> f64 {
         self.text(name).parse().unwrap()

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real programs over an emulated path, captured by tcpdump at both ends.
 
-use crate::link_process::Testbed;
+use crate::{link_process::Testbed, ssh};
 use host::netns::Netns;
 use std::{
     fs,
     io::{BufRead, BufReader},
-    net::{IpAddr, SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
+/// What the last packet of a capture has in it.
+const END: &[u8] = b"the end of this capture";
+/// Nobody listens there (RFC 863).
+const DISCARD: u16 = 9;
 /// Bytes that nginx serves.
 const FILE_BYTES: usize = 2 << 20;
 
@@ -28,10 +32,12 @@ pub(crate) struct Traffic<'a> {
 pub(crate) enum Program<'a> {
     Iperf3(&'a [&'a str]),
     Curl(&'a [&'a str]),
+    /// A transfer, and lines that are answered one by one.
+    Ssh,
 }
 
 /// Ends with this.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -58,16 +64,44 @@ impl Traffic<'_> {
         match self.program {
             Program::Iperf3(flags) => iperf3(&bed, flags),
             Program::Curl(flags) => curl(&bed, flags, directory),
+            Program::Ssh => ssh::run(&bed, directory),
         }
-        // What is still on the way, and in tcpdump's ring.
-        std::thread::sleep(Duration::from_millis(500));
+        // What is still on the way. If it is more, the captures end before it.
+        std::thread::sleep(Duration::from_millis(300));
+        end_of_capture(&bed.left, bed.right_address(), &files[0]);
+        end_of_capture(&bed.right, bed.left_address(), &files[1]);
         captures.into_iter().for_each(interrupt);
         files
     }
 }
 
-fn spawn(place: &Netns, command: &mut Command) -> Running {
+pub(crate) fn spawn(place: &Netns, command: &mut Command) -> Running {
     Running(place.run(|| command.spawn()).unwrap())
+}
+
+/// tcpdump's ring hands packets over by the block, and what is in the last one when it ends is lost. So a
+/// last packet is sent, until it is in the file, and everything before it with it.
+fn end_of_capture(place: &Netns, to: IpAddr, file: &Path) {
+    let socket = place.run(|| UdpSocket::bind((unspecified(to), 0))).unwrap();
+    let is_there = || {
+        let bytes = fs::read(file).unwrap();
+        bytes.windows(END.len()).any(|bytes| bytes == END)
+    };
+    for _ in 0..1000 {
+        socket.send_to(END, (to, DISCARD)).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        if is_there() {
+            return;
+        }
+    }
+    panic!("tcpdump does not write {}", file.display());
+}
+
+fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
 }
 
 /// Captures headers until it is told to end. It has begun when this returns.
@@ -75,9 +109,11 @@ fn tcpdump(place: &Netns, file: &Path) -> Running {
     let mut command = Command::new("tcpdump");
     // As root it would change to a user that may not write there.
     command
-        .args(["-Z", "root", "-i", "wan0", "-s", "128", "-w"])
+        .args(["-Z", "root", "-i", "wan0", "-s", "128", "-B", "16384"])
+        .args(["--immediate-mode", "-U", "-w"])
         .arg(file);
-    command.arg("tcp").stderr(Stdio::piped());
+    let filter = format!("tcp or udp port {DISCARD}");
+    command.arg(filter).stderr(Stdio::piped());
     let mut running = spawn(place, &mut command);
     let mut said = BufReader::new(running.0.stderr.take().unwrap()).lines();
     let begun = said.any(|line| line.unwrap().contains("listening on"));

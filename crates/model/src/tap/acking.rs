@@ -46,6 +46,11 @@ pub(super) struct Acking {
     acks: Acks,
     ack_diff: Histogram,
     packets_per_ack: Histogram,
+    /// The last AckDiff, its packets, and how many like it are not in the distributions yet: most
+    /// ACKs are for as much as the one before.
+    last_diff: u64,
+    last_packets: u64,
+    alike: u32,
 }
 
 /// Whether a segment is an ACK and nothing else.
@@ -65,6 +70,11 @@ impl Acking {
     #[inline]
     pub(super) fn is_window_full(&self, next: u64, segment: u32) -> bool {
         self.window_end != 0 && next + u64::from(segment) > self.window_end
+    }
+
+    /// Where the window ends, if its scale is known and it was seen.
+    pub(super) fn window_end(&self) -> Option<u64> {
+        (self.window_end != 0).then_some(self.window_end)
     }
 
     /// Whether the receiver has all of `start..end`, as far as its ACKs have said.
@@ -89,41 +99,59 @@ impl Acking {
         self.way.note(segment, bin);
     }
 
-    /// The number moves on to `ack`. `segment_max` is the largest segment of the data.
+    /// The number moves on to `ack`. `segment_max` is the largest segment of the data. How many packets
+    /// that acknowledges.
     #[inline]
-    pub(super) fn moves(&mut self, ack: u64, marks: Marks, segment_max: u32, bin: &mut Bin) {
+    pub(super) fn moves(&mut self, ack: u64, marks: Marks, segment_max: u32, bin: &mut Bin) -> u64 {
         let diff = (ack - self.acked).saturating_sub(marks.within(self.acked, ack));
         self.acked = ack;
         self.duplicates = 0;
         self.scoreboard.acknowledged(ack);
-        if diff > 0 {
-            self.count_diff(diff, segment_max, bin);
+        match diff {
+            0 => 0,
+            _ => self.count_diff(diff, segment_max, bin),
         }
     }
 
     #[inline]
-    fn count_diff(&mut self, diff: u64, segment_max: u32, bin: &mut Bin) {
+    fn count_diff(&mut self, diff: u64, segment_max: u32, bin: &mut Bin) -> u64 {
+        let packets = packets(diff, segment_max);
+        if diff != self.last_diff || packets != self.last_packets || self.alike == u32::MAX {
+            self.settle_alike();
+            (self.last_diff, self.last_packets) = (diff, packets);
+        }
+        self.alike += 1;
         self.acks.moving += 1;
         self.acks.acked_bytes += diff;
-        self.ack_diff.record(diff);
-        self.packets_per_ack.record(packets(diff, segment_max));
         bin.moving_acks += 1;
         bin.acked_bytes += diff;
         bin.ack_diff_max = bin
             .ack_diff_max
             .max(u32::try_from(diff).unwrap_or(u32::MAX));
+        packets
+    }
+
+    fn settle_alike(&mut self) {
+        let times = std::mem::take(&mut self.alike);
+        if times > 0 {
+            self.ack_diff.record_times(self.last_diff, times);
+            (self.packets_per_ack).record_times(self.last_packets, times);
+        }
     }
 
     /// A pure ACK that repeats the number. A duplicate is one while data is outstanding that leaves the
     /// window as it was (RFC 5681 §2).
-    pub(super) fn repeats(&mut self, segment: &Segment, outstanding: bool, bin: &mut Bin) {
-        if self.window.is_some_and(|window| window != segment.window) {
+    /// Whether it is one.
+    pub(super) fn repeats(&mut self, segment: &Segment, outstanding: bool, bin: &mut Bin) -> bool {
+        let updates = self.window.is_some_and(|window| window != segment.window);
+        if updates {
             self.acks.window_updates += 1;
         } else if outstanding {
             self.duplicates += 1;
             self.acks.duplicates += 1;
             bin.duplicate_acks += 1;
         }
+        !updates && outstanding
     }
 
     /// The number is less than one before.
@@ -161,15 +189,11 @@ impl Acking {
         bounds: &mut Bounds,
         bin: &mut Bin,
     ) -> u64 {
-        let count = usize::from(segment.sack_blocks).min(SACK_BLOCKS_MAX);
-        let blocks = segment.sack.map(|(left, right)| {
-            let left = unwrap::near(next, left);
-            (left, unwrap::near(left, right))
-        });
-        let blocks = &blocks[..count];
+        let blocks = blocks_of(segment, next);
+        let blocks = &blocks[..block_count(segment)];
         let first_is_dsack = is_dsack(blocks, ack);
         self.acks.with_sack += 1;
-        self.acks.sack_blocks += count as u64;
+        self.acks.sack_blocks += blocks.len() as u64;
         self.acks.dsacks += u64::from(first_is_dsack);
         bin.sacks += 1;
         let mut end = 0;
@@ -184,13 +208,26 @@ impl Acking {
     }
 
     /// What is said of the ACKs: counts, AckDiff, packets per ACK.
-    pub(super) fn finish(self) -> (Acks, Histogram, Histogram) {
+    pub(super) fn finish(mut self) -> (Acks, Histogram, Histogram) {
+        self.settle_alike();
         let acks = Acks {
             window_scale: self.shift,
             ..self.acks
         };
         (acks, self.ack_diff, self.packets_per_ack)
     }
+}
+
+/// SACK blocks as numbers near `next`; the first [`block_count`] count.
+pub(super) fn blocks_of(segment: &Segment, next: u64) -> [(u64, u64); SACK_BLOCKS_MAX] {
+    segment.sack.map(|(left, right)| {
+        let left = unwrap::near(next, left);
+        (left, unwrap::near(left, right))
+    })
+}
+
+pub(super) fn block_count(segment: &Segment) -> usize {
+    usize::from(segment.sack_blocks).min(SACK_BLOCKS_MAX)
 }
 
 /// RFC 2883 §4: the first block is below the acknowledged number, or inside the second block.

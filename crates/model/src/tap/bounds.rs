@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The settings, and what the tables of all flows of a shard may still grow by.
 
-use super::Settings;
+use super::{Settings, excerpts::Excerpts};
 use std::collections::VecDeque;
 use std::mem::size_of;
 
@@ -13,13 +13,15 @@ const FIRST: usize = 8;
 pub(super) struct Bounds {
     pub(super) settings: Settings,
     left_bytes: usize,
+    pub(super) excerpts: Excerpts,
 }
 
 impl Bounds {
     /// No table has grown yet.
     pub(super) fn new(settings: Settings) -> Self {
         Self {
-            left_bytes: settings.tables_max_bytes,
+            left_bytes: settings.tables_max_bytes - Excerpts::bytes_max(&settings),
+            excerpts: Excerpts::new(&settings),
             settings,
         }
     }
@@ -83,6 +85,7 @@ mod tests {
     fn bounds(tables_max_bytes: usize) -> Bounds {
         Bounds::new(Settings {
             tables_max_bytes,
+            excerpts_flows_max: 0,
             ..Settings::default()
         })
     }

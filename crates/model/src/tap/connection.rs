@@ -4,11 +4,12 @@
 use super::bins::Bins;
 use super::bounds::Bounds;
 use super::direction::Direction;
+use super::excerpts::SAMPLE_EVERY;
 use super::handshake::Handshake;
-use super::record::{Closing, Flow, Offer};
+use super::record::{Closing, Flow, Occasion, Offer};
 use super::segment::{Endpoint, FlowKey, Segment, Vantage};
 use super::series::Bin;
-use super::{Settings, Sink, verdict};
+use super::{Sink, verdict};
 use wire::capture::{Fate, Truth};
 use wire::tcp::{ACK, FIN, RST, SYN};
 
@@ -32,6 +33,8 @@ pub(super) struct Connection {
     finished: [bool; 2],
     reset: Option<Closing>,
     directions: [Direction; 2],
+    /// Packets after which it is asked again whether this is one of the largest flows.
+    look_at: u64,
     bins: Bins,
 }
 
@@ -42,9 +45,9 @@ impl Connection {
         vantage: Vantage,
         key: &FlowKey,
         segment: &Segment,
-        settings: &Settings,
+        bounds: &mut Bounds,
     ) -> Self {
-        Self {
+        let mut connection = Self {
             vantage,
             key: *key,
             number,
@@ -55,13 +58,31 @@ impl Connection {
             finished: [false; 2],
             reset: None,
             directions: [Direction::default(), Direction::default()],
-            bins: Bins::new(segment.at_ns, settings),
-        }
+            look_at: 0,
+            bins: Bins::new(segment.at_ns, &bounds.settings),
+        };
+        connection.look(0, bounds);
+        connection
+    }
+
+    /// Single segments are kept of the largest flows: of their beginning, and now and then.
+    #[cold]
+    fn look(&mut self, packets: u64, bounds: &mut Bounds) {
+        let [up, down] = &mut self.directions;
+        (bounds.excerpts).claim(self.number, packets, [&mut up.eye, &mut down.eye]);
+        let occasion = match packets {
+            0 => Occasion::Beginning,
+            _ => Occasion::Sample,
+        };
+        bounds.excerpts.begin(&mut up.eye, occasion);
+        bounds.excerpts.begin(&mut down.eye, occasion);
+        self.look_at = packets + SAMPLE_EVERY;
     }
 
     /// Whether `segment` begins another connection between the same ports: a SYN of an end that sent a
     /// different one before, or none though it sent something, or the same so long ago that it is no
-    /// retransmission.
+    /// retransmission. A different SYN/ACK before the handshake is over does not: a server that keeps no
+    /// state (SYN cookies, RFC 4987 §3.6), or lost it, may choose another number each time.
     #[inline]
     pub(super) fn is_reused_by(&self, segment: &Segment) -> bool {
         if segment.flags & (SYN | RST) != SYN {
@@ -69,7 +90,17 @@ impl Connection {
         }
         let sending = &self.directions[self.end_of(segment)].sending;
         sending.data.packets > 0
-            && (sending.isn != Some(segment.seq) || self.is_silent(segment.at_ns))
+            && (self.is_silent(segment.at_ns)
+                || sending.isn != Some(segment.seq) && !self.answers_anew(segment))
+    }
+
+    /// Whether `segment` is another SYN/ACK for the SYN that awaits one.
+    fn answers_anew(&self, segment: &Segment) -> bool {
+        let end = self.end_of(segment);
+        let syn = self.directions[1 - end].sending.isn;
+        is_answer(segment)
+            && self.handshake.awaits(1 - end)
+            && syn.is_some_and(|isn| segment.ack == isn.wrapping_add(1))
     }
 
     /// Whether nothing was seen of it for longer than packets live.
@@ -117,6 +148,9 @@ impl Connection {
         if self.bins.is_over(now_ns) {
             let packets = self.packets();
             (self.bins).close(now_ns, self.number, packets, bounds, sink);
+            if packets >= self.look_at {
+                self.look(packets, bounds);
+            }
         }
     }
 
@@ -140,6 +174,10 @@ impl Connection {
                 self.reset = Some([Closing::ResetByClient, Closing::ResetByServer][end]);
             }
             return;
+        }
+        let answered = self.directions[end].sending.isn;
+        if is_answer(segment) && answered.is_some_and(|isn| isn != segment.seq) {
+            self.directions[end].begin_anew();
         }
         self.handshake.segment(segment.flags, end, segment.at_ns);
         if segment.flags & SYN != 0 {
@@ -183,6 +221,8 @@ impl Connection {
         let closing = self.closing();
         let [client, server] = self.ends();
         let [upload_course, download_course] = self.bins.finish(self.number, packets, bounds, sink);
+        let origins = self.directions.each_ref().map(|way| way.sending.origin);
+        let [upload_excerpts, download_excerpts] = bounds.excerpts.release(self.number, origins);
         let [upload, download] = self.directions;
         let mut flow = Flow {
             number: self.number,
@@ -193,8 +233,8 @@ impl Connection {
             last_ns: self.last_ns,
             opening: self.handshake.opening(),
             closing,
-            upload: upload.finish(upload_course),
-            download: download.finish(download_course),
+            upload: upload.finish(upload_course, upload_excerpts, bounds),
+            download: download.finish(download_course, download_excerpts, bounds),
         };
         verdict::judge(&mut flow);
         sink.flow(flow);

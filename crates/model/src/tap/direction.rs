@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One direction of a connection: its data, and the ACKs that come back for it.
 
-use super::acking::{Acking, is_pure};
+use super::acking::{Acking, Marks, block_count, blocks_of, is_pure};
 use super::bounds::Bounds;
 use super::course::Course;
+use super::excerpts::{BEFORE_A_LOSS, Eye, numbers_of};
 use super::holes::Hole;
-use super::record::{self, Offer};
+use super::record::{self, Excerpt, MarkKind, Occasion, Offer};
+use super::releases::Releases;
 use super::retransmission::{Cause, Evidence, is_reordered};
 use super::round_trip::RoundTrip;
 use super::round_trips::RoundTrips;
@@ -24,10 +26,21 @@ pub(super) struct Direction {
     pub(super) sending: Sending,
     pub(super) acking: Acking,
     pub(super) round_trips: RoundTrips,
+    pub(super) eye: Eye,
+    releases: Releases,
     in_flight_max: u64,
 }
 
 impl Direction {
+    /// Its sender chose other numbers before anything but a SYN was sent: what it counted stays.
+    #[cold]
+    pub(super) fn begin_anew(&mut self) {
+        self.sending.next = 0;
+        self.sending.marks = Marks::default();
+        self.acking.acked = 0;
+        self.round_trips.begin_anew();
+    }
+
     /// Its sender sent a segment. `back` is the round trip between the tap and that sender.
     #[inline]
     pub(super) fn sent(
@@ -45,7 +58,7 @@ impl Direction {
         let answered = numbers.start < numbers.end;
         self.round_trips.stamped(segment, answered, bounds);
         if !answered {
-            self.sent_nothing(numbers);
+            self.sent_nothing(segment, numbers, bounds);
             return;
         }
         if numbers.start == self.sending.next {
@@ -55,17 +68,18 @@ impl Direction {
         }
         if segment.payload > 0 {
             self.sent_data(segment, segments, bounds, bin);
+            if self.eye.is_open() {
+                self.mark_data(segment, numbers, bounds);
+            }
         }
     }
 
     #[inline]
     fn sent_data(&mut self, segment: &Segment, segments: u32, bounds: &mut Bounds, bin: &mut Bin) {
+        let gap_ns = bounds.settings.burst_gap_ns;
+        let pauses = (self.sending.gaps).data(segment.at_ns, u64::from(segments), gap_ns);
+        (self.releases).data(segment.at_ns, pauses, gap_ns, &self.sending.data);
         self.sending.count_data(segment, segments, bin);
-        self.sending.gaps.data(
-            segment.at_ns,
-            u64::from(segments),
-            bounds.settings.burst_gap_ns,
-        );
         let full = (self.acking).is_window_full(self.sending.next, self.sending.segment_max());
         bin.window_full += u32::from(full);
         let in_flight = self.in_flight();
@@ -74,10 +88,15 @@ impl Direction {
     }
 
     /// An ACK of its sender for the other direction; or a keep-alive (RFC 9293 §3.8.4) or a window probe
-    /// of Linux, which ask for an ACK with a number that has been acknowledged.
+    /// of Linux, which ask for an ACK with a number that has been acknowledged. An ACK has the next number to
+    /// be sent (RFC 9293 §3.10.7.4): what is below has been sent, seen or not.
     #[inline]
-    fn sent_nothing(&mut self, numbers: Numbers) {
-        if numbers.start + 1 == self.sending.next && self.is_all_acknowledged() {
+    fn sent_nothing(&mut self, segment: &Segment, numbers: Numbers, bounds: &mut Bounds) {
+        let ahead = numbers.start.saturating_sub(self.sending.next);
+        if (1..=unwrap::WINDOW_MAX).contains(&ahead) {
+            let tsval = segment.has_timestamps.then_some(segment.tsval);
+            self.pass_over(numbers.start, segment.at_ns, tsval, bounds);
+        } else if numbers.start + 1 == self.sending.next && self.is_all_acknowledged() {
             self.sending.data.probes += 1;
         }
     }
@@ -168,7 +187,7 @@ impl Direction {
         let seen = old_end - numbers.start - unseen - u64::from(probed);
         let round_trip = self.round_trips.smoothed().joined(back);
         if seen > 0 || hole.is_some_and(|hole| !is_overtaken(segment, &hole, round_trip)) {
-            self.sent_again(segment, numbers, [seen, unseen], round_trip, bin);
+            self.sent_again(segment, numbers, [seen, unseen], round_trip, bounds, bin);
         } else if hole.is_some() {
             self.sending.data.reordered += 1;
         }
@@ -190,13 +209,16 @@ impl Direction {
         numbers: Numbers,
         [seen, unseen]: [u64; 2],
         round_trip: RoundTrip,
+        bounds: &mut Bounds,
         bin: &mut Bin,
     ) {
         self.round_trips
-            .sent_again(numbers.end.min(self.sending.next));
+            .sent_again(numbers.start..numbers.end.min(self.sending.next));
         if segment.flags & SYN != 0 {
             return; // The handshake counts it.
         }
+        self.loss_shows(bounds);
+        self.eye.again = true;
         let cause = self.cause(segment, numbers, round_trip);
         let payload = u64::from(segment.payload);
         let bytes = (seen + unseen).min(payload);
@@ -259,12 +281,8 @@ impl Direction {
         }
         let order = ack.cmp(&self.acking.acked);
         match order {
-            Ordering::Greater => self.moves(ack, bin),
-            Ordering::Equal if pure => {
-                // Of data that is not in the capture at all, nobody knows whether it is outstanding.
-                let outstanding = self.sending.next > ack || self.sending.data.packets == 0;
-                self.acking.repeats(segment, outstanding, bin);
-            }
+            Ordering::Greater => self.moves(segment, ack, bin),
+            Ordering::Equal if pure => self.repeats(segment, ack, bin),
             Ordering::Equal => {}
             Ordering::Less => self.acking.is_late(),
         }
@@ -275,6 +293,17 @@ impl Direction {
             let tells = pure || order == Ordering::Greater;
             self.acking.window(segment, ack, tells, bin);
         }
+        if self.eye.is_open() {
+            self.mark_ack(segment, ack, bounds);
+        }
+    }
+
+    fn repeats(&mut self, segment: &Segment, ack: u64, bin: &mut Bin) {
+        // Of data that is not in the capture at all, nobody knows whether it is outstanding.
+        let outstanding = self.sending.next > ack || self.sending.data.packets == 0;
+        if self.acking.repeats(segment, outstanding, bin) {
+            (self.releases).ack(segment.at_ns, 0, &self.sending.data);
+        }
     }
 
     /// The number that is acknowledged; none if it is beyond reason. What it is beyond all data seen has
@@ -282,7 +311,7 @@ impl Direction {
     #[inline]
     fn place_ack(&mut self, segment: &Segment, bounds: &mut Bounds) -> Option<u64> {
         if self.sending.next == 0 {
-            self.sending.next = unwrap::first(segment.ack);
+            self.sending.begin(segment.ack);
         }
         let ack = unwrap::near(self.sending.next, segment.ack);
         if ack > self.sending.next {
@@ -306,23 +335,66 @@ impl Direction {
     }
 
     #[inline]
-    fn moves(&mut self, ack: u64, bin: &mut Bin) {
+    fn moves(&mut self, segment: &Segment, ack: u64, bin: &mut Bin) {
         if self.acking.acked == 0 {
             // Of the first ACK of a capture that begins in the middle, nobody knows how far it moves.
             self.acking.acked = ack;
         } else {
             let segment_max = self.sending.segment_max();
-            self.acking.moves(ack, self.sending.marks, segment_max, bin);
+            let packets = (self.acking).moves(ack, self.sending.marks, segment_max, bin);
+            if packets > 0 {
+                (self.releases).ack(segment.at_ns, packets, &self.sending.data);
+            }
         }
     }
 
     #[cold]
     fn sacked(&mut self, segment: &Segment, ack: u64, bounds: &mut Bounds, bin: &mut Bin) {
+        self.loss_shows(bounds);
         let end = self
             .acking
             .sacked(segment, ack, self.sending.next, bounds, bin);
         if end > self.sending.next {
             self.catch_up(end, segment.at_ns, bounds);
+        }
+    }
+
+    /// Something was sent again, or SACKed: an occasion to look at single segments, once a loss.
+    #[cold]
+    fn loss_shows(&mut self, bounds: &mut Bounds) {
+        if !self.eye.awaits_loss(self.acking.acked) {
+            return;
+        }
+        self.eye.until = self.sending.next;
+        if bounds.excerpts.begin(&mut self.eye, Occasion::Loss) {
+            for (at_ns, start, length) in self.round_trips.oldest().take(BEFORE_A_LOSS) {
+                let numbers = numbers_of(self.sending.next, start, length);
+                (bounds.excerpts).mark(&mut self.eye, at_ns, numbers, MarkKind::Sent);
+            }
+        }
+    }
+
+    #[cold]
+    fn mark_data(&mut self, segment: &Segment, numbers: Numbers, bounds: &mut Bounds) {
+        let kind = match std::mem::take(&mut self.eye.again) {
+            true => MarkKind::SentAgain,
+            false => MarkKind::Sent,
+        };
+        let numbers = (numbers.start, numbers.end);
+        (bounds.excerpts).mark(&mut self.eye, segment.at_ns, numbers, kind);
+    }
+
+    #[cold]
+    fn mark_ack(&mut self, segment: &Segment, ack: u64, bounds: &mut Bounds) {
+        if self.sending.data.data_packets == 0 {
+            return;
+        }
+        let end = self.acking.window_end().unwrap_or(ack - 1);
+        let at_ns = segment.at_ns;
+        (bounds.excerpts).mark(&mut self.eye, at_ns, (ack, end), MarkKind::Ack);
+        let blocks = blocks_of(segment, self.sending.next);
+        for block in &blocks[..block_count(segment)] {
+            (bounds.excerpts).mark(&mut self.eye, at_ns, *block, MarkKind::Sack);
         }
     }
 
@@ -334,7 +406,14 @@ impl Direction {
     }
 
     /// What is said of it.
-    pub(super) fn finish(self, course: Course) -> record::Direction {
+    pub(super) fn finish(
+        self,
+        course: Course,
+        excerpts: Vec<Excerpt>,
+        bounds: &Bounds,
+    ) -> record::Direction {
+        let gap_ns = bounds.settings.burst_gap_ns;
+        let releases = self.releases.finish(gap_ns, &self.sending.data);
         let missed_bytes = self.sending.holes.missed(self.acking.acked);
         let (gaps, bursts) = self.sending.gaps.finish();
         let (acks, ack_diff, packets_per_ack) = self.acking.finish();
@@ -353,6 +432,8 @@ impl Direction {
             bursts: bursts.summary(),
             in_flight_max_bytes: self.in_flight_max,
             course,
+            excerpts,
+            releases,
             ..record::Direction::default()
         }
     }

@@ -38,14 +38,20 @@ impl Histogram {
     /// Counts a sample.
     #[inline]
     pub(super) fn record(&mut self, value: u64) {
-        self.count += 1;
-        self.sum += u128::from(value);
+        self.record_times(value, 1);
+    }
+
+    /// Counts so many equal samples.
+    #[inline]
+    pub(super) fn record_times(&mut self, value: u64, times: u32) {
+        self.count += u64::from(times);
+        self.sum += u128::from(value) * u128::from(times);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
         let bucket = bucket_of(value);
         let counts = self.octave(bucket >> BITS_AN_OCTAVE);
         let count = &mut counts[bucket % AN_OCTAVE];
-        *count = count.saturating_add(1);
+        *count = count.saturating_add(times);
     }
 
     #[inline]

@@ -138,7 +138,7 @@ impl Flows {
         sink: &mut impl Sink,
     ) -> u32 {
         self.make_room(segment.at_ns, sink);
-        let connection = Connection::new(number, vantage, key, segment, &self.bounds.settings);
+        let connection = Connection::new(number, vantage, key, segment, &mut self.bounds);
         let slot = self.take_slot(Box::new(connection));
         let hash = self.hash.of(vantage, key);
         let (hasher, slots) = (&self.hash, &self.slots);

@@ -15,9 +15,10 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// A packet with payload: `segments` on the wire. Time that runs backwards is a gap of 0.
+    /// A packet with payload: `segments` on the wire. Time that runs backwards is a gap of 0. Whether a
+    /// burst begins with it.
     #[inline]
-    pub(super) fn data(&mut self, at_ns: u64, segments: u64, burst_gap_ns: u64) {
+    pub(super) fn data(&mut self, at_ns: u64, segments: u64, burst_gap_ns: u64) -> bool {
         if self.burst > 0 {
             let gap = at_ns.saturating_sub(self.last_ns);
             self.gaps.record(gap);
@@ -26,8 +27,10 @@ impl Gaps {
                 self.burst = 0;
             }
         }
+        let begins = self.burst == 0;
         self.burst += segments;
         self.last_ns = self.last_ns.max(at_ns);
+        begins
     }
 
     /// How long there has been no data; 0 before the first.

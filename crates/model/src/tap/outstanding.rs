@@ -3,6 +3,7 @@
 
 use super::bounds::{Bounds, bytes_of};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// A packet that was sent for the first time.
 #[derive(Debug, Clone, Copy)]
@@ -18,9 +19,12 @@ struct Packet {
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
     packets: VecDeque<Packet>,
-    /// Up to where anything was sent again; what an ACK says of numbers below that is of no use, because
-    /// nobody knows which of both it answers (Karn; RFC 6298 §3).
-    resent_to: u64,
+    /// What was sent again, from the first of it to the last. An ACK that covers any of that is of no use,
+    /// because nobody knows which of both it answers, or how long what lies above waited for it (Karn; RFC
+    /// 6298 §3; Linux: `FLAG_RETRANS_DATA_ACKED`).
+    resent: Range<u64>,
+    /// Everything below is acknowledged.
+    acked: u64,
 }
 
 impl Outstanding {
@@ -38,14 +42,29 @@ impl Outstanding {
         }
     }
 
+    /// Packets that wait longest: when they were sent, their first number on the wire, and their length.
+    pub(super) fn oldest(&self) -> impl Iterator<Item = (u64, u32, u32)> {
+        (self.packets.iter()).map(|packet| (packet.at_ns, packet.start, packet.length))
+    }
+
     /// Memory of the table.
     pub(super) fn table_bytes(&self) -> usize {
         bytes_of(&self.packets)
     }
 
-    /// Numbers below `end` were sent again.
-    pub(super) fn sent_again(&mut self, end: u64) {
-        self.resent_to = self.resent_to.max(end);
+    /// Nothing waits any more: numbers begin anew.
+    pub(super) fn forget(&mut self) {
+        self.packets.clear();
+        self.resent = 0..0;
+    }
+
+    /// These numbers were sent again.
+    pub(super) fn sent_again(&mut self, numbers: Range<u64>) {
+        let is_over = self.acked >= self.resent.end;
+        self.resent = match is_over {
+            true => numbers,
+            false => self.resent.start.min(numbers.start)..self.resent.end.max(numbers.end),
+        };
     }
 
     /// Everything below `ack` is acknowledged, and was not further than `before` until now. When the
@@ -67,7 +86,8 @@ impl Outstanding {
             }
             self.packets.pop_front();
         }
-        last.filter(|_| before >= self.resent_to)
+        self.acked = ack;
+        last.filter(|_| before >= self.resent.end || ack <= self.resent.start)
     }
 }
 
@@ -110,9 +130,33 @@ mod tests {
     #[test]
     fn what_was_sent_again_is_no_sample() {
         let mut outstanding = sent(3);
-        outstanding.sent_again(1_010);
+        outstanding.sent_again(1_000..1_010);
         assert_eq!(outstanding.acknowledged(1_000, 1_020), None);
         assert_eq!(outstanding.acknowledged(1_020, 1_030), Some(102));
+    }
+
+    /// A tail loss probe repeats the last packet; ACKs of those before it answer what was sent once.
+    #[test]
+    fn what_lies_below_is_a_sample() {
+        let mut outstanding = sent(4);
+        outstanding.sent_again(1_030..1_040);
+        assert_eq!(outstanding.acknowledged(1_000, 1_020), Some(101));
+        assert_eq!(outstanding.acknowledged(1_020, 1_030), Some(102));
+        assert_eq!(outstanding.acknowledged(1_030, 1_040), None);
+    }
+
+    #[test]
+    fn what_lies_between_is_none_until_both_are_acknowledged() {
+        let mut outstanding = sent(4);
+        outstanding.sent_again(1_000..1_010);
+        outstanding.sent_again(1_030..1_040);
+        assert_eq!(outstanding.acknowledged(1_000, 1_010), None);
+        assert_eq!(outstanding.acknowledged(1_010, 1_020), None);
+        let mut outstanding = sent(4);
+        outstanding.sent_again(1_000..1_010);
+        assert_eq!(outstanding.acknowledged(1_000, 1_010), None);
+        outstanding.sent_again(1_030..1_040);
+        assert_eq!(outstanding.acknowledged(1_010, 1_020), Some(101));
     }
 
     #[test]

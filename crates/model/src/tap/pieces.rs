@@ -158,6 +158,15 @@ mod tests {
         assert!(piece.start.abs() < 0.5 && (piece.end - 66.3).abs() < 0.5);
     }
 
+    /// The penalty keeps a line whole whatever its noise: one in a hundred is cut at most.
+    #[test]
+    fn hardly_any_noisy_line_is_cut() {
+        let line = |seed: usize| (0..200).map(move |n| noisy(n as f64 / 3.0, n + 1_000 * seed));
+        let cut = |seed: &usize| places(&line(*seed).collect::<Vec<f64>>(), 0.58).len() > 1;
+        let count = (1..100).filter(cut).count();
+        assert!(count <= 1, "{count} of 99");
+    }
+
     #[test]
     fn a_kink_and_a_step_are_found_where_they_are() {
         let value = |n: usize| match n {

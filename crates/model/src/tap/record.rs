@@ -87,6 +87,15 @@ pub struct Direction {
     /// The whole of it over time, in a few thousand bins. `courses.jsonl` has it, column by column.
     #[serde(default, skip_serializing_if = "Course::is_absent")]
     pub course: Course,
+    /// Single segments of some moments, in order of time. `courses.jsonl` has those that the page shows.
+    #[serde(skip)]
+    pub excerpts: Vec<Excerpt>,
+    /// What its ACKs released.
+    #[serde(default)]
+    pub releases: Releases,
+    /// Where it was seen, and what can't be known from there.
+    #[serde(default)]
+    pub standing: Standing,
     /// Its course in phases, none for a few packets.
     pub phases: Vec<Phase>,
     /// What limited it when, in order of time.
@@ -114,6 +123,110 @@ impl Direction {
             false => &self.rtt_by_timestamps,
         }
     }
+}
+
+/// What is sent when an ACK came: bursts by the ACK that released them. An ACK releases what is sent after it
+/// and before the next that moves, the first within `within_ns` of it and each within that of the one before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Releases {
+    /// How soon after an ACK, or after the packet before, data must be sent: the burst gap.
+    pub within_ns: u64,
+    /// Payload that was released by ACKs.
+    pub bytes: u64,
+    /// Payload that was sent since the first ACK that moved: what might have been.
+    pub of_bytes: u64,
+    /// Part of the time from the first ACK that moved to the last data that is within `within_ns` after any,
+    /// at most: what of a sender that does not look at ACKs would seem to be released by them.
+    pub by_chance: f64,
+    /// ACKs that moved, by their AckDiff; those without any are left out.
+    pub by_ack_diff: Vec<ReleasedBy>,
+}
+
+/// Bursts released by ACKs for about as much.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleasedBy {
+    /// AckDiff in segments of the largest size seen: least and greatest of this class; none is without end.
+    pub segments: (u64, Option<u64>),
+    /// How many ACKs.
+    pub acks: u64,
+    /// How many released 0, 1, 2, up to 4, 8, 16, 32, 64 and more segments.
+    pub bursts: [u64; 9],
+}
+
+/// Where a direction was seen, on its way from sender to receiver.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Standing {
+    /// In a word.
+    pub place: Place,
+    /// The least round trip between the tap and the sender, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_sender_ns: Option<u64>,
+    /// And between the tap and the receiver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_receiver_ns: Option<u64>,
+}
+
+/// Where a tap stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// A tenth of the round trip, or less than half a millisecond, lies between it and the sender.
+    NearSender,
+    /// Neither.
+    Middle,
+    /// Likewise, and the receiver.
+    NearReceiver,
+    /// Nothing shows it.
+    #[default]
+    Unknown,
+}
+
+/// Segments of a moment, one by one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excerpt {
+    /// What was the occasion.
+    pub occasion: Occasion,
+    /// What the numbers of its marks are relative to, in bytes from the first of the direction.
+    pub base: i64,
+    /// In the order in which they were seen; an excerpt of a loss begins with what was in flight.
+    pub marks: Vec<Mark>,
+}
+
+/// Why segments were kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion {
+    /// The first of the flow.
+    Beginning,
+    /// A loss showed.
+    Loss,
+    /// One of several that are spread over the flow.
+    Sample,
+}
+
+/// A packet, or what an ACK says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// When, ns since 1970.
+    pub at_ns: u64,
+    /// First number; of an ACK what it acknowledges.
+    pub low: i32,
+    /// Behind the last; of an ACK the window's end, or less than `low` if nobody knows.
+    pub high: i32,
+    /// What it is.
+    pub kind: MarkKind,
+}
+
+/// Kinds of [`Mark`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkKind {
+    /// Data that was not sent before.
+    Sent,
+    /// Data that was.
+    SentAgain,
+    /// An ACK.
+    Ack,
+    /// A SACK block of the ACK before.
+    Sack,
 }
 
 /// Options of a SYN.

@@ -9,6 +9,7 @@ use super::outstanding::Outstanding;
 use super::round_trip::RoundTrip;
 use super::segment::Segment;
 use super::timestamps::Timestamps;
+use std::ops::Range;
 
 /// What waits for an answer, and the answers.
 #[derive(Debug, Default)]
@@ -41,14 +42,24 @@ impl RoundTrips {
         self.outstanding.sent(start, length, at_ns, bounds);
     }
 
+    /// Numbers begin anew.
+    pub(super) fn begin_anew(&mut self) {
+        self.outstanding.forget();
+    }
+
+    /// Packets that wait longest for their ACK, as [`Outstanding::oldest`].
+    pub(super) fn oldest(&self) -> impl Iterator<Item = (u64, u32, u32)> {
+        self.outstanding.oldest()
+    }
+
     /// Memory of the tables.
     pub(super) fn table_bytes(&self) -> usize {
         self.outstanding.table_bytes() + self.timestamps.table_bytes()
     }
 
-    /// Everything from somewhere to `end` was sent again.
-    pub(super) fn sent_again(&mut self, end: u64) {
-        self.outstanding.sent_again(end);
+    /// These numbers were sent again.
+    pub(super) fn sent_again(&mut self, numbers: Range<u64>) {
+        self.outstanding.sent_again(numbers);
     }
 
     /// A segment of the other end with an ACK for everything below `ack`; `before` is what it was before.

@@ -41,6 +41,8 @@ impl Numbers {
 pub(super) struct Sending {
     /// Behind the highest number sent; 0 while none is known.
     pub(super) next: u64,
+    /// The first number of its data, or the first that was seen.
+    pub(super) origin: u64,
     pub(super) marks: Marks,
     /// The SYN's number on the wire.
     pub(super) isn: Option<u32>,
@@ -59,7 +61,7 @@ impl Sending {
     #[inline]
     pub(super) fn place(&mut self, segment: &Segment) -> Numbers {
         if self.next == 0 {
-            self.next = unwrap::first(segment.seq);
+            self.begin(segment.seq);
         }
         let start = unwrap::near(self.next, segment.seq);
         let marks = (segment.flags & (SYN | FIN)).count_ones();
@@ -70,10 +72,18 @@ impl Sending {
         Numbers { start, end }
     }
 
+    /// The first number that is known.
+    #[cold]
+    pub(super) fn begin(&mut self, number: u32) {
+        self.next = unwrap::first(number);
+        self.origin = self.next;
+    }
+
     #[cold]
     fn mark(&mut self, segment: &Segment, start: u64, end: u64) {
         if segment.flags & SYN != 0 {
             self.marks.syn = start;
+            self.origin = start + 1;
             self.isn = Some(segment.seq);
         }
         if segment.flags & FIN != 0 {

@@ -28,6 +28,9 @@ pub struct Settings {
     /// Bins of a course, a direction. 160 bytes each; a flow of few packets has fewer, see
     /// [`Settings::course_bins`].
     pub course_bins_max: usize,
+    /// Flows at once of which single segments are kept, the largest; 0 for none. An eighth of
+    /// `tables_max_bytes` is theirs, at 24 bytes a segment and at most 8,192 a direction.
+    pub excerpts_flows_max: usize,
 }
 
 impl Default for Settings {
@@ -43,6 +46,7 @@ impl Default for Settings {
             timestamps_max: 1 << 11,
             course_width_ns: 1_000_000,
             course_bins_max: 1 << 12,
+            excerpts_flows_max: 16,
         }
     }
 }

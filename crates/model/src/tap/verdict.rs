@@ -4,6 +4,7 @@
 use super::{
     limits, phases,
     record::{Direction, Flow, Limit, Limited, Phase, PhaseKind},
+    standing,
 };
 
 /// Shares below this are not told.
@@ -11,34 +12,32 @@ const TOLD: f64 = 0.05;
 /// From here on it is "all the time".
 const ALL: f64 = 0.95;
 
-/// Fills in phases, limits and verdicts of a flow whose courses are complete.
+/// Fills in phases, limits, places and verdicts of a flow whose courses are complete.
 pub fn judge(flow: &mut Flow) {
-    let opening = flow.opening;
-    let (to_server, to_client) = (opening.syn_to_syn_ack_ns, opening.syn_ack_to_ack_ns);
-    judge_direction(&mut flow.upload, to_client.zip(to_server));
-    judge_direction(&mut flow.download, to_server.zip(to_client));
+    let (opening, up, down) = (flow.opening, &flow.upload, &flow.download);
+    let to_server = standing::least(opening.syn_to_syn_ack_ns, up);
+    let to_client = standing::least(opening.syn_ack_to_ack_ns, down);
+    let (first, second) = (opening.syn_to_syn_ack_ns, opening.syn_ack_to_ack_ns);
+    let whole = first
+        .zip(second)
+        .map(|(one, other)| one.saturating_add(other));
+    flow.upload.standing = standing::of(to_client, to_server);
+    flow.download.standing = standing::of(to_server, to_client);
+    judge_direction(&mut flow.upload, whole);
+    judge_direction(&mut flow.download, whole);
 }
 
-/// Likewise for one direction. `handshake_ns` is what the handshake took between sender and tap, and
-/// between tap and receiver, each to and fro, if it was seen.
-pub fn judge_direction(direction: &mut Direction, handshake_ns: Option<(u64, u64)>) {
-    let whole = handshake_ns.map(|(before, beyond)| before.saturating_add(beyond));
-    direction.phases = phases::of(&direction.course, whole);
-    direction.limits = limits::of(&direction.course, whole);
-    let seen = handshake_ns.map(|(before, beyond)| share(before, beyond));
-    direction.verdict = sentence(direction, seen);
+/// Likewise for one direction, whose `standing` is known. `handshake_ns` is the round trip of the
+/// handshake, if it was seen.
+pub fn judge_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
+    direction.phases = phases::of(&direction.course, handshake_ns);
+    direction.limits = limits::of(&direction.course, handshake_ns);
+    direction.verdict = sentence(direction);
 }
 
-/// How much of the round trip lies beyond the tap.
-fn share(before: u64, beyond: u64) -> f64 {
-    beyond as f64 / (before as f64 + beyond as f64).max(1.0)
-}
-
-/// The verdict on `direction`, whose phases and limits are known; empty without data. `seen` is how much
-/// of its round trip lies between the tap and the receiver, from 0 at the receiver to 1 at the sender, if
-/// the handshake shows it.
+/// The verdict on `direction`, whose phases, limits and standing are known; empty without data.
 #[must_use]
-pub fn sentence(direction: &Direction, seen: Option<f64>) -> String {
+pub fn sentence(direction: &Direction) -> String {
     let shares = shares(&direction.limits);
     let Some((main, share)) = shares.first().copied() else {
         return match direction.data.unique_bytes {
@@ -46,7 +45,7 @@ pub fn sentence(direction: &Direction, seen: Option<f64>) -> String {
             _ => "Too few packets to say what limited it.".to_owned(),
         };
     };
-    let mut text = prefix(seen).to_owned();
+    let mut text = standing::seen_from(direction.standing.place).to_owned();
     text += &match share {
         share if share >= ALL => format!("limited all the time by {}", by(main)),
         share if share >= 0.5 => {
@@ -66,25 +65,7 @@ pub fn sentence(direction: &Direction, seen: Option<f64>) -> String {
     for (limit, share) in shares[1..].iter().filter(|(_, share)| *share >= TOLD) {
         text += &format!("; {} by {}", percent(*share), by(*limit));
     }
-    capitalised(&text) + "."
-}
-
-/// What is to be known before.
-fn prefix(seen: Option<f64>) -> &'static str {
-    match seen {
-        Some(seen) if seen < 0.5 => {
-            "Uncertain, since seen nearer to the receiver, where a part of the round trip and of what is \
-             in flight does not show: "
-        }
-        None => "If this was seen near the sender, which no handshake tells: ",
-        _ => "",
-    }
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_ascii_uppercase());
-    first.into_iter().chain(letters).collect()
+    text + "." + &standing::reservation(&direction.standing)
 }
 
 /// Parts of the time, the largest first.

@@ -3,6 +3,7 @@
 //! control.
 
 mod agenda;
+pub mod chain;
 pub mod congestion_control;
 pub mod cubic;
 mod ranges;

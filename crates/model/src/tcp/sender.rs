@@ -169,6 +169,12 @@ impl Sender {
         self.limits.end = self.limits.end.saturating_add(packets);
     }
 
+    /// The application has no more: what was sent so far is all. Returns how many packets that is.
+    pub fn stop(&mut self) -> u64 {
+        self.limits.end = self.board.next();
+        self.limits.end
+    }
+
     /// The handshake ends now, after `rtt`.
     pub fn establish(&mut self, now: Time, rtt: Time) {
         self.note_rtt(rtt, rtt);
@@ -206,6 +212,15 @@ impl Sender {
     #[must_use]
     pub fn acked(&self) -> u64 {
         self.board.una()
+    }
+
+    /// The rate that pacing allows, whether it is kept or not; 0 before it is known.
+    #[must_use]
+    pub fn pacing_rate(&self) -> BitRate {
+        match self.pacing_rate {
+            u64::MAX => BitRate::from_bits(0),
+            rate => BitRate::from_bits(rate.saturating_mul(8)),
+        }
     }
 
     /// The smoothed round trip.

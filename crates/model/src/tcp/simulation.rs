@@ -137,6 +137,12 @@ impl<W: Watch> Simulation<W> {
         self.now = end;
     }
 
+    /// When something happens next; [`Time::MAX`] is never.
+    #[must_use]
+    pub fn next_event(&self) -> Time {
+        self.agenda.next().0
+    }
+
     /// What time it is.
     #[must_use]
     pub fn now(&self) -> Time {

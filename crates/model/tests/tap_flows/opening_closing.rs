@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How flows begin and end.
 
-use crate::script::{MS, Seg, c, handshake, run_one, s, script};
+use crate::script::{MS, Seg, c, handshake, run, run_one, s, script};
 use model::tap::record::Closing;
 use wire::tcp::{ACK, RST};
 
@@ -132,4 +132,39 @@ fn a_reset_is_counted_but_says_nothing_of_numbers() {
         (0, 2)
     );
     assert_eq!(flow.download.data.missed_bytes, 0);
+}
+
+/// A server that answers a SYN anew each time chooses another number each time: the last counts.
+#[test]
+fn another_syn_ack_before_the_handshake_ends_is_of_the_same_flow() {
+    let flow = run_one(&[
+        c(0, 0, 0).syn(1_000, 7).no_ack(),
+        s(MS, 5_000_000, 1).syn(1_000, 7),
+        c(1_000 * MS, 0, 0).syn(1_000, 7).no_ack(),
+        s(1_001 * MS, 900_000, 1).syn(1_000, 7),
+        c(1_002 * MS, 1, 900_001).data(10),
+        s(1_003 * MS, 900_001, 11).data(100),
+        c(1_004 * MS, 11, 900_101),
+    ]);
+    assert_eq!(flow.opening.syn_retransmissions, 1);
+    assert_eq!(flow.opening.syn_ack_retransmissions, 1);
+    assert_eq!(flow.opening.syn_ack_to_ack_ns, Some(MS));
+    let down = &flow.download;
+    assert_eq!((down.data.packets, down.data.unique_bytes), (3, 100));
+    assert_eq!(down.data.retransmitted_bytes + down.data.missed_bytes, 0);
+    assert_eq!((down.acks.acked_bytes, down.data.reordered), (100, 0));
+    assert_eq!(
+        down.rtt_by_pairs.count, 2,
+        "of the last SYN/ACK and of the data"
+    );
+    assert_eq!(flow.upload.data.unique_bytes, 10);
+}
+
+#[test]
+fn another_syn_ack_after_the_handshake_begins_a_new_flow() {
+    let said = run(&script(&[
+        &handshake(10 * MS),
+        &[s(20 * MS, 700_000, 1).syn(1_000, 7)],
+    ]));
+    assert_eq!(said.flows.len(), 2);
 }

@@ -202,3 +202,37 @@ fn holes_beyond_the_bound_are_forgotten_but_counted() {
     let said = run_with(&segments, [5, 6], &settings());
     assert_eq!(said.flows[0].upload.data.missed_bytes, 9_000);
 }
+
+/// The last packet is lost before the tap; an ACK of the same sender has the number behind it.
+#[test]
+fn the_number_of_an_ack_tells_of_a_lost_tail() {
+    let data = upload(&[
+        &sent(),
+        &[
+            c(210 * MS, 7_001, 2).stamps(5, 0),
+            c(500 * MS, 6_001, 2).data(1_000).stamps(9, 0),
+            s(600 * MS, 2, 7_001),
+        ],
+    ]);
+    assert_eq!((data.unseen_retransmissions, data.reordered), (1, 0));
+    assert_eq!((data.unique_bytes, data.missed_bytes), (7_000, 0));
+}
+
+#[test]
+fn what_only_the_number_of_an_ack_tells_of_may_stay_away() {
+    let data = upload(&[&sent(), &[c(210 * MS, 7_001, 2), s(600 * MS, 2, 7_001)]]);
+    assert_eq!((data.unique_bytes, data.missed_bytes), (6_000, 1_000));
+}
+
+#[test]
+fn an_ack_with_an_absurd_number_passes_nothing_over() {
+    let data = upload(&[
+        &sent(),
+        &[
+            c(210 * MS, 6_001 + (1 << 30) + 1, 2),
+            c(220 * MS, 6_001, 2).data(1_000),
+            s(600 * MS, 2, 7_001),
+        ],
+    ]);
+    assert_eq!((data.unique_bytes, causes(&data)), (7_000, [0; 4]));
+}

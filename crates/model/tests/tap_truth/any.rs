@@ -130,7 +130,7 @@ proptest! {
         }
         prop_assert_eq!(phases.is_empty(), limits.is_empty());
         let mut direction = Direction { course, ..Direction::default() };
-        verdict::judge_direction(&mut direction, handshake.zip(Some(1)));
+        verdict::judge_direction(&mut direction, handshake);
         prop_assert_eq!(direction.phases.is_empty(), direction.verdict.is_empty() || direction.limits.is_empty());
     }
 

@@ -6,7 +6,7 @@ use model::{
     tap::record::{
         Flow,
         Limit::{self, AckStream, Application, CongestionWindow, PathRate, ReceiveWindow},
-        Limited,
+        Limited, Place,
     },
     tcp::cubic::Cubic,
 };
@@ -168,16 +168,69 @@ fn the_verdict_says_how_much_of_the_time() {
     let truth = window().run();
     assert_eq!(
         truth.flow().upload.verdict,
-        "Limited most of the time (91 %) by the receiver's window of at most 4.19 MB; \
+        "Seen near the sender: limited most of the time (91 %) by the receiver's window of at most 4.19 MB; \
          9 % by the congestion window, as it grew or after losses."
     );
     assert_eq!(truth.flow().download.verdict, "");
-    let at_receiver = analysed(&truth.at_receiver).upload.verdict;
-    assert!(at_receiver.starts_with("Uncertain"), "{at_receiver}");
-    let late = analysed(&truth.at_sender[3..]).upload.verdict;
-    assert!(late.contains("no handshake"), "{late}");
+    let late = analysed(&truth.at_sender[3..]).upload;
+    assert_eq!(late.standing.place, Place::Unknown);
+    assert!(
+        late.verdict.contains("Neither a handshake"),
+        "{}",
+        late.verdict
+    );
     let short = window().packets(5).run().flow().upload.verdict;
     assert_eq!(short, "Too few packets to say what limited it.");
+}
+
+/// 100 ms to and fro, 4 MiB of window: what each place can know of it.
+#[test]
+fn the_verdict_says_where_the_tap_stood_and_what_can_not_be_known_from_there() {
+    let truth = case("50ms", &[("rate", "1gbit")], 10.0)
+        .receive_window(4 << 20)
+        .run();
+    let near = truth.flow().upload;
+    let middle = truth
+        .flow_seen_before_receiver(Time::from_millis(30))
+        .upload;
+    let far = truth.flow_seen_before_receiver(Time::ZERO).upload;
+    for (seen, place, to_sender_ms, to_receiver_ms, said, not_known) in [
+        (
+            &near,
+            Place::NearSender,
+            0,
+            100,
+            "Seen near the sender: limited",
+            "",
+        ),
+        (
+            &middle,
+            Place::Middle,
+            40,
+            60,
+            "Seen in the middle: probably ",
+            "40 % of the round trip",
+        ),
+        (
+            &far,
+            Place::NearReceiver,
+            100,
+            0,
+            "Seen near the receiver: perhaps ",
+            "can't be told apart",
+        ),
+    ] {
+        let standing = seen.standing;
+        assert_eq!(standing.place, place, "{standing:?}");
+        let ms = |ns: Option<u64>| (ns.unwrap() + 500_000) / 1_000_000;
+        assert_eq!(ms(standing.to_sender_ns), to_sender_ms, "{standing:?}");
+        assert_eq!(ms(standing.to_receiver_ns), to_receiver_ms, "{standing:?}");
+        assert!(seen.verdict.starts_with(said), "{}", seen.verdict);
+        assert!(seen.verdict.contains(not_known), "{}", seen.verdict);
+    }
+    // Only from near the sender the whole window shows, and that it was full.
+    assert!(near.in_flight_max_bytes > 4_000_000);
+    assert!(far.in_flight_max_bytes < near.in_flight_max_bytes / 10);
 }
 
 /// A burst each 150 ms, less than a time-out: the window was large enough for it before.

@@ -8,4 +8,5 @@ mod counts;
 mod limits;
 mod phases;
 mod reference;
+mod releases;
 mod truth;

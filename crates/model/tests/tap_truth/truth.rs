@@ -202,6 +202,21 @@ impl Truth {
         analysed(&self.at_sender)
     }
 
+    /// What a tap on the far stretch of the way says, `before` the receiver: data comes there earlier than
+    /// at the receiver, ACKs later. There must be no queue on that stretch.
+    pub(crate) fn flow_seen_before_receiver(&self, before: Time) -> Flow {
+        let before = before.as_nanos();
+        let mut segments = self.at_receiver.clone();
+        for segment in &mut segments {
+            segment.at_ns = match segment.from_low {
+                true => segment.at_ns - before,
+                false => segment.at_ns + before,
+            };
+        }
+        segments.sort_by_key(|segment| segment.at_ns);
+        analysed(&segments)
+    }
+
     /// The first time at which something is so, in seconds.
     pub(crate) fn first(&self, so: impl Fn(&Sample) -> bool) -> f64 {
         let sample = self.samples.iter().find(|sample| so(sample));

@@ -6,7 +6,7 @@ use model::tcp::{congestion_control::CongestionControl, cubic::Cubic, reno::Reno
 
 /// A new one as `text` says, such as `cubic` or `bic:ack_shift=3`, for a connection that is `paced`
 /// or not. `reno` and `cubic` are as the kernel has them, the others the C that `cc load` loads.
-pub(super) fn algorithm(text: &str, paced: bool) -> Result<Box<dyn CongestionControl>, String> {
+pub(crate) fn algorithm(text: &str, paced: bool) -> Result<Box<dyn CongestionControl>, String> {
     let mut words = text.split(':');
     let name = words.next().unwrap_or_default();
     let own: Box<dyn CongestionControl> = match name {

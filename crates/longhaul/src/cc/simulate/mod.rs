@@ -8,6 +8,7 @@ mod record;
 mod run;
 mod summary;
 
+pub(crate) use algorithms::algorithm;
 pub(super) use args::Args;
 
 /// Runs the command.

@@ -5,6 +5,7 @@ use super::{Outcome, daemon::Daemon, finish, keep_json};
 use crate::lab::{
     result::Metrics,
     scenario::{Direction, Flow},
+    sending::Sending,
 };
 use anyhow::{Context, Result, bail};
 use host::netns::Netns;
@@ -33,10 +34,11 @@ pub(crate) async fn measure(
     netns: &Netns,
     target: SocketAddrV4,
     flow: &Flow,
+    sending: &Sending,
     record: &Path,
 ) -> Result<Outcome> {
     let mut command = Command::new("iperf3");
-    command.arg("--json").args(arguments(target, flow));
+    command.arg("--json").args(arguments(target, flow, sending));
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -45,7 +47,7 @@ pub(crate) async fn measure(
     read(&keep_json(record, &output.stdout, "iperf3")?)
 }
 
-fn arguments(target: SocketAddrV4, flow: &Flow) -> Vec<String> {
+fn arguments(target: SocketAddrV4, flow: &Flow, sending: &Sending) -> Vec<String> {
     let mut all = vec![
         "--client".to_owned(),
         target.ip().to_string(),
@@ -69,7 +71,30 @@ fn arguments(target: SocketAddrV4, flow: &Flow) -> Vec<String> {
     if flow.direction == Direction::Download {
         all.push("--reverse".to_owned());
     }
+    all.extend(socket(flow, sending));
     all
+}
+
+/// What both ends' sockets are told: the client tells the server.
+fn socket(flow: &Flow, sending: &Sending) -> Vec<String> {
+    let congestion_control = sending.congestion_control.clone();
+    let rate = sending.pacing_rate.map(|rate| rate.bits().to_string());
+    let window = flow.window.map(|window| window.get().to_string());
+    let all = [
+        ("--congestion", congestion_control),
+        ("--fq-rate", rate),
+        ("--window", window),
+    ];
+    let given = all
+        .into_iter()
+        .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+    let mut given: Vec<String> = given.flatten().collect();
+    if sending.pacing_rate.is_some() {
+        // A server that sends paces only where it had to make its socket anew, as for this
+        // (iperf_tcp_listen of iperf_tcp.c); bulk data never waits for Nagle's algorithm.
+        given.push("--no-delay".to_owned());
+    }
+    given
 }
 
 fn read(record: &Value) -> Result<Outcome> {

@@ -5,13 +5,19 @@ use super::{daemon::Daemon, flags, longhaul};
 use crate::lab::{scenario::Link, topology::Wire};
 use anyhow::Result;
 use host::netns::Netns;
-use model::link::Shape;
+use model::link::{Schedule, Shape};
 use std::path::{Path, PathBuf};
 
 /// Checks a link's options by what the emulator would make of them, in both directions.
 pub(crate) fn shapes(link: &Link, wire: &Wire) -> Result<[Shape; 2], String> {
     let shapes = arguments(link, wire).and_then(|arguments| crate::link::shapes(&arguments));
     shapes.map_err(|error| error.to_string())
+}
+
+/// Likewise, with what changes later.
+pub(crate) fn ways(link: &Link, wire: &Wire) -> Result<[(Shape, Schedule); 2], String> {
+    let ways = arguments(link, wire).and_then(|arguments| crate::link::ways(&arguments));
+    ways.map_err(|error| error.to_string())
 }
 
 /// Starts the emulator, which makes both interfaces; ready on return. `seed` is for a link that

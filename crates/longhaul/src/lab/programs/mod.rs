@@ -5,6 +5,7 @@ pub(crate) mod curl;
 pub(crate) mod daemon;
 mod dante;
 pub(crate) mod decp;
+pub(crate) mod ftp;
 mod haproxy;
 pub(crate) mod iperf3;
 pub(crate) mod link;
@@ -81,7 +82,10 @@ type Needed = (&'static str, &'static str, &'static str);
 
 /// The version that the program prints, or what is missing and how to get it.
 fn version((program, flag, package): Needed) -> Result<String> {
-    let output = Command::new(program).arg(flag).output();
+    let output = Command::new(program)
+        .arg(flag)
+        .stdin(std::process::Stdio::null())
+        .output();
     let output = output.map_err(|error| {
         crate::exit::Refusal::unsupported(format!(
             "cannot run {program} ({error}); install it, for example: apt-get install {package}"
@@ -110,8 +114,9 @@ pub(crate) fn versions(
         match program {
             Program::Curl => &[("curl", "--version", "curl"), ("nginx", "-v", "nginx")],
             Program::Iperf3 => &[("iperf3", "--version", "iperf3")],
+            Program::Ftp => &[("curl", "--version", "curl"), ("vsftpd", "-v", "vsftpd")],
             // This very binary, whose version the result holds anyway.
-            Program::Probe => &[],
+            Program::Probe | Program::Copy | Program::Udt => &[],
         }
     };
     let of_relay = |program| -> &[Needed] {

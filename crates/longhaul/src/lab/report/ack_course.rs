@@ -262,3 +262,153 @@ fn events(course: &TapSeries) -> Vec<Event> {
 fn limit(rate_bps: f64) -> Limit {
     over_time::capacity((0, rate_bps))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::{
+        result::{Answer, Run, Series, TapPhase, Testbed, TestbedLink},
+        summary::Summary,
+    };
+    use std::fmt::Write;
+
+    fn spread(mean: f64, high: f64) -> Spread {
+        Spread {
+            mean: vec![mean; 40],
+            low: vec![0.0; 40],
+            high: vec![high; 40],
+        }
+    }
+
+    fn phase(name: &str, from_s: f64, to_s: f64) -> TapPhase {
+        TapPhase {
+            name: name.to_owned(),
+            from_s,
+            to_s,
+        }
+    }
+
+    /// Four seconds of 1 Mbit/s in bins of 100 ms; one run failed.
+    fn cell(label: &str, high: f64) -> Cell {
+        let course = TapSeries {
+            flow: "bulk".to_owned(),
+            link: "line".to_owned(),
+            bin_ms: 100.0,
+            fine_ms: 1.0,
+            data_bps: spread(1e6, high),
+            acked_bps: spread(1e6, 2e6),
+            acks: spread(3.0, 6.0),
+            phases: vec![
+                phase("ramp-up", 0.0, 1.0),
+                phase("steady", 1.0, 3.0),
+                phase("steady", 3.0, 4.0),
+            ],
+        };
+        let run = Run {
+            series: Some(Series {
+                taps: vec![course],
+                ..Series::default()
+            }),
+            ..Run::default()
+        };
+        let failed = Run {
+            failed: Some("reset".to_owned()),
+            ..Run::default()
+        };
+        let figure = |name: &str, value| (name.to_owned(), Summary::of([value]).unwrap());
+        let metrics = [
+            figure("data_steady_bps", 1e6),
+            figure("ramp_up_s", 1.0),
+            figure("ramp_up_acks_pps", 500.0),
+            figure("steady_acks_pps", 600.0),
+        ];
+        Cell {
+            label: Some(label.to_owned()),
+            runs: vec![failed, run],
+            metrics: metrics.into_iter().collect(),
+            ..Cell::default()
+        }
+    }
+
+    fn result() -> LabResult {
+        let link = TestbedLink {
+            rate_bps: Some(1.1e6),
+            ..TestbedLink::default()
+        };
+        LabResult {
+            cells: vec![cell("a", 3e6), cell("b", 99e6), cell("c", 5e6)],
+            testbed: Some(Testbed {
+                hosts: Vec::new(),
+                links: vec![link],
+            }),
+            ..LabResult::default()
+        }
+    }
+
+    /// What is drawn, line by line.
+    fn outline(charts: &[Chart]) -> String {
+        let mut text = String::new();
+        for chart in charts {
+            let _ = writeln!(text, "{}\n  {}", chart.title, chart.caption);
+            let _ = writeln!(text, "  y: {:?} {}", chart.range, chart.unit);
+            for line in &chart.lines {
+                let band = (line.low.first(), line.high.first());
+                let first = line.values[0];
+                let _ = writeln!(
+                    text,
+                    "  {} {first:?} {band:?} thin {}",
+                    line.label, line.thin
+                );
+            }
+            let limit = chart.limit.as_ref().map(|limit| &limit.label);
+            let events = chart.events.iter();
+            let events: Vec<_> = events
+                .map(|e| format!("{} at {} s", e.label, e.at_s))
+                .collect();
+            let _ = writeln!(text, "  limit {limit:?}, {}", events.join(", "));
+        }
+        text
+    }
+
+    #[test]
+    fn each_cell_has_the_papers_two_figures_on_one_scale() {
+        let mut result = result();
+        assert_eq!(charts(&result).len(), 4, "the first two of three cells");
+        result.answer = Some(Answer {
+            cell: 1,
+            baseline: Some(0),
+            ..Answer::default()
+        });
+        insta::assert_snapshot!(outline(&charts(&result)));
+    }
+
+    #[test]
+    fn what_no_tap_saw_has_no_chart() {
+        let mut result = result();
+        for cell in &mut result.cells {
+            cell.runs.truncate(1);
+        }
+        assert_eq!(charts(&result).len(), 0);
+    }
+
+    #[test]
+    fn several_flows_are_named() {
+        let mut result = result();
+        result.cells.truncate(1);
+        let series = result.cells[0].runs[1].series.as_mut().unwrap();
+        let other = TapSeries {
+            flow: "other".to_owned(),
+            ..series.taps[0].clone()
+        };
+        series.taps.push(other);
+        let charts = charts(&result);
+        assert!(charts[0].title.contains("a, bulk"), "{}", charts[0].title);
+        assert!(charts[2].title.contains("a, other"), "{}", charts[2].title);
+    }
+
+    #[test]
+    fn the_mean_of_a_second_is_a_step() {
+        assert_eq!(smoothed(&[1.0, 3.0, 5.0], 500.0), [2.0, 2.0, 5.0]);
+        assert_eq!(smoothed(&[1.0, 3.0], 3000.0), [1.0, 3.0]);
+    }
+}

@@ -23,7 +23,7 @@ use model::tap::{
     record,
     segment::{Endpoint, Vantage},
 };
-use std::{collections::BTreeSet, net::IpAddr, path::Path};
+use std::{collections::BTreeSet, fs, net::IpAddr, path::Path};
 
 /// Bins of 1 ms that a tap's analysis keeps, over both ends and all flows: 190 MB. More than that, and flows
 /// have neither a course nor the metrics that are made of it.
@@ -55,12 +55,9 @@ struct Seen {
 /// A tap's file cannot be read.
 pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Result<()> {
     let (transfers, looks) = looks(scenario);
-    for one in &scenario.links {
-        let looks: Vec<&Look<'_>> = looks.iter().filter(|l| l.link.name == one.name).collect();
-        if looks.is_empty() {
-            continue;
-        }
-        for seen in at(one, &looks, directory)? {
+    for one in scenario.links.iter().filter(|link| link.tap) {
+        let own = looks.iter().filter(|look| look.link.name == one.name);
+        for seen in at(one, &own.collect::<Vec<_>>(), directory)? {
             let name = |figure: &String| match transfers {
                 1 => figure.clone(),
                 _ => format!("{}_{figure}", seen.flow),
@@ -115,8 +112,20 @@ fn look<'a>(
 
 /// What the tap of `link` says of the flows that it sees.
 fn at(link: &Link, looks: &[&Look<'_>], directory: &Path) -> Result<Vec<Seen>> {
-    let finished = tap::capture_with_bins(&link::tap(link, directory), BINS_MAX)
-        .with_context(|| format!("the tap of link {}", link.name))?;
+    let record = link::tap(link, directory);
+    let place = || format!("the tap of link {}", link.name);
+    let seen = match looks.is_empty() {
+        true => Vec::new(),
+        false => analysed(&record, looks).with_context(place)?,
+    };
+    if !link.tap_keep {
+        fs::remove_file(&record).with_context(place)?;
+    }
+    Ok(seen)
+}
+
+fn analysed(record: &Path, looks: &[&Look<'_>]) -> Result<Vec<Seen>> {
+    let finished = tap::capture_with_bins(record, BINS_MAX)?;
     let connections = connections(&finished, looks);
     let both = looks.iter().zip(connections);
     Ok(both

@@ -75,6 +75,7 @@ impl Watch {
             // Nobody asks for it here.
             course_width_ns: SECOND,
             course_bins_max: 2,
+            excerpts_flows_max: 0,
             ..Settings::default()
         };
         Self {

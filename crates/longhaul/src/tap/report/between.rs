@@ -108,6 +108,7 @@ fn drawn(flow: u64, course: &DelayCourse) -> Drawn {
         columns: columns
             .map(|(name, values)| (name.to_owned(), values))
             .into(),
+        excerpts: Vec::new(),
     }
 }
 

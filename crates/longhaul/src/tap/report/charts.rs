@@ -96,7 +96,7 @@ fn sequence(direction: &Direction) -> Chart {
         "sequence",
         format!("Sequence numbers: {} in all", quantity::bytes(direction.data.unique_bytes)),
         "Bytes sent, acknowledged and allowed by the advertised window; what lies between the first \
-         two is in flight. Zoom in to tell them apart."
+         two is in flight. Zoomed in to one of the moments below, each segment, ACK and SACK block."
             .to_owned(),
     )
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `courses.jsonl`: what the charts are made of, a direction a line. The page has the same inside.
 
+use super::excerpts::Packed;
 use crate::tap::series::column::{COLUMNS, Column, direction};
 use model::tap::{course::Course, series::Bin};
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,9 @@ pub(crate) struct Drawn {
     pub(crate) finest_ns: u64,
     /// Named as in the series files; those with nothing but zeros are left out.
     pub(crate) columns: BTreeMap<String, Vec<Option<i64>>>,
+    /// Single segments of some moments, in order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) excerpts: Vec<Packed>,
 }
 
 impl Drawn {
@@ -51,6 +55,7 @@ impl Drawn {
                 .iter()
                 .filter_map(|column| filled(column, &bins))
                 .collect(),
+            excerpts: Vec::new(),
         }
     }
 

@@ -5,13 +5,13 @@ use super::{
     charts::{self, round_trips_by},
     course::Drawn,
     histogram::{self, Histogram},
-    quantity,
+    quantity, releases,
     result::Analysis,
     strip::{self, Axis, phase_words},
 };
 use maud::{Markup, html};
 use model::tap::{
-    record::{Acks, Closing, Data, Direction, Flow, Offer, Phase},
+    record::{Acks, Closing, Data, Direction, Flow, Offer, Phase, Place, Standing},
     segment::Endpoint,
 };
 
@@ -133,6 +133,7 @@ pub(super) fn section(shown: Shown<'_>, number: usize) -> Markup {
                     (charts::place(&chart, number, &shown.name()))
                 }
                 @for histogram in histograms(direction) { (histogram::figure(&histogram)) }
+                (releases::figure(&direction.releases))
             }
             (phases(direction, shown.axis()))
             (figures(shown.flow, direction))
@@ -234,6 +235,7 @@ fn figures(flow: &Flow, direction: &Direction) -> Markup {
             @if direction.round_trips().count > 0 {
                 dt { "Round trip" } dd { (round_trip(direction)) }
             }
+            dt { "Seen from" } dd { (standing(direction.standing)) }
             dt { "Offered" } dd { (offered(*offer)) }
             dt { "Handshake" } dd { (handshake(flow)) }
             dt { "End" } dd { (closing(flow.closing)) }
@@ -323,6 +325,21 @@ fn round_trip(direction: &Direction) -> String {
         quantity::span(found.max),
         by.to_lowercase(),
         quantity::of(found.count, "sample")
+    )
+}
+
+fn standing(standing: Standing) -> String {
+    let place = match standing.place {
+        Place::NearSender => "near the sender",
+        Place::Middle => "the middle",
+        Place::NearReceiver => "near the receiver",
+        Place::Unknown => "an unknown place",
+    };
+    let far = |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), quantity::span);
+    format!(
+        "{place}: {} to the sender and back, {} to the receiver and back",
+        far(standing.to_sender_ns),
+        far(standing.to_receiver_ns)
     )
 }
 

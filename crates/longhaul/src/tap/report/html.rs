@@ -3,8 +3,8 @@
 //! flows, and how it was measured. maud escapes every text that comes from a capture.
 //!
 //! However long the capture, the page stays below 5 MiB: courses have a bounded number of bins
-//! (`output`), at most [`SECTIONS_MAX`] directions and [`COURSES_BYTES`] of courses are in it, and of
-//! flows the rows of `Ranks::told`.
+//! (`output`), at most [`SECTIONS_MAX`] directions and [`COURSES_BYTES`] of courses are in it, single
+//! segments as `excerpts` bounds them, and of flows the rows of `Ranks::told`.
 
 use super::{
     between::{self, Between},
@@ -26,7 +26,10 @@ const SECTIONS_MAX: usize = 32;
 const PAIRS_MAX: usize = 8;
 
 pub(crate) const STYLE: &str = include_str!("../../../web/tap.css");
-pub(crate) const SCRIPT: &str = include_str!("../../../web/tap.js");
+pub(crate) const SCRIPT: &str = concat!(
+    include_str!("../../../web/segments.js"),
+    include_str!("../../../web/tap.js")
+);
 
 /// The whole page.
 pub(crate) fn html(finished: &Finished) -> String {
@@ -73,7 +76,7 @@ fn chosen(finished: &Finished) -> Vec<Shown<'_>> {
     all.sort_by_key(|shown| std::cmp::Reverse(shown.direction().data.unique_bytes));
     let mut left = COURSES_BYTES;
     let fits = |shown: &Shown<'_>| {
-        let bytes = serde_json::to_string(shown.course).map_or(usize::MAX, |text| text.len());
+        let bytes = length(shown.course).saturating_sub(length(&shown.course.excerpts));
         let fits = bytes <= left;
         left -= bytes.min(left);
         fits
@@ -82,6 +85,11 @@ fn chosen(finished: &Finished) -> Vec<Shown<'_>> {
         .take(SECTIONS_MAX)
         .take_while(fits)
         .collect()
+}
+
+/// As JSON.
+fn length(value: &impl serde::Serialize) -> usize {
+    serde_json::to_string(value).map_or(usize::MAX, |text| text.len())
 }
 
 /// Flows seen at two places, the first few.

@@ -16,7 +16,7 @@ use std::{
 /// How many flows are told how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ranks {
-    /// With their course, for charts: up to 1.6 MB each.
+    /// With their course, for charts: up to 2 MB each.
     pub(crate) drawn: usize,
     /// In `result.json`, those that are drawn included: up to 50 kB each.
     pub(crate) told: usize,
@@ -118,6 +118,8 @@ pub(super) fn payload(flow: &Flow) -> u64 {
 fn without_course(mut flow: Flow) -> Flow {
     flow.upload.course = Course::default();
     flow.download.course = Course::default();
+    flow.upload.excerpts = Vec::new();
+    flow.download.excerpts = Vec::new();
     flow
 }
 

@@ -4,6 +4,7 @@
 
 use super::{
     course::Drawn,
+    excerpts,
     output::Finished,
     result::{Analysis, CaptureFile, Damage, Others, SCHEMA, VantagePoint},
 };
@@ -11,7 +12,8 @@ use model::tap::{
     course::Course,
     record::{
         AckSpacing, Acks, BothEnds, Clocks, Closing, Data, DelayBin, DelayCourse, Direction,
-        Distribution, Flow, Limit, Limited, Missing, Offer, Opening, Phase, PhaseKind, Way,
+        Distribution, Excerpt, Flow, Limit, Limited, Mark, MarkKind, Missing, Occasion, Offer,
+        Opening, Phase, PhaseKind, Place, ReleasedBy, Releases, Standing, Way,
     },
     segment::{Endpoint, Vantage},
     series::Bin,
@@ -30,7 +32,10 @@ pub(crate) fn finished() -> Finished {
     let flows = vec![long_flow(0), short_flow(7)];
     let courses = flows
         .iter()
-        .map(|flow| Drawn::of((flow.number, true), &flow.upload.course, 1_000_000, 4096))
+        .map(|flow| Drawn {
+            excerpts: excerpts::packed(&flow.upload.excerpts, 8192),
+            ..Drawn::of((flow.number, true), &flow.upload.course, 1_000_000, 4096)
+        })
         .collect();
     Finished {
         analysis: Analysis {
@@ -103,6 +108,7 @@ fn delay(n: u64) -> DelayBin {
 
 fn without_course(mut flow: Flow) -> Flow {
     flow.upload.course = Course::default();
+    flow.upload.excerpts = Vec::new();
     flow
 }
 
@@ -249,6 +255,13 @@ fn upload(course: Course) -> Direction {
         gaps: spread(&[(0, 3000), (1_150, 4000), (12_000, 700), (900_000, 30)]),
         bursts: spread(&[(1, 30), (44, 300), (90, 60)]),
         in_flight_max_bytes: 196 << 20,
+        excerpts: vec![beginning(), loss()],
+        releases: releases(),
+        standing: Standing {
+            place: Place::NearSender,
+            to_sender_ns: Some(10_000),
+            to_receiver_ns: Some(RTT_NS),
+        },
         phases: phases(),
         limits: limits(),
         verdict: "The congestion window limited it for 24 of 30 s, then the path's rate."
@@ -308,6 +321,82 @@ fn bin(n: u64, noise: &mut Noise) -> Bin {
         queue_max: queue as u32,
         drops: if lost { 40 } else { 0 },
         ..Bin::default()
+    }
+}
+
+/// Windows of 10, 20, 40 segments, a round trip apart.
+fn beginning() -> Excerpt {
+    let mut marks = Vec::new();
+    let mut sent = 0;
+    for (round, window) in (1..).zip([10, 20, 40]) {
+        let at_ns = BEGIN_NS + RTT_NS * round;
+        for n in 0..window {
+            let low = (sent + n) * SEGMENT_BYTES as i32;
+            marks.push(mark(at_ns + n as u64 * 12_000, low, 1, MarkKind::Sent));
+        }
+        sent += window;
+        let acked = sent * SEGMENT_BYTES as i32;
+        marks.push(mark(at_ns + RTT_NS, acked, 200, MarkKind::Ack));
+    }
+    Excerpt {
+        occasion: Occasion::Beginning,
+        base: 0,
+        marks,
+    }
+}
+
+/// One segment of 60 is lost, SACKed around and sent again.
+fn loss() -> Excerpt {
+    let from_ns = BEGIN_NS + ENDS[1] * BIN_NS;
+    let length = SEGMENT_BYTES as i32;
+    let sent = (0..60).map(|n| mark(from_ns + n as u64 * 12_000, n * length, 1, MarkKind::Sent));
+    let answers = (1..60).flat_map(|n| {
+        let at_ns = from_ns + RTT_NS + n as u64 * 12_000;
+        let ack = mark(at_ns, 10 * length, 150, MarkKind::Ack);
+        [ack, mark(at_ns, 11 * length, n, MarkKind::Sack)]
+    });
+    let again = mark(
+        from_ns + RTT_NS + 40_000,
+        10 * length,
+        1,
+        MarkKind::SentAgain,
+    );
+    let mut marks: Vec<Mark> = sent.chain(answers).chain([again]).collect();
+    marks.sort_by_key(|mark| mark.at_ns);
+    Excerpt {
+        occasion: Occasion::Loss,
+        base: 20_000_000_000,
+        marks,
+    }
+}
+
+fn mark(at_ns: u64, low: i32, segments: i32, kind: MarkKind) -> Mark {
+    Mark {
+        at_ns,
+        low,
+        high: low + segments * SEGMENT_BYTES as i32,
+        kind,
+    }
+}
+
+fn releases() -> Releases {
+    Releases {
+        within_ns: 100_000,
+        bytes: 97_000_000,
+        of_bytes: 100_000_000,
+        by_chance: 0.12,
+        by_ack_diff: vec![
+            ReleasedBy {
+                segments: (2, Some(2)),
+                acks: 50_000,
+                bursts: [500, 1_500, 40_000, 8_000, 0, 0, 0, 0, 0],
+            },
+            ReleasedBy {
+                segments: (5, Some(8)),
+                acks: 9_000,
+                bursts: [0, 0, 0, 0, 8_100, 900, 0, 0, 0],
+            },
+        ],
     }
 }
 

@@ -6,6 +6,7 @@ mod between;
 mod charts;
 mod course;
 mod direction;
+mod excerpts;
 mod flows;
 mod histogram;
 mod html;
@@ -18,6 +19,7 @@ mod method;
 mod output;
 pub(crate) mod paired;
 mod quantity;
+mod releases;
 mod result;
 mod strip;
 

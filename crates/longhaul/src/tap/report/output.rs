@@ -4,6 +4,7 @@
 use super::{
     between,
     course::Drawn,
+    excerpts::{self, marks_max},
     html,
     largest::{Largest, Ranks},
     result::{Analysis, CaptureFile, SCHEMA, VantagePoint},
@@ -16,7 +17,7 @@ use anyhow::{Context, Result};
 use model::tap::{
     Sink,
     course::Course,
-    record::{BothEnds, Flow},
+    record::{BothEnds, Excerpt, Flow},
     series::Bin,
 };
 use std::{
@@ -328,26 +329,37 @@ fn json_lines(path: &Path, lines: &[Drawn]) -> Result<()> {
 
 /// The courses of all flows, which these have no more afterwards.
 fn drawn(flows: &mut [Flow], finest_ns: u64) -> Vec<Drawn> {
-    let courses: Vec<(u64, bool, Course)> = flows.iter_mut().flat_map(take_courses).collect();
-    let lengths: Vec<usize> = courses
-        .iter()
-        .map(|(.., course)| course.bins.len())
-        .collect();
-    let most = bins_max(&lengths);
-    let drawn = courses
-        .iter()
-        .map(|(flow, upload, course)| Drawn::of((*flow, *upload), course, finest_ns, most));
+    let taken: Vec<Taken> = flows.iter_mut().flat_map(take_courses).collect();
+    let lengths = |of: fn(&Taken) -> usize| taken.iter().map(of).collect::<Vec<usize>>();
+    let bins = bins_max(&lengths(|one| one.course.bins.len()));
+    let marks = marks_max(&lengths(|one| excerpts::marks(&one.excerpts)));
+    let drawn = taken.iter().map(|one| Drawn {
+        excerpts: excerpts::packed(&one.excerpts, marks),
+        ..Drawn::of((one.flow, one.upload), &one.course, finest_ns, bins)
+    });
     drawn.collect()
 }
 
-fn take_courses(flow: &mut Flow) -> Vec<(u64, bool, Course)> {
+/// What the charts of a direction are made of.
+struct Taken {
+    flow: u64,
+    upload: bool,
+    course: Course,
+    excerpts: Vec<Excerpt>,
+}
+
+fn take_courses(flow: &mut Flow) -> Vec<Taken> {
     let number = flow.number;
     let directions = [(true, &mut flow.upload), (false, &mut flow.download)];
-    let taken =
-        directions.map(|(upload, direction)| (number, upload, mem::take(&mut direction.course)));
+    let taken = directions.map(|(upload, direction)| Taken {
+        flow: number,
+        upload,
+        course: mem::take(&mut direction.course),
+        excerpts: mem::take(&mut direction.excerpts),
+    });
     taken
         .into_iter()
-        .filter(|(.., course)| moves_data(course))
+        .filter(|one| moves_data(&one.course))
         .collect()
 }
 

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The congestion controls that a scenario names, and what they are on this machine. Those of
+//! longhaul's are registered by this process, which keeps them: with it, however it ends, they go.
+
+use super::{
+    book::Book,
+    scenario::{Flow, Scenario},
+};
+use crate::exit::Refusal;
+use anyhow::Result;
+use bpf::{
+    Kind,
+    choice::{self, Choice},
+    loader::{self, Tied},
+    math::{Algorithm, algorithm},
+    parameters,
+};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+/// What a flow says: `reno`, `lh_bic:ack_shift=3`, `cubic+pace`, `+pace`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Control {
+    name: Option<String>,
+    /// `ack_shift=3`, of longhaul's own.
+    settings: Vec<String>,
+    /// Spaced from the first packet on.
+    pub(crate) paced: bool,
+}
+
+impl Control {
+    /// Its name, as the kernel knows it once [`Controls::resolve`] has been there.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// What decides who provides it: all but the pacing. None if it names nobody.
+    pub(crate) fn key(&self) -> Option<String> {
+        let name = self.name.iter().chain(&self.settings);
+        let words: Vec<&str> = name.map(String::as_str).collect();
+        self.name.is_some().then(|| words.join(":"))
+    }
+}
+
+impl FromStr for Control {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (rest, paced) = match text.strip_suffix("+pace") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let mut words = rest.split(':').map(str::to_owned);
+        let name = words.next().filter(|name| !name.is_empty());
+        let settings: Vec<String> = words.collect();
+        if name.is_none() && (!paced || !settings.is_empty()) {
+            return Err(format!(
+                "{text:?} names no congestion control, as reno, lh_bic:ack_shift=3 or cubic+pace do"
+            ));
+        }
+        let control = Self {
+            name,
+            settings,
+            paced,
+        };
+        control.values().map(|_| control.clone())
+    }
+}
+
+impl Control {
+    /// The parameters that it sets, checked; nothing if it sets none.
+    fn values(&self) -> Result<Option<Vec<u32>>, String> {
+        let (Some(name), false) = (&self.name, self.settings.is_empty()) else {
+            return Ok(None);
+        };
+        let ours = algorithm(name).ok_or_else(|| {
+            format!("{name} has no parameters: only longhaul's own congestion controls have some")
+        })?;
+        let values = parameters::values(ours, &self.settings);
+        let values = values.map_err(|error| error.to_string().replace("--param", name))?;
+        Ok(Some(values))
+    }
+}
+
+impl fmt::Display for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key().unwrap_or_default())?;
+        f.write_str(if self.paced { "+pace" } else { "" })
+    }
+}
+
+/// Who provides what a scenario asked for, as `result.json` has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Provided {
+    /// What the scenario says, `htcp` or `lh_bic:ack_shift=3`.
+    pub(crate) asked: String,
+    /// What sockets were told: `lh_htcp`, `lh_bic.2`.
+    pub(crate) name: String,
+    /// `kernel` or `longhaul`.
+    pub(crate) by: String,
+    /// All parameters of one of longhaul's, with what they were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) parameters: BTreeMap<String, u32>,
+}
+
+/// What a name is on this machine.
+enum Meaning {
+    Kernel(String),
+    Ours(Algorithm, Vec<u32>),
+}
+
+impl Meaning {
+    /// Parameters ask for longhaul's own, even where the kernel has one of that name.
+    fn of(control: &Control) -> Result<Self> {
+        let values = control.values().map_err(Refusal::usage)?;
+        let name = control.name.as_deref().unwrap_or_default();
+        match (choice::choose(name), values, algorithm(name)) {
+            (_, Some(values), Some(ours)) => Ok(Self::Ours(ours, values)),
+            (Some(Choice::Ours(ours)), ..) => Ok(Self::Ours(ours, parameters::defaults(ours))),
+            (Some(Choice::Kernel(name)), ..) => Ok(Self::Kernel(name)),
+            (None, ..) => Err(unknown(name)),
+        }
+    }
+}
+
+fn unknown(name: &str) -> anyhow::Error {
+    let ours = bpf::math::algorithms().map(Algorithm::system_name);
+    let mut known: Vec<_> = choice::registered().into_iter().chain(ours).collect();
+    known.sort_unstable();
+    known.dedup();
+    Refusal::unsupported(format!(
+        "no congestion control {name:?} here; there are: {}",
+        known.join(", ")
+    ))
+}
+
+/// All that a book asks for, for as long as it is run.
+#[derive(Debug, Default)]
+pub(crate) struct Controls {
+    provided: Vec<Provided>,
+    /// Those of longhaul's, by algorithm and parameters.
+    tied: BTreeMap<(&'static str, Vec<u32>), Tied>,
+}
+
+/// Refuses what this machine can't provide, before anything is touched.
+pub(crate) fn check(book: &Book) -> Result<()> {
+    let asked = asked(book);
+    let meanings: Vec<Meaning> = asked.iter().map(Meaning::of).collect::<Result<_>>()?;
+    let ours = |meaning: &Meaning| matches!(meaning, Meaning::Ours(..));
+    match meanings.iter().any(ours) {
+        true => loader::permitted().map_err(refusal),
+        false => Ok(()),
+    }
+}
+
+fn refusal(error: bpf::Error) -> anyhow::Error {
+    match error.kind() {
+        Kind::Usage => Refusal::usage(error),
+        Kind::Unsupported => Refusal::unsupported(error),
+        Kind::Failed => error.into(),
+    }
+}
+
+/// Every control that some run of the book names, once.
+fn asked(book: &Book) -> Vec<Control> {
+    let scenarios = book
+        .cells
+        .iter()
+        .flat_map(|cell| [&cell.scenario, &cell.short])
+        .filter(|scenario| !scenario.simulate);
+    let mut asked: Vec<Control> = scenarios.flat_map(named_in).collect();
+    asked.retain(|control| control.name.is_some());
+    for control in &mut asked {
+        control.paced = false;
+    }
+    asked.sort();
+    asked.dedup();
+    asked
+}
+
+fn named_in(scenario: &Scenario) -> Vec<Control> {
+    let hosts = scenario.hosts.values();
+    let hosts = hosts.filter_map(|host| host.congestion_control.as_ref());
+    let routes = hosts.chain(&scenario.congestion_control);
+    let flows = scenario.flows.iter().filter(|flow| flow.when);
+    let flows = flows.filter_map(|flow| flow.cc.clone());
+    routes
+        .filter_map(|text| text.parse().ok())
+        .chain(flows)
+        .collect()
+}
+
+impl Controls {
+    /// Registers what is longhaul's.
+    pub(crate) fn provide(book: &Book) -> Result<Self> {
+        let mut controls = Self::default();
+        for control in asked(book) {
+            let provided = controls.meet(&control)?;
+            controls.provided.push(provided);
+        }
+        Ok(controls)
+    }
+
+    fn meet(&mut self, control: &Control) -> Result<Provided> {
+        let asked = control.key().unwrap_or_default();
+        Ok(match Meaning::of(control)? {
+            Meaning::Kernel(name) => Provided {
+                asked,
+                name,
+                by: "kernel".to_owned(),
+                ..Provided::default()
+            },
+            Meaning::Ours(ours, values) => Provided {
+                asked,
+                name: self.tie(ours, &values)?,
+                by: "longhaul".to_owned(),
+                parameters: ours
+                    .parameters()
+                    .map(|parameter| parameter.name.to_owned())
+                    .zip(values)
+                    .collect(),
+            },
+        })
+    }
+
+    fn tie(&mut self, ours: Algorithm, values: &[u32]) -> Result<String> {
+        let key = (ours.name(), values.to_vec());
+        if let Some(tied) = self.tied.get(&key) {
+            return Ok(tied.name().to_owned());
+        }
+        let tied = loader::tie(ours, values).map_err(refusal)?;
+        let name = tied.name().to_owned();
+        self.tied.insert(key, tied);
+        Ok(name)
+    }
+
+    /// For the result.
+    pub(crate) fn provided(&self) -> Vec<Provided> {
+        self.provided.clone()
+    }
+
+    /// `scenario` with the kernel's names instead of those that people wrote.
+    pub(crate) fn resolve(&self, scenario: &Scenario) -> Scenario {
+        let mut resolved = scenario.clone();
+        let hosts = resolved.hosts.values_mut();
+        let hosts = hosts.map(|host| &mut host.congestion_control);
+        for text in hosts.chain([&mut resolved.congestion_control]).flatten() {
+            if let Some(name) = text.parse().ok().and_then(|control| self.name_of(&control)) {
+                *text = name;
+            }
+        }
+        for Flow { cc, .. } in &mut resolved.flows {
+            if let Some(control) = cc {
+                control.name = self.name_of(control);
+                control.settings.clear();
+            }
+        }
+        resolved
+    }
+
+    fn name_of(&self, control: &Control) -> Option<String> {
+        let key = control.key()?;
+        let found = self.provided.iter().find(|provided| provided.asked == key);
+        found.map(|provided| provided.name.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_as_it_prints() {
+        for text in ["reno", "lh_bic:ack_shift=3", "cubic+pace", "+pace"] {
+            let control: Control = text.parse().unwrap();
+            assert_eq!(control.to_string(), text);
+        }
+        let both: Control = "bic:ack_shift=3+pace".parse().unwrap();
+        assert_eq!(both.key().unwrap(), "bic:ack_shift=3");
+        assert!(both.paced);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |text: &str| text.parse::<Control>().unwrap_err();
+        assert!(error("").contains("cubic+pace"));
+        assert!(error(":x=1+pace").contains("names no"));
+        assert!(error("reno:beta=2").contains("reno has no parameters"));
+        assert!(
+            error("bic:x=1").contains("no parameter \"x\""),
+            "{}",
+            error("bic:x=1")
+        );
+        assert!(error("bic:ack_shift=999").contains("whole number"));
+    }
+
+    #[test]
+    fn names_are_those_that_were_provided() {
+        let provided = |asked: &str, name: &str| Provided {
+            asked: asked.to_owned(),
+            name: name.to_owned(),
+            ..Provided::default()
+        };
+        let controls = Controls {
+            provided: vec![
+                provided("bic:ack_shift=3", "lh_bic.2"),
+                provided("reno", "reno"),
+            ],
+            ..Controls::default()
+        };
+        let scenario: Scenario = toml::from_str(
+            "title = 't'\nquestion = 'q'\ncongestion_control = 'reno'\nlinks = []\n\
+             [hosts.a]\ncongestion_control = 'bic:ack_shift=3'\n\
+             [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\n\
+             cc = 'bic:ack_shift=3+pace'",
+        )
+        .unwrap();
+        let resolved = controls.resolve(&scenario);
+        assert_eq!(resolved.congestion_control.as_deref(), Some("reno"));
+        let own = resolved.hosts["a"].congestion_control.as_deref();
+        assert_eq!(own, Some("lh_bic.2"));
+        assert_eq!(
+            resolved.flows[0].cc.as_ref().unwrap().to_string(),
+            "lh_bic.2+pace"
+        );
+    }
+}

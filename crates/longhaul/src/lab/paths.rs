@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a result's flows had before them: the legs of each, cell by cell, for those who predict
+//! (`longhaul plan check`). It reads the scenario again, because a result holds it resolved for one
+//! cell only.
+
+use super::{
+    book::{Book, Cell, Choices},
+    library, programs,
+    result::LabResult,
+    scenario::{Flow, LinkKind, Program, Scenario},
+    topology::Topology,
+};
+use anyhow::Result;
+use model::link::Shape;
+use units::{BitRate, Bytes, Time};
+
+/// One flow of one cell.
+#[derive(Debug, Clone)]
+pub(crate) struct FlowPath {
+    /// Index into the result's cells.
+    pub(crate) cell: usize,
+    /// Its goodput's name in the metrics.
+    pub(crate) metric: String,
+    /// As the data passes them.
+    pub(crate) legs: Vec<Leg>,
+    /// Connections.
+    pub(crate) streams: u32,
+    /// What of its time does not count.
+    pub(crate) omit: Time,
+    /// How long it is measured; `None`: until `size` is there.
+    pub(crate) duration: Option<Time>,
+    /// Payload.
+    pub(crate) size: Option<Bytes>,
+}
+
+/// One TCP connection's path, without wires that nothing limits.
+#[derive(Debug, Clone)]
+pub(crate) struct Leg {
+    /// The bottleneck's share that this flow's connections have, if all on it have the same.
+    pub(crate) rate: BitRate,
+    pub(crate) rtt: Time,
+    /// Share of data packets.
+    pub(crate) loss: f64,
+    pub(crate) queue: Bytes,
+    pub(crate) mtu: u32,
+    /// Largest receive and send buffer, `tcp_rmem` and `tcp_wmem`.
+    pub(crate) buffers: [Bytes; 2],
+    /// The sender's congestion control.
+    pub(crate) control: String,
+}
+
+/// Linux's defaults where a scenario says nothing (net/ipv4/tcp.c, `tcp_init`; 6 MB and 4 MB).
+const BUFFERS: [u64; 2] = [6 << 20, 4 << 20];
+const BUFFER_NAMES: [&str; 2] = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
+
+/// All flows of `result` that have such paths. `scenario` is a name or file, if the result's own name
+/// does not find it.
+pub(crate) fn of(
+    result: &LabResult,
+    scenario: Option<&str>,
+    set: Vec<(String, String)>,
+) -> Result<Vec<FlowPath>> {
+    let source = library::find(scenario.unwrap_or(&result.scenario))?;
+    let choices = Choices {
+        quick: result.quick,
+        set,
+        ..Choices::default()
+    };
+    let book = Book::open(&source, &choices)?;
+    let mut all = Vec::new();
+    for (index, measured) in result.cells.iter().enumerate() {
+        let vary = serde_json::to_value(&measured.vary)?;
+        let is_it = |cell: &&Cell| {
+            serde_json::to_value(&cell.vary).is_ok_and(|own| own == vary)
+                && cell.label == measured.label
+        };
+        if let Some(cell) = book.cells.iter().find(is_it) {
+            all.extend(flows(index, &cell.scenario));
+        }
+    }
+    Ok(all)
+}
+
+fn flows(cell: usize, scenario: &Scenario) -> Vec<FlowPath> {
+    let topology = Topology::of(scenario);
+    let active: Vec<&Flow> = scenario
+        .flows
+        .iter()
+        .filter(|flow| flow.when && flow.program.transfers())
+        .collect();
+    let all = active.iter().filter_map(|flow| {
+        let legs = legs(flow, &active, scenario, &topology)?;
+        Some(FlowPath {
+            cell,
+            metric: match active.len() {
+                1 => "goodput_bps".to_owned(),
+                _ => format!("{}_goodput_bps", flow.name),
+            },
+            legs,
+            streams: flow.parallel,
+            omit: flow.omit.unwrap_or_default(),
+            duration: flow.duration.filter(|_| flow.program == Program::Iperf3),
+            size: flow.size,
+        })
+    });
+    all.filter(|flow| !flow.legs.is_empty()).collect()
+}
+
+/// The hosts on the way, cut where something relays.
+fn legs(
+    flow: &Flow,
+    active: &[&Flow],
+    scenario: &Scenario,
+    topology: &Topology,
+) -> Option<Vec<Leg>> {
+    let path = topology.path(&flow.from, &flow.to)?;
+    let mut legs = Vec::new();
+    let mut begin = 0;
+    for at in 1..path.len() {
+        if at == path.len() - 1 || scenario.relays_on(&path[at]) {
+            legs.extend(leg(&path[begin..=at], flow, active, scenario, topology)?);
+            begin = at;
+        }
+    }
+    Some(legs)
+}
+
+/// The wires between the hosts of one leg as one; inner `None`: nothing limits it.
+fn leg(
+    hosts: &[String],
+    flow: &Flow,
+    active: &[&Flow],
+    scenario: &Scenario,
+    topology: &Topology,
+) -> Option<Option<Leg>> {
+    let mut rtt = Time::ZERO;
+    let mut arrives = 1.0;
+    let mut mtu = 9000;
+    let mut narrowest: Option<(BitRate, Bytes)> = None;
+    for pair in hosts.windows(2) {
+        let index = topology.between(&pair[0], &pair[1])?;
+        let link = &scenario.links[index];
+        mtu = mtu.min(link.mtu);
+        if link.kind != LinkKind::Emulated {
+            continue;
+        }
+        let [right, left] = programs::link::shapes(link, &topology.wires[index]).ok()?;
+        rtt += right.delay + left.delay;
+        let shape = if link.between[0] == pair[0] {
+            right
+        } else {
+            left
+        };
+        arrives *= 1.0 - shape.loss.mean();
+        let share = share(&shape, pair, flow, active, topology);
+        if let Some(share) = share
+            && narrowest.as_ref().is_none_or(|(rate, _)| share < *rate)
+        {
+            narrowest = Some((share, Bytes::new(shape.limit().bytes)));
+        }
+    }
+    let [receiver, sender] = [hosts.last()?, hosts.first()?];
+    Some(narrowest.map(|(rate, queue)| Leg {
+        rate,
+        rtt,
+        loss: 1.0 - arrives,
+        queue,
+        mtu,
+        buffers: [buffer(scenario, receiver, 0), buffer(scenario, sender, 1)],
+        control: control(scenario, sender),
+    }))
+}
+
+/// Of a link's rate, by the number of connections on it.
+fn share(
+    shape: &Shape,
+    pair: &[String],
+    flow: &Flow,
+    active: &[&Flow],
+    topology: &Topology,
+) -> Option<BitRate> {
+    let passes = |other: &&&Flow| {
+        let path = topology.path(&other.from, &other.to).unwrap_or_default();
+        path.windows(2).any(|hop| hop == pair)
+    };
+    let all: u32 = active
+        .iter()
+        .filter(passes)
+        .map(|other| other.parallel)
+        .sum();
+    let rate = shape.rate.mean()?;
+    let own = u64::from(flow.parallel);
+    Some(BitRate::from_bits(
+        rate.bits() * own / u64::from(all.max(flow.parallel)),
+    ))
+}
+
+/// The last number of the sysctl, the host's own before the scenario's.
+fn buffer(scenario: &Scenario, host: &str, which: usize) -> Bytes {
+    let name = BUFFER_NAMES[which];
+    let own = scenario
+        .hosts
+        .get(host)
+        .and_then(|host| host.sysctl.get(name));
+    let said = own
+        .or_else(|| scenario.sysctl.get(name))
+        .map(ToString::to_string);
+    let most = said.and_then(|text| text.split_whitespace().last()?.parse().ok());
+    Bytes::new(most.unwrap_or(BUFFERS[which]))
+}
+
+fn control(scenario: &Scenario, host: &str) -> String {
+    let own = scenario
+        .hosts
+        .get(host)
+        .and_then(|host| host.congestion_control.clone());
+    own.or_else(|| scenario.congestion_control.clone())
+        .unwrap_or_else(|| "cubic".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::result;
+
+    const SCENARIO: &str = r#"
+title = "t"
+question = "q"
+[parameters]
+loss = 0.0
+relayed = false
+[vary]
+loss = [0.0, 0.01]
+relayed = [false, true]
+[[links]]
+name = "edge"
+between = ["client", "relay"]
+delay = "5ms"
+loss = "${loss}"
+rate = "100mbit"
+queue = "100p"
+[[links]]
+name = "line"
+between = ["relay", "server"]
+delay = "20ms"
+rate = "50mbit"
+[relays.relay]
+when = "${relayed}"
+transparent = "0.0.0.0:3129"
+intercept = [5201]
+[sysctl]
+"net.ipv4.tcp_rmem" = "4096 131072 1000000"
+[hosts.client]
+congestion_control = "reno"
+[[flows]]
+name = "upload"
+program = "iperf3"
+direction = "upload"
+from = "client"
+to = "server"
+duration = "10s"
+parallel = 2
+"#;
+
+    fn result() -> LabResult {
+        let cell = |loss: f64, relayed: bool| result::Cell {
+            vary: [("loss", loss.into()), ("relayed", relayed.into())]
+                .map(|(key, value): (&str, serde_json::Value)| (key.to_owned(), value))
+                .into_iter()
+                .collect(),
+            ..result::Cell::default()
+        };
+        LabResult {
+            cells: vec![cell(0.01, true), cell(0.0, false)],
+            ..LabResult::default()
+        }
+    }
+
+    #[test]
+    fn a_path_is_cut_where_something_relays() {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(file.path(), SCENARIO).unwrap();
+        let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+        let [relayed, direct] = &flows[..] else {
+            panic!("{flows:?}")
+        };
+        let rtts = |flow: &FlowPath| flow.legs.iter().map(|leg| leg.rtt).collect::<Vec<_>>();
+        assert_eq!(rtts(relayed), [10, 40].map(Time::from_millis));
+        assert_eq!(rtts(direct), [Time::from_millis(50)]);
+        assert!((relayed.legs[0].loss - 0.01).abs() < 1e-9 && relayed.legs[1].loss < 1e-9);
+        let line = &direct.legs[0];
+        assert_eq!(
+            (line.rate.bits(), line.buffers),
+            (50_000_000, [1_000_000, 4 << 20].map(Bytes::new))
+        );
+        assert_eq!(
+            (line.control.as_str(), relayed.legs[1].control.as_str()),
+            ("reno", "cubic")
+        );
+        assert_eq!((direct.metric.as_str(), direct.streams), ("goodput_bps", 2));
+    }
+}

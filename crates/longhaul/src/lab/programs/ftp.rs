@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! vsftpd, serving and taking files in memory. It runs as the lab's own user, so that it needs
+//! no other one, which a user namespace would not have.
+
+use super::daemon::Daemon;
+use anyhow::{Context, Result};
+use host::netns::Netns;
+use std::{fs, path::Path, process::Command};
+
+/// Where it listens.
+pub(crate) const PORT: u16 = 21;
+
+/// Starts it on every address of `netns`, serving `files`; ready on return.
+pub(crate) async fn start(netns: &Netns, files: &Path, directory: &Path) -> Result<Daemon> {
+    let host = netns.name().unwrap_or("host");
+    let configuration = directory.join(format!("vsftpd-{host}.conf"));
+    let scratch = Path::new("/run").join(format!("vsftpd-{host}"));
+    fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
+    fs::write(&configuration, text(files, &scratch))?;
+    let mut command = Command::new("vsftpd");
+    command.arg(fs::canonicalize(&configuration)?);
+    let mut daemon = Daemon::start(&format!("vsftpd-{host}"), command, netns, directory)?;
+    daemon.listening(netns, PORT).await?;
+    Ok(daemon)
+}
+
+/// Whoever comes may read and write, since all are the lab's. `pasv_promiscuous` and
+/// `port_promiscuous`: a relay's control and data connections may come from several addresses.
+/// `seccomp_sandbox` kills a session on kernels with newer system calls than it knows.
+fn text(files: &Path, scratch: &Path) -> String {
+    let (files, scratch) = (files.display(), scratch.display());
+    format!(
+        "listen=YES\n\
+         listen_port={PORT}\n\
+         background=NO\n\
+         run_as_launching_user=YES\n\
+         seccomp_sandbox=NO\n\
+         secure_chroot_dir={scratch}\n\
+         anonymous_enable=YES\n\
+         ftp_username=root\n\
+         no_anon_password=YES\n\
+         anon_root={files}\n\
+         anon_world_readable_only=NO\n\
+         write_enable=YES\n\
+         anon_upload_enable=YES\n\
+         anon_other_write_enable=YES\n\
+         connect_from_port_20=NO\n\
+         pasv_promiscuous=YES\n\
+         port_promiscuous=YES\n\
+         use_sendfile=YES\n\
+         xferlog_enable=NO\n"
+    )
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How the sender of a flow sends: its congestion control and its pacing, as a socket is told.
+
+use super::{
+    scenario::{Flow, Scenario},
+    topology::Topology,
+};
+use host::socket::Options;
+use serde::{Deserialize, Serialize};
+use units::{BitRate, Time};
+
+/// Whether a sender spaces its packets, and to which rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a rate such as \"800mbit\", or true")]
+pub(crate) enum Pace {
+    /// At TCP's own rate, from the first packet on; `false` is as if the key were not there.
+    Own(bool),
+    /// At most this much payload (SO_MAX_PACING_RATE).
+    Rate(BitRate),
+}
+
+/// What a socket of the data's sender is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Sending {
+    pub(crate) congestion_control: Option<String>,
+    /// SO_MAX_PACING_RATE.
+    pub(crate) pacing_rate: Option<BitRate>,
+}
+
+/// A limit that limits nothing: a socket that has one is paced (`SO_MAX_PACING_RATE`, net/core/sock.c).
+/// The largest that 32 bits of bytes a second hold, which is what iperf3 counts with.
+const PACED: BitRate = BitRate::from_bits((u32::MAX as u64 - 1) * 8);
+
+/// Headers of a full segment: IPv4 and TCP with time stamps.
+const HEADERS: u32 = 52;
+
+impl Sending {
+    /// Of a flow whose names are the kernel's.
+    pub(crate) fn of(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Self {
+        let cc = flow.cc.as_ref();
+        let paced = cc.is_some_and(|control| control.paced) || flow.pace == Some(Pace::Own(true));
+        let rate = match (flow.pace, flow.gap) {
+            (Some(Pace::Rate(rate)), _) => Some(rate),
+            (_, Some(gap)) => Some(rate_of(gap, segment(scenario, topology, flow))),
+            _ => paced.then_some(PACED),
+        };
+        Self {
+            congestion_control: cc.and_then(|control| control.name()).map(str::to_owned),
+            pacing_rate: rate,
+        }
+    }
+
+    /// As options of a socket that listens, whose connections inherit them.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            congestion_control: self.congestion_control.clone(),
+            pacing_rate: self.pacing_rate.map(|rate| rate.bits() / 8),
+            ..Options::default()
+        }
+    }
+}
+
+/// Payload of a full segment: what the smallest MTU of the path leaves.
+pub(crate) fn segment(scenario: &Scenario, topology: &Topology, flow: &Flow) -> u32 {
+    let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
+    let links = path
+        .windows(2)
+        .filter_map(|pair| topology.between(&pair[0], &pair[1]));
+    let mtu = links.map(|index| scenario.links[index].mtu).min();
+    mtu.unwrap_or(1500) - HEADERS
+}
+
+/// The kernel counts payload when it spaces (`tcp_update_skb_after_send`).
+fn rate_of(gap: Time, segment: u32) -> BitRate {
+    BitRate::from_bits((f64::from(segment) * 8.0 / gap.as_secs_f64()) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sending(keys: &str) -> Sending {
+        let scenario: Scenario = toml::from_str(&format!(
+            "title = 't'\nquestion = 'q'\n\
+             [[links]]\nname = 'l'\nkind = 'veth'\nbetween = ['a', 'b']\n\
+             [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\n{keys}"
+        ))
+        .unwrap();
+        Sending::of(&scenario, &Topology::of(&scenario), &scenario.flows[0])
+    }
+
+    #[test]
+    fn pace_is_a_rate_or_from_the_start_on() {
+        let rate = |keys| sending(keys).pacing_rate.map(BitRate::bits);
+        assert_eq!(rate("pace = '800mbit'"), Some(800_000_000));
+        assert_eq!(rate("pace = true"), Some(PACED.bits()));
+        assert_eq!(rate("cc = 'reno+pace'"), Some(PACED.bits()));
+        assert_eq!(rate("cc = '+pace'\npace = '1gbit'"), Some(1_000_000_000));
+        assert_eq!(rate("pace = false"), None);
+        assert_eq!(
+            sending("cc = 'reno'").congestion_control.as_deref(),
+            Some("reno")
+        );
+        assert_eq!(sending(""), Sending::default());
+    }
+
+    #[test]
+    fn a_gap_is_that_of_full_segments() {
+        // 1448 bytes each 12 µs.
+        let rate = sending("gap = '12us'").pacing_rate;
+        assert_eq!(rate, Some(BitRate::from_bits(965_333_333)));
+    }
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A run under simulated time: the same flows over the same links, decided by the same models, with
+//! `model::tcp` for the kernels. It gives the figures and records that a testbed gives.
+
+mod hosts;
+mod plan;
+mod route;
+mod samples;
+
+pub(crate) use plan::Plan;
+
+use super::{
+    book::{Book, Cell},
+    flows,
+    programs::Outcome,
+    result::{Metrics, Run},
+    scenario::{Flow, Scenario},
+};
+use crate::exit::Refusal;
+use anyhow::{Result, bail};
+use model::tcp::chain::Chain;
+use samples::Samples;
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use units::Time;
+
+/// All cells are to be simulated.
+pub(crate) fn demand(book: &mut Book) {
+    for cell in &mut book.cells {
+        cell.scenario.simulate = true;
+        cell.short.simulate = true;
+    }
+}
+
+/// Refuses what is to be simulated and can't be, naming it.
+pub(crate) fn check(book: &Book) -> Result<()> {
+    let scenarios = |cell: &Cell| [cell.scenario.clone(), cell.short.clone()];
+    for cell in &book.cells {
+        let mut simulated = scenarios(cell).into_iter().filter(|all| all.simulate);
+        let problem = simulated.find_map(|scenario| Plan::of(&scenario).err());
+        if let Some(problem) = problem {
+            return Err(Refusal::usage(format!(
+                "{}: the cell {:?} can't be simulated: {problem}",
+                book.name,
+                cell.name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What cells run on sockets.
+pub(crate) fn on_testbed(book: &Book) -> impl Iterator<Item = &Scenario> {
+    let scenarios = book.cells.iter().map(|cell| &cell.scenario);
+    scenarios.filter(|scenario| !scenario.simulate)
+}
+
+/// Whether anything does.
+pub(crate) fn needs_testbed(book: &Book) -> bool {
+    on_testbed(book).next().is_some()
+}
+
+/// Runs every flow of `scenario` that is on; `delivered` counts payload bytes as they arrive. Random
+/// decisions follow from `seed`.
+pub(crate) async fn execute(
+    scenario: &Scenario,
+    seed: u64,
+    directory: &Path,
+    delivered: Arc<AtomicU64>,
+) -> Result<Run> {
+    let (scenario, directory) = (scenario.clone(), directory.to_owned());
+    let work = move || simulate(&scenario, seed, &directory, &delivered);
+    tokio::task::spawn_blocking(work).await?
+}
+
+fn simulate(
+    scenario: &Scenario,
+    seed: u64,
+    directory: &Path,
+    delivered: &AtomicU64,
+) -> Result<Run> {
+    let plan = Plan::of(scenario).map_err(anyhow::Error::msg)?;
+    let chain = Chain::new(plan.chain(seed).map_err(anyhow::Error::msg)?);
+    let mut course = Course::new(&plan, chain);
+    let mut samples = Samples::create(&plan, &directory.join("tcp_info.jsonl"))?;
+    while !course.is_over() {
+        if course.now() > scenario.limit {
+            bail!(
+                "a simulated flow took longer than the limit of {}",
+                scenario.limit
+            );
+        }
+        course.step();
+        samples.take(&mut course.chain)?;
+        delivered.store(course.delivered(), Ordering::Relaxed);
+    }
+    let outcomes = course.outcomes();
+    let recording = samples.finish()?;
+    Ok(flows::describe(
+        scenario,
+        &plan.topology,
+        &plan.flows,
+        &outcomes,
+        &recording,
+    ))
+}
+
+/// Time between two samples, as on a testbed.
+const INTERVAL: Time = Time::from_millis(100);
+
+/// What one connection is to do, and how far it is.
+#[derive(Debug)]
+struct Measured {
+    flow: usize,
+    /// From here on its bytes count.
+    begin: Time,
+    /// Until here, if it has no size.
+    end: Option<Time>,
+    counted_from: u64,
+    counted_to: Option<u64>,
+}
+
+/// Flows on their way from the first SYN to the last byte.
+struct Course<'a> {
+    plan: &'a Plan<'a>,
+    chain: Chain,
+    connections: Vec<Measured>,
+    mss: u64,
+}
+
+impl<'a> Course<'a> {
+    fn new(plan: &'a Plan<'a>, chain: Chain) -> Self {
+        let connections = plan.connections(0).map(|connection| {
+            let flow = plan.flows[connection.flow];
+            let established = connection.start + connection.round_trip;
+            let begin = established + flow.omit.unwrap_or_default();
+            Measured {
+                flow: connection.flow,
+                begin,
+                end: flow.duration.map(|duration| begin + duration),
+                counted_from: 0,
+                counted_to: None,
+            }
+        });
+        Self {
+            connections: connections.collect(),
+            mss: plan.mss().into(),
+            plan,
+            chain,
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.chain.now()
+    }
+
+    fn is_over(&self) -> bool {
+        let over = |(n, one): (usize, &Measured)| {
+            one.counted_to.is_some() || self.chain.finished_at(n).is_some()
+        };
+        self.connections.iter().enumerate().all(over)
+    }
+
+    /// One interval, with what begins and ends in it at its own time.
+    fn step(&mut self) {
+        let next = self.now() + INTERVAL;
+        for moment in self.moments(next) {
+            self.chain.run_until(moment);
+            self.mark(moment);
+        }
+        self.chain.run_until(next);
+    }
+
+    fn moments(&self, next: Time) -> Vec<Time> {
+        let marks = self.connections.iter();
+        let marks = marks.flat_map(|one| [Some(one.begin), one.end]).flatten();
+        let mut moments: Vec<Time> = marks.filter(|at| (self.now()..next).contains(at)).collect();
+        moments.sort_unstable();
+        moments.dedup();
+        moments
+    }
+
+    fn mark(&mut self, now: Time) {
+        let last = self.chain.legs() - 1;
+        for (number, one) in self.connections.iter_mut().enumerate() {
+            if one.begin == now {
+                one.counted_from = self.chain.arrived(last, number);
+            }
+            if one.end == Some(now) {
+                one.counted_to = Some(self.chain.arrived(last, number));
+                self.chain.stop(number);
+            }
+        }
+    }
+
+    fn delivered(&mut self) -> u64 {
+        let last = self.chain.legs() - 1;
+        let packets = (0..self.connections.len()).map(|n| self.chain.arrived(last, n));
+        packets.sum::<u64>() * self.mss
+    }
+
+    fn outcomes(&mut self) -> Vec<Outcome> {
+        let flows: Vec<&Flow> = self.plan.flows.clone();
+        let flows = flows.iter().enumerate();
+        flows
+            .map(|(number, flow)| self.outcome(number, flow))
+            .collect()
+    }
+
+    /// Of all its connections; a size is that of all together.
+    fn outcome(&mut self, number: usize, flow: &Flow) -> Outcome {
+        let mut all = Vec::new();
+        let mut retransmits = 0;
+        for connection in 0..self.connections.len() {
+            if self.connections[connection].flow == number {
+                all.push(self.carried(connection));
+                let legs = 0..self.chain.legs();
+                let again = legs.map(|leg| self.chain.sender(leg, connection).counters());
+                retransmits += again.map(|counters| counters.retransmitted).sum::<u64>();
+            }
+        }
+        let seconds = all.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
+        let bytes = all.iter().map(|(bytes, _)| bytes).sum();
+        Outcome {
+            bytes: flow.size.map_or(bytes, |size| bytes.min(size.get())),
+            seconds,
+            retransmits: Some(retransmits),
+            connections_bps: all
+                .iter()
+                .map(|(bytes, seconds)| *bytes as f64 * 8.0 / seconds)
+                .collect(),
+            extra: Metrics::new(),
+        }
+    }
+
+    /// Bytes and seconds of one connection.
+    fn carried(&mut self, number: usize) -> (u64, f64) {
+        let last = self.chain.legs() - 1;
+        let one = &self.connections[number];
+        let until = one.end.or(self.chain.finished_at(number));
+        let until = until.unwrap_or(self.chain.now());
+        let seconds = until.since(one.begin).as_secs_f64();
+        let (from, to) = (one.counted_from, one.counted_to);
+        let packets = to.unwrap_or_else(|| self.chain.arrived(last, number)) - from;
+        (packets * self.mss, seconds)
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which links the data of a flow goes over, stretch by stretch between relays, and which link of a
+//! stretch all flows share and queue at.
+
+use crate::lab::{
+    programs,
+    scenario::{Flow, LinkKind, Scenario},
+    topology::Topology,
+};
+use model::link::{Rate, Schedule, Shape, TrainLine, loss::Loss};
+use units::{BitRate, Time};
+
+/// A link, in the direction of the data or against it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hop {
+    pub(super) link: usize,
+    /// From its left end to its right.
+    forward: bool,
+}
+
+/// The way of one flow.
+#[derive(Debug)]
+pub(super) struct Route {
+    /// The hosts that end a connection, from where the data begins to where it ends.
+    pub(super) ends: Vec<String>,
+    /// The links between each two of them.
+    stretches: Vec<Vec<Hop>>,
+}
+
+impl Route {
+    pub(super) fn of(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Self {
+        let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
+        let mut route = Self {
+            ends: vec![flow.from.clone()],
+            stretches: vec![Vec::new()],
+        };
+        for pair in path.windows(2) {
+            route.go(scenario, topology, pair);
+            if pair[1] != flow.to && scenario.relays_on(&pair[1]) {
+                route.ends.push(pair[1].clone());
+                route.stretches.push(Vec::new());
+            }
+        }
+        route.ends.push(flow.to.clone());
+        route
+    }
+
+    fn go(&mut self, scenario: &Scenario, topology: &Topology, pair: &[String]) {
+        if let (Some(link), Some(stretch)) = (
+            topology.between(&pair[0], &pair[1]),
+            self.stretches.last_mut(),
+        ) {
+            let forward = scenario.links[link].between[0] == pair[0];
+            stretch.push(Hop { link, forward });
+        }
+    }
+}
+
+/// What a link does to data and to ACKs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wire {
+    pub(super) forth: Shape,
+    pub(super) forth_changes: Schedule,
+    pub(super) back: Shape,
+    pub(super) back_changes: Schedule,
+}
+
+impl Wire {
+    fn of(scenario: &Scenario, topology: &Topology, hop: Hop) -> Result<Self, String> {
+        let link = &scenario.links[hop.link];
+        if link.kind == LinkKind::Veth {
+            return Ok(Self::default());
+        }
+        let [left, right] = programs::link::ways(link, &topology.wires[hop.link])?;
+        let (forth, back) = if hop.forward {
+            (left, right)
+        } else {
+            (right, left)
+        };
+        Ok(Self {
+            forth: forth.0,
+            forth_changes: forth.1,
+            back: back.0,
+            back_changes: back.1,
+        })
+    }
+
+    pub(super) fn rate(&self) -> Option<BitRate> {
+        self.forth.rate.mean()
+    }
+
+    pub(super) fn round_trip(&self) -> Time {
+        self.forth.delay + self.back.delay
+    }
+
+    /// What of it goes beyond a delay and a rate.
+    fn more_than_delay(&self) -> Option<&'static str> {
+        let changes = [&self.forth_changes, &self.back_changes];
+        if changes
+            .iter()
+            .any(|changes| changes.iter().next().is_some())
+        {
+            return Some("changes with time");
+        }
+        let shapes = [&self.forth, &self.back];
+        if shapes.iter().any(|shape| shape.loss != Loss::None) {
+            return Some("loss");
+        }
+        let plain = |shape: &&Shape| TrainLine::new((*shape).clone(), 0).is_ok();
+        (!shapes.iter().all(plain)).then_some("jitter, queue rules or the like")
+    }
+
+    /// Where ACKs are at most a tenth of what could go back, that way is a delay and nothing else: with it
+    /// they need not be moved one by one.
+    pub(super) fn with_simple_way_back(mut self) -> Self {
+        let wide = match (self.forth.rate.mean(), self.back.rate.mean()) {
+            (Some(forth), Some(back)) => back.bits() >= forth.bits() / 10,
+            _ => false,
+        };
+        if wide {
+            self.back.rate = Rate::Unlimited;
+        }
+        self
+    }
+}
+
+/// One leg of all flows: the link at which they queue, and what more round trip each of them has.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) link: usize,
+    pub(super) wire: Wire,
+    /// By flow.
+    pub(super) extra_rtt: Vec<Time>,
+}
+
+impl Shared {
+    /// Of the `leg`th stretch of all routes.
+    pub(super) fn of(
+        scenario: &Scenario,
+        topology: &Topology,
+        routes: &[Route],
+        leg: usize,
+    ) -> Result<Self, String> {
+        let stretches: Vec<&Vec<Hop>> = routes.iter().map(|route| &route.stretches[leg]).collect();
+        let (hop, wire) = bottleneck(scenario, topology, &stretches)?.ok_or_else(|| {
+            let ends = &routes[0].ends[leg..leg + 2];
+            format!(
+                "no emulated link with a rate is common to all flows, in the same direction, between {} and {}",
+                ends[0], ends[1]
+            )
+        })?;
+        let extra = |stretch: &&Vec<Hop>| {
+            let mut others = stretch.iter().filter(|other| **other != hop);
+            others.try_fold(Time::ZERO, |sum, other| {
+                let other_wire = Wire::of(scenario, topology, *other)?;
+                beside(scenario, *other, &other_wire, hop, &wire)?;
+                Ok::<_, String>(sum + other_wire.round_trip())
+            })
+        };
+        let extra_rtt = stretches.iter().map(extra).collect::<Result<_, _>>()?;
+        Ok(Self {
+            link: hop.link,
+            wire: wire.with_simple_way_back(),
+            extra_rtt,
+        })
+    }
+}
+
+/// The slowest of the links that all go over; the first of equals.
+fn bottleneck(
+    scenario: &Scenario,
+    topology: &Topology,
+    stretches: &[&Vec<Hop>],
+) -> Result<Option<(Hop, Wire)>, String> {
+    let common = |hop: &&Hop| stretches.iter().all(|stretch| stretch.contains(hop));
+    let mut slowest: Option<(Hop, Wire)> = None;
+    for hop in stretches[0].iter().filter(common) {
+        let wire = Wire::of(scenario, topology, *hop)?;
+        let least = slowest.as_ref().and_then(|(_, wire)| wire.rate());
+        let slower = wire
+            .rate()
+            .is_some_and(|rate| least.is_none_or(|least| rate < least));
+        if slower {
+            slowest = Some((*hop, wire));
+        }
+    }
+    Ok(slowest)
+}
+
+/// A link beside the bottleneck adds its delay: nothing may queue or be lost there.
+fn beside(
+    scenario: &Scenario,
+    hop: Hop,
+    wire: &Wire,
+    at: Hop,
+    slowest: &Wire,
+) -> Result<(), String> {
+    let name = &scenario.links[hop.link].name;
+    let bottleneck = &scenario.links[at.link].name;
+    if let Some(what) = wire.more_than_delay() {
+        return Err(format!(
+            "link {name:?} has {what}, which only the bottleneck {bottleneck:?} may have"
+        ));
+    }
+    match wire.rate() < slowest.rate() && wire.rate().is_some() {
+        true => Err(format!(
+            "link {name:?} is slower than {bottleneck:?}, the slowest that all flows share: data would queue at both"
+        )),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul plan check`: predictions beside what the lab measured.
+
+mod forecast;
+mod report;
+
+use crate::{
+    exit::Refusal,
+    lab::{paths, result::LabResult},
+};
+use anyhow::Result;
+use report::Row;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul plan check out/relay-efficiency/result.json
+      predicted and measured goodput of every flow in every cell
+  longhaul plan check --scenario mine.toml --set edge=50mbit out/mine/result.json
+      of a scenario that is not built in, run with another parameter";
+
+/// Arguments of `longhaul plan check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// What longhaul lab run wrote
+    #[arg(value_name = "RESULT", required = true)]
+    results: Vec<PathBuf>,
+    /// The scenario that was run [default: the built-in one of the result's name]
+    #[arg(long, value_name = "SCENARIO")]
+    scenario: Option<String>,
+    /// A parameter that lab run was given; repeatable
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let mut rows = Vec::new();
+    for file in &args.results {
+        rows.extend(check(file, args)?);
+    }
+    super::say(&match args.json {
+        true => format!("{}\n", report::json(&rows)),
+        false => report::text(&rows),
+    })
+}
+
+/// A row for each flow with a measured goodput.
+fn check(file: &Path, args: &Args) -> Result<Vec<Row>> {
+    let result = read(file)?;
+    let flows = paths::of(&result, args.scenario.as_deref(), settings(&args.set)?)?;
+    let mut rows = Vec::new();
+    for flow in flows {
+        let cell = &result.cells[flow.cell];
+        let Some(measured) = cell.metrics.get(&flow.metric) else {
+            continue;
+        };
+        rows.push(Row {
+            scenario: result.scenario.clone(),
+            cell: cell.name(),
+            metric: flow.metric.clone(),
+            lossy: flow.legs.iter().any(|leg| leg.loss > 0.0),
+            measured_bps: measured.median,
+            forecast: forecast::forecast(&flow)?,
+        });
+    }
+    Ok(rows)
+}
+
+fn read(file: &Path) -> Result<LabResult> {
+    let wrong = |reason: &dyn std::fmt::Display| {
+        Refusal::usage(format!(
+            "{}: {reason}; it wants a result.json of longhaul lab run",
+            file.display()
+        ))
+    };
+    let text = std::fs::read(file).map_err(|error| wrong(&error))?;
+    serde_json::from_slice(&text).map_err(|error| wrong(&error))
+}
+
+fn settings(set: &[String]) -> Result<Vec<(String, String)>> {
+    let pair = |text: &String| {
+        let pair = text.split_once('=');
+        let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        pair.ok_or_else(|| Refusal::usage(format!("--set {text:?} is not NAME=VALUE")))
+    };
+    set.iter().map(pair).collect()
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Prints each cell's error, and how many are within what is promised.
+
+use super::{
+    super::{estimate::By, rate},
+    forecast::Forecast,
+};
+use crate::lab::table::aligned;
+use serde_json::{Value, json};
+
+/// A flow of a cell.
+pub(super) struct Row {
+    pub(super) scenario: String,
+    pub(super) cell: String,
+    pub(super) metric: String,
+    pub(super) lossy: bool,
+    pub(super) measured_bps: f64,
+    pub(super) forecast: Option<Forecast>,
+}
+
+/// What `plan` promises, as shares of what is measured: on clean and on lossy paths.
+const CLEAN: f64 = 0.15;
+const LOSSY: f64 = 0.3;
+
+impl Row {
+    /// Predicted less measured, as a share of measured.
+    fn error(&self) -> Option<f64> {
+        self.forecast
+            .map(|forecast| forecast.bps / self.measured_bps - 1.0)
+    }
+
+    fn promised(&self) -> f64 {
+        if self.lossy { LOSSY } else { CLEAN }
+    }
+}
+
+/// For people.
+pub(super) fn text(rows: &[Row]) -> String {
+    let head = [
+        "scenario",
+        "cell",
+        "figure",
+        "path",
+        "predicted",
+        "measured",
+        "error",
+        "found by",
+    ];
+    let mut table = vec![head.map(str::to_owned).to_vec()];
+    table.extend(rows.iter().map(line));
+    let mut out: String = aligned(&table)
+        .iter()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect();
+    out += &summary(rows, false);
+    out + &summary(rows, true)
+}
+
+fn line(row: &Row) -> Vec<String> {
+    let none = || "–".to_owned();
+    vec![
+        row.scenario.clone(),
+        row.cell.clone(),
+        row.metric.clone(),
+        if row.lossy { "lossy" } else { "clean" }.to_owned(),
+        row.forecast
+            .map_or_else(none, |forecast| rate(forecast.bps)),
+        rate(row.measured_bps),
+        row.error()
+            .map_or_else(none, |error| format!("{:+.1} %", error * 100.0)),
+        match row.forecast.map(|forecast| forecast.by) {
+            Some(By::Formula) => "formula".to_owned(),
+            Some(By::Simulation) => "simulation".to_owned(),
+            None => "no formula".to_owned(),
+        },
+    ]
+}
+
+fn summary(rows: &[Row], lossy: bool) -> String {
+    let (name, promised) = if lossy {
+        ("lossy", LOSSY)
+    } else {
+        ("clean", CLEAN)
+    };
+    let rows = rows.iter().filter(|row| row.lossy == lossy);
+    let mut errors: Vec<f64> = rows.filter_map(|row| row.error().map(f64::abs)).collect();
+    errors.sort_by(f64::total_cmp);
+    let Some(worst) = errors.last() else {
+        return String::new();
+    };
+    let within = errors.iter().filter(|error| **error <= promised).count();
+    format!(
+        "{name}: {within} of {} within {:.0} %; median error {:.1} %, worst {:.1} %\n",
+        errors.len(),
+        promised * 100.0,
+        errors[errors.len() / 2] * 100.0,
+        worst * 100.0
+    )
+}
+
+/// For machines.
+pub(super) fn json(rows: &[Row]) -> Value {
+    let row = |row: &Row| {
+        json!({
+            "scenario": row.scenario, "cell": row.cell, "metric": row.metric, "lossy": row.lossy,
+            "measured_bps": row.measured_bps,
+            "predicted_bps": row.forecast.map(|forecast| forecast.bps),
+            "by": row.forecast.map(|forecast| forecast.by),
+            "error": row.error(),
+            "within": row.error().map(|error| error.abs() <= row.promised()),
+        })
+    };
+    Value::Array(rows.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(lossy: bool, predicted: f64) -> Row {
+        Row {
+            scenario: "s".into(),
+            cell: "c".into(),
+            metric: "goodput_bps".into(),
+            lossy,
+            measured_bps: 100.0,
+            forecast: Some(Forecast {
+                bps: predicted,
+                by: By::Formula,
+            }),
+        }
+    }
+
+    #[test]
+    fn clean_and_lossy_paths_have_their_own_promise() {
+        let text = text(&[
+            row(false, 114.0),
+            row(false, 84.0),
+            row(true, 129.0),
+            row(true, 69.0),
+        ]);
+        assert!(text.contains("clean: 1 of 2 within 15 %"), "{text}");
+        assert!(text.contains("lossy: 1 of 2 within 30 %"), "{text}");
+        assert_eq!(json(&[row(false, 84.0)])[0]["within"], json!(false));
+    }
+}

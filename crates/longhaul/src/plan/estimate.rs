@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A congestion control on a path: by formula, or by simulation where that is nearer the truth.
+
+use super::simulated::{self, Span};
+use anyhow::Result;
+use model::throughput::{
+    Control, Path,
+    prediction::{self, Limit, Prediction},
+};
+use serde::Serialize;
+use units::Time;
+
+/// How a figure is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(super) enum Method {
+    /// Simulate where the path loses packets, which no closed form gets right; else the formula
+    #[default]
+    Auto,
+    /// The formula
+    Formula,
+    /// Simulated TCP
+    Simulate,
+}
+
+/// How a figure was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum By {
+    Formula,
+    Simulation,
+}
+
+/// What one connection comes to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Estimate {
+    pub(super) control: Control,
+    /// Payload, bits a second.
+    pub(super) goodput_bps: f64,
+    pub(super) limit: Limit,
+    pub(super) by: By,
+    /// What the formula says, where there is one.
+    pub(super) formula: Option<Prediction>,
+}
+
+impl Estimate {
+    /// As a prediction, for what is computed from one.
+    pub(super) fn prediction(&self, path: &Path) -> Prediction {
+        let by_formula = self.formula.unwrap_or(Prediction {
+            goodput_bps: self.goodput_bps,
+            window_packets: 0.0,
+            limit: self.limit,
+            formula: prediction::SAWTOOTH,
+            outside: None,
+            recovery: None,
+        });
+        Prediction {
+            goodput_bps: self.goodput_bps,
+            window_packets: self.goodput_bps * path.rtt_s() / path.packet_bits(),
+            limit: self.limit,
+            ..by_formula
+        }
+    }
+
+    pub(super) fn recovery(&self) -> Option<Time> {
+        self.formula.and_then(|formula| formula.recovery)
+    }
+}
+
+/// `None` where neither formula nor simulation knows: the method that was asked for has no figure.
+pub(super) fn estimate(
+    control: Control,
+    path: &Path,
+    method: Method,
+    span: Option<Span>,
+) -> Result<Option<Estimate>> {
+    let formula = prediction::predict(control, path);
+    let expected = formula.map_or(path.payload_bps(), |known| known.goodput_bps);
+    let span = span.or_else(|| simulated::steady(path, expected));
+    match span.filter(|_| is_simulated(control, path, method, formula.as_ref())) {
+        Some(span) => simulate(control, path, span, formula).map(Some),
+        None => Ok(formula
+            .filter(|_| method != Method::Simulate)
+            .map(by_formula(control))),
+    }
+}
+
+fn is_simulated(
+    control: Control,
+    path: &Path,
+    method: Method,
+    formula: Option<&Prediction>,
+) -> bool {
+    let better = path.loss > 0.0 || formula.is_none();
+    simulated::can(control) && (method == Method::Simulate || method == Method::Auto && better)
+}
+
+fn by_formula(control: Control) -> impl Fn(Prediction) -> Estimate {
+    move |formula| Estimate {
+        control,
+        goodput_bps: formula.goodput_bps,
+        limit: formula.limit,
+        by: By::Formula,
+        formula: Some(formula),
+    }
+}
+
+fn simulate(
+    control: Control,
+    path: &Path,
+    span: Span,
+    formula: Option<Prediction>,
+) -> Result<Estimate> {
+    let goodput_bps = simulated::goodput_bps(control, path, 1, span, SEED)?;
+    Ok(Estimate {
+        control,
+        goodput_bps,
+        limit: limit(goodput_bps, path),
+        by: By::Simulation,
+        formula,
+    })
+}
+
+/// The same figure each time.
+const SEED: u64 = 1;
+
+/// What a goodput is close to says what limits it.
+fn limit(goodput_bps: f64, path: &Path) -> Limit {
+    let window_bps = path.goodput_bps(path.window_packets());
+    match () {
+        () if goodput_bps >= 0.9 * window_bps.min(path.payload_bps()) => {
+            if window_bps < path.payload_bps() {
+                Limit::Window
+            } else {
+                Limit::Rate
+            }
+        }
+        () => Limit::Loss,
+    }
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul plan path`: what each congestion control comes to over one path.
+
+mod args;
+mod config;
+mod report;
+
+pub(super) use args::Args;
+pub(super) use config::{controls, loss, round_trip};
+
+use super::estimate::estimate;
+use anyhow::Result;
+use config::Config;
+use report::Row;
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let config = Config::read(args)?;
+    let mut rows = Vec::with_capacity(config.controls.len());
+    for &control in &config.controls {
+        let found = estimate(control, &config.path, config.method, config.span)?;
+        rows.push(Row::new(control, found, &config));
+    }
+    super::say(&match args.json {
+        true => format!("{}\n", report::json(&config, &rows)),
+        false => report::text(&config, &rows),
+    })
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul plan probe` is told on the command line.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts are printed as they stand"
+)]
+
+use super::target::Target;
+use crate::exit::Refusal;
+use anyhow::Result;
+use std::net::SocketAddr;
+use units::{BitRate, Time};
+
+const EXAMPLES: &str = "\
+Examples:
+  Let others measure the path to this host, for ten minutes:
+    longhaul plan probe --serve 192.0.2.7:5990 --for 10min
+  Round trip, loss, path MTU and capacity to it from here:
+    longhaul plan probe osaka=192.0.2.7:5990
+  By ICMP echo, where nothing of ours runs (no capacity then):
+    longhaul plan probe 192.0.2.7
+  What longhaul plan split reads; run it at each site with all later ones as hosts:
+    longhaul plan probe --here tokyo --json osaka=192.0.2.7:5990 fukuoka=192.0.2.8:5990 >tokyo.json
+
+A host takes some ten seconds and at most 2,000 packets, 1 MB with packets of 1,500 bytes beside the
+trains. The responder answers nobody with more bytes than it was sent, full answers only to those who
+returned its cookie, and never more than --limit.";
+
+/// Arguments of `longhaul plan probe`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Hosts to measure the path to: [NAME=]HOST[:PORT], a PORT where plan probe --serve answers
+    #[arg(
+        value_name = "HOST",
+        required_unless_present = "serve",
+        conflicts_with = "serve"
+    )]
+    hosts: Vec<String>,
+    /// Answer others' probes at this address instead
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:5990")]
+    pub(super) serve: Option<SocketAddr>,
+    /// With --serve: the most that all answers together come to, IP bytes
+    #[arg(
+        long,
+        value_name = "RATE",
+        default_value = "50mbit",
+        requires = "serve"
+    )]
+    pub(super) limit: BitRate,
+    /// With --serve: end after so long
+    #[arg(long = "for", value_name = "TIME", requires = "serve")]
+    pub(super) span: Option<Time>,
+    /// Name of this site [default: its host name]
+    #[arg(long, value_name = "SITE")]
+    here: Option<String>,
+    /// How to ask: udp and tcp need a PORT; auto is udp then tcp with a port, else icmp
+    #[arg(long, value_enum, default_value_t)]
+    method: Method,
+    /// Packets for round trip and loss
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    count: u32,
+    /// Between two of them, 1ms to 1s
+    #[arg(long, value_name = "TIME", default_value = "20ms")]
+    interval: Time,
+    /// Trains of packets for the capacity; 0 measures none
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=20))]
+    trains: u32,
+    /// Packets of a train; 2 is a packet pair
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=64))]
+    train: u32,
+    /// Print what longhaul plan split reads
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// How to ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(super) enum Method {
+    /// UDP, then TCP, with a port; else ICMP
+    #[default]
+    Auto,
+    /// The responder of plan probe --serve
+    Udp,
+    /// Echo by the kernel of the far host
+    Icmp,
+    /// How long opening connections takes; refused ones do
+    Tcp,
+}
+
+/// The flags, checked.
+#[derive(Debug)]
+pub(super) struct Config {
+    pub(super) targets: Vec<Target>,
+    pub(super) here: String,
+    method: Method,
+    pub(super) count: u32,
+    pub(super) interval: Time,
+    pub(super) trains: u32,
+    pub(super) train: u32,
+}
+
+/// Hosts of one command.
+const HOSTS_MAX: usize = 100;
+
+impl Args {
+    pub(super) fn config(&self) -> Result<Config> {
+        if self.hosts.len() > HOSTS_MAX {
+            return Err(Refusal::usage(format!("more than {HOSTS_MAX} hosts")));
+        }
+        if !(Time::from_millis(1)..=Time::from_secs(1)).contains(&self.interval) {
+            return Err(Refusal::usage(format!(
+                "--interval {} is not within 1ms and 1s",
+                self.interval
+            )));
+        }
+        let targets = self
+            .hosts
+            .iter()
+            .map(|text| Target::read(text, self.method));
+        Ok(Config {
+            targets: targets.collect::<Result<_>>()?,
+            here: self.here.clone().unwrap_or_else(host_name),
+            method: self.method,
+            count: self.count,
+            interval: self.interval,
+            trains: self.trains,
+            train: self.train,
+        })
+    }
+}
+
+impl Config {
+    /// `auto` without a port is ICMP.
+    pub(super) fn method(&self, target: &Target) -> Method {
+        match (self.method, target.port) {
+            (Method::Auto, None) => Method::Icmp,
+            (method, _) => method,
+        }
+    }
+}
+
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}

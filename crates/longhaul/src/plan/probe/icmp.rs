@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Asks the kernel of the far host, by ICMP echo (RFC 792, RFC 4443 section 4).
+
+use super::{
+    args::Config,
+    echo::{Answer, Echo},
+    path_mtu,
+    report::Measured,
+    rounds,
+    target::Target,
+};
+use crate::exit::Refusal;
+use anyhow::{Context, Result, bail};
+use host::timestamps::{Departure, Exchange};
+use std::{io, net::IpAddr, time::Duration};
+
+const ECHO: [u8; 2] = [8, 128];
+const REPLY: [u8; 2] = [0, 129];
+/// ICMP's own header.
+const HEADER: usize = 8;
+
+pub(super) fn measure(target: &Target, ip: IpAddr, config: &Config) -> Result<Measured> {
+    let exchange = Exchange::icmp(ip).map_err(|error| refused(&error))?;
+    let mut far = Far {
+        exchange,
+        v6: ip.is_ipv6(),
+        asked: 0,
+    };
+    let rounds = rounds::measure(&mut far, config.count, config.interval)
+        .with_context(|| format!("cannot send ICMP echo to {ip}"))?;
+    if rounds.times.is_empty() {
+        bail!(
+            "{ip} answers no ICMP echo: give a port for --method tcp, or run plan probe --serve there"
+        );
+    }
+    let mut measured = Measured::new(target, "icmp", rounds);
+    measured.path_mtu = path_mtu::measure(&mut far, measured.patience())?;
+    Ok(measured)
+}
+
+fn refused(error: &io::Error) -> anyhow::Error {
+    Refusal::unsupported(format!(
+        "ICMP echo: {error}; allow it with sysctl net.ipv4.ping_group_range='0 2147483647', or give HOST:PORT for UDP or TCP"
+    ))
+}
+
+struct Far {
+    exchange: Exchange,
+    v6: bool,
+    asked: u32,
+}
+
+impl Far {
+    fn ip_header(&self) -> usize {
+        if self.v6 { 40 } else { 20 }
+    }
+}
+
+impl Echo for Far {
+    /// The sequence number has 16 bits, of which a probe uses fewer.
+    fn ask(&mut self, len: usize) -> io::Result<u32> {
+        let mut bytes = vec![0; len - self.ip_header()];
+        bytes[0] = ECHO[usize::from(self.v6)];
+        bytes[6..HEADER].copy_from_slice(&(self.asked as u16).to_be_bytes());
+        self.exchange.send(&bytes)?;
+        self.asked += 1;
+        Ok(self.asked - 1)
+    }
+
+    fn answer(&mut self, patience: Duration) -> io::Result<Option<Answer>> {
+        let mut bytes = [0; HEADER];
+        let Some((arrival, _)) = self.exchange.receive(&mut bytes, patience)? else {
+            return Ok(None);
+        };
+        let is_reply = arrival.len >= HEADER && bytes[0] == REPLY[usize::from(self.v6)];
+        Ok(is_reply.then(|| Answer {
+            number: u32::from(u16::from_be_bytes([bytes[6], bytes[7]])),
+            at: arrival.at.unwrap_or_else(host::clock::wall),
+            there: None,
+        }))
+    }
+
+    fn departure(&mut self) -> io::Result<Option<Departure>> {
+        self.exchange.departure()
+    }
+
+    fn len_min(&self) -> usize {
+        self.ip_header() + HEADER
+    }
+
+    fn mtu(&self) -> io::Result<u32> {
+        self.exchange.mtu()
+    }
+}

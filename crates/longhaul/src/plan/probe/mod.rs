@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul plan probe`: what the paths from here are like, and a responder for others' probes.
+
+mod args;
+mod capacity;
+mod echo;
+mod icmp;
+mod message;
+mod path_mtu;
+mod report;
+mod rounds;
+mod serve;
+mod target;
+mod tcp;
+mod udp;
+
+pub(super) use args::Args;
+
+use anyhow::Result;
+use args::Config;
+use report::Measured;
+use target::Target;
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<()> {
+    if let Some(address) = args.serve {
+        return serve::run(address, args.limit, args.span, &mut |text| super::say(text));
+    }
+    let config = args.config()?;
+    let mut all = Vec::with_capacity(config.targets.len());
+    for target in &config.targets {
+        let found = measure(target, &config)?;
+        if !args.json {
+            super::say(&report::text(&config.here, &found))?;
+        }
+        all.push(found);
+    }
+    match args.json {
+        true => super::say(&format!("{}\n", report::json(&config, &all)?)),
+        false => Ok(()),
+    }
+}
+
+fn measure(target: &Target, config: &Config) -> Result<Measured> {
+    let address = target.resolve()?;
+    match config.method(target) {
+        args::Method::Icmp => icmp::measure(target, address.ip(), config),
+        args::Method::Tcp => tcp::measure(target, address, config),
+        args::Method::Udp => udp::measure(target, address, config),
+        args::Method::Auto => match udp::measure(target, address, config) {
+            Err(error) if error.is::<udp::Silent>() => tcp::measure(target, address, config),
+            outcome => outcome,
+        },
+    }
+}

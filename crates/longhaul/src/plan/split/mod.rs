@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul plan split`: which of many sites should relay, and what each relay brings.
+
+mod args;
+mod legs;
+mod report;
+pub(super) mod sites;
+
+pub(super) use args::Args;
+
+use crate::exit::Refusal;
+use anyhow::Result;
+use legs::Legs;
+use model::throughput::chain::{self, Chain};
+use sites::Sites;
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let sites = Sites::read(&args.sites)?;
+    let ends = [
+        site(&sites, "--from", &args.from)?,
+        site(&sites, "--to", &args.to)?,
+    ];
+    let config = args.config()?;
+    let legs = Legs::of(&sites, &config)?;
+    let [from, to] = ends;
+    let network = legs.network(&sites);
+    let by_relays = chain::by_relays(&network, from, to, config.relays_max, config.overhead);
+    let best = chain::best(&network, from, to, config.relays_max, config.overhead);
+    let best = best.ok_or_else(|| {
+        Refusal::usage(format!(
+            "no way from {} to {} with at most {} relays: --sites has no legs for it",
+            args.from, args.to, config.relays_max
+        ))
+    })?;
+    let plan = Plan {
+        sites: &sites,
+        legs: &legs,
+        by_relays,
+        best,
+    };
+    super::say(&match args.json {
+        true => format!("{}\n", report::json(&plan, &config)),
+        false => report::text(&plan, &config),
+    })
+}
+
+/// What was found.
+struct Plan<'a> {
+    sites: &'a Sites,
+    legs: &'a Legs,
+    /// For 0, 1, … relays at most.
+    by_relays: Vec<Option<Chain>>,
+    best: Chain,
+}
+
+fn site(sites: &Sites, flag: &str, name: &str) -> Result<usize> {
+    sites.number(name).ok_or_else(|| {
+        Refusal::usage(format!(
+            "{flag} {name:?} is none of the sites: {}",
+            sites.names().join(", ")
+        ))
+    })
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Prints a plan of relays: a table for each number of relays, the best chain leg by leg, memory.
+
+use super::{super::rate, Plan, args::Config, legs::Suited};
+use crate::lab::table::aligned;
+use model::throughput::{
+    Formula,
+    chain::Chain,
+    receive_buffer, relays,
+    slow_start::{self, Transfer},
+    window_limit,
+};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use units::{Bytes, Time};
+
+const SOURCES: [Formula; 2] = [relays::KAGOSHIMA, relays::NEC];
+
+/// For people.
+pub(super) fn text(plan: &Plan, config: &Config) -> String {
+    let mut out = lines(&counts(plan));
+    let _ = writeln!(
+        out,
+        "\nbest: {}, {} with {}\n",
+        way(plan, &plan.best),
+        rate(plan.best.throughput_bps),
+        counted(plan.best.relays() as u64, "relay")
+    );
+    out += &lines(&legs(plan));
+    if plan.best.relays() > 0 {
+        out += "\n";
+        out += &lines(&memory(plan, config));
+    }
+    if let Some(size) = config.size {
+        let _ = writeln!(
+            out,
+            "\n{size} takes {} over this chain, and {} without relays",
+            completion(plan, &plan.best, size),
+            direct(plan).map_or("–".into(), |direct| completion(plan, direct, size)
+                .to_string())
+        );
+    }
+    out += "\n";
+    out += &further(plan);
+    if plan.legs.too_many {
+        out += "too many lossy legs to simulate each: all figures are by formula\n";
+    }
+    for formula in SOURCES {
+        let _ = writeln!(
+            out,
+            "{}: {}; {}",
+            formula.name, formula.equation, formula.source
+        );
+    }
+    out
+}
+
+fn lines(table: &[Vec<String>]) -> String {
+    let lines = aligned(table);
+    lines
+        .iter()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// A row for each number of relays that brings something.
+fn counts(plan: &Plan) -> Vec<Vec<String>> {
+    let mut table = vec![row([
+        "relays",
+        "chain",
+        "slowest leg",
+        "throughput",
+        "gain",
+        "round trips",
+    ])];
+    for (chain, before) in steps(plan) {
+        let gain = before.map_or("–".into(), |before: &Chain| {
+            format!(
+                "{:+.0} %",
+                (chain.throughput_bps / before.throughput_bps - 1.0) * 100.0
+            )
+        });
+        table.push(vec![
+            chain.relays().to_string(),
+            way(plan, chain),
+            rate(chain.bottleneck_bps),
+            rate(chain.throughput_bps),
+            gain,
+            Time::from_secs_f64(chain.rtt_s).to_string(),
+        ]);
+    }
+    table
+}
+
+/// Chains that differ from the one before, with that.
+fn steps<'a>(plan: &'a Plan) -> Vec<(&'a Chain, Option<&'a Chain>)> {
+    let mut chains: Vec<&Chain> = plan.by_relays.iter().flatten().collect();
+    chains.dedup();
+    let before = std::iter::once(None).chain(chains.iter().copied().map(Some));
+    chains
+        .iter()
+        .copied()
+        .zip(before.collect::<Vec<_>>())
+        .collect()
+}
+
+fn way(plan: &Plan, chain: &Chain) -> String {
+    let names: Vec<_> = chain
+        .sites
+        .iter()
+        .map(|&site| plan.sites.name(site))
+        .collect();
+    names.join(" → ")
+}
+
+/// The legs of a chain with what is known of them.
+fn suited<'a>(plan: &'a Plan, chain: &'a Chain) -> impl Iterator<Item = ([usize; 2], &'a Suited)> {
+    let pairs = chain.sites.windows(2).map(|two| [two[0], two[1]]);
+    pairs.filter_map(|[from, to]| Some(([from, to], plan.legs.all[from][to].as_ref()?)))
+}
+
+fn legs(plan: &Plan) -> Vec<Vec<String>> {
+    let mut table = vec![row([
+        "leg",
+        "RTT",
+        "loss",
+        "line",
+        "control",
+        "one stream",
+        "limited by",
+        "streams to fill it",
+        "window here",
+    ])];
+    for ([from, to], leg) in suited(plan, &plan.best) {
+        let single = leg.single;
+        table.push(vec![
+            format!("{} → {}", plan.sites.name(from), plan.sites.name(to)),
+            leg.path.rtt.to_string(),
+            format!("{}%", leg.path.loss * 100.0),
+            leg.path.rate.to_string(),
+            single.control.to_string(),
+            rate(single.goodput_bps),
+            single.limit.to_string(),
+            leg.needed.to_string(),
+            window(plan, leg).to_string(),
+        ]);
+    }
+    table
+}
+
+/// What is in flight on a leg at the chain's throughput.
+fn window(plan: &Plan, leg: &Suited) -> Bytes {
+    Bytes::new(window_limit::window_bytes(
+        plan.best.throughput_bps,
+        leg.path.rtt_s(),
+    ))
+}
+
+/// Each relay's buffers: what comes in and what goes out, twice each window.
+fn relay_memory<'a>(plan: &'a Plan, config: &Config) -> Vec<(&'a str, [Bytes; 2], Bytes)> {
+    let all: Vec<_> = suited(plan, &plan.best).collect();
+    let relays = all.windows(2).map(|two| {
+        let windows = [two[0].1, two[1].1].map(|leg| window(plan, leg));
+        let one: u64 = windows
+            .iter()
+            .map(|&w| receive_buffer::buffer_for(w).get())
+            .sum();
+        let name = plan.sites.name(two[1].0[0]);
+        (
+            name,
+            windows,
+            Bytes::new(one.saturating_mul(config.connections)),
+        )
+    });
+    relays.collect()
+}
+
+fn memory(plan: &Plan, config: &Config) -> Vec<Vec<String>> {
+    let together = format!("memory of {}", counted(config.connections, "connection"));
+    let mut table = vec![row(["relay", "window in", "window out", &together])];
+    for (name, [inwards, outwards], all) in relay_memory(plan, config) {
+        table.push(vec![
+            name.to_owned(),
+            inwards.to_string(),
+            outwards.to_string(),
+            all.to_string(),
+        ]);
+    }
+    table
+}
+
+/// `3 relays`.
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// What one relay more would bring, or that none would.
+fn further(plan: &Plan) -> String {
+    let next = plan
+        .by_relays
+        .get(plan.best.relays() + 1)
+        .and_then(Option::as_ref);
+    match next {
+        None => "a further relay was not looked for: see --relays\n".to_owned(),
+        Some(next) if next.sites == plan.best.sites => {
+            "a further relay would bring nothing\n".to_owned()
+        }
+        Some(next) => format!(
+            "a further relay would cost more than it brings: {} over {}\n",
+            rate(next.throughput_bps),
+            way(plan, next)
+        ),
+    }
+}
+
+fn direct<'a>(plan: &'a Plan) -> Option<&'a Chain> {
+    plan.by_relays.first()?.as_ref()
+}
+
+/// Handshakes and requests of all legs one after the other, then the slowest leg's own time.
+fn completion(plan: &Plan, chain: &Chain, size: Bytes) -> Time {
+    let transfer = Transfer {
+        bytes: size.get(),
+        initial_window: 10,
+        connected: false,
+    };
+    let of = |leg: &Suited| {
+        let steady = leg.together.goodput_bps.min(chain.throughput_bps);
+        slow_start::completion(transfer, &leg.path, steady)
+    };
+    let all: Vec<_> = suited(plan, chain).map(|(_, leg)| of(leg)).collect();
+    let first = all
+        .iter()
+        .fold(Time::ZERO, |sum, done| sum + done.first_byte);
+    let rest = all
+        .iter()
+        .map(|done| done.last_byte - done.first_byte)
+        .max();
+    first + rest.unwrap_or(Time::ZERO)
+}
+
+/// For machines.
+pub(super) fn json(plan: &Plan, config: &Config) -> Value {
+    let chain = |chain: &Chain| {
+        let names: Vec<_> = chain
+            .sites
+            .iter()
+            .map(|&site| plan.sites.name(site))
+            .collect();
+        json!({
+            "sites": names,
+            "relays": chain.relays(),
+            "bottleneck_bps": chain.bottleneck_bps,
+            "throughput_bps": chain.throughput_bps,
+            "rtt_s": chain.rtt_s,
+            "last_byte_s": config.size.map(|size| completion(plan, chain, size).as_secs_f64()),
+        })
+    };
+    let leg = |([from, to], leg): ([usize; 2], &Suited)| {
+        json!({
+            "from": plan.sites.name(from), "to": plan.sites.name(to),
+            "rtt_s": leg.path.rtt_s(), "loss": leg.path.loss, "rate_bps": leg.path.rate.bits(),
+            "control": leg.single.control.name(), "one_stream_bps": leg.single.goodput_bps,
+            "by": leg.single.by, "limit": leg.single.limit.to_string(),
+            "streams_to_fill": leg.needed, "window_bytes": window(plan, leg).get(),
+        })
+    };
+    let memory = relay_memory(plan, config);
+    json!({
+        "best": chain(&plan.best),
+        "legs": suited(plan, &plan.best).map(leg).collect::<Vec<_>>(),
+        "relays": memory.iter().map(|(name, windows, all)| json!({
+            "site": name, "window_in_bytes": windows[0].get(), "window_out_bytes": windows[1].get(),
+            "memory_bytes": all.get(),
+        })).collect::<Vec<_>>(),
+        "by_relays": steps(plan).iter().map(|(found, _)| chain(found)).collect::<Vec<_>>(),
+        "all_by_formula": plan.legs.too_many,
+    })
+}

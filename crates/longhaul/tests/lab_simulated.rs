@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul lab run` under simulated time: without root, the same figures each time, and a line for
+//! what can't be simulated.
+
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+const HEAD: &str = "title = 'test'\nquestion = 'how fast?'\nrepetitions = 1\n";
+
+/// Two senders behind links of their own, one bottleneck.
+const DUMBBELL: &str = r#"
+[vary]
+cc = ["reno", "cubic", "lh_bic", "lh_bic:ack_shift=3"]
+
+[[links]]
+name = "near"
+between = ["a", "router"]
+delay = "1ms"
+
+[[links]]
+name = "far"
+between = ["b", "router"]
+delay = "20ms"
+
+[[links]]
+name = "bottleneck"
+between = ["router", "sink"]
+rate = "200mbit"
+delay = "5ms"
+queue = "1bdp"
+
+[[flows]]
+name = "short"
+program = "iperf3"
+from = "a"
+to = "sink"
+duration = "20s"
+cc = "${cc}"
+
+[[flows]]
+name = "long"
+program = "iperf3"
+from = "b"
+to = "sink"
+duration = "20s"
+parallel = 2
+direction = "upload"
+cc = "${cc}"
+"#;
+
+/// A relay between a lossy leg and a long one.
+const RELAYED: &str = r#"
+simulate = true
+[vary]
+relay = [false, true]
+
+[[links]]
+name = "lan"
+between = ["client", "relay"]
+rate = "100mbit"
+delay = "5ms"
+loss = 0.005
+
+[[links]]
+name = "wan"
+between = ["relay", "server"]
+rate = "1gbit"
+delay = "50ms"
+
+[relays.relay]
+when = "${relay}"
+transparent = "0.0.0.0:3129"
+intercept = [5201]
+allow_from = "10.9.0.0/16"
+
+[[flows]]
+name = "get"
+program = "iperf3"
+from = "server"
+to = "client"
+size = "20MB"
+"#;
+
+fn lab(scenario: &str, flags: &[&str], out: &Path) -> Output {
+    let file = out.join("test.toml");
+    fs::write(&file, [HEAD, scenario].concat()).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["lab", "run"])
+        .arg(&file)
+        .args(flags)
+        .args(["--json", "--out"])
+        .arg(out.join("out"))
+        .output()
+        .unwrap()
+}
+
+/// The result, and where it is.
+fn run(scenario: &str, flags: &[&str]) -> (Value, tempfile::TempDir) {
+    let out = tempfile::tempdir().unwrap();
+    let output = lab(scenario, flags, out.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    (serde_json::from_slice(&output.stdout).expect(&said), out)
+}
+
+fn refusal(scenario: &str, flags: &[&str]) -> String {
+    let out = tempfile::tempdir().unwrap();
+    let output = lab(scenario, flags, out.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!out.path().join("out").exists());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Cells with their metrics, megabits a second to three places, the rest as it is.
+fn figures(result: &Value) -> Vec<String> {
+    let cells = result["cells"].as_array().unwrap().iter();
+    cells
+        .map(|cell| {
+            assert_eq!(cell["simulated"], true);
+            let run = cell["runs"][0].as_object().unwrap();
+            let metrics = run.iter().filter(|(_, value)| value.is_number());
+            let text: Vec<String> = metrics
+                .map(|(name, value)| match name.strip_suffix("_bps") {
+                    Some(name) => format!("{name} {:.3} Mbit/s", value.as_f64().unwrap() / 1e6),
+                    None => format!("{name} {value:.4}"),
+                })
+                .collect();
+            format!("{} {}", cell["vary"], text.join(", "))
+        })
+        .collect()
+}
+
+#[test]
+fn flows_that_share_a_bottleneck() {
+    let (result, _) = run(DUMBBELL, &["--simulate"]);
+    insta::assert_snapshot!(figures(&result).join("\n"));
+    let (again, _) = run(DUMBBELL, &["--simulate"]);
+    assert_eq!(figures(&again), figures(&result));
+    let goodput = |cell: usize| result["cells"][cell]["runs"][0]["goodput_bps"].as_f64();
+    for cell in 0..4 {
+        let share = goodput(cell).unwrap() / 200e6;
+        assert!((0.8..=0.966).contains(&share), "{cell}: {share}");
+    }
+}
+
+#[test]
+fn a_relay_splits_the_path() {
+    let (result, out) = run(RELAYED, &[]);
+    insta::assert_snapshot!(figures(&result).join("\n"));
+    let goodput = |cell: usize| {
+        result["cells"][cell]["runs"][0]["goodput_bps"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(goodput(1) > 3.0 * goodput(0), "{:?}", figures(&result));
+    let legs = |cell: usize| &result["cells"][cell]["runs"][0]["series"]["legs"];
+    assert_eq!(legs(0).as_array().unwrap().len(), 1);
+    let names: Vec<&Value> = legs(1)
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|leg| &leg["name"])
+        .collect();
+    assert_eq!(names, [&json!("server–relay"), &json!("relay–client")]);
+    let file = result["raw"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str);
+    let file = file
+        .filter(|file| file.ends_with("tcp_info.jsonl"))
+        .next_back()
+        .unwrap();
+    let samples = fs::read_to_string(out.path().join("out").join(file)).unwrap();
+    let last: Value = serde_json::from_str(samples.lines().next_back().unwrap()).unwrap();
+    assert_eq!(last["host"], "client");
+    assert!(last["bytes_received"].as_u64().unwrap() >= 20_000_000);
+}
+
+#[test]
+fn a_hundred_gigabits_are_simulated_on_any_machine() {
+    let wide = r#"
+[[cells]]
+vary = {}
+[sysctl]
+"net.ipv4.tcp_rmem" = "4096 131072 500000000"
+"net.ipv4.tcp_wmem" = "4096 131072 500000000"
+[[links]]
+name = "wide"
+between = ["a", "b"]
+rate = "100gbit"
+delay = "2ms"
+[[flows]]
+name = "bulk"
+program = "iperf3"
+from = "a"
+to = "b"
+duration = "500ms"
+omit = "500ms"
+cc = "lh_scalable+pace"
+"#;
+    let (result, _) = run(wide, &["--simulate"]);
+    let goodput = result["cells"][0]["runs"][0]["goodput_bps"]
+        .as_f64()
+        .unwrap();
+    assert!((60e9..97e9).contains(&goodput), "{goodput}");
+    let note = result["about"]["notes"].as_array().unwrap().last().unwrap();
+    assert!(note.as_str().unwrap().contains("imulated"), "{note}");
+}
+
+#[test]
+fn what_cannot_be_simulated_is_named() {
+    let said = |from: &str, to: &str| {
+        assert!(DUMBBELL.contains(from), "{from}");
+        refusal(&DUMBBELL.replacen(from, to, 1), &["--simulate"])
+    };
+    assert!(said("cc = \"${cc}\"", "cc = 'bbr'").contains("congestion control \"bbr\""));
+    assert!(
+        said("delay = \"20ms\"", "delay = '20ms'\nloss = 0.1").contains("link \"far\" has loss")
+    );
+    assert!(said("delay = \"20ms\"", "delay = '20ms'\nrate = '10mbit'").contains("queue at both"));
+    assert!(said("queue = \"1bdp\"", "tap = true").contains("has a tap"));
+    assert!(
+        said(
+            "rate = \"200mbit\"\ndelay = \"5ms\"\nqueue = \"1bdp\"",
+            "delay = '5ms'"
+        )
+        .contains("no emulated link with a rate")
+    );
+    let opposite = said("from = \"a\"\nto = \"sink\"", "from = 'sink'\nto = 'a'");
+    assert!(opposite.contains("in the same direction"), "{opposite}");
+    let curl = said(
+        "program = \"iperf3\"\nfrom = \"a\"\nto = \"sink\"\nduration = \"20s\"",
+        "program = 'curl'\nfrom = 'a'\nto = 'sink'\nsize = '1MB'",
+    );
+    assert!(
+        curl.contains("flow \"short\" is program \"curl\""),
+        "{curl}"
+    );
+    assert!(curl.contains("cell"), "{curl}");
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul plan` refuses, in one line that names the input; and what it promises to print.
+
+use serde_json::Value;
+use std::{fs, process::Command};
+
+fn plan(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .arg("plan")
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+fn refused(arguments: &[&str], named: &str) {
+    let (code, out, error) = plan(arguments);
+    assert_eq!(code, Some(2), "{arguments:?}: {error}");
+    assert!(
+        out.is_empty() && error.contains(named),
+        "{arguments:?}: {error}"
+    );
+}
+
+#[test]
+fn plan_path_names_what_is_wrong() {
+    let path = ["path", "--rate", "1gbit", "--rtt", "10ms"];
+    for (flags, named) in [
+        (["--loss", "60%"], "--loss 0.6"),
+        (["--cc", "cubic,vegas"], "vegas"),
+        (["--streams", "0"], "--streams"),
+        (["--window", "1KB"], "less than two packets"),
+        (["--queue", "long"], "long"),
+        (["--duration", "1ms"], "--duration"),
+        (["--mtu", "100"], "100"),
+    ] {
+        refused(&[&path[..], &flags].concat(), named);
+    }
+    refused(&["path", "--rate", "1gbit", "--rtt", "0ms"], "--rtt");
+    refused(&["path", "--rate", "1gbit", "--rtt", "101s"], "--rtt");
+}
+
+#[test]
+fn plan_probe_names_what_is_wrong() {
+    refused(&["probe"], "HOST");
+    refused(&["probe", "a:b:c"], "a:b:c");
+    refused(&["probe", "--method", "udp", "127.0.0.1"], "port");
+    refused(&["probe", "--interval", "2s", "127.0.0.1:9"], "--interval");
+    refused(&["probe", "--serve", "127.0.0.1:0", "127.0.0.1"], "--serve");
+}
+
+#[test]
+fn plan_check_wants_a_result() {
+    refused(
+        &["check", "/nonexistent/result.json"],
+        "/nonexistent/result.json",
+    );
+    refused(
+        &["check", env!("CARGO_MANIFEST_PATH")],
+        "result.json of longhaul lab run",
+    );
+}
+
+const SITES: &str = "
+[sites.d]
+relay = false
+[[legs]]
+from = 'a'
+to = 'c'
+rtt = '100ms'
+rate = '1gbit'
+[[legs]]
+from = 'a'
+to = 'b'
+rtt = '50ms'
+rate = '1gbit'
+[[legs]]
+from = 'b'
+to = 'c'
+rtt = '50ms'
+rate = '1gbit'
+[[legs]]
+from = 'a'
+to = 'd'
+rtt = '1ms'
+rate = '1gbit'
+";
+
+#[test]
+fn plan_split_finds_the_middle_and_names_what_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("sites.toml");
+    fs::write(&file, SITES).unwrap();
+    let file = file.to_str().unwrap();
+    let split = [
+        "split", "--sites", file, "--from", "a", "--to", "c", "--window", "1MB", "--json",
+    ];
+    let (code, out, error) = plan(&split);
+    assert_eq!(code, Some(0), "{error}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(result["best"]["sites"], serde_json::json!(["a", "b", "c"]));
+    // T_n = T n of equal legs: 1 MB over 50 ms.
+    assert_eq!(result["best"]["throughput_bps"], 160e6);
+    assert_eq!(result["by_relays"][0]["throughput_bps"], 80e6);
+
+    refused(
+        &["split", "--sites", file, "--from", "x", "--to", "c"],
+        "\"x\"",
+    );
+    refused(
+        &[
+            "split", "--sites", file, "--from", "d", "--to", "c", "--relays", "0",
+        ],
+        "no way from d",
+    );
+    refused(
+        &[
+            "split",
+            "--sites",
+            file,
+            "--from",
+            "a",
+            "--to",
+            "c",
+            "--overhead",
+            "much",
+        ],
+        "much",
+    );
+    refused(
+        &[
+            "split",
+            "--sites",
+            "/nonexistent",
+            "--from",
+            "a",
+            "--to",
+            "c",
+        ],
+        "/nonexistent",
+    );
+}
+
+#[test]
+fn plan_path_says_which_method_gave_a_figure() {
+    let path = [
+        "path", "--rate", "100mbit", "--rtt", "20ms", "--loss", "1%", "--cc", "reno,bbr", "--json",
+    ];
+    let (code, out, error) = plan(&path);
+    assert_eq!(code, Some(0), "{error}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    let by = |at: usize| result["controls"][at]["by"].clone();
+    assert_eq!((by(0), by(1)), ("simulation".into(), "formula".into()));
+    assert!(
+        result["formulas"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|formula| formula["name"] == "Mathis")
+    );
+}

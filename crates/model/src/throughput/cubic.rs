@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! CUBIC's window against loss, with its region of Reno.
+
+use super::{
+    cycle::{Law, Point},
+    formula::{Answer, Formula},
+};
+
+/// RFC 9438's response function.
+pub const FORMULA: Formula = Formula {
+    name: "CUBIC",
+    equation: "W = max((C (3+b) / (4 (1-b)))^(1/4) RTT^(3/4) / p^(3/4), sqrt(3/2) / sqrt(p)), C = 0.4, b = 0.7",
+    source: "RFC 9438 sections 5.1 (average window) and 4.3 (Reno-friendly region)",
+    range: "loss above 0 and up to 1 %, losses evenly apart; losses at random make the mean window smaller",
+};
+
+/// Packets a second³.
+pub const C: f64 = 0.4;
+/// Part of the window that a loss leaves.
+pub const BETA: f64 = 0.7;
+
+/// Mean window in packets for losses evenly apart.
+#[must_use]
+pub fn window(p: f64, rtt_s: f64) -> Answer {
+    let cubic = window_of(p, rtt_s, C);
+    Answer::checked(cubic.max(reno_friendly(p)), &reasons(p))
+}
+
+/// RFC 9438 section 5.1 with another constant: the growth that tables 1 and 2 vary.
+#[must_use]
+pub fn window_of(p: f64, rtt_s: f64, c: f64) -> f64 {
+    let height = (c * (3.0 + BETA) / (4.0 * (1.0 - BETA))).powf(0.25);
+    height * (rtt_s / p).powf(0.75)
+}
+
+/// The window below which CUBIC grows as Reno does on average (RFC 9438 section 4.3).
+#[must_use]
+pub fn reno_friendly(p: f64) -> f64 {
+    (1.5 / p).sqrt()
+}
+
+/// Whether it is Reno's growth that decides.
+#[must_use]
+pub fn is_reno_friendly(p: f64, rtt_s: f64) -> bool {
+    reno_friendly(p) >= window_of(p, rtt_s, C)
+}
+
+fn reasons(p: f64) -> [(bool, &'static str); 2] {
+    [
+        (p <= 0.0, "without loss it has no end"),
+        (p > 0.01, "beyond 1 % loss, time-outs, which it leaves out"),
+    ]
+}
+
+/// Growth between two losses.
+#[derive(Debug, Clone, Copy)]
+pub struct Cubic;
+
+impl Law for Cubic {
+    fn after_loss(&self, peak: f64) -> f64 {
+        peak * BETA
+    }
+
+    /// RFC 9438 equations (1), (2) and (4).
+    fn grown(&self, at: Point, rounds: f64) -> f64 {
+        let t = at.elapsed_s + rounds * at.rtt_s;
+        let k = (at.peak * (1.0 - BETA) / C).cbrt();
+        let cubic = C * (t - k).powi(3) + at.peak;
+        let alpha = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+        let reno = at.peak * BETA + alpha * (at.rounds + rounds);
+        cubic.max(reno).max(at.window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9438 tables 1 and 2: loss, then the mean window for C of 0.04, 0.4 and 4; where Reno's is larger
+    /// the tables print that (with 1.2 for sqrt(3/2)).
+    #[test]
+    fn the_tables_of_rfc_9438() {
+        let slow = [
+            (1e-2, [12.0, 12.0, 12.0]),
+            (1e-3, [38.0, 38.0, 59.0]),
+            (1e-4, [120.0, 187.0, 333.0]),
+            (1e-5, [593.0, 1054.0, 1874.0]),
+            (1e-6, [3332.0, 5926.0, 10538.0]),
+            (1e-7, [18740.0, 33325.0, 59261.0]),
+            (1e-8, [105_383.0, 187_400.0, 333_250.0]),
+        ];
+        let fast = [
+            (1e-2, [12.0, 12.0, 12.0]),
+            (1e-3, [38.0, 38.0, 38.0]),
+            (1e-4, [120.0, 120.0, 120.0]),
+            (1e-5, [379.0, 379.0, 379.0]),
+            (1e-6, [1200.0, 1200.0, 1874.0]),
+            (1e-7, [3795.0, 5926.0, 10538.0]),
+            (1e-8, [18740.0, 33325.0, 59261.0]),
+        ];
+        for (rtt_s, table) in [(0.1, slow), (0.01, fast)] {
+            for (p, row) in table {
+                for (c, printed) in [0.04, 0.4, 4.0].into_iter().zip(row) {
+                    let reno = 1.2 / f64::sqrt(p);
+                    let own = window_of(p, rtt_s, c).max(reno);
+                    assert!(
+                        (own - printed).abs() < 1.0 + printed * 1e-3,
+                        "{p} {c}: {own}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_larger_of_both_regions_counts() {
+        assert!(is_reno_friendly(1e-3, 0.01) && !is_reno_friendly(1e-5, 0.1));
+        assert!((window(1e-3, 0.01).value - (1.5e3_f64).sqrt()).abs() < 1e-9);
+        assert!((window(1e-5, 0.1).value - 1054.0).abs() < 1.0);
+    }
+}

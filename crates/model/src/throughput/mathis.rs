@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reno's window against random loss, without time-outs.
+
+use super::formula::{Answer, Formula};
+
+/// The square-root law.
+pub const FORMULA: Formula = Formula {
+    name: "Mathis",
+    equation: "W = 1.31 / sqrt(p); B = W MSS / RTT",
+    source: "Mathis, Semke, Mahdavi, Ott, The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, CCR 27(3), 1997, equation (3) and table 1",
+    range: "loss above 0 and up to 1 %: time-outs are left out",
+};
+
+/// Loss beyond which time-outs matter more than the law.
+pub const LOSS_MAX: f64 = 0.01;
+
+/// The constant of table 1: how losses come and how ACKs do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Losses {
+    /// Each packet by itself, growth of a packet a round trip: Linux, which counts packets and not
+    /// ACKs.
+    Random,
+    /// Each packet by itself, growth of half a packet (delayed ACKs that are counted).
+    RandomDelayed,
+    /// Evenly, growth of a packet a round trip: `sqrt(3/2)`.
+    Periodic,
+    /// Evenly, growth of half a packet: `sqrt(3/4)`.
+    PeriodicDelayed,
+}
+
+impl Losses {
+    /// `C`.
+    #[must_use]
+    pub fn constant(self) -> f64 {
+        match self {
+            Self::Random => 1.31,
+            Self::RandomDelayed => 0.93,
+            Self::Periodic => 1.5_f64.sqrt(),
+            Self::PeriodicDelayed => 0.75_f64.sqrt(),
+        }
+    }
+}
+
+/// Mean window in packets.
+#[must_use]
+pub fn window(loss: f64, losses: Losses) -> Answer {
+    let reasons = [
+        (loss <= 0.0, "without loss it has no end"),
+        (
+            loss > LOSS_MAX,
+            "beyond 1 % loss, time-outs, which it leaves out",
+        ),
+    ];
+    Answer::checked(losses.constant() / loss.sqrt(), &reasons)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundredth_of_the_loss_is_ten_times_the_window() {
+        let [some, little] = [1e-3, 1e-5].map(|p| window(p, Losses::Random));
+        assert!((little.value / some.value - 10.0).abs() < 1e-9);
+        assert_eq!(some.outside, None);
+    }
+
+    /// RFC 9438 table 1's column of Reno is the periodic law with 1.2 for sqrt(3/2).
+    #[test]
+    fn periodic_losses_come_to_the_column_of_reno() {
+        for (p, w) in [(1e-2, 12.0), (1e-4, 120.0), (1e-6, 1200.0), (1e-8, 12000.0)] {
+            let ratio = window(p, Losses::Periodic).value / w;
+            assert!((1.0..1.03).contains(&ratio), "{p}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn outside_of_its_range_it_says_so() {
+        assert!(window(0.0, Losses::Random).outside.is_some());
+        assert!(window(0.0101, Losses::Random).outside.is_some());
+        assert!(window(0.0099, Losses::Random).outside.is_none());
+    }
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What one connection comes to in the long run, and what limits it.
+
+use super::{
+    Answer, Control, Formula, Path, bbr, bic, cubic, cycle, fast, hstcp, htcp, mathis, padhye,
+    scalable, window_limit,
+};
+use std::fmt;
+use units::Time;
+
+/// What holds a connection back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// The line is full, but for what the congestion control leaves of it.
+    Rate,
+    /// Receive window or send buffer.
+    Window,
+    /// TCP's own largest window, 1 GiB.
+    LargestWindow,
+    /// Losses keep the congestion window small.
+    Loss,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Rate => "rate",
+            Self::Window => "window",
+            Self::LargestWindow => "TCP's largest window",
+            Self::Loss => "loss",
+        })
+    }
+}
+
+/// A connection in the long run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prediction {
+    /// Payload, bits a second.
+    pub goodput_bps: f64,
+    /// Mean window, packets.
+    pub window_packets: f64,
+    /// What holds it back.
+    pub limit: Limit,
+    /// Which formula says so.
+    pub formula: Formula,
+    /// Why the path is outside of the formula's range.
+    pub outside: Option<&'static str>,
+    /// From one loss to the full window again, on a path whose queue overflows; `None` where no
+    /// queue does, or the control does not wait for losses.
+    pub recovery: Option<Time>,
+}
+
+/// The cycle of a window that grows until the queue overflows.
+pub const SAWTOOTH: Formula = Formula {
+    name: "cycle over the queue",
+    equation: "packets over time from the window after a loss to BDP + queue",
+    source: "Appenzeller, Keslassy, McKeown, Sizing Router Buffers, SIGCOMM 2004, section 2, summed for the control's own growth",
+    range: "no loss but the queue's; one flow, or flows that back off together",
+};
+
+/// FAST's packets in the queue at this rate (Jin, Wei and Low: 8, 20, 200 for 10, 100, 1000 Mbit/s).
+#[must_use]
+pub fn fast_alpha(rate_bps: f64) -> f64 {
+    match rate_bps {
+        rate if rate <= 10e6 => 8.0,
+        rate if rate <= 100e6 => 20.0,
+        _ => 200.0,
+    }
+}
+
+/// What `control` comes to on `path`; `None` where no formula is known: FAST with loss.
+#[must_use]
+pub fn predict(control: Control, path: &Path) -> Option<Prediction> {
+    let free = match control {
+        Control::Bbr => bbr(path),
+        Control::Fast => fast(path)?,
+        _ => loss_based(control, path),
+    };
+    Some(bounded(free, path))
+}
+
+/// With the receiver's and TCP's own window.
+fn bounded(free: Prediction, path: &Path) -> Prediction {
+    let largest = window_limit::LARGEST_BYTES;
+    let (bytes, limit) = match path.window.get() < largest {
+        true => (path.window.get(), Limit::Window),
+        false => (largest, Limit::LargestWindow),
+    };
+    let goodput_bps = window_limit::goodput_bps(bytes, path.rtt_s());
+    if goodput_bps >= free.goodput_bps {
+        return free;
+    }
+    Prediction {
+        goodput_bps,
+        window_packets: bytes as f64 / f64::from(path.mss),
+        limit,
+        formula: window_limit::FORMULA,
+        outside: None,
+        recovery: None,
+    }
+}
+
+fn bbr(path: &Path) -> Prediction {
+    let queue = path.queue_packets() / path.bdp_packets();
+    let share = bbr::utilisation(path.loss, path.rtt_s(), queue);
+    full_line(path, share, bbr::FORMULA)
+}
+
+fn fast(path: &Path) -> Option<Prediction> {
+    let alpha = fast_alpha(path.rate.bits() as f64);
+    let share = fast::utilisation(alpha, 1.0, path.queue_packets(), path.loss);
+    (path.loss <= 0.0).then(|| full_line(path, share, fast::FORMULA))
+}
+
+/// A control that fills the line but for a share.
+fn full_line(path: &Path, share: Answer, formula: Formula) -> Prediction {
+    let goodput_bps = path.payload_bps() * share.value;
+    Prediction {
+        goodput_bps,
+        window_packets: goodput_bps * path.rtt_s() / path.packet_bits(),
+        limit: Limit::Rate,
+        formula,
+        outside: share.outside,
+        recovery: None,
+    }
+}
+
+fn loss_based(control: Control, path: &Path) -> Prediction {
+    let line = sawtooth(control, path);
+    if path.loss <= 0.0 {
+        return line;
+    }
+    let lossy = lossy(control, path);
+    match lossy.goodput_bps < line.goodput_bps {
+        true => lossy,
+        false => line,
+    }
+}
+
+fn lossy(control: Control, path: &Path) -> Prediction {
+    let (answer, formula) = lossy_window(control, path);
+    Prediction {
+        goodput_bps: path.goodput_bps(answer.value),
+        window_packets: answer.value,
+        limit: Limit::Loss,
+        formula,
+        outside: answer.outside,
+        recovery: None,
+    }
+}
+
+/// The mean window in packets that losses at random allow.
+#[must_use]
+pub fn lossy_window(control: Control, path: &Path) -> (Answer, Formula) {
+    let (p, rtt_s) = (path.loss, path.rtt_s());
+    match control {
+        Control::Reno if p <= mathis::LOSS_MAX => {
+            (mathis::window(p, mathis::Losses::Random), mathis::FORMULA)
+        }
+        Control::Cubic => (cubic::window(p, rtt_s), cubic::FORMULA),
+        Control::Hstcp => (hstcp::window(p), hstcp::FORMULA),
+        Control::Scalable => (scalable::window(p), scalable::FORMULA),
+        Control::Bic => (bic::window(p, rtt_s), bic::FORMULA),
+        Control::Htcp => (htcp::window(p, rtt_s), htcp::FORMULA),
+        Control::Reno | Control::Bbr | Control::Fast => (time_outs_too(path), padhye::FULL),
+    }
+}
+
+/// Reno's mean window where time-outs count.
+fn time_outs_too(path: &Path) -> Answer {
+    let rtt_s = path.rtt_s();
+    let connection = padhye::Connection {
+        rtt_s,
+        rto_s: padhye::linux_rto_s(rtt_s),
+        b: 1.0,
+        window: path.window_packets(),
+    };
+    let rate = padhye::full(path.loss, connection);
+    Answer {
+        value: rate.value * rtt_s,
+        ..rate
+    }
+}
+
+/// Growth until the queue overflows, and again.
+fn sawtooth(control: Control, path: &Path) -> Prediction {
+    let (bdp, queue) = (path.bdp_packets(), path.queue_packets());
+    let peak = (bdp + queue).max(2.0);
+    let overflows = path.window_packets() > peak;
+    let cycle = control
+        .law()
+        .filter(|_| overflows)
+        .map(|law| cycle::cycle(law, peak, path.rtt_s(), bdp));
+    let full = path.payload_bps();
+    let goodput_bps = cycle.map_or(full, |cycle| (cycle.rate() * path.packet_bits()).min(full));
+    Prediction {
+        goodput_bps,
+        window_packets: goodput_bps * path.rtt_s() / path.packet_bits(),
+        limit: Limit::Rate,
+        formula: SAWTOOTH,
+        outside: (bdp < 2.0).then_some("less than two packets fill the path"),
+        recovery: cycle.map(|cycle| Time::from_secs_f64(cycle.seconds)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::{BitRate, Bytes};
+
+    fn path(rate: &str, rtt_ms: u64, loss: f64) -> Path {
+        let rate: BitRate = rate.parse().unwrap();
+        let rtt = Time::from_millis(rtt_ms);
+        Path {
+            rate,
+            rtt,
+            loss,
+            mss: 1448,
+            queue: units::bdp(rate, rtt),
+            window: Bytes::new(1 << 40),
+        }
+    }
+
+    #[test]
+    fn a_queue_of_one_bdp_keeps_every_control_at_the_full_rate() {
+        let path = path("1gbit", 100, 0.0);
+        for control in Control::ALL {
+            let all = predict(control, &path).unwrap();
+            let share = all.goodput_bps / path.payload_bps();
+            assert!((0.96..=1.0).contains(&share), "{control}: {share}");
+            assert_eq!(all.limit, Limit::Rate);
+        }
+    }
+
+    #[test]
+    fn the_smallest_of_window_loss_and_line_counts() {
+        let mut long = path("10gbit", 26, 0.0);
+        long.window = Bytes::new(1_400_000);
+        let window = predict(Control::Cubic, &long).unwrap();
+        assert_eq!(window.limit, Limit::Window);
+        assert!((window.goodput_bps / 431e6 - 1.0).abs() < 0.01);
+        let lossy = predict(Control::Reno, &path("10gbit", 26, 1e-4)).unwrap();
+        assert_eq!(lossy.limit, Limit::Loss);
+        let far = predict(Control::Bbr, &path("100gbit", 350, 0.0)).unwrap();
+        assert_eq!(far.limit, Limit::LargestWindow);
+    }
+
+    #[test]
+    fn more_loss_is_never_faster() {
+        for control in Control::ALL {
+            let goodput = |loss| Some(predict(control, &path("1gbit", 50, loss))?.goodput_bps);
+            let all: Vec<_> = [1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
+                .into_iter()
+                .filter_map(goodput)
+                .collect();
+            assert!(
+                all.windows(2).all(|two| two[0] >= two[1] * 0.999),
+                "{control}: {all:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn fast_has_no_formula_for_loss() {
+        assert!(predict(Control::Fast, &path("1gbit", 50, 1e-5)).is_none());
+        assert!(predict(Control::Fast, &path("1gbit", 50, 0.0)).is_some());
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Chains of legs against what must be so: one leg is a plain simulation, packets are kept, a store
+//! bounds what a slow leg lets come in, and splitting a path makes Reno faster.
+
+use model::{
+    link::{Setting, Shape},
+    tcp::{
+        chain::{Chain, Leg},
+        receiver::AckPolicy,
+        reno::Reno,
+        sender::Settings,
+        simulation::{FlowSettings, Path, Simulation},
+    },
+};
+use units::{Bytes, Time};
+
+fn path(settings: &[(&str, &str)], seed: u64) -> Path {
+    let mut forth = Shape::default();
+    for (key, value) in settings {
+        forth.apply(Setting::parse(key, value).unwrap());
+    }
+    let back = Shape {
+        delay: forth.delay,
+        ..Shape::default()
+    };
+    Path {
+        forth,
+        back,
+        seed,
+        ..Path::default()
+    }
+}
+
+fn flow(packets: Option<u64>) -> FlowSettings {
+    FlowSettings {
+        start: Time::ZERO,
+        extra_rtt: Time::ZERO,
+        sender: Settings {
+            packets,
+            receive_window: Bytes::new(64 << 20),
+            ..Settings::default()
+        },
+        acks: AckPolicy::default(),
+        control: Box::new(Reno),
+    }
+}
+
+fn leg(settings: &[(&str, &str)], packets: Option<u64>, store: u64) -> Leg {
+    Leg {
+        path: path(settings, 7),
+        flows: vec![flow(packets)],
+        store,
+    }
+}
+
+const LOSSY: [(&str, &str); 3] = [("rate", "100mbit"), ("delay", "20ms"), ("loss", "0.1%")];
+const END: Time = Time::from_secs(20);
+
+#[test]
+fn one_leg_is_a_plain_simulation() {
+    let mut chain = Chain::new(vec![leg(&LOSSY, None, 0)]);
+    let mut plain = Simulation::new(path(&LOSSY, 7), vec![flow(None)]);
+    chain.run_until(END);
+    plain.run_until(END);
+    assert_eq!(chain.sender(0, 0).counters(), plain.sender(0).counters());
+    assert!(plain.sender(0).counters().retransmitted > 0);
+}
+
+#[test]
+fn every_packet_of_the_source_comes_to_the_sink_once_and_no_more() {
+    let far = [("rate", "50mbit"), ("delay", "10ms"), ("loss", "1%")];
+    let mut chain = Chain::new(vec![leg(&LOSSY, Some(5000), 200), leg(&far, None, 0)]);
+    chain.run_until(Time::from_secs(60));
+    assert_eq!(chain.arrived(1, 0), 5000);
+    assert_eq!(chain.sender(1, 0).acked(), 5000);
+    let finished = chain.finished_at(0).unwrap();
+    // 5,000 packets of 1,500 bytes at 50 Mbit/s take 1.2 s at least.
+    assert!(
+        finished > Time::from_millis(1200) && finished < END,
+        "{finished}"
+    );
+}
+
+#[test]
+fn the_store_bounds_what_comes_in_beyond_what_goes_out() {
+    let fast = [("rate", "1gbit"), ("delay", "1ms")];
+    let slow = [("rate", "10mbit"), ("delay", "1ms")];
+    let mut chain = Chain::new(vec![leg(&fast, None, 300), leg(&slow, None, 0)]);
+    for step in 1..=2000 {
+        chain.run_until(Time::from_millis(step));
+        let waiting = chain.arrived(0, 0) - chain.sender(1, 0).acked();
+        assert!(waiting <= 300, "{waiting} at {step} ms");
+    }
+    // And the slow leg is never without work: 10 Mbit/s are 833 packets a second.
+    let carried = chain.arrived(1, 0);
+    assert!((1600..=1667).contains(&carried), "{carried}");
+}
+
+#[test]
+fn a_source_that_stops_is_heard_to_its_end() {
+    let mut chain = Chain::new(vec![leg(&LOSSY, None, 1000), leg(&LOSSY, None, 0)]);
+    chain.run_until(Time::from_secs(5));
+    chain.stop(0);
+    chain.run_until(END);
+    assert!(
+        chain
+            .finished_at(0)
+            .is_some_and(|at| at > Time::from_secs(5))
+    );
+    assert_eq!(chain.arrived(1, 0), chain.sender(0, 0).acked());
+}
+
+#[test]
+fn two_halves_of_a_lossy_path_carry_more_than_the_whole() {
+    // Reno by its formula: 1.22 × 1448 × 8 / (RTT √p). 80 ms and p = 0.1 %: 5.6 Mbit/s; the clean half
+    // is no matter, the lossy one has 40 ms and so twice that.
+    let clean = [("rate", "100mbit"), ("delay", "20ms")];
+    let whole = [("rate", "100mbit"), ("delay", "40ms"), ("loss", "0.1%")];
+    let end = Time::from_secs(300);
+    let mut direct = Chain::new(vec![leg(&whole, None, 0)]);
+    let mut split = Chain::new(vec![leg(&clean, None, 5000), leg(&LOSSY, None, 0)]);
+    direct.run_until(end);
+    split.run_until(end);
+    let ratio = split.arrived(1, 0) as f64 / direct.arrived(0, 0) as f64;
+    assert!((1.8..2.2).contains(&ratio), "{ratio}");
+}

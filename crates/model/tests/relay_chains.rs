@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The best chain of relays is what trying every chain finds.
+
+use model::throughput::{
+    chain::{self, Chain, Leg, Network},
+    relays::Overhead,
+};
+use proptest::prelude::*;
+
+/// Networks of 2 to 6 sites. Rates are of few values, so that ties are common.
+fn networks() -> impl Strategy<Value = Network> {
+    let leg = prop_oneof![
+        1 => Just(None),
+        4 => (1..6_u32, 1..20_u32).prop_map(|(bps, ms)| Some(Leg {
+            bps: f64::from(bps) * 1e8,
+            rtt_s: f64::from(ms) / 1e3,
+        })),
+    ];
+    let forwards = prop_oneof![
+        1 => Just(None),
+        1 => Just(Some(2.5e8)),
+        4 => Just(Some(f64::INFINITY)),
+    ];
+    (2..7_usize).prop_flat_map(move |sites| {
+        let row = prop::collection::vec(leg.clone(), sites);
+        let legs = prop::collection::vec(row, sites);
+        let forwards = prop::collection::vec(forwards.clone(), sites);
+        (legs, forwards).prop_map(|(legs, forwards)| Network { legs, forwards })
+    })
+}
+
+/// All simple ways from site 0 to the last.
+fn every_chain(network: &Network, overhead: Overhead) -> Vec<Chain> {
+    let mut found = Vec::new();
+    extend(network, &mut vec![0], overhead, &mut found);
+    found
+}
+
+fn extend(network: &Network, sites: &mut Vec<usize>, overhead: Overhead, found: &mut Vec<Chain>) {
+    let here = sites[sites.len() - 1];
+    if here == network.legs.len() - 1 {
+        found.extend(chain::of_sites(network, sites, overhead));
+        return;
+    }
+    for next in 1..network.legs.len() {
+        if !sites.contains(&next) && network.legs[here][next].is_some() {
+            sites.push(next);
+            extend(network, sites, overhead, found);
+            sites.pop();
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_is_what_trying_every_chain_finds(
+        network in networks(), relays_max in 0..6_usize, per_relay in 0..3_u32, share in 0..3_u32,
+    ) {
+        let overhead = Overhead {
+            per_relay_bps: f64::from(per_relay) * 4e7,
+            share: f64::from(share) * 0.1,
+        };
+        let last = network.legs.len() - 1;
+        let all: Vec<Chain> = every_chain(&network, overhead)
+            .into_iter()
+            .filter(|chain| chain.relays() <= relays_max && chain.bottleneck_bps > 0.0)
+            .collect();
+        let found = chain::best(&network, 0, last, relays_max, overhead);
+        prop_assert_eq!(found.is_some(), !all.is_empty());
+        if let Some(found) = found {
+            let most = all.iter().map(|chain| chain.throughput_bps).fold(0.0, f64::max);
+            prop_assert!((found.throughput_bps - most).abs() <= most * 1e-9, "{:?} {}", found, most);
+            // It is a way that exists, as good as it says, and none as wide with as few relays is shorter.
+            let again = chain::of_sites(&network, &found.sites, overhead).unwrap();
+            prop_assert!((again.throughput_bps - found.throughput_bps).abs() <= most * 1e-9);
+            prop_assert!((again.rtt_s - found.rtt_s).abs() < 1e-9);
+            for other in &all {
+                let as_good = other.bottleneck_bps >= found.bottleneck_bps
+                    && other.relays() <= found.relays();
+                prop_assert!(!as_good || other.rtt_s >= found.rtt_s - 1e-9, "{:?} {:?}", other, found);
+            }
+        }
+    }
+
+    #[test]
+    fn a_relay_more_is_never_worse_before_overhead(network in networks()) {
+        let last = network.legs.len() - 1;
+        let chains = chain::by_relays(&network, 0, last, 5, Overhead::default());
+        let widths: Vec<f64> = chains.iter().map(|c| c.as_ref().map_or(0.0, |c| c.bottleneck_bps)).collect();
+        prop_assert_eq!(widths.len(), 6);
+        prop_assert!(widths.windows(2).all(|two| two[1] >= two[0]), "{:?}", widths);
+    }
+}
