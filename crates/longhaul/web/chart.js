@@ -165,6 +165,7 @@ function drawLimit(u, chart, limit) {
 function drawEvents(u, chart) {
   const { left, top, width, height } = u.bbox;
   const ends = Array(EVENT_ROWS).fill(-Infinity);
+  u.ctx.save();
   u.ctx.font = labelFont();
   for (const event of chart.events) {
     const x = u.valToPos(event.at_s, "x", true);
@@ -176,6 +177,7 @@ function drawEvents(u, chart) {
     ends[row] = x + room;
     label(u, event.label, x + 4 * devicePixelRatio, top + height - (8 + 18 * row) * devicePixelRatio, colour("--quiet"), "left");
   }
+  u.ctx.restore();
 }
 
 // Where a line's name goes: above its own middle, within what is in view, clear of its peaks.
@@ -190,10 +192,15 @@ function labelPlace(u, line, chart) {
   return { line, x, y: u.valToPos(peak, "y", true) - 8 * devicePixelRatio };
 }
 
-// Names that would touch are pushed apart, upwards from the lowest.
-function spread(places, gap) {
+// Names that would touch are pushed apart, upwards from the lowest, and down again from the top.
+function spread(places, gap, top) {
   places.sort((a, b) => b.y - a.y);
   for (let i = 1; i < places.length; i++) places[i].y = Math.min(places[i].y, places[i - 1].y - gap);
+  let highest = top;
+  for (const place of places.toReversed()) {
+    place.y = Math.max(place.y, highest);
+    highest = place.y + gap;
+  }
   return places;
 }
 
@@ -203,10 +210,10 @@ function drawLabels(u, chart) {
   u.ctx.save();
   u.ctx.font = labelFont();
   const places = chart.lines.map((l) => labelPlace(u, l, chart)).filter(Boolean);
-  for (const place of spread(places, line)) {
+  for (const place of spread(places, line, top + line)) {
     const half = u.ctx.measureText(place.line.label).width / 2;
     const x = Math.min(Math.max(place.x, left + half + 4), left + width - half - 4);
-    label(u, place.line.label, x, Math.max(place.y, top + line), colour(place.line.colour), "center");
+    label(u, place.line.label, x, place.y, colour(place.line.colour), "center");
   }
   u.ctx.restore();
 }
@@ -316,6 +323,12 @@ function fillOnOpen(details, chart) {
   });
 }
 
+// On paper colours are those of a light page.
+function inPrint(printing, u) {
+  document.documentElement.toggleAttribute("data-printing", printing);
+  u.redraw();
+}
+
 function draw(chart, figure, settings = options(figure, chart)) {
   const plot = figure.querySelector(".plot");
   const u = new uPlot(settings, columns(chart), plot);
@@ -324,6 +337,8 @@ function draw(chart, figure, settings = options(figure, chart)) {
   // Hidden, a plot has no width; it keeps the one that it had.
   new ResizeObserver(() => { if (plot.clientWidth) u.setSize({ width: plot.clientWidth, height: u.height }); }).observe(plot);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => u.redraw());
+  addEventListener("beforeprint", () => inPrint(true, u));
+  addEventListener("afterprint", () => inPrint(false, u));
   return u;
 }
 

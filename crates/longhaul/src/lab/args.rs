@@ -43,6 +43,8 @@ pub(super) enum Command {
     Compare(Compare),
     /// Write report.html anew from a directory's result.json, and index.html over many
     Report(Rebuild),
+    /// Two results side by side, and what differs beyond noise
+    Compare(Compare),
 }
 
 /// A scenario.
@@ -100,6 +102,21 @@ pub(super) struct Rebuild {
     /// Where the page over several results goes [default: index.html in the one DIR, else here]
     #[arg(long, value_name = "FILE")]
     pub(super) index: Option<PathBuf>,
+}
+
+/// `longhaul lab compare`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Compare {
+    /// Directory that a run wrote
+    pub(super) a: PathBuf,
+    /// Directory that another run wrote
+    pub(super) b: PathBuf,
+    /// Also write both side by side as one offline page
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    /// Print the comparison as JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// `longhaul lab run`.

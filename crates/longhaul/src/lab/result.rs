@@ -215,12 +215,36 @@ pub(crate) fn varied(key: &str, value: &Value) -> String {
     }
 }
 
-/// The value of a varied setting for people: a loss in percent, all else as it stands.
+/// The value of a varied setting for people: a loss in percent, a quantity with its unit apart, all else
+/// as it stands.
 pub(crate) fn setting(key: &str, value: &Value) -> String {
     match value.as_f64() {
         Some(share) if key == "loss" => percent(share),
-        _ => plain(value),
+        Some(_) => plain(value),
+        None => quantity(&plain(value)).unwrap_or_else(|| plain(value)),
     }
+}
+
+/// `10ms` as `10 ms`, `100mbit` as `100 Mbit/s`; `None` of what has no unit.
+fn quantity(text: &str) -> Option<String> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number = text.strip_suffix(unit)?.trim_end();
+    if unit.trim().is_empty() || number.is_empty() {
+        return None;
+    }
+    let time = || {
+        text.parse()
+            .ok()
+            .map(|_: units::Time| format!("{number} {}", unit.trim()))
+    };
+    let rate = || {
+        text.parse()
+            .ok()
+            .map(|rate: units::BitRate| rate.to_string())
+    };
+    let bytes = || text.parse().ok().map(|size: units::Bytes| size.to_string());
+    // A rate would take "64KB" too, as bits.
+    time().or_else(bytes).or_else(rate)
 }
 
 /// A JSON value without the quotes of a string.
@@ -442,6 +466,19 @@ mod tests {
         let result: LabResult = serde_json::from_value(smallest()).unwrap();
         assert_eq!(result.cells[0].runs[0].metrics["goodput_bps"], 1.23e8);
         assert_eq!(serde_json::to_value(&result).unwrap(), smallest());
+    }
+
+    #[test]
+    fn settings_read_as_people_write_them() {
+        let said = |value: Value| setting("x", &value);
+        assert_eq!(said(json!("0ms")), "0 ms");
+        assert_eq!(said(json!("100mbit")), "100 Mbit/s");
+        assert_eq!(said(json!("64KB")), "64 kB");
+        assert_eq!(said(json!("10 ms")), "10 ms");
+        assert_eq!(said(json!("cubic")), "cubic");
+        assert_eq!(said(json!("5")), "5");
+        assert_eq!(said(json!(true)), "true");
+        assert_eq!(setting("loss", &json!(0.001)), "0.1 %");
     }
 
     #[test]

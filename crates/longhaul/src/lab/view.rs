@@ -212,8 +212,8 @@ mod tests {
                 label: None,
             })
         };
-        assert_eq!(heading(json!(["1ms", false])), "1ms, no relays");
-        assert_eq!(heading(json!(["1ms", true])), "1ms, relays");
+        assert_eq!(heading(json!(["1ms", false])), "1 ms, no relays");
+        assert_eq!(heading(json!(["1ms", true])), "1 ms, relays");
         assert_eq!(Axis::default().heading(&Entry::default()), "");
     }
 

@@ -2,6 +2,8 @@
 //! What every HTML file of longhaul has: one look, charts by uPlot, and nothing from the network.
 //! maud escapes every text.
 
+#[cfg(test)]
+pub(crate) mod in_browser;
 pub(crate) mod lines;
 pub(crate) mod scale;
 

@@ -60,26 +60,32 @@ impl<'a> Grid<'a> {
         (0..self.panel.rows.entries.len()).flat_map(move |row| self.row(row))
     }
 
-    /// As a table whose places `square` fills, with both axes as headings.
+    /// As a table whose places `square` fills, with both axes as headings; `title` is that of its view.
     pub(super) fn table(
         &self,
         class: &str,
+        title: &str,
         caption: &str,
         square: impl Fn(&Cell) -> Markup,
     ) -> Markup {
-        let caption = [self.name(), caption.to_owned()];
-        let caption: Vec<String> = caption
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect();
+        let filled = |parts: &[&str]| {
+            let parts: Vec<&str> = parts
+                .iter()
+                .copied()
+                .filter(|part| !part.is_empty())
+                .collect();
+            parts.join(" · ")
+        };
+        let name = self.name();
+        let (label, caption) = (filled(&["Table", title, &name]), filled(&[&name, caption]));
         let place = |row, column| match self.at(row, column) {
             Some(cell) => square(cell),
             None => html! { td { "–" } },
         };
         html! {
-            div.scroll tabindex="0" role="region" aria-label={ "Table " (caption.join(", ")) } {
+            div.scroll tabindex="0" role="region" aria-label=(label) {
                 table class=(class) {
-                    @if !caption.is_empty() { caption { (caption.join(" · ")) } }
+                    @if !caption.is_empty() { caption { (caption) } }
                     thead { tr {
                         (self.corner())
                         @for name in headings(self.columns()) { th scope="col" { (name) } }

@@ -342,20 +342,22 @@ mod tests {
         let loss: Vec<Value> = [0.0, 1e-5, 1e-4, 1e-3].map(Value::from).to_vec();
         let relays = [json!(false), json!(true)];
         let all = crossed(&[("relays", &relays), ("loss", &loss), ("delay", &delay)]);
-        assert_eq!(chosen(&all), (FigureKind::Heatmap, 2, 3, 4));
+        assert_eq!(chosen(&all), (FigureKind::Heatmap, 2, 4, 3));
     }
 
     #[test]
     fn one_number_makes_lines_as_many_as_can_be_told_apart() {
         let n: Vec<Value> = [1, 2, 3, 4].map(Value::from).to_vec();
-        let way: Vec<Value> = ["a", "b", "c", "d", "e"].map(Value::from).to_vec();
+        let way: Vec<Value> = ["a", "b", "c", "d", "e", "f", "g"]
+            .map(Value::from)
+            .to_vec();
         let switch = [json!(false), json!(true)];
         assert_eq!(
             chosen(&crossed(&[("way", &way), ("n", &n)])),
-            (FigureKind::Series, 1, 5, 4)
+            (FigureKind::Series, 1, 7, 4)
         );
         let all = crossed(&[("switch", &switch), ("way", &way), ("n", &n)]);
-        assert_eq!(chosen(&all), (FigureKind::Series, 2, 5, 4));
+        assert_eq!(chosen(&all), (FigureKind::Series, 2, 7, 4));
         assert_eq!(
             chosen(&crossed(&[("n", &n)])),
             (FigureKind::Series, 1, 1, 4)

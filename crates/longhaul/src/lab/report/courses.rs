@@ -5,7 +5,7 @@
 use super::{
     cells::{Grid, grids, names},
     figures::heading,
-    legs::typical,
+    legs::nearest,
     script::{Chart, Charts, Line, line_style},
 };
 use crate::lab::{
@@ -86,7 +86,7 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
     for (row, name) in rows.iter().enumerate() {
         let Some(run) = grid
             .row(row)
-            .find_map(|cell| typical(cell, result.main_metric()))
+            .find_map(|cell| nearest(cell, result.main_metric(), has_courses))
         else {
             continue;
         };
@@ -122,6 +122,12 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
         events,
         ..Chart::default()
     })
+}
+
+fn has_courses(run: &Run) -> bool {
+    run.series
+        .as_ref()
+        .is_some_and(|series| !series.courses.is_empty())
 }
 
 /// "cubic, flow a".

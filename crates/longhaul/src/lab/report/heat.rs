@@ -27,7 +27,7 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     html! {
         figure.heatmap {
             (heading(figure))
-            @for grid in &grids { (grid.table("heat", "", |cell| square(cell, name, &shade))) }
+            @for grid in &grids { (grid.table("heat", &figure.title, "", |cell| square(cell, name, &shade))) }
             (shade.legend())
         }
     }

@@ -84,15 +84,24 @@ fn decades(values: &[f64]) -> [f64; 2] {
 
 /// The run with legs whose main metric is nearest to the median.
 pub(super) fn typical<'a>(cell: &'a Cell, metric: Option<&str>) -> Option<&'a Run> {
+    nearest(cell, metric, |run| !legs(run).is_empty())
+}
+
+/// Of the runs that did not fail and that `has` chooses, the one whose `metric` is nearest to the median.
+pub(super) fn nearest<'a>(
+    cell: &'a Cell,
+    metric: Option<&str>,
+    has: impl Fn(&Run) -> bool,
+) -> Option<&'a Run> {
     let distance = |run: &&Run| {
         let found = metric.and_then(|name| Some((run.metrics.get(name)?, cell.metrics.get(name)?)));
         found.map_or(0.0, |(value, summary)| (value - summary.median).abs())
     };
-    let sampled = cell
+    let chosen = cell
         .runs
         .iter()
-        .filter(|run| run.failed.is_none() && !legs(run).is_empty());
-    sampled.min_by(|a, b| distance(a).total_cmp(&distance(b)))
+        .filter(|run| run.failed.is_none() && has(run));
+    chosen.min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
 fn legs(run: &Run) -> &[LegSeries] {

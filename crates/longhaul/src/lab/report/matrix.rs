@@ -24,7 +24,7 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
             (heading(figure))
             p.note { "In each place: the row’s side, its share of both, and below what it left to the column’s side." }
             @for grid in grids(result, &figure.panels) {
-                (grid.table("heat", "", |cell| square(cell, own, other, figure.paper)))
+                (grid.table("heat", &figure.title, "", |cell| square(cell, own, other, figure.paper)))
             }
             (ratio_legend("Colour: the row’s side", ["gets far less", "even", "gets far more"]))
         }

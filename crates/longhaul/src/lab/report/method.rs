@@ -70,8 +70,14 @@ fn origin(about: &About) -> Markup {
             p { "What differs from the paper:" }
             ul { @for note in &about.notes { li { (note) } } }
         }
-        @if let Some(command) = &about.command { p { "To repeat it: " code { (command) } } }
+        @if let Some(command) = &about.command { p { "To repeat it: " code { (without_folder(command)) } } }
     }
+}
+
+/// A command as one who has the program in the path would type it.
+fn without_folder(command: &str) -> &str {
+    let program = command.split(' ').next().unwrap_or(command);
+    &command[program.rfind('/').map_or(0, |slash| slash + 1)..]
 }
 
 fn machine(result: &LabResult) -> Markup {
@@ -165,5 +171,19 @@ fn settings(title: &str, values: &BTreeMap<String, String>) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_told_without_the_folder_of_the_program() {
+        assert_eq!(
+            without_folder("/usr/bin/longhaul lab run /x/y.toml"),
+            "longhaul lab run /x/y.toml"
+        );
+        assert_eq!(without_folder("longhaul lab run a"), "longhaul lab run a");
     }
 }

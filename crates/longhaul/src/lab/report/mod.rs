@@ -9,6 +9,7 @@ pub(crate) mod answer;
 mod cdf;
 mod cells;
 mod chosen;
+pub(crate) mod compared;
 mod courses;
 mod csv;
 mod curve;
@@ -17,9 +18,13 @@ mod figures;
 mod grouped;
 mod heat;
 mod href;
+#[cfg(test)]
+mod in_browser;
 mod index;
 mod layout;
 mod legs;
+#[cfg(test)]
+mod made_up;
 mod matrix;
 mod method;
 mod over_time;
@@ -77,7 +82,10 @@ fn rebuild_result(dir: &Path) -> anyhow::Result<(LabResult, PathBuf)> {
 }
 
 /// The result in `dir`.
-fn read(dir: &Path) -> anyhow::Result<LabResult> {
+///
+/// # Errors
+/// A usage refusal if it cannot be read.
+pub(crate) fn read(dir: &Path) -> anyhow::Result<LabResult> {
     let source = dir.join("result.json");
     let unreadable = |why: String| {
         let way_out = "give a directory that 'longhaul lab run --out' wrote";

@@ -31,7 +31,7 @@ fn draw(result: &LabResult, table: &Table) -> Markup {
             h3 { (table.title) }
             @if let Some(note) = &table.note { p.note { (note) } }
             @for grid in grids(result, &table.panels) {
-                (grid.table("values", &caption, |cell| place(cell, table)))
+                (grid.table("values", &table.title, &caption, |cell| place(cell, table)))
             }
         }
     }

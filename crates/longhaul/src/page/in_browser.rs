@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pages in a real browser: whether they fit, draw, say nothing on the console and load nothing; and
+//! what the accessibility checker finds.
+
+#[path = "../../tests/browser/mod.rs"]
+mod browser;
+
+#[path = "../../tests/browser/frame.rs"]
+mod frame;
+
+#[path = "../../tests/browser/axe.rs"]
+mod axe;
+
+use browser::Scheme;
+
+/// A desk and a phone.
+const WIDTHS: [u32; 2] = [1280, 390];
+
+/// Tells what is wider than the page, how many charts were drawn and how much was loaded.
+const LOOK: &str = "<script>
+addEventListener('load', () => setTimeout(() => {
+  const aside = '.scroll, pre, svg, .skip';
+  const wide = [...document.querySelectorAll('body *')].filter((e) => !e.closest(aside) && e.getBoundingClientRect().right > innerWidth + 1);
+  tell(`wide ${wide.map((e) => `${e.tagName}.${e.className}`).join(' ')}`);
+  tell(`drawn ${document.querySelectorAll('.plot canvas').length}`);
+  tell(`loaded ${performance.getEntriesByType('resource').length}`);
+}, 300));
+</script>";
+
+/// Asserts that `page` fits both widths, draws `charts` of `chart.js` and is silent; and that it keeps the
+/// rules of accessibility in light and in dark.
+pub(crate) fn assert_good(page: &str, charts: usize) {
+    for width in WIDTHS {
+        let Some((told, console)) = frame::told(page, LOOK, width, Scheme::Light) else {
+            return;
+        };
+        assert!(console.is_empty(), "{console:#?}");
+        assert_eq!(
+            told,
+            ["wide ", &format!("drawn {charts}"), "loaded 0"],
+            "{width} px"
+        );
+        for scheme in [Scheme::Light, Scheme::Dark] {
+            let Some(found) = axe::violations(page, width, scheme) else {
+                return;
+            };
+            assert!(found.is_empty(), "{width} px, {scheme:?}: {found:#?}");
+        }
+    }
+}
+
+/// The checker is there and judges: a page with faults is not good.
+#[test]
+fn faults_are_found() {
+    let page = "<!DOCTYPE html><html><head><title>t</title></head><body><main><h1>h</h1>\
+                <img src=\"data:,\"><p style=\"color:#777;background:#888\">faint</p></main></body></html>";
+    let Some(found) = axe::violations(page, 1280, Scheme::Light) else {
+        return;
+    };
+    for rule in ["image-alt: ", "color-contrast: ", "html-has-lang: "] {
+        assert!(
+            found.iter().any(|line| line.starts_with(rule)),
+            "{rule} in {found:#?}"
+        );
+    }
+}
