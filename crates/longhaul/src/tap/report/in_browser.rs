@@ -119,8 +119,8 @@ const steps = [
         };
         let wanted = "the first segments, 200 ms; loss, 26 s\n\
                       x 25.992 26.209\n\
-                      y 19999993051 20000093931\n\
-                      rows 179: 26.00012 s, sent, 20000014480, 20000015928\n\
+                      y 19999991891 20000109469\n\
+                      rows 179: 26.000120 s, sent, 20000014480, 20000015928\n\
                       again 1\n\
                       focus 0\n\
                       back 0.000-29.992\n";
