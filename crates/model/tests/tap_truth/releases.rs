@@ -79,7 +79,10 @@ fn with_a_full_window_acks_release_everything() {
     }
     let (each, merged) = (of(&each, 1), of(&merged, 33));
     assert!(each.bursts[0] as f64 > 0.8 * each.acks as f64, "{each:?}");
-    assert!(merged.bursts[7] as f64 > 0.8 * merged.acks as f64, "{merged:?}");
+    assert!(
+        merged.bursts[7] as f64 > 0.8 * merged.acks as f64,
+        "{merged:?}"
+    );
 }
 
 #[test]
