@@ -291,7 +291,11 @@ impl Tshark {
             match packet.rtt_ms() {
                 Some(rtt_ms) if packet.is(RST) => self.reset_rtt_ms.push(rtt_ms),
                 Some(rtt_ms) => self.rtt_ms.push(rtt_ms),
-                None => self.answers_inside += u64::from(self.seen.overlap(&covered) > 0),
+                // If the capture has the packet at all.
+                None => {
+                    let last = packet.ack - 1..packet.ack;
+                    self.answers_inside += self.seen.overlap(&last);
+                }
             }
         }
     }
