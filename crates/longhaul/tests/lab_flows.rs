@@ -1,8 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What flows of a scenario can be: congestion control, pacing and window of one flow, FTP.
 
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Pid, Signal, kill_process},
+};
 use serde_json::Value;
-use std::{fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
 
 /// Two hosts, so near that a run is over at once.
 const WIRE: &str = r#"
@@ -25,10 +35,22 @@ fn may_use_namespaces() -> bool {
     root
 }
 
-/// Root of the machine, which a user namespace's is not: eBPF needs it.
-fn may_load() -> bool {
+/// The right to load, which takes root of the machine, not of a user namespace. Names of congestion
+/// controls are the machine's: one test at a time, those of `longhaul cc` included.
+fn may_load() -> Option<File> {
     let users = fs::read_to_string("/proc/self/uid_map").unwrap();
-    users.split_whitespace().eq(["0", "0", "4294967295"]) && may_use_namespaces()
+    let everyone = users.split_whitespace().eq(["0", "0", "4294967295"]);
+    (everyone && may_use_namespaces()).then(|| {
+        let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
+        flock(&turn, FlockOperation::LockExclusive).unwrap();
+        turn
+    })
+}
+
+fn registered() -> BTreeSet<String> {
+    let names = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let names = fs::read_to_string(names).unwrap();
+    names.split_whitespace().map(str::to_owned).collect()
 }
 
 /// The scenario's result, and what was said.
@@ -129,6 +151,16 @@ fn each_flow_has_its_own_congestion_control_and_pace() {
     assert!(name == "reno" && close(rate, 2e8), "{name} {rate}");
     let (name, rate) = seen(8081);
     assert!(name == "cubic" && close(rate, 1.5e8), "{name} {rate}");
+    let window = samples
+        .iter()
+        .filter(|sample| sample["remote"].as_str().unwrap().ends_with(":5202"));
+    let window = window
+        .filter_map(|sample| sample["send_window_bytes"].as_u64())
+        .max();
+    assert!(
+        window.is_some_and(|window| (32_000..=66_000).contains(&window)),
+        "{window:?}"
+    );
     let carried = |name: &str| {
         let metrics = &result["cells"][0]["metrics"];
         metrics[format!("{name}_goodput_bps")]["median"]
@@ -143,9 +175,9 @@ fn each_flow_has_its_own_congestion_control_and_pace() {
 
 #[test]
 fn longhauls_controls_are_there_for_the_run_each_with_its_parameters() {
-    if !may_load() {
+    let Some(_turn) = may_load() else {
         return;
-    }
+    };
     let out = tempfile::tempdir().unwrap();
     let flows = [
         flow("plain", "iperf3", "duration = '1s'\ncc = 'lh_bic'"),
@@ -177,9 +209,74 @@ fn longhauls_controls_are_there_for_the_run_each_with_its_parameters() {
         .map(|sample| sample["congestion"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(used, [plain.clone(), three.clone()].into());
-    let left = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
-    let left: Vec<&str> = left.split_whitespace().collect();
-    assert!(!left.contains(&three.as_str()), "{left:?}");
+    assert!(!registered().contains(&three), "{:?}", registered());
+}
+
+#[test]
+fn kill_9_takes_longhauls_controls_away() {
+    let Some(_turn) = may_load() else {
+        return;
+    };
+    let out = tempfile::tempdir().unwrap();
+    let file = out.path().join("test.toml");
+    let flow = flow(
+        "bulk",
+        "iperf3",
+        "duration = '60s'\ncc = 'lh_scalable:ai=77'",
+    );
+    fs::write(&file, [WIRE, &flow].concat()).unwrap();
+    let before = registered();
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["lab", "run"])
+        .arg(&file)
+        .arg("--out")
+        .arg(out.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let new = || {
+        let now = registered();
+        let mut new = now
+            .difference(&before)
+            .filter(|name| name.starts_with("lh_scalable"));
+        new.next().cloned()
+    };
+    let name = until(new).expect("it is registered");
+    kill_process(Pid::from_child(&lab), Signal::KILL).unwrap();
+    lab.wait().unwrap();
+    until(|| (!registered().contains(&name)).then_some(())).expect("it is gone");
+}
+
+/// What `look` finds, within a time that only a failure takes.
+fn until<T>(look: impl Fn() -> Option<T>) -> Option<T> {
+    let give_up = Instant::now() + Duration::from_secs(30);
+    loop {
+        let found = look();
+        if found.is_some() || Instant::now() > give_up {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_ftp_server_sends_as_its_host_does() {
+    let Some(_turn) = may_load() else {
+        return;
+    };
+    let out = tempfile::tempdir().unwrap();
+    let host = "[hosts.server]\ncongestion_control = 'lh_scalable:md_shift=2'\n";
+    // Paced by nobody and over at once: so large that a sample sees it.
+    let flow = flow("get", "ftp", "size = '200MB'");
+    let (result, said) = run(&[host, &flow].concat(), out.path());
+    good(&result, &said);
+    let name = result["congestion_controls"][0]["name"].as_str().unwrap();
+    let samples = samples(&result, out.path());
+    assert!(!samples.is_empty());
+    assert!(
+        samples.iter().all(|sample| sample["congestion"] == name),
+        "{samples:?}"
+    );
 }
 
 #[test]
@@ -204,6 +301,42 @@ fn ftp_carries_files_both_ways_and_their_content_is_checked() {
         );
     }
     assert!(result["host"]["programs"]["vsftpd"].is_string());
+}
+
+#[test]
+fn ftp_goes_through_proxies() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let relay = "[[links]]\nname = 'side'\nkind = 'veth'\nbetween = ['client', 'relay']\n\
+                 [relays.relay]\nsocks5 = '0.0.0.0:1080'\nhttp = '0.0.0.0:3128'\n\
+                 allow_from = '10.9.0.0/16'\n";
+    let flows = [
+        relay.to_owned(),
+        flow(
+            "socks",
+            "ftp",
+            "size = '1MB'\nproxy = 'socks5h://relay:1080'",
+        ),
+        flow("http", "ftp", "size = '1MB'\nproxy = 'http://relay:3128'"),
+        flow(
+            "put",
+            "ftp",
+            "size = '1MB'\nproxy = 'socks5h://relay:1080'\ndirection = 'upload'",
+        ),
+    ];
+    let out = tempfile::tempdir().unwrap();
+    let (result, said) = run(&flows.concat(), out.path());
+    good(&result, &said);
+    let folder = fs::read_dir(out.path().join("raw")).unwrap();
+    let folder = folder
+        .flatten()
+        .find(|entry| entry.path().is_dir())
+        .unwrap();
+    let records = fs::read_to_string(folder.path().join("relay-relay.jsonl")).unwrap();
+    let connections = records.matches("\"record\":\"connection\"").count();
+    // A control and a data connection over SOCKS each way; HTTP is one.
+    assert!(connections >= 5, "{connections}: {records}");
 }
 
 #[test]

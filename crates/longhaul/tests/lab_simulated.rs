@@ -213,6 +213,30 @@ cc = "lh_scalable+pace"
 }
 
 #[test]
+fn packets_are_spaced_one_by_one_or_in_trains() {
+    // A burst of a train meets a queue of 20 packets; single packets at half the rate never wait.
+    let spaced = |segments: &str| {
+        let scenario = format!(
+            "simulate = true\n[[cells]]\nvary = {{}}\n\
+             [[links]]\nname = 'l'\nbetween = ['a', 'b']\nrate = '100mbit'\ndelay = '50ms'\n\
+             queue = '20p'\n{segments}\n\
+             [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\n\
+             omit = '3s'\ngap = '240us'\ncc = 'reno'\n"
+        );
+        let run = run(&scenario, &[]).0["cells"][0]["runs"][0].clone();
+        ["goodput_bps", "retransmits"].map(|name| run[name].as_f64().unwrap())
+    };
+    let [goodput, lost] = spaced("gso_max_segs = 1");
+    let gap = 1448.0 * 8.0 / 240e-6;
+    assert!(
+        (goodput / gap - 1.0).abs() < 0.001 && lost == 0.0,
+        "{goodput} {lost}"
+    );
+    let [trains, _] = spaced("");
+    assert!((trains / gap - 1.0).abs() < 0.01, "{trains}");
+}
+
+#[test]
 fn what_cannot_be_simulated_is_named() {
     let said = |from: &str, to: &str| {
         assert!(DUMBBELL.contains(from), "{from}");

@@ -124,6 +124,7 @@ function rangeInView(chart, min, max) {
 // Text with a halo in the colour of the page, so that it reads on top of lines.
 function label(u, text, x, y, fill, align) {
   const { ctx } = u;
+  const { font } = ctx;
   ctx.save();
   ctx.font = labelFont();
   ctx.textAlign = align;
@@ -135,6 +136,8 @@ function label(u, text, x, y, fill, align) {
   ctx.fillStyle = fill;
   ctx.fillText(text, x, y);
   ctx.restore();
+  // uPlot takes its axes' font for set, which restore() of Chromium does not always bring back.
+  ctx.font = font;
 }
 
 function rule(u, fill, from, to, dash = []) {
@@ -207,6 +210,7 @@ function spread(places, gap, top) {
 function drawLabels(u, chart) {
   const { left, top, width } = u.bbox;
   const line = 18 * devicePixelRatio;
+  const { font } = u.ctx;
   u.ctx.save();
   u.ctx.font = labelFont();
   const places = chart.lines.map((l) => labelPlace(u, l, chart)).filter(Boolean);
@@ -216,6 +220,7 @@ function drawLabels(u, chart) {
     label(u, place.line.label, x, place.y, colour(place.line.colour), "center");
   }
   u.ctx.restore();
+  u.ctx.font = font;
 }
 
 function readout(figure, u, chart) {

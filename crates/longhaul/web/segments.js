@@ -161,7 +161,7 @@ function momentButtons(figure, u, moments) {
     button.type = "button";
     button.textContent = `${name}, ${si(Math.max(from, 0), "s")}`;
     const spare = (to - from) * MOMENT_SPARE || 1e-6;
-    button.addEventListener("click", () => u.setScale("x", { min: from - spare, max: to + spare }));
+    button.addEventListener("click", () => u.setScale("x", { min: Math.max(from - spare, 0), max: to + spare }));
     list.append(button);
   }
   const key = document.createElement("p");

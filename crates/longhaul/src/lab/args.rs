@@ -36,9 +36,11 @@ pub(super) enum Command {
     /// List the built-in scenarios
     List,
     /// Print a scenario's file
-    Show(Named),
+    Show(Show),
     /// Check a scenario without running it
     Check(Named),
+    /// Two results side by side, with what differs beyond noise marked
+    Compare(Compare),
     /// Write report.html anew from a directory's result.json, and index.html over many
     Report(Rebuild),
     /// Two results side by side, and what differs beyond noise
@@ -52,6 +54,44 @@ pub(super) struct Named {
     #[arg(value_name = "SCENARIO")]
     pub(super) scenario: String,
 }
+
+/// `longhaul lab show`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    /// Name of a built-in scenario, or path of a file
+    #[arg(value_name = "SCENARIO")]
+    pub(super) scenario: String,
+    /// As it reads with everything that it takes from its base, and with ranges spelt out
+    #[arg(long)]
+    pub(super) resolved: bool,
+}
+
+/// `longhaul lab compare`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = COMPARE)]
+pub(super) struct Compare {
+    /// Directory that a run wrote, or its result.json
+    #[arg(value_name = "A")]
+    pub(super) first: PathBuf,
+    /// Another
+    #[arg(value_name = "B")]
+    pub(super) second: PathBuf,
+    /// Every metric of every cell, not only the main one and what differs
+    #[arg(long)]
+    pub(super) all: bool,
+    /// The comparison as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+const COMPARE: &str = "\
+A figure of B is marked as higher or lower than A's when noise does not explain it:
+  5 repetitions and more on both sides: Mann-Whitney's test says p < 0.01, and medians differ by more than 2 %
+  2 to 4: the ranges from least to most do not overlap, and medians differ by more than 5 %
+  1: nothing is said
+
+Example:
+  longhaul lab compare out/before out/after";
 
 /// `longhaul lab report`.
 #[derive(Debug, clap::Args)]
@@ -85,7 +125,7 @@ pub(super) struct Run {
     /// Name of a built-in scenario, or path of a file
     #[arg(value_name = "SCENARIO")]
     pub(super) scenario: String,
-    /// Where results go; made if absent, what an earlier run wrote there is replaced
+    /// Where results go; made if absent. An interrupted run of the same goes on, a finished one is replaced
     #[arg(long, value_name = "DIR")]
     pub(super) out: PathBuf,
     /// The same cells, shortened as the scenario's `quick` table says
@@ -94,7 +134,7 @@ pub(super) struct Run {
     /// Give a parameter of the scenario another value; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(super) set: Vec<(String, String)>,
-    /// Run only the cells with this varied value; repeatable
+    /// Run only the cells with this varied value, or one of several (A|B); repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(super) only: Vec<(String, String)>,
     /// Counted runs of each cell [default: the scenario's]
@@ -106,6 +146,9 @@ pub(super) struct Run {
     /// Run all cells under simulated time instead of on a testbed: no root, no waiting, any rate
     #[arg(long)]
     pub(super) simulate: bool,
+    /// Begin anew, even if an interrupted run could go on
+    #[arg(long)]
+    pub(super) fresh: bool,
     /// Print result.json on standard output instead of the table
     #[arg(long)]
     pub(super) json: bool,

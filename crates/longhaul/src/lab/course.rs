@@ -2,9 +2,8 @@
 //! How a quantity of one or more flows went over a run, in even bins, from ten samples of TCP_INFO a second.
 
 use super::{
-    flow_samples::End,
+    flow_samples::{End, Flows},
     sampler::{Recording, Sample, at_time},
-    scenario::Flow,
 };
 use serde::{Deserialize, Serialize};
 
@@ -73,14 +72,14 @@ impl Bins {
 /// `quantity` of the flows numbered `chosen`, in each bin; `None` where nothing was seen of it.
 pub(crate) fn values(
     quantity: Quantity,
-    flows: &[&Flow],
+    flows: &Flows<'_>,
     chosen: &[usize],
     recording: &Recording,
     bins: Bins,
 ) -> Vec<Option<f64>> {
     let end = |number: &usize| match quantity.of_senders() {
-        true => End::sending(flows, *number),
-        false => End::receiving(flows, *number),
+        true => flows.sending(*number),
+        false => flows.receiving(*number),
     };
     let ends: Vec<End<'_>> = chosen.iter().map(end).collect();
     let connections: Vec<Connection> = ends
@@ -199,6 +198,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::{scenario::Scenario, topology::Topology};
     use super::*;
     use host::sock_diag;
     use std::sync::Arc;
@@ -231,11 +231,12 @@ pub(crate) mod tests {
         }
     }
 
-    /// An upload by iperf3 from a to b.
-    pub(crate) fn upload(name: &str) -> Flow {
-        let text = "program = 'iperf3'\nfrom = 'a'\nto = 'b'\ndirection = 'upload'";
-        toml::from_str(&format!("name = '{name}'\n{text}")).unwrap()
-    }
+    /// Two uploads by iperf3 from a to b.
+    pub(crate) const SCENARIO: &str = "title = 't'\nquestion = 'q'\n\
+        [[links]]\nname = 'wan'\nbetween = ['a', 'b']\nrate = '40mbit'\n\
+        [[flows]]\nname = 'one'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\n\
+        direction = 'upload'\n[[flows]]\nname = 'two'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\n\
+        duration = '10s'\ndirection = 'upload'\n";
 
     /// Ten seconds at two rates (bytes a second) on two connections of flow 0, and one of flow 1 that carries 1 MB/s.
     pub(crate) fn two_flows(first: u64, second: u64) -> Recording {
@@ -252,10 +253,11 @@ pub(crate) mod tests {
     }
 
     fn of(quantity: Quantity, chosen: &[usize], bins: Bins) -> Vec<Option<f64>> {
-        let (a, b) = (upload("a"), upload("b"));
+        let scenario: Scenario = toml::from_str(SCENARIO).unwrap();
+        let flows = Flows::of(&scenario, &Topology::of(&scenario));
         values(
             quantity,
-            &[&a, &b],
+            &flows,
             chosen,
             &two_flows(3_000_000, 1_000_000),
             bins,

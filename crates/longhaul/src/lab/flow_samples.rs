@@ -6,9 +6,103 @@ use super::{
     flows::{accepting, iperf_port},
     programs::nginx,
     sampler::{Recording, Sample},
-    scenario::{Flow, Program},
+    scenario::{Flow, Program, Scenario},
+    sending::Sending,
+    topology::Topology,
 };
 use std::{collections::BTreeMap, net::SocketAddr};
+
+/// The flows that run in a cell, with the ports that tell their connections from others.
+#[derive(Debug)]
+pub(crate) struct Flows<'a> {
+    pub(crate) all: Vec<&'a Flow>,
+    /// Of each flow's server; none of a program that opens connections at ports of its choice (FTP's data).
+    servers: Vec<Vec<u16>>,
+}
+
+impl<'a> Flows<'a> {
+    pub(crate) fn of(scenario: &'a Scenario, topology: &Topology) -> Self {
+        let all: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+        let ways = ways(scenario, topology, &all);
+        let server = |number: usize| match all[number].program {
+            // The second is that of a simulated server.
+            Program::Curl => vec![nginx::port(ways[number]), iperf_port(number)],
+            Program::Iperf3 => vec![iperf_port(number)],
+            _ => Vec::new(),
+        };
+        Self {
+            servers: (0..all.len()).map(server).collect(),
+            all,
+        }
+    }
+
+    /// The numbers of the flow called so, or of all that move bytes.
+    pub(crate) fn chosen(&self, name: Option<&str>) -> Vec<usize> {
+        let wanted =
+            |flow: &&Flow| flow.program.transfers() && name.is_none_or(|name| flow.name == name);
+        let all = self.all.iter().enumerate();
+        all.filter(|(_, flow)| wanted(flow))
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// Where the data of flow `number` leaves.
+    pub(crate) fn sending(&self, number: usize) -> End<'a> {
+        self.end(&self.all[number].from, number)
+    }
+
+    /// Where it arrives.
+    pub(crate) fn receiving(&self, number: usize) -> End<'a> {
+        self.end(&self.all[number].to, number)
+    }
+
+    fn end(&self, host: &'a str, number: usize) -> End<'a> {
+        let accepts = accepting(self.all[number]) == host;
+        let others = (0..self.all.len()).filter(|other| *other != number);
+        End {
+            host,
+            accepts,
+            ports: self.ports(number, accepts),
+            others: others
+                .flat_map(|other| self.ports(other, accepts))
+                .collect(),
+        }
+    }
+
+    /// The server's ports; for its client also that of the relay that it asks.
+    fn ports(&self, number: usize, accepts: bool) -> Vec<u16> {
+        let (flow, server) = (self.all[number], &self.servers[number]);
+        let asked = flow
+            .via
+            .as_ref()
+            .or(flow.proxy.as_ref().map(|proxy| &proxy.at));
+        let asked = asked.filter(|_| !accepts && !server.is_empty());
+        server
+            .iter()
+            .copied()
+            .chain(asked.map(|at| at.port))
+            .collect()
+    }
+}
+
+/// Which of its host's ways to send each flow takes: nginx has a port for each.
+fn ways(scenario: &Scenario, topology: &Topology, flows: &[&Flow]) -> Vec<usize> {
+    let mut seen: BTreeMap<&str, Vec<Sending>> = BTreeMap::new();
+    let mut numbers = Vec::new();
+    for flow in flows {
+        let sending = Sending::of(scenario, topology, flow);
+        let ways = seen.entry(&flow.from).or_default();
+        if flow.program == Program::Curl && !ways.contains(&sending) {
+            ways.push(sending.clone());
+        }
+        numbers.push(
+            ways.iter()
+                .position(|one| *one == sending)
+                .unwrap_or_default(),
+        );
+    }
+    numbers
+}
 
 /// One end of a flow: a host, and what its connections there have.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,29 +115,7 @@ pub(crate) struct End<'a> {
     others: Vec<u16>,
 }
 
-impl<'a> End<'a> {
-    /// Where the data of flow `number` leaves.
-    pub(crate) fn sending(flows: &[&'a Flow], number: usize) -> Self {
-        Self::at(&flows[number].from, flows, number)
-    }
-
-    /// Where it arrives.
-    pub(crate) fn receiving(flows: &[&'a Flow], number: usize) -> Self {
-        Self::at(&flows[number].to, flows, number)
-    }
-
-    fn at(host: &'a str, flows: &[&'a Flow], number: usize) -> Self {
-        let accepts = accepting(flows[number]) == host;
-        let ports = |n: usize| ports(flows, n, accepts);
-        let others = (0..flows.len()).filter(|other| *other != number);
-        Self {
-            host,
-            accepts,
-            ports: ports(number),
-            others: others.flat_map(ports).collect(),
-        }
-    }
-
+impl End<'_> {
     /// Whether the samples of both look alike.
     pub(crate) fn is_mistaken_for(&self, other: &Self) -> bool {
         let shared = self.ports.iter().any(|port| other.ports.contains(port));
@@ -77,19 +149,65 @@ impl<'a> End<'a> {
     }
 }
 
-/// The ports that tell a flow's connections from others; none of a program that opens some of its own
-/// choice (FTP's data connections). A web server has one for each way of sending.
-fn ports(flows: &[&Flow], number: usize, accepting: bool) -> Vec<u16> {
-    let flow = flows[number];
-    let asked = flow
-        .via
-        .as_ref()
-        .or(flow.proxy.as_ref().map(|proxy| &proxy.at));
-    let by_relay = asked.filter(|_| !accepting).map(|at| at.port);
-    let own = match flow.program {
-        Program::Curl => (0..flows.len()).map(nginx::port).collect(),
-        Program::Iperf3 => vec![iperf_port(number)],
-        _ => return Vec::new(),
-    };
-    own.into_iter().chain(by_relay).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINKS: &str =
+        "title = 't'\nquestion = 'q'\n[[links]]\nname = 'wan'\nbetween = ['a', 'b']\n";
+
+    /// Flows from a to b with these keys besides.
+    fn scenario(flows: &[&str]) -> Scenario {
+        let flow = |(n, keys): (usize, &&str)| {
+            format!("[[flows]]\nname = 'f{n}'\nfrom = 'a'\nto = 'b'\n{keys}\n")
+        };
+        let flows: String = flows.iter().enumerate().map(flow).collect();
+        toml::from_str(&format!("{LINKS}{flows}")).unwrap()
+    }
+
+    fn alike(flows: &[&str]) -> [bool; 2] {
+        let scenario = scenario(flows);
+        let flows = Flows::of(&scenario, &Topology::of(&scenario));
+        [
+            flows.sending(0).is_mistaken_for(&flows.sending(1)),
+            flows.receiving(0).is_mistaken_for(&flows.receiving(1)),
+        ]
+    }
+
+    #[test]
+    fn flows_are_told_apart_by_the_ports_of_their_servers() {
+        let (iperf, curl) = (
+            "program = 'iperf3'\nsize = '1MB'",
+            "program = 'curl'\nsize = '1MB'",
+        );
+        assert_eq!(alike(&[iperf, iperf]), [false, false]);
+        assert_eq!(alike(&[iperf, curl]), [false, false]);
+        assert_eq!(alike(&[curl, curl]), [true, true]);
+        let paced = format!("{curl}\npace = '1mbit'");
+        assert_eq!(
+            alike(&[curl, &paced]),
+            [false, false],
+            "nginx has a port for each way to send"
+        );
+        let via = format!("{iperf}\nvia = 'b:8080'");
+        assert_eq!(
+            alike(&[&via, &via]),
+            [false, true],
+            "the clients ask one relay"
+        );
+    }
+
+    #[test]
+    fn a_flow_at_ports_of_its_choice_has_what_no_other_has() {
+        let scenario = scenario(&[
+            "program = 'ftp'\nsize = '1MB'",
+            "program = 'iperf3'\nsize = '1MB'",
+        ]);
+        let flows = Flows::of(&scenario, &Topology::of(&scenario));
+        let sample = |port| super::super::course::tests::sample(1.0, "a", port, 40_000, 1);
+        let end = flows.sending(0);
+        assert!(end.has(&sample(34_567)) && end.has(&sample(21)));
+        assert!(!end.has(&sample(5202)));
+        assert!(flows.sending(1).has(&sample(5202)));
+    }
 }

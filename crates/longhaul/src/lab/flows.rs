@@ -352,7 +352,7 @@ pub(crate) fn describe(
     };
     let retransmits = retransmits(&transfers, recording, topology);
     metrics.insert("retransmits".to_owned(), retransmits);
-    metrics.extend(measure::of(scenario, topology, flows, recording));
+    metrics.extend(measure::of(scenario, topology, recording));
     let arriving = transfers.iter().filter(|(other, _)| other.to == flow.to);
     let bytes = arriving.map(|(_, outcome)| outcome.bytes).sum();
     let omitted = flow.omit.unwrap_or_default();
@@ -362,7 +362,7 @@ pub(crate) fn describe(
         .windows(2)
         .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))
         .collect();
-    series.courses = view_plan::courses(scenario, flows, recording);
+    series.courses = view_plan::courses(scenario, topology, recording);
     Run {
         metrics,
         failed: None,

@@ -12,10 +12,11 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::Result;
-use serde::de::DeserializeOwned;
+use indexmap::IndexMap;
+use serde::{Deserialize, de::DeserializeOwned};
 use std::fmt::Display;
 use toml::{
-    Spanned, Table,
+    Spanned, Table, Value,
     de::{DeArray, DeTable, DeValue, Deserializer},
 };
 
@@ -81,12 +82,33 @@ impl Family {
         &self.sources[self.sources.len() - 1]
     }
 
-    /// Where all of it came from, the scenario's own file first.
-    pub(crate) fn origins(&self) -> impl Iterator<Item = &str> {
-        self.sources
+    /// What results, as TOML: without comments, with ranges spelt out and parameters left as they are.
+    ///
+    /// # Errors
+    /// As of [`Texts::merged`].
+    pub(crate) fn resolved(&self) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Head {
+            #[serde(default, deserialize_with = "super::range::varied")]
+            vary: IndexMap<String, Vec<Value>>,
+        }
+        let texts = self.plain();
+        let head: Head = texts.read(texts.merged()?)?;
+        let mut all: Table = texts.read(texts.merged()?)?;
+        if let Some(Value::Table(vary)) = all.get_mut("vary") {
+            vary.extend(
+                head.vary
+                    .into_iter()
+                    .map(|(name, values)| (name, Value::Array(values))),
+            );
+        }
+        let origins = self
+            .sources
             .iter()
             .rev()
-            .map(|source| source.origin.as_str())
+            .map(|source| source.origin.as_str());
+        let origins = origins.collect::<Vec<_>>().join(", on ");
+        Ok(format!("# {origins}\n\n{}", toml::to_string_pretty(&all)?))
     }
 
     /// The texts as they stand.
@@ -460,7 +482,7 @@ figures = { a = 1 }
         ];
         let folder = folder(&files);
         let family = gather(&folder, "own.toml").unwrap();
-        assert_eq!(family.origins().count(), 3);
+        assert_eq!(family.sources.len(), 3);
         let texts = family.plain();
         let merged: Table = texts.read(texts.merged().unwrap()).unwrap();
         assert_eq!(
@@ -472,9 +494,11 @@ figures = { a = 1 }
 
     #[test]
     fn a_built_in_scenario_is_a_base() {
-        let folder = folder(&[("own.toml", "base = 'dvd-download'\n")]);
+        let folder = folder(&[("own.toml", "base = 'nec-dvd'\n")]);
         let family = gather(&folder, "own.toml").unwrap();
-        assert_eq!(family.origins().last(), Some("dvd-download (built in)"));
+        assert_eq!(family.sources[0].origin, "nec-dvd (built in)");
+        let resolved: Table = toml::from_str(&family.resolved().unwrap()).unwrap();
+        assert!(resolved.contains_key("links") && !resolved.contains_key("base"));
     }
 
     #[test]

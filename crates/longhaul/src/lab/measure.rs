@@ -4,7 +4,7 @@
 
 use super::{
     course::{self, Bins, Quantity},
-    flow_samples::End,
+    flow_samples::Flows,
     metric::{Metric, Unit},
     programs,
     result::Metrics,
@@ -66,43 +66,49 @@ pub(crate) enum Stat {
 }
 
 /// Every measure of a run, where its part of the run has a whole bin.
-pub(crate) fn of(
-    scenario: &Scenario,
-    topology: &Topology,
-    flows: &[&Flow],
-    recording: &Recording,
-) -> Metrics {
+pub(crate) fn of(scenario: &Scenario, topology: &Topology, recording: &Recording) -> Metrics {
+    let flows = Flows::of(scenario, topology);
+    let place = Place {
+        scenario,
+        topology,
+        flows,
+    };
     let value = |plan: &MeasurePlan| {
-        let value = plan.value(scenario, topology, flows, recording)?;
+        let value = plan.value(&place, recording)?;
         Some((plan.name.get_ref().clone(), value))
     };
     scenario.measure.iter().filter_map(value).collect()
 }
 
+/// What a measure is taken of.
+struct Place<'a> {
+    scenario: &'a Scenario,
+    topology: &'a Topology,
+    flows: Flows<'a>,
+}
+
 /// What is wrong with a measure of `scenario`, and the byte where that stands.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), (usize, String)> {
-    let topology = Topology::of(scenario);
-    let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
-    let mut measures = scenario.measure.iter();
-    measures.try_for_each(|plan| plan.check(scenario, &topology, &flows))
+    let topology = &Topology::of(scenario);
+    let flows = Flows::of(scenario, topology);
+    let place = Place {
+        scenario,
+        topology,
+        flows,
+    };
+    scenario
+        .measure
+        .iter()
+        .try_for_each(|plan| plan.check(&place))
 }
 
 impl MeasurePlan {
-    fn value(
-        &self,
-        scenario: &Scenario,
-        topology: &Topology,
-        flows: &[&Flow],
-        recording: &Recording,
-    ) -> Option<f64> {
-        let chosen = chosen(
-            flows,
-            self.flow.as_ref().map(|flow| flow.get_ref().as_str()),
-        );
+    fn value(&self, place: &Place<'_>, recording: &Recording) -> Option<f64> {
+        let chosen = self.chosen(place);
         let bins = self.bins(recording.end_s());
-        let all = course::values(*self.of.get_ref(), flows, &chosen, recording, bins);
+        let all = course::values(*self.of.get_ref(), &place.flows, &chosen, recording, bins);
         let values: Vec<f64> = all.iter().flatten().copied().collect();
-        let capacity = || self.capacity(scenario, topology, flows, &chosen);
+        let capacity = || self.capacity(place);
         match self.stat {
             Stat::TimeTo => {
                 let level = self.level(capacity)?;
@@ -123,16 +129,19 @@ impl MeasurePlan {
         Bins::between(self.from.as_secs_f64(), end, self.bin.as_secs_f64())
     }
 
+    fn chosen(&self, place: &Place<'_>) -> Vec<usize> {
+        place
+            .flows
+            .chosen(self.flow.as_ref().map(|flow| flow.get_ref().as_str()))
+    }
+
     /// Bits a second.
-    fn capacity(
-        &self,
-        scenario: &Scenario,
-        topology: &Topology,
-        flows: &[&Flow],
-        chosen: &[usize],
-    ) -> Option<f64> {
+    fn capacity(&self, place: &Place<'_>) -> Option<f64> {
         let given = self.capacity.map(|rate| rate.bits() as f64);
-        let first = || slowest(scenario, topology, flows[*chosen.first()?]);
+        let first = || {
+            let flow = place.flows.all[*self.chosen(place).first()?];
+            slowest(place.scenario, place.topology, flow)
+        };
         given.or_else(first)
     }
 
@@ -143,18 +152,15 @@ impl MeasurePlan {
         }
     }
 
-    /// What is wrong with it, and the byte where that stands. `flows` are those that run.
-    fn check(
-        &self,
-        scenario: &Scenario,
-        topology: &Topology,
-        flows: &[&Flow],
-    ) -> Result<(), (usize, String)> {
+    /// What is wrong with it, and the byte where that stands.
+    fn check(&self, place: &Place<'_>) -> Result<(), (usize, String)> {
         self.check_name()?;
         self.check_times()?;
-        self.check_flow(scenario, flows)?;
+        if let Some(wanted) = &self.flow {
+            named_flow(place.scenario, &place.flows, wanted, *self.of.get_ref())?;
+        }
         self.check_level()?;
-        self.check_capacity(scenario, topology, flows)
+        self.check_capacity(place)
     }
 
     fn check_name(&self) -> Result<(), (usize, String)> {
@@ -205,13 +211,6 @@ impl MeasurePlan {
         }
     }
 
-    fn check_flow(&self, scenario: &Scenario, flows: &[&Flow]) -> Result<(), (usize, String)> {
-        let Some(wanted) = &self.flow else {
-            return Ok(());
-        };
-        named_flow(scenario, flows, wanted, *self.of.get_ref())
-    }
-
     fn check_level(&self) -> Result<(), (usize, String)> {
         let at = self.name.span().start;
         match (self.stat, &self.reaches) {
@@ -247,25 +246,16 @@ impl MeasurePlan {
         }
     }
 
-    fn check_capacity(
-        &self,
-        scenario: &Scenario,
-        topology: &Topology,
-        flows: &[&Flow],
-    ) -> Result<(), (usize, String)> {
+    fn check_capacity(&self, place: &Place<'_>) -> Result<(), (usize, String)> {
         let reaches = self.reaches.as_ref();
         let share = reaches.and_then(|value| level(value.get_ref(), *self.of.get_ref()));
         let needed = self.stat == Stat::ShareOfCapacity || matches!(share, Some(Level::Share(_)));
-        let chosen = chosen(
-            flows,
-            self.flow.as_ref().map(|flow| flow.get_ref().as_str()),
-        );
-        if !needed || self.capacity.is_some() || chosen.is_empty() {
+        if !needed || self.capacity.is_some() || self.chosen(place).is_empty() {
             return Ok(());
         }
         let problem = match () {
-            () if changes(scenario) => "a link changes its rate; say which capacity is meant",
-            () if self.capacity(scenario, topology, flows, &chosen).is_none() => {
+            () if changes(place.scenario) => "a link changes its rate; say which capacity is meant",
+            () if self.capacity(place).is_none() => {
                 "no link on the way has a rate; say the capacity"
             }
             () => return Ok(()),
@@ -277,7 +267,7 @@ impl MeasurePlan {
 /// The flow called `wanted` is one whose connections can be told from all others.
 pub(crate) fn named_flow(
     scenario: &Scenario,
-    flows: &[&Flow],
+    flows: &Flows<'_>,
     wanted: &Spanned<String>,
     quantity: Quantity,
 ) -> Result<(), (usize, String)> {
@@ -299,33 +289,26 @@ pub(crate) fn named_flow(
         ));
     }
     let end = |number| match quantity.of_senders() {
-        true => End::sending(flows, number),
-        false => End::receiving(flows, number),
+        true => flows.sending(number),
+        false => flows.receiving(number),
     };
-    let Some(own) = flows.iter().position(|flow| flow.name == *wanted.get_ref()) else {
+    let all = &flows.all;
+    let Some(own) = all.iter().position(|flow| flow.name == *wanted.get_ref()) else {
         return Ok(());
     };
     let mut others =
-        (0..flows.len()).filter(|other| *other != own && flows[*other].program.transfers());
+        (0..all.len()).filter(|other| *other != own && all[*other].program.transfers());
     match others.find(|other| end(own).is_mistaken_for(&end(*other))) {
         Some(other) => Err((
             at,
             format!(
                 "the connections of {:?} and {:?} can't be told apart by their ports",
                 wanted.get_ref(),
-                flows[other].name
+                all[other].name
             ),
         )),
         None => Ok(()),
     }
-}
-
-/// The numbers of the flow called so, or of all that move bytes.
-pub(crate) fn chosen(flows: &[&Flow], name: Option<&str>) -> Vec<usize> {
-    let wanted =
-        |flow: &&Flow| flow.program.transfers() && name.is_none_or(|name| flow.name == name);
-    let all = flows.iter().enumerate().filter(|(_, flow)| wanted(flow));
-    all.map(|(number, _)| number).collect()
 }
 
 enum Level {
@@ -417,31 +400,19 @@ fn time_to(values: &[Option<f64>], level: f64, width_s: f64, hold_s: Option<f64>
 
 #[cfg(test)]
 mod tests {
-    use super::super::course::tests::{two_flows, upload};
+    use super::super::course::tests::{SCENARIO, two_flows};
     use super::*;
 
-    const SCENARIO: &str = "title = 't'\nquestion = 'q'\n[[links]]\nname = 'wan'\nbetween = ['a', 'b']\nrate = '40mbit'\n\
-        [[flows]]\nname = 'one'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\ndirection = 'upload'\n\
-        [[flows]]\nname = 'two'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '10s'\ndirection = 'upload'\n[[measure]]\n";
-
     fn scenario(measure: &str) -> Scenario {
-        toml::from_str(&format!("{SCENARIO}{measure}")).unwrap()
+        toml::from_str(&format!("{SCENARIO}[[measure]]\n{measure}")).unwrap()
     }
 
     /// The figure of a run in which flow one receives 4 MB/s and flow two 1 MB/s, or what is wrong.
     fn measured(measure: &str) -> Result<Option<f64>, String> {
         let scenario = scenario(measure);
-        let topology = Topology::of(&scenario);
-        let flows: Vec<&Flow> = scenario.flows.iter().collect();
-        scenario.measure[0]
-            .check(&scenario, &topology, &flows)
-            .map_err(|(_, problem)| problem)?;
-        let metrics = of(
-            &scenario,
-            &topology,
-            &flows,
-            &two_flows(3_000_000, 1_000_000),
-        );
+        check(&scenario).map_err(|(_, problem)| problem)?;
+        let recording = two_flows(3_000_000, 1_000_000);
+        let metrics = of(&scenario, &Topology::of(&scenario), &recording);
         Ok(metrics
             .first()
             .map(|(_, value)| (value * 1e4).round() / 1e4))
@@ -505,8 +476,7 @@ mod tests {
             let mut scenario = scenario(switch);
             let at = toml::from_str::<toml::Table>(text).unwrap();
             scenario.links[0].options.extend(at);
-            let topology = Topology::of(&scenario);
-            scenario.measure[0].check(&scenario, &topology, &[&upload("one")])
+            check(&scenario)
         };
         assert!(
             changing("at = ['30s: rate 10mbit']")

@@ -3,6 +3,7 @@
 
 mod account;
 mod args;
+mod board;
 mod book;
 pub(crate) mod compare;
 mod controls;
@@ -30,6 +31,7 @@ mod range;
 mod raw;
 pub(crate) mod report;
 pub(crate) mod result;
+mod resume;
 mod run;
 mod sampler;
 mod scenario;
@@ -54,6 +56,7 @@ use args::Command;
 use book::{Book, Choices};
 use host::sandbox;
 use result::{Host, LabResult};
+use resume::{Identity, Journal};
 use scenario::{LinkKind, Program, RelayProgram};
 use std::{fs, path::Path};
 
@@ -62,8 +65,12 @@ pub(crate) fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Run(args) => run_scenario(&args),
         Command::List => list(),
-        Command::Show(named) => show(&named.scenario),
+        Command::Show(show) => match show.resolved {
+            true => show_resolved(&show.scenario),
+            false => self::show(&show.scenario),
+        },
         Command::Check(named) => check(&named.scenario),
+        Command::Compare(args) => compare::run(&args),
         Command::Report(rebuild) => {
             for page in report::pages(&rebuild.directories, rebuild.index.as_deref())? {
                 println!("{}", page.display());
@@ -102,6 +109,14 @@ fn show(scenario: &str) -> Result<()> {
     Ok(())
 }
 
+/// The scenario as it reads with all that it stands on, ranges spelt out.
+fn show_resolved(scenario: &str) -> Result<()> {
+    let source = library::find(scenario)?;
+    Book::open(&source, &Choices::default())?;
+    print!("{}", inherit::Family::gather(&source)?.resolved()?);
+    Ok(())
+}
+
 fn check(scenario: &str) -> Result<()> {
     let book = Book::open(&library::find(scenario)?, &Choices::default())?;
     simulated::check(&book)?;
@@ -130,13 +145,16 @@ fn run_scenario(args: &args::Run) -> Result<()> {
     simulated::check(&book)?;
     let host = prerequisites(&book)?;
     let out = output_directory(&args.out)?;
+    let identity = Identity::of(&book, &host.kernel, host.cpus)?;
+    resume::check(&out, &identity, args.fresh)?;
+    let work = || enclosed(&book, &out, host, args, &identity);
     if !simulated::needs_testbed(&book) {
-        return enclosed(&book, &out, host, args.json);
+        return work();
     }
     let work = |furnished: Result<(), sandbox::SandboxError>| {
         let outcome = furnished
             .map_err(|error| unsupported(&error))
-            .and_then(|()| enclosed(&book, &out, host, args.json));
+            .and_then(|()| work());
         exit::number(&outcome)
     };
     match sandbox::enclose(work).map_err(|error| unsupported(&error))? {
@@ -146,17 +164,31 @@ fn run_scenario(args: &args::Run) -> Result<()> {
 }
 
 /// The work, inside the sandbox if it needs one.
-fn enclosed(book: &Book, out: &Path, host: Host, json: bool) -> Result<()> {
+fn enclosed(
+    book: &Book,
+    out: &Path,
+    host: Host,
+    args: &args::Run,
+    identity: &Identity,
+) -> Result<()> {
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(run::run(book, out, host, command))?;
+    let journal = Journal::open(out, identity, args.fresh)?;
+    if !journal.done.is_empty() {
+        eprintln!(
+            "Going on: {} runs are done (--fresh begins anew)",
+            journal.done.len()
+        );
+    }
+    let result = runtime.block_on(run::run(book, out, host, command, journal))?;
     let text = serde_json::to_string_pretty(&result)?;
     fs::write(out.join("result.json"), &text)
         .with_context(|| format!("cannot write into {}", out.display()))?;
+    resume::finish(out)?;
     let page = report::rebuild(out)?;
-    match json {
+    match args.json {
         true => println!("{text}"),
         false => print!("{}\nReport: {}\n", table::text(&result), page.display()),
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a person sees while the lab works: on a terminal a bar with rate and time left, elsewhere
-//! one line a run. It goes to stderr; results go to stdout.
+//! What a person sees while the lab works: on a terminal the table as it fills and a bar with rate and time left,
+//! elsewhere one line a run. It goes to stderr; results go to stdout.
 
-use super::metric::Metric;
-use indicatif::{ProgressBar, ProgressStyle};
+use super::{board::Board, book::Book, metric::Metric, result::Run};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use ratatui::crossterm::terminal::size;
 use std::{
     collections::HashMap,
     io::IsTerminal,
@@ -24,9 +25,18 @@ const TICK: Duration = Duration::from_millis(250);
 pub(crate) struct Progress {
     runs: usize,
     done: usize,
-    terminal: bool,
+    /// On a terminal: the table as it fills, and below it the bar.
+    screen: Option<Screen>,
     /// Wall-clock time of the runs done, by cell.
     spent: HashMap<usize, Vec<Duration>>,
+}
+
+/// What is redrawn in place.
+#[derive(Debug)]
+struct Screen {
+    all: MultiProgress,
+    table: ProgressBar,
+    board: Board,
 }
 
 /// A run under way.
@@ -39,20 +49,31 @@ pub(crate) struct Running {
 }
 
 impl Progress {
-    /// For so many runs.
-    pub(crate) fn new(runs: usize) -> Self {
-        let terminal = std::io::stderr().is_terminal();
+    /// For so many runs of the cells of `book`.
+    pub(crate) fn new(book: &Book, runs: usize) -> Self {
+        let screen = std::io::stderr().is_terminal().then(|| Screen::of(book));
         Self {
             runs,
             done: 0,
-            terminal,
+            screen,
             spent: HashMap::new(),
         }
     }
 
     /// Says what is being done before the first run.
     pub(crate) fn note(&self, text: &str) {
-        eprintln!("{text}");
+        match &self.screen {
+            Some(screen) => screen.all.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    /// A run of an earlier session; `counted` unless it was one to warm up.
+    pub(crate) fn was_done(&mut self, cell: usize, counted: Option<&Run>) {
+        self.done += 1;
+        if let (Some(screen), Some(run)) = (&mut self.screen, counted) {
+            screen.add(cell, run);
+        }
     }
 
     /// A run of `cell` begins, which is to deliver `goal` bytes (0: unknown); `delivered` counts.
@@ -65,10 +86,9 @@ impl Progress {
     ) -> Running {
         self.done += 1;
         let head = format!("[{}/{}] {name}", self.done, self.runs);
-        let bar = self.terminal.then(|| {
-            let bar = ProgressBar::new(goal.get())
-                .with_style(style())
-                .with_prefix(head.clone());
+        let bar = self.screen.as_ref().map(|screen| {
+            let bar = ProgressBar::new(goal.get()).with_style(style());
+            let bar = screen.all.add(bar.with_prefix(head.clone()));
             let task = tokio::spawn(follow(bar.clone(), delivered.clone()));
             (bar, task)
         });
@@ -80,8 +100,8 @@ impl Progress {
         }
     }
 
-    /// The run has ended, with this to say. `ahead` are the cells of the runs to come.
-    pub(crate) fn end(&mut self, running: Running, outcome: &str, ahead: &[usize]) {
+    /// The run has ended; it is `counted` unless it was one to warm up. `ahead` are the cells of the runs to come.
+    pub(crate) fn end(&mut self, running: Running, run: &Run, counted: bool, ahead: &[usize]) {
         if let Some((bar, task)) = running.bar {
             task.abort();
             bar.finish_and_clear();
@@ -91,10 +111,32 @@ impl Progress {
             .or_default()
             .push(running.began.elapsed());
         let left = self.time_left(ahead).filter(|_| !ahead.is_empty());
-        let left = left
-            .map(|left| format!(" (about {left} left)"))
-            .unwrap_or_default();
-        eprintln!("{}: {outcome}{left}", running.head);
+        let left = left.map(|left| format!("about {left} left"));
+        let failed = run
+            .failed
+            .as_ref()
+            .map(|why| format!("{}: FAILED: {why}", running.head));
+        let Some(screen) = &mut self.screen else {
+            let left = left.map(|left| format!(" ({left})")).unwrap_or_default();
+            let said =
+                failed.unwrap_or_else(|| format!("{}: {}", running.head, figures(&run.metrics)));
+            eprintln!("{said}{left}");
+            return;
+        };
+        if let Some(failed) = failed {
+            screen.all.suspend(|| eprintln!("{failed}"));
+        }
+        if counted {
+            screen.add(running.cell, run);
+        }
+        screen.draw(running.cell, left.as_deref());
+    }
+
+    /// All runs are done: the table of the result takes the place of this one.
+    pub(crate) fn close(&self) {
+        if let Some(screen) = &self.screen {
+            screen.table.finish_and_clear();
+        }
     }
 
     /// The mean time of each cell's runs so far, or of all runs for cells not met yet.
@@ -112,8 +154,35 @@ impl Progress {
     }
 }
 
+impl Screen {
+    fn of(book: &Book) -> Self {
+        let all = MultiProgress::new();
+        let style = ProgressStyle::with_template("{msg}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        Self {
+            table: all.add(ProgressBar::new_spinner().with_style(style)),
+            all,
+            board: Board::of(book),
+        }
+    }
+
+    fn add(&mut self, cell: usize, run: &Run) {
+        self.board.add(cell, run);
+    }
+
+    /// As much of the table as there is room for, around the cell that was run last.
+    fn draw(&self, cell: usize, left: Option<&str>) {
+        let (columns, rows) = size().unwrap_or((80, 24));
+        // Below it are the bar and the prompt, above it what was said last.
+        let room = usize::from(rows).saturating_sub(5).max(1);
+        let mut lines = self.board.lines(cell, room, columns.into());
+        lines.extend(left.map(str::to_owned));
+        self.table.set_message(lines.join("\n"));
+    }
+}
+
 /// One line for a run's figures.
-pub(crate) fn figures(metrics: &super::result::Metrics) -> String {
+fn figures(metrics: &super::result::Metrics) -> String {
     let shown = [
         "download_s",
         "goodput_bps",
@@ -170,7 +239,12 @@ mod tests {
 
     #[test]
     fn time_left_follows_each_cell() {
-        let mut progress = Progress::new(4);
+        let mut progress = Progress {
+            runs: 4,
+            done: 0,
+            screen: None,
+            spent: HashMap::new(),
+        };
         assert_eq!(progress.time_left(&[0]), None);
         progress
             .spent

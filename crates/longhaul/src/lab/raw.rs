@@ -30,12 +30,18 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Makes `out/raw` ready for runs into `folders`, without what earlier labs wrote there. Refuses,
-    /// and touches nothing, if one of the folders holds what no lab wrote.
-    pub(crate) fn open(out: &Path, folders: &BTreeSet<String>) -> Result<Self> {
+    /// Makes `out/raw` ready for runs into `folders`, without what earlier labs wrote there but in `kept`: those runs
+    /// were of this lab. Refuses, and touches nothing, if one of the folders holds what no lab wrote.
+    pub(crate) fn open(
+        out: &Path,
+        folders: &BTreeSet<String>,
+        kept: &BTreeSet<String>,
+    ) -> Result<Self> {
         let root = out.join("raw");
-        let earlier = earlier(out, &root)?;
-        for folder in folders {
+        let earlier = earlier(out, &root)?.into_iter();
+        let (written, earlier): (Written, Written) =
+            earlier.partition(|(folder, _)| kept.contains(folder));
+        for folder in folders.difference(kept) {
             let own = earlier.get(folder).cloned().unwrap_or_default();
             if let Some(foreign) = names_in(&root.join(folder))?.difference(&own).next() {
                 return Err(Refusal::usage(format!(
@@ -50,9 +56,10 @@ impl Raw {
             erase(&root.join(folder), files).with_context(place)?;
         }
         fs::create_dir_all(&root).with_context(place)?;
+        let list = list(&root, &written).with_context(place)?;
         Ok(Self {
-            list: File::create(root.join(LIST)).with_context(place)?,
-            written: Written::new(),
+            list,
+            written,
             root,
         })
     }
@@ -87,6 +94,20 @@ impl Raw {
         };
         self.written.iter().flat_map(in_folder).collect()
     }
+}
+
+/// The list with what is kept, in place of the earlier one; whenever this is cut off, one of the two stands.
+fn list(root: &Path, written: &Written) -> io::Result<File> {
+    let fresh = root.join(format!("{LIST}.new"));
+    let mut list = File::create(&fresh)?;
+    for (folder, files) in written {
+        for file in files {
+            writeln!(list, "{folder}/{file}")?;
+        }
+    }
+    list.sync_data()?;
+    fs::rename(&fresh, root.join(LIST))?;
+    Ok(list)
 }
 
 fn earlier(out: &Path, root: &Path) -> Result<Written> {
@@ -172,7 +193,7 @@ mod tests {
 
     /// A lab with one run into each folder.
     fn lab(out: &Path, names: &[&str]) -> Raw {
-        let mut raw = Raw::open(out, &folders(names)).unwrap();
+        let mut raw = Raw::open(out, &folders(names), &folders(&[])).unwrap();
         for name in names {
             let directory = raw.begin(name).unwrap();
             fs::write(directory.join("tcp_info.jsonl"), "").unwrap();
@@ -202,7 +223,7 @@ mod tests {
     fn a_run_that_was_cut_off_is_cleared_of_records() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
-        let mut raw = Raw::open(out, &folders(&["01-a-1"])).unwrap();
+        let mut raw = Raw::open(out, &folders(&["01-a-1"]), &folders(&[])).unwrap();
         raw.begin("01-a-1").unwrap();
         put(out, "raw/01-a-1/link-wan.jsonl");
         put(out, "raw/01-a-1/why.txt");
@@ -218,7 +239,7 @@ mod tests {
         let out = out.path();
         lab(out, &["01-a-1", "02-b-1"]);
         put(out, "raw/02-b-1/notes.txt");
-        let refused = Raw::open(out, &folders(&["02-b-1"])).unwrap_err();
+        let refused = Raw::open(out, &folders(&["02-b-1"]), &folders(&[])).unwrap_err();
         assert!(refused.to_string().contains("raw/02-b-1/notes.txt"));
         assert!(out.join("raw/01-a-1/tcp_info.jsonl").exists());
     }
@@ -246,6 +267,20 @@ mod tests {
         fs::write(out.join("raw/.written"), "../notes.log\n../\n/notes.log\n").unwrap();
         lab(out, &["01-a-1"]);
         assert!(out.join("notes.log").exists());
+    }
+
+    #[test]
+    fn runs_of_this_lab_are_kept() {
+        let out = tempfile::tempdir().unwrap();
+        let out = out.path();
+        lab(out, &["01-a-1", "02-b-1"]);
+        let all = folders(&["01-a-1", "03-c-1"]);
+        let mut raw = Raw::open(out, &all, &folders(&["01-a-1"])).unwrap();
+        raw.begin("03-c-1").unwrap();
+        drop(raw);
+        assert!(!out.join("raw/02-b-1").exists());
+        let raw = Raw::open(out, &all, &folders(&["01-a-1"])).unwrap();
+        assert_eq!(raw.files(), ["raw/01-a-1/tcp_info.jsonl"]);
     }
 
     #[test]

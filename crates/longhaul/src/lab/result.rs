@@ -34,6 +34,9 @@ pub(crate) struct LabResult {
     /// Seconds from then to the end of the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) took_s: Option<f64>,
+    /// When it went on after it had been interrupted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) resumed: Vec<jiff::Timestamp>,
     /// Seed of every random decision: order of runs, losses, jitter.
     pub(crate) seed: u64,
     /// Runs were shortened by `--quick`.

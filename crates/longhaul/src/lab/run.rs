@@ -10,10 +10,11 @@ use super::{
     paper,
     payload::Store,
     programs,
-    progress::{self, Progress},
+    progress::Progress,
     raw::Raw,
     result::{self, About, Answer, Host, LabResult, Run},
-    scenario::{LinkKind, Order, Scenario},
+    resume::{Done, Journal},
+    scenario::{Link, LinkKind, Order, Scenario},
     simulated, taps,
     testbed::Testbed,
     topology::{LINKS_MAX, Topology},
@@ -26,9 +27,10 @@ use rand_xoshiro::{
     rand_core::{Rng, SeedableRng},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{Arc, atomic::AtomicU64},
+    time::Instant,
 };
 use units::Bytes;
 
@@ -55,19 +57,46 @@ struct Lab<'a> {
     raw: Raw,
     /// Of the testbed built last.
     offloads: BTreeMap<String, String>,
+    /// The turns of earlier sessions.
+    done: BTreeSet<usize>,
+    /// Seconds of work, pauses not counted.
+    spent_s: f64,
 }
 
-/// Runs `book` inside the sandbox, writing raw records under `out`, and returns the result.
-pub(crate) async fn run(book: &Book, out: &Path, host: Host, command: String) -> Result<LabResult> {
-    let started = jiff::Timestamp::now();
+/// Runs `book` inside the sandbox, writing raw records under `out`, and returns the result. What `journal` has is
+/// not run again.
+pub(crate) async fn run(
+    book: &Book,
+    out: &Path,
+    host: Host,
+    command: String,
+    mut journal: Journal,
+) -> Result<LabResult> {
+    let session = Instant::now();
     let turns = turns(book);
-    let mut progress = Progress::new(turns.len());
-    let mut lab = Lab::open(book, out, &turns, &progress)?;
-    for (n, turn) in turns.iter().enumerate() {
-        let ahead: Vec<usize> = turns[n + 1..].iter().map(|turn| turn.cell).collect();
-        lab.take(*turn, &mut progress, &ahead).await?;
+    let mut progress = Progress::new(book, turns.len());
+    let mut lab = Lab::open(book, out, &turns, &journal.done, &progress)?;
+    for done in std::mem::take(&mut journal.done) {
+        let turn = turns[done.turn];
+        progress.was_done(turn.cell, turn.repetition.is_some().then_some(&done.run));
+        lab.go_on(out, turn, done);
     }
-    lab.finish(started, host, command)
+    let before = lab.spent_s;
+    let to_do: Vec<usize> = (0..turns.len()).filter(|n| !lab.done.contains(n)).collect();
+    for (place, n) in to_do.iter().enumerate() {
+        let ahead: Vec<usize> = to_do[place + 1..].iter().map(|n| turns[*n].cell).collect();
+        let run = lab.take(turns[*n], &mut progress, &ahead).await?;
+        journal.add(Done {
+            turn: *n,
+            spent_s: before + session.elapsed().as_secs_f64(),
+            offloads: lab.offloads.clone(),
+            run: run.clone(),
+        })?;
+        lab.keep(turns[*n], run);
+    }
+    progress.close();
+    lab.spent_s = before + session.elapsed().as_secs_f64();
+    lab.finish(&journal, host, command)
 }
 
 /// Warm-up rounds, then as many rounds as there are repetitions. A round holds every cell once, in
@@ -100,14 +129,22 @@ fn shuffle<T>(list: &mut [T], random: &mut impl Rng) {
 }
 
 impl<'a> Lab<'a> {
-    fn open(book: &'a Book, out: &Path, turns: &[Turn], progress: &Progress) -> Result<Self> {
-        let raw = Raw::open(out, &turns.iter().map(|turn| folder(book, *turn)).collect())?;
+    fn open(
+        book: &'a Book,
+        out: &Path,
+        turns: &[Turn],
+        done: &[Done],
+        progress: &Progress,
+    ) -> Result<Self> {
+        let folders = turns.iter().map(|turn| folder(book, *turn)).collect();
+        let kept = done.iter().map(|done| folder(book, turns[done.turn]));
+        let raw = Raw::open(out, &folders, &kept.collect())?;
         let downloads = downloads(book);
         let payloads: Bytes = downloads
             .values()
             .flatten()
             .copied()
-            .collect::<std::collections::BTreeSet<_>>()
+            .collect::<BTreeSet<_>>()
             .into_iter()
             .sum();
         let arriving: Bytes = downloads
@@ -150,12 +187,46 @@ impl<'a> Lab<'a> {
             cells,
             raw,
             offloads: BTreeMap::new(),
+            done: BTreeSet::new(),
+            spent_s: 0.0,
         })
+    }
+
+    /// A run of an earlier session, as if it had just ended.
+    fn go_on(&mut self, out: &Path, turn: Turn, done: Done) {
+        let cell = &self.book.cells[turn.cell];
+        let scenario = if turn.repetition.is_some() {
+            &cell.scenario
+        } else {
+            &cell.short
+        };
+        let directory = out.join("raw").join(folder(self.book, turn));
+        self.account_for(scenario, &directory);
+        self.offloads = done.offloads;
+        self.spent_s = done.spent_s;
+        self.done.insert(done.turn);
+        self.keep(turn, done.run);
+    }
+
+    /// The run counts, unless it was one to warm up; a failure counts in any case.
+    fn keep(&mut self, turn: Turn, run: Run) {
+        if turn.repetition.is_some() || run.failed.is_some() {
+            self.cells[turn.cell].runs.push(run);
+        }
+    }
+
+    /// Adds what the links say about themselves.
+    fn account_for(&mut self, scenario: &Scenario, directory: &Path) {
+        let emulated = |link: &&Link| link.kind == LinkKind::Emulated && !scenario.simulate;
+        for link in scenario.links.iter().filter(emulated) {
+            let counters = programs::link::counters(link, directory);
+            self.accounts.add(&link.name, &counters);
+        }
     }
 
     /// One run, from an empty machine to an empty machine. What goes wrong inside it is its result;
     /// only a machine that cannot be cleaned ends the lab.
-    async fn take(&mut self, turn: Turn, progress: &mut Progress, ahead: &[usize]) -> Result<()> {
+    async fn take(&mut self, turn: Turn, progress: &mut Progress, ahead: &[usize]) -> Result<Run> {
         let cell = &self.book.cells[turn.cell];
         let scenario = if turn.repetition.is_some() {
             &cell.scenario
@@ -178,19 +249,8 @@ impl<'a> Lab<'a> {
             ..Run::default()
         });
         self.raw.end(&folder)?;
-        let outcome = run
-            .failed
-            .as_ref()
-            .map(|reason| format!("FAILED: {reason}"));
-        progress.end(
-            running,
-            &outcome.unwrap_or_else(|| progress::figures(&run.metrics)),
-            ahead,
-        );
-        if turn.repetition.is_some() || run.failed.is_some() {
-            self.cells[turn.cell].runs.push(run);
-        }
-        Ok(())
+        progress.end(running, &run, turn.repetition.is_some(), ahead);
+        Ok(run)
     }
 
     /// Repetitions differ in what the links decide, cells of one repetition do not.
@@ -241,32 +301,21 @@ impl<'a> Lab<'a> {
         )
         .await;
         testbed.take_down().await?;
-        for link in scenario
-            .links
-            .iter()
-            .filter(|link| link.kind == LinkKind::Emulated)
-        {
-            self.accounts
-                .add(&link.name, &programs::link::counters(link, directory));
-        }
+        self.account_for(scenario, directory);
         let mut run = run?;
         taps::add(scenario, directory, &mut run)?;
         Ok(run)
     }
 
-    fn finish(
-        mut self,
-        started: jiff::Timestamp,
-        host: Host,
-        command: String,
-    ) -> Result<LabResult> {
+    fn finish(mut self, journal: &Journal, host: Host, command: String) -> Result<LabResult> {
         self.cells.iter_mut().for_each(result::Cell::summarise);
         let base = &self.book.base;
         Ok(LabResult {
             scenario: self.book.name.clone(),
             longhaul: env!("LONGHAUL_VERSION").to_owned(),
-            started,
-            took_s: Some(jiff::Timestamp::now().duration_since(started).as_secs_f64()),
+            started: journal.began,
+            resumed: journal.resumed.clone(),
+            took_s: Some(self.spent_s),
             seed: base.seed,
             quick: self.book.quick,
             about: Some(About {

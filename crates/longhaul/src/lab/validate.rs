@@ -230,6 +230,13 @@ fn ftp(flow: &Flow) -> Checked {
     ensure(right, || {
         "ftp needs a size above 0, and has no duration and no parallel".to_owned()
     })?;
+    let http = flow
+        .proxy
+        .as_ref()
+        .is_some_and(|proxy| proxy.scheme == "http");
+    ensure(!http || flow.direction == Direction::Download, || {
+        "an HTTP proxy does not pass FTP uploads on; a SOCKS proxy does".to_owned()
+    })?;
     ensure(!flow.active || flow.proxy.is_none(), || {
         "active: a server can't connect to a client behind a proxy".to_owned()
     })

@@ -7,12 +7,14 @@ use super::{
     course::{self, Bins, Quantity},
     expression::Expression,
     finding,
+    flow_samples::Flows,
     known::Known,
     matching,
-    measure::{chosen, named_flow},
+    measure::named_flow,
     result,
     sampler::Recording,
-    scenario::{Flow, Scenario},
+    scenario::Scenario,
+    topology::Topology,
     validate::one_cell,
     verdict,
     view::{Axis, Course, CourseName, Entry, Figure, FigureKind, Limit, Panel, Table, quantity},
@@ -505,7 +507,7 @@ impl FigurePlan {
             return Ok(());
         };
         for scenario in book.cells.iter().map(|cell| &cell.scenario) {
-            let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+            let flows = Flows::of(scenario, &Topology::of(scenario));
             for name in names.get_ref().all() {
                 let name = Spanned::new(names.span(), name.clone());
                 let mut all = of.get_ref().all().iter();
@@ -587,7 +589,12 @@ impl LimitPlan {
 }
 
 /// The courses of one run that the scenario's figures draw, each once, in the finest bins that any asks for.
-pub(crate) fn courses(scenario: &Scenario, flows: &[&Flow], recording: &Recording) -> Vec<Course> {
+pub(crate) fn courses(
+    scenario: &Scenario,
+    topology: &Topology,
+    recording: &Recording,
+) -> Vec<Course> {
+    let flows = Flows::of(scenario, topology);
     let end_s = recording.end_s();
     let mut wanted: IndexMap<(String, Option<String>), (Quantity, f64)> = IndexMap::new();
     for plan in &scenario.figure {
@@ -601,12 +608,12 @@ pub(crate) fn courses(scenario: &Scenario, flows: &[&Flow], recording: &Recordin
     }
     let course = |((of, flow), (quantity, width)): (_, (Quantity, f64))| {
         let flow: Option<String> = flow;
-        let chosen = chosen(flows, flow.as_deref());
+        let chosen = flows.chosen(flow.as_deref());
         let bins = Bins::between(0.0, end_s, width.max(nice(end_s / Course::BINS_MAX as f64)));
         (!chosen.is_empty()).then(|| Course {
             name: CourseName { of, flow },
             bin_ms: bins.width_s * 1e3,
-            values: course::values(quantity, flows, &chosen, recording, bins),
+            values: course::values(quantity, &flows, &chosen, recording, bins),
         })
     };
     wanted.into_iter().filter_map(course).collect()

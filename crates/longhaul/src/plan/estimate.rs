@@ -126,14 +126,11 @@ const SEED: u64 = 1;
 /// What a goodput is close to says what limits it.
 fn limit(goodput_bps: f64, path: &Path) -> Limit {
     let window_bps = path.goodput_bps(path.window_packets());
-    match () {
-        () if goodput_bps >= 0.9 * window_bps.min(path.payload_bps()) => {
-            if window_bps < path.payload_bps() {
-                Limit::Window
-            } else {
-                Limit::Rate
-            }
-        }
-        () => Limit::Loss,
+    if goodput_bps < 0.9 * window_bps.min(path.payload_bps()) {
+        Limit::Loss
+    } else if window_bps < path.payload_bps() {
+        Limit::Window
+    } else {
+        Limit::Rate
     }
 }

@@ -21,11 +21,29 @@ use std::{net::IpAddr, path::Path, process::Command};
 use traffic::{Program, Traffic};
 
 /// In `tests/captures`.
-const KEPT: [&str; 4] = [
+const KEPT: [&str; 22] = [
     "losses-sender.pcap",
     "losses-receiver.pcap",
     "reordered-ipv6.pcap",
     "super-packets.pcap",
+    "a-byte-sent-again.pcap",
+    "a-late-ack-ipv6.pcap",
+    "a-probe-of-the-tail.pcap",
+    "a-tail-lost-before-the-tap.pcap",
+    "reset-acknowledges.pcap",
+    "window-closed-before-a-probe.pcap",
+    "vendor/tcpdump/bgp-4byte-asn.pcap",
+    "vendor/tcpdump/dns_tcp.pcap",
+    "vendor/tcpdump/mptcp-v0.pcap",
+    "vendor/tcpdump/of10_p3295.pcap",
+    "vendor/tcpdump/of10_s4810.pcap",
+    "vendor/tcpdump/pptp.pcap",
+    "vendor/tcpdump/resp_1_benchmark.pcap",
+    "vendor/tcpdump/resp_3_malicious.pcap",
+    "vendor/tcpdump/ssh.pcap",
+    "vendor/tcpdump/tfo-5c1fa7f9ae91.pcap",
+    "vendor/tcpdump/whois.pcap",
+    "vendor/tcpdump/zmtp1.pcap",
 ];
 
 /// Who sends, and to whom.

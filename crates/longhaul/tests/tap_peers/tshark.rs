@@ -228,7 +228,9 @@ impl Tshark {
         self.duplicate_acks += u64::from(flagged);
         self.no_duplicates += u64::from(flagged && !duplicate);
         self.other_duplicates += u64::from(!flagged && duplicate && unlike_tshark);
-        let to_tcptrace = repeats && !after_late && other.has_spoken;
+        let last = packet.ack.saturating_sub(1)..packet.ack;
+        let to_tcptrace =
+            repeats && !after_late && other.has_spoken && other.seen.overlap(&last) > 0;
         self.more_repeats += i64::from(to_tcptrace) - i64::from(duplicate);
     }
 
@@ -289,7 +291,11 @@ impl Tshark {
             match packet.rtt_ms() {
                 Some(rtt_ms) if packet.is(RST) => self.reset_rtt_ms.push(rtt_ms),
                 Some(rtt_ms) => self.rtt_ms.push(rtt_ms),
-                None => self.answers_inside += u64::from(self.seen.overlap(&covered) > 0),
+                // If the capture has the packet at all.
+                None => {
+                    let last = packet.ack - 1..packet.ack;
+                    self.answers_inside += self.seen.overlap(&last);
+                }
             }
         }
     }

@@ -17,6 +17,14 @@ pub enum Undecoded {
     NotIp,
     /// Another protocol on IP.
     NotTcp,
+    /// An IP packet in an IP packet (RFC 2003, RFC 2473, RFC 4213), not looked into.
+    IpInIp,
+    /// GRE (RFC 2784), not looked into.
+    Gre,
+    /// VXLAN (RFC 7348), not looked into.
+    Vxlan,
+    /// Encrypted by IPsec (RFC 4303).
+    Encrypted,
     /// A later fragment of an IP packet, without a TCP header. The first one counts, with its own payload.
     Fragment,
     /// The capture ends within the headers, before the first 20 bytes of TCP's are over.
@@ -69,14 +77,15 @@ fn decode_v4(
     if u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0 {
         return Err(Undecoded::Fragment);
     }
-    if header[9] != ip::TCP {
-        return Err(Undecoded::NotTcp);
-    }
+    let headers_len = match header[9] {
+        ip::TCP => header_len,
+        protocol => behind_authentication(packet, protocol, header_len)?,
+    };
     let total = match u16::from_be_bytes([header[2], header[3]]) {
         0 => wire_len,
         total => u32::from(total),
     };
-    let tcp = Tcp::parse(packet, header_len, total)?;
+    let tcp = Tcp::parse(packet, headers_len, total)?;
     let (key, from_low) = key_v4(header, &tcp);
     Ok((key, segment(frame, &tcp, from_low)))
 }
@@ -106,12 +115,47 @@ fn behind_extension_headers(packet: &[u8]) -> Result<usize, Undecoded> {
     match transport {
         ip::Transport { fragment: true, .. } => Err(Undecoded::Fragment),
         ip::Transport {
-            protocol: ip::TCP,
-            offset,
-            ..
-        } => Ok(offset),
+            protocol, offset, ..
+        } => behind_authentication(packet, protocol, offset),
+    }
+}
+
+/// Where TCP's header is, `protocol` being what is at `at`: there, or behind an authentication header, which
+/// says its length in words of four bytes, less two (RFC 4302 §2.2).
+#[cold]
+fn behind_authentication(packet: &[u8], protocol: u8, at: usize) -> Result<usize, Undecoded> {
+    match protocol {
+        ip::TCP => Ok(at),
+        protocol::AUTHENTICATION => match packet.get(at..at + 2).ok_or(Undecoded::Short)? {
+            &[ip::TCP, words] => Ok(at + (usize::from(words) + 2) * 4),
+            _ => Err(Undecoded::NotTcp),
+        },
+        protocol::IPV4 | protocol::IPV6 => Err(Undecoded::IpInIp),
+        protocol::GRE => Err(Undecoded::Gre),
+        protocol::ENCRYPTED => Err(Undecoded::Encrypted),
+        ip::UDP => Err(datagram(packet.get(at..at + 4).ok_or(Undecoded::Short)?)),
         _ => Err(Undecoded::NotTcp),
     }
+}
+
+/// A UDP header's ports say what it is.
+fn datagram(ports: &[u8]) -> Undecoded {
+    match u16::from_be_bytes([ports[2], ports[3]]) {
+        VXLAN_PORT => Undecoded::Vxlan,
+        _ => Undecoded::NotTcp,
+    }
+}
+
+/// RFC 7348 §5.
+const VXLAN_PORT: u16 = 4789;
+
+/// IP's protocol numbers (IANA).
+mod protocol {
+    pub(super) const IPV4: u8 = 4;
+    pub(super) const IPV6: u8 = 41;
+    pub(super) const GRE: u8 = 47;
+    pub(super) const ENCRYPTED: u8 = 50;
+    pub(super) const AUTHENTICATION: u8 = 51;
 }
 
 /// A TCP header, and lengths in bytes.
@@ -447,6 +491,24 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_behind_an_authentication_header() {
+        let authentication = [
+            6, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9,
+        ];
+        let behind = [&authentication[..], &tcp(tcp::ACK, &STAMPS)].concat();
+        let mut packet = v4(&behind, DATA);
+        packet[9] = 51;
+        for packet in [packet, v6(51, &behind, DATA)] {
+            let segment = segment(&packet);
+            assert_eq!((segment.payload, segment.seq), (DATA, 7));
+            assert!(segment.has_timestamps);
+        }
+        let mut other = v4(&behind, 0);
+        (other[9], other[20]) = (51, 58);
+        assert_eq!(undecoded(&other), Undecoded::NotTcp);
+    }
+
+    #[test]
     fn ipv4_options_are_no_payload() {
         let mut packet = v4(&[&[1; 4][..], &tcp(tcp::ACK, &[])].concat(), DATA);
         packet[0] = 0x46;
@@ -560,6 +622,14 @@ mod tests {
         };
         assert_eq!(undecoded(&with(0, 0x55)), Undecoded::NotIp);
         assert_eq!(undecoded(&with(9, 17)), Undecoded::NotTcp);
+        assert_eq!(undecoded(&with(9, 17)[..23]), Undecoded::Short);
+        assert_eq!(undecoded(&with(9, 4)), Undecoded::IpInIp);
+        assert_eq!(undecoded(&with(9, 41)), Undecoded::IpInIp);
+        assert_eq!(undecoded(&with(9, 47)), Undecoded::Gre);
+        assert_eq!(undecoded(&with(9, 50)), Undecoded::Encrypted);
+        let mut vxlan = with(9, 17);
+        vxlan[22..24].copy_from_slice(&4789u16.to_be_bytes());
+        assert_eq!(undecoded(&vxlan), Undecoded::Vxlan);
         assert_eq!(undecoded(&with(0, 0x44)), Undecoded::Lengths);
         assert_eq!(undecoded(&with(3, 39)), Undecoded::Lengths);
         assert_eq!(undecoded(&with(32, 0x40)), Undecoded::Lengths);

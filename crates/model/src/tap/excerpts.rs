@@ -177,7 +177,8 @@ impl Excerpts {
         (low, high): (u64, u64),
         kind: MarkKind,
     ) {
-        let way = way_of(&mut self.places, eye).filter(|_| self.marks_left > 0);
+        let room = self.marks_left > 0 && eye.left > 0;
+        let way = way_of(&mut self.places, eye).filter(|_| room);
         let Some(open) = way.and_then(|way| way.all.last_mut()) else {
             eye.left = 0;
             return;
@@ -192,7 +193,7 @@ impl Excerpts {
             high: relative(high),
             kind,
         });
-        eye.left = eye.left.saturating_sub(1);
+        eye.left -= 1;
         self.marks_left -= 1;
     }
 

@@ -31,6 +31,8 @@ pub struct Settings {
     pub paced: bool,
     /// `SO_MAX_PACING_RATE`; also paces.
     pub pacing_rate_max: Option<BitRate>,
+    /// Packets of one super-packet at most (`gso_max_segs` of the interface), 1 to 65,535.
+    pub gso_max_segs: u32,
     /// Packets to send; `None` never ends.
     pub packets: Option<u64>,
 }
@@ -46,6 +48,7 @@ impl Default for Settings {
             send_buffer: Bytes::new(1 << 40),
             paced: false,
             pacing_rate_max: None,
+            gso_max_segs: 65_535,
             packets: None,
         }
     }
@@ -133,7 +136,7 @@ impl Sender {
     #[must_use]
     pub fn new(settings: Settings, control: Box<dyn CongestionControl>) -> Self {
         let mss = u64::from(settings.mss);
-        let full = GSO_BYTES / mss;
+        let full = (GSO_BYTES / mss).min(settings.gso_max_segs.into()).max(1);
         Self {
             limits: Limits {
                 receive_window: settings.receive_window.get() / mss,
@@ -579,7 +582,8 @@ impl Sender {
     }
 
     fn largest(&self) -> u32 {
-        autosize(self.pacing_rate, self.rtt.min(), self.settings.mss)
+        let size = autosize(self.pacing_rate, self.rtt.min(), self.settings.mss);
+        size.min(self.settings.gso_max_segs).max(1)
     }
 
     fn note_sent(&mut self, now: Time, count: u32) {

@@ -10,7 +10,7 @@ use super::{
 pub const FORMULA: Formula = Formula {
     name: "HSTCP",
     equation: "W = 38 (p / 0.001)^-0.835 below p = 0.1 %, else 1.2 / sqrt(p)",
-    source: "RFC 3649 section 5, table 2",
+    source: "RFC 3649 section 5",
     range: "loss from 1e-10 (where its windows end in the RFC) to 1 %",
 };
 
@@ -79,7 +79,7 @@ impl Law for Hstcp {
 mod tests {
     use super::*;
 
-    /// RFC 3649 table 2.
+    /// RFC 3649's table of its response function.
     #[test]
     fn the_response_function_of_rfc_3649() {
         let table = [

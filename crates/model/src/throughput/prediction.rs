@@ -86,16 +86,21 @@ fn bounded(free: Prediction, path: &Path) -> Prediction {
         true => (path.window.get(), Limit::Window),
         false => (largest, Limit::LargestWindow),
     };
-    let goodput_bps = window_limit::goodput_bps(bytes, path.rtt_s());
+    let packets = bytes as f64 / f64::from(path.mss);
+    let holes = window_limit::share_with_loss(packets, path.loss);
+    let goodput_bps = window_limit::goodput_bps(bytes, path.rtt_s()) * holes;
     if goodput_bps >= free.goodput_bps {
         return free;
     }
     Prediction {
         goodput_bps,
-        window_packets: bytes as f64 / f64::from(path.mss),
+        window_packets: packets,
         limit,
-        formula: window_limit::FORMULA,
-        outside: None,
+        formula: match path.loss > 0.0 {
+            true => window_limit::WITH_LOSS,
+            false => window_limit::FORMULA,
+        },
+        outside: (path.loss > 0.05).then_some("beyond 5 % loss, retransmissions are lost again"),
         recovery: None,
     }
 }

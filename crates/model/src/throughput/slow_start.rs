@@ -39,7 +39,7 @@ pub struct Completion {
 /// The answer to a request over `path`, which carries `steady_bps` when slow start is over.
 ///
 /// Where packets are lost, slow start ends when as many are sent as come before the first loss on
-/// average, or the end (Cardwell, Savage and Anderson, equation 5). What follows goes with half of the
+/// average, or the end (Cardwell, Savage and Anderson). What follows goes with half of the
 /// window that was reached, until the next loss is due, and then at the steady rate.
 #[must_use]
 pub fn completion(transfer: Transfer, path: &Path, steady_bps: f64) -> Completion {

@@ -18,8 +18,8 @@ const CELLS_MAX: usize = 2;
 const FLOWS_MAX: usize = 2;
 /// What the thick line is the mean of.
 const MEAN_S: f64 = 1.0;
-/// Single milliseconds so many times above the best second leave the chart.
-const SPIKE_TIMES: f64 = 4.0;
+/// Milliseconds so many times above the best second leave the chart.
+const SPIKE_TIMES: f64 = 2.5;
 
 /// A flow of a cell.
 struct Shown<'a> {
@@ -90,10 +90,9 @@ fn flows<'a>(result: &'a LabResult, cell: &'a Cell) -> Vec<Shown<'a>> {
 
 /// The greatest millisecond of any, but not far above the best second.
 fn reach(all: &[Shown<'_>], of: fn(&TapSeries) -> Vec<&Spread>) -> f64 {
-    let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     let one = |course: &TapSeries, spread: &Spread| {
-        let second = most(&smoothed(&spread.mean, course.bin_ms));
-        most(&spread.high).min(second * SPIKE_TIMES)
+        let most = spread.high.iter().copied().fold(0.0, f64::max);
+        most.min(best_second(&spread.mean, course.bin_ms) * SPIKE_TIMES)
     };
     let spreads = all.iter().flat_map(|shown| {
         of(shown.course)
@@ -237,12 +236,25 @@ fn lines(
 
 /// Steps: each value is the mean of its second.
 fn smoothed(values: &[f64], bin_ms: f64) -> Vec<f64> {
-    let bins = ((MEAN_S * 1e3 / bin_ms).round() as usize).max(1);
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    let steps = values.chunks(bins);
+    let steps = values.chunks(second(bin_ms));
     steps
         .flat_map(|part| std::iter::repeat_n(mean(part), part.len()))
         .collect()
+}
+
+/// Of whole seconds; what is shorter counts as one.
+fn best_second(values: &[f64], bin_ms: f64) -> f64 {
+    let bins = second(bin_ms).min(values.len()).max(1);
+    let sums = values
+        .chunks_exact(bins)
+        .map(|part| part.iter().sum::<f64>());
+    sums.fold(0.0, f64::max) / bins as f64
+}
+
+/// How many bins a second has.
+fn second(bin_ms: f64) -> usize {
+    ((MEAN_S * 1e3 / bin_ms).round() as usize).max(1)
 }
 
 /// Where each phase begins; one that follows its like is another level of the same.
@@ -360,7 +372,7 @@ mod tests {
                     line.label, line.thin
                 );
             }
-            let limit = chart.limit.as_ref().map(|limit| &limit.label);
+            let limit = chart.limits.first().map(|limit| &limit.label);
             let events = chart.events.iter();
             let events: Vec<_> = events
                 .map(|e| format!("{} at {} s", e.label, e.at_s))
@@ -410,5 +422,11 @@ mod tests {
     fn the_mean_of_a_second_is_a_step() {
         assert_eq!(smoothed(&[1.0, 3.0, 5.0], 500.0), [2.0, 2.0, 5.0]);
         assert_eq!(smoothed(&[1.0, 3.0], 3000.0), [1.0, 3.0]);
+        assert_eq!(
+            best_second(&[1.0, 3.0, 50.0], 500.0),
+            2.0,
+            "the last is no second"
+        );
+        assert_eq!(best_second(&[1.0, 3.0], 100.0), 2.0);
     }
 }

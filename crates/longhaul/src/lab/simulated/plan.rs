@@ -116,7 +116,7 @@ impl<'a> Plan<'a> {
             start: self.start(leg, number, flow),
             round_trip: self.round_trip(leg, number),
             extra_rtt: self.legs[leg].extra_rtt[number],
-            sender: self.sender(leg, flow, [&ends[leg], &ends[leg + 1]]),
+            sender: self.sender(leg, number, flow),
             control,
         }
     }
@@ -184,7 +184,12 @@ impl<'a> Plan<'a> {
         handshakes.fold(flow.start, |sum, handshake| sum + handshake)
     }
 
-    fn sender(&self, leg: usize, flow: &Flow, [sends, receives]: [&str; 2]) -> Settings {
+    fn sender(&self, leg: usize, number: usize, flow: &Flow) -> Settings {
+        let route = &self.routes[number];
+        let (sends, receives) = (&route.ends[leg], &route.ends[leg + 1]);
+        let gso_max_segs = route.first_link(leg);
+        let gso_max_segs = gso_max_segs.and_then(|link| self.scenario.links[link].gso_max_segs);
+        let usual = Settings::default();
         let own = leg == 0;
         let last = leg + 1 == self.legs.len();
         let mss = self.mss();
@@ -199,7 +204,8 @@ impl<'a> Plan<'a> {
             paced: own && sending.pacing_rate.is_some(),
             pacing_rate_max: sending.pacing_rate.filter(|_| own && rate),
             packets: flow.size.map(|size| packets(size, flow.parallel, mss)),
-            ..Settings::default()
+            gso_max_segs: gso_max_segs.unwrap_or(usual.gso_max_segs),
+            ..usual
         }
     }
 
@@ -270,9 +276,6 @@ fn beyond(scenario: &Scenario) -> Result<(), String> {
     for link in &scenario.links {
         if link.tap {
             return Err(format!("link {:?} has a tap", link.name));
-        }
-        if link.gso_max_segs.is_some() {
-            return Err(format!("link {:?} has gso_max_segs", link.name));
         }
     }
     Ok(())

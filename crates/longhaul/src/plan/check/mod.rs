@@ -6,10 +6,13 @@ mod report;
 
 use crate::{
     exit::Refusal,
-    lab::{paths, result::LabResult},
+    lab::{
+        paths,
+        result::{LabResult, LinkAccount},
+    },
 };
 use anyhow::Result;
-use report::Row;
+use report::{Checked, LateLink, Row};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -39,20 +42,37 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
-    let mut rows = Vec::new();
+    let mut checked = Checked::default();
     for file in &args.results {
-        rows.extend(check(file, args)?);
+        let result = read(file)?;
+        checked.rows.extend(check(&result, args)?);
+        checked.links.extend(late_links(&result));
     }
     super::say(&match args.json {
-        true => format!("{}\n", report::json(&rows)),
-        false => report::text(&rows),
+        true => format!("{}\n", report::json(&checked)),
+        false => report::text(&checked),
     })
 }
 
+/// How late an emulator may be that counts as exact.
+const LATE_US: f64 = 1000.0;
+
+/// Emulated links that the machine did not keep up with: what passed them is not what was configured.
+fn late_links(result: &LabResult) -> Vec<LateLink> {
+    let late = |link: &&LinkAccount| link.delay_error_us.p99 > LATE_US;
+    let links = result.links.iter().filter(late);
+    links
+        .map(|link| LateLink {
+            scenario: result.scenario.clone(),
+            link: link.name.clone(),
+            p99_us: link.delay_error_us.p99,
+        })
+        .collect()
+}
+
 /// A row for each flow with a measured goodput.
-fn check(file: &Path, args: &Args) -> Result<Vec<Row>> {
-    let result = read(file)?;
-    let flows = paths::of(&result, args.scenario.as_deref(), settings(&args.set)?)?;
+fn check(result: &LabResult, args: &Args) -> Result<Vec<Row>> {
+    let flows = paths::of(result, args.scenario.as_deref(), settings(&args.set)?)?;
     let mut rows = Vec::new();
     for flow in flows {
         let cell = &result.cells[flow.cell];

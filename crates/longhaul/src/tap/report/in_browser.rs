@@ -96,7 +96,7 @@ fn a_moment_is_gone_to_by_its_button_and_its_segments_are_a_table() {
 const figure = document.querySelector("section.direction:not([hidden]) figure[data-chart=sequence]");
 const buttons = () => [...figure.querySelectorAll(".moments button")];
 const uOf = () => made.find((u) => figure.contains(u.root));
-const table = () => figure.querySelector("details:last-of-type");
+const listed = () => figure.querySelector("details:last-of-type");
 const y = () => `${Math.round(uOf().scales.y.min)} ${Math.round(uOf().scales.y.max)}`;
 const steps = [
   () => dispatchEvent(new Event("beforeprint")),
@@ -104,9 +104,9 @@ const steps = [
   () => buttons()[1].click(),
   () => seen(`x ${uOf().scales.x.min.toFixed(3)} ${uOf().scales.x.max.toFixed(3)}`),
   () => seen(`y ${y()}`),
-  () => { table().open = true; },
-  () => seen(`rows ${table().querySelectorAll("tbody tr").length}: ${[...table().querySelectorAll("tbody tr")[10].cells].map((c) => c.textContent).join(", ")}`),
-  () => seen(`again ${[...table().querySelectorAll("tbody tr")].filter((r) => r.cells[1].textContent === "sent again").length}`),
+  () => { listed().open = true; },
+  () => seen(`rows ${listed().querySelectorAll("tbody tr").length}: ${[...listed().querySelectorAll("tbody tr")[10].cells].map((c) => c.textContent).join(", ")}`),
+  () => seen(`again ${[...listed().querySelectorAll("tbody tr")].filter((r) => r.cells[1].textContent === "sent again").length}`),
   () => seen(`focus ${buttons()[0].tabIndex}`),
   () => press("Escape"),
   () => seen(`back ${ranges()}`),
@@ -119,8 +119,8 @@ const steps = [
         };
         let wanted = "the first segments, 200 ms; loss, 26 s\n\
                       x 25.992 26.209\n\
-                      y 19999993051 20000093931\n\
-                      rows 179: 26.00012 s, sent, 20000014480, 20000015928\n\
+                      y 19999991891 20000109469\n\
+                      rows 179: 26.000120 s, sent, 20000014480, 20000015928\n\
                       again 1\n\
                       focus 0\n\
                       back 0.000-29.992\n";

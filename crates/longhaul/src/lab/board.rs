@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table that fills while a lab works: a line a cell, with how many of its runs are done and what they gave.
+
+use super::{
+    book::Book,
+    metric::Metric,
+    result::{Metrics, Run},
+    summary::Summary,
+    table::aligned,
+};
+
+/// What a cell is told by if nothing says which metric answers the question.
+const MAIN: [&str; 3] = ["goodput_bps", "download_s", "delay_median_us"];
+/// Figures of one line.
+const FIGURES_MAX: usize = 3;
+
+/// One line for each cell.
+#[derive(Debug)]
+pub(crate) struct Board {
+    rows: Vec<Row>,
+    /// Of each cell.
+    wanted: u32,
+    answer: Option<String>,
+}
+
+#[derive(Debug)]
+struct Row {
+    name: String,
+    done: u32,
+    failed: u32,
+    runs: Vec<Metrics>,
+}
+
+impl Board {
+    pub(crate) fn of(book: &Book) -> Self {
+        let row = |name| Row {
+            name,
+            done: 0,
+            failed: 0,
+            runs: Vec::new(),
+        };
+        Self {
+            rows: book.cells.iter().map(|cell| row(cell.name())).collect(),
+            wanted: book.base.repetitions,
+            answer: book
+                .base
+                .answer
+                .as_ref()
+                .map(|answer| answer.metric.clone()),
+        }
+    }
+
+    /// A counted run of a cell.
+    pub(crate) fn add(&mut self, cell: usize, run: &Run) {
+        let Some(row) = self.rows.get_mut(cell) else {
+            return;
+        };
+        row.done += 1;
+        match run.failed {
+            Some(_) => row.failed += 1,
+            None => row.runs.push(run.metrics.clone()),
+        }
+    }
+
+    /// A heading and at most `room - 1` cells around `cell`, none wider than `columns`.
+    pub(crate) fn lines(&self, cell: usize, room: usize, columns: usize) -> Vec<String> {
+        let names = self.metrics();
+        let shown = window(self.rows.len(), cell, room.saturating_sub(1));
+        let heading = ["cell".to_owned(), "runs".to_owned()].into_iter();
+        let heading = heading.chain(names.iter().map(|name| Metric::of(name).label));
+        let rows = self.rows[shown]
+            .iter()
+            .map(|row| row.texts(&names, self.wanted));
+        let all: Vec<Vec<String>> = std::iter::once(heading.collect()).chain(rows).collect();
+        let cut = |line: String| line.trim_end().chars().take(columns).collect();
+        aligned(&all).into_iter().map(cut).collect()
+    }
+
+    /// The metric that answers the question, and what else says how it goes.
+    fn metrics(&self) -> Vec<&str> {
+        let has = |name: &&str| {
+            self.rows
+                .iter()
+                .flat_map(|row| &row.runs)
+                .any(|run| run.contains_key(*name))
+        };
+        let mut names: Vec<&str> = self.answer.iter().map(String::as_str).collect();
+        for name in MAIN.into_iter().filter(has) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.truncate(FIGURES_MAX);
+        names
+    }
+}
+
+impl Row {
+    fn texts(&self, names: &[&str], wanted: u32) -> Vec<String> {
+        let failed = match self.failed {
+            0 => String::new(),
+            failed => format!(", {failed} failed"),
+        };
+        let figure = |name: &&str| {
+            let values = self.runs.iter().filter_map(|run| run.get(*name).copied());
+            let median = Summary::of(values).map(|summary| Metric::of(name).print(summary.median));
+            median.unwrap_or_default()
+        };
+        let head = [self.name.clone(), format!("{}/{wanted}{failed}", self.done)].into_iter();
+        head.chain(names.iter().map(figure)).collect()
+    }
+}
+
+/// So many of `count` places that `at` is among them, near the middle.
+fn window(count: usize, at: usize, room: usize) -> std::ops::Range<usize> {
+    let first = at.saturating_sub(room / 2).min(count.saturating_sub(room));
+    first..(first + room).min(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(cells: usize) -> Board {
+        let row = |n: usize| Row {
+            name: format!("loss={n}"),
+            done: 0,
+            failed: 0,
+            runs: Vec::new(),
+        };
+        Board {
+            rows: (0..cells).map(row).collect(),
+            wanted: 3,
+            answer: None,
+        }
+    }
+
+    fn run(bps: f64) -> Run {
+        Run {
+            metrics: Metrics::from([("goodput_bps".to_owned(), bps)]),
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn lines_fill_as_runs_end() {
+        let mut board = board(2);
+        board.add(1, &run(1e9));
+        board.add(1, &run(3e9));
+        board.add(
+            1,
+            &Run {
+                failed: Some("reset".to_owned()),
+                ..Run::default()
+            },
+        );
+        let lines = board.lines(1, 10, 80);
+        assert_eq!(lines.len(), 3);
+        assert!(lines[1].starts_with("loss=0   0/3"), "{lines:?}");
+        assert!(lines[2].contains("3/3, 1 failed   2 Gbit/s"), "{lines:?}");
+        assert!(
+            board
+                .lines(1, 10, 8)
+                .iter()
+                .all(|line| line.chars().count() <= 8)
+        );
+    }
+
+    #[test]
+    fn a_small_terminal_shows_where_the_work_is() {
+        assert_eq!(window(20, 0, 5), 0..5);
+        assert_eq!(window(20, 10, 5), 8..13);
+        assert_eq!(window(20, 19, 5), 15..20);
+        assert_eq!(window(3, 1, 5), 0..3);
+        assert_eq!(board(20).lines(10, 6, 80).len(), 6);
+    }
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul lab compare`: two results side by side, cell by cell, with what differs beyond noise marked.
+
+mod rule;
+mod text;
+
+pub(crate) use rule::Verdict;
+
+use super::{
+    args::Compare,
+    result::{Cell, LabResult, Metrics, Run, Vary},
+    summary::Summary,
+};
+use crate::exit::Refusal;
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::Value;
+use std::{fs, path::Path};
+
+/// Two results, put against each other.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Comparison {
+    pub(crate) a: Side,
+    pub(crate) b: Side,
+    /// In what the labs differ besides their figures: another seed, kernel, parameter.
+    pub(crate) settings: Vec<Setting>,
+    /// Cells that both have, in the order of A.
+    pub(crate) cells: Vec<Pair>,
+    /// Names of cells that only one has.
+    pub(crate) only_a: Vec<String>,
+    pub(crate) only_b: Vec<String>,
+    /// The metric that answers A's question, or its first.
+    pub(crate) main_metric: Option<String>,
+}
+
+/// One result.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Side {
+    /// As it was named on the command line.
+    pub(crate) name: String,
+    pub(crate) scenario: String,
+    pub(crate) title: String,
+    pub(crate) started: jiff::Timestamp,
+    pub(crate) quick: bool,
+}
+
+/// Something that is not the same in both.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Setting {
+    pub(crate) name: String,
+    pub(crate) a: String,
+    pub(crate) b: String,
+}
+
+/// A cell in both results.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Pair {
+    pub(crate) name: String,
+    pub(crate) vary: Vary,
+    /// Metrics that both have.
+    pub(crate) metrics: Metrics<Figures>,
+}
+
+/// One metric of a cell in both results.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) a: Summary,
+    pub(crate) b: Summary,
+    /// Runs that gave it.
+    pub(crate) a_runs: usize,
+    pub(crate) b_runs: usize,
+    /// B's median over A's; absent if A's is 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ratio: Option<f64>,
+    pub(crate) verdict: Verdict,
+}
+
+impl Figures {
+    /// Whether noise does not explain the difference.
+    pub(crate) fn differ(&self) -> bool {
+        matches!(self.verdict, Verdict::Higher | Verdict::Lower)
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Compare) -> Result<()> {
+    let [a, b] = [&args.first, &args.second].map(|path| read(path));
+    let comparison = of(
+        (&args.first.display().to_string(), &a?),
+        (&args.second.display().to_string(), &b?),
+    )?;
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&comparison)?),
+        false => print!("{}", text::text(&comparison, args.all)),
+    }
+    Ok(())
+}
+
+/// A directory that a run wrote, or the file in it.
+fn read(path: &Path) -> Result<LabResult> {
+    let file = match path.is_dir() {
+        true => path.join("result.json"),
+        false => path.to_owned(),
+    };
+    let unreadable = |why: String| {
+        let way_out = "give a directory that 'longhaul lab run --out' wrote";
+        Refusal::usage(format!("{}: {why}; {way_out}", file.display()))
+    };
+    let text = fs::read_to_string(&file).map_err(|error| unreadable(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
+}
+
+/// Compares two results, each with its name for people.
+///
+/// # Errors
+/// A usage refusal if no cell is in both.
+pub(crate) fn of(
+    (a_name, a): (&str, &LabResult),
+    (b_name, b): (&str, &LabResult),
+) -> Result<Comparison> {
+    let partner = |cell: &Cell, among: &[Cell]| among.iter().position(|other| same(cell, other));
+    let pair = |cell: &Cell| Some(paired(cell, &b.cells[partner(cell, &b.cells)?]));
+    let without = |cells: &[Cell], others: &[Cell]| -> Vec<String> {
+        let alone = cells.iter().filter(|cell| partner(cell, others).is_none());
+        alone.map(Cell::name).collect()
+    };
+    let cells: Vec<Pair> = a.cells.iter().filter_map(pair).collect();
+    if cells.is_empty() {
+        return Err(Refusal::usage(format!(
+            "{a_name} ({}) and {b_name} ({}) have no cell in common",
+            a.scenario, b.scenario
+        )));
+    }
+    Ok(Comparison {
+        settings: settings(a, b),
+        only_a: without(&a.cells, &b.cells),
+        only_b: without(&b.cells, &a.cells),
+        main_metric: a.main_metric().map(str::to_owned),
+        a: side(a_name, a),
+        b: side(b_name, b),
+        cells,
+    })
+}
+
+fn side(name: &str, result: &LabResult) -> Side {
+    Side {
+        name: name.to_owned(),
+        scenario: result.scenario.clone(),
+        title: result.title().to_owned(),
+        started: result.started,
+        quick: result.quick,
+    }
+}
+
+/// Cells are the same if they were varied alike, in whatever order.
+fn same(one: &Cell, other: &Cell) -> bool {
+    let alike = |(key, value): (&String, &Value)| {
+        let own = other.vary.get(key);
+        own == Some(value)
+            || own.is_some_and(|own| own.is_number() && own.as_f64() == value.as_f64())
+    };
+    one.vary.len() == other.vary.len() && one.vary.iter().all(alike)
+}
+
+fn paired(a: &Cell, b: &Cell) -> Pair {
+    let figures = |name: &String| {
+        let (ours, theirs) = (values(a, name), values(b, name));
+        let (a, b) = (
+            Summary::of(ours.iter().copied())?,
+            Summary::of(theirs.iter().copied())?,
+        );
+        let figures = Figures {
+            a,
+            b,
+            a_runs: ours.len(),
+            b_runs: theirs.len(),
+            ratio: (a.median != 0.0).then(|| b.median / a.median),
+            verdict: rule::verdict(&ours, &theirs),
+        };
+        Some((name.clone(), figures))
+    };
+    Pair {
+        name: a.name(),
+        vary: a.vary.clone(),
+        metrics: a.metrics.keys().filter_map(figures).collect(),
+    }
+}
+
+/// Of the runs that did not fail.
+fn values(cell: &Cell, metric: &str) -> Vec<f64> {
+    let good = cell.runs.iter().filter(|run| run.failed.is_none());
+    let value = |run: &Run| run.metrics.get(metric).copied();
+    good.filter_map(value)
+        .filter(|value| value.is_finite())
+        .collect()
+}
+
+fn settings(a: &LabResult, b: &LabResult) -> Vec<Setting> {
+    let plain = |result: &LabResult| {
+        let host = &result.host;
+        [
+            ("scenario", result.scenario.clone()),
+            ("longhaul", result.longhaul.clone()),
+            ("seed", result.seed.to_string()),
+            ("quick", result.quick.to_string()),
+            ("kernel", host.kernel.clone()),
+            ("CPUs", host.cpus.to_string()),
+            ("CPU", host.cpu.clone().unwrap_or_default()),
+        ]
+    };
+    let both = plain(a).into_iter().zip(plain(b));
+    let mut found: Vec<Setting> = both
+        .filter_map(|((name, a), (_, b))| setting(name, a, b))
+        .collect();
+    for part in [
+        "parameters",
+        "sysctl",
+        "repetitions",
+        "warmup",
+        "congestion_control",
+    ] {
+        below(part, &a.resolved[part], &b.resolved[part], &mut found);
+    }
+    for (name, ours) in &a.host.sysctl {
+        let theirs = b.host.sysctl.get(name).cloned().unwrap_or_default();
+        found.extend(setting(name, ours.clone(), theirs));
+    }
+    for (name, ours) in &a.host.programs {
+        let theirs = b.host.programs.get(name).cloned().unwrap_or_default();
+        found.extend(setting(name, ours.clone(), theirs));
+    }
+    found
+}
+
+fn setting(name: &str, a: String, b: String) -> Option<Setting> {
+    let name = name.to_owned();
+    (a != b).then_some(Setting { name, a, b })
+}
+
+/// The values below `name` that differ.
+fn below(name: &str, a: &Value, b: &Value, found: &mut Vec<Setting>) {
+    let (Some(ours), Some(theirs)) = (a.as_object(), b.as_object()) else {
+        found.extend(setting(name, shown(a), shown(b)));
+        return;
+    };
+    let keys: std::collections::BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    for key in keys {
+        let at =
+            |table: &serde_json::Map<String, Value>| table.get(key).map(shown).unwrap_or_default();
+        found.extend(setting(&format!("{name}.{key}"), at(ours), at(theirs)));
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        other => super::result::plain(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A cell for each delay, with these goodputs in Mbit/s.
+    pub(super) fn result(cells: &[(&str, &[f64])]) -> LabResult {
+        let cell = |(delay, rates): &(&str, &[f64])| {
+            let run = |rate: &f64| json!({ "goodput_bps": rate * 1e6, "retransmits": 3.0 });
+            let mut cell: Cell = serde_json::from_value(json!({
+                "vary": { "delay": delay, "loss": 0.0 }, "metrics": {},
+                "runs": rates.iter().map(run).collect::<Vec<_>>(),
+            }))
+            .unwrap();
+            cell.summarise();
+            cell
+        };
+        LabResult {
+            scenario: "nec-linux".to_owned(),
+            seed: 7,
+            resolved: json!({ "parameters": { "size": "1GB" } }),
+            cells: cells.iter().map(cell).collect(),
+            ..LabResult::default()
+        }
+    }
+
+    fn two() -> (LabResult, LabResult) {
+        let a = result(&[
+            ("1ms", &[400.0, 410.0, 405.0]),
+            ("5ms", &[80.0, 82.0, 81.0]),
+            ("9ms", &[1.0]),
+        ]);
+        let mut b = result(&[
+            ("5ms", &[60.0, 61.0, 62.0]),
+            ("1ms", &[401.0, 409.0, 404.0]),
+            ("20ms", &[1.0]),
+        ]);
+        b.seed = 8;
+        b.resolved["parameters"]["size"] = json!("2GB");
+        // As some tools write numbers.
+        b.cells[0].vary["loss"] = json!(0);
+        (a, b)
+    }
+
+    #[test]
+    fn cells_are_found_by_what_they_were_varied_in() {
+        let (a, b) = two();
+        let comparison = of(("a", &a), ("b", &b)).unwrap();
+        let verdicts: Vec<_> = comparison
+            .cells
+            .iter()
+            .map(|cell| {
+                (
+                    cell.vary["delay"].as_str().unwrap(),
+                    cell.metrics["goodput_bps"].verdict,
+                )
+            })
+            .collect();
+        assert_eq!(verdicts, [("1ms", Verdict::Noise), ("5ms", Verdict::Lower)]);
+        assert_eq!((comparison.only_a.len(), comparison.only_b.len()), (1, 1));
+        let names: Vec<&str> = comparison
+            .settings
+            .iter()
+            .map(|setting| setting.name.as_str())
+            .collect();
+        assert_eq!(names, ["seed", "parameters.size"]);
+    }
+
+    #[test]
+    fn results_without_a_cell_in_common_are_refused() {
+        let (a, b) = (result(&[("1ms", &[1.0])]), result(&[("2ms", &[1.0])]));
+        let refused = of(("a", &a), ("b", &b)).unwrap_err();
+        assert!(matches!(refused.downcast_ref(), Some(Refusal::Usage(_))));
+    }
+
+    #[test]
+    fn the_table_marks_what_differs() {
+        let (a, b) = two();
+        let comparison = of(("out/a", &a), ("out/b", &b)).unwrap();
+        insta::assert_snapshot!(text::text(&comparison, false));
+    }
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an unfinished lab has done so far: `DIR/raw/.journal.jsonl`, a line a run, on the disk before the next run
+//! begins. With the same scenario, seed and version the next `lab run` into `DIR` goes on from there; once
+//! `result.json` stands, the journal goes.
+
+use super::{book::Book, result::Run};
+use crate::exit::Refusal;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// Below `raw`, whose own list does not name it.
+const NAME: &str = "raw/.journal.jsonl";
+
+/// What a lab is: only the same one goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    scenario: String,
+    /// SHA-256 of all cells with everything that the command line chose, in their order.
+    digest: String,
+    seed: u64,
+    longhaul: String,
+    /// Kernel and CPUs: medians over two machines say nothing.
+    machine: String,
+}
+
+/// A run that has ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Done {
+    /// Its place in the order of all runs, from 0.
+    pub(crate) turn: usize,
+    /// Seconds that the lab had worked when it ended, pauses not counted.
+    pub(crate) spent_s: f64,
+    pub(crate) offloads: BTreeMap<String, String>,
+    pub(crate) run: Run,
+}
+
+/// A line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Began {
+        at: jiff::Timestamp,
+        identity: Identity,
+    },
+    Resumed {
+        at: jiff::Timestamp,
+    },
+    Done(Box<Done>),
+}
+
+/// A lab that was interrupted.
+#[derive(Debug)]
+struct Earlier {
+    identity: Identity,
+    began: jiff::Timestamp,
+    resumed: Vec<jiff::Timestamp>,
+    done: Vec<Done>,
+    /// Bytes of whole lines: the last one may have been cut off.
+    length: u64,
+}
+
+/// The journal of a lab at work.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    /// When its first run began.
+    pub(crate) began: jiff::Timestamp,
+    /// When it went on.
+    pub(crate) resumed: Vec<jiff::Timestamp>,
+    /// What earlier sessions did.
+    pub(crate) done: Vec<Done>,
+}
+
+impl Identity {
+    /// Of a lab on a machine with this kernel and so many CPUs.
+    pub(crate) fn of(book: &Book, kernel: &str, cpus: usize) -> Result<Self> {
+        let base = &book.base;
+        let mut digest = Sha256::new();
+        digest.update(serde_json::to_vec(&(
+            base.repetitions,
+            base.warmup,
+            base.order,
+            book.quick,
+        ))?);
+        for cell in &book.cells {
+            digest.update(serde_json::to_vec(&(
+                &cell.vary,
+                &cell.scenario,
+                &cell.short,
+            ))?);
+        }
+        let hex: String = digest
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Ok(Self {
+            scenario: book.name.clone(),
+            digest: hex,
+            seed: base.seed,
+            longhaul: env!("LONGHAUL_VERSION").to_owned(),
+            machine: format!("Linux {kernel}, {cpus} CPUs"),
+        })
+    }
+
+    /// In what `other` differs, in words.
+    fn difference(&self, other: &Self) -> Option<String> {
+        let parts = [
+            ("scenario", &self.scenario, &other.scenario),
+            ("version", &self.longhaul, &other.longhaul),
+            ("machine", &self.machine, &other.machine),
+            ("seed", &self.seed.to_string(), &other.seed.to_string()),
+        ]
+        .map(|(what, ours, theirs)| {
+            (ours != theirs).then(|| format!("its {what} is {theirs}, not {ours}"))
+        });
+        let digest = (self.digest != other.digest).then(|| {
+            "its scenario, or what the command line chose of it, reads differently".to_owned()
+        });
+        parts.into_iter().flatten().next().or(digest)
+    }
+}
+
+/// Refuses to go on with a lab that is another one; touches nothing.
+///
+/// # Errors
+/// A usage refusal that says in what they differ and what can be done.
+pub(crate) fn check(out: &Path, identity: &Identity, fresh: bool) -> Result<()> {
+    let Some(earlier) = read(out)?.filter(|_| !fresh) else {
+        return Ok(());
+    };
+    match identity.difference(&earlier.identity) {
+        None => Ok(()),
+        Some(difference) => Err(Refusal::usage(format!(
+            "--out {}: a run of {} was interrupted here after {} runs, and {difference}; give the same \
+             scenario and options to go on, --fresh to throw it away, or another --out",
+            out.display(),
+            earlier.identity.scenario,
+            earlier.done.len(),
+        ))),
+    }
+}
+
+impl Journal {
+    /// Goes on with the lab that was interrupted here, or begins.
+    pub(crate) fn open(out: &Path, identity: &Identity, fresh: bool) -> Result<Self> {
+        let path = path(out);
+        let place = || format!("cannot write {}", path.display());
+        let now = jiff::Timestamp::now();
+        let same = |earlier: &Earlier| !fresh && identity.difference(&earlier.identity).is_none();
+        let Some(earlier) = read(out)?.filter(same) else {
+            fs::create_dir_all(out.join("raw")).with_context(place)?;
+            let mut journal = Self {
+                file: File::create(&path).with_context(place)?,
+                began: now,
+                resumed: Vec::new(),
+                done: Vec::new(),
+            };
+            journal.write(&Line::Began {
+                at: now,
+                identity: identity.clone(),
+            })?;
+            return Ok(journal);
+        };
+        let file = OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .with_context(place)?;
+        file.set_len(earlier.length).with_context(place)?;
+        let mut journal = Self {
+            file,
+            began: earlier.began,
+            resumed: earlier.resumed,
+            done: earlier.done,
+        };
+        journal.resumed.push(now);
+        journal.write(&Line::Resumed { at: now })?;
+        Ok(journal)
+    }
+
+    /// A run has ended; on return it is on the disk.
+    pub(crate) fn add(&mut self, done: Done) -> Result<()> {
+        self.write(&Line::Done(Box::new(done)))
+    }
+
+    /// Seconds that earlier sessions worked.
+    pub(crate) fn spent_s(&self) -> f64 {
+        self.done.last().map_or(0.0, |done| done.spent_s)
+    }
+
+    fn write(&mut self, line: &Line) -> Result<()> {
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        let written = self
+            .file
+            .write_all(&text)
+            .and_then(|()| self.file.sync_data());
+        written.context("cannot write the journal of the runs")
+    }
+}
+
+/// The result stands: there is nothing to go on with.
+pub(crate) fn finish(out: &Path) -> Result<()> {
+    match fs::remove_file(path(out)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path(out).display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn path(out: &Path) -> PathBuf {
+    out.join(NAME)
+}
+
+/// What was interrupted here; `None` if nothing was, or if it had not come to its first line.
+fn read(out: &Path) -> Result<Option<Earlier>> {
+    let path = path(out);
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    let mut earlier: Option<Earlier> = None;
+    for line in text.split_inclusive('\n') {
+        // Whatever stands behind a line that was cut off was not meant to follow it.
+        let whole = line
+            .ends_with('\n')
+            .then(|| serde_json::from_str(line).ok())
+            .flatten();
+        match (whole, &mut earlier) {
+            (Some(Line::Began { at, identity }), None) => {
+                earlier = Some(Earlier::new(identity, at))
+            }
+            (Some(Line::Resumed { at }), Some(earlier)) => earlier.resumed.push(at),
+            (Some(Line::Done(done)), Some(earlier)) => earlier.done.push(*done),
+            _ => break,
+        }
+        if let Some(earlier) = &mut earlier {
+            earlier.length += line.len() as u64;
+        }
+    }
+    Ok(earlier)
+}
+
+impl Earlier {
+    fn new(identity: Identity, began: jiff::Timestamp) -> Self {
+        Self {
+            identity,
+            began,
+            resumed: Vec::new(),
+            done: Vec::new(),
+            length: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(seed: u64) -> Identity {
+        Identity {
+            scenario: "nec-dvd".to_owned(),
+            digest: "abc".to_owned(),
+            seed,
+            longhaul: "0.1.0".to_owned(),
+            machine: "Linux 6.18, 2 CPUs".to_owned(),
+        }
+    }
+
+    fn done(turn: usize) -> Done {
+        Done {
+            turn,
+            spent_s: turn as f64 + 1.0,
+            offloads: BTreeMap::new(),
+            run: Run {
+                metrics: super::super::result::Metrics::from([("goodput_bps".to_owned(), 1e9)]),
+                ..Run::default()
+            },
+        }
+    }
+
+    #[test]
+    fn what_was_done_is_there_the_next_time() {
+        let out = tempfile::tempdir().unwrap();
+        let mut first = Journal::open(out.path(), &identity(7), false).unwrap();
+        first.add(done(0)).unwrap();
+        first.add(done(1)).unwrap();
+        let began = first.began;
+        drop(first);
+        check(out.path(), &identity(7), false).unwrap();
+        let second = Journal::open(out.path(), &identity(7), false).unwrap();
+        let turns: Vec<usize> = second.done.iter().map(|done| done.turn).collect();
+        assert_eq!(
+            (turns, second.began, second.resumed.len()),
+            (vec![0, 1], began, 1)
+        );
+        assert_eq!(second.spent_s(), 2.0);
+        assert_eq!(second.done[1].run.metrics["goodput_bps"], 1e9);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_is_as_if_it_were_not_there() {
+        let out = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(out.path(), &identity(7), false).unwrap();
+        journal.add(done(0)).unwrap();
+        journal.add(done(1)).unwrap();
+        drop(journal);
+        let text = fs::read_to_string(path(out.path())).unwrap();
+        for cut in [1, 20] {
+            fs::write(path(out.path()), &text[..text.len() - cut]).unwrap();
+            let mut journal = Journal::open(out.path(), &identity(7), false).unwrap();
+            assert_eq!(journal.done.len(), 1);
+            journal.add(done(1)).unwrap();
+            drop(journal);
+            assert_eq!(
+                Journal::open(out.path(), &identity(7), false)
+                    .unwrap()
+                    .done
+                    .len(),
+                2
+            );
+        }
+    }
+
+    #[test]
+    fn another_lab_is_refused_with_the_way_out() {
+        let out = tempfile::tempdir().unwrap();
+        Journal::open(out.path(), &identity(7), false)
+            .unwrap()
+            .add(done(0))
+            .unwrap();
+        let refused = check(out.path(), &identity(8), false)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("after 1 runs, and its seed is 7, not 8"),
+            "{refused}"
+        );
+        assert!(refused.contains("--fresh"), "{refused}");
+        let other = Identity {
+            digest: "def".to_owned(),
+            ..identity(7)
+        };
+        assert!(
+            check(out.path(), &other, false)
+                .unwrap_err()
+                .to_string()
+                .contains("reads differently")
+        );
+        check(out.path(), &identity(8), true).unwrap();
+        assert_eq!(
+            Journal::open(out.path(), &identity(8), true)
+                .unwrap()
+                .done
+                .len(),
+            0
+        );
+        check(out.path(), &identity(8), false).unwrap();
+    }
+
+    #[test]
+    fn a_finished_lab_leaves_nothing_to_go_on_with() {
+        let out = tempfile::tempdir().unwrap();
+        Journal::open(out.path(), &identity(7), false)
+            .unwrap()
+            .add(done(0))
+            .unwrap();
+        finish(out.path()).unwrap();
+        finish(out.path()).unwrap();
+        assert!(read(out.path()).unwrap().is_none());
+    }
+}
