@@ -357,7 +357,7 @@ fn checks(row: &Row) -> Markup {
     markup! {
         @if all == 0 { "none" }
         @else if passed == all { span.pass { "✓ all " (all) } }
-        @else { span.fail { "✗ " (all - passed) " of " (all) } }
+        @else { span.fail { "✗ " (all - passed) " of " (all) " failed" } }
         @if good < runs { small.fail { (runs - good) " of " (runs) " runs failed" } }
     }
 }
