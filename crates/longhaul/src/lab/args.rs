@@ -43,8 +43,6 @@ pub(super) enum Command {
     Compare(Compare),
     /// Write report.html anew from a directory's result.json, and index.html over many
     Report(Rebuild),
-    /// Two results side by side, and what differs beyond noise
-    Compare(Compare),
 }
 
 /// A scenario.
@@ -79,6 +77,9 @@ pub(super) struct Compare {
     /// Every metric of every cell, not only the main one and what differs
     #[arg(long)]
     pub(super) all: bool,
+    /// Also write both side by side as one offline page
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
     /// The comparison as JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -91,7 +92,7 @@ A figure of B is marked as higher or lower than A's when noise does not explain 
   1: nothing is said
 
 Example:
-  longhaul lab compare out/before out/after";
+  longhaul lab compare out/before out/after --html compare.html";
 
 /// `longhaul lab report`.
 #[derive(Debug, clap::Args)]
@@ -102,21 +103,6 @@ pub(super) struct Rebuild {
     /// Where the page over several results goes [default: index.html in the one DIR, else here]
     #[arg(long, value_name = "FILE")]
     pub(super) index: Option<PathBuf>,
-}
-
-/// `longhaul lab compare`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Compare {
-    /// Directory that a run wrote
-    pub(super) a: PathBuf,
-    /// Directory that another run wrote
-    pub(super) b: PathBuf,
-    /// Also write both side by side as one offline page
-    #[arg(long, value_name = "FILE")]
-    pub(super) html: Option<PathBuf>,
-    /// Print the comparison as JSON
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
 /// `longhaul lab run`.

@@ -168,6 +168,7 @@ fn label(stem: &str) -> String {
     let word = |word: &str| match word {
         "cpu" | "rtt" | "rto" | "ack" | "tcp" => word.to_uppercase(),
         "acks" => "ACKs".to_owned(),
+        "srtt" => "smoothed RTT".to_owned(),
         word => word.to_owned(),
     };
     sentence_case(&stem.split('_').map(word).collect::<Vec<_>>().join(" "))

@@ -8,11 +8,12 @@ pub(crate) use rule::Verdict;
 
 use super::{
     args::Compare,
-    result::{Cell, LabResult, Metrics, Run, Vary},
+    report::compared,
+    result::{Cell, Check, LabResult, Metrics, Run, Vary},
     summary::Summary,
 };
 use crate::exit::Refusal;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::Value;
 use std::{fs, path::Path};
@@ -29,6 +30,8 @@ pub(crate) struct Comparison {
     /// Names of cells that only one has.
     pub(crate) only_a: Vec<String>,
     pub(crate) only_b: Vec<String>,
+    /// Claims that either was judged by.
+    pub(crate) checks: Vec<Checked>,
     /// The metric that answers A's question, or its first.
     pub(crate) main_metric: Option<String>,
 }
@@ -50,6 +53,16 @@ pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) a: String,
     pub(crate) b: String,
+}
+
+/// Whether a check passed on each side; absent if it was not judged there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Checked {
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) a: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) b: Option<bool>,
 }
 
 /// A cell in both results.
@@ -89,6 +102,10 @@ pub(super) fn run(args: &Compare) -> Result<()> {
         (&args.first.display().to_string(), &a?),
         (&args.second.display().to_string(), &b?),
     )?;
+    if let Some(page) = &args.html {
+        fs::write(page, compared::html(&comparison))
+            .with_context(|| format!("cannot write {}", page.display()))?;
+    }
     match args.json {
         true => println!("{}", serde_json::to_string_pretty(&comparison)?),
         false => print!("{}", text::text(&comparison, args.all)),
@@ -135,6 +152,7 @@ pub(crate) fn of(
         settings: settings(a, b),
         only_a: without(&a.cells, &b.cells),
         only_b: without(&b.cells, &a.cells),
+        checks: checks(&a.checks, &b.checks),
         main_metric: a.main_metric().map(str::to_owned),
         a: side(a_name, a),
         b: side(b_name, b),
@@ -193,6 +211,20 @@ fn values(cell: &Cell, metric: &str) -> Vec<f64> {
     good.filter_map(value)
         .filter(|value| value.is_finite())
         .collect()
+}
+
+fn checks(a: &[Check], b: &[Check]) -> Vec<Checked> {
+    let names: indexmap::IndexSet<&String> = a.iter().chain(b).map(|check| &check.name).collect();
+    let pass = |checks: &[Check], name: &String| {
+        let found = checks.iter().find(|check| check.name == *name);
+        found.map(|check| check.pass)
+    };
+    let checked = |name: &String| Checked {
+        name: name.clone(),
+        a: pass(a, name),
+        b: pass(b, name),
+    };
+    names.into_iter().map(checked).collect()
 }
 
 fn settings(a: &LabResult, b: &LabResult) -> Vec<Setting> {

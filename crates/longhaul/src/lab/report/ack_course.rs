@@ -352,6 +352,7 @@ mod tests {
             testbed: Some(Testbed {
                 hosts: Vec::new(),
                 links: vec![link],
+                beside: Vec::new(),
             }),
             ..LabResult::default()
         }

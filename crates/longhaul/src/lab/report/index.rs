@@ -357,7 +357,7 @@ fn checks(row: &Row) -> Markup {
     markup! {
         @if all == 0 { "none" }
         @else if passed == all { span.pass { "✓ all " (all) } }
-        @else { span.fail { "✗ " (all - passed) " of " (all) } }
+        @else { span.fail { "✗ " (all - passed) " of " (all) " failed" } }
         @if good < runs { small.fail { (runs - good) " of " (runs) " runs failed" } }
     }
 }
@@ -470,5 +470,22 @@ mod tests {
             matches!(error.downcast_ref(), Some(Refusal::Usage(_))),
             "{error}"
         );
+    }
+
+    #[test]
+    fn the_page_over_all_is_good_on_a_desk_and_on_a_phone() {
+        let failed = Row {
+            checks: [1, 2],
+            runs: [3, 4],
+            ratio: None,
+            ..row(None)
+        };
+        let quick = Row {
+            quick: true,
+            took_s: Some(80.0),
+            ratio: Ratio::of(&[0.5, 1.5]),
+            ..row(Some("A, 1"))
+        };
+        crate::page::in_browser::assert_good(&html(&[failed, quick, row(Some("B, 2"))]), 0);
     }
 }

@@ -85,7 +85,7 @@ fn rebuild_result(dir: &Path) -> anyhow::Result<(LabResult, PathBuf)> {
 ///
 /// # Errors
 /// A usage refusal if it cannot be read.
-pub(crate) fn read(dir: &Path) -> anyhow::Result<LabResult> {
+fn read(dir: &Path) -> anyhow::Result<LabResult> {
     let source = dir.join("result.json");
     let unreadable = |why: String| {
         let way_out = "give a directory that 'longhaul lab run --out' wrote";
