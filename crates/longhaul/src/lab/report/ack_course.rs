@@ -355,8 +355,8 @@ mod tests {
         LabResult {
             cells: vec![cell("a", 3e6), cell("b", 99e6), cell("c", 5e6)],
             testbed: Some(Testbed {
-                hosts: Vec::new(),
                 links: vec![link],
+                ..Testbed::default()
             }),
             ..LabResult::default()
         }
