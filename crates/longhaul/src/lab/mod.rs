@@ -9,6 +9,8 @@ pub(crate) mod compare;
 mod controls;
 mod course;
 mod drawing;
+#[cfg(test)]
+mod every_scenario;
 pub(crate) mod expression;
 mod finding;
 mod flow_samples;
@@ -77,23 +79,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
             }
             Ok(())
         }
-        Command::Compare(compare) => compare_results(&compare),
     }
-}
-
-fn compare_results(args: &args::Compare) -> Result<()> {
-    let (a, b) = (report::read(&args.a)?, report::read(&args.b)?);
-    let [name_a, name_b] = [&args.a, &args.b].map(|directory| directory.display().to_string());
-    let comparison = compare::Comparison::of([(&name_a, &a), (&name_b, &b)]);
-    if let Some(page) = &args.html {
-        fs::write(page, report::compared::html(&comparison))
-            .with_context(|| format!("cannot write {}", page.display()))?;
-    }
-    match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&comparison)?),
-        false => print!("{}", comparison.text()),
-    }
-    Ok(())
 }
 
 fn list() -> Result<()> {

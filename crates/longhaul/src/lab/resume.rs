@@ -190,11 +190,6 @@ impl Journal {
         self.write(&Line::Done(Box::new(done)))
     }
 
-    /// Seconds that earlier sessions worked.
-    pub(crate) fn spent_s(&self) -> f64 {
-        self.done.last().map_or(0.0, |done| done.spent_s)
-    }
-
     fn write(&mut self, line: &Line) -> Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
@@ -302,7 +297,7 @@ mod tests {
             (turns, second.began, second.resumed.len()),
             (vec![0, 1], began, 1)
         );
-        assert_eq!(second.spent_s(), 2.0);
+        assert_eq!(second.done[1].spent_s, 2.0);
         assert_eq!(second.done[1].run.metrics["goodput_bps"], 1e9);
     }
 

@@ -4,7 +4,7 @@
 
 use crate::{
     lab::{
-        compare::{Comparison, Difference, Figure, RULE, Side},
+        compare::{Change, Comparison, Figures, Pair, Setting, Side, rule_of_noise},
         metric::{Metric, times},
         summary::Summary,
     },
@@ -21,16 +21,18 @@ const ROW_PX: usize = 26;
 /// The whole page.
 pub(crate) fn html(comparison: &Comparison) -> String {
     let title = format!("{} and {}", comparison.a.name, comparison.b.name);
+    let places = places(comparison);
     markup! {
         (DOCTYPE)
         html lang="en" {
             (page::head(&title, env!("LONGHAUL_VERSION"), ""))
             body {
                 (page::skip_link())
-                header { (heading(comparison)) }
+                header { (heading(comparison, &places)) }
                 main id="main" tabindex="-1" {
-                    (picture(comparison))
-                    (tables(comparison))
+                    (picture(&places))
+                    (tables(&places))
+                    (alone(comparison))
                     (checks(comparison))
                     (sides(comparison))
                 }
@@ -40,21 +42,36 @@ pub(crate) fn html(comparison: &Comparison) -> String {
     .into_string()
 }
 
+/// A metric of a cell that both have.
+struct Place<'a> {
+    cell: &'a str,
+    name: &'a str,
+    metric: Metric,
+    figures: &'a Figures,
+    change: Change,
+}
+
+fn places(comparison: &Comparison) -> Vec<Place<'_>> {
+    let of_cell = |pair: &'_ Pair| pair.metrics.iter().map(|found| place(&pair.name, found));
+    comparison.cells.iter().flat_map(of_cell).collect()
+}
+
+fn place<'a>(cell: &'a str, (name, figures): (&'a String, &'a Figures)) -> Place<'a> {
+    let metric = Metric::of(name);
+    Place {
+        cell,
+        name,
+        change: figures.verdict.change(metric.less_is_better),
+        metric,
+        figures,
+    }
+}
+
 /// How many figures differ, and which way.
-fn heading(comparison: &Comparison) -> Markup {
-    let count = |wanted: Difference| {
-        comparison
-            .figures
-            .iter()
-            .filter(|figure| figure.difference == wanted)
-            .count()
-    };
-    let (better, worse, other) = (
-        count(Difference::Better),
-        count(Difference::Worse),
-        count(Difference::Unknown),
-    );
-    let same = comparison.figures.len() - better - worse - other;
+fn heading(comparison: &Comparison, places: &[Place<'_>]) -> Markup {
+    let count = |wanted: Change| places.iter().filter(|place| place.change == wanted).count();
+    let (better, worse) = (count(Change::Better), count(Change::Worse));
+    let (same, unknown) = (count(Change::Same), count(Change::Unknown));
     markup! {
         p.kicker { "longhaul lab compare" }
         h1 { (comparison.a.name) " and " (comparison.b.name) }
@@ -65,17 +82,20 @@ fn heading(comparison: &Comparison) -> Markup {
             }
         }
         p.beside {
-            "Of " (comparison.figures.len()) " figures " (same) " don’t differ by more than noise"
-            @if other > 0 { "; of " (other) " the noise is not known, since there was one run" }
+            "Of " (places.len()) " figures " (same) " don’t differ by more than noise"
+            @if unknown > 0 { "; of " (unknown) " the noise is not known, since there was one run" }
             "."
         }
-        p.note { (RULE) }
+        details {
+            summary { "What “beyond noise” means" }
+            ul { @for line in rule_of_noise() { li { (line) } } }
+        }
     }
 }
 
 /// B over A for each figure that both have, on a logarithmic axis about one.
-fn picture(comparison: &Comparison) -> Markup {
-    let mut ratios: Vec<Ratio<'_>> = comparison.figures.iter().filter_map(Ratio::of).collect();
+fn picture(places: &[Place<'_>]) -> Markup {
+    let mut ratios: Vec<Ratio<'_>> = places.iter().filter_map(Ratio::of).collect();
     let all = ratios.len();
     ratios.sort_by(|a, b| b.apart().total_cmp(&a.apart()));
     ratios.truncate(DRAWN_MAX);
@@ -107,18 +127,18 @@ fn picture(comparison: &Comparison) -> Markup {
 
 /// A figure's ratio with the range that the runs' ranges allow.
 struct Ratio<'a> {
-    figure: &'a Figure,
+    place: &'a Place<'a>,
     median: f64,
     least: f64,
     most: f64,
 }
 
 impl<'a> Ratio<'a> {
-    fn of(figure: &'a Figure) -> Option<Self> {
-        let (a, b) = (figure.a.as_ref()?, figure.b.as_ref()?);
+    fn of(place: &'a Place<'a>) -> Option<Self> {
+        let (a, b) = (place.figures.a, place.figures.b);
         let positive = a.min > 0.0 && b.min > 0.0;
         positive.then(|| Self {
-            figure,
+            place,
             median: b.median / a.median,
             least: b.min / a.max,
             most: b.max / a.min,
@@ -134,28 +154,28 @@ fn said(ratios: &[Ratio<'_>]) -> String {
     let one = |ratio: &Ratio<'_>| {
         format!(
             "{} {}: {}",
-            ratio.figure.cell,
-            Metric::of(&ratio.figure.metric).label,
+            ratio.place.cell,
+            ratio.place.metric.label,
             times(ratio.median)
         )
     };
     ratios.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-fn class(difference: Difference) -> &'static str {
-    match difference {
-        Difference::Better => "better",
-        Difference::Worse => "worse",
-        Difference::None | Difference::Unknown => "same",
+fn class(change: Change) -> &'static str {
+    match change {
+        Change::Better => "better",
+        Change::Worse => "worse",
+        Change::Same | Change::Unknown => "same",
     }
 }
 
 fn row(ratio: &Ratio<'_>, scale: Scale) -> Markup {
     let at = |value: f64| format!("{:.2}%", scale.at(value) * 100.0);
-    let class = class(ratio.figure.difference);
+    let class = class(ratio.place.change);
     markup! {
         div.ratio {
-            span.of { (ratio.figure.cell) " · " (Metric::of(&ratio.figure.metric).label) }
+            span.of { (ratio.place.cell) " · " (ratio.place.metric.label) }
             svg height=(ROW_PX) {
                 line.limit x1=(at(1.0)) x2=(at(1.0)) y1="0" y2=(ROW_PX) {}
                 line.reach.(class) x1=(at(ratio.least)) x2=(at(ratio.most)) y1="13" y2="13" {}
@@ -185,67 +205,63 @@ fn axis(scale: Scale) -> Markup {
 }
 
 /// A table for each metric: a row a cell.
-fn tables(comparison: &Comparison) -> Markup {
-    let mut metrics: IndexMap<&str, Vec<&Figure>> = IndexMap::new();
-    for figure in &comparison.figures {
-        metrics.entry(&figure.metric).or_default().push(figure);
+fn tables(places: &[Place<'_>]) -> Markup {
+    let mut metrics: IndexMap<&str, Vec<&Place<'_>>> = IndexMap::new();
+    for place in places {
+        metrics.entry(place.name).or_default().push(place);
     }
     markup! {
         section {
             h2 { "Every figure" }
-            @for (name, figures) in &metrics { (table(name, figures)) }
+            @for places in metrics.values() { (table(&places[0].metric, places)) }
         }
     }
 }
 
-fn table(name: &str, figures: &[&Figure]) -> Markup {
-    let metric = Metric::of(name);
+fn table(metric: &Metric, places: &[&Place<'_>]) -> Markup {
     markup! {
         div.scroll tabindex="0" role="region" aria-label=(metric.label) {
             table.values {
                 caption { (metric.label) ": median of the runs [smallest – largest]" }
                 thead { tr { @for name in ["Cell", "A", "B", "B / A", "Beyond noise"] { th scope="col" { (name) } } } }
-                tbody { @for figure in figures { tr {
-                    th scope="row" { (figure.cell) }
-                    (value(&metric, figure.a.as_ref()))
-                    (value(&metric, figure.b.as_ref()))
-                    td { (ratio(figure)) }
-                    td { (verdict(figure.difference)) }
+                tbody { @for place in places { tr {
+                    th scope="row" { (place.cell) }
+                    (value(metric, place.figures.a))
+                    (value(metric, place.figures.b))
+                    td { (place.figures.ratio.map_or("–".to_owned(), times)) }
+                    td { (verdict(place.change)) }
                 } } }
             }
         }
     }
 }
 
-fn value(metric: &Metric, found: Option<&Summary>) -> Markup {
+fn value(metric: &Metric, found: Summary) -> Markup {
     markup! {
         td {
-            @match found {
-                Some(found) => {
-                    strong { (metric.print(found.median)) }
-                    @if found.min < found.max { small { "[" (metric.print(found.min)) " – " (metric.print(found.max)) "]" } }
-                }
-                None => { "–" }
-            }
+            strong { (metric.print(found.median)) }
+            @if found.min < found.max { small { "[" (metric.print(found.min)) " – " (metric.print(found.max)) "]" } }
         }
     }
 }
 
-fn ratio(figure: &Figure) -> String {
-    let both = figure.a.as_ref().zip(figure.b.as_ref());
-    let ratio = both
-        .map(|(a, b)| b.median / a.median)
-        .filter(|ratio| ratio.is_finite());
-    ratio.map_or("–".to_owned(), times)
+fn verdict(change: Change) -> Markup {
+    markup! {
+        @match change {
+            Change::Better => { span.pass { "▲ better" } }
+            Change::Worse => { span.fail { "▼ worse" } }
+            Change::Same => { "no" }
+            Change::Unknown => { "not known" }
+        }
+    }
 }
 
-fn verdict(difference: Difference) -> Markup {
+/// Cells that only one of the runs has.
+fn alone(comparison: &Comparison) -> Markup {
+    let sides = [("A", &comparison.only_a), ("B", &comparison.only_b)];
     markup! {
-        @match difference {
-            Difference::Better => { span.pass { "▲ better" } }
-            Difference::Worse => { span.fail { "▼ worse" } }
-            Difference::None => { "no" }
-            Difference::Unknown => { "not known" }
+        @for (side, names) in sides {
+            @if !names.is_empty() { p { "Only in " (side) ": " (names.join("; ")) } }
         }
     }
 }
@@ -277,7 +293,7 @@ fn checks(comparison: &Comparison) -> Markup {
     }
 }
 
-/// What each run was.
+/// What each run was, then in what else the two differ.
 fn sides(comparison: &Comparison) -> Markup {
     type Said = fn(&Side) -> String;
     let rows: [(&str, Said); 6] = [
@@ -288,7 +304,7 @@ fn sides(comparison: &Comparison) -> Markup {
             side.started.strftime("%Y-%m-%d %H:%M UTC").to_string()
         }),
         ("Kernel", |side| side.kernel.clone()),
-        ("Quick run", |side| {
+        ("Quick", |side| {
             if side.quick { "yes" } else { "no" }.to_owned()
         }),
     ];
@@ -301,6 +317,10 @@ fn sides(comparison: &Comparison) -> Markup {
                     tbody { @for (name, said) in rows { tr {
                         th scope="row" { (name) }
                         @for side in [&comparison.a, &comparison.b] { td { (said(side)) } }
+                    } }
+                    @for setting in other_settings(comparison, &rows.map(|(name, _)| name)) { tr {
+                        th scope="row" { (setting.name) }
+                        @for value in [&setting.a, &setting.b] { td { (value) } }
                     } } }
                 }
             }
@@ -308,10 +328,23 @@ fn sides(comparison: &Comparison) -> Markup {
     }
 }
 
+/// Those that differ and have no row yet, whatever the letters' case.
+fn other_settings<'a>(
+    comparison: &'a Comparison,
+    shown: &[&str],
+) -> impl Iterator<Item = &'a Setting> {
+    let shown: Vec<String> = shown.iter().map(|name| name.to_lowercase()).collect();
+    let new = move |setting: &&Setting| !shown.contains(&setting.name.to_lowercase());
+    comparison.settings.iter().filter(new)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{lab::report::made_up, page::in_browser::assert_good};
+    use crate::{
+        lab::{compare, report::made_up},
+        page::in_browser::assert_good,
+    };
 
     #[test]
     fn two_runs_side_by_side_are_a_good_page() {
@@ -324,13 +357,15 @@ mod tests {
             cell.summarise();
         }
         b.checks[0].pass = false;
-        let page = html(&Comparison::of([("a", &a), ("b", &b)]));
+        b.seed += 1;
+        let page = html(&compare::of(("a", &a), ("b", &b)).unwrap());
         assert!(
             page.contains(
                 "B is better in <strong>3</strong> and worse in <strong>0</strong> figures"
             )
         );
         assert_eq!(page.matches("▲ better").count(), 3);
+        assert!(page.contains("✗ fail") && page.contains("<th scope=\"row\">seed</th>"));
         assert_good(&page, 0);
     }
 
@@ -338,6 +373,7 @@ mod tests {
     fn names_stay_texts() {
         const EVIL: &str = "</script><script>alert(1)</script>\"'";
         let a = made_up::every_figure();
-        assert!(!html(&Comparison::of([(EVIL, &a), (EVIL, &a)])).contains(EVIL));
+        let comparison = compare::of((EVIL, &a), (EVIL, &a)).unwrap();
+        assert!(!html(&comparison).contains(EVIL));
     }
 }
