@@ -52,8 +52,12 @@ struct Place<'a> {
 }
 
 fn places(comparison: &Comparison) -> Vec<Place<'_>> {
-    let of_cell = |pair: &'_ Pair| pair.metrics.iter().map(|found| place(&pair.name, found));
     comparison.cells.iter().flat_map(of_cell).collect()
+}
+
+fn of_cell(pair: &Pair) -> impl Iterator<Item = Place<'_>> {
+    let metrics = pair.metrics.iter();
+    metrics.map(|found| place(&pair.name, found))
 }
 
 fn place<'a>(cell: &'a str, (name, figures): (&'a String, &'a Figures)) -> Place<'a> {
