@@ -340,6 +340,7 @@ mod tests {
             testbed: Some(Testbed {
                 hosts: Vec::new(),
                 links: vec![link],
+                ..Testbed::default()
             }),
             ..LabResult::default()
         }
