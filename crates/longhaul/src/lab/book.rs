@@ -558,7 +558,7 @@ size = "${size}"
             "[[measure]]\nname = \"late_s\"\nof = \"goodput_bps\"",
             "[[measure]]\nname = \"late_bps\"\nof = \"speed\"",
             "[[measure]]\nname = \"late_bps\"\nof = \"goodput_bps\"\nflow = \"put\"",
-            "[[measure]]\nname = \"x_s\"\nof = \"goodput_bps\"\nstat = \"time_to\"\nreaches = \"${size}\"",
+            "[[measure]]\nname = \"x_s\"\nof = \"goodput_bps\"\nstat = \"time_to\"\nreaches = \"much, ${size}\"",
             "[[table]]\nname = \"t\"\ntitle = \"t\"\nmetric = \"godput_bps\"",
             "[[table]]\nname = \"t\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nrows = [\"loss\", \"delay\"]",
             "[[table]]\nname = \"t\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nrows = \"loss\"",

@@ -215,7 +215,7 @@ fn path(out: &Path) -> PathBuf {
     out.join(NAME)
 }
 
-/// What was interrupted here; `None` if nothing was, or if it had not come to its first line.
+/// What was interrupted here; `None` if nothing was.
 fn read(out: &Path) -> Result<Option<Earlier>> {
     let path = path(out);
     let text = match fs::read_to_string(&path) {
@@ -241,7 +241,8 @@ fn read(out: &Path) -> Result<Option<Earlier>> {
             earlier.length += line.len() as u64;
         }
     }
-    Ok(earlier)
+    // One that had not ended a single run has nothing to go on with.
+    Ok(earlier.filter(|earlier| !earlier.done.is_empty()))
 }
 
 impl Earlier {

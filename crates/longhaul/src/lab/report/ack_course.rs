@@ -352,6 +352,7 @@ mod tests {
             testbed: Some(Testbed {
                 hosts: Vec::new(),
                 links: vec![link],
+                ..Testbed::default()
             }),
             ..LabResult::default()
         }
