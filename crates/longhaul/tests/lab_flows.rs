@@ -138,7 +138,7 @@ fn each_flow_has_its_own_congestion_control_and_pace() {
                 end.ends_with(&format!(":{port}"))
             })
         };
-        let sample = samples.iter().filter(of_port).next_back();
+        let sample = samples.iter().rfind(of_port);
         let sample = sample.unwrap_or_else(|| panic!("no sample of port {port}"));
         let name = sample["congestion"].as_str().unwrap().to_owned();
         (name, sample["pacing_rate_bps"].as_f64().unwrap())

@@ -212,6 +212,74 @@ cc = "lh_scalable+pace"
     assert!(note.as_str().unwrap().contains("imulated"), "{note}");
 }
 
+/// Losses at the edge, behind the bottleneck; relays at both ends of the line, one beside the server.
+#[test]
+fn losses_beside_the_bottleneck_and_wires_that_hold_nothing_up() {
+    let path = r#"
+simulate = true
+[vary]
+relays = [false, true]
+[[links]]
+name = "edge"
+between = ["client", "r1"]
+delay = "1ms"
+rate = "10gbit"
+loss = 0.0001
+[[links]]
+name = "line"
+between = ["r1", "r2"]
+delay = "49ms"
+rate = "10gbit"
+[[links]]
+name = "site"
+kind = "veth"
+between = ["r2", "server"]
+[sysctl]
+"net.ipv4.tcp_rmem" = "4096 131072 500000000"
+"net.ipv4.tcp_wmem" = "4096 131072 500000000"
+[relays.r1]
+when = "${relays}"
+transparent = "0.0.0.0:3129"
+allow_from = "10.9.0.0/16"
+intercept = [5201]
+[relays.r2]
+when = "${relays}"
+transparent = "0.0.0.0:3129"
+allow_from = "10.9.0.0/16"
+intercept = [5201]
+cc_near = "cubic"
+[[flows]]
+name = "get"
+program = "iperf3"
+from = "server"
+to = "client"
+duration = "10s"
+omit = "5s"
+cc = "reno"
+"#;
+    let (result, out) = run(path, &[]);
+    insta::assert_snapshot!(figures(&result).join("\n"));
+    let legs = &result["cells"][1]["runs"][0]["series"]["legs"];
+    let legs: Vec<&Value> = legs
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|leg| &leg["name"])
+        .collect();
+    assert_eq!(legs, ["r2–r1", "r1–client"]);
+    let raw = result["raw"].as_array().unwrap().iter();
+    let raw = raw
+        .filter_map(Value::as_str)
+        .filter(|file| file.ends_with("tcp_info.jsonl"));
+    let samples = fs::read_to_string(out.path().join("out").join(raw.last().unwrap())).unwrap();
+    assert!(samples.contains("\"host\":\"r2\",\"local\":\"10.9.1.2:5201\""));
+    assert!(
+        samples
+            .lines()
+            .any(|line| line.contains("\"congestion\":\"cubic\""))
+    );
+}
+
 #[test]
 fn packets_are_spaced_one_by_one_or_in_trains() {
     // A burst of a train meets a queue of 20 packets; single packets at half the rate never wait.

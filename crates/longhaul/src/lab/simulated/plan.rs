@@ -73,7 +73,7 @@ impl<'a> Plan<'a> {
                 "flows between different hosts, of which some go through relays".to_owned(),
             );
         }
-        on_the_way(scenario, first)?;
+        on_the_way(scenario, &routes[0].relays)?;
         let legs = 0..first.len() - 1;
         let legs = legs.map(|leg| Shared::of(scenario, &topology, &routes, leg));
         let plan = Self {
@@ -190,8 +190,8 @@ impl<'a> Plan<'a> {
         let gso_max_segs = route.first_link(leg);
         let gso_max_segs = gso_max_segs.and_then(|link| self.scenario.links[link].gso_max_segs);
         let usual = Settings::default();
-        let own = leg == 0;
-        let last = leg + 1 == self.legs.len();
+        let own = *sends == flow.from;
+        let last = *receives == flow.to;
         let mss = self.mss();
         let window = flow.window.filter(|_| last);
         let buffer = flow.window.filter(|_| own);
@@ -212,9 +212,9 @@ impl<'a> Plan<'a> {
     /// Of the flow at its source; elsewhere of the relay that sends, on the side that the data leaves by.
     fn control_of(&self, leg: usize, number: usize, flow: &Flow) -> String {
         let host = &self.routes[number].ends[leg];
-        let own = match leg {
-            0 => flow.cc.clone(),
-            _ => self.relay_control(host, flow.direction),
+        let own = match *host == flow.from {
+            true => flow.cc.clone(),
+            false => self.relay_control(host, flow.direction),
         };
         let of_host = || super::hosts::congestion_control(self.scenario, host);
         own.and_then(|control| control.key())
@@ -283,10 +283,9 @@ fn beyond(scenario: &Scenario) -> Result<(), String> {
 
 /// Relays that are on split the connections on whose way they stand; another would have been there for
 /// something else.
-fn on_the_way(scenario: &Scenario, ends: &[String]) -> Result<(), String> {
+fn on_the_way(scenario: &Scenario, on_the_way: &[String]) -> Result<(), String> {
     for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.when) {
-        let inside = ends[1..ends.len() - 1].contains(host);
-        if !inside {
+        if !on_the_way.contains(host) {
             return Err(format!("relay {name:?} is not on the way of the flows"));
         }
         if let Some(what) = more_than_splitting(relay) {

@@ -23,6 +23,8 @@ pub(super) struct Hop {
 pub(super) struct Route {
     /// The hosts that end a connection, from where the data begins to where it ends.
     pub(super) ends: Vec<String>,
+    /// The hosts that relay on the way.
+    pub(super) relays: Vec<String>,
     /// The links between each two of them.
     stretches: Vec<Vec<Hop>>,
 }
@@ -32,17 +34,32 @@ impl Route {
         let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
         let mut route = Self {
             ends: vec![flow.from.clone()],
+            relays: Vec::new(),
             stretches: vec![Vec::new()],
         };
         for pair in path.windows(2) {
             route.go(scenario, topology, pair);
             if pair[1] != flow.to && scenario.relays_on(&pair[1]) {
                 route.ends.push(pair[1].clone());
+                route.relays.push(pair[1].clone());
                 route.stretches.push(Vec::new());
             }
         }
         route.ends.push(flow.to.clone());
+        route.leave_out_plain_wires(scenario);
         route
+    }
+
+    /// A leg of veth alone never holds anything up: its relay stands for the host beyond.
+    fn leave_out_plain_wires(&mut self, scenario: &Scenario) {
+        let plain = |hop: &Hop| scenario.links[hop.link].kind == LinkKind::Veth;
+        for leg in (0..self.stretches.len()).rev() {
+            let last = leg + 1 == self.stretches.len();
+            if self.stretches.len() > 1 && self.stretches[leg].iter().all(plain) {
+                self.stretches.remove(leg);
+                self.ends.remove(if last { leg + 1 } else { leg });
+            }
+        }
     }
 
     /// The link by which data leaves on the `leg`th stretch.
@@ -98,7 +115,7 @@ impl Wire {
         self.forth.delay + self.back.delay
     }
 
-    /// What of it goes beyond a delay and a rate.
+    /// What of it goes beyond a delay, a rate and losses.
     fn more_than_delay(&self) -> Option<&'static str> {
         let changes = [&self.forth_changes, &self.back_changes];
         if changes
@@ -108,11 +125,30 @@ impl Wire {
             return Some("changes with time");
         }
         let shapes = [&self.forth, &self.back];
-        if shapes.iter().any(|shape| shape.loss != Loss::None) {
-            return Some("loss");
-        }
         let plain = |shape: &&Shape| TrainLine::new((*shape).clone(), 0).is_ok();
         (!shapes.iter().all(plain)).then_some("jitter, queue rules or the like")
+    }
+
+    /// Takes over what another link loses, if this one loses nothing the same way. Where on the way
+    /// a packet is lost matters to nobody but the queue that it did not stand in.
+    fn lose_as(&mut self, other: &Self) -> bool {
+        let ways = [
+            (&mut self.forth, &other.forth),
+            (&mut self.back, &other.back),
+        ];
+        ways.into_iter().all(|(own, other)| {
+            let free = other.loss == Loss::None || own.loss == Loss::None;
+            if free && other.loss != Loss::None {
+                own.loss = other.loss.clone();
+            }
+            free
+        })
+    }
+
+    fn loses(&self) -> bool {
+        [&self.forth, &self.back]
+            .iter()
+            .any(|shape| shape.loss != Loss::None)
     }
 
     /// Where ACKs are at most a tenth of what could go back, that way is a delay and nothing else: with it
@@ -154,18 +190,27 @@ impl Shared {
                 ends[0], ends[1]
             )
         })?;
-        let extra = |stretch: &&Vec<Hop>| {
+        let mut shared = wire.clone();
+        let mut lossy = Vec::new();
+        let mut extra = |stretch: &&Vec<Hop>| {
             let mut others = stretch.iter().filter(|other| **other != hop);
             others.try_fold(Time::ZERO, |sum, other| {
                 let other_wire = Wire::of(scenario, topology, *other)?;
                 beside(scenario, *other, &other_wire, hop, &wire)?;
+                if other_wire.loses() && !lossy.contains(other) {
+                    let common = stretches.iter().all(|stretch| stretch.contains(other));
+                    if !(common && shared.lose_as(&other_wire)) {
+                        return Err(two_losses(scenario, *other, hop));
+                    }
+                    lossy.push(*other);
+                }
                 Ok::<_, String>(sum + other_wire.round_trip())
             })
         };
-        let extra_rtt = stretches.iter().map(extra).collect::<Result<_, _>>()?;
+        let extra_rtt = stretches.iter().map(&mut extra).collect::<Result<_, _>>()?;
         Ok(Self {
             link: hop.link,
-            wire: wire.with_simple_way_back(),
+            wire: shared.with_simple_way_back(),
             extra_rtt,
         })
     }
@@ -190,6 +235,13 @@ fn bottleneck(
         }
     }
     Ok(slowest)
+}
+
+fn two_losses(scenario: &Scenario, hop: Hop, at: Hop) -> String {
+    format!(
+        "link {:?} has loss: beside the bottleneck {:?} one link may, if all flows go over it and the bottleneck has none",
+        scenario.links[hop.link].name, scenario.links[at.link].name
+    )
 }
 
 /// A link beside the bottleneck adds its delay: nothing may queue or be lost there.

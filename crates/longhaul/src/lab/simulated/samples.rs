@@ -109,10 +109,12 @@ impl Ends {
         };
         let (local, remote) = (address(to, from, ports[0]), address(from, to, ports[1]));
         let control = &connection.control;
+        let last = connection.leg + 1 == plan.legs();
         Self {
             leg: connection.leg,
             number,
-            hosts: [from.into(), to.into()],
+            // What came to the last of them is with the host that it was for.
+            hosts: [from.into(), if last { flow.to.as_str() } else { to }.into()],
             start: connection.start + connection.round_trip,
             window: connection.window(),
             sends: blank(local, remote, control),
