@@ -40,12 +40,18 @@ pub(crate) fn assert_good(page: &str, charts: usize) {
             ["wide ", &format!("drawn {charts}"), "loaded 0"],
             "{width} px"
         );
-        for scheme in [Scheme::Light, Scheme::Dark] {
-            let Some(found) = axe::violations(page, width, scheme) else {
-                return;
-            };
-            assert!(found.is_empty(), "{width} px, {scheme:?}: {found:#?}");
-        }
+    }
+    assert_accessible(page);
+}
+
+/// Asserts that `page` keeps the rules of accessibility, at both widths, in light and in dark.
+pub(crate) fn assert_accessible(page: &str) {
+    let schemes = |width| [(width, Scheme::Light), (width, Scheme::Dark)];
+    for (width, scheme) in WIDTHS.into_iter().flat_map(schemes) {
+        let Some(found) = axe::violations(page, width, scheme) else {
+            return;
+        };
+        assert!(found.is_empty(), "{width} px, {scheme:?}: {found:#?}");
     }
 }
 

@@ -471,4 +471,21 @@ mod tests {
             "{error}"
         );
     }
+
+    #[test]
+    fn the_page_over_all_is_good_on_a_desk_and_on_a_phone() {
+        let failed = Row {
+            checks: [1, 2],
+            runs: [3, 4],
+            ratio: None,
+            ..row(None)
+        };
+        let quick = Row {
+            quick: true,
+            took_s: Some(80.0),
+            ratio: Ratio::of(&[0.5, 1.5]),
+            ..row(Some("A, 1"))
+        };
+        crate::page::in_browser::assert_good(&html(&[failed, quick, row(Some("B, 2"))]), 0);
+    }
 }

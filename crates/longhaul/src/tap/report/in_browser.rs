@@ -127,3 +127,8 @@ const steps = [
         assert_eq!(seen, wanted, "{width} px");
     }
 }
+
+#[test]
+fn the_page_keeps_the_rules_of_accessibility() {
+    crate::page::in_browser::assert_accessible(&html::html(&made_up::finished()));
+}
