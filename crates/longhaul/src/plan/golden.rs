@@ -49,14 +49,13 @@ fn cell(control: Control, path: &Path) -> String {
 fn formulas_beside_simulated_tcp() {
     let mut table =
         String::from("rate, rtt, loss: formula and simulated Mbit/s, error of the formula\n");
-    for rate in ["100mbit", "1gbit"] {
-        for rtt_ms in [10, 50, 180] {
-            for loss in [0.0, 1e-4, 1e-3, 1e-2] {
-                let path = path(rate.parse().unwrap(), Time::from_millis(rtt_ms), loss);
-                let _ = writeln!(table, "{rate} {rtt_ms} ms {loss}");
-                for control in CONTROLS {
-                    let _ = writeln!(table, "    {control:<9}{}", cell(control, &path));
-                }
+    let rate = "1gbit";
+    for rtt_ms in [10, 180] {
+        for loss in [1e-4, 1e-3, 1e-2] {
+            let path = path(rate.parse().unwrap(), Time::from_millis(rtt_ms), loss);
+            let _ = writeln!(table, "{rate} {rtt_ms} ms {loss}");
+            for control in CONTROLS {
+                let _ = writeln!(table, "    {control:<9}{}", cell(control, &path));
             }
         }
     }

@@ -6,7 +6,7 @@ use super::{args::Config, echo::Echo};
 use anyhow::Result;
 use host::clock;
 use serde::Serialize;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 use units::Time;
 
 /// What trains came to, bits a second of IP bytes.
@@ -83,10 +83,10 @@ fn spread_bps(times: &[Time], mtu: u32) -> Option<f64> {
 }
 
 fn train(far: &mut dyn Echo, len: usize, packets: u32, patience: Time) -> Result<Train> {
-    let mut numbers = BTreeMap::new();
+    let mut numbers = BTreeSet::new();
     for _ in 0..packets {
         if let Ok(number) = far.ask(len) {
-            numbers.insert(number, ());
+            numbers.insert(number);
         }
     }
     let mut train = Train::default();
@@ -94,11 +94,11 @@ fn train(far: &mut dyn Echo, len: usize, packets: u32, patience: Time) -> Result
     while train.arrivals.len() < numbers.len() && clock::now() < end {
         let left = Duration::from(end - clock::now()).max(Duration::from_micros(1));
         let answer = far.answer(left).unwrap_or(None);
-        let there = answer.filter(|answer| numbers.contains_key(&answer.number));
+        let there = answer.filter(|answer| numbers.contains(&answer.number));
         train.arrivals.extend(there.and_then(|answer| answer.there));
     }
     while let Some(departure) = far.departure()? {
-        if numbers.contains_key(&departure.message) {
+        if numbers.contains(&departure.message) {
             train.departures.push(departure.at);
         }
     }
