@@ -155,13 +155,12 @@ function rule(u, fill, from, to, dash = []) {
 
 function drawLimit(u, chart, limit) {
   const { left, width } = u.bbox;
-  const y = u.valToPos(limit.value, "y", true);
-  rule(u, colour("--reference"), [left, y], [left + width, y]);
-  if (chart.mirrored) {
-    const below = u.valToPos(-limit.value, "y", true);
-    rule(u, colour("--reference"), [left, below], [left + width, below]);
-  }
-  label(u, limit.label, left + width - 6 * devicePixelRatio, y - 6 * devicePixelRatio, colour("--reference"), "right");
+  const values = chart.mirrored ? [limit.value, -limit.value] : [limit.value];
+  const heights = values.map((value) => u.valToPos(value, "y", true));
+  for (const y of heights) rule(u, colour("--reference"), [left, y], [left + width, y]);
+  // Outside of what is drawn: above the line, below the lower one of two.
+  const y = heights.at(-1) + (chart.mirrored ? 18 : -6) * devicePixelRatio;
+  label(u, limit.label, left + width - 6 * devicePixelRatio, y, colour("--reference"), "right");
 }
 
 // A name that would lie on the one before goes a row up, and where there is no row it is left out.

@@ -173,8 +173,9 @@ fn metric(shown: &Shown<'_>, name: &str) -> Option<f64> {
 /// ": 17.1 s of growth, then 385 Mbit/s".
 fn settled(shown: &Shown<'_>) -> String {
     let rate = metric(shown, "data_steady_bps").map(|rate| Metric::of("x_bps").print(rate));
-    let growth = metric(shown, "ramp_up_s").filter(|s| *s > 0.0);
-    let growth = growth.map(|s| Metric::of("x_s").print(s));
+    let first = shown.course.phases.first();
+    let growth = first.filter(|phase| phase.name == "ramp-up");
+    let growth = growth.map(|phase| Metric::of("x_s").print(phase.to_s - phase.from_s));
     match (growth, rate) {
         (Some(growth), Some(rate)) => format!(": {growth} of growth, then {rate}"),
         (None, Some(rate)) => format!(": {rate}"),
@@ -228,16 +229,23 @@ fn lines(
     let mean = Line {
         label: format!("{label}, mean of 1 s"),
         colour,
-        values: signed(&smoothed(&spread.mean, course.bin_ms)),
+        values: smoothed(&spread.mean, course.bin_ms)
+            .into_iter()
+            .map(|value| value.map(|value| value * sign))
+            .collect(),
         ..Line::default()
     };
     vec![fine, mean]
 }
 
-/// Steps: each value is the mean of its second.
-fn smoothed(values: &[f64], bin_ms: f64) -> Vec<f64> {
-    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    let steps = values.chunks(second(bin_ms));
+/// Steps: each value is the mean of its second. A second that is cut short at the end has none, unless it is the only one.
+fn smoothed(values: &[f64], bin_ms: f64) -> Vec<Option<f64>> {
+    let bins = second(bin_ms).min(values.len()).max(1);
+    let mean = |part: &[f64]| {
+        let whole = part.len() == bins;
+        whole.then(|| part.iter().sum::<f64>() / bins as f64)
+    };
+    let steps = values.chunks(bins);
     steps
         .flat_map(|part| std::iter::repeat_n(mean(part), part.len()))
         .collect()
@@ -245,11 +253,8 @@ fn smoothed(values: &[f64], bin_ms: f64) -> Vec<f64> {
 
 /// Of whole seconds; what is shorter counts as one.
 fn best_second(values: &[f64], bin_ms: f64) -> f64 {
-    let bins = second(bin_ms).min(values.len()).max(1);
-    let sums = values
-        .chunks_exact(bins)
-        .map(|part| part.iter().sum::<f64>());
-    sums.fold(0.0, f64::max) / bins as f64
+    let seconds = smoothed(values, bin_ms).into_iter().flatten();
+    seconds.fold(0.0, f64::max)
 }
 
 /// How many bins a second has.
@@ -350,7 +355,6 @@ mod tests {
         LabResult {
             cells: vec![cell("a", 3e6), cell("b", 99e6), cell("c", 5e6)],
             testbed: Some(Testbed {
-                hosts: Vec::new(),
                 links: vec![link],
                 ..Testbed::default()
             }),
@@ -421,8 +425,9 @@ mod tests {
 
     #[test]
     fn the_mean_of_a_second_is_a_step() {
-        assert_eq!(smoothed(&[1.0, 3.0, 5.0], 500.0), [2.0, 2.0, 5.0]);
-        assert_eq!(smoothed(&[1.0, 3.0], 3000.0), [1.0, 3.0]);
+        let (two, none) = (Some(2.0), None);
+        assert_eq!(smoothed(&[1.0, 3.0, 5.0], 500.0), [two, two, none]);
+        assert_eq!(smoothed(&[1.0, 3.0], 3000.0), [Some(1.0), Some(3.0)]);
         assert_eq!(
             best_second(&[1.0, 3.0, 50.0], 500.0),
             2.0,
