@@ -323,6 +323,60 @@ fn bad_input_is_refused_before_anything_is_touched() {
     }
 }
 
+/// A run that was killed goes on where it was, and what it did before counts.
+#[test]
+fn an_interrupted_run_goes_on() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flow = "[[flows]]\nname = \"get\"\nprogram = \"iperf3\"\nfrom = \"server\"\nto = \"client\"\nduration = \"1s\"\n";
+    let cells = "[vary]\nsize = [\"1MB\", \"2MB\", \"3MB\", \"4MB\"]\n";
+    let bench = Bench::new(&["repetitions = 2\n", WIRES, cells, flow]);
+    let mut lab = bench
+        .command(longhaul())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let journal = bench.path("out/raw/.journal.jsonl");
+    let done = || {
+        fs::read_to_string(&journal)
+            .unwrap_or_default()
+            .matches("\"done\"")
+            .count()
+    };
+    let before = wait_for(|| Some(done()).filter(|done| *done >= 2)).expect("two runs ended");
+    send(&lab, rustix::process::Signal::KILL);
+    lab.wait().unwrap();
+
+    let other = bench.run(&["--seed", "99"]);
+    assert_eq!(other.status.code(), Some(2), "{}", stderr(&other));
+    assert!(stderr(&other).contains("--fresh"), "{}", stderr(&other));
+    let output = bench.run(&[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stderr(&output).starts_with("Going on: "),
+        "{}",
+        stderr(&output)
+    );
+    assert!(
+        !stderr(&output).contains("[2/8]"),
+        "{before} were done: {}",
+        stderr(&output)
+    );
+    let result = bench.result();
+    for cell in result["cells"].as_array().unwrap() {
+        assert_eq!(cell["runs"].as_array().unwrap().len(), 2, "{cell}");
+    }
+    assert_eq!(result["resumed"].as_array().unwrap().len(), 1);
+    for raw in result["raw"].as_array().unwrap() {
+        assert!(
+            bench.path("out").join(raw.as_str().unwrap()).exists(),
+            "{raw}"
+        );
+    }
+    assert!(!journal.exists());
+}
+
 #[test]
 fn kill_9_leaves_nothing() {
     ends_with_nothing_left(rustix::process::Signal::KILL, |status| {

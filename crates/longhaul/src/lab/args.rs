@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul lab`.
 
+use super::compare;
 use clap::Subcommand;
 use std::path::PathBuf;
 
@@ -66,33 +67,38 @@ pub(super) struct Show {
 
 /// `longhaul lab compare`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = COMPARE)]
+#[command(after_help = compare_help())]
 pub(super) struct Compare {
     /// Directory that a run wrote, or its result.json
-    #[arg(value_name = "A")]
+    #[arg(value_name = "FIRST")]
     pub(super) first: PathBuf,
     /// Another
-    #[arg(value_name = "B")]
+    #[arg(value_name = "SECOND")]
     pub(super) second: PathBuf,
     /// Every metric of every cell, not only the main one and what differs
     #[arg(long)]
     pub(super) all: bool,
-    /// Also write both side by side as one offline page
-    #[arg(long, value_name = "FILE")]
-    pub(super) html: Option<PathBuf>,
     /// The comparison as JSON
     #[arg(long)]
     pub(super) json: bool,
+    /// Also write both side by side as one offline page
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
 }
 
-const COMPARE: &str = "\
-A figure of B is marked as higher or lower than A's when noise does not explain it:
-  5 repetitions and more on both sides: Mann-Whitney's test says p < 0.01, and medians differ by more than 2 %
-  2 to 4: the ranges from least to most do not overlap, and medians differ by more than 5 %
-  1: nothing is said
+fn compare_help() -> String {
+    let rule = compare::rule_of_noise();
+    format!(
+        "\
+FIRST is called A, SECOND B. A figure of B is marked as better or worse than A's when noise does not explain it:
+  {}
 
-Example:
-  longhaul lab compare out/before out/after --html compare.html";
+Examples:
+  longhaul lab compare out/before out/after
+  longhaul lab compare out/before out/after --html compare.html",
+        rule.join("\n  ")
+    )
+}
 
 /// `longhaul lab report`.
 #[derive(Debug, clap::Args)]

@@ -550,4 +550,55 @@ size = "${size}"
         assert!(error(&TEXT.replace("size = \"1GB\"", "size = \"1 stone\"")).contains("stone"));
         assert!(error(&TEXT.replace("[false, true]", "[]")).contains("vary.relays"));
     }
+
+    /// What a person reads who wrote something wrong: file, line and column.
+    #[test]
+    fn errors_of_measures_tables_and_figures_have_their_place() {
+        let wrong = [
+            "[[measure]]\nname = \"late_s\"\nof = \"goodput_bps\"",
+            "[[measure]]\nname = \"late_bps\"\nof = \"speed\"",
+            "[[measure]]\nname = \"late_bps\"\nof = \"goodput_bps\"\nflow = \"put\"",
+            "[[measure]]\nname = \"x_s\"\nof = \"goodput_bps\"\nstat = \"time_to\"\nreaches = \"much, ${size}\"",
+            "[[table]]\nname = \"t\"\ntitle = \"t\"\nmetric = \"godput_bps\"",
+            "[[table]]\nname = \"t\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nrows = [\"loss\", \"delay\"]",
+            "[[table]]\nname = \"t\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nrows = \"loss\"",
+            "[[table]]\nname = \"t\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nonly = { loss = 0.7 }",
+            "[[table]]\nname = \"t 1\"\ntitle = \"t\"\nmetric = \"goodput_bps\"",
+            "[[figure]]\nname = \"f\"\nkind = \"pie\"\ntitle = \"t\"",
+            "[[figure]]\nname = \"f\"\nkind = \"heatmap\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nover = \"loss\"",
+            "[[figure]]\nname = \"f\"\nkind = \"series\"\ntitle = \"{goodput_bps{loss=7} :x}\"\nof = \"goodput_bps\"",
+            "[[figure]]\nname = \"f\"\nkind = \"series\"\ntitle = \"t\"\nof = \"goodput_bps\"\nlog = \"z\"",
+            "[[check]]\nname = \"c\"\nvalue = \"godput_bps{from=b}\"\nwant = \">= 1\"",
+        ];
+        let errors: Vec<String> = wrong
+            .iter()
+            .map(|more| error(&format!("{TEXT}{more}\n")))
+            .collect();
+        insta::assert_snapshot!(errors.join("\n"));
+    }
+
+    #[test]
+    fn ranges_are_spelt_out_and_refused_at_their_place() {
+        let book = open(
+            &TEXT.replace("[0.0, 0.1]", "\"0.1..0.3 + 0.1\""),
+            &Choices::default(),
+        );
+        assert_eq!(book.unwrap().cells.len(), 7);
+        let message = error(&TEXT.replace("[0.0, 0.1]", "\"0.3..0.1 + 0.1\""));
+        assert!(
+            message.starts_with("t.toml: line 13, column 8: \"0.3..0.1 + 0.1\": it must go upward"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn several_values_select_several_cells() {
+        let only = |value: &str| Choices {
+            only: vec![("loss".to_owned(), value.to_owned())],
+            ..Choices::default()
+        };
+        assert_eq!(open(TEXT, &only("0|1e-1")).unwrap().cells.len(), 4);
+        assert_eq!(open(TEXT, &only("0.10")).unwrap().cells.len(), 2);
+        assert!(open(TEXT, &only("0.5")).is_err());
+    }
 }

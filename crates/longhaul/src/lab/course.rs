@@ -151,8 +151,9 @@ impl Connection {
 
     /// Whether it was there from the beginning of the span to its end, as far as samples tell.
     fn spans(&self, (begin, end): (f64, f64)) -> bool {
+        let slack = (0.25 * (end - begin)).max(0.2);
         let (first, last) = (self.at_s.first(), self.at_s.last());
-        first.is_some_and(|at| *at <= begin + 0.2) && last.is_some_and(|at| *at >= end - 0.2)
+        first.is_some_and(|at| *at <= begin + slack) && last.is_some_and(|at| *at >= end - slack)
     }
 }
 

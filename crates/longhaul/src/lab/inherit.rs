@@ -295,7 +295,7 @@ fn take_out(base: &mut DeTable<'_>, without: &Spanned<DeValue<'_>>) -> Result<()
     let list = list.ok_or_else(|| {
         wrong(
             without,
-            format!("want a list such as {WITHOUT:?} = [\"vary.loss\"]"),
+            format!("want a list such as {WITHOUT} = [\"vary.loss\"]"),
         )
     })?;
     for value in list {

@@ -9,6 +9,8 @@ pub(crate) mod compare;
 mod controls;
 mod course;
 mod drawing;
+#[cfg(test)]
+mod every_scenario;
 pub(crate) mod expression;
 mod finding;
 mod flow_samples;

@@ -11,10 +11,11 @@ use super::{
     summary::Summary,
     view::{Course, Figure, Table},
 };
+use crate::exit::Refusal;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, path::Path};
 
 /// Metrics by name, in the order that the scenario gives them. Every value is finite.
 pub(crate) type Metrics<T = f64> = IndexMap<String, T>;
@@ -72,6 +73,19 @@ pub(crate) struct LabResult {
 }
 
 impl LabResult {
+    /// The result in `file`.
+    ///
+    /// # Errors
+    /// A usage refusal if it cannot be read.
+    pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
+        let unreadable = |why: String| {
+            let way_out = "give a directory that 'longhaul lab run --out' wrote";
+            Refusal::usage(format!("{}: {why}; {way_out}", file.display()))
+        };
+        let text = fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
+        serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
+    }
+
     /// The scenario's title, or its name.
     pub(crate) fn title(&self) -> &str {
         self.about

@@ -190,11 +190,6 @@ impl Journal {
         self.write(&Line::Done(Box::new(done)))
     }
 
-    /// Seconds that earlier sessions worked.
-    pub(crate) fn spent_s(&self) -> f64 {
-        self.done.last().map_or(0.0, |done| done.spent_s)
-    }
-
     fn write(&mut self, line: &Line) -> Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
@@ -220,7 +215,7 @@ fn path(out: &Path) -> PathBuf {
     out.join(NAME)
 }
 
-/// What was interrupted here; `None` if nothing was, or if it had not come to its first line.
+/// What was interrupted here; `None` if nothing was.
 fn read(out: &Path) -> Result<Option<Earlier>> {
     let path = path(out);
     let text = match fs::read_to_string(&path) {
@@ -246,7 +241,8 @@ fn read(out: &Path) -> Result<Option<Earlier>> {
             earlier.length += line.len() as u64;
         }
     }
-    Ok(earlier)
+    // One that had not ended a single run has nothing to go on with.
+    Ok(earlier.filter(|earlier| !earlier.done.is_empty()))
 }
 
 impl Earlier {
@@ -302,7 +298,7 @@ mod tests {
             (turns, second.began, second.resumed.len()),
             (vec![0, 1], began, 1)
         );
-        assert_eq!(second.spent_s(), 2.0);
+        assert_eq!(second.done[1].spent_s, 2.0);
         assert_eq!(second.done[1].run.metrics["goodput_bps"], 1e9);
     }
 

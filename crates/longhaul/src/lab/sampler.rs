@@ -28,7 +28,8 @@ use std::{
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Samples by which a transfer may end later than its program says.
 const LATE: f64 = 3.0;
-/// Samples kept in memory for the report, about 200 bytes each; all go to the file.
+/// Samples kept in memory for figures and report, about 200 bytes each; all go to the file. With more, every
+/// other look is left out.
 const KEPT_MAX: usize = 500_000;
 
 /// One connection's end at one moment.
@@ -104,15 +105,21 @@ impl Work {
         let start = clock::now();
         let mut recording = Recording::default();
         let mut received = HashMap::new();
+        let (mut round, mut every) = (0u64, 1);
         while !self.stop.load(Ordering::Relaxed) {
             let at_s = clock::now().since(start).as_secs_f64();
             for sample in self.look(at_s)? {
                 self.count(&sample, &mut received);
                 serde_json::to_writer(&mut self.file, &sample)?;
                 self.file.write_all(b"\n")?;
-                if recording.0.len() < KEPT_MAX {
+                if round.is_multiple_of(every) {
                     recording.0.push(sample);
                 }
+            }
+            round += 1;
+            if recording.0.len() >= KEPT_MAX {
+                recording.thin();
+                every *= 2;
             }
             thread::park_timeout(INTERVAL);
         }
@@ -158,6 +165,16 @@ impl Recording {
     /// Of samples in order of time.
     pub(crate) fn new(samples: Vec<Sample>) -> Self {
         Self(samples)
+    }
+
+    /// Leaves out every other look.
+    fn thin(&mut self) {
+        let (mut last, mut kept) = (f64::NAN, false);
+        self.0.retain(|sample| {
+            kept ^= sample.at_s != last;
+            last = sample.at_s;
+            kept
+        });
     }
 
     /// In order of time.
@@ -336,6 +353,15 @@ mod tests {
         let most = series.goodput_bps.iter().copied().fold(0.0, f64::max);
         assert_eq!(series.goodput_bps.len(), 12, "{series:?}");
         assert!((most - 80_000.0).abs() < 1.0, "{series:?}");
+    }
+
+    #[test]
+    fn too_many_samples_are_thinned_over_the_whole_run() {
+        let all = [0.1, 0.1, 0.2, 0.2, 0.3, 0.4].map(|at| sample(at, "s", 1, 0, 0));
+        let mut recording = Recording(all.to_vec());
+        recording.thin();
+        let left: Vec<f64> = recording.0.iter().map(|sample| sample.at_s).collect();
+        assert_eq!(left, [0.1, 0.1, 0.3]);
     }
 
     #[test]

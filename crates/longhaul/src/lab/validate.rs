@@ -351,6 +351,14 @@ fn claims(book: &Book) -> Checked {
             ))
         })?;
     }
+    let answered = book
+        .base
+        .answer
+        .as_ref()
+        .map(|answer| known.check(&answer.metric));
+    answered
+        .transpose()
+        .map_err(|problem| format!("answer: {problem}"))?;
     paper::check(book, one_cell).map_err(|problem| format!("paper: {problem}"))?;
     let answer = book
         .base

@@ -628,3 +628,163 @@ fn nice(width_s: f64) -> f64 {
         .find(|step| *step >= width_s)
         .unwrap_or(1e6)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{book::Choices, library::Source};
+    use super::*;
+
+    const TEXT: &str = r#"title = "t"
+question = "q"
+[vary]
+loss = [0.0, 0.1]
+relays = [false, true]
+[[cells]]
+label = "alone"
+vary = { from = "b" }
+[parameters]
+from = "a"
+[[links]]
+name = "wan"
+kind = "veth"
+between = ["a", "b"]
+[[links]]
+name = "lan"
+kind = "veth"
+between = ["b", "c"]
+[[flows]]
+name = "get"
+program = "curl"
+from = "${from}"
+to = "c"
+size = "1MB"
+"#;
+
+    fn book(views: &str, only: &[(&str, &str)]) -> Book {
+        let own = |text: &&str| (*text).to_owned();
+        let source = Source {
+            name: "t".to_owned(),
+            origin: "t.toml".to_owned(),
+            text: format!("{TEXT}{views}"),
+            path: None,
+        };
+        let choices = Choices {
+            only: only
+                .iter()
+                .map(|(key, value)| (own(key), own(value)))
+                .collect(),
+            ..Choices::default()
+        };
+        Book::open(&source, &choices).unwrap()
+    }
+
+    fn cells(book: &Book) -> Vec<result::Cell> {
+        let cell = |n: usize| {
+            let run = result::Run {
+                metrics: result::Metrics::from([("goodput_bps".to_owned(), (n + 1) as f64 * 1e8)]),
+                ..result::Run::default()
+            };
+            let mut cell = result::Cell {
+                runs: vec![run],
+                ..result::Cell::default()
+            };
+            cell.summarise();
+            cell
+        };
+        (0..book.cells.len()).map(cell).collect()
+    }
+
+    const GRID: &str = "[[table]]\nname = \"grid\"\nmetric = \"goodput_bps\"\nrows = \"loss\"\n\
+        title = \"{goodput_bps{loss=0,relays=true} / goodput_bps{loss=0,relays=false} :x}\"\n";
+
+    #[test]
+    fn cells_stand_where_their_values_put_them() {
+        let book = book(&format!("{GRID}columns = \"relays\"\n"), &[]);
+        let tables = tables(&book, &cells(&book));
+        assert_eq!(tables[0].title, "2×");
+        let [panel] = &tables[0].panels[..] else {
+            panic!("one panel")
+        };
+        assert_eq!(panel.cells, [[Some(0), Some(1)], [Some(2), Some(3)]]);
+        assert_eq!(panel.columns.heading(&panel.columns.entries[1]), "relays");
+        assert_eq!(panel.rows.entries[1].values, [Value::from(0.1)]);
+    }
+
+    #[test]
+    fn panels_split_what_rows_and_columns_leave() {
+        let book = book(&format!("{GRID}panels = \"relays\"\n"), &[]);
+        let tables = tables(&book, &cells(&book));
+        let places: Vec<_> = tables[0]
+            .panels
+            .iter()
+            .map(|panel| panel.cells.clone())
+            .collect();
+        assert_eq!(places, [[[Some(0)], [Some(2)]], [[Some(1)], [Some(3)]]]);
+        assert_eq!(tables[0].panels[1].of["relays"], Value::from(true));
+    }
+
+    #[test]
+    fn cells_themselves_are_rows_and_some_are_left_out() {
+        let every = book(
+            "[[table]]\nname = \"all\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nrows = \"cell\"\n",
+            &[],
+        );
+        let tables = tables(&every, &cells(&every));
+        let last = tables[0].panels[0].rows.entries.last().unwrap();
+        assert_eq!(last.values, [Value::from("alone")]);
+        let some = book(
+            &format!("{GRID}only = {{ relays = true, loss = [0, 0.5] }}\n"),
+            &[],
+        );
+        let tables = super::tables(&some, &cells(&some));
+        assert_eq!(tables[0].panels[0].cells, [[Some(1)]]);
+    }
+
+    #[test]
+    fn a_part_of_the_cells_makes_a_part_of_the_table() {
+        let part = book(
+            &format!("{GRID}columns = \"relays\"\n"),
+            &[("relays", "true")],
+        );
+        let tables = tables(&part, &cells(&part));
+        assert_eq!(tables[0].panels[0].cells, [[Some(0)], [Some(1)]]);
+        assert_eq!(
+            tables[0].title, "–",
+            "the cell that it compares with was not run"
+        );
+        let none = book(&format!("{GRID}columns = \"relays\"\n"), &[("from", "b")]);
+        assert!(super::tables(&none, &cells(&none)).is_empty());
+    }
+
+    #[test]
+    fn a_figure_over_time_names_its_courses() {
+        let figure = "[[figure]]\nname = \"f\"\nkind = \"series\"\ntitle = \"t\"\nof = [\"goodput_bps\", \"cwnd_bytes\"]\n\
+            flow = \"get\"\nby = [\"loss\", \"relays\"]\nfrom = \"2s\"\nto = \"4s\"\nlog = \"y\"\n\
+            limits = [{ value = \"1gbit\", label = \"line\" }]\n";
+        let book = book(figure, &[]);
+        let figures = figures(&book, &cells(&book));
+        let courses: Vec<_> = figures[0]
+            .courses
+            .iter()
+            .map(|course| (course.of.as_str(), course.flow.as_deref()))
+            .collect();
+        assert_eq!(
+            courses,
+            [("goodput_bps", Some("get")), ("cwnd_bytes", Some("get"))]
+        );
+        assert_eq!(
+            (figures[0].span_s, figures[0].log_y),
+            (Some([2.0, 4.0]), true)
+        );
+        assert_eq!(figures[0].limits[0].value, 1e9);
+        assert_eq!(figures[0].panels[0].cells.len(), 4);
+    }
+
+    #[test]
+    fn bins_are_of_round_widths() {
+        assert_eq!(
+            [0.0, 0.1, 0.11, 0.3, 0.7, 3.0].map(nice),
+            [0.1, 0.1, 0.2, 0.5, 1.0, 5.0]
+        );
+    }
+}

@@ -4,16 +4,17 @@
 mod rule;
 mod text;
 
-pub(crate) use rule::Verdict;
+pub(crate) use rule::{Change, Verdict, rule_of_noise};
 
 use super::{
     args::Compare,
-    report::compared,
+    report,
     result::{Cell, Check, LabResult, Metrics, Run, Vary},
     summary::Summary,
 };
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
+use indexmap::IndexSet;
 use serde::Serialize;
 use serde_json::Value;
 use std::{fs, path::Path};
@@ -30,7 +31,7 @@ pub(crate) struct Comparison {
     /// Names of cells that only one has.
     pub(crate) only_a: Vec<String>,
     pub(crate) only_b: Vec<String>,
-    /// Claims that either was judged by.
+    /// Checks of either, in the order of A.
     pub(crate) checks: Vec<Checked>,
     /// The metric that answers A's question, or its first.
     pub(crate) main_metric: Option<String>,
@@ -43,8 +44,21 @@ pub(crate) struct Side {
     pub(crate) name: String,
     pub(crate) scenario: String,
     pub(crate) title: String,
+    /// Version of longhaul that ran it.
+    pub(crate) longhaul: String,
+    pub(crate) kernel: String,
     pub(crate) started: jiff::Timestamp,
     pub(crate) quick: bool,
+}
+
+/// Whether a check passed on each side; absent where it was not judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Checked {
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) a: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) b: Option<bool>,
 }
 
 /// Something that is not the same in both.
@@ -53,16 +67,6 @@ pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) a: String,
     pub(crate) b: String,
-}
-
-/// Whether a check passed on each side; absent if it was not judged there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Checked {
-    pub(crate) name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) a: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) b: Option<bool>,
 }
 
 /// A cell in both results.
@@ -103,7 +107,7 @@ pub(super) fn run(args: &Compare) -> Result<()> {
         (&args.second.display().to_string(), &b?),
     )?;
     if let Some(page) = &args.html {
-        fs::write(page, compared::html(&comparison))
+        fs::write(page, report::compared::html(&comparison))
             .with_context(|| format!("cannot write {}", page.display()))?;
     }
     match args.json {
@@ -119,12 +123,7 @@ fn read(path: &Path) -> Result<LabResult> {
         true => path.join("result.json"),
         false => path.to_owned(),
     };
-    let unreadable = |why: String| {
-        let way_out = "give a directory that 'longhaul lab run --out' wrote";
-        Refusal::usage(format!("{}: {why}; {way_out}", file.display()))
-    };
-    let text = fs::read_to_string(&file).map_err(|error| unreadable(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
+    LabResult::read(&file)
 }
 
 /// Compares two results, each with its name for people.
@@ -165,9 +164,25 @@ fn side(name: &str, result: &LabResult) -> Side {
         name: name.to_owned(),
         scenario: result.scenario.clone(),
         title: result.title().to_owned(),
+        longhaul: result.longhaul.clone(),
+        kernel: result.host.kernel.clone(),
         started: result.started,
         quick: result.quick,
     }
+}
+
+fn checks(a: &[Check], b: &[Check]) -> Vec<Checked> {
+    let names: IndexSet<&String> = a.iter().chain(b).map(|check| &check.name).collect();
+    let pass = |checks: &[Check], name: &String| {
+        let check = checks.iter().find(|check| check.name == *name)?;
+        Some(check.pass)
+    };
+    let checked = |name: &String| Checked {
+        name: name.clone(),
+        a: pass(a, name),
+        b: pass(b, name),
+    };
+    names.into_iter().map(checked).collect()
 }
 
 /// Cells are the same if they were varied alike, in whatever order.
@@ -211,20 +226,6 @@ fn values(cell: &Cell, metric: &str) -> Vec<f64> {
     good.filter_map(value)
         .filter(|value| value.is_finite())
         .collect()
-}
-
-fn checks(a: &[Check], b: &[Check]) -> Vec<Checked> {
-    let names: indexmap::IndexSet<&String> = a.iter().chain(b).map(|check| &check.name).collect();
-    let pass = |checks: &[Check], name: &String| {
-        let found = checks.iter().find(|check| check.name == *name);
-        found.map(|check| check.pass)
-    };
-    let checked = |name: &String| Checked {
-        name: name.clone(),
-        a: pass(a, name),
-        b: pass(b, name),
-    };
-    names.into_iter().map(checked).collect()
 }
 
 fn settings(a: &LabResult, b: &LabResult) -> Vec<Setting> {
@@ -356,6 +357,32 @@ mod tests {
             .map(|setting| setting.name.as_str())
             .collect();
         assert_eq!(names, ["seed", "parameters.size"]);
+    }
+
+    #[test]
+    fn checks_of_one_side_stay() {
+        let check = |name: &str, pass| Check {
+            name: name.to_owned(),
+            pass,
+            ..Check::default()
+        };
+        let (mut a, mut b) = two();
+        a.checks = vec![check("both", true), check("ours", false)];
+        b.checks = vec![check("theirs", true), check("both", false)];
+        let comparison = of(("a", &a), ("b", &b)).unwrap();
+        let found: Vec<_> = comparison
+            .checks
+            .iter()
+            .map(|check| (check.name.as_str(), check.a, check.b))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("both", Some(true), Some(false)),
+                ("ours", Some(false), None),
+                ("theirs", None, Some(true)),
+            ]
+        );
     }
 
     #[test]

@@ -18,6 +18,27 @@ pub(crate) enum Verdict {
     Unknown,
 }
 
+/// What B's figure is to a reader, by whether more or less of the metric is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Better,
+    Worse,
+    /// Not beyond noise.
+    Same,
+    Unknown,
+}
+
+impl Verdict {
+    pub(crate) fn change(self, less_is_better: bool) -> Change {
+        match (self, less_is_better) {
+            (Self::Noise, _) => Change::Same,
+            (Self::Unknown, _) => Change::Unknown,
+            (Self::Higher, false) | (Self::Lower, true) => Change::Better,
+            (Self::Higher, true) | (Self::Lower, false) => Change::Worse,
+        }
+    }
+}
+
 /// From so many repetitions on both sides, a test of ranks decides.
 const RANKED_MIN: usize = 5;
 /// Fewer than this many say nothing.
@@ -29,6 +50,25 @@ const CHANCE_MAX: f64 = 0.01;
 const RANKED_SHARE: f64 = 0.02;
 /// More, where only ranges speak: three runs against three lie apart by chance once in ten.
 const RANGED_SHARE: f64 = 0.05;
+
+/// The rule, for people: a line for each number of runs.
+pub(crate) fn rule_of_noise() -> [String; 3] {
+    let percent = |share: f64| (share * 100.0).round();
+    [
+        format!(
+            "{RANKED_MIN} runs and more on each side: Mann and Whitney’s test says p < {CHANCE_MAX}, \
+             and the medians differ by more than {} %",
+            percent(RANKED_SHARE)
+        ),
+        format!(
+            "{RANGED_MIN} to {}: the ranges from least to most do not overlap, \
+             and the medians differ by more than {} %",
+            RANKED_MIN - 1,
+            percent(RANGED_SHARE)
+        ),
+        "1: nothing is said".to_owned(),
+    ]
+}
 
 /// The verdict over all values of A and of B, in any order, none of them empty.
 pub(crate) fn verdict(a: &[f64], b: &[f64]) -> Verdict {

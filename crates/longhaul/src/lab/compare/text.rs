@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A comparison for a terminal.
 
-use super::{Comparison, Figures, Pair, Verdict};
+use super::{Change, Comparison, Figures, Pair, Verdict};
 use crate::lab::{
     metric::{Metric, times},
     summary::Summary,
@@ -67,7 +67,7 @@ fn rows(comparison: &Comparison, pair: &Pair, all: bool) -> Vec<Vec<String>> {
             range(&metric, figures.a),
             range(&metric, figures.b),
             figures.ratio.map(times).unwrap_or_default(),
-            mark(&metric, figures.verdict).to_owned(),
+            mark(figures.verdict.change(metric.less_is_better)).to_owned(),
         ]
     };
     pair.metrics.iter().filter(listed).map(row).collect()
@@ -86,12 +86,12 @@ fn range(metric: &Metric, summary: Summary) -> String {
     }
 }
 
-fn mark(metric: &Metric, verdict: Verdict) -> &'static str {
-    match (verdict, metric.less_is_better) {
-        (Verdict::Noise, _) => "",
-        (Verdict::Unknown, _) => "? one run",
-        (Verdict::Higher, false) | (Verdict::Lower, true) => "▲ better",
-        (Verdict::Higher, true) | (Verdict::Lower, false) => "▼ worse",
+fn mark(change: Change) -> &'static str {
+    match change {
+        Change::Same => "",
+        Change::Unknown => "? one run",
+        Change::Better => "▲ better",
+        Change::Worse => "▼ worse",
     }
 }
 

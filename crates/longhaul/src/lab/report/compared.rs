@@ -4,7 +4,7 @@
 
 use crate::{
     lab::{
-        compare::{Comparison, Figures, Side, Verdict},
+        compare::{Change, Comparison, Figures, Pair, Setting, Side, rule_of_noise},
         metric::{Metric, times},
         summary::Summary,
     },
@@ -20,20 +20,21 @@ const ROW_PX: usize = 26;
 
 /// The whole page.
 pub(crate) fn html(comparison: &Comparison) -> String {
-    let figures = figures(comparison);
     let title = format!("{} and {}", comparison.a.name, comparison.b.name);
+    let places = places(comparison);
     markup! {
         (DOCTYPE)
         html lang="en" {
             (page::head(&title, env!("LONGHAUL_VERSION"), ""))
             body {
                 (page::skip_link())
-                header { (heading(comparison, &figures)) }
+                header { (heading(comparison, &places)) }
                 main id="main" tabindex="-1" {
-                    (picture(&figures))
-                    (tables(&figures))
+                    (picture(&places))
+                    (tables(&places))
+                    (alone(comparison))
                     (checks(comparison))
-                    (settings(comparison))
+                    (sides(comparison))
                 }
             }
         }
@@ -41,90 +42,64 @@ pub(crate) fn html(comparison: &Comparison) -> String {
     .into_string()
 }
 
-/// A metric of a cell in both.
-#[derive(Clone, Copy)]
-struct Figure<'a> {
+/// A metric of a cell that both have.
+struct Place<'a> {
     cell: &'a str,
-    metric: &'a str,
-    found: &'a Figures,
+    name: &'a str,
+    metric: Metric,
+    figures: &'a Figures,
+    change: Change,
 }
 
-/// How B stands to A.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Difference {
-    None,
-    Better,
-    Worse,
-    /// The noise is not known.
-    Unknown,
+fn places(comparison: &Comparison) -> Vec<Place<'_>> {
+    comparison.cells.iter().flat_map(of_cell).collect()
 }
 
-impl Figure<'_> {
-    fn difference(&self) -> Difference {
-        let better = match Metric::of(self.metric).less_is_better {
-            true => Verdict::Lower,
-            false => Verdict::Higher,
-        };
-        match self.found.verdict {
-            Verdict::Noise => Difference::None,
-            Verdict::Unknown => Difference::Unknown,
-            verdict if verdict == better => Difference::Better,
-            _ => Difference::Worse,
-        }
+fn of_cell(pair: &Pair) -> impl Iterator<Item = Place<'_>> {
+    let metrics = pair.metrics.iter();
+    metrics.map(|found| place(&pair.name, found))
+}
+
+fn place<'a>(cell: &'a str, (name, figures): (&'a String, &'a Figures)) -> Place<'a> {
+    let metric = Metric::of(name);
+    Place {
+        cell,
+        name,
+        change: figures.verdict.change(metric.less_is_better),
+        metric,
+        figures,
     }
 }
 
-fn figures(comparison: &Comparison) -> Vec<Figure<'_>> {
-    let cells = comparison.cells.iter();
-    let figures = cells.flat_map(|pair| {
-        pair.metrics.iter().map(|(metric, found)| Figure {
-            cell: &pair.name,
-            metric,
-            found,
-        })
-    });
-    figures.collect()
-}
-
 /// How many figures differ, and which way.
-fn heading(comparison: &Comparison, figures: &[Figure<'_>]) -> Markup {
-    let count = |wanted: Difference| {
-        figures
-            .iter()
-            .filter(|figure| figure.difference() == wanted)
-            .count()
-    };
-    let (better, worse, other) = (
-        count(Difference::Better),
-        count(Difference::Worse),
-        count(Difference::Unknown),
-    );
-    let same = count(Difference::None);
+fn heading(comparison: &Comparison, places: &[Place<'_>]) -> Markup {
+    let count = |wanted: Change| places.iter().filter(|place| place.change == wanted).count();
+    let (better, worse) = (count(Change::Better), count(Change::Worse));
+    let (same, unknown) = (count(Change::Same), count(Change::Unknown));
     markup! {
         p.kicker { "longhaul lab compare" }
         h1 { (comparison.a.name) " and " (comparison.b.name) }
         p.answer {
             @match (better, worse) {
-                (0, 0) if same == 0 => { "What noise is " strong { "isn’t known" } ": there was one run" }
                 (0, 0) => { strong { "No figure" } " differs beyond noise" }
                 (better, worse) => { "B is better in " strong { (better) } " and worse in " strong { (worse) } " figures" }
             }
         }
         p.beside {
-            "Of " (figures.len()) " figures noise explains " (same)
-            @if other > 0 { "; of " (other) " it is not known, since there was one run" }
+            "Of " (places.len()) " figures " (same) " don’t differ by more than noise"
+            @if unknown > 0 { "; of " (unknown) " the noise is not known, since there was one run" }
             "."
         }
-        p.note {
-            "Beyond noise: with five runs and more on both sides by Mann-Whitney’s test (p < 0.01) and medians 2 % apart, "
-            "with fewer where the runs’ ranges do not meet and medians are 5 % apart."
+        details {
+            summary { "What “beyond noise” means" }
+            ul { @for line in rule_of_noise() { li { (line) } } }
         }
     }
 }
 
 /// B over A for each figure that both have, on a logarithmic axis about one.
-fn picture(figures: &[Figure<'_>]) -> Markup {
-    let mut ratios: Vec<Ratio<'_>> = figures.iter().filter_map(Ratio::of).collect();
+fn picture(places: &[Place<'_>]) -> Markup {
+    let mut ratios: Vec<Ratio<'_>> = places.iter().filter_map(Ratio::of).collect();
     let all = ratios.len();
     ratios.sort_by(|a, b| b.apart().total_cmp(&a.apart()));
     ratios.truncate(DRAWN_MAX);
@@ -156,18 +131,18 @@ fn picture(figures: &[Figure<'_>]) -> Markup {
 
 /// A figure's ratio with the range that the runs' ranges allow.
 struct Ratio<'a> {
-    figure: &'a Figure<'a>,
+    place: &'a Place<'a>,
     median: f64,
     least: f64,
     most: f64,
 }
 
 impl<'a> Ratio<'a> {
-    fn of(figure: &'a Figure<'a>) -> Option<Self> {
-        let (a, b) = (figure.found.a, figure.found.b);
+    fn of(place: &'a Place<'a>) -> Option<Self> {
+        let (a, b) = (place.figures.a, place.figures.b);
         let positive = a.min > 0.0 && b.min > 0.0;
         positive.then(|| Self {
-            figure,
+            place,
             median: b.median / a.median,
             least: b.min / a.max,
             most: b.max / a.min,
@@ -183,28 +158,28 @@ fn said(ratios: &[Ratio<'_>]) -> String {
     let one = |ratio: &Ratio<'_>| {
         format!(
             "{} {}: {}",
-            ratio.figure.cell,
-            Metric::of(ratio.figure.metric).label,
+            ratio.place.cell,
+            ratio.place.metric.label,
             times(ratio.median)
         )
     };
     ratios.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-fn class(difference: Difference) -> &'static str {
-    match difference {
-        Difference::Better => "better",
-        Difference::Worse => "worse",
-        Difference::None | Difference::Unknown => "same",
+fn class(change: Change) -> &'static str {
+    match change {
+        Change::Better => "better",
+        Change::Worse => "worse",
+        Change::Same | Change::Unknown => "same",
     }
 }
 
 fn row(ratio: &Ratio<'_>, scale: Scale) -> Markup {
     let at = |value: f64| format!("{:.2}%", scale.at(value) * 100.0);
-    let class = class(ratio.figure.difference());
+    let class = class(ratio.place.change);
     markup! {
         div.ratio {
-            span.of { (ratio.figure.cell) " · " (Metric::of(ratio.figure.metric).label) }
+            span.of { (ratio.place.cell) " · " (ratio.place.metric.label) }
             svg height=(ROW_PX) {
                 line.limit x1=(at(1.0)) x2=(at(1.0)) y1="0" y2=(ROW_PX) {}
                 line.reach.(class) x1=(at(ratio.least)) x2=(at(ratio.most)) y1="13" y2="13" {}
@@ -234,39 +209,38 @@ fn axis(scale: Scale) -> Markup {
 }
 
 /// A table for each metric: a row a cell.
-fn tables(figures: &[Figure<'_>]) -> Markup {
-    let mut metrics: IndexMap<&str, Vec<&Figure<'_>>> = IndexMap::new();
-    for figure in figures {
-        metrics.entry(figure.metric).or_default().push(figure);
+fn tables(places: &[Place<'_>]) -> Markup {
+    let mut metrics: IndexMap<&str, Vec<&Place<'_>>> = IndexMap::new();
+    for place in places {
+        metrics.entry(place.name).or_default().push(place);
     }
     markup! {
         section {
             h2 { "Every figure" }
-            @for (name, figures) in &metrics { (table(name, figures)) }
+            @for places in metrics.values() { (table(&places[0].metric, places)) }
         }
     }
 }
 
-fn table(name: &str, figures: &[&Figure<'_>]) -> Markup {
-    let metric = Metric::of(name);
+fn table(metric: &Metric, places: &[&Place<'_>]) -> Markup {
     markup! {
         div.scroll tabindex="0" role="region" aria-label=(metric.label) {
             table.values {
                 caption { (metric.label) ": median of the runs [smallest – largest]" }
                 thead { tr { @for name in ["Cell", "A", "B", "B / A", "Beyond noise"] { th scope="col" { (name) } } } }
-                tbody { @for figure in figures { tr {
-                    th scope="row" { (figure.cell) }
-                    (value(&metric, &figure.found.a))
-                    (value(&metric, &figure.found.b))
-                    td { (figure.found.ratio.map_or("–".to_owned(), times)) }
-                    td { (verdict(figure.difference())) }
+                tbody { @for place in places { tr {
+                    th scope="row" { (place.cell) }
+                    (value(metric, place.figures.a))
+                    (value(metric, place.figures.b))
+                    td { (place.figures.ratio.map_or("–".to_owned(), times)) }
+                    td { (verdict(place.change)) }
                 } } }
             }
         }
     }
 }
 
-fn value(metric: &Metric, found: &Summary) -> Markup {
+fn value(metric: &Metric, found: Summary) -> Markup {
     markup! {
         td {
             strong { (metric.print(found.median)) }
@@ -275,13 +249,23 @@ fn value(metric: &Metric, found: &Summary) -> Markup {
     }
 }
 
-fn verdict(difference: Difference) -> Markup {
+fn verdict(change: Change) -> Markup {
     markup! {
-        @match difference {
-            Difference::Better => { span.pass { "▲ better" } }
-            Difference::Worse => { span.fail { "▼ worse" } }
-            Difference::None => { "no" }
-            Difference::Unknown => { "not known" }
+        @match change {
+            Change::Better => { span.pass { "▲ better" } }
+            Change::Worse => { span.fail { "▼ worse" } }
+            Change::Same => { "no" }
+            Change::Unknown => { "not known" }
+        }
+    }
+}
+
+/// Cells that only one of the runs has.
+fn alone(comparison: &Comparison) -> Markup {
+    let sides = [("A", &comparison.only_a), ("B", &comparison.only_b)];
+    markup! {
+        @for (side, names) in sides {
+            @if !names.is_empty() { p { "Only in " (side) ": " (names.join("; ")) } }
         }
     }
 }
@@ -313,33 +297,49 @@ fn checks(comparison: &Comparison) -> Markup {
     }
 }
 
-/// In what the labs differ besides their figures.
-fn settings(comparison: &Comparison) -> Markup {
-    let began = |side: &Side| side.started.strftime("%Y-%m-%d %H:%M UTC").to_string();
-    let sides = [&comparison.a, &comparison.b];
+/// What each run was, then in what else the two differ.
+fn sides(comparison: &Comparison) -> Markup {
+    type Said = fn(&Side) -> String;
+    let rows: [(&str, Said); 6] = [
+        ("Result", |side| side.name.clone()),
+        ("Scenario", |side| side.scenario.clone()),
+        ("longhaul", |side| side.longhaul.clone()),
+        ("Began", |side| {
+            side.started.strftime("%Y-%m-%d %H:%M UTC").to_string()
+        }),
+        ("Kernel", |side| side.kernel.clone()),
+        ("Quick", |side| {
+            if side.quick { "yes" } else { "no" }.to_owned()
+        }),
+    ];
     markup! {
         section {
-            h2 { "In what the two labs differ" }
-            div.scroll tabindex="0" role="region" aria-label="In what the two labs differ" {
+            h2 { "The two runs" }
+            div.scroll tabindex="0" role="region" aria-label="The two runs" {
                 table {
                     thead { tr { td {} th scope="col" { "A" } th scope="col" { "B" } } }
-                    tbody {
-                        tr { th scope="row" { "Result" } @for side in sides { td { (side.name) } } }
-                        tr { th scope="row" { "Began" } @for side in sides { td { (began(side)) } } }
-                        @for setting in &comparison.settings {
-                            tr { th scope="row" { (setting.name) } td { (setting.a) } td { (setting.b) } }
-                        }
-                    }
+                    tbody { @for (name, said) in rows { tr {
+                        th scope="row" { (name) }
+                        @for side in [&comparison.a, &comparison.b] { td { (said(side)) } }
+                    } }
+                    @for setting in other_settings(comparison, &rows.map(|(name, _)| name)) { tr {
+                        th scope="row" { (setting.name) }
+                        @for value in [&setting.a, &setting.b] { td { (value) } }
+                    } } }
                 }
             }
-            (alone("A", &comparison.only_a))
-            (alone("B", &comparison.only_b))
         }
     }
 }
 
-fn alone(side: &str, cells: &[String]) -> Markup {
-    markup! { @if !cells.is_empty() { p { "Only " (side) " has: " (cells.join("; ")) "." } } }
+/// Those that differ and have no row yet, whatever the letters' case.
+fn other_settings<'a>(
+    comparison: &'a Comparison,
+    shown: &[&str],
+) -> impl Iterator<Item = &'a Setting> {
+    let shown: Vec<String> = shown.iter().map(|name| name.to_lowercase()).collect();
+    let new = move |setting: &&Setting| !shown.contains(&setting.name.to_lowercase());
+    comparison.settings.iter().filter(new)
 }
 
 #[cfg(test)]
@@ -361,6 +361,7 @@ mod tests {
             cell.summarise();
         }
         b.checks[0].pass = false;
+        b.seed += 1;
         let page = html(&compare::of(("a", &a), ("b", &b)).unwrap());
         assert!(
             page.contains(
@@ -368,6 +369,7 @@ mod tests {
             )
         );
         assert_eq!(page.matches("▲ better").count(), 3);
+        assert!(page.contains("✗ fail") && page.contains("<th scope=\"row\">seed</th>"));
         assert_good(&page, 0);
     }
 
@@ -375,6 +377,7 @@ mod tests {
     fn names_stay_texts() {
         const EVIL: &str = "</script><script>alert(1)</script>\"'";
         let a = made_up::every_figure();
-        assert!(!html(&compare::of((EVIL, &a), (EVIL, &a)).unwrap()).contains(EVIL));
+        let comparison = compare::of((EVIL, &a), (EVIL, &a)).unwrap();
+        assert!(!html(&comparison).contains(EVIL));
     }
 }

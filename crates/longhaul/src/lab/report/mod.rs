@@ -34,7 +34,7 @@ mod testbed;
 mod values;
 
 use super::result::LabResult;
-use crate::{exit::Refusal, page};
+use crate::page;
 use anyhow::Context;
 use downloads::Downloads;
 use maud::{DOCTYPE, Markup, html as markup};
@@ -73,26 +73,12 @@ pub(crate) fn rebuild(dir: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn rebuild_result(dir: &Path) -> anyhow::Result<(LabResult, PathBuf)> {
-    let result = read(dir)?;
+    let result = LabResult::read(&dir.join("result.json"))?;
     let page = dir.join("report.html");
     let downloads = Downloads::of(&result, dir);
     fs::write(&page, html(&result, &downloads))
         .with_context(|| format!("cannot write {}", page.display()))?;
     Ok((result, page))
-}
-
-/// The result in `dir`.
-///
-/// # Errors
-/// A usage refusal if it cannot be read.
-fn read(dir: &Path) -> anyhow::Result<LabResult> {
-    let source = dir.join("result.json");
-    let unreadable = |why: String| {
-        let way_out = "give a directory that 'longhaul lab run --out' wrote";
-        Refusal::usage(format!("{}: {why}; {way_out}", source.display()))
-    };
-    let text = fs::read_to_string(&source).map_err(|error| unreadable(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
 }
 
 /// The whole page of `result`.
@@ -191,7 +177,7 @@ fn scripts(charts: &[script::Chart]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::result::About;
+    use crate::{exit::Refusal, lab::result::About};
     use serde_json::json;
 
     /// A result whose figures are made up.

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What every file under `scenarios/` must keep, whatever it asks.
+
+use super::{
+    book::{Book, Choices},
+    drawing, inherit, library, paper,
+    result::{self, Metrics, Run},
+    view_plan,
+};
+use std::sync::LazyLock;
+
+/// Each built-in scenario, read once for all tests.
+static BOOKS: LazyLock<Vec<Book>> = LazyLock::new(|| library::names().map(open).collect());
+
+fn open(name: &str) -> Book {
+    let book = Book::open(&library::find(name).unwrap(), &Choices::default());
+    book.unwrap_or_else(|error| panic!("{name}: {error:#}"))
+}
+
+#[test]
+fn it_can_be_read_with_all_that_it_stands_on() {
+    for name in library::names() {
+        let source = library::find(name).unwrap();
+        let family = inherit::Family::gather(&source).unwrap();
+        let resolved = family.resolved().unwrap();
+        // What results says the same without its bases.
+        let alone = library::Source {
+            name: name.to_owned(),
+            origin: format!("{name}, resolved"),
+            text: resolved,
+            path: None,
+        };
+        let stands_alone = family
+            .own()
+            .text
+            .lines()
+            .all(|line| !line.starts_with("base ="));
+        // The same text again would be the same again.
+        if !stands_alone {
+            let alone =
+                Book::open(&alone, &Choices::default()).unwrap_or_else(|error| panic!("{error:#}"));
+            let family = BOOKS.iter().find(|book| book.name == name).unwrap();
+            let names = |book: &Book| -> Vec<String> {
+                book.cells.iter().map(super::book::Cell::name).collect()
+            };
+            assert_eq!(names(family), names(&alone), "{name}");
+        }
+    }
+}
+
+#[test]
+fn it_says_what_the_paper_printed() {
+    for book in BOOKS.iter() {
+        let printed = book
+            .cells
+            .iter()
+            .any(|cell| !paper::printed(&book.base.paper, cell).figures.is_empty());
+        let mut words = book.base.notes.iter().chain(&book.base.source);
+        let none = words.any(|words| {
+            words.contains("no printed numbers") || words.contains("prints no number")
+        });
+        assert!(
+            book.base.source.is_none() || printed || none,
+            "{}: it names a source, but neither has its figures ([[paper]]) nor says that it has \"no printed numbers\"",
+            book.name
+        );
+    }
+}
+
+#[test]
+fn every_cell_can_be_drawn() {
+    for book in BOOKS.iter() {
+        for cell in &book.cells {
+            let drawn = drawing::testbed(&[&cell.scenario]);
+            assert!(drawn.hosts.len() >= 2, "{}: {}", book.name, cell.name());
+            assert_eq!(
+                drawn.links.len(),
+                drawn.hosts.len() - 1,
+                "{}: {}",
+                book.name,
+                cell.name()
+            );
+        }
+    }
+}
+
+/// A table or figure that no cell fits would be missing from the page, without a word.
+#[test]
+fn every_table_and_figure_shows_something() {
+    for book in BOOKS.iter() {
+        let cells: Vec<result::Cell> = book.cells.iter().map(|_| one_run()).collect();
+        let tables = view_plan::tables(book, &cells);
+        let figures = view_plan::figures(book, &cells);
+        assert_eq!(tables.len(), book.base.table.len(), "{}", book.name);
+        assert_eq!(figures.len(), book.base.figure.len(), "{}", book.name);
+        let panels = tables
+            .iter()
+            .flat_map(|table| &table.panels)
+            .chain(figures.iter().flat_map(|figure| &figure.panels));
+        for panel in panels {
+            let shown = panel.cells.iter().flatten().flatten();
+            assert!(
+                shown.clone().count() > 0 && shown.clone().all(|index| *index < book.cells.len()),
+                "{}",
+                book.name
+            );
+        }
+    }
+}
+
+fn one_run() -> result::Cell {
+    let mut cell = result::Cell {
+        runs: vec![Run {
+            metrics: Metrics::from([("goodput_bps".to_owned(), 1e9)]),
+            ..Run::default()
+        }],
+        ..result::Cell::default()
+    };
+    cell.summarise();
+    cell
+}
