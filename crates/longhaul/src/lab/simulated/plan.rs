@@ -130,7 +130,7 @@ impl<'a> Plan<'a> {
 
     fn leg(&self, number: usize, seed: u64) -> Result<Leg, String> {
         let Shared { link, wire, .. } = &self.legs[number];
-        let flows = self.connections(number).map(settings);
+        let flows = self.connections(number).map(|one| settings(&one));
         Ok(Leg {
             path: Path {
                 forth: wire.forth.clone(),
@@ -233,7 +233,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn settings(connection: Connection<'_>) -> Result<FlowSettings, String> {
+fn settings(connection: &Connection<'_>) -> Result<FlowSettings, String> {
     Ok(FlowSettings {
         start: connection.start,
         extra_rtt: connection.extra_rtt,
