@@ -30,6 +30,7 @@ mod connection;
 mod direction;
 mod distribution;
 mod gaps;
+mod groups;
 mod handshake;
 mod holes;
 mod key_hash;

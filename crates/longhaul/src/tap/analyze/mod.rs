@@ -48,6 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         widths: config.widths.clone(),
         formats: config.formats.clone(),
         ranks: config.ranks,
+        threads: config.threads,
     })?;
     let told = go(sources, &config, &output)?;
     refuse_ruins(&told)?;
@@ -69,6 +70,7 @@ pub(crate) fn capture(file: &Path) -> Result<Finished> {
         widths: config.widths.clone(),
         formats: Vec::new(),
         ranks: config.ranks,
+        threads: config.threads,
     })?;
     let told = go(sources, &config, &output)?;
     refuse_ruins(&told)?;

@@ -27,11 +27,11 @@ type Rank = (u64, Reverse<u64>);
 
 /// Flows in order of their rank, the largest last.
 #[derive(Default)]
-struct Places(BTreeMap<Rank, Flow>);
+struct Places(BTreeMap<Rank, Box<Flow>>);
 
 impl Places {
     /// Gives `flow` its place, and back what has none any more.
-    fn admit(&mut self, flow: Flow, most: usize) -> Option<Flow> {
+    fn admit(&mut self, flow: Box<Flow>, most: usize) -> Option<Box<Flow>> {
         self.0.insert(rank(&flow), flow);
         let over = self.0.len() > most;
         over.then(|| self.0.pop_first().map(|(_, least)| least))
@@ -61,7 +61,7 @@ impl<W: Write> Largest<W> {
     }
 
     /// Takes a flow that is over.
-    pub(super) fn flow(&mut self, flow: Flow) -> io::Result<()> {
+    pub(super) fn flow(&mut self, flow: Box<Flow>) -> io::Result<()> {
         let Ranks { drawn, told } = self.ranks;
         let beaten = self.drawn.admit(flow, drawn).map(without_course);
         let last = beaten.and_then(|flow| self.told.admit(flow, told.saturating_sub(drawn)));
@@ -83,7 +83,7 @@ impl<W: Write> Largest<W> {
             lines.flush()?;
         }
         let ascending = self.told.0.into_values().chain(self.drawn.0.into_values());
-        let mut flows: Vec<Flow> = ascending.collect();
+        let mut flows: Vec<Flow> = ascending.map(|flow| *flow).collect();
         flows.reverse();
         Ok((flows, self.others))
     }
@@ -115,7 +115,7 @@ pub(super) fn payload(flow: &Flow) -> u64 {
         .saturating_add(download.data.unique_bytes)
 }
 
-fn without_course(mut flow: Flow) -> Flow {
+fn without_course(mut flow: Box<Flow>) -> Box<Flow> {
     flow.upload.course = Course::default();
     flow.download.course = Course::default();
     flow
@@ -138,7 +138,7 @@ mod tests {
         let ranks = Ranks { drawn: 2, told: 3 };
         let mut largest = Largest::new(ranks, Some(&mut lines));
         for (number, bytes) in flows {
-            largest.flow(flow(*number, *bytes)).unwrap();
+            largest.flow(Box::new(flow(*number, *bytes))).unwrap();
         }
         let (flows, others) = largest.finish().unwrap();
         (flows, others, String::from_utf8(lines).unwrap())
