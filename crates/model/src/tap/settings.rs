@@ -91,6 +91,9 @@ mod tests {
     #[test]
     fn few_flows_share_what_there_is() {
         let bins = |flows| Settings::default().course_bins(10, flows);
-        assert_eq!([0, 1, 25, 100, 1_000].map(bins), [4_096, 4_096, 4_096, 1_048, 104]);
+        assert_eq!(
+            [0, 1, 25, 100, 1_000].map(bins),
+            [4_096, 4_096, 4_096, 1_048, 104]
+        );
     }
 }

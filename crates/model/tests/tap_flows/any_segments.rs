@@ -151,7 +151,8 @@ fn item((number, (seg, port)): (usize, (Seg, u16))) -> Item {
 }
 
 fn by_flow(mut said: Said) -> Said {
-    said.bins.sort_by_key(|bin| (bin.flow, bin.width, bin.upload));
+    said.bins
+        .sort_by_key(|bin| (bin.flow, bin.width, bin.upload));
     said.flows.sort_by_key(|flow| flow.number);
     said
 }

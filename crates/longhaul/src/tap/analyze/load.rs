@@ -2,7 +2,7 @@
 //! What goes through the crew: some records of one file, what is in them, and what shards say of them.
 
 use super::crew::SHARDS;
-use crate::tap::series::Row;
+use crate::tap::{report::Output, series::Row};
 use model::tap::{
     Sink,
     record::{BothEnds, Flow},
@@ -118,6 +118,7 @@ impl Told {
 /// Listens to a shard's flows.
 pub(super) struct Ear<'a> {
     pub(super) said: &'a mut Said,
+    pub(super) output: &'a Output,
     /// Whether bins go anywhere.
     pub(super) series: bool,
 }
@@ -137,7 +138,8 @@ impl Sink for Ear<'_> {
         }
     }
 
-    fn flow(&mut self, flow: Flow) {
+    fn flow(&mut self, mut flow: Flow) {
+        self.output.thin(&mut flow);
         self.said.flows.push(Box::new(flow));
     }
 }

@@ -76,7 +76,9 @@ impl Shard {
     fn segments(&mut self, items: &[Item], places: bool, ear: &mut Ear<'_>) {
         match &mut self.flows {
             Some(flows) if !places => flows.segments(items, ear),
-            _ => items.iter().for_each(|item| self.segment(item, places, ear)),
+            _ => items
+                .iter()
+                .for_each(|item| self.segment(item, places, ear)),
         }
     }
 

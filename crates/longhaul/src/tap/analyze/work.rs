@@ -83,6 +83,7 @@ impl<'a> Work for Analyze<'a> {
         let mut said = lock(&load.said[number]);
         let mut ear = Ear {
             said: &mut said,
+            output: self.output,
             series: self.series,
         };
         shard.take(number, load, &mut ear);

@@ -100,18 +100,22 @@ mod tests {
     fn text(value: &Value) -> String {
         let mut text = Vec::new();
         value
-            .serialize(&mut Serializer::with_formatter(&mut text, ByLine::default()))
+            .serialize(&mut Serializer::with_formatter(
+                &mut text,
+                ByLine::default(),
+            ))
             .unwrap();
         String::from_utf8(text).unwrap()
     }
 
     #[test]
     fn a_flow_is_a_line() {
-        let value = json!({"flows": [{"number": 1, "buckets": [[1, 2], []]}, {}], "none": [], "schema": 1});
+        let value =
+            json!({"flows": [{"number": 1, "buckets": [[1, 2], []]}, {}], "none": [], "schema": 1});
         insta::assert_snapshot!(text(&value), @r#"
         {
           "flows": [
-            {"number":1,"buckets":[[1,2],[]]},
+            {"buckets":[[1,2],[]],"number":1},
             {}
           ],
           "none": [],

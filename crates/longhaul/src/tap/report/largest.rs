@@ -77,6 +77,15 @@ impl<W: Write> Largest<W> {
         lines.write_all(b"\n")
     }
 
+    /// Least payload of the flows that are drawn; 0 while there is room for any. One with less will never
+    /// be drawn, whatever comes.
+    pub(super) fn least_drawn(&self) -> u64 {
+        match self.drawn.0.first_key_value() {
+            Some((rank, _)) if self.drawn.0.len() >= self.ranks.drawn => rank.0,
+            _ => 0,
+        }
+    }
+
     /// The flows that are told, largest first, and the sum of the others.
     pub(super) fn finish(self) -> io::Result<(Vec<Flow>, Others)> {
         if let Some(mut lines) = self.lines {
@@ -116,9 +125,14 @@ pub(super) fn payload(flow: &Flow) -> u64 {
 }
 
 fn without_course(mut flow: Box<Flow>) -> Box<Flow> {
+    drop_course(&mut flow);
+    flow
+}
+
+/// Leaves the course of a flow out.
+pub(super) fn drop_course(flow: &mut Flow) {
     flow.upload.course = Course::default();
     flow.download.course = Course::default();
-    flow
 }
 
 #[cfg(test)]
@@ -159,6 +173,16 @@ mod tests {
             others.packets,
             2 * flows[0].upload.data.packets + 2 * flows[0].download.data.packets
         );
+    }
+
+    #[test]
+    fn what_is_smaller_than_all_that_are_drawn_is_known_early() {
+        let mut largest = Largest::new(Ranks { drawn: 2, told: 3 }, None::<Vec<u8>>);
+        let least = [(0, 10), (1, 40), (2, 20), (3, 5)].map(|(number, bytes)| {
+            largest.flow(Box::new(flow(number, bytes))).unwrap();
+            largest.least_drawn()
+        });
+        assert_eq!(least, [0, 10, 20, 20]);
     }
 
     #[test]

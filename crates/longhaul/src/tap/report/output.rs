@@ -6,7 +6,7 @@ use super::{
     by_line::ByLine,
     course::Drawn,
     html,
-    largest::{Largest, Ranks},
+    largest::{Largest, Ranks, drop_course, payload},
     result::{Analysis, CaptureFile, SCHEMA, VantagePoint},
 };
 use crate::{
@@ -25,7 +25,10 @@ use std::{
     io::{BufWriter, Write},
     mem,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use units::Time;
 
@@ -85,6 +88,8 @@ pub(crate) struct Finished {
 pub(crate) struct Output {
     plan: Plan,
     open: Mutex<Open>,
+    /// Flows with less payload are not drawn.
+    least_drawn: AtomicU64,
 }
 
 struct Open {
@@ -117,7 +122,16 @@ impl Output {
         Ok(Self {
             plan,
             open: Mutex::new(open),
+            least_drawn: AtomicU64::new(0),
         })
+    }
+
+    /// Leaves the course of a flow out that is too small to be drawn, as soon as that is known: so courses
+    /// take no memory on their way here.
+    pub(crate) fn thin(&self, flow: &mut Flow) {
+        if payload(flow) < self.least_drawn.load(Ordering::Relaxed) {
+            drop_course(flow);
+        }
     }
 
     /// A thread's way in.
@@ -139,7 +153,7 @@ impl Output {
     /// # Errors
     /// The first thing that could not be written, now or before.
     pub(crate) fn finish(self, sources: Sources) -> Result<Finished> {
-        let Self { plan, open } = self;
+        let Self { plan, open, .. } = self;
         let Open {
             largest,
             series,
@@ -228,7 +242,11 @@ impl Writer<'_> {
     /// A flow that is over.
     pub(crate) fn flow(&mut self, flow: Box<Flow>) {
         let write = |open: &mut Open| open.largest.flow(flow).context("cannot write flows.jsonl");
-        self.output.with(|open| open.attempt(write));
+        let least = self.output.with(|open| {
+            open.attempt(write);
+            open.largest.least_drawn()
+        });
+        self.output.least_drawn.store(least, Ordering::Relaxed);
     }
 }
 
@@ -276,10 +294,7 @@ impl Finished {
 }
 
 /// Two things at once.
-fn both(
-    one: impl FnOnce() -> Result<()> + Send,
-    other: impl FnOnce() -> Result<()>,
-) -> Result<()> {
+fn both(one: impl FnOnce() -> Result<()> + Send, other: impl FnOnce() -> Result<()>) -> Result<()> {
     std::thread::scope(|scope| {
         let one = scope.spawn(one);
         let other = other();
@@ -309,7 +324,10 @@ fn write_text(path: &Path, text: &str) -> Result<()> {
 fn json_by_line(path: &Path, value: &impl Serialize) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let mut file = BufWriter::with_capacity(BUFFER, File::create(path)?);
-        value.serialize(&mut Serializer::with_formatter(&mut file, ByLine::default()))?;
+        value.serialize(&mut Serializer::with_formatter(
+            &mut file,
+            ByLine::default(),
+        ))?;
         file.write_all(b"\n")?;
         file.flush()
     };

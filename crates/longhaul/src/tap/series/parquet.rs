@@ -167,9 +167,7 @@ fn integers<W: Write + Send>(
     let Values { values, present } = column;
     let present_if_any = (!present.is_empty()).then_some(&present[..]);
     with_column(group, |column| match column {
-        ColumnWriter::Int64ColumnWriter(writer) => {
-            writer.write_batch(values, present_if_any, None)
-        }
+        ColumnWriter::Int64ColumnWriter(writer) => writer.write_batch(values, present_if_any, None),
         _ => Err(ParquetError::General("not a column of integers".to_owned())),
     })?;
     values.clear();
