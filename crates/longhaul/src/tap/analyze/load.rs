@@ -89,7 +89,7 @@ impl Notes {
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) bins: Vec<Told>,
-    /// Boxed, because they are large and go from hand to hand.
+    #[allow(clippy::vec_box, reason = "they are large and go from hand to hand")]
     pub(super) flows: Vec<Box<Flow>>,
     /// Those that two places saw.
     pub(super) both_ends: Vec<BothEnds>,
