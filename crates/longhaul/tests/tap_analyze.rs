@@ -105,6 +105,28 @@ fn the_number_of_threads_changes_not_one_byte() {
     }
 }
 
+/// What one load closes, and what the end does, each in order of flow, direction and time.
+#[test]
+fn rows_have_an_order() {
+    let desk = Desk::new();
+    let file = desk.put("crowd.pcap", &Trace::many(40, 20).pcap());
+    let out = desk.path("out");
+    result(&[&file, "--csv", "-o", out.to_str().unwrap()]);
+    let text = fs::read_to_string(out.join("series-1ms.csv")).unwrap();
+    let place = |line: &str| {
+        let mut fields = line.split(',');
+        let mut number = || fields.next().unwrap().to_owned();
+        let (flow, direction) = (number(), number());
+        let flow: u64 = flow.parse().unwrap();
+        let time_ns: u64 = number().parse().unwrap();
+        (flow, direction != "upload", time_ns)
+    };
+    let places: Vec<_> = text.lines().skip(1).map(place).collect();
+    assert!(places.len() > 100, "{} rows", places.len());
+    let steps_back = places.windows(2).filter(|pair| pair[0] >= pair[1]).count();
+    assert!(steps_back <= 1, "{steps_back}");
+}
+
 #[test]
 fn a_transfer_is_counted() {
     let desk = Desk::new();

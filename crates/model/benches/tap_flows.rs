@@ -2,14 +2,14 @@
 //! Segments a second that one core analyses, all series on: `cargo bench -p model --bench tap_flows`.
 //!
 //! Transfers of 10 Gbit/s over 60 ms in segments of 1,448 bytes, each second one acknowledged, with time
-//! stamps; bins of 1 ms and 1 s go into a sink that counts. Segments are made 256 at a time, and
+//! stamps; bins of 1 ms and 1 s go into a sink that counts. Segments are made and analysed 256 at a time, and
 //! only the analysis of these is timed; the slowest tenth of them, in which the machine did something
 //! else, is left out. Each case runs three times; printed are the median and the extremes.
 
 #![allow(missing_docs, reason = "a program")]
 
 use model::tap::record::Flow;
-use model::tap::segment::{Endpoint, FlowKey, SACK_BLOCKS_MAX, Segment, Vantage};
+use model::tap::segment::{Endpoint, FlowKey, Item, SACK_BLOCKS_MAX, Segment, Vantage};
 use model::tap::series::Bin;
 use model::tap::{Flows, Settings, Sink};
 use std::net::{IpAddr, Ipv4Addr};
@@ -107,11 +107,12 @@ fn run(case: &Case) -> f64 {
         while load.len() < LOAD {
             transfers.step(&mut load);
         }
-        let begin = Instant::now();
-        for (vantage, key, segment) in &load {
-            flows.segment(number, *vantage, key, segment, &mut sink);
-            number += 1;
+        for (number, item) in (number..).zip(&mut load) {
+            item.number = number;
         }
+        number += load.len() as u64;
+        let begin = Instant::now();
+        flows.segments(&load, &mut sink);
         times.push(begin.elapsed().as_nanos() as f64 / load.len() as f64);
     }
     flows.finish(&mut sink);
@@ -136,8 +137,6 @@ impl Sink for Counter {
         self.flows += 1;
     }
 }
-
-type Item = (Vantage, FlowKey, Segment);
 
 /// All flows, which take turns at random, two segments and an ACK at a time.
 struct Transfers {
@@ -195,7 +194,12 @@ impl Transfers {
 
     fn see(&self, load: &mut Vec<Item>, flow: &FlowKey, segment: Segment) {
         for vantage in 0..self.case.vantages {
-            load.push((Vantage(vantage), *flow, segment));
+            load.push(Item {
+                number: 0,
+                vantage: Vantage(vantage),
+                key: *flow,
+                segment,
+            });
         }
     }
 

@@ -207,6 +207,12 @@ impl Acking {
         end
     }
 
+    /// Memory of the distributions.
+    #[inline]
+    pub(super) fn distributions_bytes(&self) -> usize {
+        self.ack_diff.bytes() + self.packets_per_ack.bytes()
+    }
+
     /// What is said of the ACKs: counts, AckDiff, packets per ACK.
     pub(super) fn finish(mut self) -> (Acks, Histogram, Histogram) {
         self.settle_alike();

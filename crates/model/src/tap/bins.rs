@@ -95,30 +95,39 @@ impl Bins {
 
     /// The flow is over.
     pub(super) fn finish(
-        mut self,
+        &mut self,
         flow: u64,
         packets: u64,
         bounds: &mut Bounds,
         sink: &mut impl Sink,
-    ) -> [Course; 2] {
+    ) {
         self.settle(packets, bounds);
         for (index, wide) in self.wide.iter_mut().enumerate() {
             wide.emit_with(&self.now, &Series { index, flow }, sink);
         }
+    }
+
+    /// What courses there were.
+    pub(super) fn into_courses(self) -> [Course; 2] {
         self.courses
     }
 
-    /// Brings what was counted to the courses.
+    /// Brings what was counted to the courses. One that has many bins keeps them when more flows come.
     fn settle(&mut self, packets: u64, bounds: &mut Bounds) {
         self.now = self.now.map(Bin::finest);
         for (course, now) in self.courses.iter_mut().zip(&self.now) {
             if !now.is_empty() {
-                let most = bounds.settings.course_bins(packets);
+                let most = bounds.course_bins(packets).max(course.bins.len());
                 let wanted = course.length_with(self.opened_ns, most);
                 let most = bounds.length_of(&mut course.bins, wanted, most);
                 course.add(self.opened_ns, now, most);
             }
         }
+    }
+
+    /// Memory of the open bins.
+    pub(super) fn wide_bytes(&self) -> usize {
+        size_of_val(&*self.wide)
     }
 
     /// Memory of the courses.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The settings, and what the tables of all flows of a shard may still grow by.
+//! The settings, and what all flows of a shard may still grow by: their tables, which are refused more when
+//! there is nothing left, and all the rest of them, for which flows must end.
 
 use super::{Settings, excerpts::Excerpts};
 use std::collections::VecDeque;
@@ -8,22 +9,74 @@ use std::mem::size_of;
 /// Entries that a table gets first.
 const FIRST: usize = 8;
 
+/// Bins that a course always has.
+const COURSE_MIN: usize = 2;
+
 /// The bounds of a shard.
 #[derive(Debug)]
 pub(super) struct Bounds {
     pub(super) settings: Settings,
-    left_bytes: usize,
+    /// For tables. Less than zero by no more than the bins that courses always have.
+    left_bytes: isize,
+    /// Flows that go on.
+    flows: usize,
+    /// What they take beside their tables.
+    flows_bytes: usize,
     pub(super) excerpts: Excerpts,
 }
 
 impl Bounds {
     /// No table has grown yet.
     pub(super) fn new(settings: Settings) -> Self {
+        let tables_max = settings.tables_max_bytes - Excerpts::bytes_max(&settings);
         Self {
-            left_bytes: settings.tables_max_bytes - Excerpts::bytes_max(&settings),
+            left_bytes: isize::try_from(tables_max).unwrap_or(isize::MAX),
+            flows: 0,
+            flows_bytes: 0,
             excerpts: Excerpts::new(&settings),
             settings,
         }
+    }
+
+    /// A flow begins.
+    pub(super) fn begin_flow(&mut self) {
+        self.flows += 1;
+    }
+
+    /// A flow that took `before` takes `now`.
+    #[inline]
+    pub(super) fn account(&mut self, before: usize, now: usize) {
+        self.flows_bytes = self.flows_bytes + now - before;
+    }
+
+    /// A flow is over that took `bytes`, and `tables` for its tables.
+    pub(super) fn end_flow(&mut self, bytes: usize, tables: usize) {
+        self.flows -= 1;
+        self.flows_bytes -= bytes;
+        self.left_bytes += tables.cast_signed();
+    }
+
+    /// Whether there is no room for another flow: too many, or they take too much.
+    pub(super) fn is_full(&self) -> bool {
+        self.flows >= self.settings.flows_max.max(1) || self.is_over()
+    }
+
+    /// Whether flows take more than they may.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.flows_bytes > self.settings.flows_max_bytes
+    }
+
+    /// What flows take, tables included.
+    pub(super) fn held_bytes(&self) -> usize {
+        let left = self.left_bytes;
+        let tables = self.settings.tables_max_bytes.saturating_add_signed(-left);
+        self.flows_bytes + tables
+    }
+
+    /// Bins that the course of a flow of so many packets may have now.
+    pub(super) fn course_bins(&self, packets: u64) -> usize {
+        self.settings.course_bins(packets, self.flows)
     }
 
     /// Whether `table` has room for one more, now or because it may grow: never beyond `most` entries.
@@ -38,21 +91,22 @@ impl Bounds {
         let before = table.capacity();
         let more = self.growth::<T>(before, before + 1, most);
         table.reserve_exact(more);
-        self.left_bytes = (self.left_bytes).saturating_sub(more * size_of::<T>());
+        self.left_bytes -= (more * size_of::<T>()).cast_signed();
         more > 0
     }
 
-    /// How many entries of those that `table` may have at `most` it can have, if it shall have `wanted`;
-    /// makes room for them.
+    /// How many bins of those that a course may have at `most` it can have, if it shall have `wanted`;
+    /// makes room for them, and for two in any case.
     pub(super) fn length_of<T>(&mut self, table: &mut Vec<T>, wanted: usize, most: usize) -> usize {
         let before = table.capacity();
         if wanted <= before || before >= most {
             return most;
         }
         let more = self.growth::<T>(before, wanted.min(most), most);
-        table.reserve_exact(before + more - table.len());
-        self.left_bytes = (self.left_bytes).saturating_sub(more * size_of::<T>());
-        if more > 0 { most } else { before }
+        let to = (before + more).max(COURSE_MIN);
+        table.reserve_exact(to - table.len());
+        self.left_bytes -= ((to - before) * size_of::<T>()).cast_signed();
+        if more > 0 { most } else { to }
     }
 
     /// By how many a table of `length` grows that needs `wanted`: to twice as many, if that is enough and
@@ -60,16 +114,8 @@ impl Bounds {
     fn growth<T>(&self, length: usize, wanted: usize, most: usize) -> usize {
         let to = (2 * length).max(FIRST).max(wanted).min(most);
         let more = to.saturating_sub(length);
-        if more * size_of::<T>() <= self.left_bytes {
-            more
-        } else {
-            0
-        }
-    }
-
-    /// Tables of so many bytes are gone.
-    pub(super) fn give_back(&mut self, bytes: usize) {
-        self.left_bytes += bytes;
+        let has_room = (more * size_of::<T>()).cast_signed() <= self.left_bytes;
+        if has_room { more } else { 0 }
     }
 }
 
@@ -99,8 +145,9 @@ mod tests {
         assert_eq!((table.len(), bounds.left_bytes), (32, 200 - 128));
         table.pop_front();
         assert!(bounds.has_room(&mut table, 1_000));
-        bounds.give_back(bytes_of(&table));
-        assert_eq!(bounds.left_bytes, 200);
+        bounds.begin_flow();
+        bounds.end_flow(0, bytes_of(&table));
+        assert_eq!((bounds.left_bytes, bounds.held_bytes()), (200, 0));
     }
 
     #[test]
@@ -110,6 +157,15 @@ mod tests {
             table.push_back(0);
         }
         assert_eq!((table.len(), table.capacity()), (21, 21));
+    }
+
+    #[test]
+    fn two_bins_are_there_without_memory_and_are_counted() {
+        let (mut bounds, mut list) = (bounds(0), Vec::<u32>::new());
+        assert_eq!(bounds.length_of(&mut list, 1, 40), 2);
+        assert_eq!((list.capacity(), bounds.held_bytes()), (2, 8));
+        assert_eq!(bounds.length_of(&mut list, 9, 40), 2);
+        assert_eq!(bounds.held_bytes(), 8);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::direction::Direction;
 use super::excerpts::SAMPLE_EVERY;
 use super::handshake::Handshake;
 use super::record::{Closing, Flow, Occasion, Offer};
-use super::segment::{Endpoint, FlowKey, Segment, Vantage};
+use super::segment::{Endpoint, FlowKey, Item, Segment, Vantage};
 use super::series::Bin;
 use super::{Sink, verdict};
 use wire::capture::{Fate, Truth};
@@ -36,21 +36,18 @@ pub(super) struct Connection {
     /// Packets after which it is asked again whether this is one of the largest flows.
     look_at: u64,
     bins: Bins,
+    /// What the bounds know that it takes.
+    accounted_bytes: usize,
 }
 
 impl Connection {
-    /// A connection whose first segment is `segment`, which is yet to be taken in.
-    pub(super) fn new(
-        number: u64,
-        vantage: Vantage,
-        key: &FlowKey,
-        segment: &Segment,
-        bounds: &mut Bounds,
-    ) -> Self {
+    /// A connection whose first segment is `item`'s, which is yet to be taken in.
+    pub(super) fn new(item: &Item, bounds: &mut Bounds) -> Self {
+        let segment = &item.segment;
         let mut connection = Self {
-            vantage,
-            key: *key,
-            number,
+            vantage: item.vantage,
+            key: item.key,
+            number: item.number,
             client_is_low: segment.from_low != is_answer(segment),
             first_ns: segment.at_ns,
             last_ns: segment.at_ns,
@@ -60,6 +57,7 @@ impl Connection {
             directions: [Direction::default(), Direction::default()],
             look_at: 0,
             bins: Bins::new(segment.at_ns, &bounds.settings),
+            accounted_bytes: 0,
         };
         connection.look(0, bounds);
         connection
@@ -77,6 +75,16 @@ impl Connection {
         bounds.excerpts.begin(&mut up.eye, occasion);
         bounds.excerpts.begin(&mut down.eye, occasion);
         self.look_at = packets + SAMPLE_EVERY;
+    }
+
+    /// Tells the bounds what it takes now, beside its tables.
+    #[inline]
+    pub(super) fn account(&mut self, bounds: &mut Bounds) {
+        let [up, down] = &self.directions;
+        let distributions = up.distributions_bytes() + down.distributions_bytes();
+        let now = size_of::<Self>() + self.bins.wide_bytes() + distributions;
+        bounds.account(self.accounted_bytes, now);
+        self.accounted_bytes = now;
     }
 
     /// Whether `segment` begins another connection between the same ports: a SYN of an end that sent a
@@ -215,14 +223,15 @@ impl Connection {
     }
 
     /// The connection is over, or the capture is.
-    pub(super) fn finish(self, bounds: &mut Bounds, sink: &mut impl Sink) {
-        bounds.give_back(self.table_bytes());
+    pub(super) fn finish(mut self, bounds: &mut Bounds, sink: &mut impl Sink) {
         let packets = self.packets();
         let closing = self.closing();
         let [client, server] = self.ends();
-        let [upload_course, download_course] = self.bins.finish(self.number, packets, bounds, sink);
         let origins = self.directions.each_ref().map(|way| way.sending.origin);
         let [upload_excerpts, download_excerpts] = bounds.excerpts.release(self.number, origins);
+        self.bins.finish(self.number, packets, bounds, sink);
+        bounds.end_flow(self.accounted_bytes, self.table_bytes());
+        let [upload_course, download_course] = self.bins.into_courses();
         let [upload, download] = self.directions;
         let mut flow = Flow {
             number: self.number,

@@ -398,6 +398,12 @@ impl Direction {
         }
     }
 
+    /// Memory of its distributions.
+    #[inline]
+    pub(super) fn distributions_bytes(&self) -> usize {
+        self.sending.gaps.bytes() + self.acking.distributions_bytes() + self.round_trips.bytes()
+    }
+
     /// Memory of its tables.
     pub(super) fn table_bytes(&self) -> usize {
         self.sending.holes.table_bytes()

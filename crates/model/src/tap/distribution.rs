@@ -68,6 +68,12 @@ impl Histogram {
         self.chunk_of[octave] = self.chunks.len() as u8;
     }
 
+    /// Memory of the octaves.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.chunks.capacity() * size_of::<[u32; AN_OCTAVE]>()
+    }
+
     /// What is said of the samples.
     pub(super) fn summary(&self) -> Distribution {
         if self.count == 0 {

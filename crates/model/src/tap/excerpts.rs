@@ -19,6 +19,9 @@ const LARGER: u64 = 4;
 /// Segments in flight that an excerpt of a loss begins with: what was sent where the hole is.
 pub(super) const BEFORE_A_LOSS: usize = 96;
 
+/// Marks that the table of an excerpt begins with.
+const FIRST_MARKS: usize = 64;
+
 /// Marks of an excerpt.
 fn marks_max(occasion: Occasion) -> u16 {
     match occasion {
@@ -65,10 +68,27 @@ struct Open {
     marks: Vec<Mark>,
 }
 
+impl Open {
+    /// Room for a mark, of `left` that may come: the table doubles, within what all may still grow by.
+    fn has_room(&mut self, left: u16, marks_left: &mut usize) -> bool {
+        let marks = &mut self.marks;
+        if marks.len() < marks.capacity() {
+            return true;
+        }
+        let wanted = marks.capacity().max(FIRST_MARKS).min(usize::from(left));
+        let growth = wanted.min(*marks_left);
+        marks.reserve_exact(growth);
+        *marks_left -= growth;
+        growth > 0
+    }
+}
+
 /// All excerpts of a direction.
 #[derive(Debug, Default)]
 struct Way {
     all: Vec<Open>,
+    /// Tables of excerpts that went, by occasion: the next take them, so that a long flow allocates no more.
+    spare: [Vec<Vec<Mark>>; 3],
     /// Occasions of each kind so far, and which of them count: every first, second, fourth…
     seen: [u32; 3],
     every_log2: [u8; 3],
@@ -88,6 +108,7 @@ struct Place {
 pub(super) struct Excerpts {
     places: Vec<Place>,
     places_max: usize,
+    /// By which all tables may still grow.
     marks_left: usize,
 }
 
@@ -145,8 +166,7 @@ impl Excerpts {
 
     fn clear(&mut self, place: usize) -> [Way; 2] {
         let Place { ways, .. } = take(&mut self.places[place]);
-        let marks = |way: &Way| way.all.iter().map(|open| open.marks.len()).sum::<usize>();
-        self.marks_left += ways.iter().map(marks).sum::<usize>();
+        self.marks_left += ways.iter().map(Way::room).sum::<usize>();
         ways
     }
 
@@ -157,13 +177,14 @@ impl Excerpts {
             return false;
         };
         let outranks = occasion == Occasion::Loss && way.samples();
-        if eye.left > 0 && !outranks || !way.counts(occasion, &mut self.marks_left) {
+        if eye.left > 0 && !outranks || !way.counts(occasion) {
             return false;
         }
+        let marks = way.spare[occasion as usize].pop().unwrap_or_default();
         way.all.push(Open {
             occasion,
             base: 0,
-            marks: Vec::new(),
+            marks,
         });
         (eye.left, eye.again) = (marks_max(occasion), false);
         true
@@ -177,9 +198,10 @@ impl Excerpts {
         (low, high): (u64, u64),
         kind: MarkKind,
     ) {
-        let room = self.marks_left > 0 && eye.left > 0;
-        let way = way_of(&mut self.places, eye).filter(|_| room);
-        let Some(open) = way.and_then(|way| way.all.last_mut()) else {
+        let way = way_of(&mut self.places, eye).filter(|_| eye.left > 0);
+        let open = way.and_then(|way| way.all.last_mut());
+        let mut room = |open: &mut Open| open.has_room(eye.left, &mut self.marks_left);
+        let Some(open) = open.and_then(|open| room(open).then_some(open)) else {
             eye.left = 0;
             return;
         };
@@ -194,7 +216,6 @@ impl Excerpts {
             kind,
         });
         eye.left -= 1;
-        self.marks_left -= 1;
     }
 
     /// The flow is over: its excerpts, upload and download, in order of time.
@@ -217,7 +238,7 @@ fn way_of<'a>(places: &'a mut [Place], eye: &Eye) -> Option<&'a mut Way> {
 impl Way {
     /// Counts an occasion, and whether it is one of those that are kept. Of too many, each second goes
     /// and each second counts from then on.
-    fn counts(&mut self, occasion: Occasion, marks_left: &mut usize) -> bool {
+    fn counts(&mut self, occasion: Occasion) -> bool {
         let kind = occasion as usize;
         let number = self.seen[kind];
         self.seen[kind] += 1;
@@ -226,7 +247,7 @@ impl Way {
         }
         let kept = self.all.iter().filter(|one| one.occasion == occasion);
         if kept.count() >= OF_A_KIND_MAX as usize {
-            *marks_left += self.halve(occasion);
+            self.halve(occasion);
         }
         self.is_due(number, kind)
     }
@@ -240,18 +261,28 @@ impl Way {
         number.trailing_zeros() >= u32::from(self.every_log2[kind])
     }
 
-    /// Drops each second excerpt of a kind: the marks that they had.
-    fn halve(&mut self, occasion: Occasion) -> usize {
-        self.every_log2[occasion as usize] += 1;
-        let (mut at, mut dropped) = (0, 0);
-        self.all.retain(|one| {
+    /// Drops each second excerpt of a kind.
+    fn halve(&mut self, occasion: Occasion) {
+        let kind = occasion as usize;
+        self.every_log2[kind] += 1;
+        let (mut at, spare) = (0, &mut self.spare[kind]);
+        self.all.retain_mut(|one| {
             let of_this = one.occasion == occasion;
             let stays = !of_this || at % 2 == 0;
             at += usize::from(of_this);
-            dropped += if stays { 0 } else { one.marks.len() };
+            if !stays {
+                one.marks.clear();
+                spare.push(take(&mut one.marks));
+            }
             stays
         });
-        dropped
+    }
+
+    /// Marks that its tables have room for.
+    fn room(&self) -> usize {
+        let open = self.all.iter().map(|open| &open.marks);
+        let tables = open.chain(self.spare.iter().flatten());
+        tables.map(Vec::capacity).sum()
     }
 
     fn finish(self, origin: u64) -> Vec<Excerpt> {

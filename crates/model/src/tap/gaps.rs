@@ -41,6 +41,12 @@ impl Gaps {
         }
     }
 
+    /// Memory of the distributions.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.gaps.bytes() + self.bursts.bytes()
+    }
+
     /// Gaps, and bursts with the last one among them.
     pub(super) fn finish(mut self) -> (Histogram, Histogram) {
         if self.burst > 0 {

@@ -31,6 +31,7 @@ mod direction;
 mod distribution;
 mod excerpts;
 mod gaps;
+mod groups;
 mod handshake;
 mod holes;
 mod key_hash;

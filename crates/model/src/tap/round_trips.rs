@@ -52,6 +52,12 @@ impl RoundTrips {
         self.outstanding.oldest()
     }
 
+    /// Memory of the distributions.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.by_pairs.bytes() + self.by_timestamps.bytes()
+    }
+
     /// Memory of the tables.
     pub(super) fn table_bytes(&self) -> usize {
         self.outstanding.table_bytes() + self.timestamps.table_bytes()

@@ -75,3 +75,16 @@ pub struct Segment {
     /// SACK blocks, left and right edge.
     pub sack: [(u32, u32); SACK_BLOCKS_MAX],
 }
+
+/// A segment, and where in the capture it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Item {
+    /// The packet's, over all vantages and shards.
+    pub number: u64,
+    /// Where it was seen.
+    pub vantage: Vantage,
+    /// Of which connection.
+    pub key: FlowKey,
+    /// What it is.
+    pub segment: Segment,
+}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the analysis may use, and how finely it looks.
 
+use super::series::Bin;
+
 /// Bounds of [`super::Flows`], each with the memory that it costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -9,9 +11,11 @@ pub struct Settings {
     pub bin_widths_ns: Vec<u64>,
     /// Data segments with gaps below this are one burst.
     pub burst_gap_ns: u64,
-    /// Flows that are looked at at once; when one more begins, that which was seen longest ago is over. A
-    /// flow takes 5 kB and, typically, 5 kB of distributions, at most 92 kB.
+    /// Flows that are looked at at once; when one more begins, that which was seen longest ago is over.
     pub flows_max: usize,
+    /// What these may take together, beside the tables below. A flow takes 5 kB and, typically, 5 kB of
+    /// distributions, at most 92 kB. When it is used up, that which was seen longest ago is over.
+    pub flows_max_bytes: usize,
     /// What the tables below may take together, over all flows; the bound of each is what it may have of
     /// that. When it is used up, tables stay as large as they are.
     pub tables_max_bytes: usize,
@@ -25,8 +29,8 @@ pub struct Settings {
     pub timestamps_max: usize,
     /// Width of the bins that a [`super::course::Course`] begins with, in ns.
     pub course_width_ns: u64,
-    /// Bins of a course, a direction. 160 bytes each; a flow of few packets has fewer, see
-    /// [`Settings::course_bins`].
+    /// Bins of a course, a direction. 160 bytes each; a flow of few packets has fewer where there are many
+    /// flows, see [`Settings::course_bins`].
     pub course_bins_max: usize,
     /// Flows at once of which single segments are kept, the largest; 0 for none. An eighth of
     /// `tables_max_bytes` is theirs, at 24 bytes a segment and at most 8,192 a direction.
@@ -40,6 +44,7 @@ impl Default for Settings {
             bin_widths_ns: vec![1_000_000, 1_000_000_000],
             burst_gap_ns: 100_000,
             flows_max: 1 << 14,
+            flows_max_bytes: 160 << 20,
             tables_max_bytes: 256 << 20,
             outstanding_max: 1 << 16,
             ranges_max: 1 << 10,
@@ -55,21 +60,26 @@ impl Default for Settings {
 const COURSE_BINS_MIN: u64 = 32;
 /// Packets that earn a flow one more.
 const PACKETS_A_COURSE_BIN: u64 = 2;
+/// One of so many bytes of the tables is for courses whose bins were not earned.
+const COURSES_SHARE: usize = 8;
 
 impl Settings {
-    /// Bins that the course of a flow of that many packets may have: many short flows, or long ones in
-    /// which little happens, shall not take the memory of as many large ones.
+    /// Bins that the course of a flow of that many packets may have, of so many `flows` that go on: many
+    /// short ones, or long ones in which little happens, shall not take the memory of as many large ones;
+    /// few may have it.
     #[must_use]
-    pub fn course_bins(&self, packets: u64) -> usize {
+    pub fn course_bins(&self, packets: u64, flows: usize) -> usize {
         let earned = COURSE_BINS_MIN.max(packets / PACKETS_A_COURSE_BIN);
-        usize::try_from(earned).map_or(self.course_bins_max, |n| n.min(self.course_bins_max))
+        let earned = usize::try_from(earned).unwrap_or(usize::MAX);
+        let both_ways = 2 * size_of::<Bin>() * flows.max(1);
+        let granted = self.tables_max_bytes / COURSES_SHARE / both_ways;
+        earned.max(granted).min(self.course_bins_max)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tap::series::Bin;
 
     #[test]
     fn bins_are_as_large_as_said() {
@@ -77,8 +87,17 @@ mod tests {
     }
 
     #[test]
-    fn a_course_is_earned() {
-        let bins = [0, 64, 1_000, 100_000].map(|packets| Settings::default().course_bins(packets));
-        assert_eq!(bins, [32, 32, 500, 4_096]);
+    fn a_course_is_earned_where_there_are_many() {
+        let bins = |packets| Settings::default().course_bins(packets, 10_000);
+        assert_eq!([0, 64, 1_000, 100_000].map(bins), [32, 32, 500, 4_096]);
+    }
+
+    #[test]
+    fn few_flows_share_what_there_is() {
+        let bins = |flows| Settings::default().course_bins(10, flows);
+        assert_eq!(
+            [0, 1, 25, 100, 1_000].map(bins),
+            [4_096, 4_096, 4_096, 1_048, 104]
+        );
     }
 }

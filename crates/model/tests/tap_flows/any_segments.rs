@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whatever comes, nothing breaks, and what is said twice is the same.
 
-use crate::script::{Said, Seg, c, key, s};
-use model::tap::segment::Vantage;
+use crate::script::{Said, Seg, c, key, s, settings};
+use model::tap::segment::{Item, Vantage};
 use model::tap::{Flows, Settings};
 use proptest::prelude::*;
 use wire::capture::Fate;
@@ -118,4 +118,41 @@ proptest! {
         let segments: Vec<_> = segments.into_iter().map(|(seg, port)| seg.port(port)).collect();
         analyse(&segments, 0, 100_000);
     }
+
+    /// Flows that reopen, end early and share their slots, with batches that end anywhere.
+    #[test]
+    fn batches_say_of_each_flow_what_single_segments_do(
+        segments in prop::collection::vec((wild(), 0u16..5), 1..80),
+        length in 1usize..30,
+    ) {
+        let items: Vec<_> = segments.into_iter().enumerate().map(item).collect();
+        let settings = Settings { flows_max: 3, ..settings() };
+        let (mut flows, mut one_by_one) = (Flows::new(settings.clone()), Said::default());
+        for Item { number, vantage, key, segment } in &items {
+            flows.segment(*number, *vantage, key, segment, &mut one_by_one);
+        }
+        flows.finish(&mut one_by_one);
+        let (mut flows, mut batches) = (Flows::new(settings), Said::default());
+        for batch in items.chunks(length) {
+            flows.segments(batch, &mut batches);
+        }
+        flows.finish(&mut batches);
+        prop_assert_eq!(by_flow(one_by_one), by_flow(batches));
+    }
+}
+
+fn item((number, (seg, port)): (usize, (Seg, u16))) -> Item {
+    Item {
+        number: number as u64,
+        vantage: Vantage(u32::from(port % 2)),
+        key: key(port),
+        segment: seg.segment,
+    }
+}
+
+fn by_flow(mut said: Said) -> Said {
+    said.bins
+        .sort_by_key(|bin| (bin.flow, bin.width, bin.upload));
+    said.flows.sort_by_key(|flow| flow.number);
+    said
 }

@@ -62,6 +62,26 @@ fn widths_need_not_divide_each_other() {
     assert_eq!((course.width_ns, course.bins.len()), (3, 14));
 }
 
+/// A packet every 10 ms, and memory for 409 bins of a course beside what packets earn.
+#[test]
+fn few_flows_keep_fine_courses() {
+    let bounds = Settings {
+        course_bins_max: 1 << 12,
+        tables_max_bytes: 1 << 20,
+        ..settings()
+    };
+    let slow = (0..40u32).map(|i| c(u64::from(i) * 10 * MS, 1 + i, 1).data(1));
+    let others = |count: u16| (0..count).map(|port| c(0, 1, 1).data(10).port(2_000 + port));
+    let width_ms = |count| {
+        let segments: Vec<_> = others(count).chain(slow.clone()).collect();
+        let mut said = run_with(&segments, [0, 0], &bounds);
+        let last = said.flows.pop().unwrap();
+        assert_eq!(last.upload.data.packets, 40);
+        last.upload.course.width_ns / MS
+    };
+    assert_eq!([0, 1, 50].map(width_ms), [1, 2, 16]);
+}
+
 #[test]
 fn a_course_has_a_bound() {
     let segments: Vec<_> = (0..1_000u32)

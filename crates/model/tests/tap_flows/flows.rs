@@ -109,6 +109,48 @@ fn the_flow_seen_longest_ago_makes_room() {
     said.check(2);
 }
 
+/// Sixty flows fit in when they begin. Gaps that double take an octave of a distribution each.
+#[test]
+fn flows_that_grow_make_room() {
+    let bounds = Settings {
+        flows_max_bytes: 400_000,
+        tables_max_bytes: 50_000,
+        ..settings()
+    };
+    let (mut flows, mut said) = (Flows::new(bounds), Said::default());
+    for round in 0..40u32 {
+        for port in 0..60u16 {
+            let at_ns = (1 << round) + u64::from(port);
+            let segment = c(at_ns, 1 + 10 * round, 1).data(10).segment;
+            let number = u64::from(round) * 60 + u64::from(port);
+            flows.segment(number, Vantage(0), &key(port), &segment, &mut said);
+            assert!(flows.held_bytes() <= 400_000 + 50_000 + 60 * 2 * 320);
+        }
+        assert!(round > 3 || said.flows.is_empty(), "all fit in");
+    }
+    assert!(!said.flows.is_empty());
+    assert!(flows.held_bytes() > 350_000);
+    flows.finish(&mut said);
+    let packets = said.flows.iter().map(|flow| flow.upload.data.packets);
+    assert_eq!(packets.sum::<u64>(), 40 * 60);
+}
+
+#[test]
+fn a_flow_alone_may_take_more_than_there_is() {
+    let bounds = Settings {
+        flows_max_bytes: 1,
+        tables_max_bytes: 0,
+        ..settings()
+    };
+    let segments: Vec<_> = (0..20u32)
+        .map(|i| c(u64::from(i) * MS, 1 + i, 1).data(1))
+        .collect();
+    let said = run_with(&segments, [0, 0], &bounds);
+    assert_eq!(said.flows[0].upload.data.packets, 20);
+    assert_eq!(said.flows[0].upload.course.bins.len(), 2);
+    said.check(2);
+}
+
 #[test]
 fn a_closed_flow_goes_when_it_is_old() {
     let mut segments = handshake(MS);

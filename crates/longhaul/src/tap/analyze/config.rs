@@ -2,9 +2,9 @@
 //! Checked flags, and how memory is shared out.
 //!
 //! Half of `--memory` is for tables (what is in flight, courses), which all flows of a shard share, a
-//! quarter for flows that are under way, at [`FLOW_BYTES`] each; what is left is for loads and for the
-//! flows that the result tells. Series and all other flows are written as the analysis goes, so none of
-//! this grows with the capture.
+//! quarter for all the rest of flows that are under way; what is left is for loads and for the flows that
+//! the result tells. Series and all other flows are written as the analysis goes, so none of this grows
+//! with the capture.
 
 use super::{args::Args, crew::SHARDS};
 use crate::{
@@ -21,9 +21,8 @@ const COARSE: Time = Time::from_secs(1);
 const BIN_MIN: Time = Time::from_micros(10);
 /// Least memory.
 const MEMORY_MIN: Bytes = Bytes::new(16_000_000);
-/// A flow that is under way: counts, two widths of bins and what its distributions usually take. One
-/// whose samples are of every size takes up to 92 kB.
-const FLOW_BYTES: u64 = 16 << 10;
+/// Flows of a shard: what they take is the bound, this one is for sixteen GB of memory.
+const FLOWS_MAX: usize = 1 << 16;
 /// Flows that `result.json` tells, if not more are drawn.
 const TOLD: usize = 1000;
 
@@ -82,7 +81,8 @@ fn settings(memory: Bytes, widths: &[Time]) -> Settings {
     let share = memory.get() / SHARDS as u64;
     Settings {
         bin_widths_ns: widths.iter().map(|width| width.as_nanos()).collect(),
-        flows_max: (share / 4 / FLOW_BYTES).max(1) as usize,
+        flows_max: FLOWS_MAX,
+        flows_max_bytes: (share / 4) as usize,
         tables_max_bytes: (share / 2) as usize,
         course_width_ns: widths[0].as_nanos(),
         ..Settings::default()

@@ -2,10 +2,11 @@
 //! What goes through the crew: some records of one file, what is in them, and what shards say of them.
 
 use super::crew::SHARDS;
+use crate::tap::{report::Output, series::Row};
 use model::tap::{
     Sink,
     record::{BothEnds, Flow},
-    segment::{FlowKey, Segment, Vantage},
+    segment::{Item, Vantage},
     series::Bin,
 };
 use std::{
@@ -40,10 +41,8 @@ pub(super) struct Load {
     /// If they do: nothing before this is still to come from any of them.
     pub(super) complete_ns: u64,
 
-    /// Segments, in the order of the file.
-    pub(super) items: Vec<Item>,
-    /// Which of them are whose.
-    pub(super) shares: [Vec<u32>; SHARDS],
+    /// The segments of each shard, in the order of the file.
+    pub(super) shares: [Vec<Item>; SHARDS],
     /// What else was found.
     pub(super) notes: Notes,
 
@@ -56,16 +55,6 @@ pub(super) struct Load {
 pub(super) struct Piece {
     pub(super) run: Run,
     pub(super) place: Range<usize>,
-}
-
-/// A segment, and where it came from.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Item {
-    /// Number of the packet.
-    pub(super) number: u64,
-    pub(super) vantage: Vantage,
-    pub(super) key: FlowKey,
-    pub(super) segment: Segment,
 }
 
 /// What is in records beside segments.
@@ -100,7 +89,8 @@ impl Notes {
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) bins: Vec<Told>,
-    pub(super) flows: Vec<Flow>,
+    #[allow(clippy::vec_box, reason = "they are large and go from hand to hand")]
+    pub(super) flows: Vec<Box<Flow>>,
     /// Those that two places saw.
     pub(super) both_ends: Vec<BothEnds>,
 }
@@ -108,16 +98,27 @@ pub(super) struct Said {
 /// The arguments of [`Sink::bin`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Told {
-    pub(super) flow: u64,
-    pub(super) upload: bool,
     pub(super) width: usize,
-    pub(super) from_ns: u64,
-    pub(super) bin: Bin,
+    pub(super) row: Row,
+}
+
+impl Told {
+    /// What rows of a load are in order of.
+    pub(super) fn place(&self) -> (usize, u64, bool, u64) {
+        let Row {
+            flow,
+            upload,
+            from_ns,
+            ..
+        } = self.row;
+        (self.width, flow, !upload, from_ns)
+    }
 }
 
 /// Listens to a shard's flows.
 pub(super) struct Ear<'a> {
     pub(super) said: &'a mut Said,
+    pub(super) output: &'a Output,
     /// Whether bins go anywhere.
     pub(super) series: bool,
 }
@@ -126,17 +127,20 @@ impl Sink for Ear<'_> {
     fn bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &Bin) {
         if self.series {
             self.said.bins.push(Told {
-                flow,
-                upload,
                 width,
-                from_ns,
-                bin: *bin,
+                row: Row {
+                    flow,
+                    upload,
+                    from_ns,
+                    bin: *bin,
+                },
             });
         }
     }
 
-    fn flow(&mut self, flow: Flow) {
-        self.said.flows.push(flow);
+    fn flow(&mut self, mut flow: Flow) {
+        self.output.thin(&mut flow);
+        self.said.flows.push(Box::new(flow));
     }
 }
 
@@ -144,7 +148,6 @@ impl Load {
     /// Empty, with all of its memory kept.
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
-        self.items.clear();
         self.shares.iter_mut().for_each(Vec::clear);
         self.notes = Notes::default();
         self.last = false;

@@ -49,6 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         formats: config.formats.clone(),
         ranks: config.ranks,
         bins_kept: 0,
+        threads: config.threads,
     })?;
     let told = go(sources, &config, &output, !config.formats.is_empty())?;
     refuse_ruins(&told)?;
@@ -79,6 +80,7 @@ pub(crate) fn capture_with_bins(file: &Path, bins_kept: usize) -> Result<Finishe
         formats: Vec::new(),
         ranks: config.ranks,
         bins_kept,
+        threads: config.threads,
     })?;
     let told = go(sources, &config, &output, bins_kept > 0)?;
     refuse_ruins(&told)?;

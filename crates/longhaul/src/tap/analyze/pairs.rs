@@ -4,12 +4,11 @@
 //! A connection is followed from its SYN, because what only one place has counts as lost. If no second
 //! place has seen it after [`ALONE_MAX`] segments, it is not followed any more.
 
-use super::load::Item;
 use model::tap::{
     both_ends::{Bounds, Comparison, Place},
     course::Course,
     record::{BothEnds, Flow},
-    segment::{FlowKey, Vantage},
+    segment::{FlowKey, Item, Vantage},
 };
 use std::collections::HashMap;
 use wire::tcp::SYN;

@@ -3,10 +3,13 @@
 
 use super::{
     crew::SHARDS,
-    load::{Ear, Item, Load},
+    load::{Ear, Load},
     pairs::Pairs,
 };
-use model::tap::{Flows, Settings, segment::FlowKey};
+use model::tap::{
+    Flows, Settings,
+    segment::{FlowKey, Item},
+};
 use std::{collections::VecDeque, net::IpAddr};
 
 /// Flows, and segments that wait until other files are as far.
@@ -30,14 +33,13 @@ impl Shard {
 
     /// Takes its share of a load.
     pub(super) fn take(&mut self, number: usize, load: &Load, ear: &mut Ear<'_>) {
-        let share = load.shares[number].iter();
-        let items = share.map(|&at| &load.items[at as usize]);
+        let items = &load.shares[number];
         if load.mixed {
-            self.queue(load.file).extend(items.copied());
+            self.queue(load.file).extend(items);
             self.take_waiting(load.complete_ns, load.places, ear);
         } else {
             self.take_waiting(u64::MAX, load.places, ear);
-            items.for_each(|item| self.segment(item, load.places, ear));
+            self.segments(items, load.places, ear);
         }
         if load.last {
             self.take_waiting(u64::MAX, load.places, ear);
@@ -69,14 +71,25 @@ impl Shard {
         &mut self.waiting[file]
     }
 
-    /// `places`: there may be more than one.
+    /// `places`: there may be more than one, and packets are compared in order of time. If there is one,
+    /// each flow gets its own in one go.
+    fn segments(&mut self, items: &[Item], places: bool, ear: &mut Ear<'_>) {
+        match &mut self.flows {
+            Some(flows) if !places => flows.segments(items, ear),
+            _ => items
+                .iter()
+                .for_each(|item| self.segment(item, places, ear)),
+        }
+    }
+
+    /// One by one.
     #[inline]
     fn segment(&mut self, item: &Item, places: bool, ear: &mut Ear<'_>) {
         let Some(flows) = &mut self.flows else {
             return;
         };
         let before = ear.said.flows.len();
-        flows.segment(item.number, item.vantage, &item.key, &item.segment, ear);
+        flows.segments(std::slice::from_ref(item), ear);
         self.pair(before, ear);
         if places {
             self.pairs.segment(item);

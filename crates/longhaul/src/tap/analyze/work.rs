@@ -4,7 +4,7 @@
 
 use super::{
     crew::Work,
-    load::{Ear, Item, Load, Notes},
+    load::{Ear, Load, Notes, Said},
     progress::Progress,
     shard::{Shard, shard_of},
     source::span,
@@ -15,9 +15,9 @@ use crate::tap::report::{
 };
 use anyhow::Result;
 use model::tap::{
-    Sink,
     decode::{Undecoded, decode},
     record::BothEnds,
+    segment::Item,
 };
 use std::{
     collections::BTreeMap,
@@ -83,26 +83,17 @@ impl<'a> Work for Analyze<'a> {
         let mut said = lock(&load.said[number]);
         let mut ear = Ear {
             said: &mut said,
+            output: self.output,
             series: self.series,
         };
         shard.take(number, load, &mut ear);
     }
 
     fn collect(&self, gathered: &mut Gathered<'a>, load: &Load) -> Result<()> {
-        for said in &load.said {
-            let mut said = lock(said);
-            for told in said.bins.drain(..) {
-                let writer = &mut gathered.writer;
-                writer.bin(told.flow, told.upload, told.width, told.from_ns, &told.bin);
-            }
-            let room = PAIRS_TOLD.saturating_sub(gathered.both_ends.len());
-            gathered
-                .both_ends
-                .extend(said.both_ends.drain(..).take(room));
-            for flow in said.flows.drain(..) {
-                gathered.writer.flow(flow);
-            }
-        }
+        let mut said: Vec<_> = load.said.iter().map(lock).collect();
+        gathered.take_bins(&said);
+        gathered.take_flows(&mut said);
+        said.iter_mut().for_each(|said| said.bins.clear());
         gathered.take_notes(load);
         anyhow::ensure!(!self.output.has_failed(), "cannot write the result");
         Ok(())
@@ -136,8 +127,7 @@ impl Load {
         match (segment, self.vantages.get(frame.interface as usize)) {
             (Ok((key, segment)), Some(&vantage)) => {
                 self.notes.seen_at(vantage);
-                self.shares[shard_of(&key)].push(self.items.len() as u32);
-                self.items.push(Item {
+                self.shares[shard_of(&key)].push(Item {
                     number,
                     vantage,
                     key,
@@ -168,6 +158,29 @@ impl<'a> Gathered<'a> {
             files: Vec::new(),
             vantages: Vec::new(),
             both_ends: Vec::new(),
+        }
+    }
+
+    /// In an order that has nothing to do with shards: by width, flow, direction and time.
+    fn take_bins(&mut self, said: &[MutexGuard<'_, Said>]) {
+        let mut bins: Vec<_> = said.iter().flat_map(|said| &said.bins).collect();
+        bins.sort_unstable_by_key(|told| told.place());
+        for told in bins {
+            self.writer.row(told.width, told.row);
+        }
+    }
+
+    /// In order of their numbers.
+    fn take_flows(&mut self, said: &mut [MutexGuard<'_, Said>]) {
+        let mut flows = Vec::new();
+        for said in said {
+            flows.append(&mut said.flows);
+            let room = PAIRS_TOLD.saturating_sub(self.both_ends.len());
+            self.both_ends.extend(said.both_ends.drain(..).take(room));
+        }
+        flows.sort_unstable_by_key(|flow| flow.number);
+        for flow in flows {
+            self.writer.flow(flow);
         }
     }
 

@@ -27,11 +27,11 @@ type Rank = (u64, Reverse<u64>);
 
 /// Flows in order of their rank, the largest last.
 #[derive(Default)]
-struct Places(BTreeMap<Rank, Flow>);
+struct Places(BTreeMap<Rank, Box<Flow>>);
 
 impl Places {
     /// Gives `flow` its place, and back what has none any more.
-    fn admit(&mut self, flow: Flow, most: usize) -> Option<Flow> {
+    fn admit(&mut self, flow: Box<Flow>, most: usize) -> Option<Box<Flow>> {
         self.0.insert(rank(&flow), flow);
         let over = self.0.len() > most;
         over.then(|| self.0.pop_first().map(|(_, least)| least))
@@ -61,7 +61,7 @@ impl<W: Write> Largest<W> {
     }
 
     /// Takes a flow that is over.
-    pub(super) fn flow(&mut self, flow: Flow) -> io::Result<()> {
+    pub(super) fn flow(&mut self, flow: Box<Flow>) -> io::Result<()> {
         let Ranks { drawn, told } = self.ranks;
         let beaten = self.drawn.admit(flow, drawn).map(without_course);
         let last = beaten.and_then(|flow| self.told.admit(flow, told.saturating_sub(drawn)));
@@ -77,13 +77,22 @@ impl<W: Write> Largest<W> {
         lines.write_all(b"\n")
     }
 
+    /// Least payload of the flows that are drawn; 0 while there is room for any. One with less will never
+    /// be drawn, whatever comes.
+    pub(super) fn least_drawn(&self) -> u64 {
+        match self.drawn.0.first_key_value() {
+            Some((rank, _)) if self.drawn.0.len() >= self.ranks.drawn => rank.0,
+            _ => 0,
+        }
+    }
+
     /// The flows that are told, largest first, and the sum of the others.
     pub(super) fn finish(self) -> io::Result<(Vec<Flow>, Others)> {
         if let Some(mut lines) = self.lines {
             lines.flush()?;
         }
         let ascending = self.told.0.into_values().chain(self.drawn.0.into_values());
-        let mut flows: Vec<Flow> = ascending.collect();
+        let mut flows: Vec<Flow> = ascending.map(|flow| *flow).collect();
         flows.reverse();
         Ok((flows, self.others))
     }
@@ -115,12 +124,17 @@ pub(super) fn payload(flow: &Flow) -> u64 {
         .saturating_add(download.data.unique_bytes)
 }
 
-fn without_course(mut flow: Flow) -> Flow {
+fn without_course(mut flow: Box<Flow>) -> Box<Flow> {
+    drop_course(&mut flow);
+    flow
+}
+
+/// Leaves the course of a flow out.
+pub(super) fn drop_course(flow: &mut Flow) {
     flow.upload.course = Course::default();
     flow.download.course = Course::default();
     flow.upload.excerpts = Vec::new();
     flow.download.excerpts = Vec::new();
-    flow
 }
 
 #[cfg(test)]
@@ -140,7 +154,7 @@ mod tests {
         let ranks = Ranks { drawn: 2, told: 3 };
         let mut largest = Largest::new(ranks, Some(&mut lines));
         for (number, bytes) in flows {
-            largest.flow(flow(*number, *bytes)).unwrap();
+            largest.flow(Box::new(flow(*number, *bytes))).unwrap();
         }
         let (flows, others) = largest.finish().unwrap();
         (flows, others, String::from_utf8(lines).unwrap())
@@ -161,6 +175,16 @@ mod tests {
             others.packets,
             2 * flows[0].upload.data.packets + 2 * flows[0].download.data.packets
         );
+    }
+
+    #[test]
+    fn what_is_smaller_than_all_that_are_drawn_is_known_early() {
+        let mut largest = Largest::new(Ranks { drawn: 2, told: 3 }, None::<Vec<u8>>);
+        let least = [(0, 10), (1, 40), (2, 20), (3, 5)].map(|(number, bytes)| {
+            largest.flow(Box::new(flow(number, bytes))).unwrap();
+            largest.least_drawn()
+        });
+        assert_eq!(least, [0, 10, 20, 20]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! needs no network.
 
 mod between;
+mod by_line;
 mod charts;
 mod course;
 mod direction;

@@ -3,10 +3,11 @@
 
 use super::{
     between,
+    by_line::ByLine,
     course::Drawn,
     excerpts::{self, marks_max},
     html,
-    largest::{Largest, Ranks},
+    largest::{Largest, Ranks, drop_course, payload},
     result::{Analysis, CaptureFile, SCHEMA, VantagePoint},
 };
 use crate::{
@@ -15,17 +16,20 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use model::tap::{
-    Sink,
     course::Course,
     record::{BothEnds, Excerpt, Flow},
-    series::Bin,
 };
+use serde::Serialize;
+use serde_json::Serializer;
 use std::{
     fs::{self, File},
     io::{BufWriter, Write},
     mem,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use units::Time;
 
@@ -38,6 +42,9 @@ const BINS_MAX: usize = 1 << 12;
 const BINS_MIN: usize = 1 << 6;
 /// Bins of all directions together while each has more than [`BINS_MIN`]: about 80 bytes each as text.
 const BINS_SUM_MAX: usize = 40 << 10;
+
+/// Bytes of JSON that are written at once.
+const BUFFER: usize = 1 << 17;
 
 /// What everybody reads.
 const RESULT: &str = "result.json";
@@ -60,6 +67,8 @@ pub(crate) struct Plan {
     pub(crate) ranks: Ranks,
     /// Bins of the first width that [`Finished::bins`] may have, over all flows: 184 bytes each.
     pub(crate) bins_kept: usize,
+    /// With more than one, the last files are written at once.
+    pub(crate) threads: usize,
 }
 
 /// What only the reading of the files tells.
@@ -106,6 +115,8 @@ impl Kept {
 pub(crate) struct Output {
     plan: Plan,
     open: Mutex<Open>,
+    /// Flows with less payload are not drawn.
+    least_drawn: AtomicU64,
 }
 
 struct Open {
@@ -140,7 +151,16 @@ impl Output {
         Ok(Self {
             plan,
             open: Mutex::new(open),
+            least_drawn: AtomicU64::new(0),
         })
+    }
+
+    /// Leaves the course of a flow out that is too small to be drawn, as soon as that is known: so courses
+    /// take no memory on their way here.
+    pub(crate) fn thin(&self, flow: &mut Flow) {
+        if payload(flow) < self.least_drawn.load(Ordering::Relaxed) {
+            drop_course(flow);
+        }
     }
 
     /// A thread's way in.
@@ -163,14 +183,18 @@ impl Output {
     /// # Errors
     /// The first thing that could not be written, now or before.
     pub(crate) fn finish(self, sources: Sources) -> Result<Finished> {
-        let Self { plan, open } = self;
-        let open = open.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(error) = open.failed {
+        let Self { plan, open, .. } = self;
+        let Open {
+            largest,
+            series,
+            kept,
+            failed,
+        } = open.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = failed {
             return Err(error);
         }
-        let mut raw = open.series.names();
-        open.series.finish()?;
-        let (mut flows, others) = open.largest.finish().context("cannot write flows.jsonl")?;
+        let mut raw = series.names();
+        let (mut flows, others) = largest.finish().context("cannot write flows.jsonl")?;
         let finest_ns = plan.widths.iter().map(|width| width.as_nanos()).min();
         let courses = drawn(&mut flows, finest_ns.unwrap_or(u64::MAX));
         match (&plan.directory, others.flows) {
@@ -194,10 +218,17 @@ impl Output {
         let finished = Finished {
             analysis,
             courses,
-            bins: open.kept.rows,
+            bins: kept.rows,
         };
-        if let Some(directory) = &plan.directory {
-            finished.write(directory)?;
+        let directory = plan.directory.as_deref();
+        let result = || directory.map_or(Ok(()), |directory| finished.write_result(directory));
+        let rest = || {
+            series.finish()?;
+            directory.map_or(Ok(()), |directory| finished.write_page(directory))
+        };
+        match plan.threads {
+            1 => result().and_then(|()| rest())?,
+            _ => both(result, rest)?,
         }
         Ok(finished)
     }
@@ -235,25 +266,26 @@ impl Writer<'_> {
     }
 }
 
-impl Sink for Writer<'_> {
-    fn bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &Bin) {
+impl Writer<'_> {
+    /// A bin of the width with this index.
+    pub(crate) fn row(&mut self, width: usize, row: Row) {
         let Some(rows) = self.rows.get_mut(width) else {
             return;
         };
-        rows.push(Row {
-            flow,
-            upload,
-            from_ns,
-            bin: *bin,
-        });
+        rows.push(row);
         if rows.len() == ROWS_MAX {
             self.flush(width);
         }
     }
 
-    fn flow(&mut self, flow: Flow) {
+    /// A flow that is over.
+    pub(crate) fn flow(&mut self, flow: Box<Flow>) {
         let write = |open: &mut Open| open.largest.flow(flow).context("cannot write flows.jsonl");
-        self.output.with(|open| open.attempt(write));
+        let least = self.output.with(|open| {
+            open.attempt(write);
+            open.largest.least_drawn()
+        });
+        self.output.least_drawn.store(least, Ordering::Relaxed);
     }
 }
 
@@ -291,12 +323,26 @@ impl Finished {
         })
     }
 
-    fn write(&self, directory: &Path) -> Result<()> {
+    fn write_result(&self, directory: &Path) -> Result<()> {
+        json_by_line(&directory.join(RESULT), &self.analysis)
+    }
+
+    fn write_page(&self, directory: &Path) -> Result<()> {
         json_lines(&directory.join(COURSES), &self.courses)?;
-        let result = serde_json::to_string_pretty(&self.analysis)?;
-        write_text(&directory.join(RESULT), &result)?;
         write_text(&directory.join("report.html"), &html::html(self))
     }
+}
+
+/// Two things at once.
+fn both(one: impl FnOnce() -> Result<()> + Send, other: impl FnOnce() -> Result<()>) -> Result<()> {
+    std::thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        let one = one
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        one.and(other)
+    })
 }
 
 fn read_text(path: &Path) -> Result<String> {
@@ -313,6 +359,19 @@ fn unreadable(directory: &Path, name: &str, why: impl std::fmt::Display) -> anyh
 
 fn write_text(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| cannot_write(path))
+}
+
+fn json_by_line(path: &Path, value: &impl Serialize) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        let mut file = BufWriter::with_capacity(BUFFER, File::create(path)?);
+        value.serialize(&mut Serializer::with_formatter(
+            &mut file,
+            ByLine::default(),
+        ))?;
+        file.write_all(b"\n")?;
+        file.flush()
+    };
+    write().with_context(|| cannot_write(path))
 }
 
 fn json_lines(path: &Path, lines: &[Drawn]) -> Result<()> {
@@ -401,6 +460,7 @@ fn cannot_write(path: &Path) -> String {
 mod tests {
     use super::*;
     use crate::tap::report::made_up;
+    use model::tap::series::Bin;
 
     fn plan(directory: Option<&Path>) -> Plan {
         Plan {
@@ -409,6 +469,16 @@ mod tests {
             formats: vec![Format::Csv],
             ranks: Ranks { drawn: 1, told: 2 },
             bins_kept: 0,
+            threads: 2,
+        }
+    }
+
+    fn row(flow: u64, from_ns: u64) -> Row {
+        Row {
+            flow,
+            upload: true,
+            from_ns,
+            bin: Bin::default(),
         }
     }
 
@@ -436,10 +506,10 @@ mod tests {
                 let mut writer = output.writer();
                 scope.spawn(move || {
                     for n in 0..3 * ROWS_MAX as u64 {
-                        writer.bin(thread, true, 0, n, &Bin::default());
+                        writer.row(0, row(thread, n));
                     }
-                    writer.flow(made_up::long_flow(thread));
-                    writer.flow(made_up::short_flow(10 + thread));
+                    writer.flow(Box::new(made_up::long_flow(thread)));
+                    writer.flow(Box::new(made_up::short_flow(10 + thread)));
                 });
             }
         });

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Series files: every bin of every direction as a row, for pandas, R, DuckDB or a spreadsheet.
 //!
-//! `series-1ms.parquet` and `series-1ms.csv` have the same rows and columns. Rows of one direction are
-//! in order of time; those of several flows lie between each other. A file is written as the analysis
-//! goes and never held whole.
+//! `series-1ms.parquet` and `series-1ms.csv` have the same rows and columns, in the same order. A file is
+//! written as the analysis goes and never held whole.
 
 pub(crate) mod column;
 mod csv;
@@ -17,9 +16,6 @@ use std::{
     path::{Path, PathBuf},
 };
 use units::Time;
-
-/// Rows of a Parquet row group, and so of what waits to be written for each width: 10 MB.
-const ROWS_MAX: usize = 1 << 16;
 
 /// One bin of one direction of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,7 +63,6 @@ pub(crate) struct Files {
 
 /// The files of one bin width.
 struct Width {
-    waiting: Vec<Row>,
     files: Vec<OpenFile>,
 }
 
@@ -87,7 +82,6 @@ impl Files {
                 .iter()
                 .map(|format| open(directory, *width, *format));
             Ok(Width {
-                waiting: Vec::new(),
                 files: files.collect::<Result<_>>()?,
             })
         };
@@ -98,10 +92,7 @@ impl Files {
 
     /// No file for any of so many widths.
     pub(crate) fn none(widths: usize) -> Self {
-        let none = || Width {
-            waiting: Vec::new(),
-            files: Vec::new(),
-        };
+        let none = || Width { files: Vec::new() };
         Self {
             widths: std::iter::repeat_with(none).take(widths).collect(),
         }
@@ -132,34 +123,15 @@ impl Files {
 }
 
 impl Width {
-    fn push(&mut self, mut rows: &[Row]) -> Result<()> {
-        if self.files.is_empty() {
-            return Ok(());
-        }
-        while !rows.is_empty() {
-            let (now, later) = rows.split_at(rows.len().min(ROWS_MAX - self.waiting.len()));
-            self.waiting.extend_from_slice(now);
-            rows = later;
-            if self.waiting.len() == ROWS_MAX {
-                self.flush()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<()> {
+    fn push(&mut self, rows: &[Row]) -> Result<()> {
         for file in &mut self.files {
-            let written = file.encoder.write(&self.waiting);
+            let written = file.encoder.write(rows);
             written.with_context(|| cannot_write(&file.path))?;
         }
-        self.waiting.clear();
         Ok(())
     }
 
-    fn finish(mut self) -> Result<()> {
-        if !self.waiting.is_empty() {
-            self.flush()?;
-        }
+    fn finish(self) -> Result<()> {
         for OpenFile { path, encoder } in self.files {
             encoder.finish().with_context(|| cannot_write(&path))?;
         }
@@ -222,8 +194,8 @@ mod tests {
             ]
         );
         // More than wait at a time, and not in one piece.
-        let all = rows(ROWS_MAX as u64 + 10);
-        for some in all.chunks(ROWS_MAX - 3) {
+        let all = rows(parquet::GROUP as u64 + 10);
+        for some in all.chunks(parquet::GROUP - 3) {
             files.write(0, some).unwrap();
         }
         files.finish().unwrap();
@@ -242,15 +214,6 @@ mod tests {
         );
         assert_eq!(parquet::tests::read_back(&read("series-1ms.parquet")), all);
         assert_eq!(parquet::tests::read_back(&read("series-1s.parquet")), []);
-    }
-
-    #[test]
-    fn without_a_format_nothing_waits() {
-        let widths = [Time::from_nanos(1_000_000)];
-        let mut files = Files::create(Path::new("/nonexistent"), &widths, &[]).unwrap();
-        files.write(0, &rows(100)).unwrap();
-        assert!(files.widths[0].waiting.is_empty());
-        files.finish().unwrap();
     }
 
     #[test]

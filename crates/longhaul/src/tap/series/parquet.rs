@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Series as Parquet: a row group for each lot of rows. `time_ns` is a timestamp in UTC; numbers are
-//! signed, so that differences of columns are what one expects.
+//! Series as Parquet. Rows become columns as they come, and these a row group when there are enough.
+//! `time_ns` is a timestamp in UTC; numbers are signed, so that differences of columns are what one expects.
 
 use super::{
     Encoder, Row,
@@ -12,7 +12,7 @@ use parquet::{
     data_type::ByteArray,
     errors::ParquetError,
     file::{
-        properties::WriterProperties,
+        properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
         writer::{SerializedFileWriter, SerializedRowGroupWriter},
     },
     schema::{parser::parse_message_type, types::ColumnPath},
@@ -22,9 +22,29 @@ use std::{
     sync::Arc,
 };
 
+/// Rows of a row group, and so of what waits to be written: 15 MB.
+pub(super) const GROUP: usize = 1 << 16;
+
 /// A Parquet file that is being written.
 pub(super) struct Parquet<W: Write + Send> {
     file: SerializedFileWriter<W>,
+    waiting: Waiting,
+}
+
+/// Columns of a row group to come.
+#[derive(Default)]
+struct Waiting {
+    flows: Values,
+    uploads: Vec<bool>,
+    times: Values,
+    columns: [Values; COLUMNS.len()],
+}
+
+/// A column of integers. Where some are missing, `present` has 1 for each row that has one and 0 for others.
+#[derive(Default)]
+struct Values {
+    values: Vec<i64>,
+    present: Vec<i16>,
 }
 
 impl<W: Write + Send> Parquet<W> {
@@ -34,30 +54,65 @@ impl<W: Write + Send> Parquet<W> {
         let file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties()));
         Ok(Self {
             file: file.map_err(failed)?,
+            waiting: Waiting::default(),
         })
     }
 
-    fn row_group(&mut self, rows: &[Row]) -> Result<(), ParquetError> {
+    fn row_group(&mut self) -> Result<(), ParquetError> {
         let mut group = self.file.next_row_group()?;
-        integers(&mut group, rows, |row| i64::try_from(row.flow).ok())?;
-        directions(&mut group, rows)?;
-        integers(&mut group, rows, |row| {
-            Some(row.from_ns.min(i64::MAX as u64) as i64)
-        })?;
-        for column in &COLUMNS {
-            integers(&mut group, rows, |row| (column.value)(&row.bin))?;
+        let waiting = &mut self.waiting;
+        integers(&mut group, &mut waiting.flows)?;
+        directions(&mut group, &mut waiting.uploads)?;
+        integers(&mut group, &mut waiting.times)?;
+        for values in &mut waiting.columns {
+            integers(&mut group, values)?;
         }
         group.close()?;
         Ok(())
     }
 }
 
-impl<W: Write + Send> Encoder for Parquet<W> {
-    fn write(&mut self, rows: &[Row]) -> io::Result<()> {
-        self.row_group(rows).map_err(failed)
+impl Waiting {
+    fn len(&self) -> usize {
+        self.uploads.len()
     }
 
-    fn finish(self: Box<Self>) -> io::Result<()> {
+    /// Column by column: each looks at one place of every row.
+    fn push(&mut self, rows: &[Row]) {
+        let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let flows = rows.iter().map(|row| signed(row.flow));
+        self.flows.values.extend(flows);
+        self.uploads.extend(rows.iter().map(|row| row.upload));
+        let times = rows.iter().map(|row| signed(row.from_ns));
+        self.times.values.extend(times);
+        for (column, into) in COLUMNS.iter().zip(&mut self.columns) {
+            let values = rows.iter().map(|row| (column.value)(&row.bin));
+            if column.optional {
+                into.present
+                    .extend(values.clone().map(|value| i16::from(value.is_some())));
+            }
+            into.values.extend(values.flatten());
+        }
+    }
+}
+
+impl<W: Write + Send> Encoder for Parquet<W> {
+    fn write(&mut self, mut rows: &[Row]) -> io::Result<()> {
+        while !rows.is_empty() {
+            let (now, later) = rows.split_at(rows.len().min(GROUP - self.waiting.len()));
+            self.waiting.push(now);
+            rows = later;
+            if self.waiting.len() == GROUP {
+                self.row_group().map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        if self.waiting.len() > 0 {
+            self.row_group().map_err(failed)?;
+        }
         self.file.close().map(drop).map_err(failed)
     }
 }
@@ -78,47 +133,58 @@ fn schema() -> String {
     )
 }
 
-/// Times grow by little: their differences take a byte or less. Columns that are mostly zero
-/// take next to nothing as a dictionary, which is the default.
+/// Columns of which nearly every value is another: as differences they take little, and no time to look
+/// them up. The others are mostly zero, or have few values, and take next to nothing as a dictionary,
+/// which is the default.
+const DIFFERENCES: [&str; 6] = [
+    "flow",
+    "time_ns",
+    "rtt_min_ns",
+    "rtt_max_ns",
+    "rtt_sum_ns",
+    "ack_way_ns",
+];
+
 fn properties() -> WriterProperties {
-    let time = || ColumnPath::from("time_ns");
-    WriterProperties::builder()
+    let builder = WriterProperties::builder()
         .set_created_by(concat!("longhaul ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::SNAPPY)
-        .set_column_dictionary_enabled(time(), false)
-        .set_column_encoding(time(), Encoding::DELTA_BINARY_PACKED)
-        .build()
+        .set_statistics_enabled(EnabledStatistics::Chunk);
+    let differences = |builder: WriterPropertiesBuilder, name: &&str| {
+        let column = || ColumnPath::from(*name);
+        builder
+            .set_column_dictionary_enabled(column(), false)
+            .set_column_encoding(column(), Encoding::DELTA_BINARY_PACKED)
+    };
+    DIFFERENCES.iter().fold(builder, differences).build()
 }
 
-/// The next column of `group`; absent values are nulls.
+/// The next column of `group`, of which nothing is left; absent values are nulls.
 fn integers<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
-    rows: &[Row],
-    value: impl Fn(&Row) -> Option<i64>,
+    column: &mut Values,
 ) -> Result<(), ParquetError> {
-    let present: Vec<i16> = rows.iter().map(|row| value(row).is_some().into()).collect();
-    let values: Vec<i64> = rows.iter().filter_map(&value).collect();
+    let Values { values, present } = column;
+    let present_if_any = (!present.is_empty()).then_some(&present[..]);
     with_column(group, |column| match column {
-        ColumnWriter::Int64ColumnWriter(writer) => {
-            writer.write_batch(&values, Some(&present), None)
-        }
+        ColumnWriter::Int64ColumnWriter(writer) => writer.write_batch(values, present_if_any, None),
         _ => Err(ParquetError::General("not a column of integers".to_owned())),
-    })
+    })?;
+    values.clear();
+    present.clear();
+    Ok(())
 }
 
 fn directions<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
-    rows: &[Row],
+    uploads: &mut Vec<bool>,
 ) -> Result<(), ParquetError> {
     let [download, upload] = [false, true].map(|upload| ByteArray::from(direction(upload)));
-    let word = |row: &Row| {
-        if row.upload {
-            upload.clone()
-        } else {
-            download.clone()
-        }
+    let word = |is_upload: bool| match is_upload {
+        true => upload.clone(),
+        false => download.clone(),
     };
-    let values: Vec<ByteArray> = rows.iter().map(word).collect();
+    let values: Vec<ByteArray> = uploads.drain(..).map(word).collect();
     with_column(group, |column| match column {
         ColumnWriter::ByteArrayColumnWriter(writer) => writer.write_batch(&values, None, None),
         _ => Err(ParquetError::General("not a column of texts".to_owned())),

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Items of a batch by the slot of their flow, so that a flow's state comes into the cache once a batch
+//! and not once a packet.
+
+/// No item.
+const NONE: u32 = u32::MAX;
+
+/// Lists of items through two arrays: 8 bytes a slot, 4 an item.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// By item: the next of the same slot.
+    next: Vec<u32>,
+    /// By slot: its items.
+    lists: Vec<List>,
+    /// Slots that got an item, in the order in which they did.
+    slots: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+impl Groups {
+    /// A batch of so many items begins. Of the last, all were taken.
+    pub(super) fn begin(&mut self, items: usize) {
+        self.next.clear();
+        self.next.resize(items, NONE);
+        self.slots.clear();
+    }
+
+    /// `item` is of `slot`, and comes behind those that are there.
+    #[inline]
+    pub(super) fn add(&mut self, slot: u32, item: u32) {
+        if slot as usize >= self.lists.len() {
+            self.make_list(slot);
+        }
+        let list = &mut self.lists[slot as usize];
+        match list.first {
+            NONE => {
+                list.first = item;
+                self.slots.push(slot);
+            }
+            _ => self.next[list.last as usize] = item,
+        }
+        list.last = item;
+    }
+
+    #[cold]
+    fn make_list(&mut self, slot: u32) {
+        let none = List {
+            first: NONE,
+            last: NONE,
+        };
+        self.lists.resize(slot as usize + 1, none);
+    }
+
+    /// The slot that got its first item as the `at`th. It may have none any more.
+    pub(super) fn slot(&self, at: usize) -> Option<u32> {
+        self.slots.get(at).copied()
+    }
+
+    /// Takes the first item of `slot`.
+    #[inline]
+    pub(super) fn take(&mut self, slot: u32) -> Option<u32> {
+        let list = self.lists.get_mut(slot as usize)?;
+        if list.first == NONE {
+            return None;
+        }
+        let item = list.first;
+        list.first = self.next[item as usize];
+        Some(item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(groups: &mut Groups, slot: u32) -> Vec<u32> {
+        std::iter::from_fn(|| groups.take(slot)).collect()
+    }
+
+    #[test]
+    fn each_slot_has_its_items_in_order() {
+        let mut groups = Groups::default();
+        for _ in 0..2 {
+            groups.begin(6);
+            for (item, slot) in [7, 2, 7, 7, 2, 0].into_iter().enumerate() {
+                groups.add(slot, item as u32);
+            }
+            let slots: Vec<_> = (0..4).map_while(|at| groups.slot(at)).collect();
+            assert_eq!(slots, [7, 2, 0]);
+            assert_eq!(all(&mut groups, 7), [0, 2, 3]);
+            assert_eq!(all(&mut groups, 2), [1, 4]);
+            assert_eq!(all(&mut groups, 0), [5]);
+        }
+    }
+
+    #[test]
+    fn what_was_taken_early_does_not_come_again() {
+        let mut groups = Groups::default();
+        groups.begin(3);
+        groups.add(1, 0);
+        assert_eq!(all(&mut groups, 1), [0]);
+        groups.add(1, 1);
+        groups.add(1, 2);
+        assert_eq!(all(&mut groups, 1), [1, 2]);
+        assert!(all(&mut groups, 9).is_empty());
+    }
+}
