@@ -487,7 +487,7 @@ mod tests {
         let said = |value: Value| setting("x", &value);
         assert_eq!(said(json!("0ms")), "0 ms");
         assert_eq!(said(json!("100mbit")), "100 Mbit/s");
-        assert_eq!(said(json!("64KB")), "64 kB");
+        assert_eq!(said(json!("64KB")), "64 KB");
         assert_eq!(said(json!("10 ms")), "10 ms");
         assert_eq!(said(json!("cubic")), "cubic");
         assert_eq!(said(json!("5")), "5");
