@@ -61,7 +61,7 @@ const COURSE_BINS_MIN: u64 = 32;
 /// Packets that earn a flow one more.
 const PACKETS_A_COURSE_BIN: u64 = 2;
 /// One of so many bytes of the tables is for courses whose bins were not earned.
-const COURSES_SHARE: usize = 8;
+const COURSES_SHARE: usize = 64;
 
 impl Settings {
     /// Bins that the course of a flow of that many packets may have, of so many `flows` that go on: many
@@ -97,7 +97,7 @@ mod tests {
         let bins = |flows| Settings::default().course_bins(10, flows);
         assert_eq!(
             [0, 1, 25, 100, 1_000].map(bins),
-            [4_096, 4_096, 4_096, 1_048, 104]
+            [4_096, 4_096, 524, 131, 32]
         );
     }
 }

@@ -67,7 +67,7 @@ fn widths_need_not_divide_each_other() {
 fn few_flows_keep_fine_courses() {
     let bounds = Settings {
         course_bins_max: 1 << 12,
-        tables_max_bytes: 1 << 20,
+        tables_max_bytes: 8 << 20,
         ..settings()
     };
     let slow = (0..40u32).map(|i| c(u64::from(i) * 10 * MS, 1 + i, 1).data(1));
