@@ -21,7 +21,7 @@ const BUILT_IN: &[(&str, &str)] = files! {
     "reservoir-nic" "reservoir-ipg" "reservoir-spacing" "reservoir-24000km"
     "split-position" "split-count" "split-internet"
     "jgn2-single" "jgn2-rtt-fairness" "jgn2-delay-switch" "jgn2-rate-switch" "jgn2-coexistence"
-    "today"
+    "today" "today-fast"
     "relay-objects" "relay-efficiency" "striping"
     "link-long-fat" "link-proofs" "link-beside-veth" "whole-path"
 };
