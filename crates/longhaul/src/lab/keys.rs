@@ -3,7 +3,7 @@
 //! that stands behind the table. Looked for in the text, where a key still has a place.
 
 use super::{programs::ways::Ways, scenario::RelayProgram};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 use toml::de::{DeTable, DeValue};
 
 /// Keys of `[[links]]` that are the lab's own.
@@ -32,6 +32,17 @@ const DECP: [&str; 1] = ["when"];
 /// Options of `longhaul decp` that the lab sets itself, or with which it would not hold anything back.
 const NOT_FOR_DECP: [&str; 5] = ["netns", "json", "duration", "dry-run", "lift"];
 
+/// Asked once: a scenario is read for each of its cells.
+static OF_LINKS: LazyLock<BTreeSet<String>> =
+    LazyLock::new(|| known(&LINK, crate::link::options(), &SET_FOR_LINKS));
+static OF_DECP: LazyLock<BTreeSet<String>> =
+    LazyLock::new(|| known(&DECP, crate::decp::options(), &NOT_FOR_DECP));
+static OF_RELAYS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let own = [&RELAY[..], &LONGHAUL].concat();
+    let not = [&NOT_FOR_RELAYS[..], &["config"]].concat();
+    known(&own, crate::relay::options(), &not)
+});
+
 /// A key that its table does not have, or a value that its key does not have.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} `{word}`, expected one of {}", listed(.known))]
@@ -46,10 +57,8 @@ pub(crate) struct Unknown {
 /// Checks every link, relay and decp of a scenario.
 pub(crate) fn check(scenario: &DeTable<'_>) -> Result<(), Unknown> {
     let under = |key| scenario.get(key).map(toml::Spanned::get_ref);
-    let known = known(&LINK, crate::link::options(), &SET_FOR_LINKS);
-    tables(under("links")).try_for_each(|link| only(link, &known))?;
-    let known = self::known(&DECP, crate::decp::options(), &NOT_FOR_DECP);
-    tables(under("decp")).try_for_each(|decp| only(decp, &known))?;
+    tables(under("links")).try_for_each(|link| only(link, &OF_LINKS))?;
+    tables(under("decp")).try_for_each(|decp| only(decp, &OF_DECP))?;
     tables(under("relays")).try_for_each(|relay| only(relay, &known_to(program(relay)?)))
 }
 
@@ -76,11 +85,7 @@ fn program(relay: &DeTable<'_>) -> Result<RelayProgram, Unknown> {
 /// The keys of a relay that is this program.
 fn known_to(program: RelayProgram) -> BTreeSet<String> {
     match program {
-        RelayProgram::Longhaul => {
-            let own = [&RELAY[..], &LONGHAUL].concat();
-            let not = [&NOT_FOR_RELAYS[..], &["config"]].concat();
-            known(&own, crate::relay::options(), &not)
-        }
+        RelayProgram::Longhaul => OF_RELAYS.clone(),
         other => {
             let options = Ways::known_to(other).iter().map(|key| (*key).to_owned());
             known(&RELAY, options.collect(), &[])
