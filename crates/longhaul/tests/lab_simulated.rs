@@ -166,15 +166,12 @@ fn a_relay_splits_the_path() {
         .map(|leg| &leg["name"])
         .collect();
     assert_eq!(names, [&json!("server–relay"), &json!("relay–client")]);
-    let file = result["raw"]
+    let mut raw = result["raw"]
         .as_array()
         .unwrap()
         .iter()
         .filter_map(Value::as_str);
-    let file = file
-        .filter(|file| file.ends_with("tcp_info.jsonl"))
-        .next_back()
-        .unwrap();
+    let file = raw.rfind(|file| file.ends_with("tcp_info.jsonl")).unwrap();
     let samples = fs::read_to_string(out.path().join("out").join(file)).unwrap();
     let last: Value = serde_json::from_str(samples.lines().next_back().unwrap()).unwrap();
     assert_eq!(last["host"], "client");
@@ -268,10 +265,11 @@ cc = "reno"
         .collect();
     assert_eq!(legs, ["r2–r1", "r1–client"]);
     let raw = result["raw"].as_array().unwrap().iter();
-    let raw = raw
+    let file = raw
         .filter_map(Value::as_str)
-        .filter(|file| file.ends_with("tcp_info.jsonl"));
-    let samples = fs::read_to_string(out.path().join("out").join(raw.last().unwrap())).unwrap();
+        .rfind(|file| file.ends_with("tcp_info.jsonl"))
+        .unwrap();
+    let samples = fs::read_to_string(out.path().join("out").join(file)).unwrap();
     assert!(samples.contains("\"host\":\"r2\",\"local\":\"10.9.1.2:5201\""));
     assert!(
         samples

@@ -77,7 +77,7 @@ fn chain(way: &[String], scenarios: &[&Scenario]) -> Testbed {
         scenarios
             .iter()
             .filter_map(|scenario| drawn(scenario, pair))
-            .reduce(wider)
+            .reduce(|one, other| wider(one, &other))
     };
     Testbed {
         hosts: way.iter().map(host).collect(),
@@ -122,7 +122,7 @@ fn described(link: &Link, wire: &Wire, forward: bool) -> TestbedLink {
 }
 
 /// One link as two cells have it: the least of each figure, and the most where they differ.
-fn wider(one: TestbedLink, other: TestbedLink) -> TestbedLink {
+fn wider(one: TestbedLink, other: &TestbedLink) -> TestbedLink {
     let (rate_bps, rate_bps_max) = match (one.rate_bps, other.rate_bps) {
         (Some(a), Some(b)) => {
             let (least, most) = range(a, one.rate_bps_max, b);

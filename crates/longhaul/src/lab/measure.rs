@@ -395,7 +395,7 @@ fn time_to(values: &[Option<f64>], level: f64, width_s: f64, hold_s: Option<f64>
     let bins = (0..values.len())
         .find(stays)
         .map_or(values.len(), |n| n + 1);
-    (!values.is_empty()).then(|| bins as f64 * width_s)
+    (!values.is_empty()).then_some(bins as f64 * width_s)
 }
 
 #[cfg(test)]

@@ -231,7 +231,7 @@ fn read(out: &Path) -> Result<Option<Earlier>> {
             .flatten();
         match (whole, &mut earlier) {
             (Some(Line::Began { at, identity }), None) => {
-                earlier = Some(Earlier::new(identity, at))
+                earlier = Some(Earlier::new(identity, at));
             }
             (Some(Line::Resumed { at }), Some(earlier)) => earlier.resumed.push(at),
             (Some(Line::Done(done)), Some(earlier)) => earlier.done.push(*done),

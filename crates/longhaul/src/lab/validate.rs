@@ -254,7 +254,7 @@ fn sender(flow: &Flow) -> Checked {
     ensure(flow.gap.is_none() || flow.pace.is_none(), || {
         "pace and gap exclude each other".to_owned()
     })?;
-    let gap = flow.gap.map_or(1_000, |gap| gap.as_nanos());
+    let gap = flow.gap.map_or(1_000, units::Time::as_nanos);
     ensure((100..=1_000_000_000).contains(&gap), || {
         "gap must be 100ns to 1s".to_owned()
     })?;

@@ -3,7 +3,7 @@
 //! what the accessibility checker finds.
 
 #[path = "../../tests/browser/mod.rs"]
-mod browser;
+pub(crate) mod browser;
 
 #[path = "../../tests/browser/frame.rs"]
 mod frame;

@@ -209,7 +209,7 @@ mod tests {
     fn the_chance_is_that_of_the_tables() {
         let five = [1.0, 2.0, 3.0, 4.0, 5.0];
         let close = |one: f64, other: f64, error: f64| {
-            assert!((one - other).abs() < error, "{one}, not {other}")
+            assert!((one - other).abs() < error, "{one}, not {other}");
         };
         close(chance(&five, &five.map(|x| x + 10.0)), 2.0 / 252.0, 1e-12);
         // U = 2 of 25: 4 of 252 ways on each side are as extreme (Mann and Whitney 1947).

@@ -162,7 +162,7 @@ impl<'a> Varied<'a> {
             let mut distinct: Vec<&Value> = Vec::new();
             all.for_each(|value| {
                 if !distinct.contains(&value) {
-                    distinct.push(value)
+                    distinct.push(value);
                 }
             });
             (key.as_str(), distinct)

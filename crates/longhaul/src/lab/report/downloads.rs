@@ -57,7 +57,8 @@ impl Downloads {
 
     /// The records of each run, folded away.
     fn records(&self) -> Markup {
-        let mut folders: IndexMap<&str, Vec<(&str, Option<&[u8]>)>> = IndexMap::new();
+        type File<'a> = (&'a str, Option<&'a [u8]>);
+        let mut folders: IndexMap<&str, Vec<File<'_>>> = IndexMap::new();
         for (name, content) in self.0.iter().filter(|(name, _)| *name != "result.json") {
             let (folder, _) = name.rsplit_once('/').unwrap_or(("", name));
             folders

@@ -37,7 +37,7 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     html! {
         figure.bars {
             (heading(figure))
-            p.note { (legend(bars())) }
+            p.note { (legend(&bars().collect::<Vec<_>>())) }
             @for (name, groups) in &panels {
                 @if !name.is_empty() { h4 { (name) } }
                 @for group in groups { (draw_group(group, scale)) }
@@ -141,9 +141,9 @@ impl Bar {
     }
 }
 
-fn legend<'a>(bars: impl Iterator<Item = &'a Bar> + Clone) -> Markup {
-    let runs = bars.clone().map(|bar| bar.runs).max().unwrap_or(0);
-    let paper = bars.clone().any(|bar| bar.paper.is_some());
+fn legend(bars: &[&Bar]) -> Markup {
+    let runs = bars.iter().map(|bar| bar.runs).max().unwrap_or(0);
+    let paper = bars.iter().any(|bar| bar.paper.is_some());
     html! {
         @match runs {
             0 | 1 => { "Solid: one run." }

@@ -24,7 +24,7 @@ pub(super) fn encoded(path: &Path) -> String {
     for byte in path.as_os_str().as_bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                url.push(char::from(*byte))
+                url.push(char::from(*byte));
             }
             other => {
                 let _ = write!(url, "%{other:02X}");

@@ -2,10 +2,8 @@
 //! The page in a real browser.
 
 use super::{html, made_up};
+use crate::page::in_browser::browser;
 use std::fs;
-
-#[path = "../../../tests/browser/mod.rs"]
-mod browser;
 
 /// Remembers every chart that is made.
 const WATCH: &str = "<script>
