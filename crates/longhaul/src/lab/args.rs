@@ -21,7 +21,7 @@ Examples:
       the same with the paper's own file size
   longhaul lab run nec-dvd --out /tmp/dvd --quick --only relays=true
       a short look at one cell
-  longhaul lab run link-long-fat --out /tmp/far --simulate --set rate=100gbit
+  longhaul lab run today-fast --out /tmp/fast --only rate=100gbit
       under simulated time, at a rate that no testbed has
   longhaul lab check my-scenario.toml
       is it written correctly?
