@@ -4,7 +4,7 @@
 
 use super::{
     programs::{self, daemon::Daemon},
-    scenario::{Link, LinkKind, Scenario},
+    scenario::{Flow, Link, LinkKind, Scenario},
     topology::{Topology, Wire},
     twins,
 };
@@ -198,11 +198,7 @@ impl Testbed {
 
     fn make_routes(&self, scenario: &Scenario) -> Result<()> {
         for (name, netns) in &self.hosts {
-            let own = scenario
-                .hosts
-                .get(name)
-                .and_then(|host| host.congestion_control.as_deref());
-            let congestion = own.or(scenario.congestion_control.as_deref());
+            let congestion = first_control(scenario, name);
             for route in self.topology.routes(name) {
                 let (network, prefix) = (route.network, route.prefix);
                 interface::add_route(netns, network, prefix, route.gateway, congestion)?;
@@ -227,6 +223,23 @@ impl Testbed {
     }
 }
 
+/// The congestion control with which connections of `host` begin; `None` is the machine's.
+///
+/// iperf3 chooses its own only when it is connected, and what bbr has set by then stays: a socket that once
+/// had it paces for good (`sk_pacing_status`, net/ipv4/tcp_bbr.c). reno leaves nothing behind.
+fn first_control<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a str> {
+    let told = (scenario.hosts.get(host)).and_then(|host| host.congestion_control.as_deref());
+    let chooses = |flow: &Flow| {
+        let named = flow
+            .cc
+            .as_ref()
+            .is_some_and(|control| control.name().is_some());
+        flow.when && flow.from == host && named
+    };
+    told.or(scenario.congestion_control.as_deref())
+        .or_else(|| scenario.flows.iter().any(chooses).then_some("reno"))
+}
+
 /// A testbed that could not be finished leaves its names to the next.
 impl Drop for Testbed {
     fn drop(&mut self) {
@@ -242,4 +255,27 @@ fn set<'a>(netns: &Netns, settings: impl IntoIterator<Item = (&'a str, String)>)
             .with_context(|| format!("host {}", netns.name().unwrap_or_default()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sends_by_a_control_of_its_own_begins_with_reno() {
+        let scenario = |head: &str| -> Scenario {
+            let rest = r#"
+                title = "t"
+                question = "q"
+                links = [{ name = "wan", between = ["a", "b"] }]
+                flows = [{ name = "f", program = "iperf3", from = "a", to = "b", size = "1MB", cc = "cubic" }]
+            "#;
+            toml::from_str(&format!("{head}\n{rest}")).unwrap()
+        };
+        assert_eq!(first_control(&scenario(""), "a"), Some("reno"));
+        assert_eq!(first_control(&scenario(""), "b"), None);
+        let told = scenario("congestion_control = 'bbr'");
+        assert_eq!(first_control(&told, "a"), Some("bbr"));
+        assert_eq!(first_control(&told, "b"), Some("bbr"));
+    }
 }

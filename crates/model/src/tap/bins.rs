@@ -112,12 +112,12 @@ impl Bins {
         self.courses
     }
 
-    /// Brings what was counted to the courses. One that has many bins keeps them when more flows come.
+    /// Brings what was counted to the courses.
     fn settle(&mut self, packets: u64, bounds: &mut Bounds) {
         self.now = self.now.map(Bin::finest);
         for (course, now) in self.courses.iter_mut().zip(&self.now) {
             if !now.is_empty() {
-                let most = bounds.course_bins(packets).max(course.bins.len());
+                let most = bounds.settings.course_bins(packets);
                 let wanted = course.length_with(self.opened_ns, most);
                 let most = bounds.length_of(&mut course.bins, wanted, most);
                 course.add(self.opened_ns, now, most);

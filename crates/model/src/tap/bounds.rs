@@ -74,11 +74,6 @@ impl Bounds {
         self.flows_bytes + tables
     }
 
-    /// Bins that the course of a flow of so many packets may have now.
-    pub(super) fn course_bins(&self, packets: u64) -> usize {
-        self.settings.course_bins(packets, self.flows)
-    }
-
     /// Whether `table` has room for one more, now or because it may grow: never beyond `most` entries.
     #[inline]
     pub(super) fn has_room<T>(&mut self, table: &mut VecDeque<T>, most: usize) -> bool {

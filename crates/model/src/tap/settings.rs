@@ -57,23 +57,19 @@ impl Default for Settings {
 }
 
 /// Bins of a course that every flow may have.
-const COURSE_BINS_MIN: u64 = 32;
+const COURSE_BINS_MIN: u64 = 64;
 /// Packets that earn a flow one more.
 const PACKETS_A_COURSE_BIN: u64 = 2;
-/// One of so many bytes of the tables is for courses whose bins were not earned.
-const COURSES_SHARE: usize = 64;
 
 impl Settings {
-    /// Bins that the course of a flow of that many packets may have, of so many `flows` that go on: many
-    /// short ones, or long ones in which little happens, shall not take the memory of as many large ones;
-    /// few may have it.
+    /// Bins that the course of a flow of that many packets may have: many short ones, or long ones in which
+    /// little happens, shall not take the memory of as many large ones. What else goes on has no say, or
+    /// where a capture is cut into files would show.
     #[must_use]
-    pub fn course_bins(&self, packets: u64, flows: usize) -> usize {
+    pub fn course_bins(&self, packets: u64) -> usize {
         let earned = COURSE_BINS_MIN.max(packets / PACKETS_A_COURSE_BIN);
         let earned = usize::try_from(earned).unwrap_or(usize::MAX);
-        let both_ways = 2 * size_of::<Bin>() * flows.max(1);
-        let granted = self.tables_max_bytes / COURSES_SHARE / both_ways;
-        earned.max(granted).min(self.course_bins_max)
+        earned.min(self.course_bins_max)
     }
 }
 
@@ -87,17 +83,8 @@ mod tests {
     }
 
     #[test]
-    fn a_course_is_earned_where_there_are_many() {
-        let bins = |packets| Settings::default().course_bins(packets, 10_000);
-        assert_eq!([0, 64, 1_000, 100_000].map(bins), [32, 32, 500, 4_096]);
-    }
-
-    #[test]
-    fn few_flows_share_what_there_is() {
-        let bins = |flows| Settings::default().course_bins(10, flows);
-        assert_eq!(
-            [0, 1, 25, 100, 1_000].map(bins),
-            [4_096, 4_096, 524, 131, 32]
-        );
+    fn a_course_is_earned() {
+        let bins = |packets| Settings::default().course_bins(packets);
+        assert_eq!([0, 128, 1_000, 100_000].map(bins), [64, 64, 500, 4_096]);
     }
 }
