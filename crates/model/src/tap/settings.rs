@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the analysis may use, and how finely it looks.
 
-use super::series::Bin;
-
 /// Bounds of [`super::Flows`], each with the memory that it costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -76,6 +74,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tap::series::Bin;
 
     #[test]
     fn bins_are_as_large_as_said() {
