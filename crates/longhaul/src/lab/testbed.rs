@@ -198,7 +198,10 @@ impl Testbed {
 
     fn make_routes(&self, scenario: &Scenario) -> Result<()> {
         for (name, netns) in &self.hosts {
-            let congestion = first_control(scenario, name);
+            let congestion = control_of(scenario, name);
+            if is_left_to_flows(scenario, name) {
+                begin_with_reno(netns)?;
+            }
             for route in self.topology.routes(name) {
                 let (network, prefix) = (route.network, route.prefix);
                 interface::add_route(netns, network, prefix, route.gateway, congestion)?;
@@ -223,21 +226,27 @@ impl Testbed {
     }
 }
 
-/// The congestion control with which connections of `host` begin; `None` is the machine's.
-///
-/// iperf3 chooses its own only when it is connected, and what bbr has set by then stays: a socket that once
-/// had it paces for good (`sk_pacing_status`, net/ipv4/tcp_bbr.c). reno leaves nothing behind.
-fn first_control<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a str> {
-    let told = (scenario.hosts.get(host)).and_then(|host| host.congestion_control.as_deref());
-    let chooses = |flow: &Flow| {
-        let named = flow
-            .cc
+/// The setting that says what connections begin with.
+const CONTROL: &str = "net.ipv4.tcp_congestion_control";
+
+/// The congestion control of all connections of `host`; `None` is the machine's.
+fn control_of<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a str> {
+    let own = (scenario.hosts.get(host)).and_then(|host| host.congestion_control.as_deref());
+    own.or(scenario.congestion_control.as_deref())
+}
+
+/// Whether a flow sends from `host` by a congestion control of its own.
+fn is_left_to_flows(scenario: &Scenario, host: &str) -> bool {
+    let names = |flow: &Flow| {
+        flow.cc
             .as_ref()
-            .is_some_and(|control| control.name().is_some());
-        flow.when && flow.from == host && named
+            .is_some_and(|control| control.name().is_some())
     };
-    told.or(scenario.congestion_control.as_deref())
-        .or_else(|| scenario.flows.iter().any(chooses).then_some("reno"))
+    let sends = |flow: &Flow| flow.when && flow.from == host && names(flow);
+    let own = scenario.hosts.get(host).map(|host| &host.sysctl);
+    let mut settings = own.into_iter().chain([&scenario.sysctl]);
+    let told = settings.any(|all| all.contains_key(CONTROL));
+    !told && control_of(scenario, host).is_none() && scenario.flows.iter().any(sends)
 }
 
 /// A testbed that could not be finished leaves its names to the next.
@@ -247,6 +256,16 @@ impl Drop for Testbed {
             let _ = Netns::delete(name);
         }
     }
+}
+
+/// iperf3 chooses its own control only when it is connected, and what bbr has set by then stays: a socket
+/// that once had it paces for good (`sk_pacing_status`, net/ipv4/tcp_bbr.c). reno leaves nothing behind.
+/// Not by a route, which would go before what a listening socket was told (`tcp_ca_openreq_child`).
+fn begin_with_reno(netns: &Netns) -> Result<()> {
+    set(
+        netns,
+        [("net.ipv4.tcp_congestion_control", "reno".to_owned())],
+    )
 }
 
 fn set<'a>(netns: &Netns, settings: impl IntoIterator<Item = (&'a str, String)>) -> Result<()> {
@@ -262,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sends_by_a_control_of_its_own_begins_with_reno() {
+    fn a_host_is_left_to_flows_that_name_their_control() {
         let scenario = |head: &str| -> Scenario {
             let rest = r#"
                 title = "t"
@@ -272,10 +291,10 @@ mod tests {
             "#;
             toml::from_str(&format!("{head}\n{rest}")).unwrap()
         };
-        assert_eq!(first_control(&scenario(""), "a"), Some("reno"));
-        assert_eq!(first_control(&scenario(""), "b"), None);
+        assert!(is_left_to_flows(&scenario(""), "a"));
+        assert!(!is_left_to_flows(&scenario(""), "b"));
         let told = scenario("congestion_control = 'bbr'");
-        assert_eq!(first_control(&told, "a"), Some("bbr"));
-        assert_eq!(first_control(&told, "b"), Some("bbr"));
+        assert!(!is_left_to_flows(&told, "a"));
+        assert_eq!(control_of(&told, "a"), Some("bbr"));
     }
 }
