@@ -63,6 +63,32 @@ pub struct Connection {
     pub sender: Sender,
 }
 
+impl Connection {
+    /// A connection of which nothing is known but its ends: all figures are 0.
+    #[must_use]
+    pub fn between(local: std::net::SocketAddr, remote: std::net::SocketAddr) -> Self {
+        Self {
+            local,
+            remote,
+            congestion: String::new(),
+            rtt_us: 0,
+            min_rtt_us: 0,
+            cwnd_bytes: 0,
+            ssthresh_bytes: None,
+            send_window_bytes: 0,
+            receive_space_bytes: 0,
+            retransmits: 0,
+            bytes_acked: 0,
+            bytes_received: 0,
+            delivery_rate_bps: 0,
+            pacing_rate_bps: 0,
+            window_limited_us: 0,
+            buffer_limited_us: 0,
+            sender: Sender::default(),
+        }
+    }
+}
+
 /// The sending half of a connection, in the kernel's own units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sender {

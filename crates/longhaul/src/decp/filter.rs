@@ -220,25 +220,7 @@ mod tests {
     use super::*;
 
     fn connection(local: &str, remote: &str) -> Connection {
-        Connection {
-            local: local.parse().unwrap(),
-            remote: remote.parse().unwrap(),
-            congestion: String::new(),
-            rtt_us: 0,
-            min_rtt_us: 0,
-            cwnd_bytes: 0,
-            ssthresh_bytes: None,
-            send_window_bytes: 0,
-            receive_space_bytes: 0,
-            retransmits: 0,
-            bytes_acked: 0,
-            bytes_received: 0,
-            delivery_rate_bps: 0,
-            pacing_rate_bps: 0,
-            window_limited_us: 0,
-            buffer_limited_us: 0,
-            sender: host::sock_diag::Sender::default(),
-        }
+        Connection::between(local.parse().unwrap(), remote.parse().unwrap())
     }
 
     fn matches(filter: &str, local: &str, remote: &str) -> bool {

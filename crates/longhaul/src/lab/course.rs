@@ -206,24 +206,18 @@ pub(crate) mod tests {
 
     /// A sample of a connection of the flow with iperf3's port `server`, at the host that has it.
     pub(crate) fn sample(at_s: f64, host: &str, server: u16, client: u16, received: u64) -> Sample {
+        let (local, remote) = (
+            ([10, 9, 0, 2], server).into(),
+            ([10, 9, 0, 1], client).into(),
+        );
         let connection = sock_diag::Connection {
-            local: ([10, 9, 0, 2], server).into(),
-            remote: ([10, 9, 0, 1], client).into(),
             congestion: "cubic".to_owned(),
             rtt_us: 20_000,
             min_rtt_us: 900,
             cwnd_bytes: received / 100,
-            ssthresh_bytes: None,
-            send_window_bytes: 0,
-            receive_space_bytes: 0,
             retransmits: u32::try_from(received / 1_000_000).unwrap(),
-            bytes_acked: 0,
             bytes_received: received,
-            delivery_rate_bps: 0,
-            pacing_rate_bps: 0,
-            window_limited_us: 0,
-            buffer_limited_us: 0,
-            sender: sock_diag::Sender::default(),
+            ..sock_diag::Connection::between(local, remote)
         };
         Sample {
             at_s,

@@ -288,24 +288,16 @@ mod tests {
     use super::*;
 
     fn sample(at_s: f64, host: &str, port: u16, received: u64, acked: u64) -> Sample {
+        let (local, remote) = (([10, 9, 0, 1], port).into(), ([10, 9, 0, 2], 80).into());
         let connection = Connection {
-            local: ([10, 9, 0, 1], port).into(),
-            remote: ([10, 9, 0, 2], 80).into(),
             congestion: "cubic".to_owned(),
             rtt_us: 1000,
             min_rtt_us: 900,
             cwnd_bytes: acked + 1,
-            ssthresh_bytes: None,
-            send_window_bytes: 0,
-            receive_space_bytes: 0,
             retransmits: 2,
             bytes_acked: acked,
             bytes_received: received,
-            delivery_rate_bps: 0,
-            pacing_rate_bps: 0,
-            window_limited_us: 0,
-            buffer_limited_us: 0,
-            sender: host::sock_diag::Sender::default(),
+            ..Connection::between(local, remote)
         };
         Sample {
             at_s,

@@ -143,22 +143,7 @@ impl Ends {
 
 fn blank(local: SocketAddr, remote: SocketAddr, control: &str) -> sock_diag::Connection {
     sock_diag::Connection {
-        local,
-        remote,
         congestion: control.to_owned(),
-        rtt_us: 0,
-        min_rtt_us: 0,
-        cwnd_bytes: 0,
-        ssthresh_bytes: None,
-        send_window_bytes: 0,
-        receive_space_bytes: 0,
-        retransmits: 0,
-        bytes_acked: 0,
-        bytes_received: 0,
-        delivery_rate_bps: 0,
-        pacing_rate_bps: 0,
-        window_limited_us: 0,
-        buffer_limited_us: 0,
-        sender: sock_diag::Sender::default(),
+        ..sock_diag::Connection::between(local, remote)
     }
 }
