@@ -167,7 +167,7 @@ fn leg(
         queue,
         mtu,
         buffers: [buffer(scenario, receiver, 0), buffer(scenario, sender, 1)],
-        control: control(scenario, sender),
+        control: control(scenario, sender, flow),
     }))
 }
 
@@ -209,13 +209,13 @@ fn buffer(scenario: &Scenario, host: &str, which: usize) -> Bytes {
     Bytes::new(most.unwrap_or(BUFFERS[which]))
 }
 
-fn control(scenario: &Scenario, host: &str) -> String {
-    let own = scenario
-        .hosts
-        .get(host)
-        .and_then(|host| host.congestion_control.clone());
-    own.or_else(|| scenario.congestion_control.clone())
-        .unwrap_or_else(|| "cubic".to_owned())
+/// The flow's own where it is sent, else the host's before the scenario's.
+fn control(scenario: &Scenario, host: &str, flow: &Flow) -> String {
+    let chosen = flow.cc.as_ref().filter(|_| flow.from == host);
+    let chosen = chosen.and_then(|control| control.name());
+    let own = (scenario.hosts.get(host)).and_then(|host| host.congestion_control.as_deref());
+    let name = chosen.or(own).or(scenario.congestion_control.as_deref());
+    name.unwrap_or("cubic").to_owned()
 }
 
 #[cfg(test)]
@@ -298,5 +298,18 @@ parallel = 2
             ("reno", "cubic")
         );
         assert_eq!((direct.metric.as_str(), direct.streams), ("goodput_bps", 2));
+    }
+
+    #[test]
+    fn a_flow_that_chooses_its_control_has_it_where_it_is_sent() {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        let chosen = SCENARIO.replace("parallel = 2", "parallel = 2\ncc = 'lh_bic:ack_shift=3'");
+        std::fs::write(file.path(), chosen).unwrap();
+        let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+        let controls = |flow: &FlowPath| -> Vec<String> {
+            flow.legs.iter().map(|leg| leg.control.clone()).collect()
+        };
+        assert_eq!(controls(&flows[0]), ["lh_bic", "cubic"]);
+        assert_eq!(controls(&flows[1]), ["lh_bic"]);
     }
 }
