@@ -11,20 +11,21 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 /// What a link writes last, one record a direction.
 #[derive(Debug, Deserialize)]
-struct SelfCheck {
+pub(super) struct SelfCheck {
     delivery: String,
-    segments: u64,
+    pub(super) segments: u64,
     drops: BTreeMap<String, u64>,
     #[serde(default)]
     device_overflow: u64,
     #[serde(default)]
     no_memory: u64,
-    lateness: Lateness,
+    pub(super) lateness: Lateness,
 }
 
+/// Actual minus planned departure.
 #[derive(Debug, Deserialize)]
-struct Lateness {
-    median_us: f64,
+pub(super) struct Lateness {
+    pub(super) median_us: f64,
     p99_us: f64,
     max_us: f64,
 }
@@ -36,9 +37,7 @@ pub(crate) struct Accounts(IndexMap<String, Vec<SelfCheck>>);
 impl Accounts {
     /// Reads the records of one run of the link `name`; a file without a self-check adds nothing.
     pub(crate) fn add(&mut self, name: &str, records: &Path) {
-        let text = fs::read_to_string(records).unwrap_or_default();
-        let checks = text.lines().filter(|line| line.contains("\"selfcheck\""));
-        let checks = checks.filter_map(|line| serde_json::from_str(line).ok());
+        let checks = self_checks(records);
         self.0.entry(name.to_owned()).or_default().extend(checks);
     }
 
@@ -49,6 +48,15 @@ impl Accounts {
             .filter_map(|(name, checks)| account(name, checks))
             .collect()
     }
+}
+
+/// What a link said of itself in `records`; nothing if it did not come to that.
+pub(super) fn self_checks(records: &Path) -> Vec<SelfCheck> {
+    let text = fs::read_to_string(records).unwrap_or_default();
+    let checks = text.lines().filter(|line| line.contains("\"selfcheck\""));
+    checks
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
 }
 
 fn account(name: &str, checks: &[SelfCheck]) -> Option<LinkAccount> {

@@ -23,6 +23,8 @@ Examples:
       a short look at one cell
   longhaul lab run today-fast --out /tmp/fast --only rate=100gbit
       under simulated time, at a rate that no testbed has
+  longhaul lab run --all --out /tmp/lab --repetitions 1
+      every built-in scenario once, and a page over all; again, to go on with what is not done
   longhaul lab check my-scenario.toml
       is it written correctly?
 
@@ -32,7 +34,7 @@ docs/lab.md explains scenario files.";
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Run a scenario; write result.json, report.html and raw records
+    /// Run scenarios; write result.json, report.html and raw records
     Run(Run),
     /// List the built-in scenarios
     List,
@@ -114,10 +116,15 @@ pub(super) struct Rebuild {
 /// `longhaul lab run`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Run {
-    /// Name of a built-in scenario, or path of a file
-    #[arg(value_name = "SCENARIO")]
-    pub(super) scenario: String,
-    /// Where results go; made if absent. An interrupted run of the same goes on, a finished one is replaced
+    /// Name of a built-in scenario, or path of a file. Several run one after the other, each into
+    /// DIR/NAME, with a page over all of them; those whose result stands there are kept
+    #[arg(value_name = "SCENARIO", required_unless_present = "all")]
+    pub(super) scenarios: Vec<String>,
+    /// All built-in scenarios: some four hours with one repetition, twelve with the scenarios' own
+    #[arg(long, conflicts_with = "scenarios")]
+    pub(super) all: bool,
+    /// Where results go; made if absent. An interrupted run of the same goes on, a finished one is
+    /// replaced if it is alone
     #[arg(long, value_name = "DIR")]
     pub(super) out: PathBuf,
     /// The same cells, shortened as the scenario's `quick` table says
@@ -138,7 +145,7 @@ pub(super) struct Run {
     /// Run all cells under simulated time instead of on a testbed: no root, no waiting, any rate
     #[arg(long)]
     pub(super) simulate: bool,
-    /// Begin anew, even if an interrupted run could go on
+    /// Begin anew, even if an interrupted run could go on or, of several, a result stands
     #[arg(long)]
     pub(super) fresh: bool,
     /// Print result.json on standard output instead of the table

@@ -365,8 +365,8 @@ pub(crate) fn describe(
     series.courses = view_plan::courses(scenario, topology, recording);
     Run {
         metrics,
-        failed: None,
         series: Some(series),
+        ..Run::default()
     }
 }
 

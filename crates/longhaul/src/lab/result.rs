@@ -7,6 +7,7 @@
 
 use super::{
     controls::Provided,
+    identity::Identity,
     metric::percent,
     summary::Summary,
     view::{Course, Figure, Table},
@@ -40,6 +41,9 @@ pub(crate) struct LabResult {
     pub(crate) resumed: Vec<jiff::Timestamp>,
     /// Seed of every random decision: order of runs, losses, jitter.
     pub(crate) seed: u64,
+    /// What exactly was run, and where, so that the same need not be run again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) identity: Option<Identity>,
     /// Runs were shortened by `--quick`.
     #[serde(default)]
     pub(crate) quick: bool,
@@ -100,6 +104,21 @@ impl LabResult {
             .as_ref()
             .map(|answer| answer.metric.as_str())
             .or_else(first)
+    }
+
+    /// The runs whose figures say less than those of others, each with its cell.
+    pub(crate) fn disturbed(&self) -> impl Iterator<Item = (&Cell, &str)> {
+        let runs = self
+            .cells
+            .iter()
+            .flat_map(|cell| cell.runs.iter().map(move |run| (cell, run)));
+        runs.filter_map(|(cell, run)| Some((cell, run.disturbed.as_deref()?)))
+    }
+
+    /// How many runs were thrown away because the machine was too busy for them.
+    pub(crate) fn retaken(&self) -> u32 {
+        let runs = self.cells.iter().flat_map(|cell| &cell.runs);
+        runs.map(|run| run.retaken).sum()
     }
 
     /// The slowest link of the testbed, bits a second, with its index.
@@ -276,8 +295,18 @@ pub(crate) struct Run {
     /// Why the run gave no valid figure. Such a run is listed and not summarised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<String>,
+    /// Why its figures say less than those of others: the machine was too busy for the emulator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) disturbed: Option<String>,
+    /// How many runs before it were thrown away for that reason.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) retaken: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) series: Option<Series>,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// How a run went over time, thinned for drawing. Times count from the start of the run.

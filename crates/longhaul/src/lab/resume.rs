@@ -3,11 +3,10 @@
 //! begins. With the same scenario, seed and version the next `lab run` into `DIR` goes on from there; once
 //! `result.json` stands, the journal goes.
 
-use super::{book::Book, result::Run};
+use super::{identity::Identity, result::Run};
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
@@ -17,18 +16,6 @@ use std::{
 
 /// Below `raw`, whose own list does not name it.
 const NAME: &str = "raw/.journal.jsonl";
-
-/// What a lab is: only the same one goes on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Identity {
-    scenario: String,
-    /// SHA-256 of all cells with everything that the command line chose, in their order.
-    digest: String,
-    seed: u64,
-    longhaul: String,
-    /// Kernel and CPUs: medians over two machines say nothing.
-    machine: String,
-}
 
 /// A run that has ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -76,56 +63,6 @@ pub(crate) struct Journal {
     pub(crate) resumed: Vec<jiff::Timestamp>,
     /// What earlier sessions did.
     pub(crate) done: Vec<Done>,
-}
-
-impl Identity {
-    /// Of a lab on a machine with this kernel and so many CPUs.
-    pub(crate) fn of(book: &Book, kernel: &str, cpus: usize) -> Result<Self> {
-        let base = &book.base;
-        let mut digest = Sha256::new();
-        digest.update(serde_json::to_vec(&(
-            base.repetitions,
-            base.warmup,
-            base.order,
-            book.quick,
-        ))?);
-        for cell in &book.cells {
-            digest.update(serde_json::to_vec(&(
-                &cell.vary,
-                &cell.scenario,
-                &cell.short,
-            ))?);
-        }
-        let hex: String = digest
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        Ok(Self {
-            scenario: book.name.clone(),
-            digest: hex,
-            seed: base.seed,
-            longhaul: env!("LONGHAUL_VERSION").to_owned(),
-            machine: format!("Linux {kernel}, {cpus} CPUs"),
-        })
-    }
-
-    /// In what `other` differs, in words.
-    fn difference(&self, other: &Self) -> Option<String> {
-        let parts = [
-            ("scenario", &self.scenario, &other.scenario),
-            ("version", &self.longhaul, &other.longhaul),
-            ("machine", &self.machine, &other.machine),
-            ("seed", &self.seed.to_string(), &other.seed.to_string()),
-        ]
-        .map(|(what, ours, theirs)| {
-            (ours != theirs).then(|| format!("its {what} is {theirs}, not {ours}"))
-        });
-        let digest = (self.digest != other.digest).then(|| {
-            "its scenario, or what the command line chose of it, reads differently".to_owned()
-        });
-        parts.into_iter().flatten().next().or(digest)
-    }
 }
 
 /// Refuses to go on with a lab that is another one; touches nothing.

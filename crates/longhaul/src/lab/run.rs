@@ -5,7 +5,7 @@ use super::{
     account::Accounts,
     book::{Book, Cell, pairs},
     controls::Controls,
-    drawing,
+    disturbed, drawing,
     flows::{self, Landings},
     paper,
     payload::Store,
@@ -29,7 +29,10 @@ use rand_xoshiro::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 use units::Bytes;
@@ -194,14 +197,8 @@ impl<'a> Lab<'a> {
 
     /// A run of an earlier session, as if it had just ended.
     fn go_on(&mut self, out: &Path, turn: Turn, done: Done) {
-        let cell = &self.book.cells[turn.cell];
-        let scenario = if turn.repetition.is_some() {
-            &cell.scenario
-        } else {
-            &cell.short
-        };
         let directory = out.join("raw").join(folder(self.book, turn));
-        self.account_for(scenario, &directory);
+        self.account_for(scenario_of(self.book, turn), &directory);
         self.offloads = done.offloads;
         self.spent_s = done.spent_s;
         self.done.insert(done.turn);
@@ -227,30 +224,54 @@ impl<'a> Lab<'a> {
     /// One run, from an empty machine to an empty machine. What goes wrong inside it is its result;
     /// only a machine that cannot be cleaned ends the lab.
     async fn take(&mut self, turn: Turn, progress: &mut Progress, ahead: &[usize]) -> Result<Run> {
-        let cell = &self.book.cells[turn.cell];
-        let scenario = if turn.repetition.is_some() {
-            &cell.scenario
-        } else {
-            &cell.short
-        };
+        let scenario = scenario_of(self.book, turn);
+        let cell = self.book.cells[turn.cell].name();
         let name = match turn.repetition {
-            Some(_) => cell.name(),
-            None => format!("{} (warm-up)", cell.name()),
+            Some(_) => cell,
+            None => format!("{cell} (warm-up)"),
         };
-        let folder = folder(self.book, turn);
-        let directory = self.raw.begin(&folder)?;
         let delivered = Arc::new(AtomicU64::new(0));
         let running = progress.begin(turn.cell, &name, goal(scenario), &delivered);
-        let run = self
-            .attempt(scenario, self.seed(turn), &directory, delivered)
-            .await;
-        let run = run.unwrap_or_else(|error| Run {
-            failed: Some(format!("{error:#}")),
-            ..Run::default()
-        });
-        self.raw.end(&folder)?;
+        let run = self.undisturbed(turn, &delivered, progress).await?;
+        self.account_for(scenario, &self.raw.path(&folder(self.book, turn)));
         progress.end(running, &run, turn.repetition.is_some(), ahead);
         Ok(run)
+    }
+
+    /// Takes a run again, as often as the scenario allows, while the machine is too busy for it.
+    async fn undisturbed(
+        &mut self,
+        turn: Turn,
+        delivered: &Arc<AtomicU64>,
+        progress: &Progress,
+    ) -> Result<Run> {
+        let folder = folder(self.book, turn);
+        let mut retaken = 0;
+        loop {
+            delivered.store(0, Ordering::Relaxed);
+            let directory = self.raw.begin(&folder)?;
+            let run = self.attempt(turn, &directory, delivered.clone()).await;
+            self.raw.end(&folder)?;
+            let run = run.unwrap_or_else(|error| Run {
+                failed: Some(format!("{error:#}")),
+                ..Run::default()
+            });
+            match &run.disturbed {
+                Some(why) if retaken < self.retakes(turn) => {
+                    progress.note(&format!("{why}: taken again"));
+                }
+                _ => return Ok(Run { retaken, ..run }),
+            }
+            retaken += 1;
+        }
+    }
+
+    /// What only warms up or is a first look is not worth another run.
+    fn retakes(&self, turn: Turn) -> u32 {
+        match turn.repetition {
+            Some(_) if !self.book.quick => self.book.base.retakes,
+            _ => 0,
+        }
     }
 
     /// Repetitions differ in what the links decide, cells of one repetition do not.
@@ -264,11 +285,11 @@ impl<'a> Lab<'a> {
 
     async fn attempt(
         &mut self,
-        scenario: &Scenario,
-        seed: u64,
+        turn: Turn,
         directory: &Path,
         delivered: Arc<AtomicU64>,
     ) -> Result<Run> {
+        let (scenario, seed) = (scenario_of(self.book, turn), self.seed(turn));
         let mut run = match scenario.simulate {
             true => simulated::execute(scenario, seed, directory, delivered).await?,
             false => {
@@ -301,8 +322,8 @@ impl<'a> Lab<'a> {
         )
         .await;
         testbed.take_down().await?;
-        self.account_for(scenario, directory);
         let mut run = run?;
+        run.disturbed = disturbed::late(scenario, directory);
         taps::add(scenario, directory, &mut run)?;
         Ok(run)
     }
@@ -317,6 +338,7 @@ impl<'a> Lab<'a> {
             resumed: journal.resumed.clone(),
             took_s: Some(self.spent_s),
             seed: base.seed,
+            identity: None,
             quick: self.book.quick,
             about: Some(About {
                 title: base.title.clone(),
@@ -384,6 +406,15 @@ fn downloads(book: &Book) -> BTreeMap<String, Vec<Bytes>> {
         }
     }
     downloads
+}
+
+/// What is run in this turn: runs that only warm up are shortened.
+fn scenario_of(book: &Book, turn: Turn) -> &Scenario {
+    let cell = &book.cells[turn.cell];
+    match turn.repetition {
+        Some(_) => &cell.scenario,
+        None => &cell.short,
+    }
 }
 
 fn goal(scenario: &Scenario) -> Bytes {

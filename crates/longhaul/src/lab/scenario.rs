@@ -36,6 +36,9 @@ pub(crate) struct Scenario {
     /// Counted runs of each cell, 1 to 1,000.
     #[serde(default = "defaults::repetitions")]
     pub(crate) repetitions: u32,
+    /// How often a run is taken again if the machine was too busy for the emulator (`disturbed.rs`).
+    #[serde(default = "defaults::retakes")]
+    pub(crate) retakes: u32,
     /// Runs of each cell, shortened as by `--quick`, before the counted ones; their figures are
     /// thrown away. 0 to 10.
     #[serde(default)]
@@ -118,6 +121,10 @@ mod defaults {
     pub(super) fn seed() -> u64 {
         1
     }
+    pub(super) fn retakes() -> u32 {
+        2
+    }
+
     pub(super) fn repetitions() -> u32 {
         3
     }

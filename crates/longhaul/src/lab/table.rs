@@ -16,6 +16,7 @@ const GAP: usize = 3;
 pub(crate) fn text(result: &LabResult) -> String {
     let mut lines = aligned(&rows(result));
     lines.push(String::new());
+    lines.extend(disturbed(result));
     lines.extend(checks(result));
     lines.extend(answer_line(result));
     lines
@@ -103,6 +104,12 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
         .collect()
 }
 
+/// One line a run whose figures say less than those of others.
+fn disturbed(result: &LabResult) -> impl Iterator<Item = String> {
+    let line = |(cell, why): (&Cell, &str)| format!("disturbed: {}: {why}", cell.name());
+    result.disturbed().map(line)
+}
+
 /// One line a failed check, or one for all that passed.
 fn checks(result: &LabResult) -> Vec<String> {
     let failed = || result.checks.iter().filter(|check| !check.pass);
@@ -153,6 +160,15 @@ mod tests {
         let text = text(&result);
         assert!(text.contains("91 s?"), "{text}");
         assert!(!text.contains("the paper:"), "{text}");
+    }
+
+    #[test]
+    fn a_disturbed_run_is_told_above_the_checks() {
+        let mut result = fixture();
+        result.cells[1].runs[0].disturbed = Some("the machine was too busy".to_owned());
+        let text = text(&result);
+        let at = |what| text.find(what).unwrap();
+        assert!(at("disturbed: two relays: the machine was too busy") < at("check"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ type Checked = Result<(), String>;
 /// Checks a whole scenario with all its cells.
 pub(crate) fn book(book: &Book) -> Checked {
     within("repetitions", book.base.repetitions, 1, 1000)?;
+    within("retakes", book.base.retakes, 0, 10)?;
     within("warmup", book.base.warmup, 0, 10)?;
     for cell in &book.cells {
         let named = |problem| format!("in the cell {:?}: {problem}", cell.name());

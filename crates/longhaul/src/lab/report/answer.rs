@@ -16,6 +16,7 @@ pub(super) fn section(result: &LabResult) -> Markup {
             @if let Some(question) = &about.question { p.question { (question) } }
         }
         p { (verdict(result)) }
+        (disturbed(result))
         @if result.quick {
             p.note { "The runs were shortened by " code { "--quick" } ": the figures are a first look." }
         }
@@ -35,6 +36,22 @@ fn sentence(result: &LabResult, answer: &Answer) -> Markup {
         p.beside {
             (number.ours_detail)
             @if let Some(paper) = number.paper { ". " span.paper { "The paper: " (paper) } "." }
+        }
+    }
+}
+
+/// Figures that say less than the others.
+fn disturbed(result: &LabResult) -> Markup {
+    let runs: Vec<String> = result
+        .disturbed()
+        .map(|(cell, why)| format!("{}: {why}", cell.name()))
+        .collect();
+    html! {
+        @if !runs.is_empty() {
+            details.note {
+                summary { (runs.len()) " runs were disturbed: their figures say less about the scenario than about the machine" }
+                ul { @for run in &runs { li { (run) } } }
+            }
         }
     }
 }

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One page over many results: a row for each experiment, by paper, with the sum of it all on top.
 
-use super::{answer, chosen, heat, href::relative, rebuild_result};
-use crate::{
-    exit::Refusal,
-    lab::{
-        metric::{Metric, times},
-        result::LabResult,
-        summary::Summary,
-    },
-    page,
+use super::{
+    experiment::{Experiment, Ratio},
+    href::relative,
+    rebuild_result,
 };
+use crate::{exit::Refusal, lab::metric::times, page};
 use anyhow::{Context, Result};
 use indexmap::IndexMap;
 use maud::{DOCTYPE, Markup, html as markup};
@@ -24,8 +20,6 @@ use units::Time;
 const DEPTH_MAX: usize = 3;
 /// How a page of ours begins, so that no other `index.html` is replaced.
 const OURS: &str = "<meta name=\"generator\" content=\"longhaul ";
-/// Heading of what no paper asked.
-const BEYOND: &str = "Beyond the papers";
 
 /// The directories with a result among `given`: themselves, or those below them.
 pub(super) fn results(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
@@ -75,17 +69,17 @@ pub(super) fn write(results: &[PathBuf], index: &Path) -> Result<()> {
         );
         return Err(Refusal::usage(foreign));
     }
-    let rows: Vec<Row> = results
+    let rows: Vec<Experiment> = results
         .iter()
         .map(|directory| row(directory, &from))
         .collect::<Result<_>>()?;
     fs::write(index, html(&rows)).with_context(|| format!("cannot write {}", index.display()))
 }
 
-fn row(directory: &Path, from: &Path) -> Result<Row> {
+fn row(directory: &Path, from: &Path) -> Result<Experiment> {
     let (result, page) = rebuild_result(directory)?;
     let page = fs::canonicalize(page)?;
-    Ok(Row::of(&result, relative(from, &page)))
+    Ok(Experiment::of(&result, relative(from, &page)))
 }
 
 /// The canonical directory of a file that need not exist.
@@ -98,156 +92,8 @@ fn folder(file: &Path) -> Result<PathBuf> {
         .map_err(|error| Refusal::usage(format!("{}: {error}", parent.display())))
 }
 
-/// What the page says of one result.
-#[derive(Debug, Clone, Default)]
-struct Row {
-    link: String,
-    scenario: String,
-    title: String,
-    question: String,
-    /// Where the paper's figures come from.
-    source: Option<String>,
-    ours: String,
-    paper: Option<String>,
-    /// By what factor ours is better than the paper's; of several cells the median.
-    ratio: Option<Ratio>,
-    checks: [usize; 2],
-    runs: [usize; 2],
-    began: jiff::Timestamp,
-    took_s: Option<f64>,
-    quick: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Ratio {
-    /// What the page tells, and the range over the cells.
-    of: Summary,
-    cells: usize,
-}
-
-impl Row {
-    fn of(result: &LabResult, link: String) -> Self {
-        let number = result
-            .answer
-            .as_ref()
-            .and_then(|answer| answer::number(result, answer));
-        let about = result.about.clone().unwrap_or_default();
-        let runs = || result.cells.iter().flat_map(|cell| &cell.runs);
-        let ratio = number
-            .as_ref()
-            .and_then(|number| number.ratio)
-            .map(|ratio| Ratio::of(&[ratio]));
-        Self {
-            link,
-            scenario: result.scenario.clone(),
-            title: result.title().to_owned(),
-            question: about.question.unwrap_or_default(),
-            source: about.paper,
-            ours: ours(result, number.as_ref()),
-            paper: number
-                .and_then(|number| number.paper)
-                .or_else(|| papers(result)),
-            ratio: ratio.flatten().or_else(|| Ratio::of(&ratios(result))),
-            checks: [
-                result.checks.iter().filter(|check| check.pass).count(),
-                result.checks.len(),
-            ],
-            runs: [
-                runs().filter(|run| run.failed.is_none()).count(),
-                runs().count(),
-            ],
-            began: result.started,
-            took_s: result.took_s,
-            quick: result.quick,
-        }
-    }
-
-    /// Every check holds, and every run gave a figure.
-    fn passed(&self) -> bool {
-        self.checks[0] == self.checks[1] && self.runs[0] == self.runs[1]
-    }
-
-    /// Whose experiment: the source up to its first comma or colon outside brackets.
-    fn paper_name(&self) -> &str {
-        let Some(source) = &self.source else {
-            return BEYOND;
-        };
-        let mut depth = 0;
-        let ends = |c: char| {
-            depth += i32::from(c == '(') - i32::from(c == ')');
-            depth == 0 && matches!(c, ',' | ':' | ';')
-        };
-        source.split(ends).next().unwrap_or(source)
-    }
-}
-
-impl Ratio {
-    fn of(ratios: &[f64]) -> Option<Self> {
-        Some(Self {
-            of: Summary::of(ratios.iter().copied())?,
-            cells: ratios.len(),
-        })
-    }
-}
-
-fn ours(result: &LabResult, number: Option<&answer::Number>) -> String {
-    match (number, &result.answer, result.main_metric()) {
-        (Some(number), Some(answer), _) => answer.sentence.replacen("{}", &number.ours, 1),
-        (_, _, Some(metric)) => chosen::finding(result, metric),
-        _ => "no figure".to_owned(),
-    }
-}
-
-/// The paper's figures of the first metric that has any: "14.5 Mbit/s to 937 Mbit/s".
-fn papers(result: &LabResult) -> Option<String> {
-    let name = compared(result)?;
-    let range = Summary::of(
-        result
-            .cells
-            .iter()
-            .filter_map(|cell| cell.paper_figure(name)),
-    )?;
-    let metric = Metric::of(name);
-    Some(match range.min < range.max {
-        true => format!(
-            "{}: {} to {}",
-            metric.label,
-            metric.print(range.min),
-            metric.print(range.max)
-        ),
-        false => format!("{}: {}", metric.label, metric.print(range.min)),
-    })
-}
-
-fn ratios(result: &LabResult) -> Vec<f64> {
-    let of = |name: &str| {
-        result
-            .cells
-            .iter()
-            .filter_map(|cell| heat::ratio(cell, name))
-            .collect()
-    };
-    compared(result).map_or_else(Vec::new, of)
-}
-
-/// The main metric if the paper has it, else the first that it has.
-fn compared(result: &LabResult) -> Option<&str> {
-    let mut names = result.main_metric().into_iter().chain(
-        result
-            .cells
-            .iter()
-            .flat_map(|cell| cell.paper.keys().map(String::as_str)),
-    );
-    names.find(|name| {
-        result
-            .cells
-            .iter()
-            .any(|cell| heat::ratio(cell, name).is_some())
-    })
-}
-
-fn html(rows: &[Row]) -> String {
-    let mut rows: Vec<&Row> = rows.iter().collect();
+fn html(rows: &[Experiment]) -> String {
+    let mut rows: Vec<&Experiment> = rows.iter().collect();
     rows.sort_by_key(|row| {
         (
             row.source.is_none(),
@@ -255,7 +101,7 @@ fn html(rows: &[Row]) -> String {
             row.scenario.clone(),
         )
     });
-    let mut papers: IndexMap<&str, Vec<&Row>> = IndexMap::new();
+    let mut papers: IndexMap<&str, Vec<&Experiment>> = IndexMap::new();
     rows.iter()
         .for_each(|row| papers.entry(row.paper_name()).or_default().push(row));
     markup! {
@@ -275,7 +121,7 @@ fn html(rows: &[Row]) -> String {
 }
 
 /// The sum of it all.
-fn summary(rows: &[&Row]) -> Markup {
+fn summary(rows: &[&Experiment]) -> Markup {
     let judged = rows.iter().filter(|row| row.checks[1] > 0);
     let passed = judged.clone().filter(|row| row.passed()).count();
     let checks = |n: usize| rows.iter().map(|row| row.checks[n]).sum::<usize>();
@@ -301,7 +147,7 @@ fn summary(rows: &[&Row]) -> Markup {
     }
 }
 
-fn section(paper: &str, rows: &[&Row]) -> Markup {
+fn section(paper: &str, rows: &[&Experiment]) -> Markup {
     const HEADINGS: [&str; 6] = [
         "Experiment",
         "Ours",
@@ -323,7 +169,7 @@ fn section(paper: &str, rows: &[&Row]) -> Markup {
     }
 }
 
-fn line(row: &Row, headings: &[&str; 6]) -> Markup {
+fn line(row: &Experiment, headings: &[&str; 6]) -> Markup {
     markup! {
         tr {
             th scope="row" {
@@ -352,7 +198,7 @@ fn ratio(ratio: Option<Ratio>) -> Markup {
     }
 }
 
-fn checks(row: &Row) -> Markup {
+fn checks(row: &Experiment) -> Markup {
     let ([passed, all], [good, runs]) = (row.checks, row.runs);
     markup! {
         @if all == 0 { "none" }
@@ -362,7 +208,7 @@ fn checks(row: &Row) -> Markup {
     }
 }
 
-fn run(row: &Row) -> Markup {
+fn run(row: &Experiment) -> Markup {
     markup! {
         time datetime=(row.began) { (row.began.strftime("%Y-%m-%d %H:%M")) }
         @if let Some(took_s) = row.took_s { small { (Time::from_secs_f64(took_s)) } }
@@ -372,16 +218,17 @@ fn run(row: &Row) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::experiment::BEYOND, *};
+    use crate::lab::result::LabResult;
 
     fn fixture() -> LabResult {
         serde_json::from_str(include_str!("../../../tests/fixtures/made-up-result.json")).unwrap()
     }
 
-    fn row(source: Option<&str>) -> Row {
-        Row {
+    fn row(source: Option<&str>) -> Experiment {
+        Experiment {
             source: source.map(str::to_owned),
-            ..Row::of(&fixture(), "a/report.html".to_owned())
+            ..Experiment::of(&fixture(), "a/report.html".to_owned())
         }
     }
 
@@ -406,30 +253,6 @@ mod tests {
             .map(|part| part.split('<').next().unwrap())
             .collect();
         assert_eq!(headings, ["A", "B", BEYOND]);
-    }
-
-    #[test]
-    fn a_row_tells_ours_the_papers_and_their_ratio() {
-        let row = row(None);
-        assert_eq!(row.ours, "Two relays make the download 7.5× faster");
-        assert_eq!(row.paper.as_deref(), Some("5.69×, from 91 s to 16 s"));
-        let ratio = row.ratio.unwrap().of.median;
-        assert!((ratio - 7.4976 / 5.6875).abs() < 0.01, "{ratio}");
-    }
-
-    #[test]
-    fn without_an_answer_the_ratio_is_the_median_over_cells() {
-        let mut result = fixture();
-        result.answer = None;
-        for (cell, ours) in result.cells.iter_mut().zip([1.0, 3.0]) {
-            cell.metrics = [("goodput_bps".to_owned(), Summary::of([ours]).unwrap())].into();
-            cell.paper = [("goodput_bps".to_owned(), 2.0)].into();
-        }
-        let ratio = Row::of(&result, String::new()).ratio.unwrap();
-        assert_eq!(
-            (ratio.of.min, ratio.of.median, ratio.of.max, ratio.cells),
-            (0.5, 1.0, 1.5, 2)
-        );
     }
 
     #[test]
@@ -474,13 +297,13 @@ mod tests {
 
     #[test]
     fn the_page_over_all_is_good_on_a_desk_and_on_a_phone() {
-        let failed = Row {
+        let failed = Experiment {
             checks: [1, 2],
             runs: [3, 4],
             ratio: None,
             ..row(None)
         };
-        let quick = Row {
+        let quick = Experiment {
             quick: true,
             took_s: Some(80.0),
             ratio: Ratio::of(&[0.5, 1.5]),

@@ -102,6 +102,10 @@ fn machine(result: &LabResult) -> Markup {
             dd { time datetime=(result.started) { (result.started.strftime("%Y-%m-%d %H:%M UTC")) } }
             dt { "Seed" }
             dd { (result.seed) }
+            @if result.retaken() > 0 {
+                dt { "Taken again" }
+                dd { (result.retaken()) " runs, because the machine was too busy for the emulator" }
+            }
         }
     }
 }

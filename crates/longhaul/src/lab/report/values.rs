@@ -111,7 +111,11 @@ fn single(cell: &Cell, n: usize, run: &Run, names: &IndexSet<&str>) -> Markup {
     html! {
         tr {
             th scope="row" { (cell.name()) }
-            td { (n + 1) @if let Some(why) = &run.failed { small.fail { "failed: " (why) } } }
+            td {
+                (n + 1)
+                @if let Some(why) = &run.failed { small.fail { "failed: " (why) } }
+                @if let Some(why) = &run.disturbed { small.fail { "disturbed: " (why) } }
+            }
             @for name in names {
                 td { (run.metrics.get(*name).map_or("–".to_owned(), |v| Metric::of(name).print(*v))) }
             }

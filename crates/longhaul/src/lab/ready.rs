@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A lab that may begin: its scenario is read and checked, and this machine has what it needs. Nothing was touched.
+
+use super::{
+    args::Run,
+    book::{Book, Choices},
+    controls,
+    identity::Identity,
+    library, machine, programs, report,
+    result::{Host, LabResult},
+    resume::{self, Journal},
+    run,
+    scenario::{LinkKind, Program, RelayProgram},
+    simulated, table,
+};
+use crate::exit::{self, Refusal};
+use anyhow::{Context, Result, bail};
+use host::sandbox;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// One scenario, and where its results go.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) book: Book,
+    pub(super) identity: Identity,
+    pub(super) out: PathBuf,
+    host: Host,
+    fresh: bool,
+    json: bool,
+}
+
+impl Ready {
+    /// Reads `scenario` as the command line chose of it.
+    pub(super) fn read(scenario: &str, args: &Run) -> Result<Self> {
+        let choices = Choices {
+            quick: args.quick,
+            set: args.set.clone(),
+            only: args.only.clone(),
+            repetitions: args.repetitions,
+            seed: args.seed,
+        };
+        let mut book = Book::open(&library::find(scenario)?, &choices)?;
+        if args.simulate {
+            simulated::demand(&mut book);
+        }
+        simulated::check(&book)?;
+        let host = prerequisites(&book)?;
+        Ok(Self {
+            identity: Identity::of(&book, &host.kernel, host.cpus)?,
+            book,
+            out: args.out.clone(),
+            host,
+            fresh: args.fresh,
+            json: args.json,
+        })
+    }
+
+    /// Refuses to take the place of another lab that was interrupted.
+    pub(super) fn may_begin(&self) -> Result<()> {
+        resume::check(&self.out, &self.identity, self.fresh)
+    }
+
+    /// Does the work, in a sandbox if it needs one, and returns the exit code; what goes wrong is said.
+    pub(super) fn perform(self) -> Result<u8> {
+        let out = output_directory(&self.out)?;
+        self.may_begin()?;
+        let testbed = simulated::needs_testbed(&self.book);
+        let work = || self.work(&out);
+        if !testbed {
+            return Ok(exit::number(&work()));
+        }
+        let work = |furnished: Result<(), sandbox::SandboxError>| {
+            let outcome = furnished
+                .map_err(|error| unsupported(&error))
+                .and_then(|()| work());
+            exit::number(&outcome)
+        };
+        sandbox::enclose(work).map_err(|error| unsupported(&error))
+    }
+
+    fn work(self, out: &Path) -> Result<()> {
+        let command = std::env::args().collect::<Vec<_>>().join(" ");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let journal = Journal::open(out, &self.identity, self.fresh)?;
+        if !journal.done.is_empty() {
+            eprintln!(
+                "Going on: {} runs are done (--fresh begins anew)",
+                journal.done.len()
+            );
+        }
+        let mut result =
+            runtime.block_on(run::run(&self.book, out, self.host, command, journal))?;
+        result.identity = Some(self.identity);
+        let text = serde_json::to_string_pretty(&result)?;
+        fs::write(out.join("result.json"), &text)
+            .with_context(|| format!("cannot write into {}", out.display()))?;
+        resume::finish(out)?;
+        let page = report::rebuild(out)?;
+        match self.json {
+            true => println!("{text}"),
+            false => print!("{}\nReport: {}\n", table::text(&result), page.display()),
+        }
+        verdict_of(&result)
+    }
+}
+
+fn verdict_of(result: &LabResult) -> Result<()> {
+    let runs = || result.cells.iter().flat_map(|cell| &cell.runs);
+    let failed = runs().filter(|run| run.failed.is_some()).count();
+    let missed = result.checks.iter().filter(|check| !check.pass).count();
+    match (failed, missed) {
+        (0, 0) => Ok(()),
+        _ => bail!(
+            "{failed} of {} runs failed, {missed} of {} checks not met",
+            runs().count(),
+            result.checks.len()
+        ),
+    }
+}
+
+/// What the scenario needs of this machine; its facts if all is there.
+fn prerequisites(book: &Book) -> Result<Host> {
+    let scenarios = || simulated::on_testbed(book);
+    let programs: std::collections::BTreeSet<Program> = scenarios()
+        .flat_map(|s| &s.flows)
+        .filter(|flow| flow.when)
+        .map(|flow| flow.program)
+        .collect();
+    let relays: std::collections::BTreeSet<RelayProgram> = scenarios()
+        .flat_map(|s| s.relays.values())
+        .filter(|relay| relay.when)
+        .map(|relay| relay.program)
+        .collect();
+    let versions = programs::versions(programs, relays)?;
+    controls::check(book)?;
+    windows(book)?;
+    if scenarios()
+        .flat_map(|s| &s.links)
+        .any(|link| link.kind == LinkKind::Emulated)
+    {
+        let tun = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/net/tun");
+        tun.map_err(|error| {
+            Refusal::unsupported(format!(
+                "cannot open /dev/net/tun ({error}), which emulated links need; run as root, or: \
+             sudo modprobe tun && sudo chmod 666 /dev/net/tun"
+            ))
+        })?;
+    }
+    machine::describe(versions)
+}
+
+/// A socket's buffers end at limits that are the whole machine's.
+fn windows(book: &Book) -> Result<()> {
+    let flows = simulated::on_testbed(book).flat_map(|scenario| &scenario.flows);
+    let windows = flows
+        .filter(|flow| flow.when)
+        .filter_map(|flow| flow.window);
+    let Some(largest) = windows.max() else {
+        return Ok(());
+    };
+    for name in ["net.core.rmem_max", "net.core.wmem_max"] {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        let limit = fs::read_to_string(path).ok();
+        let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
+        if limit.is_some_and(|limit| limit < largest.get()) {
+            return Err(Refusal::unsupported(format!(
+                "a window of {largest} is above this machine's {name}; allow it: sysctl -w {name}={}",
+                largest.get()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Where the sandbox lays fresh file systems.
+const HIDDEN: [&str; 3] = ["/run", "/proc", "/dev/shm"];
+
+/// Makes the directory, and says where it really is.
+fn output_directory(out: &Path) -> Result<PathBuf> {
+    let made = fs::create_dir_all(out).and_then(|()| fs::canonicalize(out));
+    let out = made.map_err(|error| Refusal::usage(format!("--out {}: {error}", out.display())))?;
+    match HIDDEN.iter().any(|hidden| out.starts_with(hidden)) {
+        true => Err(Refusal::usage(format!(
+            "--out {}: must not be below {}",
+            out.display(),
+            HIDDEN.join(", ")
+        ))),
+        false => Ok(out),
+    }
+}
+
+/// The sandbox was refused: what to change.
+fn unsupported(error: &sandbox::SandboxError) -> anyhow::Error {
+    let advice = match rustix::process::geteuid().is_root() {
+        true => {
+            "inside a container, give it CAP_SYS_ADMIN and an unmasked /proc (docker: --privileged)"
+        }
+        false => {
+            "run as root, or allow user namespaces: sysctl user.max_user_namespaces above 0, \
+             kernel.unprivileged_userns_clone=1 (Debian), \
+             kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu 24.04)"
+        }
+    };
+    Refusal::unsupported(format!("{error}; {advice}"))
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul lab run` of several scenarios: a folder each, a page over all, and what stands is kept.
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+/// Simulated, so that it needs neither root nor time.
+const SCENARIO: &str = r#"
+title = "TITLE"
+question = "how fast?"
+repetitions = 1
+simulate = true
+
+[[cells]]
+vary = {}
+
+[[links]]
+name = "path"
+between = ["a", "b"]
+rate = "10mbit"
+delay = "5ms"
+
+[[flows]]
+name = "bulk"
+program = "iperf3"
+from = "a"
+to = "b"
+duration = "2s"
+
+[[check]]
+name = "fast enough"
+value = "goodput_bps"
+want = ">= WANT"
+"#;
+
+/// Writes `NAME.toml`; its check holds if at most 10 Mbit/s are wanted.
+fn scenario(folder: &Path, name: &str, want: &str) {
+    let text = SCENARIO.replace("TITLE", name).replace("WANT", want);
+    fs::write(folder.join(name).with_extension("toml"), text).unwrap();
+}
+
+fn lab(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .current_dir(folder)
+        .args(["lab", "run", "--out", "out"])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn began(folder: &Path, name: &str) -> String {
+    let text = fs::read(folder.join("out").join(name).join("result.json")).unwrap();
+    let result: Value = serde_json::from_slice(&text).unwrap();
+    result["started"].as_str().unwrap().to_owned()
+}
+
+fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn what_stands_is_kept_and_the_rest_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    scenario(at, "one", "1e6");
+    scenario(at, "two", "1e6");
+    let both = ["one.toml", "two.toml"];
+    let first = lab(at, &both);
+    let text = said(&first.stdout);
+    assert!(first.status.success(), "{}", said(&first.stderr));
+    assert!(
+        text.contains("2 of 2 scenarios pass all their checks"),
+        "{text}"
+    );
+    let index = fs::read_to_string(at.join("out/index.html")).unwrap();
+    assert!(index.contains("./one/report.html") && index.contains("./two/report.html"));
+
+    let (one, two) = (began(at, "one"), began(at, "two"));
+    fs::remove_dir_all(at.join("out/two")).unwrap();
+    let second = lab(at, &both);
+    assert!(said(&second.stderr).contains("(1/2) one: stands, kept"));
+    assert_eq!(began(at, "one"), one);
+    assert_ne!(began(at, "two"), two);
+
+    // Another seed is another lab.
+    lab(at, &[&both[..], &["--seed", "8"]].concat());
+    assert_ne!(began(at, "one"), one);
+    let one = began(at, "one");
+    lab(at, &[&both[..], &["--seed", "8", "--fresh"]].concat());
+    assert_ne!(began(at, "one"), one);
+}
+
+#[test]
+fn a_check_that_does_not_hold_is_told_at_the_end_and_ends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    scenario(folder.path(), "one", "1e9");
+    scenario(folder.path(), "two", "1e6");
+    for _ in 0..2 {
+        let output = lab(folder.path(), &["one.toml", "two.toml"]);
+        let text = said(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("1 of 1 not met"), "{text}");
+        assert!(text.contains("1 of 2 scenarios pass"), "{text}");
+    }
+}
+
+#[test]
+fn nothing_begins_if_one_of_them_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    scenario(at, "one", "1e6");
+    fs::create_dir(at.join("other")).unwrap();
+    scenario(&at.join("other"), "one", "1e6");
+    for (arguments, reason) in [
+        (&["one.toml", "two.toml"][..], "two.toml"),
+        (
+            &["one.toml", "other/one.toml"],
+            "another scenario here is called one too",
+        ),
+        (&["one.toml", "one.toml", "--set", "x=1"], "x"),
+        (&["--all", "one.toml"], "--all"),
+        (&[], "SCENARIO"),
+    ] {
+        let output = lab(at, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            said(&output.stderr).contains(reason),
+            "{}",
+            said(&output.stderr)
+        );
+        assert!(!at.join("out").exists(), "{arguments:?}");
+    }
+}
