@@ -62,7 +62,7 @@ fn plan_check_wants_a_result() {
     );
     refused(
         &["check", env!("CARGO_MANIFEST_PATH")],
-        "result.json of longhaul lab run",
+        "give a directory that 'longhaul lab run --out' wrote",
     );
 }
 

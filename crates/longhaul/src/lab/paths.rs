@@ -5,7 +5,7 @@
 
 use super::{
     book::{Book, Cell, Choices},
-    library, programs,
+    hosts, library, programs,
     result::LabResult,
     scenario::{Flow, LinkKind, Program, Scenario},
     topology::Topology,
@@ -45,13 +45,11 @@ pub(crate) struct Leg {
     pub(crate) mtu: u32,
     /// Largest receive and send buffer, `tcp_rmem` and `tcp_wmem`.
     pub(crate) buffers: [Bytes; 2],
+    /// What the window's field and scaling can say.
+    pub(crate) window_max: Bytes,
     /// The sender's congestion control.
     pub(crate) control: String,
 }
-
-/// Linux's defaults where a scenario says nothing (net/ipv4/tcp.c, `tcp_init`; 6 MB and 4 MB).
-const BUFFERS: [u64; 2] = [6 << 20, 4 << 20];
-const BUFFER_NAMES: [&str; 2] = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
 
 /// All flows of `result` that have such paths. `scenario` is a name or file, if the result's own name
 /// does not find it.
@@ -156,7 +154,7 @@ fn leg(
         if let Some(share) = share
             && narrowest.as_ref().is_none_or(|(rate, _)| share < *rate)
         {
-            narrowest = Some((share, Bytes::new(shape.limit().bytes)));
+            narrowest = Some((share, queue(&shape, link.mtu)));
         }
     }
     let [receiver, sender] = [hosts.last()?, hosts.first()?];
@@ -166,8 +164,12 @@ fn leg(
         loss: 1.0 - arrives,
         queue,
         mtu,
-        buffers: [buffer(scenario, receiver, 0), buffer(scenario, sender, 1)],
-        control: control(scenario, sender, flow),
+        buffers: [
+            hosts::receive_buffer(scenario, receiver),
+            hosts::send_buffer(scenario, sender),
+        ],
+        window_max: hosts::largest_window(scenario, [sender, receiver]),
+        control: name_of(&hosts::sender_control(scenario, sender, flow)),
     }))
 }
 
@@ -195,27 +197,16 @@ fn share(
     ))
 }
 
-/// The last number of the sysctl, the host's own before the scenario's.
-fn buffer(scenario: &Scenario, host: &str, which: usize) -> Bytes {
-    let name = BUFFER_NAMES[which];
-    let own = scenario
-        .hosts
-        .get(host)
-        .and_then(|host| host.sysctl.get(name));
-    let said = own
-        .or_else(|| scenario.sysctl.get(name))
-        .map(ToString::to_string);
-    let most = said.and_then(|text| text.split_whitespace().last()?.parse().ok());
-    Bytes::new(most.unwrap_or(BUFFERS[which]))
+/// Without the parameters, for which there are no formulas.
+fn name_of(control: &str) -> String {
+    control.split(':').next().unwrap_or(control).to_owned()
 }
 
-/// The flow's own where it is sent, else the host's before the scenario's.
-fn control(scenario: &Scenario, host: &str, flow: &Flow) -> String {
-    let chosen = flow.cc.as_ref().filter(|_| flow.from == host);
-    let chosen = chosen.and_then(|control| control.name());
-    let own = (scenario.hosts.get(host)).and_then(|host| host.congestion_control.as_deref());
-    let name = chosen.or(own).or(scenario.congestion_control.as_deref());
-    name.unwrap_or("cubic").to_owned()
+/// What may wait before a transmitter. A limit in packets holds as many of the largest.
+fn queue(shape: &Shape, mtu: u32) -> Bytes {
+    let limit = shape.limit();
+    let packets = (limit.packets as u64).saturating_mul(mtu.into());
+    Bytes::new(limit.bytes.min(packets))
 }
 
 #[cfg(test)]
@@ -289,6 +280,8 @@ parallel = 2
         assert_eq!(rtts(direct), [Time::from_millis(50)]);
         assert!((relayed.legs[0].loss - 0.01).abs() < 1e-9 && relayed.legs[1].loss < 1e-9);
         let line = &direct.legs[0];
+        // 100 packets of 1,500 bytes.
+        assert_eq!(relayed.legs[0].queue, Bytes::new(150_000));
         assert_eq!(
             (line.rate.bits(), line.buffers),
             (50_000_000, [1_000_000, 4 << 20].map(Bytes::new))
@@ -311,5 +304,42 @@ parallel = 2
         };
         assert_eq!(controls(&flows[0]), ["lh_bic", "cubic"]);
         assert_eq!(controls(&flows[1]), ["lh_bic"]);
+    }
+
+    #[test]
+    fn a_relay_sends_as_the_side_is_told_that_the_data_leaves_by() {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        let told = SCENARIO.replace(
+            "intercept = [5201]",
+            "intercept = [5201]\ncc_near = 'scalable'\ncc_far = 'htcp'",
+        );
+        let sends = |text: &str| {
+            std::fs::write(file.path(), text).unwrap();
+            let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+            let legs = flows[0].legs.iter();
+            legs.map(|leg| leg.control.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(sends(&told), ["reno", "htcp"]);
+        let download = told.replace("upload", "download").replace(
+            "from = \"client\"\nto = \"server\"",
+            "from = \"server\"\nto = \"client\"",
+        );
+        assert_eq!(sends(&download), ["cubic", "scalable"]);
+    }
+
+    #[test]
+    fn a_window_that_one_end_cannot_scale_ends_at_64_kb() {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        let old = SCENARIO.replace(
+            "congestion_control = \"reno\"",
+            "sysctl = { \"net.ipv4.tcp_window_scaling\" = 0 }",
+        );
+        std::fs::write(file.path(), old).unwrap();
+        let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+        let windows = |flow: &FlowPath| -> Vec<u64> {
+            flow.legs.iter().map(|leg| leg.window_max.get()).collect()
+        };
+        assert_eq!(windows(&flows[0]), [65_535, 1 << 30]);
+        assert_eq!(windows(&flows[1]), [65_535]);
     }
 }

@@ -2,7 +2,6 @@
 //! A run under simulated time: the same flows over the same links, decided by the same models, with
 //! `model::tcp` for the kernels. It gives the figures and records that a testbed gives.
 
-mod hosts;
 mod plan;
 mod route;
 mod samples;

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario as a chain of simulated legs, or what of it can't be one.
 
-use super::{
-    hosts::{receive_window, send_buffer},
-    route::{Route, Shared},
-};
+use super::route::{Route, Shared};
 use crate::{
     cc::simulate::algorithm,
     lab::{
-        controls::Control,
+        hosts::{receive_window, send_buffer, sender_control},
         scenario::{Direction, Flow, Program, Relay, RelayProgram, Scenario},
         sending::{Pace, Sending, segment},
         topology::Topology,
@@ -108,7 +105,7 @@ impl<'a> Plan<'a> {
 
     fn connection(&self, leg: usize, number: usize, flow: &'a Flow) -> Connection<'_> {
         let ends = &self.routes[number].ends;
-        let control = self.control_of(leg, number, flow);
+        let control = sender_control(self.scenario, &ends[leg], flow);
         Connection {
             flow: number,
             leg,
@@ -152,7 +149,7 @@ impl<'a> Plan<'a> {
         let Some(relay) = ends.get(leg + 1) else {
             return 0;
         };
-        let bytes = receive_window(self.scenario, relay).get()
+        let bytes = receive_window(self.scenario, [&ends[leg], relay]).get()
             + send_buffer(self.scenario, relay).get()
             + PIPE;
         bytes / u64::from(self.mss())
@@ -199,7 +196,8 @@ impl<'a> Plan<'a> {
         let rate = matches!(flow.pace, Some(Pace::Rate(_))) || flow.gap.is_some();
         Settings {
             mss,
-            receive_window: window.unwrap_or_else(|| receive_window(self.scenario, receives)),
+            receive_window: window
+                .unwrap_or_else(|| receive_window(self.scenario, [sends, receives])),
             send_buffer: buffer.unwrap_or_else(|| send_buffer(self.scenario, sends)),
             paced: own && sending.pacing_rate.is_some(),
             pacing_rate_max: sending.pacing_rate.filter(|_| own && rate),
@@ -207,29 +205,6 @@ impl<'a> Plan<'a> {
             gso_max_segs: gso_max_segs.unwrap_or(usual.gso_max_segs),
             ..usual
         }
-    }
-
-    /// Of the flow at its source; elsewhere of the relay that sends, on the side that the data leaves by.
-    fn control_of(&self, leg: usize, number: usize, flow: &Flow) -> String {
-        let host = &self.routes[number].ends[leg];
-        let own = match *host == flow.from {
-            true => flow.cc.clone(),
-            false => self.relay_control(host, flow.direction),
-        };
-        let of_host = || super::hosts::congestion_control(self.scenario, host);
-        own.and_then(|control| control.key())
-            .unwrap_or_else(of_host)
-    }
-
-    fn relay_control(&self, host: &str, direction: Direction) -> Option<Control> {
-        let side = match direction {
-            Direction::Download => "cc_near",
-            Direction::Upload => "cc_far",
-        };
-        let relays = self.scenario.relays();
-        let mut here = relays.filter(|(_, on, relay)| *on == host && relay.when);
-        let text = here.find_map(|(_, _, relay)| relay.options.get(side)?.as_str());
-        text?.parse().ok()
     }
 }
 

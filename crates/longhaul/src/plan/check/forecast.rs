@@ -100,12 +100,13 @@ fn of_transfer(size: Bytes, path: &Path, steady_bps: f64) -> f64 {
 
 fn path(leg: &Leg) -> Path {
     let [rmem, wmem] = leg.buffers;
+    let window = receive_buffer::receive_window(rmem).min(receive_buffer::send_window(wmem));
     Path {
         rate: leg.rate,
         rtt: leg.rtt.max(Time::from_micros(1)),
         loss: leg.loss,
         mss: leg.mtu - HEADERS,
         queue: leg.queue,
-        window: receive_buffer::receive_window(rmem).min(receive_buffer::send_window(wmem)),
+        window: window.min(leg.window_max),
     }
 }

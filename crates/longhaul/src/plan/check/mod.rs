@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  longhaul plan check out/relay-efficiency/result.json
+  longhaul plan check out/relay-efficiency
       predicted and measured goodput of every flow in every cell
-  longhaul plan check --scenario mine.toml --set edge=50mbit out/mine/result.json
+  longhaul plan check --scenario mine.toml --set edge=50mbit out/mine
       of a scenario that is not built in, run with another parameter";
 
 /// Arguments of `longhaul plan check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What longhaul lab run wrote
+    /// Directory that longhaul lab run wrote, or its result.json
     #[arg(value_name = "RESULT", required = true)]
     results: Vec<PathBuf>,
     /// The scenario that was run [default: the built-in one of the result's name]
@@ -91,15 +91,12 @@ fn check(result: &LabResult, args: &Args) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn read(file: &Path) -> Result<LabResult> {
-    let wrong = |reason: &dyn std::fmt::Display| {
-        Refusal::usage(format!(
-            "{}: {reason}; it wants a result.json of longhaul lab run",
-            file.display()
-        ))
-    };
-    let text = std::fs::read(file).map_err(|error| wrong(&error))?;
-    serde_json::from_slice(&text).map_err(|error| wrong(&error))
+/// A result, or that of a directory that a run wrote.
+fn read(path: &Path) -> Result<LabResult> {
+    match path.is_dir() {
+        true => LabResult::read(&path.join("result.json")),
+        false => LabResult::read(path),
+    }
 }
 
 fn settings(set: &[String]) -> Result<Vec<(String, String)>> {
