@@ -309,22 +309,22 @@ parallel = 2
     #[test]
     fn a_relay_sends_as_the_side_is_told_that_the_data_leaves_by() {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        let told = SCENARIO.replace(
-            "intercept = [5201]",
-            "intercept = [5201]\ncc_near = 'scalable'\ncc_far = 'htcp'",
-        );
-        let sends = |text: &str| {
-            std::fs::write(file.path(), text).unwrap();
+        let sends = |told: &str, scenario: &str| {
+            let told = format!("intercept = [5201]\n{told}");
+            let told = scenario.replace("intercept = [5201]", &told);
+            std::fs::write(file.path(), told).unwrap();
             let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
             let legs = flows[0].legs.iter();
             legs.map(|leg| leg.control.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(sends(&told), ["reno", "htcp"]);
-        let download = told.replace("upload", "download").replace(
-            "from = \"client\"\nto = \"server\"",
-            "from = \"server\"\nto = \"client\"",
-        );
-        assert_eq!(sends(&download), ["cubic", "scalable"]);
+        let far = "cc_near = 'cubic'\ncc_far = 'reno'";
+        assert_eq!(sends(far, SCENARIO), ["reno", "reno"]);
+        let download = SCENARIO
+            .replace("upload", "download")
+            .replace("from = \"client\"", "from = \"server\"")
+            .replace("to = \"server\"", "to = \"client\"");
+        let near = "cc_near = 'reno'\ncc_far = 'cubic'";
+        assert_eq!(sends(near, &download), ["cubic", "reno"]);
     }
 
     #[test]
