@@ -10,7 +10,7 @@ use super::{
 pub const FORMULA: Formula = Formula {
     name: "BIC, cycle",
     equation: "the mean of the cycle from 0.8 W to W whose packets are 1/p: additive up to 4 increments of 16 below W, then a quarter of the rest, at least 0.2 packets a round trip",
-    source: "Xu, Harfoush, Rhee, Binary Increase Congestion Control for Fast Long-Distance Networks, INFOCOM 2004, section IV; constants of net/ipv4/tcp_bic.c",
+    source: "Xu, Harfoush, Rhee, Binary Increase Congestion Control for Fast Long-Distance Networks, INFOCOM 2004; constants of net/ipv4/tcp_bic.c",
     range: "loss above 0 and up to 0.1 %, losses evenly apart",
 };
 

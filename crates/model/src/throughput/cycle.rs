@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From one loss to the next: the deterministic cycle of a window that grows by a law up to a peak.
 //!
-//! It is what closed forms are derived from (Mathis section 2, RFC 9438 section 5.1, Xu, Harfoush and
-//! Rhee section IV), summed instead of integrated, so that it serves laws without a closed form,
+//! It is what closed forms are derived from (Mathis and others, RFC 9438 section 5.1, Xu, Harfoush and
+//! Rhee), summed instead of integrated, so that it serves laws without a closed form,
 //! and paths whose queue fills as the window passes the BDP.
 
 /// Where a cycle is.

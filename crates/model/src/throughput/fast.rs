@@ -7,7 +7,7 @@ use super::formula::{Answer, Formula};
 pub const FORMULA: Formula = Formula {
     name: "FAST, equilibrium",
     equation: "x = alpha / q: the line's rate, if the queue holds alpha packets of each flow",
-    source: "Jin, Wei, Low, FAST TCP: Motivation, Architecture, Algorithms, Performance, INFOCOM 2004, section III",
+    source: "Jin, Wei, Low, FAST TCP: Motivation, Architecture, Algorithms, Performance, INFOCOM 2004",
     range: "no loss, a queue of at least alpha packets for each flow, and a path whose delay never changes",
 };
 

@@ -54,7 +54,7 @@ pub struct Prediction {
 pub const SAWTOOTH: Formula = Formula {
     name: "cycle over the queue",
     equation: "packets over time from the window after a loss to BDP + queue",
-    source: "Appenzeller, Keslassy, McKeown, Sizing Router Buffers, SIGCOMM 2004, section 2, summed for the control's own growth",
+    source: "Appenzeller, Keslassy, McKeown, Sizing Router Buffers, SIGCOMM 2004, summed for the control's own growth",
     range: "no loss but the queue's; one flow, or flows that back off together",
 };
 

@@ -10,7 +10,7 @@ use super::{
 pub const FORMULA: Formula = Formula {
     name: "Scalable",
     equation: "W = a / (b p) = 0.08 / p from 100 packets on, else Reno with b = 1/8",
-    source: "Kelly, Scalable TCP: Improving Performance in Highspeed Wide Area Networks, CCR 33(2), 2003, section 2; net/ipv4/tcp_scalable.c",
+    source: "Kelly, Scalable TCP: Improving Performance in Highspeed Wide Area Networks, CCR 33(2), 2003; net/ipv4/tcp_scalable.c",
     range: "loss above 0 and below 0.08 %, where its window is 100 packets and it becomes Reno's",
 };
 
