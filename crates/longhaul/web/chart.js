@@ -163,21 +163,26 @@ function drawLimit(u, chart, limit) {
   label(u, limit.label, left + width - 6 * devicePixelRatio, y, colour("--reference"), "right");
 }
 
-// A name that would lie on the one before goes a row up, and where there is no row it is left out.
+// A name stands right of its rule, or left of it where the chart ends. One that would lie on another goes
+// a row up, and where there is no row it is left out: the words above the chart have it.
 function drawEvents(u, chart) {
   const { left, top, width, height } = u.bbox;
-  const ends = Array(EVENT_ROWS).fill(-Infinity);
+  const gap = 4 * devicePixelRatio;
+  const rows = Array.from({ length: EVENT_ROWS }, () => []);
   u.ctx.save();
   u.ctx.font = labelFont();
   for (const event of chart.events) {
     const x = u.valToPos(event.at_s, "x", true);
     if (x < left || x > left + width) continue;
     rule(u, colour("--quiet"), [x, top], [x, top + height], [4, 4]);
-    const room = u.ctx.measureText(event.label).width + 8 * devicePixelRatio;
-    const row = ends.findIndex((end) => end <= x);
-    if (row < 0 || x + room > left + width) continue;
-    ends[row] = x + room;
-    label(u, event.label, x + 4 * devicePixelRatio, top + height - (8 + 18 * row) * devicePixelRatio, colour("--quiet"), "left");
+    const room = u.ctx.measureText(event.label).width + 2 * gap;
+    const sides = [["left", x], ["right", x - room]].filter(([, from]) => from >= left && from + room <= left + width);
+    const free = (row, from) => row.every(([begin, end]) => from + room <= begin || from >= end);
+    const places = rows.flatMap((row, n) => sides.filter(([, from]) => free(row, from)).map(([align, from]) => ({ row, n, align, from })));
+    if (places.length === 0) continue;
+    const { row, n, align, from } = places[0];
+    row.push([from, from + room]);
+    label(u, event.label, align === "left" ? x + gap : x - gap, top + height - (8 + 18 * n) * devicePixelRatio, colour("--quiet"), align);
   }
   u.ctx.restore();
 }

@@ -27,6 +27,17 @@ addEventListener('load', () => setTimeout(() => {
 }, 300));
 </script>";
 
+/// What `scripts`, put at the end of `page`, tell on a desk and on a phone, with nothing on the console.
+pub(crate) fn told(page: &str, scripts: &str) -> Option<[Vec<String>; 2]> {
+    let at = |width| {
+        let (told, console) = frame::told(page, scripts, width, Scheme::Light)?;
+        assert!(console.is_empty(), "{console:#?}");
+        Some(told)
+    };
+    let [desk, phone] = WIDTHS.map(at);
+    Some([desk?, phone?])
+}
+
 /// Asserts that `page` fits both widths, draws `charts` of `chart.js` and is silent; and that it keeps the
 /// rules of accessibility in light and in dark.
 pub(crate) fn assert_good(page: &str, charts: usize) {

@@ -4,6 +4,7 @@
 
 use super::{
     cells::{Grid, grids, names},
+    events,
     figures::heading,
     legs::nearest,
     script::{Chart, Charts, Line, line_style},
@@ -82,7 +83,7 @@ fn limits(result: &LabResult, figure: &Figure, of: &str) -> Vec<Limit> {
 fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Option<Chart> {
     let rows = names(grid.rows());
     let mut found: Vec<(String, &Course)> = Vec::new();
-    let mut events: Vec<Event> = Vec::new();
+    let mut met: Vec<(&str, &[Event])> = Vec::new();
     for (row, name) in rows.iter().enumerate() {
         let Some(run) = grid
             .row(row)
@@ -93,9 +94,8 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
         let asked = figure.courses.iter().filter(|course| course.of == of);
         found
             .extend(asked.filter_map(|course| Some((said(name, course), course_of(run, course)?))));
-        events.extend(run.series.iter().flat_map(|series| series.events.clone()));
+        met.push((name, events::of(run)));
     }
-    events.dedup();
     let bin_ms = found
         .iter()
         .map(|(_, course)| course.bin_ms)
@@ -119,7 +119,7 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
         log: figure.log_y,
         x,
         lines,
-        events,
+        events: events::together(&met, bin_ms / 1e3),
         ..Chart::default()
     })
 }

@@ -14,6 +14,7 @@ mod courses;
 mod csv;
 mod curve;
 mod downloads;
+mod events;
 mod figures;
 mod grouped;
 mod heat;

@@ -15,6 +15,7 @@ use super::{
     programs::Outcome,
     result::{Metrics, Run},
     scenario::{Flow, Scenario},
+    schedule,
 };
 use crate::exit::Refusal;
 use anyhow::{Result, bail};
@@ -107,6 +108,7 @@ fn simulate(
         &plan.flows,
         &outcomes,
         &recording,
+        schedule::events(scenario, &[]),
     ))
 }
 
