@@ -5,6 +5,8 @@
 #[path = "../browser/mod.rs"]
 mod browser;
 mod endpoint;
+#[path = "../browser/frame.rs"]
+mod frame;
 mod guarded;
 mod health;
 mod legs;
