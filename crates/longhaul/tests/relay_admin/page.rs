@@ -2,7 +2,7 @@
 //! The status page in a real browser.
 
 use crate::{
-    ANY,
+    ANY, axe,
     browser::{self, Scheme, Shown},
     endpoint::{Answer, Endpoint},
     frame,
@@ -100,6 +100,35 @@ fn a_phone_has_a_card_for_each_connection_and_nothing_beside_the_page() {
     wanted.sort();
     assert_eq!(told, wanted);
     assert!(console.is_empty(), "{console:#?}");
+}
+
+/// Tells, just before the checker looks, whether the page has anything to look at.
+const COUNT: &str = "<script>
+addEventListener('load', () => setTimeout(() => tell(`${document.querySelectorAll('#connections tbody tr').length} connection to judge`), 290));
+</script>";
+
+#[test]
+fn the_page_fits_a_desk_and_keeps_the_rules_of_accessibility() {
+    let (relay, _, _ends) = busy();
+    let endpoint = Endpoint::of(&relay);
+    endpoint.until("/api/v1/connections", |list| {
+        (list["total"] == 1).then_some(())
+    });
+    let Some((wide, _)) = told(endpoint, frame::WIDE, 1280, Scheme::Light) else {
+        return;
+    };
+    assert_eq!(wide, ["wide "]);
+    let Some(scripts) = axe::scripts() else {
+        return;
+    };
+    let schemes = |width| [(width, Scheme::Light), (width, Scheme::Dark)];
+    for (width, scheme) in [390, 1280].into_iter().flat_map(schemes) {
+        let scripts = [COUNT, &scripts].concat();
+        let mut told = told(endpoint, &scripts, width, scheme).expect("the browser was there");
+        assert_eq!(told.0.remove(0), "1 connection to judge");
+        let found = axe::found(told);
+        assert!(found.is_empty(), "{width} px, {scheme:?}: {found:#?}");
+    }
 }
 
 /// What the page tells in a frame with these scripts at its end, without the policy that forbids both.
