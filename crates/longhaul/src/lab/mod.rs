@@ -58,10 +58,11 @@ use anyhow::{Context, Result, bail};
 use args::Command;
 use book::{Book, Choices};
 use host::sandbox;
+use ratatui::crossterm::terminal::size;
 use result::{Host, LabResult};
 use resume::{Identity, Journal};
 use scenario::{LinkKind, Program, RelayProgram};
-use std::{fs, path::Path};
+use std::{fs, io::IsTerminal, path::Path};
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<()> {
@@ -177,9 +178,19 @@ fn enclosed(
     let page = report::rebuild(out)?;
     match args.json {
         true => println!("{text}"),
-        false => print!("{}\nReport: {}\n", table::text(&result), page.display()),
+        false => print!(
+            "{}\nReport: {}\n",
+            table::text(&result, columns()),
+            page.display()
+        ),
     }
     verdict_of(&result)
+}
+
+/// Of the terminal that results go to, if it is one.
+fn columns() -> Option<usize> {
+    let (columns, _) = size().ok().filter(|_| std::io::stdout().is_terminal())?;
+    Some(columns.into())
 }
 
 fn verdict_of(result: &LabResult) -> Result<()> {

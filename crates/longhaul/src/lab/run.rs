@@ -240,7 +240,7 @@ impl<'a> Lab<'a> {
         let folder = folder(self.book, turn);
         let directory = self.raw.begin(&folder)?;
         let delivered = Arc::new(AtomicU64::new(0));
-        let running = progress.begin(turn.cell, &name, goal(scenario), &delivered);
+        let running = progress.begin(turn.cell, &name, goal(scenario), &delivered, ahead);
         let run = self
             .attempt(scenario, self.seed(turn), &directory, delivered)
             .await;
