@@ -44,11 +44,11 @@ pub(super) fn figure(result: &LabResult, figure: &Figure, charts: &mut Charts) -
     };
     html! {
         @if !single { (heading(figure)) }
-        div.charts { @for place in drawn.into_iter().map(place) { (place) } }
+        div.charts.below[!single] { @for place in drawn.into_iter().map(place) { (place) } }
     }
 }
 
-/// One quantity of all panels, on one scale.
+/// One quantity of all panels, on one scale; several stand beside each other.
 fn row(result: &LabResult, figure: &Figure, grids: &[Grid<'_>], of: &str) -> Vec<Chart> {
     let mut charts: Vec<Chart> = grids
         .iter()
@@ -61,7 +61,9 @@ fn row(result: &LabResult, figure: &Figure, grids: &[Grid<'_>], of: &str) -> Vec
         .flat_map(|line| line.values.iter().flatten().copied())
         .chain(limits.iter().map(|limit| limit.value))
         .fold(0.0, f64::max);
+    let wide = charts.len() == 1;
     for chart in &mut charts {
+        chart.wide = wide;
         chart.range = (most > 0.0 && !figure.log_y).then_some([0.0, most * 1.12]);
         chart.limits.clone_from(&limits);
     }
@@ -115,7 +117,6 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
             Metric::of("x_us").print(bin_ms * 1e3)
         ),
         unit: unit(of),
-        wide: true,
         log: figure.log_y,
         x,
         lines,

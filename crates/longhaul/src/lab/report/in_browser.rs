@@ -42,7 +42,7 @@ fn what_a_link_did_stands_in_the_charts_and_above_them() {
             told,
             [
                 "delay 38 → 80 ms, 3 times",
-                "delay 80 → 38 ms, 3 times",
+                "delay 80 → 38 ms ▸, 3 times",
                 "In bins of 100 ms, of one run. At 3 s: delay 38 → 80 ms; at 9.5 s: delay 80 → 38 ms."
             ]
         );
