@@ -210,6 +210,44 @@ cc = "lh_scalable+pace"
 }
 
 /// Losses at the edge, behind the bottleneck; relays at both ends of the line, one beside the server.
+/// A path that becomes longer, and an hour later would become short again.
+const SWITCHED: &str = r#"
+simulate = true
+[[links]]
+name = "path"
+between = ["a", "b"]
+rate = "20mbit"
+delay = "10ms"
+at = ["2s: delay 30ms", "1h: delay 10ms"]
+
+[[flows]]
+name = "bulk"
+program = "iperf3"
+from = "a"
+to = "b"
+duration = "3s"
+omit = "1s"
+
+[[figure]]
+name = "course"
+kind = "series"
+title = "A course"
+of = "srtt_us"
+"#;
+
+#[test]
+fn what_a_link_changes_is_in_the_result_and_on_the_page() {
+    let (result, out) = run(SWITCHED, &[]);
+    let series = &result["cells"][0]["runs"][0]["series"];
+    assert_eq!(
+        series["events"][0],
+        json!({"at_s": 2.0, "label": "delay 10 → 30 ms"})
+    );
+    assert_eq!(series["begin_s"], 1.0);
+    let page = fs::read_to_string(out.path().join("out/report.html")).unwrap();
+    assert!(page.contains("At 2 s: delay 10 → 30 ms."));
+}
+
 #[test]
 fn losses_beside_the_bottleneck_and_wires_that_hold_nothing_up() {
     let path = r#"

@@ -14,7 +14,13 @@ const CURSOR_STEP_PX = 10;
 const CURSOR_TOP_PX = 10;
 const LABEL_REACH_PX = 60;
 const TABLE_ROWS_MAX = 500;
+// A4 and Letter, with margins.
+const PAPER_PX = 680;
+const PAPER_HALF_PX = 328;
 const EVENT_ROWS = 3;
+const EVENT_ROW_PX = 18;
+const AXIS_PX = 92;
+const SIDE_PX = 16;
 
 const prefixes = (unit) => (unit === "s"
   ? [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]]
@@ -163,21 +169,45 @@ function drawLimit(u, chart, limit) {
   label(u, limit.label, left + width - 6 * devicePixelRatio, y, colour("--reference"), "right");
 }
 
-// A name that would lie on the one before goes a row up, and where there is no row it is left out.
-function drawEvents(u, chart) {
-  const { left, top, width, height } = u.bbox;
-  const ends = Array(EVENT_ROWS).fill(-Infinity);
+// Where the names of events go that are in the plot, from left to right, each in one of the rows above it: right of
+// its rule, or left of it where the chart ends, with an arrow to it. One that has no room is left out: the words
+// above the chart have it.
+function eventPlaces(ctx, events, toX, left, right) {
+  const gap = 4 * devicePixelRatio;
+  const rows = Array.from({ length: EVENT_ROWS }, () => []);
+  const place = ({ at_s, label: name }) => {
+    const x = toX(at_s);
+    const texts = [["left", name], ["right", `${name} ▸`]].map(([align, text]) => ({ x, align, text, room: ctx.measureText(text).width + 2 * gap }));
+    const sides = texts.map((side) => ({ ...side, from: side.align === "left" ? x : x - side.room })).filter(({ from, room }) => from >= left - AXIS_PX * devicePixelRatio && from + room <= right + SIDE_PX * devicePixelRatio);
+    const free = (row, { from, room }) => rows[row].every(([begin, end]) => from + room <= begin || from >= end);
+    const found = rows.flatMap((_, row) => sides.filter((side) => free(row, side)).map((side) => ({ ...side, row })))[0];
+    if (found) rows[found.row].push([found.from, found.from + found.room]);
+    return found ?? { x };
+  };
+  return events.filter(({ at_s }) => toX(at_s) >= left && toX(at_s) <= right).map(place);
+}
+
+// Room above the plot for as many rows as the names take while all is in view.
+function headroom(u, chart) {
+  const [from, to] = [chart.x[0], chart.x.at(-1)];
+  const width = (u.width - AXIS_PX - SIDE_PX) * devicePixelRatio;
   u.ctx.save();
   u.ctx.font = labelFont();
-  for (const event of chart.events) {
-    const x = u.valToPos(event.at_s, "x", true);
-    if (x < left || x > left + width) continue;
-    rule(u, colour("--quiet"), [x, top], [x, top + height], [4, 4]);
-    const room = u.ctx.measureText(event.label).width + 8 * devicePixelRatio;
-    const row = ends.findIndex((end) => end <= x);
-    if (row < 0 || x + room > left + width) continue;
-    ends[row] = x + room;
-    label(u, event.label, x + 4 * devicePixelRatio, top + height - (8 + 18 * row) * devicePixelRatio, colour("--quiet"), "left");
+  const places = eventPlaces(u.ctx, chart.events, (at) => ((at - from) / (to - from)) * width, 0, width);
+  u.ctx.restore();
+  return SIDE_PX + EVENT_ROW_PX * Math.max(0, ...places.map(({ row }) => (row ?? -1) + 1));
+}
+
+function drawEvents(u, chart) {
+  const { left, top, width, height } = u.bbox;
+  const gap = 4 * devicePixelRatio;
+  const above = (row) => top - (6 + EVENT_ROW_PX * row) * devicePixelRatio;
+  u.ctx.save();
+  u.ctx.font = labelFont();
+  const places = eventPlaces(u.ctx, chart.events, (at) => u.valToPos(at, "x", true), left, left + width);
+  for (const { x, row } of places) rule(u, colour("--quiet"), [x, row === undefined ? top : above(row)], [x, top + height], [4, 4]);
+  for (const { x, row, align, text } of places.filter((place) => place.text)) {
+    label(u, text, align === "left" ? x + gap : x - gap, above(row), colour("--quiet"), align);
   }
   u.ctx.restore();
 }
@@ -191,7 +221,11 @@ function labelPlace(u, line, chart) {
   const x = u.valToPos(chart.x[seen[Math.floor(seen.length / 2)]], "x", true);
   const near = seen.filter((i) => Math.abs(u.valToPos(chart.x[i], "x", true) - x) < LABEL_REACH_PX * devicePixelRatio);
   const peak = Math.max(...near.map((i) => line.high[i] ?? line.values[i]));
-  return { line, x, y: u.valToPos(peak, "y", true) - 8 * devicePixelRatio };
+  const y = u.valToPos(peak, "y", true) - 8 * devicePixelRatio;
+  // Not across a limit: above it.
+  const limits = (chart.limits ?? []).map((limit) => u.valToPos(limit.value, "y", true));
+  const crossed = limits.find((limit) => limit < y + 4 * devicePixelRatio && limit > y - 16 * devicePixelRatio);
+  return { line, x, y: crossed === undefined ? y : crossed - 6 * devicePixelRatio };
 }
 
 // Names that would touch are pushed apart, upwards from the lowest, and down again from the top.
@@ -240,11 +274,12 @@ function options(figure, chart) {
     height: chart.wide ? HEIGHT_WIDE_PX : HEIGHT_PX,
     legend: { show: false },
     cursor: { drag: { x: true, y: false }, points: { size: 7 } },
+    padding: [(u) => headroom(u, chart), SIDE_PX, null, null],
     scales: {
       x: { time: false },
       y: { distr: chart.log ? 3 : 1, range: yRange(chart) },
     },
-    axes: [axis("s", 40), axis(chart.unit, 92, chart)],
+    axes: [axis("s", 40), axis(chart.unit, AXIS_PX, chart)],
     series: seriesOf(chart),
     bands: bandsOf(chart),
     hooks: {
@@ -327,9 +362,12 @@ function fillOnOpen(details, chart) {
   });
 }
 
-// On paper colours are those of a light page.
-function inPrint(printing, u) {
+// On paper colours are those of a light page, and a picture can't grow with its column.
+function inPrint(printing, u, plot, chart) {
   document.documentElement.toggleAttribute("data-printing", printing);
+  const paper = Math.min(chart.wide === false ? PAPER_HALF_PX : PAPER_PX, plot.clientWidth || PAPER_PX);
+  const width = printing ? paper : plot.clientWidth;
+  if (width) u.setSize({ width, height: u.height });
   u.redraw();
 }
 
@@ -341,8 +379,8 @@ function draw(chart, figure, settings = options(figure, chart)) {
   // Hidden, a plot has no width; it keeps the one that it had.
   new ResizeObserver(() => { if (plot.clientWidth) u.setSize({ width: plot.clientWidth, height: u.height }); }).observe(plot);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => u.redraw());
-  addEventListener("beforeprint", () => inPrint(true, u));
-  addEventListener("afterprint", () => inPrint(false, u));
+  addEventListener("beforeprint", () => inPrint(true, u, plot, chart));
+  addEventListener("afterprint", () => inPrint(false, u, plot, chart));
   return u;
 }
 

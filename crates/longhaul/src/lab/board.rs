@@ -6,11 +6,14 @@ use super::{
     metric::Metric,
     result::{Metrics, Run},
     summary::Summary,
-    table::aligned,
+    table::{cut, fitted},
 };
 
 /// What a cell is told by if nothing says which metric answers the question.
 const MAIN: [&str; 3] = ["goodput_bps", "download_s", "delay_median_us"];
+/// Before the cell that is run, and before the others.
+const MARK: &str = "▸ ";
+const NO_MARK: &str = "  ";
 /// Figures of one line.
 const FIGURES_MAX: usize = 3;
 
@@ -62,18 +65,23 @@ impl Board {
         }
     }
 
-    /// A heading and at most `room - 1` cells around `cell`, none wider than `columns`.
+    /// A heading and at most `room - 1` cells around `cell`, which is marked; none wider than `columns`.
     pub(crate) fn lines(&self, cell: usize, room: usize, columns: usize) -> Vec<String> {
         let names = self.metrics();
         let shown = window(self.rows.len(), cell, room.saturating_sub(1));
         let heading = ["cell".to_owned(), "runs".to_owned()].into_iter();
         let heading = heading.chain(names.iter().map(|name| Metric::of(name).label));
-        let rows = self.rows[shown]
-            .iter()
-            .map(|row| row.texts(&names, self.wanted));
+        let rows = self.rows[shown.clone()].iter();
+        let rows = rows.map(|row| row.texts(&names, self.wanted));
         let all: Vec<Vec<String>> = std::iter::once(heading.collect()).chain(rows).collect();
-        let cut = |line: String| line.trim_end().chars().take(columns).collect();
-        aligned(&all).into_iter().map(cut).collect()
+        let room = columns.saturating_sub(MARK.chars().count());
+        let marked = cell - shown.start + 1;
+        let lines = fitted(all, room).into_iter().enumerate();
+        let line = |(n, line): (usize, String)| {
+            let mark = if n == marked { MARK } else { NO_MARK };
+            format!("{mark}{}", cut(line.trim_end(), room))
+        };
+        lines.map(line).collect()
     }
 
     /// The metric that answers the question, and what else says how it goes.
@@ -156,13 +164,27 @@ mod tests {
         );
         let lines = board.lines(1, 10, 80);
         assert_eq!(lines.len(), 3);
-        assert!(lines[1].starts_with("loss=0   0/3"), "{lines:?}");
+        assert!(lines[1].starts_with("  loss=0   0/3"), "{lines:?}");
+        assert!(lines[2].starts_with("▸ loss=1   3/3"), "{lines:?}");
         assert!(lines[2].contains("3/3, 1 failed   2 Gbit/s"), "{lines:?}");
         assert!(
             board
                 .lines(1, 10, 8)
                 .iter()
                 .all(|line| line.chars().count() <= 8)
+        );
+    }
+
+    #[test]
+    fn a_name_is_cut_before_a_figure_is() {
+        let mut board = board(2);
+        board.rows[0].name = "choice=relays and everything else that there is".to_owned();
+        board.add(0, &run(1e9));
+        let lines = board.lines(0, 10, 40);
+        assert_eq!(lines[1], "▸ choice=relays and e…   1/3    1 Gbit/s");
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 40),
+            "{lines:?}"
         );
     }
 

@@ -6,16 +6,17 @@ use super::{
     measure,
     payload::{Landing, Store, payload_name},
     programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe},
-    result::{Metrics, Run},
+    result::{Event, Metrics, Run},
     sampler::{Recording, Sampler},
     scenario::{Direction, Flow, HostPort, Program, Scenario},
+    schedule,
     sending::Sending,
     testbed::Testbed,
     topology::Topology,
     view_plan,
 };
 use anyhow::{Context, Result, bail, ensure};
-use host::netns::Netns;
+use host::{clock, netns::Netns};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{Ipv4Addr, SocketAddrV4},
@@ -52,6 +53,7 @@ pub(crate) async fn execute(
     let transfers = place.prepare(&flows)?;
     let receivers = flows.iter().map(|flow| flow.to.clone()).collect();
     let record = directory.join("tcp_info.jsonl");
+    let began = clock::now();
     let sampler = Sampler::start(&testbed.hosts(), receivers, delivered, &record)?;
     let outcomes = all(transfers).await;
     let recording = sampler.stop()?;
@@ -61,12 +63,14 @@ pub(crate) async fn execute(
         server.stop().await?;
     }
     verify(&flows, &outcomes, store, landings)?;
+    let ahead: Vec<Time> = testbed.since.iter().map(|at| began.since(*at)).collect();
     Ok(describe(
         scenario,
         &testbed.topology,
         &flows,
         &outcomes,
         &recording,
+        schedule::events(scenario, &ahead),
     ))
 }
 
@@ -330,13 +334,14 @@ fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landi
     Ok(())
 }
 
-/// The figures of a run, and its course, of what programs told and samples saw.
+/// The figures of a run, and its course, of what programs told and samples saw; `events` fell into it.
 pub(crate) fn describe(
     scenario: &Scenario,
     topology: &Topology,
     flows: &[&Flow],
     outcomes: &[Outcome],
     recording: &Recording,
+    events: Vec<Event>,
 ) -> Run {
     let all = || flows.iter().copied().zip(outcomes);
     let transfers: Vec<_> = all().filter(|(flow, _)| flow.program.transfers()).collect();
@@ -363,6 +368,8 @@ pub(crate) fn describe(
         .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))
         .collect();
     series.courses = view_plan::courses(scenario, topology, recording);
+    series.begin_s = begin;
+    series.events = events;
     Run {
         metrics,
         series: Some(series),

@@ -42,6 +42,7 @@ mod resume;
 mod run;
 mod sampler;
 mod scenario;
+mod schedule;
 mod sending;
 mod simulated;
 pub(crate) mod summary;

@@ -2,8 +2,8 @@
 //! What a person sees while the lab works: on a terminal the table as it fills and a bar with rate and time left,
 //! elsewhere one line a run. It goes to stderr; results go to stdout.
 
-use super::{board::Board, book::Book, metric::Metric, result::Run};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use super::{board::Board, book::Book, metric::Metric, result::Run, table::cut};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ratatui::crossterm::terminal::size;
 use std::{
     collections::HashMap,
@@ -17,6 +17,10 @@ use std::{
 use tokio::{task::JoinHandle, time};
 use units::{BitRate, Bytes, Time};
 
+/// Columns and rows of a terminal that does not say.
+const USUAL: (u16, u16) = (80, 24);
+/// Characters of the bar.
+const BAR: usize = 20;
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -31,12 +35,16 @@ pub(crate) struct Progress {
     spent: HashMap<usize, Vec<Duration>>,
 }
 
-/// What is redrawn in place.
+/// What is written over in place, without being wiped first: only then does it not flicker.
 #[derive(Debug)]
 struct Screen {
     all: MultiProgress,
     table: ProgressBar,
+    /// The run under way, below the table.
+    run: ProgressBar,
     board: Board,
+    /// Lines of the table on the terminal.
+    lines: usize,
 }
 
 /// A run under way.
@@ -45,13 +53,17 @@ pub(crate) struct Running {
     cell: usize,
     head: String,
     began: Instant,
-    bar: Option<(ProgressBar, JoinHandle<()>)>,
+    /// Moves the bar.
+    task: Option<JoinHandle<()>>,
 }
 
 impl Progress {
     /// For so many runs of the cells of `book`.
     pub(crate) fn new(book: &Book, runs: usize) -> Self {
-        let screen = std::io::stderr().is_terminal().then(|| Screen::of(book));
+        // A dumb terminal can't write over what stands there.
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let drawn = std::io::stderr().is_terminal() && !dumb;
+        let screen = drawn.then(|| Screen::of(book));
         Self {
             runs,
             done: 0,
@@ -76,48 +88,48 @@ impl Progress {
         }
     }
 
-    /// A run of `cell` begins, which is to deliver `goal` bytes (0: unknown); `delivered` counts.
+    /// A run of `cell` begins, which is to deliver `goal` bytes (0: unknown); `delivered` counts. `ahead` are the cells
+    /// of the runs to come after it.
     pub(crate) fn begin(
         &mut self,
         cell: usize,
         name: &str,
         goal: Bytes,
         delivered: &Arc<AtomicU64>,
+        ahead: &[usize],
     ) -> Running {
         self.done += 1;
         let head = format!("[{}/{}] {name}", self.done, self.runs);
-        let bar = self.screen.as_ref().map(|screen| {
-            let bar = ProgressBar::new(goal.get()).with_style(style());
-            let bar = screen.all.add(bar.with_prefix(head.clone()));
-            let task = tokio::spawn(follow(bar.clone(), delivered.clone()));
-            (bar, task)
+        let left = self.left(&[&[cell], ahead].concat());
+        let task = self.screen.as_mut().map(|screen| {
+            screen.run.set_message(cut(name, USUAL.0.into()));
+            screen.draw(cell, &format!("Run {} of {}{left}", self.done, self.runs));
+            let (run, name) = (screen.run.clone(), name.to_owned());
+            tokio::spawn(follow(run, name, goal, delivered.clone()))
         });
         Running {
             cell,
             head,
             began: Instant::now(),
-            bar,
+            task,
         }
     }
 
     /// The run has ended; it is `counted` unless it was one to warm up. `ahead` are the cells of the runs to come.
     pub(crate) fn end(&mut self, running: Running, run: &Run, counted: bool, ahead: &[usize]) {
-        if let Some((bar, task)) = running.bar {
+        if let Some(task) = running.task {
             task.abort();
-            bar.finish_and_clear();
         }
         self.spent
             .entry(running.cell)
             .or_default()
             .push(running.began.elapsed());
-        let left = self.time_left(ahead).filter(|_| !ahead.is_empty());
-        let left = left.map(|left| format!("about {left} left"));
         let failed = run
             .failed
             .as_ref()
             .map(|why| format!("{}: FAILED: {why}", running.head));
+        let left = self.left(ahead);
         let Some(screen) = &mut self.screen else {
-            let left = left.map(|left| format!(" ({left})")).unwrap_or_default();
             let said =
                 failed.unwrap_or_else(|| format!("{}: {}", running.head, figures(&run.metrics)));
             eprintln!("{said}{left}");
@@ -129,14 +141,22 @@ impl Progress {
         if counted {
             screen.add(running.cell, run);
         }
-        screen.draw(running.cell, left.as_deref());
     }
 
     /// All runs are done: the table of the result takes the place of this one.
     pub(crate) fn close(&self) {
         if let Some(screen) = &self.screen {
+            screen.all.set_move_cursor(false);
+            screen.run.finish_and_clear();
             screen.table.finish_and_clear();
         }
+    }
+
+    /// ", about 4 min left", where that can be said.
+    fn left(&self, ahead: &[usize]) -> String {
+        let left = self.time_left(ahead).filter(|_| !ahead.is_empty());
+        left.map(|left| format!(", about {left} left"))
+            .unwrap_or_default()
     }
 
     /// The mean time of each cell's runs so far, or of all runs for cells not met yet.
@@ -156,13 +176,18 @@ impl Progress {
 
 impl Screen {
     fn of(book: &Book) -> Self {
-        let all = MultiProgress::new();
+        // As often as something is said, which is seldom.
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(255));
+        all.set_move_cursor(true);
         let style = ProgressStyle::with_template("{msg}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let line = || all.add(ProgressBar::new_spinner().with_style(style.clone()));
         Self {
-            table: all.add(ProgressBar::new_spinner().with_style(style)),
+            table: line(),
+            run: line(),
             all,
             board: Board::of(book),
+            lines: 0,
         }
     }
 
@@ -170,13 +195,18 @@ impl Screen {
         self.board.add(cell, run);
     }
 
-    /// As much of the table as there is room for, around the cell that was run last.
-    fn draw(&self, cell: usize, left: Option<&str>) {
-        let (columns, rows) = size().unwrap_or((80, 24));
-        // Below it are the bar and the prompt, above it what was said last.
-        let room = usize::from(rows).saturating_sub(5).max(1);
-        let mut lines = self.board.lines(cell, room, columns.into());
-        lines.extend(left.map(str::to_owned));
+    /// As much of the table as there is room for, around the cell that is run.
+    fn draw(&mut self, cell: usize, head: &str) {
+        let (columns, rows) = size().unwrap_or(USUAL);
+        // Above it is its head, below it the run, and a line stays for what was there before.
+        let room = usize::from(rows).saturating_sub(4).max(1);
+        let mut lines = vec![cut(head, columns.into())];
+        lines.extend(self.board.lines(cell, room, columns.into()));
+        if lines.len() < self.lines {
+            // Lines that are written over by none would stay.
+            let _ = self.all.clear();
+        }
+        self.lines = lines.len();
         self.table.set_message(lines.join("\n"));
     }
 }
@@ -200,25 +230,44 @@ fn figures(metrics: &super::result::Metrics) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-fn style() -> ProgressStyle {
-    let template = "{prefix} {bar:24} {msg} {elapsed}";
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
 /// Moves the bar until the task is aborted.
-async fn follow(bar: ProgressBar, delivered: Arc<AtomicU64>) {
+async fn follow(run: ProgressBar, name: String, goal: Bytes, delivered: Arc<AtomicU64>) {
     let mut ticks = time::interval(TICK);
+    let began = Instant::now();
     let mut before = 0;
     loop {
         ticks.tick().await;
         let now = delivered.load(Ordering::Relaxed);
-        bar.set_position(now);
-        bar.set_message(rate(
-            now.saturating_sub(before),
-            now,
-            bar.length().unwrap_or(0),
-        ));
+        let figures = [
+            bar(now, goal.get()),
+            rate(now.saturating_sub(before), now, goal.get()),
+            format!("{} s", began.elapsed().as_secs()),
+        ];
+        let (columns, _) = size().unwrap_or(USUAL);
+        run.set_message(line(&name, &figures, columns.into()));
         before = now;
+    }
+}
+
+/// The name is cut before a figure is.
+fn line(name: &str, figures: &[String], columns: usize) -> String {
+    let figures: Vec<&str> = figures
+        .iter()
+        .map(String::as_str)
+        .filter(|figure| !figure.is_empty())
+        .collect();
+    let figures = figures.join("  ");
+    let room = columns.saturating_sub(figures.chars().count() + 2);
+    cut(&format!("{}  {figures}", cut(name, room.max(8))), columns)
+}
+
+/// How far the run is; nothing where that is not known.
+fn bar(now: u64, goal: u64) -> String {
+    let share = now as f64 / goal as f64;
+    let full = (share.min(1.0) * BAR as f64) as usize;
+    match goal {
+        0 => String::new(),
+        _ => "█".repeat(full) + &"░".repeat(BAR - full),
     }
 }
 
@@ -253,6 +302,24 @@ mod tests {
         assert_eq!(progress.time_left(&[0, 1]), Some(Time::from_secs(29)));
         // Cell 2 was never run: the mean of all runs, 18 s.
         assert_eq!(progress.time_left(&[2]), Some(Time::from_secs(18)));
+    }
+
+    #[test]
+    fn a_name_makes_room_for_the_figures() {
+        let figures = ["", "2.3 Gbit/s", "4 s"].map(str::to_owned);
+        assert_eq!(line("loss=0", &figures, 80), "loss=0  2.3 Gbit/s  4 s");
+        assert_eq!(
+            line("choice=relays and more", &figures, 30),
+            "choice=relay…  2.3 Gbit/s  4 s"
+        );
+        assert_eq!(line("choice=relays", &figures, 12).chars().count(), 12);
+    }
+
+    #[test]
+    fn the_bar_is_of_what_is_to_arrive() {
+        assert_eq!(bar(5, 0), "");
+        assert_eq!(bar(3, 4), "███████████████░░░░░");
+        assert_eq!(bar(9, 4), "█".repeat(BAR));
     }
 
     #[test]

@@ -16,8 +16,10 @@ use super::{
 use crate::exit::{self, Refusal};
 use anyhow::{Context, Result, bail};
 use host::sandbox;
+use ratatui::crossterm::terminal::size;
 use std::{
     fs,
+    io::IsTerminal,
     path::{Path, PathBuf},
 };
 
@@ -103,10 +105,20 @@ impl Ready {
         let page = report::rebuild(out)?;
         match self.json {
             true => println!("{text}"),
-            false => print!("{}\nReport: {}\n", table::text(&result), page.display()),
+            false => print!(
+                "{}\nReport: {}\n",
+                table::text(&result, columns()),
+                page.display()
+            ),
         }
         verdict_of(&result)
     }
+}
+
+/// Of the terminal that results go to, if it is one.
+fn columns() -> Option<usize> {
+    let (columns, _) = size().ok().filter(|_| std::io::stdout().is_terminal())?;
+    Some(columns.into())
 }
 
 fn verdict_of(result: &LabResult) -> Result<()> {

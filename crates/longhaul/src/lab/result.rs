@@ -312,8 +312,11 @@ fn is_zero(n: &u32) -> bool {
 /// How a run went over time, thinned for drawing. Times count from the start of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Series {
-    /// Width of a bin of `goodput_bps`, in milliseconds; the first bin begins at 0.
+    /// Width of a bin of `goodput_bps`, in milliseconds.
     pub(crate) bin_ms: f64,
+    /// When its first bin begins: as late as the first flow, and as what of it does not count.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) begin_s: f64,
     /// Goodput at the receiver in each bin, in bits a second.
     pub(crate) goodput_bps: Vec<f64>,
     /// The legs of the connection, along the path; one if nothing relays.
@@ -322,12 +325,16 @@ pub(crate) struct Series {
     /// What the figures draw over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) courses: Vec<Course>,
-    /// What happened when: a phase, a path switch.
+    /// What happened when: a change of a link's delay or rate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) events: Vec<Event>,
     /// What taps saw of the flows, in the order of the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) taps: Vec<TapSeries>,
+}
+
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 /// Data and ACK stream of a flow as a link's tap saw them. Times count from the flow's first data.

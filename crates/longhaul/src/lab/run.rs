@@ -231,7 +231,7 @@ impl<'a> Lab<'a> {
             None => format!("{cell} (warm-up)"),
         };
         let delivered = Arc::new(AtomicU64::new(0));
-        let running = progress.begin(turn.cell, &name, goal(scenario), &delivered);
+        let running = progress.begin(turn.cell, &name, goal(scenario), &delivered, ahead);
         let run = self.undisturbed(turn, &delivered, progress).await?;
         self.account_for(scenario, &self.raw.path(&folder(self.book, turn)));
         progress.end(running, &run, turn.repetition.is_some(), ahead);

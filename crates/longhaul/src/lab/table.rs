@@ -11,10 +11,19 @@ use indexmap::IndexSet;
 
 /// Space between columns.
 const GAP: usize = 3;
+/// What stays of a name at least.
+const NAME_MIN: usize = 16;
 
-/// The table, the failed checks and the answer, each line ended.
-pub(crate) fn text(result: &LabResult) -> String {
-    let mut lines = aligned(&rows(result));
+/// The table, the failed checks and the answer, each line ended. On a terminal with so many `columns` a table
+/// that is too wide goes without ranges, and names are cut if that is still too wide.
+pub(crate) fn text(result: &LabResult, columns: Option<usize>) -> String {
+    let whole = aligned(&rows(result, true));
+    let fits = |columns: &usize| whole.iter().all(|line| width(line.trim_end()) <= *columns);
+    let narrow = columns.filter(|columns| !fits(columns));
+    let mut lines = match narrow {
+        Some(columns) => fitted(rows(result, false), columns),
+        None => whole,
+    };
     lines.push(String::new());
     lines.extend(disturbed(result));
     lines.extend(checks(result));
@@ -25,8 +34,8 @@ pub(crate) fn text(result: &LabResult) -> String {
         .collect()
 }
 
-/// A heading row, and for each cell its figures.
-fn rows(result: &LabResult) -> Vec<Vec<String>> {
+/// A heading row, and for each cell its figures, with their range or without.
+fn rows(result: &LabResult, ranges: bool) -> Vec<Vec<String>> {
     let names: IndexSet<&str> = result
         .cells
         .iter()
@@ -48,7 +57,7 @@ fn rows(result: &LabResult) -> Vec<Vec<String>> {
     for cell in &result.cells {
         let figures = names
             .iter()
-            .flat_map(|name| figures(cell, name, paper.contains(name)));
+            .flat_map(|name| figures(cell, name, ranges, paper.contains(name)));
         rows.push([cell.name()].into_iter().chain(figures).collect());
     }
     rows
@@ -61,11 +70,11 @@ fn has_paper(result: &LabResult, name: &str) -> bool {
         .any(|cell| cell.paper.contains_key(name))
 }
 
-/// Our figure with its range, and the paper's if any cell has one.
-fn figures(cell: &Cell, name: &str, paper: bool) -> Vec<String> {
+/// Our figure, with its range or without, and the paper's if any cell has one.
+fn figures(cell: &Cell, name: &str, ranges: bool, paper: bool) -> Vec<String> {
     let metric = Metric::of(name);
     let ours = match cell.metrics.get(name) {
-        Some(s) if s.min < s.max => {
+        Some(s) if ranges && s.min < s.max => {
             format!(
                 "{} [{} – {}]",
                 metric.print(s.median),
@@ -86,6 +95,37 @@ fn figures(cell: &Cell, name: &str, paper: bool) -> Vec<String> {
     } else {
         vec![ours]
     }
+}
+
+/// The rows, aligned, with names in the first column cut so that no line is wider than `columns`, if that helps.
+pub(crate) fn fitted(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
+    let widest = |lines: &[String]| lines.iter().map(|line| width(line.trim_end())).max();
+    let over = widest(&aligned(&rows)).map_or(0, |widest| widest.saturating_sub(columns));
+    let names = rows.iter().filter_map(|row| row.first());
+    let room = names
+        .map(|name| width(name))
+        .max()
+        .map_or(0, |names| names.saturating_sub(over));
+    for name in rows.iter_mut().filter_map(|row| row.first_mut()) {
+        *name = cut(name, room.max(NAME_MIN));
+    }
+    aligned(&rows)
+}
+
+/// So many characters of it at most, with a sign that there was more.
+pub(crate) fn cut(text: &str, room: usize) -> String {
+    match width(text) > room {
+        true => text
+            .chars()
+            .take(room.saturating_sub(1))
+            .chain(['…'])
+            .collect(),
+        false => text.to_owned(),
+    }
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
 }
 
 /// The rows with their columns padded to one width each.
@@ -110,11 +150,13 @@ fn disturbed(result: &LabResult) -> impl Iterator<Item = String> {
     result.disturbed().map(line)
 }
 
-/// One line a failed check, or one for all that passed.
+/// One line a failed check, or one for all that passed; none without checks.
 fn checks(result: &LabResult) -> Vec<String> {
     let failed = || result.checks.iter().filter(|check| !check.pass);
-    match failed().count() {
-        0 => vec![format!("checks: all {} passed", result.checks.len())],
+    match (failed().count(), result.checks.len()) {
+        (_, 0) => Vec::new(),
+        (0, 1) => vec!["the check passed".to_owned()],
+        (0, all) => vec![format!("checks: all {all} passed")],
         _ => failed()
             .map(|c| {
                 format!(
@@ -150,14 +192,35 @@ mod tests {
 
     #[test]
     fn the_table_of_a_whole_result() {
-        insta::assert_snapshot!(text(&fixture()));
+        insta::assert_snapshot!(text(&fixture(), None));
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_no_ranges_and_cut_names() {
+        let mut result = fixture();
+        result.cells[0].label =
+            Some("direct, and a name that leaves nothing to be said".to_owned());
+        let widest = |text: &str| text.lines().map(width).max().unwrap();
+        let table = |columns| {
+            let text = text(&result, Some(columns));
+            text.split("\n\n").next().unwrap().to_owned()
+        };
+        assert!(table(300).contains("nothing to be said") && table(300).contains('['));
+        let whole = widest(&table(300));
+        let narrow = table(whole - 1);
+        assert!(!narrow.contains('['), "{narrow}");
+        let cut = table(widest(&narrow) - 20);
+        assert!(
+            cut.contains('…') && widest(&cut) <= widest(&narrow) - 20,
+            "{cut}"
+        );
     }
 
     #[test]
     fn a_suspicious_figure_of_the_paper_is_marked_and_not_compared() {
         let mut result = fixture();
         result.cells[0].paper_suspect.push("download_s".to_owned());
-        let text = text(&result);
+        let text = text(&result, None);
         assert!(text.contains("91 s?"), "{text}");
         assert!(!text.contains("the paper:"), "{text}");
     }
@@ -166,7 +229,7 @@ mod tests {
     fn a_disturbed_run_is_told_above_the_checks() {
         let mut result = fixture();
         result.cells[1].runs[0].disturbed = Some("the machine was too busy".to_owned());
-        let text = text(&result);
+        let text = text(&result, None);
         let at = |what| text.find(what).unwrap();
         assert!(at("disturbed: two relays: the machine was too busy") < at("check"));
     }
@@ -175,7 +238,7 @@ mod tests {
     fn a_cell_whose_runs_all_failed_keeps_its_row() {
         let mut result = fixture();
         result.cells[1].metrics.clear();
-        let text = text(&result);
+        let text = text(&result, None);
         assert!(
             text.lines()
                 .any(|line| line.starts_with("two relays") && line.contains('–')),

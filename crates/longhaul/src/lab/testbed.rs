@@ -10,13 +10,14 @@ use super::{
 };
 use anyhow::{Context, Result};
 use host::{
-    ethtool,
+    clock, ethtool,
     interface::{self, End},
     netns::Netns,
     sysctl,
 };
 use indexmap::IndexMap;
 use std::{collections::BTreeMap, path::Path};
+use units::Time;
 
 /// A standing testbed.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Testbed {
     pub(crate) topology: Topology,
     hosts: IndexMap<String, Netns>,
     links: Vec<Daemon>,
+    /// Since when each link stands: from then on its schedule counts.
+    pub(crate) since: Vec<Time>,
     /// Relays and `longhaul decp`.
     daemons: Vec<Daemon>,
 }
@@ -44,6 +47,7 @@ impl Testbed {
         let mut testbed = Self {
             hosts: IndexMap::new(),
             links: Vec::new(),
+            since: Vec::new(),
             daemons: Vec::new(),
             topology,
         };
@@ -63,6 +67,7 @@ impl Testbed {
         for (index, (link, wire)) in scenario.links.iter().zip(wires).enumerate() {
             let seed = seed.wrapping_add(twins::model(&scenario.links, index) as u64);
             self.make_link(link, &wire, seed, directory).await?;
+            self.since.push(clock::now());
             self.limit_segments(link, &wire)?;
         }
         self.make_routes(scenario)?;

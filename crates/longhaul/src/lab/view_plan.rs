@@ -11,6 +11,7 @@ use super::{
     known::Known,
     matching,
     measure::named_flow,
+    metric::Metric,
     result,
     sampler::Recording,
     scenario::Scenario,
@@ -374,10 +375,11 @@ fn check_title(title: &Spanned<String>, book: &Book, known: &Known) -> Checked {
     finding::check(title.get_ref(), sound).map_err(|problem| (title.span().start, problem))
 }
 
-fn title(title: &Spanned<String>, book: &Book, cells: &[result::Cell]) -> String {
-    finding::fill_in(title.get_ref(), |expression| {
-        verdict::number(expression, book, cells)
-    })
+/// What was found; of cells that do not tell, what it is about.
+fn title(title: &Spanned<String>, of: &str, book: &Book, cells: &[result::Cell]) -> String {
+    let number = |expression: &Expression| verdict::number(expression, book, cells);
+    let about = || format!("{} of the cells that were run", Metric::of(of).label);
+    finding::fill_in(title.get_ref(), number).unwrap_or_else(about)
 }
 
 impl TablePlan {
@@ -400,7 +402,7 @@ impl TablePlan {
         let panels = self.layout().resolve(book).ok()?;
         (!panels.is_empty()).then(|| Table {
             name: self.name.get_ref().clone(),
-            title: title(&self.title, book, cells),
+            title: title(&self.title, &self.metric.get_ref().all()[0], book, cells),
             note: self.note.clone(),
             metrics: self.metric.get_ref().all().to_vec(),
             paper: self.paper,
@@ -546,7 +548,7 @@ impl FigurePlan {
         (!panels.is_empty()).then(|| Figure {
             name: self.name.get_ref().clone(),
             kind: self.kind,
-            title: title(&self.title, book, cells),
+            title: title(&self.title, self.about(), book, cells),
             note: self.note.clone(),
             metrics: listed(&self.metric).to_vec(),
             courses: self.courses().into_iter().map(|(_, name)| name).collect(),
@@ -557,6 +559,13 @@ impl FigurePlan {
             limits: self.limits.iter().filter_map(LimitPlan::limit).collect(),
             panels,
         })
+    }
+
+    /// What it shows first.
+    fn about(&self) -> &str {
+        let of = self.of.as_ref().and_then(|of| of.get_ref().all().first());
+        let metric = listed(&self.metric).first().map(String::as_str);
+        metric.or(of.map(|of| of.name())).unwrap_or_default()
     }
 
     /// No run is longer.
@@ -749,7 +758,7 @@ size = "1MB"
         let tables = tables(&part, &cells(&part));
         assert_eq!(tables[0].panels[0].cells, [[Some(0)], [Some(1)]]);
         assert_eq!(
-            tables[0].title, "–",
+            tables[0].title, "Goodput of the cells that were run",
             "the cell that it compares with was not run"
         );
         let none = book(&format!("{GRID}columns = \"relays\"\n"), &[("from", "b")]);

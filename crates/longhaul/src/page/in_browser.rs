@@ -16,32 +16,41 @@ use browser::Scheme;
 /// A desk and a phone.
 const WIDTHS: [u32; 2] = [1280, 390];
 
-/// Tells what is wider than the page, how many charts were drawn and how much was loaded.
+/// Tells how many charts were drawn and how much was loaded.
 const LOOK: &str = "<script>
 addEventListener('load', () => setTimeout(() => {
-  const aside = '.scroll, pre, svg, .skip';
-  const wide = [...document.querySelectorAll('body *')].filter((e) => !e.closest(aside) && e.getBoundingClientRect().right > innerWidth + 1);
-  tell(`wide ${wide.map((e) => `${e.tagName}.${e.className}`).join(' ')}`);
   tell(`drawn ${document.querySelectorAll('.plot canvas').length}`);
   tell(`loaded ${performance.getEntriesByType('resource').length}`);
 }, 300));
 </script>";
 
+/// What `scripts`, put at the end of `page`, tell on a desk and on a phone, with nothing on the console.
+pub(crate) fn told(page: &str, scripts: &str) -> Option<[Vec<String>; 2]> {
+    let at = |width| {
+        let (told, console) = frame::told(page, scripts, width, Scheme::Light)?;
+        assert!(console.is_empty(), "{console:#?}");
+        Some(told)
+    };
+    let [desk, phone] = WIDTHS.map(at);
+    Some([desk?, phone?])
+}
+
 /// Asserts that `page` fits both widths, draws `charts` of `chart.js` and is silent; and that it keeps the
 /// rules of accessibility in light and in dark.
 pub(crate) fn assert_good(page: &str, charts: usize) {
-    for width in WIDTHS {
-        let Some((told, console)) = frame::told(page, LOOK, width, Scheme::Light) else {
-            return;
-        };
-        assert!(console.is_empty(), "{console:#?}");
-        assert_eq!(
-            told,
-            ["wide ", &format!("drawn {charts}"), "loaded 0"],
-            "{width} px"
-        );
-    }
+    let wanted = ["wide ", &format!("drawn {charts}"), "loaded 0"];
+    let Some(told) = told(page, &[frame::WIDE, LOOK].concat()) else {
+        return;
+    };
+    assert_eq!(told, [wanted, wanted], "on a desk, on a phone");
     assert_accessible(page);
+}
+
+/// Asserts that `page` fits both widths.
+pub(crate) fn assert_fits(page: &str) {
+    if let Some(told) = told(page, frame::WIDE) {
+        assert_eq!(told, [["wide "]; 2], "on a desk, on a phone");
+    }
 }
 
 /// Asserts that `page` keeps the rules of accessibility, at both widths, in light and in dark.

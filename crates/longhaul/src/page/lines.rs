@@ -14,6 +14,10 @@ const LOOKS: usize = 12;
 const NAME_GAP: f64 = 0.065;
 /// Lines that end within this share of the width have their names in one column.
 const SAME_END: f64 = 0.1;
+/// Width of the frame on a desk and on a phone, and of a character of a label, at most.
+const WIDE_PX: f64 = 700.0;
+const NARROW_PX: f64 = 250.0;
+const CHARACTER_PX: f64 = 8.5;
 /// Units of the inner picture.
 const INNER: f64 = 1000.0;
 
@@ -100,7 +104,7 @@ impl Lines {
         html! {
             svg.xy role="img" aria-label=(self.title) {
                 @for tick in &self.y.ticks { (y_tick(tick)) }
-                @for tick in &self.x.ticks { (x_tick(tick)) }
+                @for (tick, room) in self.x.ticks.iter().zip(rooms(&self.x.ticks)) { (x_tick(tick, room)) }
                 text.small x="50%" y="100%" dy="42" text-anchor="middle" { (self.x.name) }
                 text.small x="0" y="-10" dx="-8" text-anchor="end" { (self.y.name) }
                 @for limit in &self.limits { (across(limit)) }
@@ -111,7 +115,7 @@ impl Lines {
                 }
                 @for series in &self.series { (marks(series)) }
                 @for (series, y) in self.names() {
-                    text.end x=(percent(series.points.last().map_or(1.0, |point| point.x))) y=(percent(1.0 - y)) dx="12" dy="5" { (series.name) }
+                    text class={ "end " (class(series.look)) } x=(percent(series.points.last().map_or(1.0, |point| point.x))) y=(percent(1.0 - y)) dx="12" dy="5" { (series.name) }
                 }
             }
         }
@@ -208,11 +212,46 @@ fn y_tick(tick: &Tick) -> Markup {
     }
 }
 
-fn x_tick(tick: &Tick) -> Markup {
+/// Where a label has room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Everywhere,
+    /// On a desk and on paper, not on a phone.
+    Wide,
+    Nowhere,
+}
+
+/// Labels in a row: from the left each that does not touch the one before. The line of another stays, and the
+/// table has its value.
+fn rooms(ticks: &[Tick]) -> Vec<Room> {
+    let [wide, narrow] = [WIDE_PX, NARROW_PX].map(|width| clear(ticks, width));
+    let room = |(wide, narrow)| match (wide, narrow) {
+        (_, true) => Room::Everywhere,
+        (true, false) => Room::Wide,
+        (false, false) => Room::Nowhere,
+    };
+    wide.into_iter().zip(narrow).map(room).collect()
+}
+
+fn clear(ticks: &[Tick], width_px: f64) -> Vec<bool> {
+    let mut end = f64::NEG_INFINITY;
+    let fits = |tick: &Tick| {
+        let half = tick.text.chars().count() as f64 * CHARACTER_PX / 2.0;
+        let (from, to) = (tick.at * width_px - half, tick.at * width_px + half);
+        let fits = from > end;
+        end = if fits { to + CHARACTER_PX } else { end };
+        fits
+    };
+    ticks.iter().map(fits).collect()
+}
+
+fn x_tick(tick: &Tick, room: Room) -> Markup {
     let x = percent(tick.at);
     html! {
         line.grid x1=(x) x2=(x) y1="0" y2="100%" {}
-        text.small x=(x) y="100%" dy="20" text-anchor="middle" { (tick.text) }
+        @if room != Room::Nowhere {
+            text.small.roomy[room == Room::Wide] x=(x) y="100%" dy="20" text-anchor="middle" { (tick.text) }
+        }
     }
 }
 
@@ -303,6 +342,29 @@ mod tests {
         let heights: Vec<f64> = lines.names().iter().map(|(_, y)| *y).collect();
         assert!(heights[1] - heights[0] >= NAME_GAP);
         assert_eq!(heights[2], 0.9);
+    }
+
+    #[test]
+    fn labels_that_would_touch_are_left_out() {
+        let tick = |(at, text): (f64, &str)| Tick {
+            at,
+            text: text.to_owned(),
+        };
+        let ticks = [
+            (0.0, "512"),
+            (0.04, "640"),
+            (0.08, "768"),
+            (0.3, "1023"),
+            (1.0, "9999"),
+        ];
+        let wanted = [
+            Room::Everywhere,
+            Room::Nowhere,
+            Room::Wide,
+            Room::Everywhere,
+            Room::Everywhere,
+        ];
+        assert_eq!(rooms(&ticks.map(tick)), wanted);
     }
 
     #[test]

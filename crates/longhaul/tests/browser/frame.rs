@@ -12,8 +12,25 @@ addEventListener("message", ({ data }) => { document.getElementById("told").text
 /// Lets a script in the frame tell a line.
 const TELL: &str = "<script>const tell = (line) => parent.postMessage(String(line).replaceAll(\"\\n\", \" \"), \"*\");</script>";
 
+/// Tells what is wider than the page, and on a phone what has become cards and still scrolls sideways.
+pub(crate) const WIDE: &str = "<script>
+addEventListener('load', () => setTimeout(() => {
+  const aside = '.scroll, pre, svg, .skip';
+  const wide = [...document.querySelectorAll('body *')].filter((e) => !e.closest(aside) && e.getBoundingClientRect().right > innerWidth + 1);
+  const cards = [...document.querySelectorAll('.scroll:has(.cards)')].filter((e) => innerWidth <= 700 && e.scrollWidth > e.clientWidth);
+  tell(`wide ${[...wide, ...cards].map((e) => `${e.tagName}.${e.className}#${e.id}`).join(' ')}`);
+}, 300));
+</script>";
+
+/// `page` with `scripts` at its end, which may `tell(line)`.
+pub(crate) fn telling(page: &str, scripts: &str) -> String {
+    let at = page.rfind("</body>").unwrap();
+    format!("{}{TELL}{scripts}{}", &page[..at], &page[at..])
+}
+
 /// What `scripts`, put at the end of `page`, tell; and what is said on the console. `None` if there is no
 /// browser and ALLOW_SKIP=1.
+#[allow(dead_code, reason = "not every test has its pages as text")]
 pub(crate) fn told(
     page: &str,
     scripts: &str,
@@ -22,17 +39,22 @@ pub(crate) fn told(
 ) -> Option<(Vec<String>, Vec<String>)> {
     let directory = tempfile::tempdir().unwrap();
     let [inner, outer] = ["inner.html", "outer.html"].map(|name| directory.path().join(name));
-    let at = page.rfind("</body>").unwrap();
-    fs::write(
-        &inner,
-        format!("{}{TELL}{scripts}{}", &page[..at], &page[at..]),
+    fs::write(&inner, telling(page, scripts)).unwrap();
+    fs::write(&outer, around("inner.html", width)).unwrap();
+    heard(&format!("file://{}", outer.display()), width, scheme)
+}
+
+/// A page that hears what the one at `source` tells, which is in a frame of that width. Both must have one
+/// origin: the browser's virtual time does not wait for a stranger.
+pub(crate) fn around(source: &str, width: u32) -> String {
+    format!(
+        "{OUTER}<iframe src=\"{source}\" title=\"page\" width=\"{width}\" height=\"844\" style=\"border: 0\"></iframe>"
     )
-    .unwrap();
-    let frame = format!(
-        "<iframe src=\"inner.html\" title=\"page\" width=\"{width}\" height=\"844\" style=\"border: 0\"></iframe>"
-    );
-    fs::write(&outer, format!("{OUTER}{frame}")).unwrap();
-    let shown = browser::open_in(&format!("file://{}", outer.display()), width + 100, scheme)?;
+}
+
+/// What such a page at `url` heard, and what is said on the console.
+pub(crate) fn heard(url: &str, width: u32, scheme: Scheme) -> Option<(Vec<String>, Vec<String>)> {
+    let shown = browser::open_in(url, width + 100, scheme)?;
     let (_, told) = shown.dom.split_once("<pre id=\"told\">").unwrap();
     let lines = told.split_once("</pre>").unwrap().0.lines();
     Some((lines.map(str::to_owned).collect(), shown.console))

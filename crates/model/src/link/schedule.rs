@@ -33,12 +33,18 @@ impl Schedule {
 
     /// Adds what `30s: delay 80ms` says; a leading `at` is allowed.
     pub fn add_text(&mut self, text: &str) -> Result<(), ScheduleError> {
+        let (at, key, value) = Self::split(text)?;
+        self.add(at, Setting::parse(key, value)?);
+        Ok(())
+    }
+
+    /// The time, key and value of such a text, whatever they are.
+    pub fn split(text: &str) -> Result<(Time, &str, &str), ScheduleError> {
         let form = || ScheduleError::Form(text.to_owned());
         let bare = text.trim().strip_prefix("at ").unwrap_or(text);
         let (time, change) = bare.split_once(':').ok_or_else(form)?;
         let (key, value) = change.trim().split_once([' ', '=']).ok_or_else(form)?;
-        self.add(time.trim().parse()?, Setting::parse(key, value)?);
-        Ok(())
+        Ok((time.trim().parse()?, key, value.trim()))
     }
 
     /// All changes, in order.

@@ -4,6 +4,7 @@
 
 use super::{
     cells::{Grid, grids, names},
+    events,
     figures::heading,
     legs::nearest,
     script::{Chart, Charts, Line, line_style},
@@ -43,11 +44,11 @@ pub(super) fn figure(result: &LabResult, figure: &Figure, charts: &mut Charts) -
     };
     html! {
         @if !single { (heading(figure)) }
-        div.charts { @for place in drawn.into_iter().map(place) { (place) } }
+        div.charts.below[!single] { @for place in drawn.into_iter().map(place) { (place) } }
     }
 }
 
-/// One quantity of all panels, on one scale.
+/// One quantity of all panels, on one scale; several stand beside each other.
 fn row(result: &LabResult, figure: &Figure, grids: &[Grid<'_>], of: &str) -> Vec<Chart> {
     let mut charts: Vec<Chart> = grids
         .iter()
@@ -60,7 +61,9 @@ fn row(result: &LabResult, figure: &Figure, grids: &[Grid<'_>], of: &str) -> Vec
         .flat_map(|line| line.values.iter().flatten().copied())
         .chain(limits.iter().map(|limit| limit.value))
         .fold(0.0, f64::max);
+    let wide = charts.len() == 1;
     for chart in &mut charts {
+        chart.wide = wide;
         chart.range = (most > 0.0 && !figure.log_y).then_some([0.0, most * 1.12]);
         chart.limits.clone_from(&limits);
     }
@@ -82,7 +85,7 @@ fn limits(result: &LabResult, figure: &Figure, of: &str) -> Vec<Limit> {
 fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Option<Chart> {
     let rows = names(grid.rows());
     let mut found: Vec<(String, &Course)> = Vec::new();
-    let mut events: Vec<Event> = Vec::new();
+    let mut met: Vec<(&str, &[Event])> = Vec::new();
     for (row, name) in rows.iter().enumerate() {
         let Some(run) = grid
             .row(row)
@@ -93,9 +96,8 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
         let asked = figure.courses.iter().filter(|course| course.of == of);
         found
             .extend(asked.filter_map(|course| Some((said(name, course), course_of(run, course)?))));
-        events.extend(run.series.iter().flat_map(|series| series.events.clone()));
+        met.push((name, events::of(run)));
     }
-    events.dedup();
     let bin_ms = found
         .iter()
         .map(|(_, course)| course.bin_ms)
@@ -115,11 +117,10 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
             Metric::of("x_us").print(bin_ms * 1e3)
         ),
         unit: unit(of),
-        wide: true,
         log: figure.log_y,
         x,
         lines,
-        events,
+        events: events::together(&met, bin_ms / 1e3),
         ..Chart::default()
     })
 }

@@ -28,7 +28,7 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
         figure.heatmap {
             (heading(figure))
             @for grid in &grids { (grid.table("heat", &figure.title, "", |cell| square(cell, name, &shade))) }
-            (shade.legend())
+            (shade.legend(&Metric::of(name)))
         }
     }
 }
@@ -63,13 +63,13 @@ impl Shade {
         }
     }
 
-    fn legend(&self) -> Markup {
+    fn legend(&self, metric: &Metric) -> Markup {
         match self {
             Self::Ratio => ratio_legend(
                 "Colour: ours against the paper’s",
                 ["a third or less", "the same", "three times or more"],
             ),
-            Self::Value(_) => html! { p.note { "Darker is more." } },
+            Self::Value(range) => range.legend(metric),
         }
     }
 }
@@ -111,13 +111,11 @@ fn square(cell: &Cell, name: &str, shade: &Shade) -> Markup {
         td class=[shade.class(cell, name)] {
             (metric.print(ours.median))
             @if let Some(paper) = cell.paper.get(name) {
-                small {
-                    "paper " (metric.print(*paper))
-                    @match ratio(cell, name) {
-                        Some(ratio) => { " · " (times(ratio)) }
-                        None => { " (misprint?)" }
-                    }
-                }
+                small { "paper " (metric.print(*paper)) }
+                small { @match ratio(cell, name) {
+                    Some(ratio) => { (times(ratio)) }
+                    None => { "misprint?" }
+                } }
             }
         }
     }
@@ -142,6 +140,18 @@ impl Range {
             high: f64::NEG_INFINITY,
         };
         positive.fold(none, wider)
+    }
+
+    /// From the least to the most, as far apart as they may be.
+    fn legend(&self, metric: &Metric) -> Markup {
+        let print = |end: f64| metric.print(end.exp());
+        html! {
+            p.heat.ramp {
+                "Colour: " (print(self.low)) " "
+                @for step in 0..STEPS as u32 { span.swatch.{ "heat-" (step) } {} }
+                " " (print(self.high))
+            }
+        }
     }
 
     /// The step of `value`, 0 (least) to 8.

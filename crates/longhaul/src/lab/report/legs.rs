@@ -4,7 +4,7 @@
 //! for all cells.
 
 use super::{
-    over_time,
+    events, over_time,
     script::{Chart, Line, line_style},
 };
 use crate::lab::{
@@ -130,6 +130,7 @@ fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
         log: true,
         x,
         lines,
+        events: events::of(run).to_vec(),
         ..Chart::default()
     }
 }

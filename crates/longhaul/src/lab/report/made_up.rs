@@ -159,10 +159,12 @@ fn run(goodput: f64, n: u64) -> Run {
             courses: ["goodput_bps", "cwnd_bytes", "srtt_us"]
                 .map(|of| course(of, goodput))
                 .to_vec(),
-            events: vec![Event {
-                at_s: 3.0,
-                label: "delay 80 ms".to_owned(),
-            }],
+            events: [(3.0, "delay 38 → 80 ms"), (9.5, "delay 80 → 38 ms")]
+                .map(|(at_s, label)| Event {
+                    at_s,
+                    label: label.to_owned(),
+                })
+                .to_vec(),
             ..Series::default()
         }),
         ..Run::default()

@@ -41,7 +41,8 @@ fn square(cell: &Cell, own: &str, other: &str, paper: bool) -> Markup {
     let print = |value: Option<&f64>| value.map_or("–".to_owned(), |value| metric.print(*value));
     html! {
         td class=(ratio_class(mine / theirs)) {
-            (metric.print(mine)) " · " (percent(share))
+            (metric.print(mine))
+            small { (percent(share)) " of both" }
             small { "leaves " (metric.print(theirs)) }
             @if paper && cell.paper.contains_key(own) {
                 small { "paper " (print(cell.paper.get(own))) " / " (print(cell.paper.get(other))) }

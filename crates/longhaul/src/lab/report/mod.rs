@@ -14,6 +14,7 @@ mod courses;
 mod csv;
 mod curve;
 mod downloads;
+mod events;
 pub(crate) mod experiment;
 mod figures;
 mod grouped;

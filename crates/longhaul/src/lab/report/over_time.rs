@@ -2,10 +2,13 @@
 //! Goodput over time of the cells that the answer compares, on one scale, with the capacity of
 //! the path. The line is the median over the runs of a cell, the band their range.
 
-use super::script::{Chart, Line, line_style};
+use super::{
+    events,
+    script::{Chart, Line, line_style},
+};
 use crate::lab::{
     metric::Metric,
-    result::{Cell, LabResult, Series},
+    result::{Cell, Event, LabResult, Series},
     summary::Summary,
     view::Limit,
 };
@@ -54,9 +57,7 @@ pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
         x: (0..bins).map(|bin| bin as f64 * bin_s).collect(),
         lines,
         limits: near,
-        events: cells
-            .first()
-            .map_or_else(Vec::new, |n| events(&result.cells[*n])),
+        events: met(result, &cells, bin_s),
         ..Chart::default()
     }]
 }
@@ -156,10 +157,26 @@ pub(super) fn capacity((_, rate_bps): (usize, f64)) -> Limit {
     }
 }
 
-fn events(cell: &Cell) -> Vec<crate::lab::result::Event> {
-    series(cell)
-        .next()
-        .map_or_else(Vec::new, |series| series.events.clone())
+fn met(result: &LabResult, cells: &[usize], bin_s: f64) -> Vec<Event> {
+    let own = |n: &usize| {
+        let cell = &result.cells[*n];
+        (
+            cell.name(),
+            series(cell).next().map_or(Vec::new(), from_begin),
+        )
+    };
+    let met: Vec<(String, Vec<Event>)> = cells.iter().map(own).collect();
+    let met: Vec<(&str, &[Event])> = met.iter().map(|(name, own)| (&**name, &**own)).collect();
+    events::together(&met, bin_s)
+}
+
+/// By the clock of the bins, which is not that of the run.
+fn from_begin(series: &Series) -> Vec<Event> {
+    let shifted = |event: &Event| Event {
+        at_s: event.at_s - series.begin_s,
+        label: event.label.clone(),
+    };
+    series.events.iter().map(shifted).collect()
 }
 
 /// "Goodput: 390 Mbit/s (no relays), 2.4 Gbit/s (two relays)".
@@ -193,7 +210,7 @@ fn goodput(cell: &Cell) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::result::Run;
+    use crate::lab::result::{Answer, Run};
 
     fn run(goodput_bps: &[f64]) -> Run {
         let goodput_bps = goodput_bps.to_vec();
@@ -234,12 +251,38 @@ mod tests {
     }
 
     #[test]
+    fn what_a_link_did_is_drawn_by_the_clock_of_the_bins() {
+        let mut switched = run(&[1.0; 100]);
+        let series = switched.series.as_mut().unwrap();
+        series.begin_s = 2.0;
+        series.events = vec![Event {
+            at_s: 5.0,
+            label: "delay 1 → 2 ms".to_owned(),
+        }];
+        let cell = |label: &str, run: Run| Cell {
+            label: Some(label.to_owned()),
+            runs: vec![run],
+            ..Cell::default()
+        };
+        let result = LabResult {
+            cells: vec![cell("still", run(&[1.0; 100])), cell("switched", switched)],
+            ..LabResult::default()
+        };
+        let events = &charts(&result)[0].events;
+        assert_eq!(events.len(), 1);
+        assert_eq!(
+            (events[0].at_s, &*events[0].label),
+            (3.0, "switched: delay 1 → 2 ms")
+        );
+    }
+
+    #[test]
     fn many_cells_leave_the_two_that_the_answer_compares() {
         let cell = Cell {
             runs: vec![run(&[1.0])],
             ..Cell::default()
         };
-        let answer = crate::lab::result::Answer {
+        let answer = Answer {
             cell: 5,
             baseline: Some(2),
             ..Default::default()

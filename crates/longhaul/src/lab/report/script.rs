@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The charts that `chart.js` draws: their place on the page, and what their data block holds.
 
+use super::events;
 use crate::lab::{result::Event, view::Limit};
 use maud::{Markup, html};
 use serde::Serialize;
@@ -94,7 +95,10 @@ pub(super) fn help() -> Markup {
 fn place(n: usize, chart: &Chart) -> Markup {
     html! {
         figure.chart.wide[chart.wide] id={ "chart-" (n) } {
-            figcaption { h3 { (chart.title) } p { (chart.caption) } }
+            figcaption {
+                h3 { (chart.title) }
+                p { (chart.caption) @if let Some(events) = events::told(chart) { " " (events) } }
+            }
             div.plot tabindex="0" role="group" aria-label=(chart.title) {}
             output.readout {}
             details { summary { "Data of this chart" } }

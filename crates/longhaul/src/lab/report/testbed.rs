@@ -146,7 +146,7 @@ fn draw_wire(wire: &Wire<'_>, mark: Option<&str>) -> Markup {
         path.arrow.bottleneck[mark.is_some()] d={ "M" (to) " " (to_y) "l-10 -5v10z" } {}
         text.name x=(middle) y=(said_y - 50) { (wire.link.name) }
         text.small x=(middle) y=(said_y - 30) { (rate(wire.link)) }
-        text.small x=(middle) y=(said_y - 12) { "RTT " (rtt(wire.link)) }
+        text.small x=(middle) y=(said_y - 12) { (rtt(wire.link)) }
         text.small x=(middle) y=(said_y + 20) { (loss(wire.link)) }
         @if let Some(mark) = mark { text.mark x=(middle) y=(said_y + 39) { "▲ " (mark) } }
     }
@@ -181,7 +181,7 @@ fn narrow(testbed: &Testbed) -> Markup {
                     li.host { strong { (host.name) } @if let Some(note) = &host.note { " " small { (note) } } }
                     @if let Some(link) = way.links.get(n) {
                         li.link.bottleneck[mark(testbed, link).is_some()] {
-                            "↓ " (link.name) ": " (rate(link)) ", RTT " (rtt(link)) ", " (loss(link))
+                            "↓ " (link.name) ": " (rate(link)) ", " (rtt(link)) ", " (loss(link))
                             @if let Some(mark) = mark(testbed, link) { strong { " – " (mark) } }
                         }
                     }
@@ -246,11 +246,11 @@ fn rate(link: &TestbedLink) -> String {
 }
 
 fn rtt(link: &TestbedLink) -> String {
-    span(
-        "rtt_us",
-        link.rtt_us,
-        link.rtt_us_max.unwrap_or(link.rtt_us),
-    )
+    let most = link.rtt_us_max.unwrap_or(link.rtt_us);
+    match most > 0.0 {
+        true => format!("RTT {}", span("rtt_us", link.rtt_us, most)),
+        false => "no delay".to_owned(),
+    }
 }
 
 fn loss(link: &TestbedLink) -> String {

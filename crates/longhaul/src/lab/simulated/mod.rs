@@ -14,6 +14,7 @@ use super::{
     programs::Outcome,
     result::{Metrics, Run},
     scenario::{Flow, Scenario},
+    schedule,
 };
 use crate::exit::Refusal;
 use anyhow::{Result, bail};
@@ -106,6 +107,7 @@ fn simulate(
         &plan.flows,
         &outcomes,
         &recording,
+        schedule::events(scenario, &[]),
     ))
 }
 

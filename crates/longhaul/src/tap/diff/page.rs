@@ -110,7 +110,10 @@ fn line([name, a, b, ratio]: &[String; 4], is_notable: bool) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tap::report::{Finished, in_browser, made_up};
+    use crate::{
+        page::in_browser::{assert_accessible, assert_fits},
+        tap::report::{Finished, in_browser, made_up},
+    };
     use std::path::Path;
 
     fn paged(a: &Finished, b: &Finished) -> String {
@@ -154,11 +157,11 @@ mod tests {
 const heights = () => made.slice(0, 2).map((u) => `${u.scales.y.min.toFixed(0)}..${u.scales.y.max.toFixed(0)}`);
 const steps = [
   () => dispatchEvent(new Event("beforeprint")),
-  () => seen(`first ${made.length} ${ranges()} ${new Set(heights()).size}`),
+  () => tell(`first ${made.length} ${ranges()} ${new Set(heights()).size}`),
   () => press("+"),
-  () => seen(`zoomed ${ranges()} ${new Set(heights()).size}`),
+  () => tell(`zoomed ${ranges()} ${new Set(heights()).size}`),
   () => press("Escape"),
-  () => seen(`reset ${ranges()}`),
+  () => tell(`reset ${ranges()}`),
 ];
 "##;
         let a = made_up::finished();
@@ -167,12 +170,17 @@ const steps = [
             column.truncate(2000);
         }
         b.courses[0].bins = 2000;
-        let Some(seen) = in_browser::acted(&paged(&a, &b), STEPS, 1100) else {
+        let page = paged(&a, &b);
+        let Some(told) = in_browser::acted(&page, STEPS) else {
             return;
         };
-        assert_eq!(
-            seen,
-            "first 18 0.000-29.992 1\nzoomed 7.498-22.494 1\nreset 0.000-29.992\n"
-        );
+        let wanted = [
+            "first 18 0.000-29.992 1",
+            "zoomed 7.498-22.494 1",
+            "reset 0.000-29.992",
+        ];
+        assert_eq!(told, [wanted, wanted], "on a desk, on a phone");
+        assert_fits(&page);
+        assert_accessible(&page);
     }
 }

@@ -2,8 +2,7 @@
 //! The page in a real browser.
 
 use super::{html, made_up};
-use crate::page::in_browser::browser;
-use std::fs;
+use crate::page::in_browser::{assert_accessible, assert_fits, told};
 
 /// Remembers every chart that is made.
 const WATCH: &str = "<script>
@@ -12,10 +11,9 @@ const real = uPlot;
 uPlot = function (...all) { const u = new real(...all); made.push(u); return u; };
 </script>";
 
-/// What acts as a person would and writes down what is to be seen: all ranges of time that charts show,
+/// What acts as a person would and tells what is to be seen: all ranges of time that charts show,
 /// and what the page says of it. A list of steps follows.
-const ACT: &str = r##"<pre id="seen"></pre><script>
-const seen = (what) => { document.getElementById("seen").textContent += `${what}\n`; };
+const ACT: &str = r##"<script>
 const ranges = () => [...new Set(made.map((u) => `${u.scales.x.min.toFixed(3)}-${u.scales.x.max.toFixed(3)}`))].join(" ");
 const inView = () => document.querySelector("section.direction:not([hidden]) .in-view").textContent;
 const plot = () => document.querySelector("section.direction:not([hidden]) .plot");
@@ -32,60 +30,55 @@ const next = () => { const step = steps.shift(); if (step) { step(); setTimeout(
 addEventListener("load", () => setTimeout(next, 60));
 </script>"##;
 
-/// What was written down on `page` after these steps, with nothing on the console.
-pub(crate) fn acted(page: &str, steps: &str, width: u32) -> Option<String> {
+/// What was told on `page` after these steps, on a desk and on a phone, with nothing on the console.
+pub(crate) fn acted(page: &str, steps: &str) -> Option<[Vec<String>; 2]> {
     let own = page.rfind("<script>").unwrap();
-    let page = format!("{}{WATCH}{}{ACT}{steps}{GO}", &page[..own], &page[own..]);
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("report.html");
-    fs::write(&path, page).unwrap();
-    let shown = browser::open(&format!("file://{}", path.display()), width)?;
-    assert!(shown.console.is_empty(), "{:#?}", shown.console);
-    let (_, after) = shown.dom.split_once("<pre id=\"seen\">").unwrap();
-    Some(after.split_once("</pre>").unwrap().0.to_owned())
+    let page = format!("{}{WATCH}{}", &page[..own], &page[own..]);
+    told(&page, &[ACT, steps, GO].concat())
 }
 
 #[test]
 fn zooming_one_chart_zooms_all_and_nothing_is_loaded() {
     const STEPS: &str = r##"
 const steps = [
-  () => seen(`at first ${made.length < 10 && made.length > 0} ${ranges()}; ${inView()}`),
+  () => plot().scrollIntoView(),
+  () => tell(`at first ${made.length < 10 && made.length > 0} ${ranges()}; ${inView()}`),
   () => press("+"),
-  () => seen(`key ${ranges()}; ${inView()}`),
+  () => tell(`key ${ranges()}; ${inView()}`),
   () => dispatchEvent(new Event("beforeprint")),
-  () => seen(`all ${made.length} ${ranges()}`),
+  () => tell(`all ${made.length} ${ranges()}`),
   () => press("Escape"),
-  () => seen(`escape ${ranges()}`),
+  () => tell(`escape ${ranges()}`),
   () => { const over = plot().querySelector(".u-over"); mouse(over, "mousemove", 0.25); mouse(over, "mousedown", 0.25); mouse(over, "mousemove", 0.5); mouse(document, "mouseup", 0.5); },
-  () => seen(`dragged ${made.every((u) => Math.abs(u.scales.x.min - 7.5) < 0.3 && Math.abs(u.scales.x.max - 15) < 0.3) || ranges()} ${new Set(made.map((u) => u.scales.x.min)).size}`),
-  () => seen(`strip ${parseFloat(document.querySelector(".congestion-window[data-from]").style.width) > 99}`),
+  () => tell(`dragged ${made.every((u) => Math.abs(u.scales.x.min - 7.5) < 0.3 && Math.abs(u.scales.x.max - 15) < 0.3) || ranges()} ${new Set(made.map((u) => u.scales.x.min)).size}`),
+  () => tell(`strip ${parseFloat(document.querySelector(".congestion-window[data-from]").style.width) > 99}`),
   () => mouse(plot().querySelector(".u-over"), "dblclick", 0.5),
-  () => seen(`double click ${ranges()}`),
+  () => tell(`double click ${ranges()}`),
   () => document.querySelectorAll("table.sortable button")[4].click(),
   () => document.querySelectorAll("table.sortable button")[4].click(),
-  () => seen(`least first ${document.querySelector("table.sortable tbody a").textContent}`),
+  () => tell(`least first ${document.querySelector("table.sortable tbody a").textContent}`),
   () => { location.hash = "#flow-7-upload"; },
-  () => seen(`chosen ${document.querySelector("section.direction:not([hidden])").dataset.name} ${document.getElementById("pick").value}`),
-  () => seen(`loaded ${performance.getEntriesByType("resource").length}`),
+  () => tell(`chosen ${document.querySelector("section.direction:not([hidden])").dataset.name} ${document.getElementById("pick").value}`),
+  () => tell(`loaded ${performance.getEntriesByType("resource").length}`),
 ];
 "##;
     let page = html::html(&made_up::finished());
-    for width in [360, 1100] {
-        let Some(seen) = acted(&page, STEPS, width) else {
-            return;
-        };
-        let wanted = "at first true 0.000-29.992; In view: 0 s to 29.99 s\n\
-                      key 7.498-22.494; In view: 7.5 s to 22.49 s\n\
-                      all 9 7.498-22.494\n\
-                      escape 0.000-29.992\n\
-                      dragged true 1\n\
-                      strip true\n\
-                      double click 0.000-29.992\n\
-                      least first 10.0.0.1:40007\n\
-                      chosen 10.0.0.1:40007 → 10.0.0.2:80, at right flow-7-upload\n\
-                      loaded 0\n";
-        assert_eq!(seen, wanted, "{width} px");
-    }
+    let Some(told) = acted(&page, STEPS) else {
+        return;
+    };
+    let wanted = [
+        "at first true 0.000-29.992; In view: 0 s to 29.99 s",
+        "key 7.498-22.494; In view: 7.5 s to 22.49 s",
+        "all 9 7.498-22.494",
+        "escape 0.000-29.992",
+        "dragged true 1",
+        "strip true",
+        "double click 0.000-29.992",
+        "least first 10.0.0.1:40007",
+        "chosen 10.0.0.1:40007 → 10.0.0.2:80, at right flow-7-upload",
+        "loaded 0",
+    ];
+    assert_eq!(told, [wanted, wanted], "on a desk, on a phone");
 }
 
 #[test]
@@ -98,35 +91,37 @@ const listed = () => figure.querySelector("details:last-of-type");
 const y = () => `${Math.round(uOf().scales.y.min)} ${Math.round(uOf().scales.y.max)}`;
 const steps = [
   () => dispatchEvent(new Event("beforeprint")),
-  () => seen(buttons().map((b) => b.textContent).join("; ")),
+  () => tell(buttons().map((b) => b.textContent).join("; ")),
   () => buttons()[1].click(),
-  () => seen(`x ${uOf().scales.x.min.toFixed(3)} ${uOf().scales.x.max.toFixed(3)}`),
-  () => seen(`y ${y()}`),
+  () => tell(`x ${uOf().scales.x.min.toFixed(3)} ${uOf().scales.x.max.toFixed(3)}`),
+  () => tell(`y ${y()}`),
   () => { listed().open = true; },
-  () => seen(`rows ${listed().querySelectorAll("tbody tr").length}: ${[...listed().querySelectorAll("tbody tr")[10].cells].map((c) => c.textContent).join(", ")}`),
-  () => seen(`again ${[...listed().querySelectorAll("tbody tr")].filter((r) => r.cells[1].textContent === "sent again").length}`),
-  () => seen(`focus ${buttons()[0].tabIndex}`),
+  () => tell(`rows ${listed().querySelectorAll("tbody tr").length}: ${[...listed().querySelectorAll("tbody tr")[10].cells].map((c) => c.textContent).join(", ")}`),
+  () => tell(`again ${[...listed().querySelectorAll("tbody tr")].filter((r) => r.cells[1].textContent === "sent again").length}`),
+  () => tell(`focus ${buttons()[0].tabIndex}`),
   () => press("Escape"),
-  () => seen(`back ${ranges()}`),
+  () => tell(`back ${ranges()}`),
 ];
 "##;
     let page = html::html(&made_up::finished());
-    for width in [360, 1100] {
-        let Some(seen) = acted(&page, STEPS, width) else {
-            return;
-        };
-        let wanted = "the first segments, 200 ms; loss, 26 s\n\
-                      x 25.992 26.209\n\
-                      y 19999991891 20000109469\n\
-                      rows 179: 26.000120 s, sent, 20000014480, 20000015928\n\
-                      again 1\n\
-                      focus 0\n\
-                      back 0.000-29.992\n";
-        assert_eq!(seen, wanted, "{width} px");
-    }
+    let Some(told) = acted(&page, STEPS) else {
+        return;
+    };
+    let wanted = [
+        "the first segments, 200 ms; loss, 26 s",
+        "x 25.992 26.209",
+        "y 19999991891 20000109469",
+        "rows 179: 26.000120 s, sent, 20000014480, 20000015928",
+        "again 1",
+        "focus 0",
+        "back 0.000-29.992",
+    ];
+    assert_eq!(told, [wanted, wanted], "on a desk, on a phone");
 }
 
 #[test]
-fn the_page_keeps_the_rules_of_accessibility() {
-    crate::page::in_browser::assert_accessible(&html::html(&made_up::finished()));
+fn the_page_fits_and_keeps_the_rules_of_accessibility() {
+    let page = html::html(&made_up::finished());
+    assert_fits(&page);
+    assert_accessible(&page);
 }

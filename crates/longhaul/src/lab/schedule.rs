@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When links change by their schedules (`at`), in words, for the rules across charts over time.
+
+use super::{
+    result::{Event, setting},
+    scenario::{Link, Scenario},
+};
+use model::link::Schedule;
+use std::collections::HashMap;
+use toml::Value;
+use units::Time;
+
+/// All changes within the run, in order of time. The nth link's clock began `ahead[n]` before the run's;
+/// those of simulated links begin together with it.
+pub(crate) fn events(scenario: &Scenario, ahead: &[Time]) -> Vec<Event> {
+    let changing = |link: &&Link| link.options.contains_key("at");
+    let several = scenario.links.iter().filter(changing).count() > 1;
+    let mut events = Vec::new();
+    for (number, link) in scenario.links.iter().enumerate() {
+        let ahead_s = ahead.get(number).map_or(0.0, |time| time.as_secs_f64());
+        let name = if several { &link.name } else { "" };
+        let own = changes(link).into_iter().map(|(at, change)| Event {
+            at_s: at.as_secs_f64() - ahead_s,
+            label: [name, &change].join(" ").trim_start().to_owned(),
+        });
+        events.extend(own.filter(|event| event.at_s >= 0.0));
+    }
+    events.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    events
+}
+
+/// What one link does, as "delay 19 → 40 ms"; changes of one moment are one.
+fn changes(link: &Link) -> Vec<(Time, String)> {
+    let mut steps: Vec<(Time, &str, &str)> = match link.options.get("at") {
+        Some(Value::Array(all)) => all.iter().filter_map(step).collect(),
+        Some(one) => step(one).into_iter().collect(),
+        None => Vec::new(),
+    };
+    steps.sort_by_key(|(at, ..)| *at);
+    let mut now: HashMap<&str, String> = HashMap::new();
+    let mut told: Vec<(Time, String)> = Vec::new();
+    for (at, key, value) in steps {
+        let value = setting(key, &value.into());
+        let before = now.insert(key, value.clone());
+        let change = change(key, before.or_else(|| first(link, key)), &value);
+        match told.last_mut() {
+            Some((last, all)) if *last == at => *all = format!("{all}, {change}"),
+            _ => told.push((at, change)),
+        }
+    }
+    told
+}
+
+/// The file has been checked: all that is not a step has been refused.
+fn step(text: &Value) -> Option<(Time, &str, &str)> {
+    Schedule::split(text.as_str()?).ok()
+}
+
+/// What a setting is at first; none where it is not written, or differs between the directions.
+fn first(link: &Link, key: &str) -> Option<String> {
+    let differs = ["forward", "backward"].iter().any(|way| {
+        let own = link.options.get(*way).map(ToString::to_string);
+        own.is_some_and(|own| own.contains(&format!("{key}=")))
+    });
+    let mut options = link.options.iter();
+    let (_, value) = options.find(|(option, _)| option.replace('_', "-") == key)?;
+    let value = serde_json::to_value(value).ok()?;
+    (!differs).then(|| setting(key, &value))
+}
+
+/// A unit that both have is said once.
+fn change(key: &str, before: Option<String>, after: &str) -> String {
+    let Some(before) = before else {
+        return format!("{key} → {after}");
+    };
+    let before = match (before.split_once(' '), after.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => number,
+        _ => &before,
+    };
+    format!("{key} {before} → {after}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(links: &str, ahead: &[Time]) -> Vec<String> {
+        let rest = "title = 't'\nquestion = 'q'\n[[flows]]\nname = 'f'\nprogram = 'iperf3'\n\
+                    from = 'a'\nto = 'b'\nduration = '9s'\n";
+        let scenario: Scenario = toml::from_str(&format!("{rest}{links}")).unwrap();
+        let said = |event: Event| format!("{} {}", event.at_s, event.label);
+        events(&scenario, ahead).into_iter().map(said).collect()
+    }
+
+    fn link(name: &str, options: &str) -> String {
+        format!("[[links]]\nname = '{name}'\nbetween = ['a', 'b']\n{options}\n")
+    }
+
+    #[test]
+    fn a_change_says_from_what_to_what() {
+        let wan = link(
+            "wan",
+            "delay = '19ms'\nrate = '1gbit'\nat = ['90s: delay 19ms', 'at 30s: delay=40ms', '30s: rate 250mbit', \
+             '95s: rate unlimited', '99s: loss 1%']",
+        );
+        assert_eq!(
+            told(&wan, &[]),
+            [
+                "30 delay 19 → 40 ms, rate 1 Gbit/s → 250 Mbit/s",
+                "90 delay 40 → 19 ms",
+                "95 rate 250 Mbit/s → unlimited",
+                "99 loss → 1%"
+            ]
+        );
+    }
+
+    #[test]
+    fn several_links_are_named_and_each_has_its_own_clock() {
+        let links = ["x", "y"].map(|name| link(name, "delay = '1ms'\nat = ['3s: delay 2ms']"));
+        let ahead = [500, 4000].map(Time::from_millis);
+        assert_eq!(told(&links.concat(), &ahead), ["2.5 x delay 1 → 2 ms"]);
+    }
+
+    #[test]
+    fn what_differs_between_the_directions_has_no_one_value_at_first() {
+        let wan = link(
+            "wan",
+            "rate = '1gbit'\nforward = ['rate=2gbit']\nat = ['3s: rate 5gbit', '4s: rate 1gbit']",
+        );
+        assert_eq!(
+            told(&wan, &[]),
+            ["3 rate → 5 Gbit/s", "4 rate 5 → 1 Gbit/s"]
+        );
+    }
+}
