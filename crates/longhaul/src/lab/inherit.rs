@@ -7,6 +7,7 @@
 //! have bytes. So an error in what was merged still knows its file, line and column.
 
 use super::{
+    fault::Fault,
     library::{self, Source},
     parameters::{Filled, fill_in},
 };
@@ -189,6 +190,14 @@ impl<'a> Texts<'a> {
         self.refusal(at, &error.message().replace('\n', " "))
     }
 
+    /// Refuses the scenario for what is wrong with it, at its place.
+    pub(crate) fn refuse(&self, fault: &Fault) -> anyhow::Error {
+        match self.merged() {
+            Ok(merged) => self.refusal(fault.place(&merged), fault),
+            Err(error) => error,
+        }
+    }
+
     /// Refuses what stands at byte `at`.
     pub(crate) fn refusal(&self, at: usize, problem: &impl Display) -> anyhow::Error {
         let next = self.files.partition_point(|file| file.begins <= at);
@@ -368,7 +377,7 @@ fn refusal(source: &Source, at: usize, problem: &(impl Display + ?Sized)) -> any
 }
 
 /// Refuses something about a file.
-pub(crate) fn refuse(source: &Source, problem: &(impl Display + ?Sized)) -> anyhow::Error {
+fn refuse(source: &Source, problem: &(impl Display + ?Sized)) -> anyhow::Error {
     Refusal::usage(format!("{}: {problem}", source.origin))
 }
 

@@ -10,8 +10,11 @@ mod controls;
 mod course;
 mod drawing;
 #[cfg(test)]
+mod every_refusal;
+#[cfg(test)]
 mod every_scenario;
 pub(crate) mod expression;
+mod fault;
 mod finding;
 mod flow_samples;
 mod flows;
