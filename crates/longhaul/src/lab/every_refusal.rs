@@ -153,13 +153,23 @@ const OF_THE_TESTBED: &[Slip] = &[
     (
         "note = 'middle'",
         "congestion_control = ¦'reno+pace'",
-        "a route has no pacing",
+        "+pace is for flows only",
     ),
     ("'127.0.0.1:1080'", "¦'here'", "relays.b: "),
     (
         "'127.0.0.1:1080'",
         "'127.0.0.1:1080'\nhost = ¦'nobody'",
         "relays.b: no link reaches",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\ncc_near = ¦'lh_bic:x=1'",
+        "relays.b: cc_near: ",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\nconfig.profile.near.congestion_control = ¦'reno+pace'",
+        "+pace is for flows only",
     ),
     (
         "[hosts.b]",

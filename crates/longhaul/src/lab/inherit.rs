@@ -78,11 +78,6 @@ impl Family {
         Ok(Self { sources })
     }
 
-    /// The scenario's own file.
-    pub(crate) fn own(&self) -> &Source {
-        &self.sources[self.sources.len() - 1]
-    }
-
     /// What results, as TOML: without comments, with ranges spelt out and parameters left as they are.
     ///
     /// # Errors

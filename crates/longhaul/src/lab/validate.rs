@@ -3,7 +3,7 @@
 
 use super::{
     book::{Book, pairs},
-    controls::Control,
+    controls::{self, Control},
     expression::{Bound, Expression},
     fault::{Checked, Fault, at, each, ensure},
     known::Known,
@@ -17,6 +17,7 @@ use super::{
     verdict,
 };
 use std::{cell::RefCell, collections::HashSet};
+use toml::Value;
 
 /// Checks what all cells have in common, once each of them is checked.
 pub(crate) fn book(book: &Book) -> Checked {
@@ -114,8 +115,29 @@ fn relay(own: &String, host: &String, relay: &Relay, topology: &Topology) -> Che
     if !relay.when {
         return Ok(());
     }
+    legs(relay).map_err(|fault| fault.of(&place))?;
     programs::relay::check(host, relay)
         .map_err(|problem| Fault::of_option(&relay.options, problem).of(place))
+}
+
+/// The congestion controls of a relay's legs are names, as a host's is.
+fn legs(relay: &Relay) -> Checked {
+    let named = |key: &str, value: Option<&Value>| {
+        let text = value.and_then(Value::as_str);
+        at(key, text.map_or(Ok(()), |text| control(key, text)))
+    };
+    let options = relay.options.iter();
+    let mut options = options.filter(|(key, _)| controls::is_of_legs(key));
+    options.try_for_each(|(key, value)| named(key, Some(value)))?;
+    let profiles = relay.config.get("profile").and_then(Value::as_table);
+    let mut profiles = profiles.into_iter().flatten();
+    let profiles = profiles.try_for_each(|(name, profile)| {
+        at(
+            name,
+            named("congestion_control", profile.get("congestion_control")),
+        )
+    });
+    at("config", at("profile", profiles))
 }
 
 fn decp(host: &String, decp: &Decp, topology: &Topology) -> Checked {
@@ -362,13 +384,13 @@ fn window(flow: &Flow) -> Checked {
     )
 }
 
-/// The congestion control of a host's routes: routes know names, and no pacing.
+/// The congestion control of a host's routes or a relay's legs: a name, and no pacing.
 fn control(place: &str, text: &str) -> Checked {
     let control: Control = text
         .parse()
         .map_err(|problem| format!("{place}: {problem}"))?;
     ensure(!control.paced, || {
-        format!("{place}: +pace is for flows: a route has no pacing")
+        format!("{place}: +pace is for flows only")
     })
 }
 
