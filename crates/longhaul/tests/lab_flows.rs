@@ -213,6 +213,31 @@ fn longhauls_controls_are_there_for_the_run_each_with_its_parameters() {
 }
 
 #[test]
+fn a_relays_legs_have_longhauls_controls_too() {
+    let Some(_turn) = may_load() else {
+        return;
+    };
+    let relay = "[[links]]\nname = 'side'\nkind = 'veth'\nbetween = ['client', 'relay']\n\
+                 [relays.relay]\nhttp = '0.0.0.0:3128'\nallow_from = '10.9.0.0/16'\n\
+                 cc_near = 'lh_scalable:md_shift=2'\n";
+    // So large that a sample sees it.
+    let get = flow("get", "curl", "size = '200MB'\nproxy = 'http://relay:3128'");
+    let out = tempfile::tempdir().unwrap();
+    let (result, said) = run(&[relay, &get].concat(), out.path());
+    good(&result, &said);
+    let provided = &result["congestion_controls"][0];
+    assert_eq!(provided["asked"], "lh_scalable:md_shift=2");
+    let samples = samples(&result, out.path());
+    let seen = |host: &str| {
+        let of_host = samples.iter().filter(|sample| sample["host"] == host);
+        let names = of_host.map(|sample| sample["congestion"].clone());
+        names.collect::<Vec<_>>()
+    };
+    assert!(seen("relay").contains(&provided["name"]), "{samples:?}");
+    assert!(!seen("server").contains(&provided["name"]), "{samples:?}");
+}
+
+#[test]
 fn kill_9_takes_longhauls_controls_away() {
     let Some(_turn) = may_load() else {
         return;

@@ -101,6 +101,12 @@ impl Bench {
         self.command(longhaul()).args(flags).output().unwrap()
     }
 
+    fn check(&self) -> Output {
+        let mut command = Command::new(longhaul());
+        command.args(["lab", "check"]).arg(self.path("test.toml"));
+        command.output().unwrap()
+    }
+
     fn result(&self) -> serde_json::Value {
         serde_json::from_slice(&fs::read(self.path("out/result.json")).unwrap()).unwrap()
     }
@@ -299,6 +305,10 @@ fn bad_input_is_refused_before_anything_is_touched() {
             WIRES.replace("\"router\"]", "\"client\"]"),
             "joins a host with itself",
         ),
+        (
+            format!("{WIRES}[[check]]\nname = 'c'\nvalue = 'godput_bps'\nwant = '>= 1'\n"),
+            "line 23, column 9: check \"c\": no run gives a metric \"godput_bps\"",
+        ),
     ];
     for (text, named) in wrong {
         let bench = Bench::new(&[&text, DOWNLOAD]);
@@ -312,6 +322,9 @@ fn bad_input_is_refused_before_anything_is_touched() {
         assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
         assert!(stderr(&output).contains(named), "{}", stderr(&output));
         assert!(!bench.path("out").exists());
+        let checked = bench.check();
+        assert_eq!(checked.status.code(), Some(2));
+        assert_eq!(stderr(&checked), stderr(&output));
     }
     let bench = Bench::new(&[WIRES, DOWNLOAD]);
     for flags in [

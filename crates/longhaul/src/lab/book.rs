@@ -3,7 +3,8 @@
 //! reads with that cell's parameters. Everything is checked here, before anything is touched.
 
 use super::{
-    inherit::{Family, refuse},
+    fault::{Checked, Fault, at, each, ensure},
+    inherit::{Family, Texts},
     keys,
     known::Known,
     library::Source,
@@ -26,6 +27,7 @@ pub(crate) struct Book {
     pub(crate) base: Scenario,
     pub(crate) cells: Vec<Cell>,
     pub(crate) quick: bool,
+    family: Family,
 }
 
 /// One combination of parameters.
@@ -37,6 +39,8 @@ pub(crate) struct Cell {
     pub(crate) scenario: Scenario,
     /// The same, shortened: for warm-up runs.
     pub(crate) short: Scenario,
+    /// The values of all parameters.
+    values: Table,
 }
 
 /// What the command line changes.
@@ -75,30 +79,32 @@ impl Book {
         let family = Family::gather(source)?;
         let texts = family.plain();
         let head: Head = texts.read(texts.merged()?)?;
-        let [fully, quickly] = values(source, &head, choices)?;
+        let [fully, quickly] = values(&texts, &head, choices)?;
         let used = if choices.quick { &quickly } else { &fully };
 
-        let base = scenario_with(&family, &used.all)?;
+        let plans = combinations(&head).map_err(|fault| texts.refuse(&fault))?;
+        let cell = |plan: CellPlan| {
+            let companions = companions(&plan, &head.with);
+            cell(&family, [used, &quickly], plan, &companions)
+        };
         let mut book = Self {
             name: source.name.clone(),
-            base,
-            cells: Vec::new(),
+            base: scenario_with(&family, &used.all)?,
+            cells: plans.into_iter().map(cell).collect::<Result<_>>()?,
             quick: choices.quick,
+            family,
         };
         book.choose(&head, choices);
-        for plan in combinations(&head)? {
-            let companions = companions(&plan, &head.with);
-            book.cells
-                .push(cell(&family, [used, &quickly], plan, &companions)?);
-        }
-        validate::book(&book).map_err(|problem| refuse(source, &problem))?;
-        let place = |(at, problem)| match family.filled(&used.all) {
-            Ok(texts) => texts.refusal(at, &problem),
-            Err(error) => error,
-        };
-        view_plan::check(&book, &Known::of(&book)).map_err(place)?;
+        let known = Known::of(&book);
+        let checked = validate::book(&book).and_then(|()| view_plan::check(&book, &known));
+        checked.map_err(|fault| refuse(&book.family, &used.all, &fault))?;
         book.keep_only(&choices.only)?;
         Ok(book)
+    }
+
+    /// Refuses the book for what is wrong with one of its cells, at its place.
+    pub(crate) fn refuse(&self, cell: &Cell, fault: &Fault) -> anyhow::Error {
+        refuse(&self.family, &cell.values, fault)
     }
 
     fn choose(&mut self, head: &Head, choices: &Choices) {
@@ -170,9 +176,12 @@ pub(crate) fn pairs(table: &Table) -> Vec<(String, String)> {
 }
 
 /// For runs as they are meant, and for short ones. A warm-up stays short whatever `--set` says.
-fn values(source: &Source, head: &Head, choices: &Choices) -> Result<[Values; 2]> {
-    let declared = parameters_of(source, head)?;
-    let short = shortened(source, &declared, &head.quick)?;
+fn values(texts: &Texts<'_>, head: &Head, choices: &Choices) -> Result<[Values; 2]> {
+    let both = parameters_of(head).and_then(|declared| {
+        let short = at("quick", shortened(&declared, &head.quick))?;
+        Ok([declared, short])
+    });
+    let [declared, short] = both.map_err(|fault| texts.refuse(&fault))?;
     let stays = |(name, _): &&(String, String)| choices.quick || !head.quick.contains_key(name);
     let set: Vec<_> = choices.set.iter().filter(stays).cloned().collect();
     let named = || choices.set.iter().map(|(name, _)| name.clone());
@@ -230,70 +239,89 @@ fn cell(
     plan: CellPlan,
     companions: &Table,
 ) -> Result<Cell> {
-    Ok(Cell {
-        scenario: scenario_with(family, &values.of(&plan, companions))?,
-        short: scenario_with(family, &short.of(&plan, companions))?,
+    let [values, short_values] = [values, short].map(|values| values.of(&plan, companions));
+    let scenario = scenario_with(family, &values)?;
+    let short = scenario_with(family, &short_values)?;
+    let cell = Cell {
+        scenario,
+        short,
         vary: plan.vary,
         label: plan.label,
-    })
+        values,
+    };
+    for (scenario, values) in [(&cell.scenario, &cell.values), (&cell.short, &short_values)] {
+        let named = |fault: Fault| fault.of(format!("in the cell {:?}", cell.name()));
+        validate::scenario(scenario).map_err(|fault| refuse(family, values, &named(fault)))?;
+    }
+    Ok(cell)
 }
 
 /// The declared parameters, with the names of `vary` beside them; cells may set no others.
-fn parameters_of(source: &Source, head: &Head) -> Result<Table> {
+fn parameters_of(head: &Head) -> Result<Table, Fault> {
     let mut values = head.parameters.clone();
     for (name, choices) in &head.vary {
-        let first = choices
-            .first()
-            .ok_or_else(|| refuse(source, &format!("vary.{name} is empty")))?;
+        let first = choices.first().ok_or(format!("vary.{name} is empty"));
+        let first = at("vary", at(name, first))?;
         values.entry(name.clone()).or_insert_with(|| first.clone());
     }
-    let cells = head
-        .cells
-        .iter()
-        .flat_map(|cell| cell.vary.keys().chain(cell.set.keys()));
-    let with = head.with.values().flat_map(IndexMap::values);
-    let set = cells.chain(with.flat_map(Table::keys));
-    match set
-        .into_iter()
-        .find(|name| !values.contains_key(name.as_str()))
-    {
-        Some(name) => Err(refuse(
-            source,
-            &format!("a cell sets {name:?}, which [parameters] does not declare"),
-        )),
-        None => goes_with_some(source, head).map(|()| values),
-    }
-}
-
-/// Every value under `with` is one that some cell has: a slip of the pen would go unnoticed.
-fn goes_with_some(source: &Source, head: &Head) -> Result<()> {
-    let varied = |key: &str, value: &str| {
-        let listed = head.vary.get(key).into_iter().flatten();
-        let single = head.cells.iter().filter_map(|cell| cell.vary.get(key));
-        listed.chain(single).any(|own| matching::names(value, own))
+    at(
+        "cells",
+        each(&head.cells, |cell| {
+            at("vary", declared(&cell.vary, &values))?;
+            at("set", declared(&cell.set, &values))
+        }),
+    )?;
+    let with = |(key, of_values): (&String, &IndexMap<String, Table>)| {
+        let mut all = of_values.iter();
+        at(
+            key,
+            all.try_for_each(|(value, set)| {
+                let there = declared(set, &values).and_then(|()| goes_with_some(head, key, value));
+                at(value, there)
+            }),
+        )
     };
-    let all = head
-        .with
-        .iter()
-        .flat_map(|(key, values)| values.keys().map(move |value| (key, value)));
-    match all.into_iter().find(|(key, value)| !varied(key, value)) {
-        Some((key, value)) => Err(refuse(
-            source,
-            &format!("with.{key}.{value}: no cell varies {key} as {value}"),
-        )),
-        None => Ok(()),
-    }
+    at("with", head.with.iter().try_for_each(with))?;
+    Ok(values)
 }
 
-fn shortened(source: &Source, values: &Table, quick: &Table) -> Result<Table> {
+/// A cell sets only what is a parameter.
+fn declared(set: &Table, values: &Table) -> Checked {
+    let known = |name: &String| {
+        ensure(values.contains_key(name), || {
+            format!("a cell sets {name:?}, which [parameters] does not declare")
+        })
+    };
+    set.keys().try_for_each(|name| at(name, known(name)))
+}
+
+/// A value under `with` is one that some cell has: a slip of the pen would go unnoticed.
+fn goes_with_some(head: &Head, key: &str, value: &str) -> Checked {
+    let listed = head.vary.get(key).into_iter().flatten();
+    let single = head.cells.iter().filter_map(|cell| cell.vary.get(key));
+    let varied = listed.chain(single).any(|own| matching::names(value, own));
+    ensure(varied, || {
+        format!("with.{key}.{value}: no cell varies {key} as {value}")
+    })
+}
+
+/// The parameters of a short run.
+fn shortened(values: &Table, quick: &Table) -> Result<Table, Fault> {
     let mut short = values.clone();
-    for (name, value) in quick.iter().filter(|(name, _)| *name != "repetitions") {
-        match short.get_mut(name) {
-            Some(old) => *old = value.clone(),
-            None => return Err(refuse(source, &format!("quick.{name} is no parameter"))),
-        }
+    for (name, value) in quick {
+        at(name, shorten(&mut short, name, value))?;
     }
     Ok(short)
+}
+
+fn shorten(values: &mut Table, name: &str, value: &Value) -> Checked {
+    if name == "repetitions" {
+        let good = value.as_integer().is_some_and(|n| (1..=1000).contains(&n));
+        return ensure(good, || "quick.repetitions must be 1 to 1000");
+    }
+    let old = values.get_mut(name);
+    *old.ok_or_else(|| format!("quick.{name} is no parameter"))? = value.clone();
+    Ok(())
 }
 
 fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
@@ -311,17 +339,17 @@ fn chosen(mut values: Table, set: &[(String, String)]) -> Result<Table> {
 }
 
 /// The cross product of `vary`, last key fastest, then the single cells.
-fn combinations(head: &Head) -> Result<Vec<CellPlan>> {
+fn combinations(head: &Head) -> Result<Vec<CellPlan>, Fault> {
     let count = head
         .vary
         .values()
         .map(Vec::len)
         .fold(1usize, usize::saturating_mul);
-    if count.saturating_add(head.cells.len()) > CELLS_MAX {
-        return Err(Refusal::usage(format!(
-            "the scenario has more than {CELLS_MAX} cells"
-        )));
-    }
+    let few = count.saturating_add(head.cells.len()) <= CELLS_MAX;
+    let few = ensure(few, || {
+        format!("the scenario has more than {CELLS_MAX} cells")
+    });
+    at("vary", few)?;
     let mut all = vec![CellPlan::default()];
     for (name, choices) in &head.vary {
         let extended = |plan: &CellPlan, choice: &Value| {
@@ -346,9 +374,17 @@ fn scenario_with(family: &Family, values: &Table) -> Result<Scenario> {
     let merged = texts.merged()?;
     keys::check(merged.get_ref()).map_err(|unknown| texts.refusal(unknown.at, &unknown))?;
     let mut scenario: Scenario = texts.read(merged)?;
-    measure::check(&scenario).map_err(|(at, problem)| texts.refusal(at, &problem))?;
-    twins::resolve(&mut scenario.links).map_err(|problem| refuse(family.own(), &problem))?;
+    let checked = measure::check(&scenario).and_then(|()| twins::resolve(&mut scenario.links));
+    checked.map_err(|fault| texts.refuse(&fault))?;
     Ok(scenario)
+}
+
+/// Refuses what is wrong once parameters have these values.
+fn refuse(family: &Family, values: &Table, fault: &Fault) -> anyhow::Error {
+    match family.filled(values) {
+        Ok(texts) => texts.refuse(fault),
+        Err(error) => error,
+    }
 }
 
 #[cfg(test)]
@@ -549,32 +585,6 @@ size = "${size}"
         assert!(error(&TEXT.replace("from = \"b\" }", "from = \"nobody\" }")).contains("nobody"));
         assert!(error(&TEXT.replace("size = \"1GB\"", "size = \"1 stone\"")).contains("stone"));
         assert!(error(&TEXT.replace("[false, true]", "[]")).contains("vary.relays"));
-    }
-
-    /// What a person reads who wrote something wrong: file, line and column.
-    #[test]
-    fn errors_of_measures_tables_and_figures_have_their_place() {
-        let wrong = [
-            "[[measure]]\nname = \"late_s\"\nof = \"goodput_bps\"",
-            "[[measure]]\nname = \"late_bps\"\nof = \"speed\"",
-            "[[measure]]\nname = \"late_bps\"\nof = \"goodput_bps\"\nflow = \"put\"",
-            "[[measure]]\nname = \"x_s\"\nof = \"goodput_bps\"\nstat = \"time_to\"\nreaches = \"much, ${size}\"",
-            "[[table]]\nname = \"t\"\ntitle = \"t\"\nmetric = \"godput_bps\"",
-            "[[table]]\nname = \"t\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nrows = [\"loss\", \"delay\"]",
-            "[[table]]\nname = \"t\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nrows = \"loss\"",
-            "[[table]]\nname = \"t\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nonly = { loss = 0.7 }",
-            "[[table]]\nname = \"t 1\"\ntitle = \"t\"\nmetric = \"goodput_bps\"",
-            "[[figure]]\nname = \"f\"\nkind = \"pie\"\ntitle = \"t\"",
-            "[[figure]]\nname = \"f\"\nkind = \"heatmap\"\ntitle = \"t\"\nmetric = \"goodput_bps\"\nover = \"loss\"",
-            "[[figure]]\nname = \"f\"\nkind = \"series\"\ntitle = \"{goodput_bps{loss=7} :x}\"\nof = \"goodput_bps\"",
-            "[[figure]]\nname = \"f\"\nkind = \"series\"\ntitle = \"t\"\nof = \"goodput_bps\"\nlog = \"z\"",
-            "[[check]]\nname = \"c\"\nvalue = \"godput_bps{from=b}\"\nwant = \">= 1\"",
-        ];
-        let errors: Vec<String> = wrong
-            .iter()
-            .map(|more| error(&format!("{TEXT}{more}\n")))
-            .collect();
-        insta::assert_snapshot!(errors.join("\n"));
     }
 
     #[test]

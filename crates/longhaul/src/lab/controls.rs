@@ -4,7 +4,7 @@
 
 use super::{
     book::Book,
-    scenario::{Flow, Scenario},
+    scenario::{Flow, Relay, Scenario},
 };
 use crate::exit::Refusal;
 use anyhow::Result;
@@ -17,6 +17,7 @@ use bpf::{
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, str::FromStr};
+use toml::Value;
 
 /// What a flow says: `reno`, `lh_bic:ack_shift=3`, `cubic+pace`, `+pace`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,12 +183,41 @@ fn named_in(scenario: &Scenario) -> Vec<Control> {
     let hosts = scenario.hosts.values();
     let hosts = hosts.filter_map(|host| host.congestion_control.as_ref());
     let routes = hosts.chain(&scenario.congestion_control);
+    let relays = scenario.relays.values().filter(|relay| relay.when);
+    let legs = relays.flat_map(|relay| {
+        let mut relay = relay.clone();
+        let named = of_legs(&mut relay).into_iter();
+        named.map(|text| text.clone()).collect::<Vec<_>>()
+    });
     let flows = scenario.flows.iter().filter(|flow| flow.when);
     let flows = flows.filter_map(|flow| flow.cc.clone());
     routes
+        .cloned()
+        .chain(legs)
         .filter_map(|text| text.parse().ok())
         .chain(flows)
         .collect()
+}
+
+/// Whether an option of a relay names the congestion control of its legs.
+pub(crate) fn is_of_legs(key: &str) -> bool {
+    matches!(key.replace('-', "_").as_str(), "cc_near" | "cc_far")
+}
+
+/// The congestion controls that a relay names for its legs: among its options, and in the profiles of its
+/// configuration.
+fn of_legs(relay: &mut Relay) -> Vec<&mut String> {
+    let options = relay.options.iter_mut();
+    let options = options.filter_map(|(key, value)| is_of_legs(key).then_some(value));
+    let profiles = relay.config.get_mut("profile");
+    let profiles = profiles.and_then(Value::as_table_mut).into_iter().flatten();
+    let profiles =
+        profiles.filter_map(|(_, profile)| profile.as_table_mut()?.get_mut("congestion_control"));
+    let text = |value| match value {
+        &mut Value::String(ref mut text) => Some(text),
+        _ => None,
+    };
+    options.chain(profiles).filter_map(text).collect()
 }
 
 impl Controls {
@@ -244,7 +274,8 @@ impl Controls {
         let mut resolved = scenario.clone();
         let hosts = resolved.hosts.values_mut();
         let hosts = hosts.map(|host| &mut host.congestion_control);
-        for text in hosts.chain([&mut resolved.congestion_control]).flatten() {
+        let routes = hosts.chain([&mut resolved.congestion_control]).flatten();
+        for text in routes.chain(resolved.relays.values_mut().flat_map(of_legs)) {
             if let Some(name) = text.parse().ok().and_then(|control| self.name_of(&control)) {
                 *text = name;
             }
@@ -311,6 +342,8 @@ mod tests {
         let scenario: Scenario = toml::from_str(
             "title = 't'\nquestion = 'q'\ncongestion_control = 'reno'\nlinks = []\n\
              [hosts.a]\ncongestion_control = 'bic:ack_shift=3'\n\
+             [relays.a]\ncc_near = 'bic:ack_shift=3'\ncc-far = 'reno'\n\
+             config.profile.wan.congestion_control = 'bic:ack_shift=3'\n\
              [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\n\
              cc = 'bic:ack_shift=3+pace'",
         )
@@ -323,5 +356,35 @@ mod tests {
             resolved.flows[0].cc.as_ref().unwrap().to_string(),
             "lh_bic.2+pace"
         );
+        let relay = &resolved.relays["a"];
+        assert_eq!(relay.options["cc_near"].as_str(), Some("lh_bic.2"));
+        assert_eq!(relay.options["cc-far"].as_str(), Some("reno"));
+        let profile = &relay.config["profile"]["wan"];
+        assert_eq!(profile["congestion_control"].as_str(), Some("lh_bic.2"));
+    }
+
+    /// Relays were forgotten: their legs asked for what nobody had loaded, once the testbed stood.
+    #[test]
+    fn all_that_a_scenario_names_is_asked_for() {
+        let scenario: Scenario = toml::from_str(
+            "title = 't'\nquestion = 'q'\ncongestion_control = 'cubic'\nlinks = []\n\
+             [hosts.a]\ncongestion_control = 'lh_htcp'\n\
+             [relays.a]\ncc_near = 'lh_bic'\ncc_far = 'lh_bic:ack_shift=3'\n\
+             config.profile.wan.congestion_control = 'lh_scalable'\n\
+             [relays.b]\nwhen = false\ncc_near = 'lh_hstcp'\n\
+             [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\ncc = 'reno+pace'",
+        )
+        .unwrap();
+        let named = named_in(&scenario);
+        let named: Vec<String> = named.iter().map(ToString::to_string).collect();
+        let expected = [
+            "lh_htcp",
+            "cubic",
+            "lh_bic",
+            "lh_bic:ack_shift=3",
+            "lh_scalable",
+            "reno+pace",
+        ];
+        assert_eq!(named, expected);
     }
 }

@@ -30,11 +30,7 @@ fn it_can_be_read_with_all_that_it_stands_on() {
             text: resolved,
             path: None,
         };
-        let stands_alone = family
-            .own()
-            .text
-            .lines()
-            .all(|line| !line.starts_with("base ="));
+        let stands_alone = source.text.lines().all(|line| !line.starts_with("base ="));
         // The same text again would be the same again.
         if !stands_alone {
             let alone =

@@ -7,6 +7,7 @@
 //! have bytes. So an error in what was merged still knows its file, line and column.
 
 use super::{
+    fault::Fault,
     library::{self, Source},
     parameters::{Filled, fill_in},
 };
@@ -75,11 +76,6 @@ impl Family {
             sources.insert(0, base);
         }
         Ok(Self { sources })
-    }
-
-    /// The scenario's own file.
-    pub(crate) fn own(&self) -> &Source {
-        &self.sources[self.sources.len() - 1]
     }
 
     /// What results, as TOML: without comments, with ranges spelt out and parameters left as they are.
@@ -187,6 +183,14 @@ impl<'a> Texts<'a> {
     fn misread(&self, error: &toml::de::Error) -> anyhow::Error {
         let at = error.span().map_or(0, |span| span.start);
         self.refusal(at, &error.message().replace('\n', " "))
+    }
+
+    /// Refuses the scenario for what is wrong with it, at its place.
+    pub(crate) fn refuse(&self, fault: &Fault) -> anyhow::Error {
+        match self.merged() {
+            Ok(merged) => self.refusal(fault.place(&merged), fault),
+            Err(error) => error,
+        }
     }
 
     /// Refuses what stands at byte `at`.
@@ -368,7 +372,7 @@ fn refusal(source: &Source, at: usize, problem: &(impl Display + ?Sized)) -> any
 }
 
 /// Refuses something about a file.
-pub(crate) fn refuse(source: &Source, problem: &(impl Display + ?Sized)) -> anyhow::Error {
+fn refuse(source: &Source, problem: &(impl Display + ?Sized)) -> anyhow::Error {
     Refusal::usage(format!("{}: {problem}", source.origin))
 }
 

@@ -70,7 +70,7 @@ impl Known {
         let derived = book.base.derived.keys().cloned();
         Self {
             own: derived
-                .chain(measures.map(|plan| plan.name.get_ref().clone()))
+                .chain(measures.map(|plan| plan.name.clone()))
                 .collect(),
             flows: flows.map(|flow| flow.name.clone()).collect(),
         }

@@ -19,7 +19,7 @@ const BUILT_IN: &[(&str, &str)] = files! {
     "nec-dvd" "nec-clients" "nec-linux" "nec-winxp" "nec-aggregate" "nec-background"
     "ack-ratio" "ack-pacing"
     "reservoir-nic" "reservoir-ipg" "reservoir-spacing" "reservoir-24000km"
-    "split-position" "split-count" "split-internet"
+    "split-position" "split-count" "split-internet" "split-osaka"
     "jgn2-single" "jgn2-rtt-fairness" "jgn2-delay-switch" "jgn2-rate-switch" "jgn2-coexistence"
     "today" "today-fast"
     "relay-objects" "relay-efficiency" "striping"

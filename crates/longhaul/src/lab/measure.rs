@@ -4,6 +4,7 @@
 
 use super::{
     course::{self, Bins, Quantity},
+    fault::{Checked, at, each, ensure},
     flow_samples::Flows,
     metric::{Metric, Unit},
     programs,
@@ -14,7 +15,7 @@ use super::{
     topology::Topology,
 };
 use serde::{Deserialize, Serialize};
-use toml::{Spanned, Value};
+use toml::Value;
 use units::{BitRate, Bytes, Time};
 
 /// A measure as the scenario's file says it.
@@ -22,10 +23,10 @@ use units::{BitRate, Bytes, Time};
 #[serde(deny_unknown_fields)]
 pub(crate) struct MeasurePlan {
     /// Of the metric; it ends in the unit of what is measured.
-    pub(crate) name: Spanned<String>,
-    pub(crate) of: Spanned<Quantity>,
+    pub(crate) name: String,
+    pub(crate) of: Quantity,
     /// The flow; all that move bytes if absent.
-    pub(crate) flow: Option<Spanned<String>>,
+    pub(crate) flow: Option<String>,
     /// The part of the run, from its start; to its end if absent.
     #[serde(default)]
     pub(crate) from: Time,
@@ -38,7 +39,7 @@ pub(crate) struct MeasurePlan {
     /// What counts as all of it, instead of the slowest link's rate.
     pub(crate) capacity: Option<BitRate>,
     /// The level that `time_to` waits for: `"90 %"` of the capacity, or a quantity.
-    pub(crate) reaches: Option<Spanned<Value>>,
+    pub(crate) reaches: Option<Value>,
     /// How long it must stay there; to the end of the part if absent.
     pub(crate) hold: Option<Time>,
 }
@@ -75,7 +76,7 @@ pub(crate) fn of(scenario: &Scenario, topology: &Topology, recording: &Recording
     };
     let value = |plan: &MeasurePlan| {
         let value = plan.value(&place, recording)?;
-        Some((plan.name.get_ref().clone(), value))
+        Some((plan.name.clone(), value))
     };
     scenario.measure.iter().filter_map(value).collect()
 }
@@ -87,8 +88,8 @@ struct Place<'a> {
     flows: Flows<'a>,
 }
 
-/// What is wrong with a measure of `scenario`, and the byte where that stands.
-pub(crate) fn check(scenario: &Scenario) -> Result<(), (usize, String)> {
+/// Refuses a measure of `scenario` that can't be taken.
+pub(crate) fn check(scenario: &Scenario) -> Checked {
     let topology = &Topology::of(scenario);
     let flows = Flows::of(scenario, topology);
     let place = Place {
@@ -96,17 +97,17 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), (usize, String)> {
         topology,
         flows,
     };
-    scenario
-        .measure
-        .iter()
-        .try_for_each(|plan| plan.check(&place))
+    at(
+        "measure",
+        each(&scenario.measure, |plan| plan.check(&place)),
+    )
 }
 
 impl MeasurePlan {
     fn value(&self, place: &Place<'_>, recording: &Recording) -> Option<f64> {
         let chosen = self.chosen(place);
         let bins = self.bins(recording.end_s());
-        let all = course::values(*self.of.get_ref(), &place.flows, &chosen, recording, bins);
+        let all = course::values(self.of, &place.flows, &chosen, recording, bins);
         let values: Vec<f64> = all.iter().flatten().copied().collect();
         let capacity = || self.capacity(place);
         match self.stat {
@@ -130,9 +131,7 @@ impl MeasurePlan {
     }
 
     fn chosen(&self, place: &Place<'_>) -> Vec<usize> {
-        place
-            .flows
-            .chosen(self.flow.as_ref().map(|flow| flow.get_ref().as_str()))
+        place.flows.chosen(self.flow.as_deref())
     }
 
     /// Bits a second.
@@ -146,121 +145,100 @@ impl MeasurePlan {
     }
 
     fn level(&self, capacity: impl Fn() -> Option<f64>) -> Option<f64> {
-        match level(self.reaches.as_ref()?.get_ref(), *self.of.get_ref())? {
+        match level(self.reaches.as_ref()?, self.of)? {
             Level::Share(share) => Some(share * capacity()?),
             Level::Value(value) => Some(value),
         }
     }
 
-    /// What is wrong with it, and the byte where that stands.
-    fn check(&self, place: &Place<'_>) -> Result<(), (usize, String)> {
-        self.check_name()?;
+    fn check(&self, place: &Place<'_>) -> Checked {
+        at("name", self.check_name())?;
         self.check_times()?;
         if let Some(wanted) = &self.flow {
-            named_flow(place.scenario, &place.flows, wanted, *self.of.get_ref())?;
+            at(
+                "flow",
+                named_flow(place.scenario, &place.flows, wanted, self.of),
+            )?;
         }
         self.check_level()?;
         self.check_capacity(place)
     }
 
-    fn check_name(&self) -> Result<(), (usize, String)> {
-        let at = self.name.span().start;
+    fn check_name(&self) -> Checked {
+        let name = &self.name;
         let clean = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let name = self.name.get_ref();
-        if name.is_empty()
-            || !name.chars().all(clean)
-            || !name.starts_with(|c: char| c.is_ascii_alphabetic())
-        {
-            return Err((
-                at,
-                format!("{name:?}: a metric's name is letters, digits and '_'"),
-            ));
-        }
+        let good = name.chars().all(clean) && name.starts_with(|c: char| c.is_ascii_alphabetic());
+        ensure(good, || {
+            format!("{name:?}: a metric's name is letters, digits and '_'")
+        })?;
         let unit = self.unit();
-        match Metric::of(name).unit == unit {
-            true => Ok(()),
-            false => Err((
-                at,
-                format!(
-                    "{name:?} must end in {}, the unit of what it measures",
-                    ending(unit)
-                ),
-            )),
-        }
+        ensure(Metric::of(name).unit == unit, || {
+            format!(
+                "{name:?} must end in {}, the unit of what it measures",
+                ending(unit)
+            )
+        })
     }
 
     fn unit(&self) -> Unit {
         match self.stat {
             Stat::TimeTo => Unit::Seconds,
             Stat::ShareOfCapacity => Unit::Ratio,
-            _ => Metric::of(self.of.get_ref().name()).unit,
+            _ => Metric::of(self.of.name()).unit,
         }
     }
 
-    fn check_times(&self) -> Result<(), (usize, String)> {
-        let at = self.name.span().start;
-        if self.to.is_some_and(|to| to <= self.from) {
-            return Err((at, "to must be later than from".to_owned()));
-        }
-        match self.bin < Time::from_millis(100) {
-            true => Err((
-                at,
-                "bin: there are ten samples a second, so at least 100ms".to_owned(),
-            )),
-            false => Ok(()),
-        }
+    fn check_times(&self) -> Checked {
+        let onward = self.to.is_none_or(|to| to > self.from);
+        at("to", ensure(onward, || "to must be later than from"))?;
+        let wide = ensure(
+            self.bin >= Time::from_millis(100),
+            || "bin: there are ten samples a second, so at least 100ms",
+        );
+        at("bin", wide)
     }
 
-    fn check_level(&self) -> Result<(), (usize, String)> {
-        let at = self.name.span().start;
-        match (self.stat, &self.reaches) {
-            (Stat::TimeTo, None) => Err((
-                at,
-                "time_to needs reaches, such as \"90 %\" of the capacity".to_owned(),
-            )),
-            (Stat::TimeTo, Some(value)) => match level(value.get_ref(), *self.of.get_ref()) {
-                Some(Level::Share(_)) => self.check_share(),
-                Some(Level::Value(_)) => Ok(()),
-                None => Err((
-                    value.span().start,
-                    "want a share such as \"90 %\", or a quantity in the unit of what is measured"
-                        .to_owned(),
-                )),
-            },
-            (_, Some(value)) => Err((
-                value.span().start,
-                "reaches is a key of stat = \"time_to\"".to_owned(),
-            )),
-            (Stat::ShareOfCapacity, None) => self.check_share(),
+    fn check_level(&self) -> Checked {
+        let level = self.reaches.as_ref().map(|value| level(value, self.of));
+        match (self.stat, level) {
+            (Stat::TimeTo, None) => at(
+                "stat",
+                Err("time_to needs reaches, such as \"90 %\" of the capacity"),
+            ),
+            (Stat::TimeTo, Some(None)) => at(
+                "reaches",
+                Err("want a share such as \"90 %\", or a quantity in the unit of what is measured"),
+            ),
+            (Stat::TimeTo, Some(Some(Level::Value(_)))) => Ok(()),
+            (Stat::TimeTo, Some(Some(Level::Share(_)))) | (Stat::ShareOfCapacity, None) => {
+                at("of", self.check_share())
+            }
+            (_, Some(_)) => at("reaches", Err("reaches is a key of stat = \"time_to\"")),
             (_, None) => Ok(()),
         }
     }
 
-    fn check_share(&self) -> Result<(), (usize, String)> {
-        match self.of.get_ref() {
-            Quantity::GoodputBps => Ok(()),
-            other => Err((
-                self.of.span().start,
-                format!("{} has no capacity", other.name()),
-            )),
-        }
+    fn check_share(&self) -> Checked {
+        ensure(self.of == Quantity::GoodputBps, || {
+            format!("{} has no capacity", self.of.name())
+        })
     }
 
-    fn check_capacity(&self, place: &Place<'_>) -> Result<(), (usize, String)> {
+    fn check_capacity(&self, place: &Place<'_>) -> Checked {
         let reaches = self.reaches.as_ref();
-        let share = reaches.and_then(|value| level(value.get_ref(), *self.of.get_ref()));
+        let share = reaches.and_then(|value| level(value, self.of));
         let needed = self.stat == Stat::ShareOfCapacity || matches!(share, Some(Level::Share(_)));
         if !needed || self.capacity.is_some() || self.chosen(place).is_empty() {
             return Ok(());
         }
-        let problem = match () {
-            () if changes(place.scenario) => "a link changes its rate; say which capacity is meant",
-            () if self.capacity(place).is_none() => {
-                "no link on the way has a rate; say the capacity"
-            }
-            () => return Ok(()),
-        };
-        Err((self.name.span().start, problem.to_owned()))
+        ensure(
+            !changes(place.scenario),
+            || "a link changes its rate; say which capacity is meant",
+        )?;
+        ensure(
+            self.capacity(place).is_some(),
+            || "no link on the way has a rate; say the capacity",
+        )
     }
 }
 
@@ -268,47 +246,37 @@ impl MeasurePlan {
 pub(crate) fn named_flow(
     scenario: &Scenario,
     flows: &Flows<'_>,
-    wanted: &Spanned<String>,
+    wanted: &String,
     quantity: Quantity,
-) -> Result<(), (usize, String)> {
-    let at = wanted.span().start;
+) -> Checked {
     let transfers: Vec<&str> = scenario
         .flows
         .iter()
         .filter(|flow| flow.program.transfers())
         .map(|flow| flow.name.as_str())
         .collect();
-    if !transfers.contains(&wanted.get_ref().as_str()) {
-        return Err((
-            at,
-            format!(
-                "no flow that moves bytes is called {:?} (there are: {})",
-                wanted.get_ref(),
-                transfers.join(", ")
-            ),
-        ));
-    }
+    ensure(transfers.contains(&wanted.as_str()), || {
+        format!(
+            "no flow that moves bytes is called {wanted:?} (there are: {})",
+            transfers.join(", ")
+        )
+    })?;
     let end = |number| match quantity.of_senders() {
         true => flows.sending(number),
         false => flows.receiving(number),
     };
     let all = &flows.all;
-    let Some(own) = all.iter().position(|flow| flow.name == *wanted.get_ref()) else {
+    let Some(own) = all.iter().position(|flow| flow.name == *wanted) else {
         return Ok(());
     };
     let mut others =
         (0..all.len()).filter(|other| *other != own && all[*other].program.transfers());
-    match others.find(|other| end(own).is_mistaken_for(&end(*other))) {
-        Some(other) => Err((
-            at,
-            format!(
-                "the connections of {:?} and {:?} can't be told apart by their ports",
-                wanted.get_ref(),
-                all[other].name
-            ),
-        )),
-        None => Ok(()),
-    }
+    let mistaken = others.find(|other| end(own).is_mistaken_for(&end(*other)));
+    let problem = mistaken.map(|other| {
+        let other = &all[other].name;
+        format!("the connections of {wanted:?} and {other:?} can't be told apart by their ports")
+    });
+    problem.map_or(Ok(()), |problem| Err(problem.into()))
 }
 
 enum Level {
@@ -410,7 +378,7 @@ mod tests {
     /// The figure of a run in which flow one receives 4 MB/s and flow two 1 MB/s, or what is wrong.
     fn measured(measure: &str) -> Result<Option<f64>, String> {
         let scenario = scenario(measure);
-        check(&scenario).map_err(|(_, problem)| problem)?;
+        check(&scenario).map_err(|fault| fault.to_string())?;
         let recording = two_flows(3_000_000, 1_000_000);
         let metrics = of(&scenario, &Topology::of(&scenario), &recording);
         Ok(metrics
@@ -481,7 +449,7 @@ mod tests {
         assert!(
             changing("at = ['30s: rate 10mbit']")
                 .unwrap_err()
-                .1
+                .to_string()
                 .contains("which capacity")
         );
         assert!(changing("at = ['30s: delay 10ms']").is_ok());

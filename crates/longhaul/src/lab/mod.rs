@@ -12,8 +12,11 @@ mod course;
 mod disturbed;
 mod drawing;
 #[cfg(test)]
+mod every_refusal;
+#[cfg(test)]
 mod every_scenario;
 pub(crate) mod expression;
+mod fault;
 mod finding;
 mod flow_samples;
 mod flows;

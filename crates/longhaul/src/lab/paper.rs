@@ -3,6 +3,7 @@
 
 use super::{
     book::{Book, Cell, pairs},
+    fault::{Checked, at, each, ensure},
     parameters::plain,
     result::Metrics,
 };
@@ -59,10 +60,13 @@ pub(crate) struct Printed {
 /// All that the paper says of `cell`.
 pub(crate) fn printed(all: &[PaperFigures], cell: &Cell) -> Printed {
     let mut printed = Printed::default();
-    for (place, metric, figure, suspect) in all.iter().flat_map(entries) {
-        if cell.matches(&place) {
-            printed.figures.insert(metric.to_owned(), figure);
-            printed.suspect.extend(suspect.then(|| metric.to_owned()));
+    for entry in all.iter().flat_map(entries) {
+        if cell.matches(&entry.cell) {
+            let metric = entry.metric.to_owned();
+            printed
+                .suspect
+                .extend(entry.suspect.then(|| metric.clone()));
+            printed.figures.insert(metric, entry.figure);
         }
     }
     printed
@@ -72,45 +76,61 @@ pub(crate) fn printed(all: &[PaperFigures], cell: &Cell) -> Printed {
 pub(crate) fn check(
     book: &Book,
     one_cell: impl Fn(&Book, &[(String, String)]) -> Result<usize, String>,
-) -> Result<(), String> {
-    for paper in &book.base.paper {
+) -> Checked {
+    each(&book.base.paper, |paper| {
         shape(paper)?;
-        for (place, ..) in entries(paper) {
-            one_cell(book, &place)?;
-        }
-    }
-    Ok(())
+        let mut all = entries(paper).into_iter();
+        all.try_for_each(|entry| {
+            let one = one_cell(book, &entry.cell).map(drop);
+            match entry.place {
+                None => at("cell", one),
+                Some((row, column)) => at("table", at("values", at(row, at(column, one)))),
+            }
+        })
+    })
 }
 
-fn shape(paper: &PaperFigures) -> Result<(), String> {
+fn shape(paper: &PaperFigures) -> Checked {
     let Some(table) = &paper.table else {
-        let any = !paper.figures.is_empty();
-        return any
-            .then_some(())
-            .ok_or("give figures or a table".to_owned());
+        return ensure(!paper.figures.is_empty(), || "give figures or a table");
     };
-    let (Some(rows), Some(columns)) = (only(&table.rows), only(&table.columns)) else {
-        return Err("rows and columns name one parameter each".to_owned());
-    };
-    let (height, width) = (rows.1.len(), columns.1.len());
-    if !paper.figures.is_empty() || !paper.suspect.is_empty() {
-        return Err("figures and a table belong into two [[paper]]".to_owned());
+    for (key, given) in [
+        ("figures", !paper.figures.is_empty()),
+        ("suspect", !paper.suspect.is_empty()),
+    ] {
+        let alone = ensure(!given, || "figures and a table belong into two [[paper]]");
+        at(key, alone)?;
     }
-    if table.values.len() != height || table.values.iter().any(|row| row.len() > width) {
-        return Err(format!(
-            "values of {} are no {height} rows of at most {width}",
-            table.metric
-        ));
+    at("table", table.check())
+}
+
+impl PaperTable {
+    fn check(&self) -> Checked {
+        let [height, width] =
+            [("rows", &self.rows), ("columns", &self.columns)].map(|(key, axis)| {
+                let values = only(axis).map(|(_, values)| values.len());
+                at(
+                    key,
+                    values.ok_or("rows and columns name one parameter each"),
+                )
+            });
+        let (height, width) = (height?, width?);
+        let fits = self.values.len() == height && self.values.iter().all(|row| row.len() <= width);
+        let fits = ensure(fits, || {
+            format!(
+                "values of {} are no {height} rows of at most {width}",
+                self.metric
+            )
+        });
+        at("values", fits)?;
+        at("suspect", each(&self.suspect, |place| self.has(*place)))
     }
-    let there = |(row, column): &&(usize, usize)| {
-        table
-            .values
-            .get(*row)
-            .is_some_and(|row| *column < row.len())
-    };
-    match table.suspect.iter().find(|place| !there(place)) {
-        Some((row, column)) => Err(format!("suspect: there is no row {row}, column {column}")),
-        None => Ok(()),
+
+    fn has(&self, (row, column): (usize, usize)) -> Checked {
+        let there = self.values.get(row).is_some_and(|row| column < row.len());
+        ensure(there, || {
+            format!("suspect: there is no row {row}, column {column}")
+        })
     }
 }
 
@@ -118,8 +138,17 @@ fn only(axis: &IndexMap<String, Vec<Value>>) -> Option<(&String, &Vec<Value>)> {
     axis.first().filter(|_| axis.len() == 1)
 }
 
-/// Cell, metric, figure and whether it looks misprinted.
-type Entry<'a> = (Vec<(String, String)>, &'a str, f64, bool);
+/// One figure.
+struct Entry<'a> {
+    /// The varied values of its cell.
+    cell: Vec<(String, String)>,
+    metric: &'a str,
+    figure: f64,
+    /// Whether it looks misprinted.
+    suspect: bool,
+    /// Row and column, in a table.
+    place: Option<(usize, usize)>,
+}
 
 fn entries(paper: &PaperFigures) -> Vec<Entry<'_>> {
     match &paper.table {
@@ -129,10 +158,13 @@ fn entries(paper: &PaperFigures) -> Vec<Entry<'_>> {
 }
 
 fn of_one_cell(paper: &PaperFigures) -> impl Iterator<Item = Entry<'_>> {
-    let place = pairs(&paper.cell);
-    paper.figures.iter().map(move |(metric, figure)| {
-        let suspect = paper.suspect.contains(metric);
-        (place.clone(), metric.as_str(), *figure, suspect)
+    let cell = pairs(&paper.cell);
+    paper.figures.iter().map(move |(metric, figure)| Entry {
+        cell: cell.clone(),
+        metric,
+        figure: *figure,
+        suspect: paper.suspect.contains(metric),
+        place: None,
     })
 }
 
@@ -143,11 +175,16 @@ fn from_table<'a>(common: &[(String, String)], table: &'a PaperTable) -> Vec<Ent
     let mut entries = Vec::new();
     for (r, (row, values)) in rows.1.iter().zip(&table.values).enumerate() {
         for (c, (column, value)) in columns.1.iter().zip(values).enumerate() {
-            let mut place = common.to_vec();
-            place.push((rows.0.clone(), plain(row)));
-            place.push((columns.0.clone(), plain(column)));
-            let suspect = table.suspect.contains(&(r, c));
-            entries.push((place, table.metric.as_str(), value * table.unit, suspect));
+            let mut cell = common.to_vec();
+            cell.push((rows.0.clone(), plain(row)));
+            cell.push((columns.0.clone(), plain(column)));
+            entries.push(Entry {
+                cell,
+                metric: &table.metric,
+                figure: value * table.unit,
+                suspect: table.suspect.contains(&(r, c)),
+                place: Some((r, c)),
+            });
         }
     }
     entries
@@ -189,9 +226,12 @@ mod tests {
                 pair("loss", loss),
                 pair("delay", delay),
             ];
-            assert_eq!(entry.0, place);
+            assert_eq!(entry.cell, place);
         }
-        let figures: Vec<_> = found.iter().map(|entry| (entry.2, entry.3)).collect();
+        let figures: Vec<_> = found
+            .iter()
+            .map(|entry| (entry.figure, entry.suspect))
+            .collect();
         assert_eq!(figures, [(937e6, false), (910e6, false), (606e6, true)]);
     }
 
@@ -213,7 +253,9 @@ mod tests {
             ),
         ];
         for (from, to, expected) in cases {
-            let problem = shape(&read(&TABLE.replace(from, to))).unwrap_err();
+            let problem = shape(&read(&TABLE.replace(from, to)))
+                .unwrap_err()
+                .to_string();
             assert!(problem.contains(expected), "{problem}");
         }
         assert!(shape(&read("cell = { n = 1 }")).is_err());

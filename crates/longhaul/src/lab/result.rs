@@ -305,10 +305,6 @@ pub(crate) struct Run {
     pub(crate) series: Option<Series>,
 }
 
-fn is_zero(n: &u32) -> bool {
-    *n == 0
-}
-
 /// How a run went over time, thinned for drawing. Times count from the start of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Series {
@@ -333,8 +329,8 @@ pub(crate) struct Series {
     pub(crate) taps: Vec<TapSeries>,
 }
 
-fn is_zero(seconds: &f64) -> bool {
-    *seconds == 0.0
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Data and ACK stream of a flow as a link's tap saw them. Times count from the flow's first data.

@@ -2,28 +2,38 @@
 //! Links that are `like` another: the same options and the same random decisions, so that what
 //! crosses one is hit as what crosses the other.
 
-use super::scenario::Link;
+use super::{
+    fault::{Checked, Fault, at},
+    scenario::Link,
+};
 
 /// Gives every link that is like another that one's options.
-pub(crate) fn resolve(links: &mut [Link]) -> Result<(), String> {
+pub(crate) fn resolve(links: &mut [Link]) -> Checked {
     for index in 0..links.len() {
-        let Some(wanted) = links[index].like.clone() else {
-            continue;
-        };
-        let place =
-            |problem: &str| format!("link {:?}: like = {wanted:?} {problem}", links[index].name);
-        let model = links
-            .iter()
-            .find(|link| link.name == wanted && link.like.is_none())
-            .ok_or_else(|| place("names no link that has options of its own"))?
-            .clone();
-        if !links[index].options.is_empty() {
-            return Err(place("leaves no room for options of its own"));
+        if let Some(wanted) = links[index].like.clone() {
+            at("links", at(index, take(links, index, &wanted)))?;
         }
-        let twin = &mut links[index];
-        (twin.kind, twin.mtu, twin.options) = (model.kind, model.mtu, model.options);
-        twin.gso_max_segs = model.gso_max_segs;
     }
+    Ok(())
+}
+
+fn take(links: &mut [Link], index: usize, wanted: &str) -> Checked {
+    let refused = |key: &str, problem: &str| {
+        let fault = Fault::from(format!("like = {wanted:?} {problem}"));
+        at(key, Err(fault.of(format!("link {:?}", links[index].name))))
+    };
+    let model = links
+        .iter()
+        .find(|link| link.name == wanted && link.like.is_none());
+    let Some(model) = model.cloned() else {
+        return refused("like", "names no link that has options of its own");
+    };
+    if let Some(key) = links[index].options.keys().next() {
+        return refused(key, "leaves no room for options of its own");
+    }
+    let twin = &mut links[index];
+    (twin.kind, twin.mtu, twin.options) = (model.kind, model.mtu, model.options);
+    twin.gso_max_segs = model.gso_max_segs;
     Ok(())
 }
 
@@ -59,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_model_must_be_there_and_be_the_only_one_with_options() {
-        let refused = |second| resolve(&mut links(second)).unwrap_err();
+        let refused = |second| resolve(&mut links(second)).unwrap_err().to_string();
         assert!(refused("like = 'c'").contains("'c'") || refused("like = 'c'").contains("\"c\""));
         assert!(refused("like = 'b'").contains("names no link"));
         assert!(refused("like = 'a'\nloss = 0.5").contains("no room"));

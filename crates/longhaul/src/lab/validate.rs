@@ -3,29 +3,28 @@
 
 use super::{
     book::{Book, pairs},
-    controls::Control,
+    controls::{self, Control},
     expression::{Bound, Expression},
+    fault::{Checked, Fault, at, each, ensure},
     known::Known,
     paper, programs,
-    scenario::{Direction, Flow, Link, LinkKind, Program, Scenario},
+    scenario::{
+        AnswerPlan, CheckPlan, Decp, Direction, Flow, Host, Link, LinkKind, Program, Relay,
+        Scenario,
+    },
     sending::Pace,
     topology::{LINKS_MAX, Topology, Wire},
     verdict,
 };
 use std::{cell::RefCell, collections::HashSet};
+use toml::Value;
 
-type Checked = Result<(), String>;
-
-/// Checks a whole scenario with all its cells.
+/// Checks what all cells have in common, once each of them is checked.
 pub(crate) fn book(book: &Book) -> Checked {
-    within("repetitions", book.base.repetitions, 1, 1000)?;
-    within("retakes", book.base.retakes, 0, 10)?;
-    within("warmup", book.base.warmup, 0, 10)?;
-    for cell in &book.cells {
-        let named = |problem| format!("in the cell {:?}: {problem}", cell.name());
-        scenario(&cell.scenario).map_err(named)?;
-        scenario(&cell.short).map_err(named)?;
-    }
+    let (repetitions, warmup) = (book.base.repetitions, book.base.warmup);
+    at("repetitions", within("repetitions", repetitions, 1, 1000))?;
+    at("retakes", within("retakes", book.base.retakes, 0, 10))?;
+    at("warmup", within("warmup", warmup, 0, 10))?;
     claims(book)
 }
 
@@ -36,77 +35,51 @@ fn within(what: &str, value: u32, least: u32, most: u32) -> Checked {
     })
 }
 
-fn ensure(good: bool, problem: impl FnOnce() -> String) -> Checked {
-    if good { Ok(()) } else { Err(problem()) }
-}
-
-fn scenario(scenario: &Scenario) -> Checked {
+/// Checks the scenario of one cell.
+pub(crate) fn scenario(scenario: &Scenario) -> Checked {
     let links = &scenario.links;
-    ensure((1..=LINKS_MAX).contains(&links.len()), || {
+    let possible = ensure((1..=LINKS_MAX).contains(&links.len()), || {
         format!("there must be 1 to {LINKS_MAX} [[links]]")
-    })?;
-    distinct("links", links.iter().map(|link| &link.name))?;
-    distinct("flows", scenario.flows.iter().map(|flow| &flow.name))?;
+    });
+    at("links", possible)?;
+    at(
+        "links",
+        distinct("links", links.iter().map(|link| &link.name)),
+    )?;
+    let flows = scenario.flows.iter().map(|flow| &flow.name);
+    at("flows", distinct("flows", flows))?;
     let topology = Topology::of(scenario);
-    links
-        .iter()
-        .zip(&topology.wires)
-        .try_for_each(|(each, wire)| link(each, wire))?;
-    topology
-        .hosts
-        .iter()
-        .try_for_each(|host| name("host", host, 32))?;
-    let known = |place: &str, host: &String| {
-        let problem = || format!("{place}: no link reaches a host {host:?}");
-        ensure(topology.hosts.contains(host), problem)
-    };
-    scenario
-        .hosts
-        .keys()
-        .try_for_each(|host| known("hosts", host))?;
-    for (relay, host, options) in scenario.relays() {
-        let place = format!("relays.{relay}");
-        name("relay", relay, 32)?;
-        known(&place, host)?;
-        // Where it is off, what varies may leave it without a way in.
-        if options.when {
-            programs::relay::check(host, options)
-                .map_err(|problem| format!("{place}: {problem}"))?;
-        }
-    }
-    for (host, decp) in &scenario.decp {
-        let place = format!("decp.{host}");
-        known(&place, host)?;
-        programs::decp::check(decp).map_err(|problem| format!("{place}: {problem}"))?;
-    }
+    let wires = links.iter().zip(&topology.wires);
+    at("links", each(wires, |(one, wire)| link(one, wire)))?;
     if let Some(text) = &scenario.congestion_control {
-        control("congestion_control", text)?;
+        at("congestion_control", control("congestion_control", text))?;
     }
-    for (host, own) in &scenario.hosts {
-        if let Some(text) = &own.congestion_control {
-            control(&format!("hosts.{host}.congestion_control"), text)?;
-        }
-    }
-    ensure(!scenario.flows.is_empty(), || {
-        "there are no [[flows]]".to_owned()
-    })?;
-    ensure(scenario.flows.iter().any(|flow| flow.when), || {
-        "no flow runs".to_owned()
-    })?;
-    scenario
-        .flows
-        .iter()
-        .try_for_each(|each| flow(each, &topology))
+    let mut hosts = scenario.hosts.iter();
+    at(
+        "hosts",
+        hosts.try_for_each(|(name, own)| at(name, host(name, own, &topology))),
+    )?;
+    let mut relays = scenario.relays();
+    let relays =
+        relays.try_for_each(|(name, host, own)| at(name, relay(name, host, own, &topology)));
+    at("relays", relays)?;
+    let mut decps = scenario.decp.iter();
+    at(
+        "decp",
+        decps.try_for_each(|(host, own)| at(host, decp(host, own, &topology))),
+    )?;
+    at("flows", some_run(&scenario.flows))?;
+    at("flows", each(&scenario.flows, |one| flow(one, &topology)))
 }
 
 fn distinct<'a>(place: &str, names: impl Iterator<Item = &'a String>) -> Checked {
     let mut seen = HashSet::new();
-    for name in names {
-        ensure(seen.insert(name), || {
+    each(names, |name| {
+        let new = ensure(seen.insert(name), || {
             format!("two {place} are called {name:?}")
-        })?;
-    }
-    Ok(())
+        });
+        at("name", new)
+    })
 }
 
 /// Names become interface, namespace and file names.
@@ -119,258 +92,405 @@ fn name(what: &str, name: &str, longest: usize) -> Checked {
     })
 }
 
+/// A link reaches `host`, which `place` speaks of.
+fn known(place: &str, host: &String, topology: &Topology) -> Checked {
+    ensure(topology.hosts.contains(host), || {
+        format!("{place}: no link reaches a host {host:?}")
+    })
+}
+
+fn host(name: &String, own: &Host, topology: &Topology) -> Checked {
+    known("hosts", name, topology)?;
+    let Some(text) = &own.congestion_control else {
+        return Ok(());
+    };
+    let place = format!("hosts.{name}.congestion_control");
+    at("congestion_control", control(&place, text))
+}
+
+fn relay(own: &String, host: &String, relay: &Relay, topology: &Topology) -> Checked {
+    let place = format!("relays.{own}");
+    name("relay", own, 32)?;
+    at("host", known(&place, host, topology))?;
+    // Where it is off, what varies may leave it without a way in.
+    if !relay.when {
+        return Ok(());
+    }
+    legs(relay).map_err(|fault| fault.of(&place))?;
+    programs::relay::check(host, relay)
+        .map_err(|problem| Fault::of_option(&relay.options, problem).of(place))
+}
+
+/// The congestion controls of a relay's legs are names, as a host's is.
+fn legs(relay: &Relay) -> Checked {
+    let named = |key: &str, value: Option<&Value>| {
+        let text = value.and_then(Value::as_str);
+        at(key, text.map_or(Ok(()), |text| control(key, text)))
+    };
+    let options = relay.options.iter();
+    let mut options = options.filter(|(key, _)| controls::is_of_legs(key));
+    options.try_for_each(|(key, value)| named(key, Some(value)))?;
+    let profiles = relay.config.get("profile").and_then(Value::as_table);
+    let mut profiles = profiles.into_iter().flatten();
+    let profiles = profiles.try_for_each(|(name, profile)| {
+        at(
+            name,
+            named("congestion_control", profile.get("congestion_control")),
+        )
+    });
+    at("config", at("profile", profiles))
+}
+
+fn decp(host: &String, decp: &Decp, topology: &Topology) -> Checked {
+    let place = format!("decp.{host}");
+    known(&place, host, topology)?;
+    programs::decp::check(decp)
+        .map_err(|problem| Fault::of_option(&decp.options, problem).of(place))
+}
+
 fn link(link: &Link, wire: &Wire) -> Checked {
     // IFNAMSIZ of linux/if.h, without its final NUL.
-    name("link", &link.name, 15)?;
-    let place = |problem: String| format!("link {:?}: {problem}", link.name);
-    ensure(link.between[0] != link.between[1], || {
-        place("it joins a host with itself".to_owned())
-    })?;
-    within("mtu", link.mtu, 1280, 9000).map_err(place)?;
-    if let Some([left, right]) = link.addresses {
-        let same =
-            left.network() == right.network() && left.prefix == right.prefix && left != right;
-        ensure(same, || {
-            place(format!(
-                "{left} and {right} are not two addresses of one subnet"
-            ))
-        })?;
-    }
-    ensure(!link.tap || link.kind == LinkKind::Emulated, || {
-        place("only an emulated link has a tap".to_owned())
-    })?;
+    at("name", name("link", &link.name, 15))?;
+    at(
+        "between",
+        each(&link.between, |host| name("host", host, 32)),
+    )?;
+    made_of(link, wire).map_err(|fault| fault.of(format!("link {:?}", link.name)))
+}
+
+fn made_of(link: &Link, wire: &Wire) -> Checked {
+    let apart = ensure(
+        link.between[0] != link.between[1],
+        || "it joins a host with itself",
+    );
+    at("between", apart)?;
+    at("mtu", within("mtu", link.mtu, 1280, 9000))?;
+    at("addresses", one_subnet(link))?;
+    let recorded = ensure(
+        !link.tap || link.kind == LinkKind::Emulated,
+        || "only an emulated link has a tap",
+    );
+    at("tap", recorded)?;
     if let Some(segments) = link.gso_max_segs {
-        within("gso_max_segs", segments, 1, 65_535).map_err(place)?;
+        at("gso_max_segs", within("gso_max_segs", segments, 1, 65_535))?;
     }
     match (link.kind, link.options.keys().next()) {
-        (LinkKind::Veth, Some(key)) => Err(place(format!("kind \"veth\" has no option {key:?}"))),
+        (LinkKind::Veth, Some(key)) => {
+            let problem = format!("kind \"veth\" has no option {key:?}");
+            at(key, Err(problem))
+        }
         (LinkKind::Veth, None) => Ok(()),
-        (LinkKind::Emulated, _) => programs::link::shapes(link, wire).map(drop).map_err(place),
+        (LinkKind::Emulated, _) => programs::link::shapes(link, wire)
+            .map(drop)
+            .map_err(|problem| Fault::of_option(&link.options, problem)),
     }
 }
 
+fn one_subnet(link: &Link) -> Checked {
+    let Some([left, right]) = link.addresses else {
+        return Ok(());
+    };
+    let same = left.network() == right.network() && left.prefix == right.prefix && left != right;
+    ensure(same, || {
+        format!("{left} and {right} are not two addresses of one subnet")
+    })
+}
+
+fn some_run(flows: &[Flow]) -> Checked {
+    ensure(!flows.is_empty(), || "there are no [[flows]]")?;
+    ensure(flows.iter().any(|flow| flow.when), || "no flow runs")
+}
+
 fn flow(flow: &Flow, topology: &Topology) -> Checked {
-    let place = |problem: &str| format!("flow {:?}: {problem}", flow.name);
-    name("flow", &flow.name, 32)?;
-    for host in [&flow.from, &flow.to] {
-        ensure(topology.hosts.contains(host), || {
-            place(&format!("no link reaches a host {host:?}"))
-        })?;
-    }
-    let joined = flow.from != flow.to && topology.path(&flow.from, &flow.to).is_some();
-    ensure(joined, || {
-        place(&format!(
-            "no path leads from {:?} to another host {:?}",
-            flow.from, flow.to
-        ))
-    })?;
-    ways(flow, topology).map_err(|problem| place(&problem))?;
-    within("parallel", flow.parallel, 1, 128).map_err(|problem| place(&problem))?;
+    at("name", name("flow", &flow.name, 32))?;
+    possible(flow, topology).map_err(|fault| fault.of(format!("flow {:?}", flow.name)))
+}
+
+fn possible(flow: &Flow, topology: &Topology) -> Checked {
+    ends(flow, topology)?;
+    ways(flow, topology)?;
+    at("parallel", within("parallel", flow.parallel, 1, 128))?;
     match flow.program {
         Program::Curl => curl(flow),
-        Program::Iperf3 => ensure(flow.size.is_some() != flow.duration.is_some(), || {
-            "iperf3 takes either size or duration".to_owned()
-        }),
+        Program::Iperf3 => ensure(
+            flow.size.is_some() != flow.duration.is_some(),
+            || "iperf3 takes either size or duration",
+        ),
         Program::Ftp => ftp(flow),
         Program::Probe => probe(flow),
-        Program::Copy | Program::Udt => Err(format!(
-            "program {0:?} comes with the command longhaul {0}, which this version does not have",
-            flow.program.name()
-        )),
+        Program::Copy | Program::Udt => not_there(flow.program),
+    }?;
+    only_of_probe(flow)?;
+    sender(flow)
+}
+
+fn not_there(program: Program) -> Checked {
+    let problem = format!(
+        "program {0:?} comes with the command longhaul {0}, which this version does not have",
+        program.name()
+    );
+    at("program", Err(problem))
+}
+
+fn ends(flow: &Flow, topology: &Topology) -> Checked {
+    for (key, host) in [("from", &flow.from), ("to", &flow.to)] {
+        let reached = ensure(topology.hosts.contains(host), || {
+            format!("no link reaches a host {host:?}")
+        });
+        at(key, reached)?;
     }
-    .and_then(|()| only_of_probe(flow))
-    .and_then(|()| sender(flow))
-    .map_err(|problem| place(&problem))
+    let joined = flow.from != flow.to && topology.path(&flow.from, &flow.to).is_some();
+    let joined = ensure(joined, || {
+        format!(
+            "no path leads from {:?} to another host {:?}",
+            flow.from, flow.to
+        )
+    });
+    at("to", joined)
 }
 
 /// The relay that a flow is sent to is one that it reaches.
 fn ways(flow: &Flow, topology: &Topology) -> Checked {
     let (via, proxy) = (flow.via.as_ref(), flow.proxy.as_ref());
-    ensure(via.is_none() || proxy.is_none(), || {
-        "via and proxy exclude each other".to_owned()
-    })?;
-    ensure(proxy.is_none() || flow.program.carries_a_file(), || {
-        "proxy is a key of programs \"curl\" and \"ftp\"".to_owned()
-    })?;
+    let one = ensure(
+        via.is_none() || proxy.is_none(),
+        || "via and proxy exclude each other",
+    );
+    at("via", one)?;
+    let carried = ensure(
+        proxy.is_none() || flow.program.carries_a_file(),
+        || "proxy is a key of programs \"curl\" and \"ftp\"",
+    );
+    at("proxy", carried)?;
     let relayable = matches!(flow.program, Program::Curl | Program::Iperf3);
-    ensure(via.is_none() || relayable, || {
-        "via is a key of programs \"curl\" and \"iperf3\"".to_owned()
-    })?;
-    let opening = if flow.direction == Direction::Upload {
-        &flow.from
-    } else {
-        &flow.to
+    let relayed = ensure(
+        via.is_none() || relayable,
+        || "via is a key of programs \"curl\" and \"iperf3\"",
+    );
+    at("via", relayed)?;
+    let opening = match flow.direction {
+        Direction::Upload => &flow.from,
+        Direction::Download => &flow.to,
     };
-    let Some(at) = via.or(proxy.map(|proxy| &proxy.at)) else {
+    let Some(relay) = via.or(proxy.map(|proxy| &proxy.at)) else {
         return Ok(());
     };
-    ensure(topology.address(opening, &at.host).is_some(), || {
-        format!("no path leads from {opening:?} to a host {:?}", at.host)
-    })
+    let reached = ensure(topology.address(opening, &relay.host).is_some(), || {
+        format!("no path leads from {opening:?} to a host {:?}", relay.host)
+    });
+    at(if via.is_some() { "via" } else { "proxy" }, reached)
 }
 
 fn curl(flow: &Flow) -> Checked {
-    ensure(flow.size.is_some_and(|size| size.get() > 0), || {
-        "curl needs a size above 0".to_owned()
-    })?;
-    ensure(flow.duration.is_none(), || {
-        "curl takes a size, not a duration".to_owned()
-    })?;
-    ensure(flow.direction == Direction::Download, || {
-        "curl downloads; use iperf3 for uploads".to_owned()
-    })?;
-    ensure(flow.parallel == 1, || {
-        "curl opens one connection; add flows for more".to_owned()
-    })
+    at("size", sized(flow, "curl needs a size above 0"))?;
+    let endless = ensure(
+        flow.duration.is_none(),
+        || "curl takes a size, not a duration",
+    );
+    at("duration", endless)?;
+    let down = ensure(
+        flow.direction == Direction::Download,
+        || "curl downloads; use iperf3 for uploads",
+    );
+    at("direction", down)?;
+    let single = ensure(
+        flow.parallel == 1,
+        || "curl opens one connection; add flows for more",
+    );
+    at("parallel", single)
+}
+
+fn sized(flow: &Flow, problem: &'static str) -> Checked {
+    ensure(flow.size.is_some_and(|size| size.get() > 0), || problem)
 }
 
 fn ftp(flow: &Flow) -> Checked {
-    let right = flow.size.is_some_and(|size| size.get() > 0)
-        && flow.duration.is_none()
-        && flow.parallel == 1;
-    ensure(right, || {
-        "ftp needs a size above 0, and has no duration and no parallel".to_owned()
-    })?;
+    let problem = "ftp needs a size above 0, and has no duration and no parallel";
+    at("size", sized(flow, problem))?;
+    at("duration", ensure(flow.duration.is_none(), || problem))?;
+    at("parallel", ensure(flow.parallel == 1, || problem))?;
     let http = flow
         .proxy
         .as_ref()
         .is_some_and(|proxy| proxy.scheme == "http");
-    ensure(!http || flow.direction == Direction::Download, || {
-        "an HTTP proxy does not pass FTP uploads on; a SOCKS proxy does".to_owned()
-    })?;
-    ensure(!flow.active || flow.proxy.is_none(), || {
-        "active: a server can't connect to a client behind a proxy".to_owned()
-    })
+    let passed = ensure(
+        !http || flow.direction == Direction::Download,
+        || "an HTTP proxy does not pass FTP uploads on; a SOCKS proxy does",
+    );
+    at("proxy", passed)?;
+    let reached = ensure(
+        !flow.active || flow.proxy.is_none(),
+        || "active: a server can't connect to a client behind a proxy",
+    );
+    at("active", reached)
 }
 
 /// What is said of the sender's socket is said of a program whose socket can be told.
 fn sender(flow: &Flow) -> Checked {
-    let told = flow.cc.is_some() || flow.pace.is_some() || flow.gap.is_some();
-    let tellable = matches!(flow.program, Program::Curl | Program::Iperf3);
-    ensure(!told || tellable, || {
-        "cc, pace and gap are keys of programs \"curl\" and \"iperf3\"; others have their host's \
-         congestion_control"
-            .to_owned()
-    })?;
-    ensure(flow.gap.is_none() || flow.pace.is_none(), || {
-        "pace and gap exclude each other".to_owned()
-    })?;
+    told(flow)?;
+    let one = ensure(
+        flow.gap.is_none() || flow.pace.is_none(),
+        || "pace and gap exclude each other",
+    );
+    at("gap", one)?;
     let gap = flow.gap.map_or(1_000, units::Time::as_nanos);
-    ensure((100..=1_000_000_000).contains(&gap), || {
-        "gap must be 100ns to 1s".to_owned()
-    })?;
-    if let Some(Pace::Rate(rate)) = flow.pace {
-        ensure((8_000..=34_000_000_000).contains(&rate.bits()), || {
-            format!("pace is {rate}, but must be 8kbit to 34gbit")
-        })?;
-    }
-    ensure(
-        flow.window.is_none() || flow.program == Program::Iperf3,
-        || {
-            "window is a key of program \"iperf3\"; set net.ipv4.tcp_rmem of the receiving host"
-                .to_owned()
-        },
-    )?;
-    let window = flow.window.map_or(4096, units::Bytes::get);
-    ensure((2048..=1 << 30).contains(&window), || {
-        "window must be 2KiB to 1GiB".to_owned()
-    })?;
-    ensure(!flow.active || flow.program == Program::Ftp, || {
-        "active is a key of program \"ftp\"".to_owned()
+    let gap = ensure(
+        (100..=1_000_000_000).contains(&gap),
+        || "gap must be 100ns to 1s",
+    );
+    at("gap", gap)?;
+    at("pace", pace(flow))?;
+    at("window", window(flow))?;
+    let opened = ensure(
+        !flow.active || flow.program == Program::Ftp,
+        || "active is a key of program \"ftp\"",
+    );
+    at("active", opened)
+}
+
+fn told(flow: &Flow) -> Checked {
+    let keys = [
+        ("cc", flow.cc.is_some()),
+        ("pace", flow.pace.is_some()),
+        ("gap", flow.gap.is_some()),
+    ];
+    let told = keys.into_iter().find(|(_, given)| *given);
+    let tellable = matches!(flow.program, Program::Curl | Program::Iperf3);
+    let Some((key, _)) = told.filter(|_| !tellable) else {
+        return Ok(());
+    };
+    let problem = "cc, pace and gap are keys of programs \"curl\" and \"iperf3\"; others have their host's \
+                   congestion_control";
+    at(key, Err(problem))
+}
+
+fn pace(flow: &Flow) -> Checked {
+    let Some(Pace::Rate(rate)) = flow.pace else {
+        return Ok(());
+    };
+    ensure((8_000..=34_000_000_000).contains(&rate.bits()), || {
+        format!("pace is {rate}, but must be 8kbit to 34gbit")
     })
 }
 
-/// The congestion control of a host's routes: routes know names, and no pacing.
+fn window(flow: &Flow) -> Checked {
+    ensure(
+        flow.window.is_none() || flow.program == Program::Iperf3,
+        || "window is a key of program \"iperf3\"; set net.ipv4.tcp_rmem of the receiving host",
+    )?;
+    let window = flow.window.map_or(4096, units::Bytes::get);
+    ensure(
+        (2048..=1 << 30).contains(&window),
+        || "window must be 2KiB to 1GiB",
+    )
+}
+
+/// The congestion control of a host's routes or a relay's legs: a name, and no pacing.
 fn control(place: &str, text: &str) -> Checked {
     let control: Control = text
         .parse()
         .map_err(|problem| format!("{place}: {problem}"))?;
     ensure(!control.paced, || {
-        format!("{place}: +pace is for flows: a route has no pacing")
+        format!("{place}: +pace is for flows only")
     })
 }
 
 fn probe(flow: &Flow) -> Checked {
-    ensure(flow.size.is_none() && flow.parallel == 1, || {
-        "probe sends one stream of packets: it has no size and no parallel".to_owned()
-    })?;
-    programs::probe::timing(flow).map(drop)
+    let problem = "probe sends one stream of packets: it has no size and no parallel";
+    at("size", ensure(flow.size.is_none(), || problem))?;
+    at("parallel", ensure(flow.parallel == 1, || problem))?;
+    Ok(programs::probe::timing(flow).map(drop)?)
 }
 
 fn only_of_probe(flow: &Flow) -> Checked {
-    let given = flow.count.is_some()
-        || flow.interval.is_some()
-        || flow.length.is_some()
-        || flow.segments != 1;
-    ensure(flow.program == Program::Probe || !given, || {
-        "count, interval, length and segments are keys of program \"probe\"".to_owned()
-    })
+    let keys = [
+        ("count", flow.count.is_some()),
+        ("interval", flow.interval.is_some()),
+        ("length", flow.length.is_some()),
+        ("segments", flow.segments != 1),
+    ];
+    let given = keys.into_iter().find(|(_, given)| *given);
+    match given.filter(|_| flow.program != Program::Probe) {
+        None => Ok(()),
+        Some((key, _)) => at(
+            key,
+            Err("count, interval, length and segments are keys of program \"probe\""),
+        ),
+    }
 }
 
 /// Checks, derived metrics, the answer and the paper's figures speak of cells that exist.
 fn claims(book: &Book) -> Checked {
     let known = Known::of(book);
-    for (name, text) in &book.base.derived {
-        let place = |problem: String| format!("derived.{name}: {problem}");
-        let expression = Expression::parse(text).map_err(|error| place(error.to_string()))?;
-        known.check_all(&expression).map_err(place)?;
-    }
-    for check in &book.base.check {
-        let place = |problem: String| format!("check {:?}: {problem}", check.name);
-        let expression =
-            Expression::parse(&check.value).map_err(|error| place(error.to_string()))?;
-        known.check_all(&expression).map_err(place)?;
-        let subjects = match verdict::every(check, book) {
-            None => vec![None],
-            Some(all) => all.into_iter().map(Some).collect(),
+    let mut derived = book.base.derived.iter();
+    let derived = derived.try_for_each(|(name, text)| {
+        let parsed = parsed(text, &known).map(drop);
+        at(
+            name,
+            parsed.map_err(|fault| fault.of(format!("derived.{name}"))),
+        )
+    });
+    at("derived", derived)?;
+    let checks = each(&book.base.check, |plan| {
+        check(plan, book, &known).map_err(|fault| fault.of(format!("check {:?}", plan.name)))
+    });
+    at("check", checks)?;
+    let papers = paper::check(book, one_cell);
+    at("paper", papers.map_err(|fault| fault.of("paper")))?;
+    let mut answers = book.base.answer.iter();
+    let answers = answers.try_for_each(|plan| answer(plan, book, &known));
+    at("answer", answers.map_err(|fault| fault.of("answer")))
+}
+
+/// An expression over metrics that there are.
+fn parsed(text: &str, known: &Known) -> Result<Expression, Fault> {
+    let expression = Expression::parse(text).map_err(|error| error.to_string())?;
+    known.check_all(&expression)?;
+    Ok(expression)
+}
+
+fn check(plan: &CheckPlan, book: &Book, known: &Known) -> Checked {
+    let expression = at("value", parsed(&plan.value, known))?;
+    let subjects = match verdict::every(plan, book) {
+        None => vec![None],
+        Some(all) => all.into_iter().map(Some).collect(),
+    };
+    let some = ensure(!subjects.is_empty(), || "no cell is meant by every");
+    at("every", some)?;
+    at("value", judged(&expression, &subjects, book))?;
+    let bound = ensure(Bound::parse(&plan.want).is_some(), || {
+        format!("want = {:?} is no bound such as \">= 6\"", plan.want)
+    });
+    at("want", bound)
+}
+
+/// The cells that an expression speaks of are there, and for one of its subjects the paper has all figures.
+fn judged(expression: &Expression, subjects: &[Option<usize>], book: &Book) -> Checked {
+    let unprinted = RefCell::new(None);
+    let mut compared = false;
+    for subject in subjects {
+        unprinted.take();
+        let one = |name: &str, wanted: &[(String, String)]| {
+            let index = one_cell(book, &verdict::beside(book, *subject, wanted))?;
+            let printed = verdict::is_printed(book, index, name);
+            unprinted.replace(unprinted.take().or((!printed).then(|| name.to_owned())));
+            Ok::<_, String>(1.0)
         };
-        ensure(!subjects.is_empty(), || {
-            place("no cell is meant by every".to_owned())
-        })?;
-        let unprinted = RefCell::new(None);
-        let mut compared = false;
-        for subject in subjects {
-            unprinted.take();
-            let one = |name: &str, wanted: &[(String, String)]| {
-                let index = one_cell(book, &verdict::beside(book, subject, wanted))?;
-                let printed = verdict::is_printed(book, index, name);
-                unprinted.replace(unprinted.take().or((!printed).then(|| name.to_owned())));
-                Ok(1.0)
-            };
-            expression.value(&one).map_err(place)?;
-            compared |= unprinted.borrow().is_none();
-        }
-        ensure(compared, || {
-            let name = unprinted.take().unwrap_or_default();
-            place(format!("no cell that is meant has a figure for {name}"))
-        })?;
-        let bound = Bound::parse(&check.want);
-        ensure(bound.is_some(), || {
-            place(format!(
-                "want = {:?} is no bound such as \">= 6\"",
-                check.want
-            ))
-        })?;
+        expression.value(&one)?;
+        compared |= unprinted.borrow().is_none();
     }
-    let answered = book
-        .base
-        .answer
-        .as_ref()
-        .map(|answer| known.check(&answer.metric));
-    answered
-        .transpose()
-        .map_err(|problem| format!("answer: {problem}"))?;
-    paper::check(book, one_cell).map_err(|problem| format!("paper: {problem}"))?;
-    let answer = book
-        .base
-        .answer
-        .iter()
-        .flat_map(|answer| answer.baseline.iter().chain([&answer.cell]));
-    answer.into_iter().try_for_each(|cell| {
-        one_cell(book, &pairs(cell))
-            .map(|_| ())
-            .map_err(|problem| format!("answer: {problem}"))
+    ensure(compared, || {
+        let name = unprinted.take().unwrap_or_default();
+        format!("no cell that is meant has a figure for {name}")
     })
+}
+
+fn answer(plan: &AnswerPlan, book: &Book, known: &Known) -> Checked {
+    at("metric", known.check(&plan.metric))?;
+    at("cell", one_cell(book, &pairs(&plan.cell)))?;
+    let baseline = plan.baseline.as_ref();
+    let baseline = baseline.map(|cell| one_cell(book, &pairs(cell)));
+    at("baseline", baseline.transpose()).map(drop)
 }
 
 /// The only cell whose varied values match.

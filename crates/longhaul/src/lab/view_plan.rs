@@ -6,6 +6,7 @@ use super::{
     book::{Book, Cell},
     course::{self, Bins, Quantity},
     expression::Expression,
+    fault::{Checked, at, each, ensure},
     finding,
     flow_samples::Flows,
     known::Known,
@@ -23,7 +24,6 @@ use super::{
 use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toml::Spanned;
 use units::Time;
 
 /// In place of a parameter: the cell itself, by its name.
@@ -84,29 +84,26 @@ impl Quantities {
     }
 }
 
-type Listed = Option<Spanned<Names>>;
+type Listed = Option<Names>;
 
 fn listed(names: &Listed) -> &[String] {
-    names.as_ref().map_or(&[], |names| names.get_ref().all())
+    names.as_ref().map_or(&[], Names::all)
 }
-
-/// What is wrong, and the byte where it stands.
-type Checked<T = ()> = Result<T, (usize, String)>;
 
 /// `[[table]]` as the file says it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TablePlan {
-    name: Spanned<String>,
-    title: Spanned<String>,
+    name: String,
+    title: String,
     note: Option<String>,
-    metric: Spanned<Names>,
+    metric: Names,
     /// Varied parameters, or `cell`.
     rows: Listed,
     columns: Listed,
     panels: Listed,
     /// Only the cells with these values.
-    only: Option<Spanned<IndexMap<String, Values>>>,
+    only: Option<IndexMap<String, Values>>,
     /// Whether the paper's figures stand beside ours.
     #[serde(default = "yes")]
     paper: bool,
@@ -116,13 +113,13 @@ pub(crate) struct TablePlan {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FigurePlan {
-    name: Spanned<String>,
+    name: String,
     kind: FigureKind,
-    title: Spanned<String>,
+    title: String,
     note: Option<String>,
     metric: Listed,
     /// Instead of a metric: quantities over time.
-    of: Option<Spanned<Quantities>>,
+    of: Option<Quantities>,
     /// Of these flows, a line each; of all together if absent.
     flow: Listed,
     /// Part of the run, and the width of a bin.
@@ -137,9 +134,9 @@ pub(crate) struct FigurePlan {
     rows: Listed,
     columns: Listed,
     panels: Listed,
-    only: Option<Spanned<IndexMap<String, Values>>>,
+    only: Option<IndexMap<String, Values>>,
     /// `x`, `y` or `xy`.
-    log: Option<Spanned<String>>,
+    log: Option<String>,
     #[serde(default = "yes")]
     paper: bool,
     #[serde(default)]
@@ -150,7 +147,7 @@ pub(crate) struct FigurePlan {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LimitPlan {
-    value: Spanned<toml::Value>,
+    value: toml::Value,
     label: String,
 }
 
@@ -161,30 +158,27 @@ fn yes() -> bool {
 /// Checks all views; `known` has the metrics.
 pub(crate) fn check(book: &Book, known: &Known) -> Checked {
     let mut names = IndexSet::new();
-    for plan in &book.base.table {
-        named(&plan.name, &mut names)?;
-        plan.check(book, known)?;
-    }
-    for plan in &book.base.figure {
-        named(&plan.name, &mut names)?;
-        plan.check(book, known)?;
-    }
-    Ok(())
+    let tables = each(&book.base.table, |plan| {
+        at("name", named(&plan.name, &mut names))?;
+        plan.check(book, known)
+    });
+    at("table", tables)?;
+    let figures = each(&book.base.figure, |plan| {
+        at("name", named(&plan.name, &mut names))?;
+        plan.check(book, known)
+    });
+    at("figure", figures)
 }
 
-fn named<'a>(name: &'a Spanned<String>, seen: &mut IndexSet<&'a String>) -> Checked {
-    let (at, text) = (name.span().start, name.get_ref());
+fn named<'a>(name: &'a String, seen: &mut IndexSet<&'a String>) -> Checked {
     let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if text.is_empty() || text.len() > 64 || !text.chars().all(clean) {
-        return Err((
-            at,
-            format!("{text:?}: a name is 1 to 64 letters, digits, '-' and '_'"),
-        ));
-    }
-    match seen.insert(text) {
-        true => Ok(()),
-        false => Err((at, format!("two tables or figures are called {text:?}"))),
-    }
+    let good = (1..=64).contains(&name.len()) && name.chars().all(clean);
+    ensure(good, || {
+        format!("{name:?}: a name is 1 to 64 letters, digits, '-' and '_'")
+    })?;
+    ensure(seen.insert(name), || {
+        format!("two tables or figures are called {name:?}")
+    })
 }
 
 /// The tables of a result.
@@ -201,37 +195,34 @@ pub(crate) fn figures(book: &Book, cells: &[result::Cell]) -> Vec<Figure> {
 
 /// Which cells a view shows, and where.
 struct Layout<'a> {
-    rows: &'a Listed,
-    columns: &'a Listed,
+    rows: (&'static str, &'a Listed),
+    columns: (&'static str, &'a Listed),
     panels: &'a Listed,
-    only: Option<&'a Spanned<IndexMap<String, Values>>>,
+    only: Option<&'a IndexMap<String, Values>>,
 }
 
 impl Layout<'_> {
-    fn check(&self, book: &Book, at: usize) -> Checked {
-        for names in [self.rows, self.columns, self.panels].into_iter().flatten() {
-            let problem = |problem| (names.span().start, problem);
-            let mut all = names.get_ref().all().iter();
-            all.try_for_each(|name| varied(book, name))
-                .map_err(problem)?;
+    fn check(&self, book: &Book) -> Checked {
+        for (key, names) in [self.rows, self.columns, ("panels", self.panels)] {
+            let mut all = listed(names).iter();
+            at(key, all.try_for_each(|name| varied(book, name)))?;
         }
-        if let Some(only) = self.only {
-            let problem = |problem| (only.span().start, problem);
-            let mut all = only.get_ref().iter();
-            all.try_for_each(|(name, values)| some_has(book, name, values))
-                .map_err(problem)?;
-        }
-        let panels = self.resolve(book).map_err(|problem| (at, problem))?;
-        match panels.is_empty() {
-            false => Ok(()),
-            true => Err((at, "no cell has all of these parameters".to_owned())),
-        }
+        let mut only = self.only.into_iter().flatten();
+        let only = only.try_for_each(|(name, values)| at(name, some_has(book, name, values)));
+        at("only", only)?;
+        ensure(
+            !self.resolve(book)?.is_empty(),
+            || "no cell has all of these parameters",
+        )
     }
 
     /// The panels with their cells; none if no cell of the book is meant.
     fn resolve(&self, book: &Book) -> Result<Vec<Panel>, String> {
-        let (rows, columns, panels) =
-            (listed(self.rows), listed(self.columns), listed(self.panels));
+        let (rows, columns, panels) = (
+            listed(self.rows.1),
+            listed(self.columns.1),
+            listed(self.panels),
+        );
         let named = [rows, columns, panels].concat();
         let meant = |index: &usize| self.means(&book.cells[*index], &named);
         let all: Vec<usize> = (0..book.cells.len()).filter(meant).collect();
@@ -262,10 +253,9 @@ impl Layout<'_> {
         let there = named
             .iter()
             .all(|name| name == CELL || cell.vary.contains_key(name));
-        let wanted = self.only.map(Spanned::get_ref).into_iter().flatten();
+        let mut wanted = self.only.into_iter().flatten();
         there
             && wanted
-                .into_iter()
                 .all(|(name, values)| cell.vary.get(name).is_some_and(|value| values.has(value)))
     }
 }
@@ -353,58 +343,52 @@ fn places(
     Ok(places)
 }
 
-fn check_metrics(metrics: &Spanned<Names>, known: &Known) -> Checked {
-    let at = metrics.span().start;
-    let all = metrics.get_ref().all();
-    match all.is_empty() {
-        true => Err((at, "at least one metric".to_owned())),
-        false => all
-            .iter()
-            .try_for_each(|name| known.check(name))
-            .map_err(|problem| (at, problem)),
-    }
+fn check_metrics(metrics: &Names, known: &Known) -> Checked {
+    let mut all = metrics.all().iter();
+    ensure(all.len() > 0, || "at least one metric")?;
+    Ok(all.try_for_each(|name| known.check(name))?)
 }
 
 /// The numbers that a title names are of cells and metrics that there are.
-fn check_title(title: &Spanned<String>, book: &Book, known: &Known) -> Checked {
+fn check_title(title: &str, book: &Book, known: &Known) -> Checked {
     let sound = |expression: &Expression| {
         known.check_all(expression)?;
         let one = |_: &str, wanted: &[(String, String)]| one_cell(book, wanted).map(|_| 1.0);
         expression.value(&one).map(drop)
     };
-    finding::check(title.get_ref(), sound).map_err(|problem| (title.span().start, problem))
+    Ok(finding::check(title, sound)?)
 }
 
 /// What was found; of cells that do not tell, what it is about.
-fn title(title: &Spanned<String>, of: &str, book: &Book, cells: &[result::Cell]) -> String {
+fn title(title: &str, of: &str, book: &Book, cells: &[result::Cell]) -> String {
     let number = |expression: &Expression| verdict::number(expression, book, cells);
     let about = || format!("{} of the cells that were run", Metric::of(of).label);
-    finding::fill_in(title.get_ref(), number).unwrap_or_else(about)
+    finding::fill_in(title, number).unwrap_or_else(about)
 }
 
 impl TablePlan {
     fn layout(&self) -> Layout<'_> {
         Layout {
-            rows: &self.rows,
-            columns: &self.columns,
+            rows: ("rows", &self.rows),
+            columns: ("columns", &self.columns),
             panels: &self.panels,
             only: self.only.as_ref(),
         }
     }
 
     fn check(&self, book: &Book, known: &Known) -> Checked {
-        check_metrics(&self.metric, known)?;
-        check_title(&self.title, book, known)?;
-        self.layout().check(book, self.name.span().start)
+        at("metric", check_metrics(&self.metric, known))?;
+        at("title", check_title(&self.title, book, known))?;
+        self.layout().check(book)
     }
 
     fn resolve(&self, book: &Book, cells: &[result::Cell]) -> Option<Table> {
         let panels = self.layout().resolve(book).ok()?;
         (!panels.is_empty()).then(|| Table {
-            name: self.name.get_ref().clone(),
-            title: title(&self.title, &self.metric.get_ref().all()[0], book, cells),
+            name: self.name.clone(),
+            title: title(&self.title, &self.metric.all()[0], book, cells),
             note: self.note.clone(),
-            metrics: self.metric.get_ref().all().to_vec(),
+            metrics: self.metric.all().to_vec(),
             paper: self.paper,
             panels,
         })
@@ -414,8 +398,8 @@ impl TablePlan {
 impl FigurePlan {
     fn layout(&self) -> Layout<'_> {
         let (rows, columns) = match self.is_grid() {
-            true => (&self.rows, &self.columns),
-            false => (&self.by, &self.over),
+            true => (("rows", &self.rows), ("columns", &self.columns)),
+            false => (("by", &self.by), ("over", &self.over)),
         };
         Layout {
             rows,
@@ -430,90 +414,117 @@ impl FigurePlan {
     }
 
     fn check(&self, book: &Book, known: &Known) -> Checked {
-        self.check_keys()?;
+        self.check_source()?;
+        self.check_axes()?;
+        self.check_kind()?;
+        at("log", self.check_log())?;
         if let Some(metrics) = &self.metric {
-            check_metrics(metrics, known)?;
+            at("metric", check_metrics(metrics, known))?;
         }
-        self.check_flows(book)?;
-        self.limits.iter().try_for_each(LimitPlan::check)?;
-        check_title(&self.title, book, known)?;
-        self.layout().check(book, self.name.span().start)
+        at("flow", self.check_flows(book))?;
+        at(
+            "limits",
+            each(&self.limits, |limit| at("value", limit.check())),
+        )?;
+        at("title", check_title(&self.title, book, known))?;
+        self.layout().check(book)
     }
 
-    /// Each kind has the keys that mean something to it.
-    fn check_keys(&self) -> Checked {
-        let at = self.name.span().start;
-        let need = |good: bool, problem: &str| {
-            if good {
-                Ok(())
-            } else {
-                Err((at, problem.to_owned()))
-            }
-        };
+    /// A metric, or what goes over time with the keys that belong to it.
+    fn check_source(&self) -> Checked {
         let over_time = self.of.is_some();
-        need(
+        let one = ensure(
             over_time != self.metric.is_some(),
-            "a figure draws either a metric or, over time, what of names",
-        )?;
+            || "a figure draws either a metric or, over time, what of names",
+        );
+        at("of", one)?;
         let spread = matches!(self.kind, FigureKind::Series | FigureKind::Cdf);
-        need(
+        let drawn = ensure(
             !over_time || spread,
-            "only series and cdf draw what of names",
-        )?;
-        let of_time =
-            self.flow.is_some() || self.from.is_some() || self.to.is_some() || self.bin.is_some();
-        need(over_time || !of_time, "flow, from, to and bin belong to of")?;
-        let (ours, others) = match self.is_grid() {
-            true => ([&self.rows, &self.columns], [&self.over, &self.by]),
-            false => ([&self.over, &self.by], [&self.rows, &self.columns]),
-        };
-        need(
-            others.iter().all(|key| key.is_none()),
-            match self.is_grid() {
-                true => "a heat map or matrix has rows and columns, not over and by",
-                false => "series, bars and cdf have over and by, not rows and columns",
-            },
-        )?;
-        let metrics = listed(&self.metric).len();
-        match self.kind {
-            FigureKind::Series if over_time => need(
-                self.over.is_none(),
-                "what of names is drawn over time; leave over out",
-            ),
-            FigureKind::Series => need(
-                listed(&self.over).len() == 1,
-                "a series of a metric goes over one parameter",
-            ),
-            FigureKind::Bars => Ok(()),
-            FigureKind::Cdf => need(self.over.is_none(), "a cdf has by, not over"),
-            FigureKind::Heatmap => need(
-                metrics == 1 && ours.iter().all(|key| key.is_some()),
-                "a heat map has one metric, rows and columns",
-            ),
-            FigureKind::Matrix => need(
-                (1..=2).contains(&metrics) && ours.iter().all(|key| listed(key).len() == 1),
-                "a matrix has one or two metrics, and one parameter each for rows and columns",
-            ),
-        }?;
-        let Some(log) = &self.log else {
-            return Ok(());
-        };
-        match ["x", "y", "xy"].contains(&log.get_ref().as_str()) {
-            true => Ok(()),
-            false => Err((log.span().start, "log is \"x\", \"y\" or \"xy\"".to_owned())),
+            || "only series and cdf draw what of names",
+        );
+        at("kind", drawn)?;
+        let of_time = [
+            ("flow", self.flow.is_some()),
+            ("from", self.from.is_some()),
+            ("to", self.to.is_some()),
+            ("bin", self.bin.is_some()),
+        ];
+        match of_time.into_iter().find(|(_, given)| *given && !over_time) {
+            None => Ok(()),
+            Some((key, _)) => at(key, Err("flow, from, to and bin belong to of")),
         }
+    }
+
+    /// Each kind has the axes that mean something to it.
+    fn check_axes(&self) -> Checked {
+        let (others, problem) = match self.is_grid() {
+            true => (
+                [("over", &self.over), ("by", &self.by)],
+                "a heat map or matrix has rows and columns, not over and by",
+            ),
+            false => (
+                [("rows", &self.rows), ("columns", &self.columns)],
+                "series, bars and cdf have over and by, not rows and columns",
+            ),
+        };
+        match others.into_iter().find(|(_, names)| names.is_some()) {
+            None => Ok(()),
+            Some((key, _)) => at(key, Err(problem)),
+        }
+    }
+
+    fn check_kind(&self) -> Checked {
+        let metrics = listed(&self.metric).len();
+        let grid = [&self.rows, &self.columns];
+        match self.kind {
+            FigureKind::Series if self.of.is_some() => {
+                let bare = ensure(
+                    self.over.is_none(),
+                    || "what of names is drawn over time; leave over out",
+                );
+                at("over", bare)
+            }
+            FigureKind::Series => {
+                let one = ensure(
+                    listed(&self.over).len() == 1,
+                    || "a series of a metric goes over one parameter",
+                );
+                at("over", one)
+            }
+            FigureKind::Bars => Ok(()),
+            FigureKind::Cdf => at(
+                "over",
+                ensure(self.over.is_none(), || "a cdf has by, not over"),
+            ),
+            FigureKind::Heatmap => ensure(
+                metrics == 1 && grid.iter().all(|names| names.is_some()),
+                || "a heat map has one metric, rows and columns",
+            ),
+            FigureKind::Matrix => ensure(
+                (1..=2).contains(&metrics) && grid.iter().all(|names| listed(names).len() == 1),
+                || "a matrix has one or two metrics, and one parameter each for rows and columns",
+            ),
+        }
+    }
+
+    fn check_log(&self) -> Checked {
+        let log = self.log.as_deref();
+        ensure(
+            log.is_none_or(|log| ["x", "y", "xy"].contains(&log)),
+            || "log is \"x\", \"y\" or \"xy\"",
+        )
     }
 
     fn check_flows(&self, book: &Book) -> Checked {
-        let (Some(of), Some(names)) = (&self.of, &self.flow) else {
+        let Some(of) = &self.of else {
             return Ok(());
         };
         for scenario in book.cells.iter().map(|cell| &cell.scenario) {
             let flows = Flows::of(scenario, &Topology::of(scenario));
-            for name in names.get_ref().all() {
-                let name = Spanned::new(names.span(), name.clone());
-                let mut all = of.get_ref().all().iter();
-                all.try_for_each(|quantity| named_flow(scenario, &flows, &name, *quantity))?;
+            for name in listed(&self.flow) {
+                let mut all = of.all().iter();
+                all.try_for_each(|quantity| named_flow(scenario, &flows, name, *quantity))?;
             }
         }
         Ok(())
@@ -524,7 +535,7 @@ impl FigurePlan {
             let (of, flow) = (quantity.name().to_owned(), flow.cloned());
             (*quantity, CourseName { of, flow })
         };
-        let quantities = self.of.as_ref().map_or(&[][..], |of| of.get_ref().all());
+        let quantities = self.of.as_ref().map_or(&[][..], Quantities::all);
         let each = |quantity| match listed(&self.flow) {
             [] => vec![name(quantity, None)],
             flows => flows
@@ -537,7 +548,7 @@ impl FigurePlan {
 
     fn resolve(&self, book: &Book, cells: &[result::Cell]) -> Option<Figure> {
         let panels = self.layout().resolve(book).ok()?;
-        let log = self.log.as_ref().map_or("", |log| log.get_ref().as_str());
+        let log = self.log.as_deref().unwrap_or_default();
         let seconds = |time: Option<Time>| time.map(Time::as_secs_f64);
         let span = (self.from.is_some() || self.to.is_some()).then(|| {
             [
@@ -546,7 +557,7 @@ impl FigurePlan {
             ]
         });
         (!panels.is_empty()).then(|| Figure {
-            name: self.name.get_ref().clone(),
+            name: self.name.clone(),
             kind: self.kind,
             title: title(&self.title, self.about(), book, cells),
             note: self.note.clone(),
@@ -563,7 +574,7 @@ impl FigurePlan {
 
     /// What it shows first.
     fn about(&self) -> &str {
-        let of = self.of.as_ref().and_then(|of| of.get_ref().all().first());
+        let of = self.of.as_ref().and_then(|of| of.all().first());
         let metric = listed(&self.metric).first().map(String::as_str);
         metric.or(of.map(|of| of.name())).unwrap_or_default()
     }
@@ -576,17 +587,14 @@ impl FigurePlan {
 
 impl LimitPlan {
     fn check(&self) -> Checked {
-        match self.limit() {
-            Some(_) => Ok(()),
-            None => Err((
-                self.value.span().start,
-                "a limit is a number or a quantity".to_owned(),
-            )),
-        }
+        ensure(
+            self.limit().is_some(),
+            || "a limit is a number or a quantity",
+        )
     }
 
     fn limit(&self) -> Option<Limit> {
-        let value = self.value.get_ref();
+        let value = &self.value;
         let number = value
             .as_float()
             .or(value.as_integer().map(|whole| whole as f64));

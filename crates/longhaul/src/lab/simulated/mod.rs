@@ -9,15 +9,15 @@ mod samples;
 pub(crate) use plan::Plan;
 
 use super::{
-    book::{Book, Cell},
+    book::Book,
+    fault::Fault,
     flows,
     programs::Outcome,
     result::{Metrics, Run},
     scenario::{Flow, Scenario},
     schedule,
 };
-use crate::exit::Refusal;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use model::tcp::chain::Chain;
 use samples::Samples;
 use std::{
@@ -37,18 +37,17 @@ pub(crate) fn demand(book: &mut Book) {
     }
 }
 
-/// Refuses what is to be simulated and can't be, naming it.
+/// Refuses what is to be simulated and can't be, naming it and where it stands.
 pub(crate) fn check(book: &Book) -> Result<()> {
-    let scenarios = |cell: &Cell| [cell.scenario.clone(), cell.short.clone()];
     for cell in &book.cells {
-        let mut simulated = scenarios(cell).into_iter().filter(|all| all.simulate);
-        let problem = simulated.find_map(|scenario| Plan::of(&scenario).err());
-        if let Some(problem) = problem {
-            return Err(Refusal::usage(format!(
-                "{}: the cell {:?} can't be simulated: {problem}",
-                book.name,
-                cell.name()
-            )));
+        for scenario in [&cell.scenario, &cell.short] {
+            let refuse = |fault: Fault| {
+                let what = format!("the cell {:?} can't be simulated", cell.name());
+                book.refuse(cell, &fault.of(what))
+            };
+            if scenario.simulate {
+                Plan::of(scenario).map_err(refuse)?;
+            }
         }
     }
     Ok(())
@@ -84,7 +83,7 @@ fn simulate(
     directory: &Path,
     delivered: &AtomicU64,
 ) -> Result<Run> {
-    let plan = Plan::of(scenario).map_err(anyhow::Error::msg)?;
+    let plan = Plan::of(scenario).map_err(|fault| anyhow!("{fault}"))?;
     let chain = Chain::new(plan.chain(seed).map_err(anyhow::Error::msg)?);
     let mut course = Course::new(&plan, chain);
     let mut samples = Samples::create(&plan, &directory.join("tcp_info.jsonl"))?;

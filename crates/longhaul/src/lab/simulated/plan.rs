@@ -5,6 +5,7 @@ use super::route::{Route, Shared};
 use crate::{
     cc::simulate::algorithm,
     lab::{
+        fault::{Checked, Fault, at, each, ensure},
         hosts::{receive_window, send_buffer, sender_control},
         scenario::{Direction, Flow, Program, Relay, RelayProgram, Scenario},
         sending::{Pace, Sending, segment},
@@ -55,10 +56,10 @@ const PIPE: u64 = 1 << 20;
 
 impl<'a> Plan<'a> {
     /// An error names what the scenario has that can't be simulated.
-    pub(crate) fn of(scenario: &'a Scenario) -> Result<Self, String> {
+    pub(crate) fn of(scenario: &'a Scenario) -> Result<Self, Fault> {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
         let topology = Topology::of(scenario);
-        flows.iter().try_for_each(|flow| simulable(flow))?;
+        at("flows", each(&scenario.flows, simulable))?;
         beyond(scenario)?;
         let route = |flow: &&Flow| Route::of(scenario, &topology, flow);
         let routes: Vec<Route> = flows.iter().map(route).collect();
@@ -66,9 +67,7 @@ impl<'a> Plan<'a> {
         if routes.iter().any(|route| {
             route.ends.len() > 2 && route.ends != *first || route.ends.len() != first.len()
         }) {
-            return Err(
-                "flows between different hosts, of which some go through relays".to_owned(),
-            );
+            return Err("flows between different hosts, of which some go through relays".into());
         }
         on_the_way(scenario, &routes[0].relays)?;
         let legs = 0..first.len() - 1;
@@ -81,13 +80,20 @@ impl<'a> Plan<'a> {
             routes,
         };
         // Names of congestion controls are known when they are looked up.
-        plan.connections(0)
-            .try_for_each(|one| control(&one.control, false).map(drop))?;
-        (1..plan.legs.len()).try_for_each(|leg| {
+        (0..plan.legs.len()).try_for_each(|leg| {
             let mut all = plan.connections(leg);
-            all.try_for_each(|one| control(&one.control, false).map(drop))
+            all.try_for_each(|one| plan.known(&one))
         })?;
         Ok(plan)
+    }
+
+    /// The connection's congestion control is one.
+    fn known(&self, connection: &Connection<'_>) -> Checked {
+        let name = &self.flows[connection.flow].name;
+        let mut flows = self.scenario.flows.iter();
+        let number = flows.position(|flow| flow.name == *name);
+        let control = control(&connection.control, false).map(drop);
+        at("flows", at(number.unwrap_or_default(), at("cc", control)))
     }
 
     /// How many legs there are.
@@ -231,41 +237,50 @@ fn packets(size: Bytes, connections: u32, mss: u32) -> u64 {
     each.div_ceil(u64::from(mss)).max(1)
 }
 
-fn simulable(flow: &Flow) -> Result<(), String> {
-    let refuse = |what: &str| Err(format!("flow {:?} {what}", flow.name));
+fn simulable(flow: &Flow) -> Checked {
+    let name = &flow.name;
     match flow.program {
-        Program::Iperf3 if flow.proxy.is_some() => refuse("goes through a proxy"),
-        Program::Iperf3 => Ok(()),
-        other => refuse(&format!(
-            "is program {:?}: bulk flows of \"iperf3\" can be simulated",
-            other.name()
-        )),
+        _ if !flow.when => Ok(()),
+        Program::Iperf3 => at(
+            "proxy",
+            ensure(flow.proxy.is_none(), || {
+                format!("flow {name:?} goes through a proxy")
+            }),
+        ),
+        other => at(
+            "program",
+            Err(format!(
+                "flow {name:?} is program {:?}: bulk flows of \"iperf3\" can be simulated",
+                other.name()
+            )),
+        ),
     }
 }
 
 /// What stands beside flows, links and relays.
-fn beyond(scenario: &Scenario) -> Result<(), String> {
-    if let Some((host, _)) = scenario.decp.iter().find(|(_, decp)| decp.when) {
-        return Err(format!("decp.{host} is on"));
+fn beyond(scenario: &Scenario) -> Checked {
+    for (host, decp) in &scenario.decp {
+        let off = ensure(!decp.when, || format!("decp.{host} is on"));
+        at("decp", at(host, off))?;
     }
-    for link in &scenario.links {
-        if link.tap {
-            return Err(format!("link {:?} has a tap", link.name));
-        }
-    }
-    Ok(())
+    let untapped = each(&scenario.links, |link| {
+        let untapped = ensure(!link.tap, || format!("link {:?} has a tap", link.name));
+        at("tap", untapped)
+    });
+    at("links", untapped)
 }
 
 /// Relays that are on split the connections on whose way they stand; another would have been there for
 /// something else.
-fn on_the_way(scenario: &Scenario, on_the_way: &[String]) -> Result<(), String> {
+fn on_the_way(scenario: &Scenario, on_the_way: &[String]) -> Checked {
     for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.when) {
-        if !on_the_way.contains(host) {
-            return Err(format!("relay {name:?} is not on the way of the flows"));
-        }
-        if let Some(what) = more_than_splitting(relay) {
-            return Err(format!("relay {name:?} has {what}"));
-        }
+        let problem = match more_than_splitting(relay) {
+            _ if !on_the_way.contains(host) => "is not on the way of the flows".to_owned(),
+            Some(what) => format!("has {what}"),
+            None => continue,
+        };
+        let problem = format!("relay {name:?} {problem}");
+        return at("relays", at(name, Err(problem)));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! stretch all flows share and queue at.
 
 use crate::lab::{
+    fault::{Checked, Fault, at, ensure},
     programs,
     scenario::{Flow, LinkKind, Scenario},
     topology::Topology,
@@ -181,7 +182,7 @@ impl Shared {
         topology: &Topology,
         routes: &[Route],
         leg: usize,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let stretches: Vec<&Vec<Hop>> = routes.iter().map(|route| &route.stretches[leg]).collect();
         let (hop, wire) = bottleneck(scenario, topology, &stretches)?.ok_or_else(|| {
             let ends = &routes[0].ends[leg..leg + 2];
@@ -200,11 +201,11 @@ impl Shared {
                 if other_wire.loses() && !lossy.contains(other) {
                     let common = stretches.iter().all(|stretch| stretch.contains(other));
                     if !(common && shared.lose_as(&other_wire)) {
-                        return Err(two_losses(scenario, *other, hop));
+                        return two_losses(scenario, *other, hop);
                     }
                     lossy.push(*other);
                 }
-                Ok::<_, String>(sum + other_wire.round_trip())
+                Ok::<_, Fault>(sum + other_wire.round_trip())
             })
         };
         let extra_rtt = stretches.iter().map(&mut extra).collect::<Result<_, _>>()?;
@@ -237,32 +238,31 @@ fn bottleneck(
     Ok(slowest)
 }
 
-fn two_losses(scenario: &Scenario, hop: Hop, at: Hop) -> String {
-    format!(
+fn two_losses<T>(scenario: &Scenario, hop: Hop, bottleneck: Hop) -> Result<T, Fault> {
+    let problem = format!(
         "link {:?} has loss: beside the bottleneck {:?} one link may, if all flows go over it and the bottleneck has none",
-        scenario.links[hop.link].name, scenario.links[at.link].name
-    )
+        scenario.links[hop.link].name, scenario.links[bottleneck.link].name
+    );
+    at("links", at(hop.link, at("loss", Err(problem))))
 }
 
 /// A link beside the bottleneck adds its delay: nothing may queue or be lost there.
-fn beside(
-    scenario: &Scenario,
-    hop: Hop,
-    wire: &Wire,
-    at: Hop,
-    slowest: &Wire,
-) -> Result<(), String> {
+fn beside(scenario: &Scenario, hop: Hop, wire: &Wire, bottleneck: Hop, slowest: &Wire) -> Checked {
     let name = &scenario.links[hop.link].name;
-    let bottleneck = &scenario.links[at.link].name;
-    if let Some(what) = wire.more_than_delay() {
-        return Err(format!(
-            "link {name:?} has {what}, which only the bottleneck {bottleneck:?} may have"
-        ));
-    }
-    match wire.rate() < slowest.rate() && wire.rate().is_some() {
-        true => Err(format!(
-            "link {name:?} is slower than {bottleneck:?}, the slowest that all flows share: data would queue at both"
-        )),
-        false => Ok(()),
-    }
+    let bottleneck = &scenario.links[bottleneck.link].name;
+    let more = wire.more_than_delay();
+    let simple = ensure(more.is_none(), || {
+        let what = more.unwrap_or_default();
+        format!("link {name:?} has {what}, which only the bottleneck {bottleneck:?} may have")
+    });
+    at("links", at(hop.link, simple))?;
+    let faster = ensure(
+        wire.rate().is_none() || wire.rate() >= slowest.rate(),
+        || {
+            format!(
+                "link {name:?} is slower than {bottleneck:?}, the slowest that all flows share: data would queue at both"
+            )
+        },
+    );
+    at("links", at(hop.link, at("rate", faster)))
 }

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a person reads who wrote something wrong: file, line and column of the value at fault, whatever it is.
+
+use super::{
+    book::{Book, Choices},
+    library::Source,
+    simulated,
+};
+
+const TEXT: &str = r#"title = 't'
+question = 'q'
+warmup = 1
+[parameters]
+size = '1GB'
+from = 'a'
+relays = false
+[quick]
+size = '1MB'
+repetitions = 1
+[vary]
+relays = [false, true]
+loss = [0.0, 0.1]
+[with.relays.true]
+size = '2GB'
+[[cells]]
+vary = { from = 'b' }
+[hosts.b]
+note = 'middle'
+[[links]]
+name = 'wan'
+kind = 'veth'
+between = ['a', 'b']
+[[links]]
+name = 'lan'
+between = ['b', 'c']
+delay = '1ms'
+[relays.b]
+when = "${relays}"
+socks5 = '127.0.0.1:1080'
+[[flows]]
+name = 'get'
+program = 'curl'
+from = '${from}'
+to = 'c'
+size = '${size}'
+[derived]
+dvd_s = '37.6e9 / goodput_bps'
+[[measure]]
+name = 'late_bps'
+of = 'goodput_bps'
+[[check]]
+name = 'c'
+every = { relays = true }
+value = 'goodput_bps / goodput_bps{relays=false}'
+want = '>= 1'
+[answer]
+sentence = '{}'
+metric = 'goodput_bps'
+cell = { relays = true, loss = 0 }
+baseline = { relays = false, loss = 0 }
+[[paper]]
+cell = { from = 'b' }
+figures = { goodput_bps = 1 }
+[[paper]]
+[paper.table]
+metric = 'goodput_bps'
+rows = { loss = [0.0, 0.1] }
+columns = { relays = [false, true] }
+values = [[1, 2], [3, 4]]
+[[table]]
+name = 't'
+title = 't'
+metric = 'goodput_bps'
+rows = 'loss'
+columns = 'relays'
+[[figure]]
+name = 'f'
+kind = 'bars'
+title = 'f'
+metric = 'goodput_bps'
+over = 'loss'
+by = 'relays'
+"#;
+
+/// Stands before the value at fault.
+const MARK: char = '¦';
+
+/// What is right, what is written instead, and what is said of it.
+type Slip = (&'static str, &'static str, &'static str);
+
+const OF_PARAMETERS: &[Slip] = &[
+    (
+        "relays = [false, true]",
+        "relays = ¦[]",
+        "vary.relays is empty",
+    ),
+    (
+        "[0.0, 0.1]\n[with",
+        "¦'0.3..0.1 + 0.1'\n[with",
+        "it must go upward",
+    ),
+    (
+        "{ from = 'b' }\n[hosts",
+        "{ form = ¦'b' }\n[hosts",
+        "a cell sets \"form\"",
+    ),
+    (
+        "[with.relays.true]",
+        "¦[with.relays.maybe]",
+        "no cell varies relays as maybe",
+    ),
+    ("size = '2GB'", "sise = ¦'2GB'", "a cell sets \"sise\""),
+    (
+        "size = '1MB'",
+        "sise = ¦'1MB'",
+        "quick.sise is no parameter",
+    ),
+    ("repetitions = 1", "repetitions = ¦0", "must be 1 to 1000"),
+    ("warmup = 1", "warmup = ¦11", "warmup is 11"),
+    ("warmup = 1", "repetitions = ¦0", "repetitions is 0"),
+];
+
+const OF_THE_TESTBED: &[Slip] = &[
+    ("delay =", "¦dealy =", "unknown field `dealy`"),
+    (
+        "delay = '1ms'",
+        "delay = ¦'1 stone'",
+        "in the cell \"relays=false, loss=0.0\": link \"lan\": ",
+    ),
+    (
+        "delay = '1ms'",
+        "like = ¦'far'",
+        "names no link that has options of its own",
+    ),
+    ("delay = '1ms'", "mtu = ¦100", "mtu is 100"),
+    ("['a', 'b']", "['a', ¦'b b']", "host \"b b\": a name is"),
+    ("['b', 'c']", "¦['c', 'c']", "it joins a host with itself"),
+    (
+        "name = 'lan'",
+        "name = ¦'wan'",
+        "two links are called \"wan\"",
+    ),
+    (
+        "kind = 'veth'",
+        "kind = 'veth'\nrate = ¦'1gbit'",
+        "\"veth\" has no option \"rate\"",
+    ),
+    (
+        "[hosts.b]",
+        "¦[hosts.nobody]",
+        "no link reaches a host \"nobody\"",
+    ),
+    (
+        "note = 'middle'",
+        "congestion_control = ¦'reno+pace'",
+        "+pace is for flows only",
+    ),
+    ("'127.0.0.1:1080'", "¦'here'", "relays.b: "),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\nhost = ¦'nobody'",
+        "relays.b: no link reaches",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\ncc_near = ¦'lh_bic:x=1'",
+        "relays.b: cc_near: ",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\nconfig.profile.near.congestion_control = ¦'reno+pace'",
+        "+pace is for flows only",
+    ),
+    (
+        "[hosts.b]",
+        "¦[decp.nobody]\nwhen = false\n[hosts.b]",
+        "decp.nobody: no link reaches",
+    ),
+];
+
+const OF_FLOWS: &[Slip] = &[
+    (
+        "name = 'get'",
+        "name = ¦'g e t'",
+        "flow \"g e t\": a name is",
+    ),
+    ("'curl'", "¦'udt'", "comes with the command longhaul udt"),
+    (
+        "to = 'c'",
+        "to = ¦'nobody'",
+        "flow \"get\": no link reaches a host \"nobody\"",
+    ),
+    (
+        "to = 'c'",
+        "to = ¦'${from}'",
+        "no path leads from \"a\" to another host \"a\"",
+    ),
+    ("size = '${size}'", "size = ¦'${size} stone'", "1GB stone"),
+    (
+        "[[flows]]\nname = 'get'\nprogram = 'curl'",
+        "¦[[flows]]\nname = 'get'\nprogram = 'iperf3'\nduration = '1s'",
+        "iperf3 takes either size or duration",
+    ),
+    (
+        "to = 'c'",
+        "to = 'c'\nduration = ¦'1s'",
+        "curl takes a size, not a duration",
+    ),
+    ("to = 'c'", "to = 'c'\nvia = ¦'b'", "is no HOST:PORT"),
+    (
+        "to = 'c'",
+        "to = 'c'\nproxy = ¦'http://nobody:80'",
+        "to a host \"nobody\"",
+    ),
+    (
+        "to = 'c'",
+        "to = 'c'\ncc = ¦'reno:x=1'",
+        "reno has no parameters",
+    ),
+    (
+        "to = 'c'",
+        "to = 'c'\npace = ¦'1kbit'",
+        "must be 8kbit to 34gbit",
+    ),
+    (
+        "to = 'c'",
+        "to = 'c'\nlength = ¦100",
+        "keys of program \"probe\"",
+    ),
+    (
+        "'curl'",
+        "'iperf3'\nwindow = ¦'1KB'",
+        "window must be 2KiB to 1GiB",
+    ),
+];
+
+const OF_CLAIMS: &[Slip] = &[
+    (
+        "'37.6e9 / goodput_bps'",
+        "¦'37.6e9 / godput_bps'",
+        "did you mean \"goodput_bps\"?",
+    ),
+    (
+        "'37.6e9 / goodput_bps'",
+        "¦'37.6e9 /'",
+        "derived.dvd_s: \"37.6e9 /\" is no expression",
+    ),
+    (
+        "'goodput_bps / goodput",
+        "¦'godput_bps / goodput",
+        "check \"c\": no run gives a metric",
+    ),
+    (
+        "'goodput_bps / goodput",
+        "¦'goodput_bps goodput",
+        "check \"c\": ",
+    ),
+    (
+        "'goodput_bps / goodput_bps{relays=false}'",
+        "¦'goodput_bps / goodput_bps{relays=maybe}'",
+        "matches 0 cells instead of one",
+    ),
+    (
+        "{ relays = true }",
+        "¦{ relays = 7 }",
+        "no cell is meant by every",
+    ),
+    (
+        "'goodput_bps / goodput",
+        "¦'paper.dvd_s / goodput",
+        "has a figure for paper.dvd_s",
+    ),
+    ("'>= 1'", "¦'about 1'", "is no bound such as"),
+    (
+        "sentence = '{}'\nmetric = 'goodput_bps'",
+        "sentence = '{}'\nmetric = ¦'speed'",
+        "answer: ",
+    ),
+    (
+        "{ relays = true, loss = 0 }",
+        "¦{ relays = true }",
+        "matches 2 cells instead of one",
+    ),
+    (
+        "{ relays = false, loss = 0 }",
+        "¦{ loss = 7 }",
+        "answer: {loss=7} matches 0 cells",
+    ),
+    (
+        "{ from = 'b' }\nfigures",
+        "¦{ from = 'c' }\nfigures",
+        "paper: {from=c} matches 0 cells",
+    ),
+    (
+        "[[paper]]\ncell = { from = 'b' }\nfigures = { goodput_bps = 1 }",
+        "¦[[paper]]",
+        "give figures",
+    ),
+    (
+        "[0.0, 0.1] }\ncolumns = { relays = [false, true] }\nvalues = [[1, 2], [3, 4]]",
+        "[0.0, 7] }\ncolumns = { relays = [false, true] }\nvalues = [[1, 2], [¦3, 4]]",
+        "paper: {loss=7,relays=false} matches 0 cells",
+    ),
+    (
+        "rows = { loss",
+        "rows = ¦{ relays = [true], loss",
+        "name one parameter each",
+    ),
+    ("[[1, 2], [3, 4]]", "¦[[1, 2]]", "no 2 rows of at most 2"),
+    (
+        "[[1, 2], [3, 4]]",
+        "[[1, 2], [3, 4]]\nsuspect = [[0, 0], ¦[2, 0]]",
+        "no row 2, column 0",
+    ),
+];
+
+const OF_VIEWS: &[Slip] = &[
+    ("'late_bps'", "¦'late_s'", "must end in _bps"),
+    (
+        "of = 'goodput_bps'",
+        "of = ¦'speed'",
+        "unknown variant `speed`",
+    ),
+    (
+        "of = 'goodput_bps'",
+        "of = 'goodput_bps'\nflow = ¦'put'",
+        "no flow that moves bytes",
+    ),
+    (
+        "of = 'goodput_bps'",
+        "of = 'goodput_bps'\nfrom = '2s'\nto = ¦'1s'",
+        "later than from",
+    ),
+    (
+        "of = 'goodput_bps'",
+        "of = 'goodput_bps'\nbin = ¦'1ms'",
+        "at least 100ms",
+    ),
+    (
+        "of = 'goodput_bps'",
+        "of = 'goodput_bps'\nreaches = ¦'90 %'",
+        "stat = \"time_to\"",
+    ),
+    ("name = 't'", "name = ¦'t 1'", "\"t 1\": a name is"),
+    (
+        "name = 'f'",
+        "name = ¦'t'",
+        "two tables or figures are called \"t\"",
+    ),
+    (
+        "title = 't'\nmetric = 'goodput_bps'",
+        "title = 't'\nmetric = ¦'speed'",
+        "no run gives",
+    ),
+    (
+        "name = 't'\ntitle = 't'",
+        "name = 't'\ntitle = ¦'{goodput_bps{loss=7} :x}'",
+        "{loss=7} matches 0 cells",
+    ),
+    (
+        "rows = 'loss'",
+        "rows = ¦['loss', 'delay']",
+        "no cell varies \"delay\"",
+    ),
+    (
+        "rows = 'loss'",
+        "rows = 'loss'\nonly = { loss = ¦0.7 }",
+        "no cell has such a loss",
+    ),
+    (
+        "[[table]]\nname = 't'\ntitle = 't'\nmetric = 'goodput_bps'\nrows = 'loss'\ncolumns = 'relays'",
+        "¦[[table]]\nname = 't'\ntitle = 't'\nmetric = 'goodput_bps'\nrows = 'loss'",
+        "fall into one place",
+    ),
+    ("'bars'", "¦'pie'", "unknown variant `pie`"),
+    (
+        "over = 'loss'",
+        "rows = ¦'loss'",
+        "series, bars and cdf have over and by",
+    ),
+    (
+        "over = 'loss'",
+        "over = 'loss'\nbin = ¦'1s'",
+        "flow, from, to and bin belong to of",
+    ),
+    ("over = 'loss'", "over = 'loss'\nlog = ¦'z'", "log is \"x\""),
+    (
+        "over = 'loss'",
+        "over = 'loss'\nlimits = [{ value = ¦'much', label = 'l' }]",
+        "a limit is a number or a quantity",
+    ),
+];
+
+fn open(text: String) -> anyhow::Result<Book> {
+    let source = Source {
+        name: "t".to_owned(),
+        origin: "t.toml".to_owned(),
+        text,
+        path: None,
+    };
+    Book::open(&source, &Choices::default())
+}
+
+/// The text without its mark, and the place where that stood, as errors name it.
+fn marked(text: &str) -> (String, String) {
+    let before = text.split(MARK).next().unwrap();
+    let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
+    let column = before.rsplit('\n').next().unwrap().chars().count() + 1;
+    let place = format!("t.toml: line {line}, column {column}: ");
+    (text.replace(MARK, ""), place)
+}
+
+#[test]
+fn every_value_at_fault_has_its_place() {
+    open(TEXT.to_owned()).unwrap();
+    let slips = [OF_PARAMETERS, OF_THE_TESTBED, OF_FLOWS, OF_CLAIMS, OF_VIEWS];
+    let misplaced = slips.into_iter().flatten().filter_map(|slip| {
+        let (right, wrong, said) = slip;
+        assert!(TEXT.contains(right), "{right}");
+        let (text, place) = marked(&TEXT.replacen(right, wrong, 1));
+        let error = open(text).map_or_else(|error| error.to_string(), |_| "nothing".to_owned());
+        let good = error.starts_with(&place) && error.contains(said);
+        (!good).then(|| format!("{wrong}\n  wanted: {place}{said}\n  found: {error}\n"))
+    });
+    assert_eq!(misplaced.collect::<String>(), "");
+}
+
+/// Not where the parameter is set: what is wrong with a value is said by what uses it.
+#[test]
+fn a_value_of_a_cell_is_at_fault_where_it_is_used() {
+    let text = TEXT.replace("{ from = 'b' }\n[hosts", "{ from = 'nobody' }\n[hosts");
+    let (text, place) = marked(&text.replace("'${from}'", "¦'${from}'"));
+    let error = open(text).unwrap_err().to_string();
+    assert!(error.starts_with(&place), "{error}");
+    assert!(
+        error.contains("in the cell \"from=nobody\": flow \"get\": "),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_cannot_be_simulated_has_its_place_too() {
+    let (text, place) = marked(&TEXT.replace("'curl'", "¦'curl'"));
+    let mut book = open(text).unwrap();
+    simulated::check(&book).unwrap();
+    simulated::demand(&mut book);
+    let error = simulated::check(&book).unwrap_err().to_string();
+    assert!(error.starts_with(&place), "{error}");
+    assert!(
+        error.contains("can't be simulated: flow \"get\" is program \"curl\""),
+        "{error}"
+    );
+}
