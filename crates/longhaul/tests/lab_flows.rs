@@ -305,6 +305,26 @@ fn an_ftp_server_sends_as_its_host_does() {
 }
 
 #[test]
+fn a_flow_of_ftp_has_a_control_of_its_own() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let host = "[hosts.server]\ncongestion_control = 'cubic'\n";
+    for direction in ["download", "upload"] {
+        let out = tempfile::tempdir().unwrap();
+        let keys = format!("size = '200MB'\ncc = 'reno'\ndirection = '{direction}'");
+        let (result, said) = run(&[host, &flow("f", "ftp", &keys)].concat(), out.path());
+        good(&result, &said);
+        let samples = samples(&result, out.path());
+        assert!(!samples.is_empty(), "{direction}");
+        assert!(
+            samples.iter().all(|sample| sample["congestion"] == "reno"),
+            "{direction}: {samples:?}"
+        );
+    }
+}
+
+#[test]
 fn ftp_carries_files_both_ways_and_their_content_is_checked() {
     if !may_use_namespaces() {
         return;
@@ -388,8 +408,8 @@ fn what_a_flow_cannot_be_is_refused_before_anything_is_touched() {
             "exclude",
         ),
         (
-            "program = 'ftp'\nsize = '1MB'\ncc = 'reno'",
-            "congestion_control",
+            "program = 'ftp'\nsize = '1MB'\npace = true",
+            "pace and gap are keys of",
         ),
         (
             "program = 'curl'\nsize = '1MB'\nwindow = '64KB'",

@@ -17,7 +17,7 @@ use bpf::{
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, str::FromStr};
-use toml::Value;
+use toml::{Table, Value};
 
 /// What a flow says: `reno`, `lh_bic:ack_shift=3`, `cubic+pace`, `+pace`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -209,15 +209,28 @@ pub(crate) fn is_of_legs(key: &str) -> bool {
 fn of_legs(relay: &mut Relay) -> Vec<&mut String> {
     let options = relay.options.iter_mut();
     let options = options.filter_map(|(key, value)| is_of_legs(key).then_some(value));
-    let profiles = relay.config.get_mut("profile");
-    let profiles = profiles.and_then(Value::as_table_mut).into_iter().flatten();
-    let profiles =
-        profiles.filter_map(|(_, profile)| profile.as_table_mut()?.get_mut("congestion_control"));
+    let profiles = profiles(&mut relay.config);
+    let profiles = profiles.filter_map(|profile| profile.get_mut("congestion_control"));
     let text = |value| match value {
         &mut Value::String(ref mut text) => Some(text),
         _ => None,
     };
     options.chain(profiles).filter_map(text).collect()
+}
+
+fn profiles(config: &mut Table) -> impl Iterator<Item = &mut Table> {
+    let all = config.get_mut("profile").and_then(Value::as_table_mut);
+    let each = all.into_iter().flatten();
+    each.filter_map(|(_, profile)| profile.as_table_mut())
+}
+
+/// The relay without the congestion controls of its legs: before they are provided, it would find none of
+/// their names.
+pub(crate) fn left_out(relay: &Relay) -> Relay {
+    let mut relay = relay.clone();
+    relay.options.retain(|key, _| !is_of_legs(key));
+    profiles(&mut relay.config).for_each(|profile| drop(profile.remove("congestion_control")));
+    relay
 }
 
 impl Controls {

@@ -232,6 +232,17 @@ const OF_FLOWS: &[Slip] = &[
         "'iperf3'\nwindow = ¦'1KB'",
         "window must be 2KiB to 1GiB",
     ),
+    ("'curl'", "'ftp'\npace = ¦true", "pace and gap are keys of"),
+    (
+        "'curl'",
+        "'ftp'\ncc = ¦'reno+pace'",
+        "flow \"get\": +pace is for programs",
+    ),
+    (
+        "[[flows]]",
+        "[[flows]]\nname = 'put'\nprogram = 'ftp'\nfrom = 'a'\nto = 'c'\nsize = '1MB'\ncc = ¦'reno'\n[[flows]]",
+        "the cc of an FTP flow is that of all that \"a\" sends; give flow \"get\" the same",
+    ),
 ];
 
 const OF_CLAIMS: &[Slip] = &[

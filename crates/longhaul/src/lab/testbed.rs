@@ -4,7 +4,7 @@
 
 use super::{
     programs::{self, daemon::Daemon},
-    scenario::{Flow, Link, LinkKind, Scenario},
+    scenario::{Flow, Link, LinkKind, Program, Scenario},
     topology::{Topology, Wire},
     twins,
 };
@@ -234,10 +234,14 @@ impl Testbed {
 /// The setting that says what connections begin with.
 const CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
-/// The congestion control of all connections of `host`; `None` is the machine's.
+/// The congestion control of all connections of `host`; `None` is the machine's. A flow of FTP has no other
+/// way to its own: server and client open their sockets themselves.
 fn control_of<'a>(scenario: &'a Scenario, host: &str) -> Option<&'a str> {
+    let sends = |flow: &&Flow| flow.when && flow.program == Program::Ftp && flow.from == host;
+    let mut ftp = scenario.flows.iter().filter(sends);
+    let ftp = ftp.find_map(|flow| flow.cc.as_ref()?.name());
     let own = (scenario.hosts.get(host)).and_then(|host| host.congestion_control.as_deref());
-    own.or(scenario.congestion_control.as_deref())
+    ftp.or(own).or(scenario.congestion_control.as_deref())
 }
 
 /// Whether a flow sends from `host` by a congestion control of its own.
@@ -301,5 +305,22 @@ mod tests {
         let told = scenario("congestion_control = 'bbr'");
         assert!(!is_left_to_flows(&told, "a"));
         assert_eq!(control_of(&told, "a"), Some("bbr"));
+    }
+
+    #[test]
+    fn a_flow_of_ftp_has_its_control_by_the_routes_of_its_host() {
+        let scenario = |when: &str| -> Scenario {
+            toml::from_str(&format!(
+                "title = 't'\nquestion = 'q'\ncongestion_control = 'bbr'\n\
+                 links = [{{ name = 'wan', between = ['a', 'b'] }}]\n\
+                 hosts.a.congestion_control = 'cubic'\n\
+                 flows = [{{ name = 'f', program = 'ftp', from = 'a', to = 'b', size = '1MB', cc = 'reno', {when} }}]"
+            ))
+            .unwrap()
+        };
+        assert_eq!(control_of(&scenario("when = true"), "a"), Some("reno"));
+        assert_eq!(control_of(&scenario("when = true"), "b"), Some("bbr"));
+        assert_eq!(control_of(&scenario("when = false"), "a"), Some("cubic"));
+        assert!(!is_left_to_flows(&scenario("when = true"), "a"));
     }
 }

@@ -69,7 +69,11 @@ pub(crate) fn scenario(scenario: &Scenario) -> Checked {
         decps.try_for_each(|(host, own)| at(host, decp(host, own, &topology))),
     )?;
     at("flows", some_run(&scenario.flows))?;
-    at("flows", each(&scenario.flows, |one| flow(one, &topology)))
+    at("flows", each(&scenario.flows, |one| flow(one, &topology)))?;
+    at(
+        "flows",
+        each(&scenario.flows, |one| at("cc", by_routes(one, scenario))),
+    )
 }
 
 fn distinct<'a>(place: &str, names: impl Iterator<Item = &'a String>) -> Checked {
@@ -349,19 +353,49 @@ fn sender(flow: &Flow) -> Checked {
 }
 
 fn told(flow: &Flow) -> Checked {
-    let keys = [
-        ("cc", flow.cc.is_some()),
-        ("pace", flow.pace.is_some()),
-        ("gap", flow.gap.is_some()),
-    ];
-    let told = keys.into_iter().find(|(_, given)| *given);
     let tellable = matches!(flow.program, Program::Curl | Program::Iperf3);
-    let Some((key, _)) = told.filter(|_| !tellable) else {
+    let chosen = flow.cc.is_none() || tellable || flow.program == Program::Ftp;
+    let chosen = ensure(
+        chosen,
+        || "cc is a key of programs \"curl\", \"iperf3\" and \"ftp\"",
+    );
+    at("cc", chosen)?;
+    for (key, given) in [("pace", flow.pace.is_some()), ("gap", flow.gap.is_some())] {
+        let spaced = ensure(
+            !given || tellable,
+            || "pace and gap are keys of programs \"curl\" and \"iperf3\"",
+        );
+        at(key, spaced)?;
+    }
+    Ok(())
+}
+
+/// FTP's programs open sockets of their own, so routes say by which congestion control they send: all that the
+/// host sends has it, too.
+fn by_routes(flow: &Flow, scenario: &Scenario) -> Checked {
+    let ftp = flow.when && flow.program == Program::Ftp;
+    let Some(control) = flow.cc.as_ref().filter(|_| ftp) else {
         return Ok(());
     };
-    let problem = "cc, pace and gap are keys of programs \"curl\" and \"iperf3\"; others have their host's \
-                   congestion_control";
-    at(key, Err(problem))
+    let (name, host) = (&flow.name, &flow.from);
+    ensure(!control.paced, || {
+        format!("flow {name:?}: +pace is for programs \"curl\" and \"iperf3\"")
+    })?;
+    let only = format!("flow {name:?}: the cc of an FTP flow is that of all that {host:?} sends");
+    let differs = |other: &&Flow| {
+        let sends = other.when && other.program.transfers() && other.from == *host;
+        sends && other.cc.as_ref().and_then(Control::key) != control.key()
+    };
+    let other = scenario.flows.iter().find(differs);
+    other.map_or(Ok(()), |other| {
+        let other = &other.name;
+        Err(format!(
+            "{only}; give flow {other:?} the same, or a host of its own"
+        ))
+    })?;
+    ensure(!scenario.relays_on(host), || {
+        format!("{only}, and a relay sends from there, too")
+    })
 }
 
 fn pace(flow: &Flow) -> Checked {

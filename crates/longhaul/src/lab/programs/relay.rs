@@ -3,7 +3,10 @@
 //! needs, or another program beside it.
 
 use super::{daemon::Daemon, dante, flags, haproxy, longhaul, squid, ways::Ways};
-use crate::lab::scenario::{Relay, RelayProgram};
+use crate::lab::{
+    controls,
+    scenario::{Relay, RelayProgram},
+};
 use anyhow::{Context, Result, bail, ensure};
 use host::{interface, netns::Netns, process};
 use std::{
@@ -32,7 +35,8 @@ pub(crate) fn check(host: &str, relay: &Relay) -> Result<(), String> {
 
 fn check_longhaul(host: &str, relay: &Relay) -> Result<(), String> {
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let arguments = arguments(host, relay, scratch.path(), scratch.path());
+    let bare = controls::left_out(relay);
+    let arguments = arguments(host, &bare, scratch.path(), scratch.path());
     let arguments = arguments.map_err(|error| format!("{error:#}"))?;
     crate::relay::check(&arguments).map_err(|error| error.to_string())?;
     match (transparent(relay)?, relay.intercept.is_empty()) {
@@ -254,6 +258,16 @@ mod tests {
         let right = "forward = '127.0.0.1:1=127.0.0.1:2'\n\
                      config.peer.far = { address = '127.0.0.1', pool = 2, tls = true }";
         assert_eq!(check(&relay(right)), Ok(()));
+    }
+
+    /// They are provided when the lab runs, under names of its own.
+    #[test]
+    fn congestion_controls_are_not_looked_for_before_they_are_there() {
+        let relay = relay(
+            "forward = '127.0.0.1:1=127.0.0.1:2'\ncc_near = 'lh_bic:ack_shift=3'\n\
+             config.profile.wan = { congestion_control = 'lh_scalable:md_shift=2' }",
+        );
+        assert_eq!(check(&relay), Ok(()));
     }
 
     #[test]
