@@ -212,7 +212,7 @@ function drawEvents(u, chart) {
   u.ctx.restore();
 }
 
-// Where a line's name goes: above its own middle, within what is in view, clear of its peaks.
+// Where a line's name goes: above its own middle, within what is in view, clear of its peaks; below it at the top.
 function labelPlace(u, line, chart) {
   const { min, max } = u.scales.x;
   if (line.thin || line.unnamed) return null;
@@ -221,7 +221,10 @@ function labelPlace(u, line, chart) {
   const x = u.valToPos(chart.x[seen[Math.floor(seen.length / 2)]], "x", true);
   const near = seen.filter((i) => Math.abs(u.valToPos(chart.x[i], "x", true) - x) < LABEL_REACH_PX * devicePixelRatio);
   const peak = Math.max(...near.map((i) => line.high[i] ?? line.values[i]));
-  const y = u.valToPos(peak, "y", true) - 8 * devicePixelRatio;
+  const above = u.valToPos(peak, "y", true) - 8 * devicePixelRatio;
+  const trough = Math.min(...near.map((i) => line.low[i] ?? line.values[i]));
+  // Below, where there is no room above.
+  const y = above < u.bbox.top + 16 * devicePixelRatio ? u.valToPos(trough, "y", true) + 20 * devicePixelRatio : above;
   // Not across a limit: above it.
   const limits = (chart.limits ?? []).map((limit) => u.valToPos(limit.value, "y", true));
   const crossed = limits.find((limit) => limit < y + 4 * devicePixelRatio && limit > y - 16 * devicePixelRatio);

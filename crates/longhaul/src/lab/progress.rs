@@ -99,7 +99,9 @@ impl Progress {
         ahead: &[usize],
     ) -> Running {
         self.done += 1;
+        // The only cell has no name.
         let head = format!("[{}/{}] {name}", self.done, self.runs);
+        let head = head.trim_end().to_owned();
         let left = self.left(&[&[cell], ahead].concat());
         let task = self.screen.as_mut().map(|screen| {
             screen.run.set_message(cut(name, USUAL.0.into()));
@@ -258,7 +260,8 @@ fn line(name: &str, figures: &[String], columns: usize) -> String {
         .collect();
     let figures = figures.join("  ");
     let room = columns.saturating_sub(figures.chars().count() + 2);
-    cut(&format!("{}  {figures}", cut(name, room.max(8))), columns)
+    let whole = format!("{}  {figures}", cut(name, room.max(8)));
+    cut(whole.trim_start(), columns)
 }
 
 /// How far the run is; nothing where that is not known.
@@ -308,6 +311,7 @@ mod tests {
     fn a_name_makes_room_for_the_figures() {
         let figures = ["", "2.3 Gbit/s", "4 s"].map(str::to_owned);
         assert_eq!(line("loss=0", &figures, 80), "loss=0  2.3 Gbit/s  4 s");
+        assert_eq!(line("", &figures, 80), "2.3 Gbit/s  4 s");
         assert_eq!(
             line("choice=relays and more", &figures, 30),
             "choice=relay…  2.3 Gbit/s  4 s"

@@ -24,10 +24,14 @@ pub(crate) fn text(result: &LabResult, columns: Option<usize>) -> String {
         Some(columns) => fitted(rows(result, false), columns),
         None => whole,
     };
-    lines.push(String::new());
-    lines.extend(disturbed(result));
-    lines.extend(checks(result));
-    lines.extend(answer_line(result));
+    let said: Vec<String> = disturbed(result)
+        .chain(checks(result))
+        .chain(answer_line(result))
+        .collect();
+    if !said.is_empty() {
+        lines.push(String::new());
+    }
+    lines.extend(said);
     lines
         .iter()
         .map(|line| format!("{}\n", line.trim_end()))

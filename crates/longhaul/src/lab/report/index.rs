@@ -143,7 +143,7 @@ fn summary(rows: &[&Experiment]) -> Markup {
             }
             @if took > 0.0 { " All runs took " (Time::from_secs_f64(took)) "." }
         }
-        @if quick > 0 { p.note { (quick) " were shortened by " code { "--quick" } ": a first look." } }
+        @if quick > 0 { p.note { (quick) @if quick == 1 { " was" } @else { " were" } " shortened by " code { "--quick" } ": a first look." } }
     }
 }
 

@@ -100,7 +100,7 @@ fn all_cells() -> Panel {
 }
 
 /// A row a way, as courses over time have them.
-fn one_column() -> Panel {
+pub(super) fn one_column() -> Panel {
     Panel {
         columns: Axis {
             by: Vec::new(),

@@ -2,7 +2,10 @@
 //! The tables that a scenario asks for: cells in rows and columns, in each place its metrics with
 //! their range, the paper's figure and the ratio.
 
-use super::{cells::grids, heat::ratio};
+use super::{
+    cells::{Grid, grids, headings},
+    heat::ratio,
+};
 use crate::lab::{
     metric::{Metric, times},
     result::{Cell, LabResult},
@@ -31,7 +34,33 @@ fn draw(result: &LabResult, table: &Table) -> Markup {
             h3 { (table.title) }
             @if let Some(note) = &table.note { p.note { (note) } }
             @for grid in grids(result, &table.panels) {
-                (grid.table("values", &table.title, &caption, |cell| place(cell, table)))
+                @if table.metrics.len() > 1 && grid.columns().by.is_empty() { (by_metric(&grid, table)) }
+                @else { (grid.table("values", &table.title, &caption, |cell| place(cell, table))) }
+            }
+        }
+    }
+}
+
+/// Where no parameter goes across, metrics do.
+fn by_metric(grid: &Grid<'_>, table: &Table) -> Markup {
+    let name = grid.name();
+    html! {
+        div.scroll tabindex="0" role="region" aria-label={ "Table · " (table.title) " " (name) } {
+            table.values {
+                @if !name.is_empty() { caption { (name) } }
+                thead { tr {
+                    th scope="col" { (grid.rows().by.join(", ")) }
+                    @for name in &table.metrics { th scope="col" { (Metric::of(name).label) } }
+                } }
+                tbody { @for (row, name) in headings(grid.rows()).iter().enumerate() { tr {
+                    th scope="row" { (name) }
+                    @for name in &table.metrics { td {
+                        @match grid.at(row, 0) {
+                            Some(cell) => { (figure(cell, name, false, table.paper)) }
+                            None => { "–" }
+                        }
+                    } }
+                } } }
             }
         }
     }
@@ -63,5 +92,28 @@ fn figure(cell: &Cell, name: &str, named: bool, paper: bool) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::report::made_up;
+
+    #[test]
+    fn metrics_stand_beside_each_other_where_no_parameter_goes_across() {
+        let result = made_up::every_figure();
+        let table = |panels| Table {
+            panels,
+            ..result.tables[0].clone()
+        };
+        let drawn = |table: &Table| draw(&result, table).into_string();
+        let across = drawn(&table(vec![made_up::one_column()]));
+        let heads: Vec<&str> = across.split("<th scope=\"col\">").skip(1).collect();
+        assert_eq!(heads.len(), 3, "{across}");
+        assert!(heads[1].starts_with("Goodput<") && heads[2].starts_with("Other<"));
+        assert_eq!(across.matches("<td>").count(), 4);
+        let below = drawn(&result.tables[0]);
+        assert!(below.contains("<small>Other</small>"), "{below}");
     }
 }
