@@ -60,6 +60,7 @@ const SPLIT: &[Part] = &[
         "--only n=3 --only way=SOCKS|Squid|HAProxy --set size=5MB",
     ),
     ("split-internet", "--only by=Kagoshima|none"),
+    ("split-osaka", "--only by=Fukuoka --only size=8MiB"),
 ];
 const JGN2: &[Part] = &[
     ("jgn2-single", "--simulate --only control=reno|bic|htcp"),
