@@ -26,7 +26,7 @@ pub(super) struct SelfCheck {
 #[derive(Debug, Deserialize)]
 pub(super) struct Lateness {
     pub(super) median_us: f64,
-    p99_us: f64,
+    pub(super) p99_us: f64,
     max_us: f64,
 }
 

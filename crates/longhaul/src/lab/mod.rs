@@ -53,6 +53,7 @@ pub(crate) mod table;
 mod taps;
 mod testbed;
 mod topology;
+mod turns;
 mod twins;
 mod validate;
 mod verdict;

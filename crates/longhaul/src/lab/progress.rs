@@ -72,7 +72,7 @@ impl Progress {
         }
     }
 
-    /// Says what is being done before the first run.
+    /// Says something beside the runs.
     pub(crate) fn note(&self, text: &str) {
         match &self.screen {
             Some(screen) => screen.all.suspend(|| eprintln!("{text}")),
@@ -143,6 +143,18 @@ impl Progress {
         if counted {
             screen.add(running.cell, run);
         }
+    }
+
+    /// The run is thrown away, and there is one more to come.
+    pub(crate) fn again(&mut self, running: Running, why: &str) {
+        if let Some(task) = running.task {
+            task.abort();
+        }
+        self.runs += 1;
+        self.note(&format!(
+            "{}: {why}; it comes again at the end",
+            running.head
+        ));
     }
 
     /// All runs are done: the table of the result takes the place of this one.

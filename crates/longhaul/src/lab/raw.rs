@@ -76,11 +76,6 @@ impl Raw {
         Ok(directory)
     }
 
-    /// Where the records of a run are.
-    pub(crate) fn path(&self, folder: &str) -> PathBuf {
-        self.root.join(folder)
-    }
-
     /// The run is over: what is in its folder now is its.
     pub(crate) fn end(&mut self, folder: &str) -> Result<()> {
         let files = names_in(&self.root.join(folder))?;

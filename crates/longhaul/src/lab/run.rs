@@ -14,39 +14,25 @@ use super::{
     raw::Raw,
     result::{self, About, Answer, Host, LabResult, Run},
     resume::{Done, Journal},
-    scenario::{Link, LinkKind, Order, Scenario},
+    scenario::{Link, LinkKind, Scenario},
     simulated, taps,
     testbed::Testbed,
     topology::{LINKS_MAX, Topology},
+    turns::{ToDo, Turn, turns},
     validate::one_cell,
     verdict, view_plan,
 };
 use anyhow::{Context, Result};
-use rand_xoshiro::{
-    Xoshiro256PlusPlus,
-    rand_core::{Rng, SeedableRng},
-};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Instant,
 };
 use units::Bytes;
 
 /// Where the payloads are inside the sandbox.
 const FILES: &str = "/run/longhaul/files";
-
-/// One run to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Turn {
-    cell: usize,
-    /// Counted from 1; `None` for a warm-up run.
-    repetition: Option<u32>,
-}
 
 /// A lab at work.
 struct Lab<'a> {
@@ -85,50 +71,25 @@ pub(crate) async fn run(
         lab.go_on(out, turn, done);
     }
     let before = lab.spent_s;
-    let to_do: Vec<usize> = (0..turns.len()).filter(|n| !lab.done.contains(n)).collect();
-    for (place, n) in to_do.iter().enumerate() {
-        let ahead: Vec<usize> = to_do[place + 1..].iter().map(|n| turns[*n].cell).collect();
-        let run = lab.take(turns[*n], &mut progress, &ahead).await?;
+    let mut to_do: ToDo = (0..turns.len()).filter(|n| !lab.done.contains(n)).collect();
+    while let Some(next) = to_do.pop() {
+        let turn = turns[next.turn];
+        let ahead: Vec<usize> = to_do.ahead().map(|n| turns[n].cell).collect();
+        let Some(run) = lab.take(turn, next.retaken, &mut progress, &ahead).await? else {
+            to_do.again(next);
+            continue;
+        };
         journal.add(Done {
-            turn: *n,
+            turn: next.turn,
             spent_s: before + session.elapsed().as_secs_f64(),
             offloads: lab.offloads.clone(),
             run: run.clone(),
         })?;
-        lab.keep(turns[*n], run);
+        lab.keep(turn, run);
     }
     progress.close();
     lab.spent_s = before + session.elapsed().as_secs_f64();
     lab.finish(&journal, host, command)
-}
-
-/// Warm-up rounds, then as many rounds as there are repetitions. A round holds every cell once, in
-/// a random order of its own, so that a drift of the machine spreads over all cells.
-fn turns(book: &Book) -> Vec<Turn> {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(book.base.seed);
-    let warmups = std::iter::repeat_n(None, book.base.warmup as usize);
-    let rounds = warmups.chain((1..=book.base.repetitions).map(Some));
-    let mut turns = Vec::new();
-    for repetition in rounds {
-        let mut round: Vec<Turn> = (0..book.cells.len())
-            .map(|cell| Turn { cell, repetition })
-            .collect();
-        if book.base.order == Order::Random {
-            shuffle(&mut round, &mut random);
-        }
-        turns.extend(round);
-    }
-    if book.base.order == Order::AsWritten {
-        turns.sort_by_key(|turn| (turn.cell, turn.repetition));
-    }
-    turns
-}
-
-/// Fisher–Yates. The remainder's bias is below 2⁻⁵⁰ for any list that fits here.
-fn shuffle<T>(list: &mut [T], random: &mut impl Rng) {
-    for last in (1..list.len()).rev() {
-        list.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
-    }
 }
 
 impl<'a> Lab<'a> {
@@ -221,9 +182,15 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// One run, from an empty machine to an empty machine. What goes wrong inside it is its result;
-    /// only a machine that cannot be cleaned ends the lab.
-    async fn take(&mut self, turn: Turn, progress: &mut Progress, ahead: &[usize]) -> Result<Run> {
+    /// One run, from an empty machine to an empty machine. What goes wrong inside it is its result; only a machine
+    /// that cannot be cleaned ends the lab. `None`: the machine was too busy for it, and it is worth another.
+    async fn take(
+        &mut self,
+        turn: Turn,
+        retaken: u32,
+        progress: &mut Progress,
+        ahead: &[usize],
+    ) -> Result<Option<Run>> {
         let scenario = scenario_of(self.book, turn);
         let cell = self.book.cells[turn.cell].name();
         let name = match turn.repetition {
@@ -232,38 +199,23 @@ impl<'a> Lab<'a> {
         };
         let delivered = Arc::new(AtomicU64::new(0));
         let running = progress.begin(turn.cell, &name, goal(scenario), &delivered, ahead);
-        let run = self.undisturbed(turn, &delivered, progress).await?;
-        self.account_for(scenario, &self.raw.path(&folder(self.book, turn)));
-        progress.end(running, &run, turn.repetition.is_some(), ahead);
-        Ok(run)
-    }
-
-    /// Takes a run again, as often as the scenario allows, while the machine is too busy for it.
-    async fn undisturbed(
-        &mut self,
-        turn: Turn,
-        delivered: &Arc<AtomicU64>,
-        progress: &Progress,
-    ) -> Result<Run> {
         let folder = folder(self.book, turn);
-        let mut retaken = 0;
-        loop {
-            delivered.store(0, Ordering::Relaxed);
-            let directory = self.raw.begin(&folder)?;
-            let run = self.attempt(turn, &directory, delivered.clone()).await;
-            self.raw.end(&folder)?;
-            let run = run.unwrap_or_else(|error| Run {
-                failed: Some(format!("{error:#}")),
-                ..Run::default()
-            });
-            match &run.disturbed {
-                Some(why) if retaken < self.retakes(turn) => {
-                    progress.note(&format!("{why}: taken again"));
-                }
-                _ => return Ok(Run { retaken, ..run }),
-            }
-            retaken += 1;
+        let directory = self.raw.begin(&folder)?;
+        let run = self.attempt(turn, &directory, delivered).await;
+        self.raw.end(&folder)?;
+        let run = run.unwrap_or_else(|error| Run {
+            failed: Some(format!("{error:#}")),
+            ..Run::default()
+        });
+        if let Some(why) = &run.disturbed
+            && retaken < self.retakes(turn)
+        {
+            progress.again(running, why);
+            return Ok(None);
         }
+        self.account_for(scenario, &directory);
+        progress.end(running, &run, turn.repetition.is_some(), ahead);
+        Ok(Some(Run { retaken, ..run }))
     }
 
     /// What only warms up or is a first look is not worth another run.
