@@ -29,6 +29,13 @@ const PASSED_ON: [i32; 6] = [
     libc::SIGUSR2,
 ];
 
+/// How often the program is looked at though no signal told of its end: the kernel may give SIGCHLD to a thread that was
+/// there before signals were kept back, where it is lost (`complete_signal`, kernel/signal.c).
+static LOOK: libc::timespec = libc::timespec {
+    tv_sec: 0,
+    tv_nsec: 250_000_000,
+};
+
 /// Signals are kept back for [`Program::attend`], in this thread and in those that it starts from now
 /// on, and stay so: one that comes at the program's end must not take the program's exit code away.
 #[derive(Debug)]
@@ -55,25 +62,25 @@ impl Signals {
         }
     }
 
-    /// The next one.
-    fn next(&self) -> io::Result<Signal> {
+    /// The next one, if it comes before [`LOOK`].
+    fn next(&self) -> io::Result<Option<Signal>> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        loop {
-            // SAFETY: a set and room for what is told, both our own.
-            let number = unsafe { libc::sigwaitinfo(&raw const self.kept, info.as_mut_ptr()) };
-            match number {
-                // Interrupted, as by being stopped and continued.
-                -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                -1 => return Err(io::Error::last_os_error()),
-                _ => {
-                    // SAFETY: zeroed, then filled in; integers only.
-                    let code = unsafe { info.assume_init() }.si_code;
-                    return Ok(Signal {
-                        number,
-                        from_a_process: code <= 0,
-                    });
-                }
-            }
+        // SAFETY: a set, room for what is told and a time, all our own.
+        let number =
+            unsafe { libc::sigtimedwait(&raw const self.kept, info.as_mut_ptr(), &raw const LOOK) };
+        if number >= 0 {
+            // SAFETY: zeroed, then filled in; integers only.
+            let code = unsafe { info.assume_init() }.si_code;
+            return Ok(Some(Signal {
+                number,
+                from_a_process: code <= 0,
+            }));
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            // Interrupted, as by being stopped and continued.
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+            _ => Err(error),
         }
     }
 }
@@ -139,7 +146,9 @@ impl<'a> Program<'a> {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
-            let signal = self.signals.next()?;
+            let Some(signal) = self.signals.next()? else {
+                continue;
+            };
             if signal.from_a_process && signal.number != libc::SIGCHLD {
                 // SAFETY: kill(2) has no memory to harm; the child is not reaped, so it is the child.
                 unsafe { libc::kill(self.child.id() as libc::pid_t, signal.number) };
