@@ -31,9 +31,8 @@ pub(super) struct Batch {
 impl Batch {
     /// Reads and checks all of them, so that one that can't run is known before the first begins.
     pub(super) fn read(args: &Run) -> Result<Self> {
-        let all = || library::names().map(str::to_owned).collect();
         let wanted: Vec<String> = match args.all {
-            true => all(),
+            true => library::names().map(str::to_owned).collect(),
             false => args.scenarios.clone(),
         };
         let mut names = BTreeSet::new();

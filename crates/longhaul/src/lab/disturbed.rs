@@ -3,85 +3,54 @@
 //! departed late. That is asked before any figure is looked at, so a run is never taken again for what it found.
 
 use super::{
-    account::self_checks,
+    account::{Lateness, self_checks},
     programs,
     scenario::{LinkKind, Scenario},
 };
 use std::path::Path;
 use units::Time;
 
-/// Half of a link's segments, or one in a hundred, this late: its path was not the scenario's. With a machine for
-/// itself the median is 70 to 145 µs, most of it the 100 µs between two deliveries of `bulk`, and one in a hundred is
-/// up to 4 ms late (81 runs of the papers' experiments on two cores). Beside another lab and compilers the median was
-/// 0.3 to 15 ms in one run of six, and a round trip of 2 ms became one of 10; where it was not, one in a hundred was 7 to 16 ms
-/// late, and a queue of 12 ms overflowed.
-const LATE_US: Late = Late {
-    median: 250.0,
-    p99: 6000.0,
-};
+/// Half of a link's segments this late: its path was not the scenario's. With a machine for itself it is 70 to 145 µs,
+/// most of it the 100 µs between two deliveries of `bulk` (81 runs of the papers' experiments on two cores). Beside
+/// another lab and compilers it was 0.3 to 15 ms in one run of six, and a round trip of 2 ms became one of 10.
+const MEDIAN_US: f64 = 250.0;
+/// Likewise one in a hundred: up to 4 ms where the machine has time; where half were not late but these 7 to 16 ms, a
+/// queue of 12 ms overflowed.
+const P99_US: f64 = 6000.0;
 /// Fewer segments are an exchange of control messages, not a path in use.
 const SEGMENTS_MIN: u64 = 100;
 
-/// By how much segments departed late, microseconds.
-#[derive(Debug, Clone, Copy)]
-struct Late {
-    median: f64,
-    p99: f64,
-}
-
 /// Which link of a run was how late, if one was.
 pub(super) fn late(scenario: &Scenario, directory: &Path) -> Option<String> {
-    let emulated = scenario
-        .links
-        .iter()
-        .filter(|link| link.kind == LinkKind::Emulated);
-    let (link, late) = emulated
+    let links = scenario.links.iter();
+    let (link, late) = links
+        .filter(|link| link.kind == LinkKind::Emulated)
         .filter_map(|link| Some((link, worst(&programs::link::counters(link, directory))?)))
-        .max_by(|a, b| a.1.excess().total_cmp(&b.1.excess()))
-        .filter(|(_, late)| late.excess() > 1.0)?;
+        .max_by(|a, b| excess(&a.1).total_cmp(&excess(&b.1)))
+        .filter(|(_, late)| excess(late) > 1.0)?;
+    let (share, late_us) = match late.median_us > MEDIAN_US {
+        true => ("half", late.median_us),
+        false => ("1 %", late.p99_us),
+    };
     Some(format!(
-        "the machine was too busy: {} of {}'s segments left {} late",
-        late.share(),
+        "the machine was too busy: {share} of {}'s segments left {} late",
         link.name,
-        Time::from_secs_f64(late.of_share() / 1e6)
+        Time::from_secs_f64(late_us / 1e6)
     ))
 }
 
-/// The later direction, each by itself.
-fn worst(records: &Path) -> Option<Late> {
-    let used = self_checks(records)
+/// Of the later direction.
+fn worst(records: &Path) -> Option<Lateness> {
+    self_checks(records)
         .into_iter()
-        .filter(|check| check.segments >= SEGMENTS_MIN);
-    used.map(|check| check.lateness)
-        .map(|lateness| Late {
-            median: lateness.median_us,
-            p99: lateness.p99_us,
-        })
-        .max_by(|a, b| a.excess().total_cmp(&b.excess()))
+        .filter(|check| check.segments >= SEGMENTS_MIN)
+        .map(|check| check.lateness)
+        .max_by(|a, b| excess(a).total_cmp(&excess(b)))
 }
 
-impl Late {
-    /// How many times what may be.
-    fn excess(self) -> f64 {
-        (self.median / LATE_US.median).max(self.p99 / LATE_US.p99)
-    }
-
-    /// Which of the two says it.
-    fn is_median(self) -> bool {
-        self.median > LATE_US.median
-    }
-
-    fn share(self) -> &'static str {
-        if self.is_median() { "half" } else { "1 %" }
-    }
-
-    fn of_share(self) -> f64 {
-        if self.is_median() {
-            self.median
-        } else {
-            self.p99
-        }
-    }
+/// How many times what may be.
+fn excess(late: &Lateness) -> f64 {
+    (late.median_us / MEDIAN_US).max(late.p99_us / P99_US)
 }
 
 #[cfg(test)]
