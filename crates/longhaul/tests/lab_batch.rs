@@ -58,6 +58,14 @@ fn began(folder: &Path, name: &str) -> String {
     result["started"].as_str().unwrap().to_owned()
 }
 
+/// As if a program had been missing.
+fn fail(folder: &Path, name: &str) {
+    let file = folder.join("out").join(name).join("result.json");
+    let mut result: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    result["cells"][0]["runs"][0]["failed"] = "no iperf3".into();
+    fs::write(file, result.to_string()).unwrap();
+}
+
 fn said(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -85,6 +93,12 @@ fn what_stands_is_kept_and_the_rest_is_run() {
     assert!(said(&second.stderr).contains("(1/2) one: stands, kept"));
     assert_eq!(began(at, "one"), one);
     assert_ne!(began(at, "two"), two);
+
+    fail(at, "two");
+    let third = lab(at, &both);
+    assert!(said(&third.stderr).contains("(1/2) one: stands, kept"));
+    assert!(!said(&third.stderr).contains("(2/2) two: stands"));
+    assert!(third.status.success(), "{}", said(&third.stderr));
 
     // Another seed is another lab.
     lab(at, &[&both[..], &["--seed", "8"]].concat());

@@ -209,7 +209,6 @@ cc = "lh_scalable+pace"
     assert!(note.as_str().unwrap().contains("imulated"), "{note}");
 }
 
-/// Losses at the edge, behind the bottleneck; relays at both ends of the line, one beside the server.
 /// A path that becomes longer, and an hour later would become short again.
 const SWITCHED: &str = r#"
 simulate = true
@@ -248,9 +247,8 @@ fn what_a_link_changes_is_in_the_result_and_on_the_page() {
     assert!(page.contains("At 2 s: delay 10 → 30 ms."));
 }
 
-#[test]
-fn losses_beside_the_bottleneck_and_wires_that_hold_nothing_up() {
-    let path = r#"
+/// Losses at the edge, behind the bottleneck; relays at both ends of the line, one beside the server.
+const LOSSY_EDGE: &str = r#"
 simulate = true
 [vary]
 relays = [false, true]
@@ -292,7 +290,10 @@ duration = "10s"
 omit = "5s"
 cc = "reno"
 "#;
-    let (result, out) = run(path, &[]);
+
+#[test]
+fn losses_beside_the_bottleneck_and_wires_that_hold_nothing_up() {
+    let (result, out) = run(LOSSY_EDGE, &[]);
     insta::assert_snapshot!(figures(&result).join("\n"));
     let legs = &result["cells"][1]["runs"][0]["series"]["legs"];
     let legs: Vec<&Value> = legs
@@ -370,4 +371,7 @@ fn what_cannot_be_simulated_is_named() {
         "{curl}"
     );
     assert!(curl.contains("cell"), "{curl}");
+    let profile = "cc_near = \"cubic\"\nconfig.profile.wan.congestion_control = 'reno'";
+    let profile = refusal(&LOSSY_EDGE.replacen("cc_near = \"cubic\"", profile, 1), &[]);
+    assert!(profile.contains("has profiles of its own"), "{profile}");
 }

@@ -94,10 +94,13 @@ fn twice(scenario: &str, name: &str) -> anyhow::Error {
     ))
 }
 
-/// The same was run here to its end.
+/// The same was run here to its end, and no run failed.
 fn stands(lab: &Ready) -> bool {
-    LabResult::read(&lab.out.join("result.json"))
-        .is_ok_and(|result| result.identity.as_ref() == Some(&lab.identity))
+    LabResult::read(&lab.out.join("result.json")).is_ok_and(|result| {
+        let mut runs = result.cells.iter().flat_map(|cell| &cell.runs);
+        let good = runs.all(|run| run.failed.is_none());
+        good && result.identity.as_ref() == Some(&lab.identity)
+    })
 }
 
 /// A line an experiment, and the sum of it all.

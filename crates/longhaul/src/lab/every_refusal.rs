@@ -308,6 +308,21 @@ const OF_CLAIMS: &[Slip] = &[
         "give figures",
     ),
     (
+        "figures = { goodput_bps = 1 }",
+        "figures = { godput_bps = ¦1 }",
+        "paper: no run gives a metric \"godput_bps\"; did you mean \"goodput_bps\"?",
+    ),
+    (
+        "figures = { goodput_bps = 1 }",
+        "figures = { goodput_bps = 1 }\nsuspect = ['goodput_bps', ¦'goodput']",
+        "paper: suspect: there is no figure \"goodput\" here",
+    ),
+    (
+        "metric = 'goodput_bps'\nrows",
+        "metric = ¦'goodput'\nrows",
+        "paper: no run gives a metric \"goodput\"",
+    ),
+    (
         "[0.0, 0.1] }\ncolumns = { relays = [false, true] }\nvalues = [[1, 2], [3, 4]]",
         "[0.0, 7] }\ncolumns = { relays = [false, true] }\nvalues = [[1, 2], [¦3, 4]]",
         "paper: {loss=7,relays=false} matches 0 cells",

@@ -4,6 +4,7 @@
 use super::{
     book::{Book, Cell, pairs},
     fault::{Checked, at, each, ensure},
+    known::Known,
     parameters::plain,
     result::Metrics,
 };
@@ -72,13 +73,16 @@ pub(crate) fn printed(all: &[PaperFigures], cell: &Cell) -> Printed {
     printed
 }
 
-/// Every figure belongs to one cell, and a table has as many values as rows and columns.
+/// Every figure is of a metric that runs give and belongs to one cell, and a table has as many values as rows and
+/// columns.
 pub(crate) fn check(
     book: &Book,
+    known: &Known,
     one_cell: impl Fn(&Book, &[(String, String)]) -> Result<usize, String>,
 ) -> Checked {
     each(&book.base.paper, |paper| {
         shape(paper)?;
+        metrics(paper, known)?;
         let mut all = entries(paper).into_iter();
         all.try_for_each(|entry| {
             let one = one_cell(book, &entry.cell).map(drop);
@@ -102,6 +106,25 @@ fn shape(paper: &PaperFigures) -> Checked {
         at(key, alone)?;
     }
     at("table", table.check())
+}
+
+/// The names of the metrics, and that what looks misprinted is printed at all.
+fn metrics(paper: &PaperFigures, known: &Known) -> Checked {
+    let mut figures = paper.figures.keys();
+    at(
+        "figures",
+        figures.try_for_each(|name| at(name, known.check(name))),
+    )?;
+    let printed = each(&paper.suspect, |name| {
+        ensure(paper.figures.contains_key(name), || {
+            format!("suspect: there is no figure {name:?} here")
+        })
+    });
+    at("suspect", printed)?;
+    match &paper.table {
+        Some(table) => at("table", at("metric", known.check(&table.metric))),
+        None => Ok(()),
+    }
 }
 
 impl PaperTable {

@@ -469,7 +469,7 @@ fn claims(book: &Book) -> Checked {
         check(plan, book, &known).map_err(|fault| fault.of(format!("check {:?}", plan.name)))
     });
     at("check", checks)?;
-    let papers = paper::check(book, one_cell);
+    let papers = paper::check(book, &known, one_cell);
     at("paper", papers.map_err(|fault| fault.of("paper")))?;
     let mut answers = book.base.answer.iter();
     let answers = answers.try_for_each(|plan| answer(plan, book, &known));

@@ -290,6 +290,7 @@ fn more_than_splitting(relay: &Relay) -> Option<&'static str> {
         relay.options.contains_key("streams") || relay.config.to_string().contains("streams");
     match relay.program {
         _ if streams => Some("streams"),
+        _ if relay.config.contains_key("profile") => Some("profiles of its own"),
         RelayProgram::Longhaul | RelayProgram::Haproxy => None,
         RelayProgram::Dante | RelayProgram::Squid => Some("a program that iperf3 does not ask"),
     }

@@ -86,6 +86,7 @@ fn check(result: &LabResult, args: &Args) -> Result<Vec<Row>> {
             lossy: flow.legs.iter().any(|leg| leg.loss > 0.0),
             measured_bps: measured.median,
             forecast: forecast::forecast(&flow)?,
+            disturbed: cell.runs.iter().any(|run| run.disturbed.is_some()),
         });
     }
     Ok(rows)

@@ -16,6 +16,8 @@ pub(super) struct Row {
     pub(super) lossy: bool,
     pub(super) measured_bps: f64,
     pub(super) forecast: Option<Forecast>,
+    /// The machine was too busy in a run of the cell: what was measured is not the path's.
+    pub(super) disturbed: bool,
 }
 
 /// All that was checked.
@@ -70,6 +72,7 @@ pub(super) fn text(checked: &Checked) -> String {
         .collect();
     out += &summary(rows, false);
     out += &summary(rows, true);
+    out += &left_out(rows);
     out + &checked.links.iter().map(lateness).collect::<String>()
 }
 
@@ -93,8 +96,7 @@ fn line(row: &Row) -> Vec<String> {
         row.forecast
             .map_or_else(none, |forecast| rate(forecast.bps)),
         rate(row.measured_bps),
-        row.error()
-            .map_or_else(none, |error| format!("{:+.1} %", error * 100.0)),
+        error_said(row).unwrap_or_else(none),
         match row.forecast.map(|forecast| forecast.by) {
             Some(By::Formula) => "formula".to_owned(),
             Some(By::Simulation) => "simulation".to_owned(),
@@ -103,13 +105,27 @@ fn line(row: &Row) -> Vec<String> {
     ]
 }
 
+fn error_said(row: &Row) -> Option<String> {
+    let mark = if row.disturbed { ", disturbed" } else { "" };
+    Some(format!("{:+.1} %{mark}", row.error()? * 100.0))
+}
+
+fn left_out(rows: &[Row]) -> String {
+    match rows.iter().filter(|row| row.disturbed).count() {
+        0 => String::new(),
+        some => format!("left out: {some} whose runs the machine was too busy for\n"),
+    }
+}
+
 fn summary(rows: &[Row], lossy: bool) -> String {
     let (name, promised) = if lossy {
         ("lossy", LOSSY)
     } else {
         ("clean", CLEAN)
     };
-    let rows = rows.iter().filter(|row| row.lossy == lossy);
+    let rows = rows
+        .iter()
+        .filter(|row| row.lossy == lossy && !row.disturbed);
     let mut errors: Vec<f64> = rows.filter_map(|row| row.error().map(f64::abs)).collect();
     errors.sort_by(f64::total_cmp);
     let Some(worst) = errors.last() else {
@@ -134,6 +150,7 @@ pub(super) fn json(checked: &Checked) -> Value {
             "predicted_bps": row.forecast.map(|forecast| forecast.bps),
             "by": row.forecast.map(|forecast| forecast.by),
             "error": row.error(),
+            "disturbed": row.disturbed,
             "within": row.error().map(|error| error.abs() <= row.promised()),
         })
     };
@@ -159,6 +176,7 @@ mod tests {
                 bps: predicted,
                 by: By::Formula,
             }),
+            disturbed: false,
         }
     }
 
@@ -183,5 +201,22 @@ mod tests {
             p99_us: 39_059.0,
         });
         assert!(text(&checked).contains("wan was late by 39.1 ms"));
+    }
+
+    #[test]
+    fn what_a_busy_machine_measured_is_shown_and_not_counted() {
+        let busy = Row {
+            disturbed: true,
+            ..row(false, 10.0)
+        };
+        let checked = Checked {
+            rows: vec![row(false, 100.0), busy],
+            links: vec![],
+        };
+        let said = text(&checked);
+        assert!(said.contains("-90.0 %, disturbed"), "{said}");
+        assert!(said.contains("clean: 1 of 1 within 15 %"), "{said}");
+        assert!(said.contains("left out: 1 "), "{said}");
+        assert_eq!(json(&checked)["rows"][1]["disturbed"], json!(true));
     }
 }
