@@ -25,7 +25,7 @@ mod way;
 
 use relay_process::may_use_namespaces;
 use relay_testbed::{BOTH, Family, IPV4};
-use std::{io::Read, net::Shutdown};
+use std::{io::Read, net::Shutdown, thread::scope};
 use way::{Carry, Chain, LISTENERS, Way};
 
 type Check = (&'static str, fn(&Way<'_>));
@@ -86,29 +86,37 @@ fn conform_over(peers: usize, carry: Carry, families: &[Family]) {
         return;
     }
     let chain = Chain::new(peers, carry);
-    for (family, kind) in families.iter().flat_map(|f| LISTENERS.map(|k| (f, k))) {
+    // Most of the time passes in waiting for what shall not happen: both families wait together.
+    scope(|scope| {
+        for family in families {
+            scope.spawn(|| conform_in(&chain, family));
+        }
+    });
+    shutdown::drains_and_counts_what_it_cuts(chain);
+}
+
+fn conform_in(chain: &Chain, family: &Family) {
+    let peers = chain.relays.len() - 1;
+    for kind in LISTENERS {
         for upward in [true, false] {
             let way = Way {
-                chain: &chain,
+                chain,
                 kind,
                 family,
                 upward,
             };
             for (name, check) in CHECKS {
-                eprintln!("{way}, {peers} peers, {carry:?}: {name}");
+                eprintln!("{way}, {peers} peers, {:?}: {name}", chain.carry);
                 check(&way);
             }
         }
     }
-    for family in families {
-        refusals::are_said_in_each_protocol_s_words(&chain, family);
-        http::bodies_of_every_framing_arrive_whole(&chain, family);
-        http::a_body_that_is_cut_short_never_looks_whole(&chain, family);
-        http::a_slow_reader_stops_the_server(&chain, family);
-        http::a_reset_passes_a_full_response(&chain, family);
-        flow::stalls_of_some_seconds_are_survived(&chain, family);
-    }
-    shutdown::drains_and_counts_what_it_cuts(chain);
+    refusals::are_said_in_each_protocol_s_words(chain, family);
+    http::bodies_of_every_framing_arrive_whole(chain, family);
+    http::a_body_that_is_cut_short_never_looks_whole(chain, family);
+    http::a_slow_reader_stops_the_server(chain, family);
+    http::a_reset_passes_a_full_response(chain, family);
+    flow::stalls_of_some_seconds_are_survived(chain, family);
 }
 
 #[test]

@@ -101,7 +101,7 @@ pub(crate) struct Chain {
     pub(crate) testbed: Testbed,
     /// The nearest first.
     pub(crate) relays: Vec<Relay>,
-    carry: Carry,
+    pub(crate) carry: Carry,
     origins: [TcpListener; 2],
     _files: tempfile::TempDir,
 }
