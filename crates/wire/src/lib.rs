@@ -4,6 +4,7 @@
 //! A view reads or writes fields in place and allocates nothing; a value holds the meaning. No
 //! input makes anything here panic.
 
+pub mod block;
 pub mod capture;
 pub mod checksum;
 pub mod convert;
