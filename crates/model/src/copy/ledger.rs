@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each stream was given and its far end has not yet confirmed. TCP keeps order, so a count of parcels says which.
+
+use super::Parcel;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Of all streams of a conversation. Memory: a parcel's number for each that is under way, and of small files 8 bytes
+/// each; what is under way is bounded by the buffers that hold it.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    streams: BTreeMap<u64, Stream>,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    confirmed: u64,
+    under_way: VecDeque<Parcel>,
+}
+
+/// A far end confirmed what it was never sent.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stream {stream}: {count} parcels confirmed of {sent} that were sent")]
+pub struct Overcounted {
+    stream: u64,
+    count: u64,
+    sent: u64,
+}
+
+impl Ledger {
+    /// A stream begins to carry a parcel.
+    pub fn sent(&mut self, stream: u64, parcel: Parcel) {
+        let stream = self.streams.entry(stream).or_default();
+        stream.under_way.push_back(parcel);
+    }
+
+    /// The far end has received `count` parcels of a stream, from its beginning on. What it confirmed before it may
+    /// confirm again.
+    pub fn received(&mut self, stream: u64, count: u64) -> Result<(), Overcounted> {
+        let of = self.streams.entry(stream).or_default();
+        let sent = of.confirmed + of.under_way.len() as u64;
+        if count > sent {
+            return Err(Overcounted {
+                stream,
+                count,
+                sent,
+            });
+        }
+        let more = count.saturating_sub(of.confirmed);
+        of.under_way.drain(..more as usize);
+        of.confirmed += more;
+        Ok(())
+    }
+
+    /// A stream has ended, and its far end received `count` parcels of it: what did not arrive.
+    pub fn ended(&mut self, stream: u64, count: u64) -> Result<VecDeque<Parcel>, Overcounted> {
+        self.received(stream, count)?;
+        let ended = self.streams.remove(&stream).unwrap_or_default();
+        Ok(ended.under_way)
+    }
+
+    /// Whether all that was sent was confirmed.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.streams
+            .values()
+            .all(|stream| stream.under_way.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(block: u64) -> Parcel {
+        Parcel::Block { file: 1, block }
+    }
+
+    #[test]
+    fn what_a_broken_stream_did_not_deliver_is_known() {
+        let mut ledger = Ledger::default();
+        for number in 0..4 {
+            ledger.sent(number % 2, block(number));
+        }
+        ledger.received(0, 1).unwrap();
+        assert_eq!(ledger.ended(0, 1).unwrap(), [block(2)]);
+        assert!(!ledger.is_settled());
+        assert_eq!(ledger.ended(1, 2).unwrap(), []);
+        assert!(ledger.is_settled());
+    }
+
+    #[test]
+    fn a_late_count_takes_nothing_back_and_an_excess_is_refused() {
+        let mut ledger = Ledger::default();
+        ledger.sent(0, block(0));
+        ledger.sent(0, block(1));
+        ledger.received(0, 2).unwrap();
+        ledger.received(0, 1).unwrap();
+        assert!(ledger.is_settled());
+        let refused = ledger.received(0, 3).unwrap_err().to_string();
+        assert_eq!(refused, "stream 0: 3 parcels confirmed of 2 that were sent");
+        assert!(ledger.received(9, 1).is_err());
+    }
+}
