@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file as blocks, and the hashes of both.
+//!
+//! A block's hash is the BLAKE3 chaining value of the subtree at its offset, so it fits no other
+//! place and no other length; merged, the blocks' hashes are the file's BLAKE3 hash, the one that
+//! `b3sum FILE` prints. A block that is the whole file has the file's hash.
+
+use blake3::{
+    Hasher,
+    hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root},
+};
+use std::{fmt, ops::Range, str::FromStr};
+
+/// Bytes in every block of a file but the last: 4 MiB.
+pub const BLOCK: u64 = 4 << 20;
+
+/// The longest file, in bytes: 64 TiB. Its blocks' hashes and states take 33 bytes of memory each
+/// while it is written, 528 MiB for a file of this length.
+pub const FILE_LEN_MAX: u64 = 64 << 40;
+
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// BLAKE3 of a block in its place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct BlockHash(pub [u8; 32]);
+
+/// BLAKE3 of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct FileHash(pub [u8; 32]);
+
+/// Why a text is no hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a hash has 64 hexadecimal digits")]
+pub struct BadHash;
+
+/// Why bytes cannot be the block they are said to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoSuchBlock {
+    /// The file ends before it.
+    #[error("there is no block {index} in a file of {file_len} bytes")]
+    Beyond {
+        /// The block's number, from 0.
+        index: u64,
+        /// Bytes in the file.
+        file_len: u64,
+    },
+    /// Too many bytes, or too few.
+    #[error("block {index} at offset {offset} has {len} bytes, not {got}")]
+    Length {
+        /// The block's number, from 0.
+        index: u64,
+        /// Where in the file it begins.
+        offset: u64,
+        /// Bytes in such a block.
+        len: u64,
+        /// Bytes that were given.
+        got: u64,
+    },
+}
+
+/// How a file of a certain length is cut into blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocks {
+    file_len: u64,
+    block_len: u64,
+}
+
+impl Blocks {
+    /// Blocks of [`BLOCK`] bytes.
+    #[must_use]
+    pub fn of(file_len: u64) -> Self {
+        Self::sized(file_len, BLOCK)
+    }
+
+    /// Blocks of another size, which has to be a power of two and at least a chunk of BLAKE3, 1024.
+    pub(crate) fn sized(file_len: u64, block_len: u64) -> Self {
+        assert!(block_len.is_power_of_two() && block_len >= blake3::CHUNK_LEN as u64);
+        Self {
+            file_len,
+            block_len,
+        }
+    }
+
+    /// Bytes in the file.
+    #[must_use]
+    pub fn file_len(self) -> u64 {
+        self.file_len
+    }
+
+    /// Bytes in every block but the last.
+    #[must_use]
+    pub fn block_len(self) -> u64 {
+        self.block_len
+    }
+
+    /// Blocks in the file: none if it is empty.
+    #[must_use]
+    pub fn count(self) -> u64 {
+        self.file_len.div_ceil(self.block_len)
+    }
+
+    /// Where in the file a block lies.
+    pub fn range(self, index: u64) -> Result<Range<u64>, NoSuchBlock> {
+        let file_len = self.file_len;
+        let start = index.checked_mul(self.block_len);
+        let start = start.filter(|start| *start < file_len);
+        let start = start.ok_or(NoSuchBlock::Beyond { index, file_len })?;
+        Ok(start..file_len.min(start.saturating_add(self.block_len)))
+    }
+
+    /// The hash of a block's bytes.
+    pub fn hash(self, index: u64, bytes: &[u8]) -> Result<BlockHash, NoSuchBlock> {
+        let range = self.range(index)?;
+        let (offset, len, got) = (range.start, range.end - range.start, bytes.len() as u64);
+        if got != len {
+            return Err(NoSuchBlock::Length {
+                index,
+                offset,
+                len,
+                got,
+            });
+        }
+        Ok(self.subtree_hash(offset, bytes))
+    }
+
+    /// The hash of a block that is all zeros, without the memory of one.
+    pub fn hole_hash(self, index: u64) -> Result<BlockHash, NoSuchBlock> {
+        let range = self.range(index)?;
+        let mut hasher = Hasher::new();
+        hasher.set_input_offset(range.start);
+        let mut rest = (range.end - range.start) as usize;
+        while rest > 0 {
+            let piece = rest.min(ZEROS.len());
+            hasher.update(&ZEROS[..piece]);
+            rest -= piece;
+        }
+        Ok(self.finished(&hasher))
+    }
+
+    fn subtree_hash(self, offset: u64, bytes: &[u8]) -> BlockHash {
+        let mut hasher = Hasher::new();
+        hasher.set_input_offset(offset).update(bytes);
+        self.finished(&hasher)
+    }
+
+    fn finished(self, hasher: &Hasher) -> BlockHash {
+        BlockHash(if self.file_len <= self.block_len {
+            *hasher.finalize().as_bytes()
+        } else {
+            hasher.finalize_non_root()
+        })
+    }
+
+    /// The file's hash, from those of all its blocks in their order; `None` if there are more or
+    /// fewer of them.
+    #[must_use]
+    pub fn file_hash(self, hashes: &[BlockHash]) -> Option<FileHash> {
+        if hashes.len() as u64 != self.count() {
+            return None;
+        }
+        Some(FileHash(match hashes {
+            [] => *blake3::hash(b"").as_bytes(),
+            [whole] => whole.0,
+            _ => {
+                let (left, right) = self.halves(self.file_len, hashes);
+                *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
+            }
+        }))
+    }
+
+    fn halves(self, len: u64, hashes: &[BlockHash]) -> ([u8; 32], [u8; 32]) {
+        let left_len = left_subtree_len(len);
+        let (left, right) = hashes.split_at((left_len / self.block_len) as usize);
+        (
+            self.merged(left_len, left),
+            self.merged(len - left_len, right),
+        )
+    }
+
+    fn merged(self, len: u64, hashes: &[BlockHash]) -> [u8; 32] {
+        if let [block] = hashes {
+            return block.0;
+        }
+        let (left, right) = self.halves(len, hashes);
+        merge_subtrees_non_root(&left, &right, Mode::Hash)
+    }
+}
+
+/// The hash of block `index` of a file of `file_len` bytes.
+pub fn block_hash(file_len: u64, index: u64, bytes: &[u8]) -> Result<BlockHash, NoSuchBlock> {
+    Blocks::of(file_len).hash(index, bytes)
+}
+
+/// The hash of a file of `file_len` bytes, from those of all its blocks in their order; `None` if
+/// there are more or fewer of them.
+#[must_use]
+pub fn file_hash(file_len: u64, hashes: &[BlockHash]) -> Option<FileHash> {
+    Blocks::of(file_len).file_hash(hashes)
+}
+
+fn from_hex(text: &str) -> Result<[u8; 32], BadHash> {
+    let hash = blake3::Hash::from_hex(text).map_err(|_| BadHash)?;
+    Ok(*hash.as_bytes())
+}
+
+macro_rules! hexadecimal {
+    ($hash:ident) => {
+        impl fmt::Display for $hash {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+            }
+        }
+
+        impl fmt::Debug for $hash {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $hash {
+            type Err = BadHash;
+            fn from_str(text: &str) -> Result<Self, BadHash> {
+                from_hex(text).map(Self)
+            }
+        }
+    };
+}
+
+hexadecimal!(BlockHash);
+hexadecimal!(FileHash);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn content(len: u64) -> Vec<u8> {
+        let mut bytes = vec![0; len as usize];
+        Hasher::new().finalize_xof().fill(&mut bytes);
+        bytes
+    }
+
+    fn hashes(blocks: Blocks, content: &[u8]) -> Vec<BlockHash> {
+        (0..blocks.count())
+            .map(|index| {
+                let range = blocks.range(index).unwrap();
+                let bytes = &content[range.start as usize..range.end as usize];
+                blocks.hash(index, bytes).unwrap()
+            })
+            .collect()
+    }
+
+    fn merges(len: u64, block_len: u64) -> bool {
+        let (blocks, content) = (Blocks::sized(len, block_len), content(len));
+        let merged = blocks.file_hash(&hashes(blocks, &content)).unwrap();
+        merged.0 == *blake3::hash(&content).as_bytes()
+    }
+
+    #[test]
+    fn merged_is_the_hash_of_the_whole_around_every_boundary() {
+        for block_len in [1024, 2048, 8192] {
+            for boundary in (0u64..=20 * block_len).step_by(1024) {
+                for len in boundary.saturating_sub(1)..=boundary + 1 {
+                    assert!(merges(len, block_len), "{len} in {block_len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn merged_is_the_hash_of_the_whole_in_real_blocks() {
+        for len in [
+            0,
+            1,
+            1024,
+            BLOCK - 1,
+            BLOCK,
+            BLOCK + 1,
+            2 * BLOCK,
+            5 * BLOCK + 1025,
+        ] {
+            assert!(merges(len, BLOCK), "{len}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn merged_is_the_hash_of_the_whole(len in 0u64..200_000, shift in 0u32..6) {
+            prop_assert!(merges(len, 1024 << shift));
+        }
+
+        #[test]
+        fn hexadecimal_reads_back(bytes: [u8; 32]) {
+            prop_assert_eq!(FileHash(bytes).to_string().parse(), Ok(FileHash(bytes)));
+            prop_assert_eq!(BlockHash(bytes).to_string().parse(), Ok(BlockHash(bytes)));
+        }
+    }
+
+    #[test]
+    fn a_block_fits_only_its_place_and_its_length() {
+        let (len, zeros) = (3 * BLOCK + 5, vec![0; BLOCK as usize]);
+        let first = block_hash(len, 0, &zeros).unwrap();
+        assert_ne!(first, block_hash(len, 1, &zeros).unwrap(), "displaced");
+        assert_ne!(first.0, *blake3::hash(&zeros).as_bytes(), "a whole file");
+        assert!(block_hash(len, 0, &zeros[1..]).is_err(), "truncated");
+        assert!(block_hash(len, 3, &zeros).is_err(), "longer than the rest");
+        assert!(block_hash(len, 4, &zeros).is_err(), "beyond the end");
+        assert!(block_hash(len, u64::MAX, &zeros).is_err());
+        assert!(block_hash(0, 0, b"").is_err(), "nothing has no blocks");
+    }
+
+    #[test]
+    fn a_hole_has_the_hash_of_its_zeros() {
+        for len in [1, BLOCK - 1, BLOCK, 2 * BLOCK + 70_000] {
+            let blocks = Blocks::of(len);
+            for index in 0..blocks.count() {
+                let range = blocks.range(index).unwrap();
+                let zeros = vec![0; (range.end - range.start) as usize];
+                assert_eq!(blocks.hole_hash(index), blocks.hash(index, &zeros), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn swapped_and_truncated_files_have_another_hash() {
+        let blocks = Blocks::sized(4096, 1024);
+        let mut hashes = hashes(blocks, &content(4096));
+        let whole = blocks.file_hash(&hashes).unwrap();
+        assert_eq!(blocks.file_hash(&hashes[1..]), None);
+        assert_ne!(
+            Blocks::sized(3072, 1024).file_hash(&hashes[..3]),
+            Some(whole)
+        );
+        hashes.swap(1, 2);
+        assert_ne!(blocks.file_hash(&hashes), Some(whole));
+    }
+
+    #[test]
+    fn what_is_no_hash_is_refused() {
+        for text in ["", "00", &"0g".repeat(32), &"0".repeat(65)] {
+            assert_eq!(text.parse::<FileHash>(), Err(BadHash), "{text}");
+        }
+    }
+}

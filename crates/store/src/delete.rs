@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--delete`: what is at the destination and not at the source.
+//!
+//! While a tree is copied, what each finished directory holds too much is noted; it is removed at
+//! the end, and only if the source was seen whole. Never touched are what lies outside directories
+//! that were copied, what a pattern excludes, and the copy's own files.
+
+use crate::{
+    entry::{Entry, Kind},
+    filter::{Filter, Verdict},
+    path::{OWN_PREFIX, RelPath},
+    root::{Failure, Root},
+    scan::Ended,
+};
+use rustix::{
+    fs::{FileType, Stat},
+    io::Errno,
+};
+use std::collections::{BTreeSet, HashSet};
+
+/// Nothing is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotDeleting {
+    /// What is missing at the source may be there.
+    #[error("nothing is deleted, because {0} things at the source could not be looked at")]
+    Failures(u64),
+    /// The same.
+    #[error("nothing is deleted, because the source was not looked at to the end")]
+    Unfinished,
+}
+
+/// Finds what is too much, from entries in the order of a scan. Holds the names of the directories
+/// on the way down, and the paths of what it finds.
+#[derive(Debug)]
+pub struct Extras<'a> {
+    root: &'a Root,
+    filter: &'a Filter,
+    frames: Vec<Frame>,
+    top: Frame,
+    /// The top is a directory that was copied.
+    top_copied: bool,
+    found: BTreeSet<RelPath>,
+    failures: Vec<Failure>,
+}
+
+/// Names that the source has in a directory.
+#[derive(Debug, Default)]
+struct Frame {
+    path: Option<RelPath>,
+    names: HashSet<Box<[u8]>>,
+    /// What is in it was not looked at.
+    spared: bool,
+}
+
+impl<'a> Extras<'a> {
+    /// For a copy into `root` of what `filter` lets through.
+    #[must_use]
+    pub fn new(root: &'a Root, filter: &'a Filter) -> Self {
+        Self {
+            root,
+            filter,
+            frames: Vec::new(),
+            top: Frame::default(),
+            top_copied: false,
+            found: BTreeSet::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// The contents of a source are copied into the root itself.
+    pub fn top(&mut self) {
+        self.top_copied = true;
+    }
+
+    /// The source has this.
+    pub fn see(&mut self, entry: &Entry) {
+        self.note(&entry.path);
+        if entry.kind == Kind::Directory {
+            self.frames.push(Frame {
+                path: Some(entry.path.clone()),
+                ..Frame::default()
+            });
+        }
+    }
+
+    /// The source has this and does not copy it, or what is in it: nor is it deleted.
+    pub fn spare(&mut self, path: &RelPath) {
+        let last = self.frames.last_mut();
+        match last.filter(|frame| frame.path.as_ref() == Some(path)) {
+            Some(frame) => frame.spared = true,
+            None => self.note(path),
+        }
+    }
+
+    fn note(&mut self, path: &RelPath) {
+        let dir = path.parent();
+        while self
+            .frames
+            .last()
+            .is_some_and(|frame| !frame.holds(dir.as_ref()))
+        {
+            self.leave();
+        }
+        let frame = self.frames.last_mut().unwrap_or(&mut self.top);
+        frame.names.insert(path.name().into());
+    }
+
+    fn leave(&mut self) {
+        if let Some(frame) = self.frames.pop() {
+            self.compare(&frame);
+        }
+    }
+
+    fn compare(&mut self, frame: &Frame) {
+        match self.surplus(frame) {
+            Ok(found) => self.found.extend(found),
+            // A directory that is not there yet has nothing too much.
+            Err(failure) if failure.is_not_found() => {}
+            Err(failure) => self.failures.push(failure),
+        }
+    }
+
+    fn surplus(&self, frame: &Frame) -> Result<Vec<RelPath>, Failure> {
+        if frame.spared {
+            return Ok(Vec::new());
+        }
+        let (names, error) = self.root.list(frame.path.as_ref())?;
+        if let Some(error) = error {
+            return Err(error);
+        }
+        let unknown = names.iter().filter(|name| !frame.names.contains(*name));
+        let mut found = Vec::new();
+        for name in unknown.filter(|name| !name.starts_with(OWN_PREFIX)) {
+            found.push(below(frame.path.as_ref(), name)?);
+        }
+        found.retain(|path| !self.is_excluded(path));
+        Ok(found)
+    }
+
+    fn is_excluded(&self, path: &RelPath) -> bool {
+        is_excluded(self.root, self.filter, path)
+    }
+
+    /// All that is too much, a directory standing for what is in it, if the source was seen whole;
+    /// and what could not be looked at here.
+    ///
+    /// # Errors
+    /// It was not.
+    pub fn finish(mut self, source: Ended) -> Result<(Vec<RelPath>, Vec<Failure>), NotDeleting> {
+        match source {
+            Ended::Whole => {}
+            Ended::Failures(failures) => return Err(NotDeleting::Failures(failures)),
+            Ended::NotYet => return Err(NotDeleting::Unfinished),
+        }
+        while !self.frames.is_empty() {
+            self.leave();
+        }
+        if self.top_copied {
+            let top = std::mem::take(&mut self.top);
+            self.compare(&top);
+        }
+        Ok((self.found.into_iter().collect(), self.failures))
+    }
+}
+
+impl Frame {
+    fn holds(&self, dir: Option<&RelPath>) -> bool {
+        self.path.as_ref() == dir
+    }
+}
+
+fn below(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, Failure> {
+    Ok(match dir {
+        Some(dir) => dir.join(name)?,
+        None => RelPath::parse(name)?,
+    })
+}
+
+fn is_dir(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode).is_dir()
+}
+
+fn is_excluded(root: &Root, filter: &Filter, path: &RelPath) -> bool {
+    let dir = root.stat(path).is_ok_and(|stat| is_dir(&stat));
+    filter.verdict_from_top(path, dir) == Verdict::Excluded
+}
+
+/// To be called before directories get their metadata back ([`crate::place::Placer::finish`]):
+/// removes `path` with all that is in it but what a pattern excludes and the copy's own files; the
+/// directories of those stay. Says how much was removed and what could not be.
+#[must_use]
+pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Failure>) {
+    let above = path
+        .parent()
+        .map_or(Verdict::Passed, |dir| filter.verdict_from_top(&dir, true));
+    let mut removal = Removal {
+        root,
+        filter,
+        removed: 0,
+        failures: Vec::new(),
+    };
+    // If we must not, removing says so.
+    let _ = root.unlock(path.parent().as_ref());
+    removal.all(path, above);
+    (removal.removed, removal.failures)
+}
+
+struct Removal<'a> {
+    root: &'a Root,
+    filter: &'a Filter,
+    removed: u64,
+    failures: Vec<Failure>,
+}
+
+/// A directory is entered, and left when it is empty.
+enum Step {
+    Enter(RelPath, Verdict),
+    Leave(RelPath),
+}
+
+impl Removal<'_> {
+    fn all(&mut self, path: &RelPath, above: Verdict) {
+        let mut steps = vec![Step::Enter(path.clone(), above)];
+        while let Some(step) = steps.pop() {
+            let done = match step {
+                Step::Enter(path, above) => self.enter(&path, above, &mut steps),
+                Step::Leave(path) => self.leave(&path),
+            };
+            self.failures.extend(done.err());
+        }
+    }
+
+    fn enter(
+        &mut self,
+        path: &RelPath,
+        above: Verdict,
+        steps: &mut Vec<Step>,
+    ) -> Result<(), Failure> {
+        let dir = match self.root.stat(path) {
+            Ok(stat) => is_dir(&stat),
+            Err(failure) if failure.is_not_found() => return Ok(()),
+            Err(failure) => return Err(failure),
+        };
+        let verdict = match above {
+            Verdict::Excluded => above,
+            _ => self.filter.verdict(path, dir, above),
+        };
+        if path.is_own() || verdict == Verdict::Excluded {
+            return Ok(());
+        }
+        if !dir {
+            return self.count(|root| root.remove(path));
+        }
+        self.root.unlock(Some(path))?;
+        let (names, error) = self.root.list(Some(path))?;
+        steps.push(Step::Leave(path.clone()));
+        for name in names.iter() {
+            steps.push(Step::Enter(path.join(name)?, verdict));
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    /// What was kept keeps the directory.
+    fn leave(&mut self, path: &RelPath) -> Result<(), Failure> {
+        match self.count(|root| root.remove_dir(path)) {
+            Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn count(&mut self, remove: impl FnOnce(&Root) -> Result<(), Failure>) -> Result<(), Failure> {
+        match remove(self.root) {
+            Ok(()) => self.removed += 1,
+            Err(failure) if failure.is_not_found() => {}
+            Err(failure) => return Err(failure),
+        }
+        Ok(())
+    }
+}

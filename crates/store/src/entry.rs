@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One thing of a copied tree.
+
+use crate::{
+    metadata::{Metadata, Time, modified, time},
+    path::RelPath,
+};
+use rustix::{
+    fd::AsFd,
+    fs::{self, SeekFrom, Stat},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Extents of a sparse file that are told apart, at most: 16 KiB of memory. In a file of more, the
+/// smallest holes count as data.
+pub const EXTENTS_MAX: usize = 1024;
+
+/// Bytes of a symbolic link's target, at most: Linux's PATH_MAX without its NUL.
+pub const TARGET_LEN_MAX: usize = 4095;
+
+/// One thing of a tree: its name in the copy, what it is, and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// From the top of the copy.
+    pub path: RelPath,
+    /// What it is.
+    pub kind: Kind,
+    /// Mode, owner, times, attributes. Of a hard link: those of the file, which has them already.
+    pub metadata: Metadata,
+}
+
+/// What something is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A file with data.
+    File {
+        /// Which file and which state of it; its size too.
+        version: Version,
+        /// It occupies less than its size: worth asking for its [`extents`].
+        sparse: bool,
+    },
+    /// A symbolic link.
+    Symlink {
+        /// Where it points: data, never followed.
+        target: Box<[u8]>,
+    },
+    /// One more name of something that was named before.
+    HardLink {
+        /// The name before.
+        to: RelPath,
+    },
+    /// A fifo.
+    Fifo,
+    /// A character or block device.
+    Device {
+        /// Else a character device.
+        block: bool,
+        /// Its type.
+        major: u32,
+        /// Which one of that type.
+        minor: u32,
+    },
+}
+
+/// A state of a file at the source: as long as this is the same, so is its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Version {
+    /// Bytes.
+    pub size: u64,
+    /// Set by whoever likes.
+    pub modified: Time,
+    /// Set by the system at each change.
+    pub changed: Time,
+    /// The file itself, whatever its name.
+    pub inode: u64,
+    /// The file system it is on.
+    pub device: u64,
+}
+
+impl Version {
+    /// The state a file is in.
+    ///
+    /// # Errors
+    /// As fstat(2).
+    pub fn of_file(file: &impl AsFd) -> Result<Self, Errno> {
+        fs::fstat(file).map(|stat| Self::of(&stat))
+    }
+
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self {
+            size: stat.st_size.try_into().unwrap_or(0),
+            modified: modified(stat),
+            changed: time(stat.st_ctime, stat.st_ctime_nsec),
+            inode: stat.st_ino,
+            device: stat.st_dev,
+        }
+    }
+}
+
+/// Where an open file has data, in order and apart; the rest of its `size` is holes. At most
+/// [`EXTENTS_MAX`]. A file system that knows no holes has one extent. Moves the file's offset.
+///
+/// # Errors
+/// As lseek(2).
+pub fn extents(file: &impl AsFd, size: u64) -> Result<Vec<Range<u64>>, Errno> {
+    let mut extents = Extents::default();
+    let mut at = 0;
+    while at < size {
+        let start = match fs::seek(file, SeekFrom::Data(at)) {
+            Ok(start) if start < size => start,
+            Ok(_) | Err(Errno::NXIO) => break,
+            Err(Errno::INVAL) => return Ok(std::iter::once(0..size).collect()),
+            Err(error) => return Err(error),
+        };
+        at = fs::seek(file, SeekFrom::Hole(start))?.clamp(start + 1, size);
+        extents.push(start..at);
+    }
+    Ok(extents.list)
+}
+
+/// Extents as they are found; at the bound, holes up to a width that doubles are closed.
+#[derive(Default)]
+struct Extents {
+    list: Vec<Range<u64>>,
+    hole_min: u64,
+}
+
+impl Extents {
+    fn push(&mut self, extent: Range<u64>) {
+        match self.list.last_mut() {
+            Some(last) if extent.start - last.end < self.hole_min => last.end = extent.end,
+            _ => self.list.push(extent),
+        }
+        while self.list.len() > EXTENTS_MAX {
+            self.hole_min = (self.hole_min * 2).max(1 << 12);
+            self.merge();
+        }
+    }
+
+    fn merge(&mut self) {
+        let found = std::mem::take(&mut self.list);
+        for extent in found {
+            match self.list.last_mut() {
+                Some(last) if extent.start - last.end < self.hole_min => last.end = extent.end,
+                _ => self.list.push(extent),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs::File, os::unix::fs::FileExt};
+
+    #[test]
+    fn extents_are_where_the_data_is() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(10 << 20).unwrap();
+        assert_eq!(extents(&file, 10 << 20).unwrap(), []);
+        file.write_all_at(&[1; 4096], 1 << 20).unwrap();
+        file.write_all_at(&[1; 100], 5 << 20).unwrap();
+        let found = extents(&file, 10 << 20).unwrap();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains(&(1 << 20)) && found[1].contains(&((5 << 20) + 99)));
+        assert!(found[1].end <= 6 << 20);
+        assert_eq!(
+            extents(&file, 100).unwrap(),
+            [],
+            "beyond the size that was asked for"
+        );
+    }
+
+    #[test]
+    fn a_full_file_is_one_extent_and_an_empty_one_none() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(extents(&file, 0).unwrap(), []);
+        file.write_all_at(&[1; 10_000], 0).unwrap();
+        assert_eq!(extents(&file, 10_000).unwrap(), vec![0..10_000; 1]);
+    }
+
+    #[test]
+    fn beyond_the_bound_the_smallest_holes_are_closed() {
+        let mut extents = Extents::default();
+        for number in 0..EXTENTS_MAX as u64 * 3 {
+            let start = number * 16384;
+            extents.push(start..start + 4096);
+        }
+        let wide = EXTENTS_MAX as u64 * 16384 * 4;
+        extents.push(wide..wide + 1);
+        assert!(extents.list.len() <= EXTENTS_MAX);
+        assert_eq!(
+            extents.list.last(),
+            Some(&(wide..wide + 1)),
+            "a wide hole stays one"
+        );
+        let covered = |at: u64| extents.list.iter().any(|extent| extent.contains(&at));
+        assert!((0..EXTENTS_MAX as u64 * 3).all(|number| covered(number * 16384 + 4095)));
+        assert!(
+            extents
+                .list
+                .windows(2)
+                .all(|pair| pair[0].end < pair[1].start)
+        );
+    }
+
+    #[test]
+    fn a_version_changes_with_the_data_even_if_the_times_are_set_back() {
+        let temp = tempfile::TempDir::new().unwrap();
+        let file = File::create(temp.path().join("f")).unwrap();
+        file.write_all_at(b"a", 0).unwrap();
+        let times = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+        file.set_times(times).unwrap();
+        let before = Version::of_file(&file).unwrap();
+        assert_eq!(before, Version::of_file(&file).unwrap());
+        // The system's clock for files moves in steps.
+        while Version::of_file(&file).unwrap() == before {
+            file.write_all_at(b"b", 0).unwrap();
+            file.set_times(times).unwrap();
+        }
+        assert_eq!(Version::of_file(&file).unwrap().modified, before.modified);
+    }
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What of an unfinished file is durable: a header that names the file's version, and a record for
+//! each block.
+//!
+//! A disk that loses power keeps any part of what it was not told to keep. So each record carries
+//! a check of its own, bound to the header, and stands at a multiple of its length from it: a
+//! record with the right check is believed whatever stands around it, and nothing else is.
+//!
+//! All numbers are big-endian. The header: magic (8 bytes), format (4), nanoseconds of mtime (4) and
+//! of ctime (4), zeros (4), bytes in a block (8), bytes in the file (8), the source's size, mtime in
+//! seconds, ctime in seconds, inode and device (8 each), BLAKE3 of all this (32). A record: the
+//! block's number (8), its hash (32), BLAKE3 of both keyed by the header, cut (8).
+
+use crate::{
+    blocks::{BlockHash, Blocks},
+    medium::Medium,
+};
+use std::io;
+
+/// Bytes in the header: less than a sector, so that it is there or is not.
+pub const HEADER_LEN: usize = 112;
+
+/// Bytes in a record.
+pub const RECORD_LEN: usize = 48;
+
+/// Records that are read at once: 192 KiB of memory, however long the journal is.
+const READ_RECORDS: usize = 4096;
+
+const MAGIC: &[u8; 8] = b"longhaul";
+const FORMAT: u32 = 1;
+const CHECKED_LEN: usize = HEADER_LEN - 32;
+const KEY_CONTEXT: &str = "longhaul 2026 journal record";
+
+/// What distinguishes one state of a source file from another. A source that changes while it
+/// keeps all of these is not noticed by them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Version {
+    /// Bytes in the file.
+    pub size: u64,
+    /// When its bytes changed, in seconds since 1970 and nanoseconds.
+    pub mtime: (i64, u32),
+    /// When its metadata changed, likewise.
+    pub ctime: (i64, u32),
+    /// Its inode.
+    pub inode: u64,
+    /// Its device.
+    pub device: u64,
+}
+
+/// What a journal is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The source's version.
+    pub version: Version,
+    /// The file's length and that of its blocks.
+    pub blocks: Blocks,
+}
+
+/// A block that a journal says is durable.
+pub type Record = (u64, BlockHash);
+
+impl Header {
+    /// The bytes of the header.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let version = &self.version;
+        let mut bytes = [0; HEADER_LEN];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT.to_be_bytes());
+        bytes[12..16].copy_from_slice(&version.mtime.1.to_be_bytes());
+        bytes[16..20].copy_from_slice(&version.ctime.1.to_be_bytes());
+        let words = [
+            self.blocks.block_len(),
+            self.blocks.file_len(),
+            version.size,
+            version.mtime.0.cast_unsigned(),
+            version.ctime.0.cast_unsigned(),
+            version.inode,
+            version.device,
+        ];
+        for (word, place) in words.iter().zip(bytes[24..].chunks_exact_mut(8)) {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        let check = blake3::hash(&bytes[..CHECKED_LEN]);
+        bytes[CHECKED_LEN..].copy_from_slice(check.as_bytes());
+        bytes
+    }
+
+    fn key(&self) -> Key {
+        Key(blake3::derive_key(KEY_CONTEXT, &self.encode()))
+    }
+
+    fn accepts(&self, record: &Record) -> bool {
+        record.0 < self.blocks.count()
+    }
+}
+
+/// Whether a journal begins with a header that is whole, and of what.
+#[must_use]
+pub fn is_of(journal: &[u8], header: &Header) -> bool {
+    journal.starts_with(&header.encode())
+}
+
+/// The records of a journal of `header` that are to be believed, from all its bytes.
+pub fn records(journal: &[u8], header: &Header) -> Vec<Record> {
+    if !is_of(journal, header) {
+        return Vec::new();
+    }
+    believed(&journal[HEADER_LEN..], header, &header.key()).collect()
+}
+
+fn believed<'a>(
+    slots: &'a [u8],
+    header: &'a Header,
+    key: &'a Key,
+) -> impl Iterator<Item = Record> + 'a {
+    let slots = slots.as_chunks().0.iter();
+    slots
+        .filter_map(|slot| key.open(slot))
+        .filter(|record| header.accepts(record))
+}
+
+/// Binds records to their header.
+#[derive(Clone)]
+struct Key([u8; 32]);
+
+impl Key {
+    fn seal(&self, (index, hash): &Record) -> [u8; RECORD_LEN] {
+        let mut slot = [0; RECORD_LEN];
+        slot[..8].copy_from_slice(&index.to_be_bytes());
+        slot[8..40].copy_from_slice(&hash.0);
+        let check = self.check(&slot[..40]);
+        slot[40..].copy_from_slice(&check);
+        slot
+    }
+
+    fn open(&self, slot: &[u8; RECORD_LEN]) -> Option<Record> {
+        let (index, rest) = slot.split_first_chunk()?;
+        let (hash, check) = rest.split_first_chunk()?;
+        let whole = *check == self.check(&slot[..40]);
+        whole.then_some((u64::from_be_bytes(*index), BlockHash(*hash)))
+    }
+
+    fn check(&self, bytes: &[u8]) -> [u8; 8] {
+        let mut check = [0; 8];
+        check.copy_from_slice(&blake3::keyed_hash(&self.0, bytes).as_bytes()[..8]);
+        check
+    }
+}
+
+/// What a journal holds.
+pub(crate) struct Contents {
+    /// The records to be believed: 40 bytes of memory each.
+    pub(crate) records: Vec<Record>,
+    /// Where the next one goes.
+    pub(crate) end: u64,
+}
+
+/// Reads a journal, piece by piece; `None` if it is not of `header`.
+pub(crate) fn read(file: &impl Medium, header: &Header) -> io::Result<Option<Contents>> {
+    let mut start = [0; HEADER_LEN];
+    file.read_at(&mut start, 0)?;
+    if !is_of(&start, header) {
+        return Ok(None);
+    }
+    let (key, mut records) = (header.key(), Vec::new());
+    let mut end = HEADER_LEN as u64;
+    let mut slots = vec![0; READ_RECORDS * RECORD_LEN];
+    loop {
+        let read = file.read_at(&mut slots, end)?;
+        records.extend(believed(&slots[..read], header, &key));
+        end += read.next_multiple_of(RECORD_LEN) as u64;
+        if read < slots.len() {
+            return Ok(Some(Contents { records, end }));
+        }
+    }
+}
+
+/// A journal that is written. Who has it holds the lock of its file.
+pub(crate) struct Journal<M> {
+    file: M,
+    key: Key,
+    /// Where the next record goes.
+    end: u64,
+}
+
+impl<M: Medium> Journal<M> {
+    /// Goes on with the journal that was read from this file. What was read may have been written
+    /// by a process that died before it was durable, so it is made so.
+    pub(crate) fn resume(file: M, header: &Header, end: u64) -> io::Result<Self> {
+        file.sync_data()?;
+        let key = header.key();
+        Ok(Self { file, key, end })
+    }
+
+    /// An empty journal, durable. What the file held is gone.
+    pub(crate) fn begin(file: M, header: &Header) -> io::Result<Self> {
+        file.set_len(0)?;
+        file.write_at(&header.encode(), 0)?;
+        file.sync_data()?;
+        Ok(Self {
+            file,
+            key: header.key(),
+            end: HEADER_LEN as u64,
+        })
+    }
+
+    /// Adds records and makes them durable. After an error, any of them may be.
+    pub(crate) fn add(&mut self, records: &[Record]) -> io::Result<()> {
+        let mut slots = Vec::with_capacity(records.len() * RECORD_LEN);
+        for record in records {
+            slots.extend(self.key.seal(record));
+        }
+        self.file.write_at(&slots, self.end)?;
+        self.file.sync_data()?;
+        self.end += slots.len() as u64;
+        Ok(())
+    }
+
+    /// The file, for its lock.
+    pub(crate) fn into_file(self) -> M {
+        self.file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::medium::{Dir, Directory, How};
+    use proptest::prelude::*;
+    use std::os::fd::AsFd;
+
+    fn header() -> Header {
+        Header {
+            version: Version {
+                size: 10,
+                mtime: (-1, 2),
+                ctime: (3, 4),
+                inode: 5,
+                device: 6,
+            },
+            blocks: Blocks::sized(100 * 1024, 1024),
+        }
+    }
+
+    fn journal(header: &Header, records: &[Record]) -> Vec<u8> {
+        let key = header.key();
+        let slots = records.iter().flat_map(|record| key.seal(record));
+        header.encode().into_iter().chain(slots).collect()
+    }
+
+    fn some() -> Vec<Record> {
+        (0..5).map(|n| (n * 7, BlockHash([n as u8; 32]))).collect()
+    }
+
+    #[test]
+    fn the_layout_is_as_documented() {
+        let bytes = header().encode();
+        let number = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
+        assert_eq!(&bytes[..12], b"longhaul\0\0\0\x01");
+        let numbers: Vec<u64> = (8..80).step_by(8).map(number).collect();
+        let nanoseconds = [1 << 32 | 2, 4 << 32];
+        assert_eq!(numbers[..2], nanoseconds);
+        assert_eq!(numbers[2..], [1024, 102_400, 10, u64::MAX, 3, 5, 6]);
+        assert_eq!(bytes[80..], *blake3::hash(&bytes[..80]).as_bytes());
+    }
+
+    #[test]
+    fn whole_records_are_believed_wherever_they_stand() {
+        let mut bytes = journal(&header(), &some());
+        bytes[HEADER_LEN + RECORD_LEN..][..RECORD_LEN].fill(0);
+        bytes[HEADER_LEN + 3 * RECORD_LEN + 20] ^= 1;
+        bytes.truncate(bytes.len() - 1);
+        let kept = [some()[0], some()[2]];
+        assert_eq!(records(&bytes, &header()), kept);
+    }
+
+    #[test]
+    fn a_block_that_the_file_has_not_is_not_believed() {
+        let beyond = (100, BlockHash::default());
+        assert_eq!(records(&journal(&header(), &[beyond]), &header()), []);
+    }
+
+    #[test]
+    fn nothing_is_believed_under_another_header() {
+        let bytes = journal(&header(), &some());
+        type Change = fn(&mut Header);
+        let changes: [Change; 8] = [
+            |header| header.version.size += 1,
+            |header| header.version.mtime.0 += 1,
+            |header| header.version.mtime.1 += 1,
+            |header| header.version.ctime.0 += 1,
+            |header| header.version.ctime.1 += 1,
+            |header| header.version.inode += 1,
+            |header| header.version.device += 1,
+            |header| header.blocks = Blocks::sized(header.blocks.file_len() + 1, 1024),
+        ];
+        for change in changes {
+            let mut other = header();
+            change(&mut other);
+            assert_eq!(records(&bytes, &other), [], "{other:?}");
+            let mut grafted = bytes.clone();
+            grafted[..HEADER_LEN].copy_from_slice(&other.encode());
+            assert_eq!(records(&grafted, &other), [], "records of another header");
+        }
+    }
+
+    #[test]
+    fn a_torn_header_is_of_nothing() {
+        let whole = journal(&header(), &some());
+        for at in 0..HEADER_LEN {
+            let mut torn = whole.clone();
+            torn[at] ^= 1;
+            assert_eq!(records(&torn, &header()), [], "{at}");
+            assert_eq!(records(&whole[..at], &header()), [], "{at}");
+        }
+    }
+
+    #[test]
+    fn records_follow_a_torn_one_and_any_number_reads_back() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::new(std::fs::File::open(temp.path()).unwrap().as_fd()).unwrap();
+        let open = || dir.open(b"journal", How::Make).unwrap().unwrap();
+        let header = Header {
+            blocks: Blocks::sized(1 << 40, 1024),
+            ..header()
+        };
+        let many = READ_RECORDS as u64 * 2;
+        let mut want: Vec<Record> = (0..many).map(|n| (n, BlockHash::default())).collect();
+        let mut journal = Journal::begin(open(), &header).unwrap();
+        journal.add(&want).unwrap();
+        journal.file.append(b"torn").unwrap();
+        drop(journal);
+        let file = open();
+        let contents = read(&file, &header).unwrap().unwrap();
+        assert_eq!(contents.records, want);
+        let mut journal = Journal::resume(file, &header, contents.end).unwrap();
+        journal.add(&[(many, BlockHash::default())]).unwrap();
+        drop(journal);
+        want.push((many, BlockHash::default()));
+        let contents = read(&open(), &header).unwrap().unwrap();
+        assert_eq!(contents.records, want);
+    }
+
+    proptest! {
+        /// Only what was sealed is believed, whatever happened to the bytes.
+        #[test]
+        fn no_damage_makes_a_record(damage in prop::collection::vec((0usize..400, any::<u8>()), 0..20), cut in 0usize..400) {
+            let mut bytes = journal(&header(), &some());
+            for (at, byte) in damage {
+                if let Some(place) = bytes.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            bytes.truncate(cut);
+            for record in records(&bytes, &header()) {
+                prop_assert!(some().contains(&record));
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_read(bytes: Vec<u8>, slots: Vec<u8>) {
+            prop_assert_eq!(records(&bytes, &header()), []);
+            let mut bytes = header().encode().to_vec();
+            bytes.extend(slots);
+            prop_assert_eq!(records(&bytes, &header()), []);
+        }
+    }
+}

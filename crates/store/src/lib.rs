@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files at either end of a copy: trees and their metadata, blocks and their hashes, what is
+//! durable. Blocking, for threads; no network, no clock.
+//!
+//! [`scan`] finds what there is to copy and [`place`] makes what needs no data. What is durable at a
+//! destination, and how it becomes so, is in [`part`] (files of many blocks), [`small`] (files of
+//! one) and [`manifest`] (what is complete). All of it happens beneath a [`root`].
+
+pub mod blocks;
+pub mod delete;
+pub mod entry;
+mod escape;
+pub mod filter;
+pub mod journal;
+pub mod manifest;
+pub mod medium;
+pub mod metadata;
+pub mod part;
+pub mod path;
+pub mod place;
+#[cfg(test)]
+mod power_loss;
+pub mod root;
+pub mod scan;
+pub mod small;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tree_tests;

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use super::*;
+use proptest::prelude::*;
+use std::{
+    fs::{self, File},
+    os::fd::AsFd,
+};
+
+fn place() -> (tempfile::TempDir, Dir) {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = Dir::new(File::open(temp.path()).unwrap().as_fd()).unwrap();
+    (temp, dir)
+}
+
+fn record(size: u64) -> Record {
+    Record {
+        hash: FileHash(*blake3::hash(&size.to_be_bytes()).as_bytes()),
+        size,
+        mtime: (-7, 5),
+    }
+}
+
+#[test]
+fn a_line_is_as_documented() {
+    let hash = FileHash([0xab; 32]);
+    let record = Record {
+        hash,
+        size: 12,
+        mtime: (-1, 5),
+    };
+    let line = line(b"a b/\n\\", &record);
+    let (checked, check) = line.trim_end().rsplit_once(' ').unwrap();
+    assert_eq!(checked, format!("{hash} 12 -1.000000005 a b/\\x0a\\\\"));
+    assert_eq!(check.len(), 16);
+}
+
+#[test]
+fn the_last_line_of_a_path_counts_and_damaged_ones_do_not() {
+    let (temp, dir) = place();
+    let mut manifest = Manifest::load(&dir).unwrap();
+    manifest
+        .append(&[(b"a", record(1)), (b"b/c", record(2))])
+        .unwrap();
+    manifest.append(&[(b"a", record(3))]).unwrap();
+    assert_eq!(manifest.lookup(b"a"), Some(&record(3)));
+    let path = temp.path().join(MANIFEST);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend(b"a line of somebody else\n\n\xff\n");
+    bytes.extend(line(b"a", &record(4)).replace(" 4 ", " 5 ").as_bytes());
+    let torn = line(b"b/c", &record(6));
+    bytes.extend(&torn.as_bytes()[..torn.len() - 5]);
+    fs::write(&path, bytes).unwrap();
+    let mut manifest = Manifest::load(&dir).unwrap();
+    assert_eq!(manifest.ignored(), 5);
+    manifest.append(&[(b"d", record(7))]).unwrap();
+    let manifest = Manifest::load(&dir).unwrap();
+    assert_eq!(manifest.ignored(), 5, "the torn line was ended");
+    let want = [
+        (&b"a"[..], record(3)),
+        (b"b/c", record(2)),
+        (b"d", record(7)),
+    ];
+    let all: Vec<_> = manifest
+        .iter()
+        .map(|(path, record)| (path, *record))
+        .collect();
+    assert_eq!(all, want);
+}
+
+#[test]
+fn it_is_replaced_when_most_of_it_is_outdated() {
+    let (temp, dir) = place();
+    let mut manifest = Manifest::load(&dir).unwrap();
+    let paths: Vec<Vec<u8>> = (0..5000)
+        .map(|n| format!("path {n}").into_bytes())
+        .collect();
+    let batch = |size| -> Vec<(&[u8], Record)> {
+        paths
+            .iter()
+            .map(|path| (path.as_slice(), record(size)))
+            .collect()
+    };
+    manifest.append(&batch(1)).unwrap();
+    manifest.append(&batch(2)).unwrap();
+    assert!(!manifest.compact().unwrap(), "half of it counts");
+    let mut other = Manifest::load(&dir).unwrap();
+    other.append(&[(b"other", record(9))]).unwrap();
+    manifest.append(&batch(3)).unwrap();
+    let before = fs::metadata(temp.path().join(MANIFEST)).unwrap().len();
+    assert!(manifest.compact().unwrap());
+    let after = fs::metadata(temp.path().join(MANIFEST)).unwrap().len();
+    assert!(after * 2 < before, "{after} of {before}");
+    assert_eq!(manifest.lookup(b"other"), Some(&record(9)));
+    other.append(&[(b"late", record(10))]).unwrap();
+    let manifest = Manifest::load(&dir).unwrap();
+    assert_eq!(manifest.iter().count(), 5002);
+    assert_eq!(manifest.lookup(b"path 77"), Some(&record(3)));
+    assert_eq!(manifest.lookup(b"late"), Some(&record(10)));
+    assert_eq!(manifest.ignored(), 0);
+}
+
+#[test]
+fn a_short_one_is_left_as_it_is() {
+    let (_temp, dir) = place();
+    let mut manifest = Manifest::load(&dir).unwrap();
+    for size in 0..10 {
+        manifest.append(&[(b"a", record(size))]).unwrap();
+    }
+    assert!(!manifest.compact().unwrap());
+}
+
+#[test]
+fn nothing_is_lost_between_those_who_add_and_those_who_replace() {
+    let (_temp, dir) = place();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let dir = &dir;
+            scope.spawn(move || {
+                let mut manifest = Manifest::load(dir).unwrap();
+                for n in 0..25 {
+                    let own = format!("{thread} {n}");
+                    let batch = [(own.as_bytes(), record(n)), (b"same", record(n))];
+                    manifest.append(&batch).unwrap();
+                    manifest.append(&[(b"same", record(n))]).unwrap();
+                    manifest.compact_from(0).unwrap();
+                }
+            });
+        }
+    });
+    let manifest = Manifest::load(&dir).unwrap();
+    assert_eq!(manifest.iter().count(), 101);
+    assert_eq!(manifest.ignored(), 0);
+}
+
+#[test]
+fn lines_may_be_cut_anywhere_and_long_ones_are_not_kept() {
+    let lines = [
+        line(b"a", &record(1)),
+        "x".repeat(3 * LINE_LEN_MAX) + "\n",
+        line(b"b", &record(2)),
+    ];
+    let text = lines.concat();
+    for size in [1, 7, 100, 1 << 16] {
+        let (mut contents, mut begun) = (Contents::default(), Vec::new());
+        for piece in text.as_bytes().chunks(size) {
+            contents.parse(piece, &mut begun);
+            assert!(begun.len() <= LINE_LEN_MAX + 1);
+        }
+        assert_eq!((contents.records.len(), contents.ignored), (2, 1));
+    }
+}
+
+#[test]
+fn the_longest_path_fits() {
+    let path = [b'\n'; 4096];
+    let longest = line(&path, &record(u64::MAX));
+    assert!(longest.len() <= LINE_LEN_MAX, "{}", longest.len());
+}
+
+#[test]
+fn what_is_planted_in_its_place_is_refused() {
+    let (temp, dir) = place();
+    std::os::unix::fs::symlink("elsewhere", temp.path().join(MANIFEST)).unwrap();
+    let error = Manifest::load(&dir).err().unwrap().to_string();
+    assert!(
+        error.starts_with("cannot open .longhaul-manifest: a symbolic link"),
+        "{error}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn every_record_reads_back(path: Vec<u8>, hash: [u8; 32], size: u64, seconds: i64, nanoseconds in 0u32..1_000_000_000) {
+        let record = Record { hash: FileHash(hash), size, mtime: (seconds, nanoseconds) };
+        let line = line(&path, &record);
+        prop_assert_eq!(line.matches('\n').count(), 1);
+        prop_assert_eq!(parse(line.trim_end_matches('\n').as_bytes()), Some((path, record)));
+    }
+
+    #[test]
+    fn a_damaged_line_says_nothing(at in 0usize..100, flip in 1u8..) {
+        let mut line = line(b"some/path", &record(3)).into_bytes();
+        line.pop();
+        let at = at % line.len();
+        line[at] ^= flip;
+        prop_assert_eq!(parse(&line), None);
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_read(bytes: Vec<u8>) {
+        prop_assert_eq!(parse(&bytes), None);
+    }
+}

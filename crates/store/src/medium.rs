@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The little that a copy needs of files and directories, so that tests can put a disk that loses
+//! power under it, and the real ones: [`std::fs::File`] and [`Dir`].
+
+#[cfg(test)]
+pub(crate) mod simulated;
+
+use rustix::{
+    fs::{Advice, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat},
+    io::{Errno, retry_on_intr},
+};
+use std::{
+    fs::File,
+    io::{self, Write},
+    num::NonZeroU64,
+    ops::Range,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::{FileExt, MetadataExt},
+    },
+    sync::Arc,
+};
+
+/// A file's bytes.
+pub trait Medium: Send + Sync {
+    /// Bytes in the file.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether it has none.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Fills the buffer as far as the file goes; the bytes read.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all the bytes.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Writes all the bytes at the end, wherever that is by now.
+    fn append(&self, bytes: &[u8]) -> io::Result<()>;
+    /// Cuts the file, or lengthens it by a hole.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Reserves space for the first `len` bytes where the file system can.
+    fn allocate(&self, len: u64) -> io::Result<()>;
+    /// Makes zeros of a range within the file, without space on the disk if the file system can.
+    fn zero(&self, range: Range<u64>) -> io::Result<()>;
+    /// Says that a range is complete and will not be read soon: the kernel starts to write it out,
+    /// and the next sync waits for less.
+    fn write_back(&self, _range: Range<u64>) {}
+    /// Makes bytes and length durable.
+    fn sync_data(&self) -> io::Result<()>;
+    /// Makes bytes, length and metadata durable.
+    fn sync_all(&self) -> io::Result<()>;
+    /// Makes the bytes and metadata of every file of the file system durable.
+    fn sync_file_system(&self) -> io::Result<()>;
+    /// Which file system it is on.
+    fn file_system(&self) -> io::Result<u64>;
+}
+
+/// A directory's names. A name is a single component.
+pub trait Directory: Clone {
+    /// What its names are of.
+    type File: Medium;
+    /// Opens a file; `None` if there is none and none was to be made. Whatever stands at the name
+    /// instead of a file of ours is an error, and untouched.
+    fn open(&self, name: &[u8], how: How) -> Result<Option<Self::File>, OpenError>;
+    /// Whether the name is still that of this open file.
+    fn names(&self, name: &[u8], file: &Self::File) -> io::Result<bool>;
+    /// Gives a file another name, whose former file loses it.
+    fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()>;
+    /// Removes a name. One that is not there is as good.
+    fn remove(&self, name: &[u8]) -> io::Result<()>;
+    /// Makes the names durable.
+    fn sync(&self) -> io::Result<()>;
+    /// Tells one directory from another.
+    fn id(&self) -> (u64, u64);
+}
+
+/// What to open a file for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Reading only, without a lock, whoever owns it.
+    Read,
+    /// Writing, if it is there, locked against everybody else.
+    Hold,
+    /// Likewise, and made if it is not there.
+    Make,
+    /// Likewise, waiting while somebody else has the lock.
+    MakeAndWait,
+}
+
+/// Why a file cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Somebody else has the lock.
+    #[error("somebody else is writing it")]
+    Busy,
+    /// Something else stands in the file's place. It was not touched.
+    #[error("{0}; it was left alone, remove it")]
+    Refused(Refusal),
+    /// The system's answer.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What stands in a file's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Somebody may have put it there to have something else written.
+    #[error("a symbolic link is in its place")]
+    Symlink,
+    /// A directory, a fifo, a socket or a device.
+    #[error("what is in its place is no regular file")]
+    NotRegular,
+    /// Its bytes have other names, outside perhaps.
+    #[error("what is in its place has hard links elsewhere")]
+    HardLinks,
+    /// Its owner could change it.
+    #[error("what is in its place belongs to another user")]
+    Owner,
+}
+
+impl From<Errno> for OpenError {
+    fn from(errno: Errno) -> Self {
+        Self::Io(errno.into())
+    }
+}
+
+impl Medium for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let rest = &mut buffer[filled..];
+            match FileExt::read_at(self, rest, offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        rustix::fs::fcntl_setfl(self, OFlags::APPEND)?;
+        let mut file = self;
+        file.write_all(bytes)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        match NonZeroU64::new(len) {
+            None => Ok(()),
+            Some(len) => {
+                supported(fallocate(self, FallocateFlags::empty(), 0..len.get())).map(drop)
+            }
+        }
+    }
+
+    fn zero(&self, range: Range<u64>) -> io::Result<()> {
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if supported(fallocate(self, punch, range.clone()))? {
+            return Ok(());
+        }
+        let zeros = vec![0; (range.end - range.start) as usize];
+        self.write_all_at(&zeros, range.start)
+    }
+
+    /// Linux begins to write out what is dirty in a range when it is told that the range is not
+    /// needed, and drops what is clean.
+    fn write_back(&self, range: Range<u64>) {
+        let len = NonZeroU64::new(range.end - range.start);
+        let _only_advice = rustix::fs::fadvise(self, range.start, len, Advice::DontNeed);
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync_all()
+    }
+
+    fn sync_file_system(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(self)?)
+    }
+
+    fn file_system(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.dev())
+    }
+}
+
+fn fallocate(file: &File, flags: FallocateFlags, range: Range<u64>) -> Result<(), Errno> {
+    let len = range.end - range.start;
+    retry_on_intr(|| rustix::fs::fallocate(file, flags, range.start, len))
+}
+
+/// Whether the file system can do this at all.
+fn supported(done: Result<(), Errno>) -> io::Result<bool> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// A real directory. Clones share one descriptor.
+#[derive(Debug, Clone)]
+pub struct Dir {
+    fd: Arc<OwnedFd>,
+    id: (u64, u64),
+}
+
+impl Dir {
+    /// The directory behind a descriptor, by a descriptor of its own.
+    pub fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let own = rustix::io::fcntl_dupfd_cloexec(fd, 0)?;
+        let id = identity(&rustix::fs::fstat(&own)?);
+        Ok(Self {
+            fd: Arc::new(own),
+            id,
+        })
+    }
+
+    fn stat(&self, name: &[u8]) -> Result<Option<Stat>, Errno> {
+        match rustix::fs::statat(&*self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// One attempt; `None` if somebody was quicker. Looks before it opens, because to open a device
+    /// or a fifo has effects, and again afterwards, because it may have been replaced.
+    fn attempt(&self, name: &[u8], how: How) -> Result<Option<Option<File>>, OpenError> {
+        let flags = match (self.stat(name)?, how) {
+            (Some(stat), _) => {
+                acceptable(&stat, how)?;
+                access(how)
+            }
+            (None, How::Read | How::Hold) => return Ok(Some(None)),
+            (None, How::Make | How::MakeAndWait) => access(how) | OFlags::CREATE | OFlags::EXCL,
+        };
+        match self.openat(name, flags) {
+            Ok(file) => Ok(self.held(name, file, how)?.map(Some)),
+            Err(Errno::NOENT | Errno::EXIST) => Ok(None),
+            Err(Errno::LOOP) => Err(OpenError::Refused(Refusal::Symlink)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn openat(&self, name: &[u8], flags: OFlags) -> Result<File, Errno> {
+        let harmless = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let open = || rustix::fs::openat(&*self.fd, name, flags | harmless, mode);
+        retry_on_intr(open).map(File::from)
+    }
+
+    /// The file, unless it lost its name before it was locked: the last one to hold it may have
+    /// renamed or removed it.
+    fn held(&self, name: &[u8], file: File, how: How) -> Result<Option<File>, OpenError> {
+        lock(&file, how)?;
+        acceptable_still(&file, how)?;
+        Ok(self.names(name, &file)?.then_some(file))
+    }
+}
+
+impl Directory for Dir {
+    type File = File;
+
+    fn open(&self, name: &[u8], how: How) -> Result<Option<File>, OpenError> {
+        loop {
+            if let Some(opened) = self.attempt(name, how)? {
+                return Ok(opened);
+            }
+        }
+    }
+
+    fn names(&self, name: &[u8], file: &File) -> io::Result<bool> {
+        let open = identity(&rustix::fs::fstat(file)?);
+        Ok(self.stat(name)?.is_some_and(|stat| identity(&stat) == open))
+    }
+
+    fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&*self.fd, from, &*self.fd, to)?)
+    }
+
+    fn remove(&self, name: &[u8]) -> io::Result<()> {
+        match rustix::fs::unlinkat(&*self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(self.fd.as_fd())?)
+    }
+
+    fn id(&self) -> (u64, u64) {
+        self.id
+    }
+}
+
+fn access(how: How) -> OFlags {
+    match how {
+        How::Read => OFlags::RDONLY,
+        How::Hold | How::Make | How::MakeAndWait => OFlags::RDWR,
+    }
+}
+
+fn lock(file: &File, how: How) -> Result<(), OpenError> {
+    let operation = match how {
+        How::Read => return Ok(()),
+        How::Hold | How::Make => FlockOperation::NonBlockingLockExclusive,
+        How::MakeAndWait => FlockOperation::LockExclusive,
+    };
+    match retry_on_intr(|| rustix::fs::flock(file, operation)) {
+        Err(Errno::WOULDBLOCK) => Err(OpenError::Busy),
+        locked => Ok(locked?),
+    }
+}
+
+/// Looked at through the descriptor, and gone by now is as good: [`Directory::names`] tells.
+fn acceptable_still(file: &File, how: How) -> Result<(), OpenError> {
+    let stat = rustix::fs::fstat(file)?;
+    if stat.st_nlink == 0 {
+        return Ok(());
+    }
+    acceptable(&stat, how)
+}
+
+fn acceptable(stat: &Stat, how: How) -> Result<(), OpenError> {
+    let writes = how != How::Read;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => Err(OpenError::Refused(Refusal::Symlink)),
+        FileType::RegularFile if writes => Ok(ours(stat).map_err(OpenError::Refused)?),
+        FileType::RegularFile => Ok(()),
+        _ => Err(OpenError::Refused(Refusal::NotRegular)),
+    }
+}
+
+fn ours(stat: &Stat) -> Result<(), Refusal> {
+    if stat.st_nlink != 1 {
+        return Err(Refusal::HardLinks);
+    }
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(Refusal::Owner);
+    }
+    Ok(())
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
+    fn dir(path: &Path) -> Dir {
+        Dir::new(File::open(path).unwrap().as_fd()).unwrap()
+    }
+
+    fn refusal(dir: &Dir, name: &[u8]) -> Refusal {
+        match dir.open(name, How::Make) {
+            Err(OpenError::Refused(refusal)) => refusal,
+            opened => panic!("{opened:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_planted_in_a_files_place_is_refused_and_unharmed() {
+        let temp = tempfile::tempdir().unwrap();
+        let (dir, path) = (dir(temp.path()), |name: &str| temp.path().join(name));
+        fs::write(path("precious"), "precious").unwrap();
+        symlink("precious", path("symlink")).unwrap();
+        symlink("nowhere", path("dangling")).unwrap();
+        fs::hard_link(path("precious"), path("linked")).unwrap();
+        fs::create_dir(path("directory")).unwrap();
+        rustix::fs::mknodat(&*dir.fd, "fifo", FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert_eq!(refusal(&dir, b"symlink"), Refusal::Symlink);
+        assert_eq!(refusal(&dir, b"dangling"), Refusal::Symlink);
+        assert_eq!(refusal(&dir, b"linked"), Refusal::HardLinks);
+        assert_eq!(refusal(&dir, b"directory"), Refusal::NotRegular);
+        assert_eq!(refusal(&dir, b"fifo"), Refusal::NotRegular);
+        assert_eq!(fs::read(path("precious")).unwrap(), b"precious");
+        assert!(!path("nowhere").exists());
+    }
+
+    #[test]
+    fn one_at_a_time_holds_a_file() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        assert!(dir.open(b"a", How::Hold).unwrap().is_none());
+        let first = dir.open(b"a", How::Make).unwrap();
+        for how in [How::Hold, How::Make] {
+            assert!(matches!(dir.open(b"a", how), Err(OpenError::Busy)));
+        }
+        assert!(dir.open(b"a", How::Read).unwrap().is_some());
+        drop(first);
+        assert!(dir.open(b"a", How::Hold).unwrap().is_some());
+    }
+
+    #[test]
+    fn who_waited_for_a_file_gets_what_has_its_name_by_then() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        let held = dir.open(b"a", How::Make).unwrap().unwrap();
+        held.append(b"old").unwrap();
+        let waiting = std::thread::spawn({
+            let dir = dir.clone();
+            move || dir.open(b"a", How::MakeAndWait).unwrap().unwrap()
+        });
+        fs::write(temp.path().join("b"), "newer").unwrap();
+        dir.rename(b"b", b"a").unwrap();
+        drop(held);
+        assert_eq!(Medium::len(&waiting.join().unwrap()).unwrap(), 5);
+    }
+
+    #[test]
+    fn zeros_take_the_place_of_bytes() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = dir(temp.path()).open(b"a", How::Make).unwrap().unwrap();
+        file.append(&[1; 10_000]).unwrap();
+        Medium::zero(&file, 100..9000).unwrap();
+        let mut bytes = [2; 10_000];
+        assert_eq!(Medium::read_at(&file, &mut bytes, 0).unwrap(), 10_000);
+        let ones = bytes.iter().filter(|byte| **byte == 1).count();
+        assert_eq!((ones, bytes[99], bytes[100]), (1100, 1, 0));
+    }
+}

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A disk that loses power: after that it has what was synced, and of the rest any part: of a
+//! file's bytes each sector as it was at any time since the last sync, of its lengths any and what
+//! is between them, of the changes to a directory's names any.
+//!
+//! That is worse than what a file system does, most of which keep some order. What survives this
+//! survives all of them.
+
+use super::{Directory, How, Medium, OpenError};
+use std::{
+    collections::BTreeMap,
+    io,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+const SECTOR: usize = 512;
+
+/// Numbers that look random, the same for the same seed (splitmix64).
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number less than `bound`.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// The disk. Clones are the same one.
+#[derive(Clone, Default)]
+pub(crate) struct Disk(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    files: Vec<FileState>,
+    directories: Vec<Names>,
+    /// Operations until the power goes.
+    left: Option<u64>,
+    dark: bool,
+    /// Times the power came back: a lock from before is none.
+    boots: u64,
+}
+
+#[derive(Default)]
+struct FileState {
+    now: Vec<u8>,
+    durable: Vec<u8>,
+    /// Each length since the last sync.
+    lens: Vec<usize>,
+    /// Each state of each sector since then.
+    sectors: BTreeMap<usize, Vec<[u8; SECTOR]>>,
+    /// Stands for all of a file's metadata: now, and when it was synced.
+    label: (u64, u64),
+    locked: bool,
+}
+
+type Change = Vec<(Vec<u8>, Option<usize>)>;
+
+#[derive(Default)]
+struct Names {
+    now: BTreeMap<Vec<u8>, usize>,
+    durable: BTreeMap<Vec<u8>, usize>,
+    /// Changes since the last sync, each of which is kept as a whole or not at all.
+    pending: Vec<Change>,
+}
+
+impl Disk {
+    pub(crate) fn directory(&self) -> SimulatedDir {
+        let mut state = self.state();
+        state.directories.push(Names::default());
+        SimulatedDir {
+            disk: self.clone(),
+            id: state.directories.len() - 1,
+        }
+    }
+
+    /// Lets the power go at the `operations`th operation that changes something.
+    pub(crate) fn cut_after(&self, operations: u64) {
+        self.state().left = Some(operations);
+    }
+
+    pub(crate) fn is_dark(&self) -> bool {
+        self.state().dark
+    }
+
+    /// Whoever wrote when the power would have gone died instead: the disk goes on.
+    pub(crate) fn go_on(&self) {
+        let mut state = self.state();
+        (state.left, state.dark) = (None, false);
+    }
+
+    /// Loses power, if it has not already, and comes back.
+    pub(crate) fn crash(&self, dice: &mut Dice) {
+        let mut state = self.state();
+        let kept_percent = [0, 20, 50, 80, 100][dice.below(5)];
+        for file in &mut state.files {
+            file.crash(dice, kept_percent);
+        }
+        for names in &mut state.directories {
+            names.crash(dice, kept_percent);
+        }
+        (state.left, state.dark) = (None, false);
+        state.boots += 1;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl State {
+    fn lit(&self) -> io::Result<()> {
+        match self.dark {
+            true => Err(io::Error::other("the power is off")),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts an operation; the power may go with it.
+    fn count(&mut self) -> io::Result<()> {
+        self.lit()?;
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        self.dark = self.left == Some(0);
+        self.lit()
+    }
+}
+
+impl FileState {
+    /// Notes that a range is not what it was.
+    fn changed(&mut self, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        for sector in range.start / SECTOR..range.end.div_ceil(SECTOR) {
+            let mut bytes = [0; SECTOR];
+            let kept = self.now.iter().skip(sector * SECTOR).take(SECTOR);
+            bytes
+                .iter_mut()
+                .zip(kept)
+                .for_each(|(to, from)| *to = *from);
+            self.sectors.entry(sector).or_default().push(bytes);
+        }
+    }
+
+    fn resize(&mut self, len: usize) {
+        let before = self.now.len();
+        self.now.resize(len, 0);
+        self.changed(len.min(before)..before);
+        self.lens.push(len);
+    }
+
+    fn write(&mut self, bytes: &[u8], offset: usize) {
+        let end = offset + bytes.len();
+        if end > self.now.len() {
+            self.resize(end);
+        }
+        self.now[offset..end].copy_from_slice(bytes);
+        self.changed(offset..end);
+    }
+
+    fn sync_data(&mut self) {
+        self.durable.clone_from(&self.now);
+        self.lens.clear();
+        self.sectors.clear();
+    }
+
+    fn sync_all(&mut self) {
+        self.sync_data();
+        self.label.1 = self.label.0;
+    }
+
+    fn crash(&mut self, dice: &mut Dice, kept_percent: usize) {
+        let mut kept = std::mem::take(&mut self.durable);
+        let mut len = kept.len();
+        for other in std::mem::take(&mut self.lens) {
+            if dice.chance(kept_percent) {
+                let between = len.min(other) + dice.below(len.abs_diff(other) + 1);
+                len = if dice.chance(30) { between } else { other };
+            }
+        }
+        for (sector, states) in std::mem::take(&mut self.sectors) {
+            if dice.chance(kept_percent) {
+                let late = states.len() - 1;
+                let which = if dice.chance(50) {
+                    late
+                } else {
+                    dice.below(late + 1)
+                };
+                let offset = sector * SECTOR;
+                kept.resize(kept.len().max(offset + SECTOR), 0);
+                kept[offset..offset + SECTOR].copy_from_slice(&states[which]);
+            }
+        }
+        kept.resize(len, 0);
+        self.now.clone_from(&kept);
+        self.durable = kept;
+        if !dice.chance(kept_percent) {
+            self.label.0 = self.label.1;
+        }
+        self.label.1 = self.label.0;
+        self.locked = false;
+    }
+}
+
+impl Names {
+    fn change(&mut self, change: Change) {
+        apply(&mut self.now, &change);
+        self.pending.push(change);
+    }
+
+    fn sync(&mut self) {
+        self.durable.clone_from(&self.now);
+        self.pending.clear();
+    }
+
+    fn crash(&mut self, dice: &mut Dice, kept_percent: usize) {
+        for change in std::mem::take(&mut self.pending) {
+            if dice.chance(kept_percent) {
+                apply(&mut self.durable, &change);
+            }
+        }
+        self.now.clone_from(&self.durable);
+    }
+}
+
+fn apply(names: &mut BTreeMap<Vec<u8>, usize>, change: &Change) {
+    for (name, file) in change {
+        match file {
+            Some(file) => names.insert(name.clone(), *file),
+            None => names.remove(name),
+        };
+    }
+}
+
+pub(crate) struct SimulatedFile {
+    disk: Disk,
+    id: usize,
+    /// The boot in which this handle got the lock.
+    lock: Option<u64>,
+}
+
+impl SimulatedFile {
+    /// Does something that may be kept or not even if the power goes with it.
+    fn change(&self, change: impl FnOnce(&mut FileState)) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.lit()?;
+        change(&mut state.files[self.id]);
+        state.count()
+    }
+
+    fn sync(&self, sync: impl FnOnce(&mut FileState)) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.count()?;
+        sync(&mut state.files[self.id]);
+        Ok(())
+    }
+
+    /// Changes its metadata.
+    pub(crate) fn set_label(&self, label: u64) -> io::Result<()> {
+        self.change(|file| file.label.0 = label)
+    }
+}
+
+impl Drop for SimulatedFile {
+    fn drop(&mut self) {
+        let mut state = self.disk.state();
+        if self.lock == Some(state.boots) {
+            state.files[self.id].locked = false;
+        }
+    }
+}
+
+impl Medium for SimulatedFile {
+    fn len(&self) -> io::Result<u64> {
+        let state = self.disk.state();
+        state.lit()?;
+        Ok(state.files[self.id].now.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let state = self.disk.state();
+        state.lit()?;
+        let bytes = &state.files[self.id].now;
+        let from = bytes.get(offset as usize..).unwrap_or_default();
+        let len = from.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&from[..len]);
+        Ok(len)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.change(|file| file.write(bytes, offset as usize))
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        self.change(|file| file.write(bytes, file.now.len()))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.change(|file| file.resize(len as usize))
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.change(|file| file.resize(file.now.len().max(len as usize)))
+    }
+
+    fn zero(&self, range: Range<u64>) -> io::Result<()> {
+        let zeros = vec![0; (range.end - range.start) as usize];
+        self.write_at(&zeros, range.start)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.sync(FileState::sync_data)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync(FileState::sync_all)
+    }
+
+    /// Only the files: names count as durable by the sync of their directory.
+    fn sync_file_system(&self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.count()?;
+        state.files.iter_mut().for_each(FileState::sync_all);
+        Ok(())
+    }
+
+    fn file_system(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SimulatedDir {
+    disk: Disk,
+    id: usize,
+}
+
+impl SimulatedDir {
+    fn change(&self, change: impl FnOnce(&mut Names) -> Option<Change>) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.lit()?;
+        let names = &mut state.directories[self.id];
+        let change = change(names).ok_or(io::ErrorKind::NotFound)?;
+        names.change(change);
+        state.count()
+    }
+
+    fn make(&self, name: &[u8]) -> io::Result<usize> {
+        let id = self.disk.state().files.len();
+        self.disk.state().files.push(FileState::default());
+        self.change(|_| Some(vec![(name.to_vec(), Some(id))]))?;
+        Ok(id)
+    }
+
+    fn find(&self, name: &[u8]) -> io::Result<Option<usize>> {
+        let state = self.disk.state();
+        state.lit()?;
+        Ok(state.directories[self.id].now.get(name).copied())
+    }
+
+    /// A file's metadata.
+    pub(crate) fn label(&self, name: &[u8]) -> Option<u64> {
+        let id = self.find(name).unwrap()?;
+        Some(self.disk.state().files[id].label.0)
+    }
+
+    /// All the bytes of a file.
+    pub(crate) fn bytes(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let id = self.find(name).unwrap()?;
+        Some(self.disk.state().files[id].now.clone())
+    }
+}
+
+impl Directory for SimulatedDir {
+    type File = SimulatedFile;
+
+    fn open(&self, name: &[u8], how: How) -> Result<Option<SimulatedFile>, OpenError> {
+        let makes = matches!(how, How::Make | How::MakeAndWait);
+        let id = match self.find(name)? {
+            Some(id) => id,
+            None if makes => self.make(name)?,
+            None => return Ok(None),
+        };
+        let mut state = self.disk.state();
+        let lock = (how != How::Read).then_some(state.boots);
+        if lock.is_some() && std::mem::replace(&mut state.files[id].locked, true) {
+            return Err(OpenError::Busy);
+        }
+        drop(state);
+        let disk = self.disk.clone();
+        Ok(Some(SimulatedFile { disk, id, lock }))
+    }
+
+    fn names(&self, name: &[u8], file: &SimulatedFile) -> io::Result<bool> {
+        Ok(self.find(name)? == Some(file.id))
+    }
+
+    fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        self.change(|names| {
+            let file = names.now.get(from).copied()?;
+            Some(vec![(from.to_vec(), None), (to.to_vec(), Some(file))])
+        })
+    }
+
+    fn remove(&self, name: &[u8]) -> io::Result<()> {
+        self.change(|_| Some(vec![(name.to_vec(), None)]))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.count()?;
+        state.directories[self.id].sync();
+        Ok(())
+    }
+
+    fn id(&self) -> (u64, u64) {
+        (0, self.id as u64)
+    }
+}
+
+#[test]
+fn the_disk_keeps_what_was_synced_and_any_part_of_the_rest() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..1000 {
+        let (disk, mut dice) = (Disk::default(), Dice(seed));
+        let dir = disk.directory();
+        let file = dir.open(b"a", How::Make).unwrap().unwrap();
+        file.write_at(&[1; 2 * SECTOR], 0).unwrap();
+        file.sync_data().unwrap();
+        dir.sync().unwrap();
+        file.write_at(&[2; 2 * SECTOR], SECTOR as u64).unwrap();
+        file.set_label(7).unwrap();
+        dir.rename(b"a", b"b").unwrap();
+        disk.crash(&mut dice);
+        let (a, b) = (dir.bytes(b"a"), dir.bytes(b"b"));
+        assert_ne!(a.is_some(), b.is_some(), "a rename is whole");
+        let renamed = b.is_some();
+        let bytes = a.or(b).unwrap();
+        assert_eq!(bytes[..SECTOR], [1; SECTOR]);
+        let third = bytes.get(2 * SECTOR).copied();
+        let label = dir.label(if renamed { b"b" } else { b"a" });
+        seen.insert((renamed, bytes[SECTOR], third, label));
+    }
+    assert_eq!(seen.len(), 2 * 2 * 3 * 2, "{seen:?}");
+}

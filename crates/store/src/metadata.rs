@@ -1,0 +1,685 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is known of a file beside its data: mode, owner, times, extended attributes and with them
+//! POSIX access control lists.
+//!
+//! A target may not take all of it: an ordinary user gives nothing away, a file system may have no
+//! attributes. That is told as a list of what was left out, and is no failure of the copy.
+
+use crate::{path::Shown, root::Handle};
+use rustix::{
+    buffer::spare_capacity,
+    fd::{AsFd, AsRawFd, BorrowedFd},
+    fs::{self, AtFlags, FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Bytes in an attribute's value, at most: Linux's XATTR_SIZE_MAX.
+pub const XATTR_VALUE_MAX: usize = 64 << 10;
+
+/// Bytes in an attribute's name, at most: Linux's XATTR_NAME_MAX.
+pub const XATTR_NAME_MAX: usize = 255;
+
+/// Bytes of all attributes of a file, names and values: what a file's metadata may cost. Beyond
+/// that they are left out.
+pub const XATTRS_MAX: usize = 256 << 10;
+
+/// Bytes of all names: Linux's XATTR_LIST_MAX.
+const XATTR_LIST_MAX: usize = 64 << 10;
+
+const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
+const CAPABILITY: &[u8] = b"security.capability";
+
+const MODE_BITS: u32 = 0o7777;
+const SET_ID_BITS: u32 = 0o6000;
+
+/// A moment, to the nanosecond.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+pub struct Time {
+    /// Seconds since 1970, before it if negative.
+    pub seconds: i64,
+    /// Nanoseconds after that, below a thousand million.
+    pub nanos: u32,
+}
+
+/// One extended attribute, of those that are copied: `user.*`, `trusted.*`, POSIX access control
+/// lists and `security.capability`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Xattr {
+    /// With its namespace: `user.comment`.
+    pub name: Box<[u8]>,
+    /// Raw. Access control lists have user and group numbers in it, as the copy's owners are.
+    pub value: Box<[u8]>,
+}
+
+/// What is known of a file beside its data.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Metadata {
+    /// Permissions, set-id and sticky bits: the lower twelve.
+    pub mode: u32,
+    /// The owner's number.
+    pub uid: u32,
+    /// The group's number.
+    pub gid: u32,
+    /// Of the data.
+    pub modified: Time,
+    /// Of the last reading. A difference in this alone is none: looking makes one.
+    pub accessed: Time,
+    /// Extended attributes, by name.
+    pub xattrs: Vec<Xattr>,
+}
+
+/// Something of a file's metadata that did not come along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// What.
+    pub what: What,
+    /// The system's reason.
+    pub errno: Errno,
+}
+
+/// Parts of a file's metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// Who owns it.
+    Owner,
+    /// The group.
+    Group,
+    /// Permissions.
+    Mode,
+    /// The set-user-id and set-group-id bits: never given to a file whose owner is another.
+    SetId,
+    /// All extended attributes.
+    Xattrs,
+    /// One of them, with its name.
+    Xattr(Box<[u8]>),
+    /// Both times.
+    Times,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner => f.write_str("owner"),
+            Self::Group => f.write_str("group"),
+            Self::Mode => f.write_str("permissions"),
+            Self::SetId => f.write_str("set-id bits"),
+            Self::Xattrs => f.write_str("extended attributes"),
+            Self::Xattr(name) => write!(f, "attribute {}", Shown(name)),
+            Self::Times => f.write_str("times"),
+        }
+    }
+}
+
+/// What applying metadata came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Applied {
+    /// Anything was not yet as wanted, and now is.
+    pub changed: bool,
+    /// What could not be had.
+    pub left_out: Vec<LeftOut>,
+}
+
+impl Metadata {
+    /// Reads the metadata of an open file or directory, and what of it could not be read.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn of_file(file: &impl AsFd) -> Result<(Self, Vec<LeftOut>), Errno> {
+        let stat = fs::fstat(file)?;
+        Ok(Self::read(&stat, &Target::Open(file.as_fd())))
+    }
+
+    /// Gives an open file or directory this metadata, as far as it can be.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn apply_to_file(&self, file: &impl AsFd) -> Result<Applied, Errno> {
+        self.apply_to(Target::Open(file.as_fd()))
+    }
+
+    /// Reads the metadata of something held.
+    pub(crate) fn of(handle: &Handle) -> (Self, Vec<LeftOut>) {
+        Self::read(&handle.stat, &Target::of(handle))
+    }
+
+    /// Gives something held this metadata, as far as it can be.
+    pub(crate) fn apply(&self, handle: &Handle) -> Result<Applied, Errno> {
+        self.apply_to(Target::of(handle))
+    }
+
+    fn read(stat: &Stat, target: &Target<'_>) -> (Self, Vec<LeftOut>) {
+        let (xattrs, left_out) = read_xattrs(target);
+        let metadata = Self {
+            mode: stat.st_mode & MODE_BITS,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            modified: modified(stat),
+            accessed: time(stat.st_atime, stat.st_atime_nsec),
+            xattrs,
+        };
+        (metadata, left_out)
+    }
+
+    /// Owner first, because a change of owner clears set-id bits and capabilities. Access control
+    /// lists after other attributes, which need the right to write, and before the mode, whose
+    /// middle bits are the list's mask. Times last, because all else may touch them.
+    fn apply_to(&self, target: Target<'_>) -> Result<Applied, Errno> {
+        let stat = fs::fstat(target.fd())?;
+        let (now, _) = Self::read(&stat, &target);
+        let mut work = Work {
+            target,
+            symlink: FileType::from_raw_mode(stat.st_mode).is_symlink(),
+            applied: Applied::default(),
+        };
+        work.owner(self, &now);
+        work.xattrs(self, &now);
+        work.mode(self, &now)?;
+        work.times(self, &now);
+        Ok(work.applied)
+    }
+
+    /// Whether something with the metadata `now` would have to be changed to have this.
+    #[must_use]
+    pub fn differs(&self, now: &Self, symlink: bool) -> bool {
+        let essence = |m: &Self| (m.uid, m.gid, m.modified, if symlink { 0 } else { m.mode });
+        essence(self) != essence(now) || changes(&self.xattrs, &now.xattrs).next().is_some()
+    }
+}
+
+/// Lets the owner, who we may be, do all with a directory. If we are not, it stays as it is.
+pub(crate) fn unlock(held: &Handle) -> Result<(), Errno> {
+    let mode = held.stat.st_mode & MODE_BITS | 0o700;
+    match Target::of(held).chmod(mode) {
+        Err(Errno::PERM) => Ok(()),
+        done => done,
+    }
+}
+
+/// When the data of what was looked at last changed.
+pub(crate) fn modified(stat: &Stat) -> Time {
+    time(stat.st_mtime, stat.st_mtime_nsec)
+}
+
+/// The types of these fields depend on the processor.
+pub(crate) fn time<S: Into<i64>, N: TryInto<u32>>(seconds: S, nanos: N) -> Time {
+    Time {
+        seconds: seconds.into(),
+        nanos: nanos.try_into().unwrap_or(0),
+    }
+}
+
+/// How the system is asked about a file.
+enum Target<'a> {
+    /// By its descriptor.
+    Open(BorrowedFd<'a>),
+    /// The descriptor only names it: by that name of the descriptor's own, which leads to the
+    /// thing itself even if that is a symbolic link.
+    Named(BorrowedFd<'a>, String),
+}
+
+impl<'a> Target<'a> {
+    fn of(handle: &'a Handle) -> Self {
+        let fd = handle.fd.as_fd();
+        match handle.unreadable {
+            None => Self::Open(fd),
+            Some(_) => Self::Named(fd, format!("/proc/self/fd/{}", fd.as_raw_fd())),
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'a> {
+        match self {
+            Self::Open(fd) | Self::Named(fd, _) => *fd,
+        }
+    }
+
+    fn names(&self) -> Result<Vec<u8>, Errno> {
+        let mut list = Vec::with_capacity(XATTR_LIST_MAX);
+        match self {
+            Self::Open(fd) => fs::flistxattr(fd, spare_capacity(&mut list))?,
+            Self::Named(_, path) => fs::listxattr(path, spare_capacity(&mut list))?,
+        };
+        Ok(list)
+    }
+
+    fn value(&self, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        let mut value = Vec::with_capacity(XATTR_VALUE_MAX);
+        match self {
+            Self::Open(fd) => fs::fgetxattr(fd, name, spare_capacity(&mut value))?,
+            Self::Named(_, path) => fs::getxattr(path, name, spare_capacity(&mut value))?,
+        };
+        Ok(value)
+    }
+
+    fn set(&self, xattr: &Xattr) -> Result<(), Errno> {
+        let flags = XattrFlags::empty();
+        match self {
+            Self::Open(fd) => fs::fsetxattr(fd, &*xattr.name, &xattr.value, flags),
+            Self::Named(_, path) => fs::setxattr(path, &*xattr.name, &xattr.value, flags),
+        }
+    }
+
+    fn unset(&self, name: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::Open(fd) => fs::fremovexattr(fd, name),
+            Self::Named(_, path) => fs::removexattr(path, name),
+        }
+    }
+
+    fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
+        // To the system, this number is "leave it".
+        if uid.or(gid) == Some(u32::MAX) {
+            return Err(Errno::INVAL);
+        }
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        fs::chownat(self.fd(), c"", uid, gid, AtFlags::EMPTY_PATH)
+    }
+
+    fn chmod(&self, mode: u32) -> Result<(), Errno> {
+        let mode = Mode::from_raw_mode(mode);
+        match self {
+            Self::Open(fd) => fs::fchmod(fd, mode),
+            Self::Named(_, path) => fs::chmod(path, mode),
+        }
+    }
+
+    fn set_times(&self, times: &Timestamps) -> Result<(), Errno> {
+        match self {
+            Self::Open(fd) => fs::futimens(fd, times),
+            Self::Named(_, path) => fs::utimensat(fs::CWD, path, times, AtFlags::empty()),
+        }
+    }
+}
+
+fn read_xattrs(target: &Target<'_>) -> (Vec<Xattr>, Vec<LeftOut>) {
+    let list = match target.names() {
+        Ok(list) => list,
+        Err(Errno::OPNOTSUPP) => Vec::new(),
+        Err(errno) => {
+            return (
+                Vec::new(),
+                vec![LeftOut {
+                    what: What::Xattrs,
+                    errno,
+                }],
+            );
+        }
+    };
+    let (mut xattrs, mut left_out) = (Vec::new(), Vec::new());
+    let mut room = XATTRS_MAX;
+    for name in list
+        .split(|&byte| byte == 0)
+        .filter(|name| is_carried(name))
+    {
+        match target
+            .value(name)
+            .and_then(|value| within(&mut room, name, value))
+        {
+            Ok(xattr) => xattrs.push(xattr),
+            // It is gone: as if it had never been listed.
+            Err(Errno::NODATA) => {}
+            Err(errno) => left_out.push(LeftOut {
+                what: What::Xattr(name.into()),
+                errno,
+            }),
+        }
+    }
+    xattrs.sort_by(|a: &Xattr, b| a.name.cmp(&b.name));
+    (xattrs, left_out)
+}
+
+fn within(room: &mut usize, name: &[u8], value: Vec<u8>) -> Result<Xattr, Errno> {
+    *room = room
+        .checked_sub(name.len() + value.len())
+        .ok_or(Errno::TOOBIG)?;
+    Ok(Xattr {
+        name: name.into(),
+        value: value.into(),
+    })
+}
+
+/// What has to be done to an attribute.
+enum Change<'a> {
+    Set(&'a Xattr),
+    Remove(&'a [u8]),
+}
+
+impl Change<'_> {
+    fn name(&self) -> &[u8] {
+        match self {
+            Self::Set(xattr) => &xattr.name,
+            Self::Remove(name) => name,
+        }
+    }
+}
+
+/// What leads from `have` to `want`, access control lists last.
+fn changes<'a>(want: &'a [Xattr], have: &'a [Xattr]) -> impl Iterator<Item = Change<'a>> {
+    let known = |name: &[u8]| want.iter().any(|x| *x.name == *name);
+    let gone = have
+        .iter()
+        .filter(move |x| is_carried(&x.name) && !known(&x.name));
+    let new = |x: &&Xattr| is_carried(&x.name) && !have.contains(x);
+    let (acls, others): (Vec<_>, Vec<_>) = want.iter().filter(new).partition(|x| is_acl(&x.name));
+    let set = others.into_iter().chain(acls);
+    gone.map(|x| Change::Remove(&x.name))
+        .chain(set.map(Change::Set))
+}
+
+fn is_acl(name: &[u8]) -> bool {
+    name == ACL_ACCESS || name == ACL_DEFAULT
+}
+
+/// Labels of security modules and lists of network file systems are their own system's: they mean
+/// something else elsewhere, and would be left out file by file.
+fn is_carried(name: &[u8]) -> bool {
+    name.starts_with(b"user.")
+        || name.starts_with(b"trusted.")
+        || is_acl(name)
+        || name == CAPABILITY
+}
+
+/// Metadata on its way to a file.
+struct Work<'a> {
+    target: Target<'a>,
+    symlink: bool,
+    applied: Applied,
+}
+
+impl Work<'_> {
+    fn note(&mut self, what: What, result: Result<(), Errno>) {
+        match result {
+            Ok(()) => self.applied.changed = true,
+            Err(errno) => self.applied.left_out.push(LeftOut { what, errno }),
+        }
+    }
+
+    fn is_left_out(&self, what: &What) -> bool {
+        self.applied.left_out.iter().any(|left| left.what == *what)
+    }
+
+    /// An ordinary user may still choose among the groups of their own.
+    fn owner(&mut self, want: &Metadata, now: &Metadata) {
+        if want.uid != now.uid {
+            let done = self.target.chown(Some(want.uid), None);
+            self.note(What::Owner, done);
+        }
+        if want.gid != now.gid {
+            let done = self.target.chown(None, Some(want.gid));
+            self.note(What::Group, done);
+        }
+    }
+
+    fn xattrs(&mut self, want: &Metadata, now: &Metadata) {
+        let mut unlocked = self.symlink || now.mode & 0o200 != 0;
+        for change in changes(&want.xattrs, &now.xattrs) {
+            // Who owns a file may write to it after a change of mode only; that comes after this.
+            if !unlocked {
+                let _ = self.target.chmod(now.mode & 0o777 | 0o200);
+                unlocked = true;
+            }
+            let done = match change {
+                Change::Set(xattr) => self.target.set(xattr),
+                Change::Remove(name) => self.target.unset(name),
+            };
+            self.note(What::Xattr(change.name().into()), done);
+        }
+    }
+
+    /// What was unlocked above or changed with the owner or a list is put back, which is no change.
+    fn mode(&mut self, want: &Metadata, before: &Metadata) -> Result<(), Errno> {
+        let now = fs::fstat(self.target.fd())?.st_mode & MODE_BITS;
+        let mode = self.mode_allowed(want);
+        if self.symlink {
+            return Ok(());
+        }
+        match (now != mode).then(|| self.target.chmod(mode)) {
+            None | Some(Ok(())) => self.applied.changed |= mode != before.mode,
+            Some(failed) => self.note(What::Mode, failed),
+        }
+        Ok(())
+    }
+
+    /// Without the owner, set-id bits would hand somebody else's program our rights. Without the
+    /// access control list, the group's bits would be the list's mask, which may be more than the
+    /// group had.
+    fn mode_allowed(&mut self, want: &Metadata) -> u32 {
+        let mut mode = want.mode & MODE_BITS;
+        let stranger = self.is_left_out(&What::Owner) || self.is_left_out(&What::Group);
+        if mode & SET_ID_BITS != 0 && stranger {
+            mode &= !SET_ID_BITS;
+            self.note(What::SetId, Err(Errno::PERM));
+        }
+        let acl = want.xattrs.iter().find(|x| *x.name == *ACL_ACCESS);
+        match acl.filter(|acl| self.is_left_out(&What::Xattr(acl.name.clone()))) {
+            Some(acl) => mode & !0o070 | group_bits(&acl.value) << 3,
+            None => mode,
+        }
+    }
+
+    fn times(&mut self, want: &Metadata, now: &Metadata) {
+        if want.modified == now.modified && !self.applied.changed {
+            return;
+        }
+        let times = Timestamps {
+            last_access: timespec(want.accessed),
+            last_modification: timespec(want.modified),
+        };
+        match self.target.set_times(&times) {
+            Ok(()) => self.applied.changed |= want.modified != now.modified,
+            failed => self.note(What::Times, failed),
+        }
+    }
+}
+
+/// Larger values of nanoseconds have other meanings to the system.
+fn timespec(time: Time) -> Timespec {
+    Timespec {
+        tv_sec: time.seconds,
+        tv_nsec: time.nanos.min(999_999_999).into(),
+    }
+}
+
+/// What the owning group itself may do, by a list in Linux's form (`posix_acl_xattr.h`): a version
+/// (4 bytes), then entries of tag (2), permissions (2) and number (4), little-endian.
+fn group_bits(acl: &[u8]) -> u32 {
+    const GROUP_OBJ: [u8; 2] = [4, 0];
+    let entries = acl.get(4..).unwrap_or_default().chunks_exact(8);
+    let group = entries.into_iter().find(|entry| entry[..2] == GROUP_OBJ);
+    group.map_or(0, |entry| u32::from(entry[2]) & 0o7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        path::RelPath,
+        root::Root,
+        testing::{acl, as_ordinary_user, is_root},
+    };
+    use std::{fs::File, os::unix::fs::PermissionsExt};
+    use tempfile::TempDir;
+
+    fn xattr(name: &str, value: &[u8]) -> Xattr {
+        Xattr {
+            name: name.as_bytes().into(),
+            value: value.into(),
+        }
+    }
+
+    fn file() -> (TempDir, File) {
+        let temp = TempDir::new().unwrap();
+        let file = File::create(temp.path().join("file")).unwrap();
+        (temp, file)
+    }
+
+    fn now(file: &File) -> Metadata {
+        Metadata::of_file(file).unwrap().0
+    }
+
+    #[test]
+    fn all_of_it_comes_back() {
+        let (_temp, file) = file();
+        let before_1970 = Time {
+            seconds: -86_401,
+            nanos: 999_999_999,
+        };
+        let want = Metadata {
+            mode: 0o2660,
+            modified: before_1970,
+            accessed: Time {
+                seconds: 7,
+                nanos: 1,
+            },
+            xattrs: vec![
+                xattr("system.posix_acl_access", &acl(0o6, 0o2, 0o4)),
+                xattr("user.a", b"\0\xff"),
+                xattr("user.empty", b""),
+            ],
+            ..now(&file)
+        };
+        let applied = want.apply_to_file(&file).unwrap();
+        assert!(applied.changed);
+        assert_eq!(applied.left_out, []);
+        assert_eq!(now(&file), want);
+        assert_eq!(want.apply_to_file(&file).unwrap(), Applied::default());
+    }
+
+    #[test]
+    fn what_the_source_does_not_have_goes() {
+        let (_temp, file) = file();
+        let plain = now(&file);
+        let mut more = plain.clone();
+        more.xattrs = vec![
+            xattr("system.posix_acl_access", &acl(6, 2, 4)),
+            xattr("user.a", b"1"),
+        ];
+        assert!(more.differs(&plain, false));
+        more.apply_to_file(&file).unwrap();
+        assert!(plain.differs(&now(&file), false));
+        assert_eq!(plain.apply_to_file(&file).unwrap().left_out, []);
+        assert_eq!(now(&file), plain);
+    }
+
+    #[test]
+    fn set_id_and_capabilities_survive_a_change_of_owner() {
+        if !is_root() {
+            return;
+        }
+        let (_temp, file) = file();
+        // Version 2, no capability at all.
+        let capability = [&[0, 0, 0, 2][..], &[0; 16]].concat();
+        let want = Metadata {
+            mode: 0o6755,
+            uid: 1234,
+            gid: 4321,
+            xattrs: vec![xattr("security.capability", &capability)],
+            ..now(&file)
+        };
+        assert_eq!(want.apply_to_file(&file).unwrap().left_out, []);
+        assert_eq!(now(&file), want);
+    }
+
+    #[test]
+    fn an_ordinary_user_is_told_what_was_left_out() {
+        if !is_root() {
+            eprintln!("skipped: needs root to be somebody else");
+            return;
+        }
+        let (temp, file) = file();
+        let want = Metadata {
+            mode: 0o6555,
+            uid: 0,
+            gid: 0,
+            xattrs: vec![xattr("trusted.a", b"1"), xattr("user.b", b"2")],
+            ..now(&file)
+        };
+        std::fs::set_permissions(temp.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        let path = temp.path().join("theirs");
+        let (applied, got) = as_ordinary_user(|| {
+            let file = File::create(&path).unwrap();
+            file.set_permissions(PermissionsExt::from_mode(0o400))
+                .unwrap();
+            let applied = want.apply_to_file(&file).unwrap();
+            let again = want.apply_to_file(&file).unwrap();
+            assert!(
+                !again.changed,
+                "what cannot be had is not had again and again"
+            );
+            (applied, now(&file))
+        });
+        let what: Vec<_> = applied.left_out.into_iter().map(|left| left.what).collect();
+        let trusted = What::Xattr((*b"trusted.a").into());
+        assert_eq!(what, [What::Owner, What::Group, trusted, What::SetId]);
+        assert_eq!(
+            got.mode, 0o555,
+            "somebody else's set-id bits are not ours to give"
+        );
+        assert_eq!(got.xattrs, [xattr("user.b", b"2")]);
+        assert_eq!(got.modified, want.modified);
+    }
+
+    #[test]
+    fn the_mask_of_a_list_that_is_left_out_gives_the_group_nothing() {
+        assert_eq!(group_bits(&acl(6, 0, 7)), 0);
+        assert_eq!(group_bits(&acl(6, 5, 7)), 5);
+        assert_eq!(group_bits(b""), 0);
+        let (_temp, file) = file();
+        let want = Metadata {
+            mode: 0o670,
+            xattrs: vec![xattr("system.posix_acl_access", &acl(6, 0, 7)[..9])],
+            ..now(&file)
+        };
+        assert_eq!(want.apply_to_file(&file).unwrap().left_out.len(), 1);
+        assert_eq!(now(&file).mode, 0o600);
+    }
+
+    #[test]
+    fn a_symlink_has_metadata_of_its_own() {
+        let (temp, file) = file();
+        let root = Root::open(temp.path()).unwrap();
+        let path = RelPath::parse(b"link").unwrap();
+        root.make_symlink(&path, b"file").unwrap();
+        let (link, _) = Metadata::of(&root.handle(&path).unwrap());
+        let mut want = link.clone();
+        want.modified.seconds = -5;
+        if is_root() {
+            want.uid = 7;
+            want.xattrs = vec![xattr("trusted.x", b"1")];
+        }
+        let target = now(&file);
+        let applied = want.apply(&root.handle(&path).unwrap()).unwrap();
+        assert_eq!(applied.left_out, []);
+        let got = Metadata::of(&root.handle(&path).unwrap()).0;
+        assert!(!want.differs(&got, true));
+        assert_eq!(now(&file), target, "not what it points to");
+    }
+
+    #[test]
+    fn what_is_too_much_is_left_out() {
+        let mut room = XATTRS_MAX;
+        assert!(within(&mut room, b"user.a", vec![0; XATTRS_MAX - 6]).is_ok());
+        assert_eq!(within(&mut room, b"u", vec![]), Err(Errno::TOOBIG));
+    }
+
+    #[test]
+    fn labels_are_neither_taken_nor_removed() {
+        let label = xattr("security.selinux", b"some_t");
+        let (some, none) = ([label], []);
+        assert_eq!(changes(&some, &none).count(), 0);
+        assert_eq!(changes(&none, &some).count(), 0);
+    }
+
+    #[test]
+    fn hostile_nanoseconds_are_no_other_wish() {
+        let omit = Time {
+            seconds: 1,
+            nanos: 0x3fff_fffe,
+        };
+        assert_eq!(timespec(omit).tv_nsec, 999_999_999);
+    }
+}

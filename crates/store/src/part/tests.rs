@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#![allow(clippy::single_range_in_vec_init)] // a run of blocks is what is meant
+
+use super::*;
+use crate::medium::simulated::{Dice, Disk};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    os::{
+        fd::AsFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{MetadataExt, symlink},
+        },
+    },
+    path::PathBuf,
+};
+
+const LEN: u64 = 64 << 10;
+
+/// A directory, and a file of nine and a half blocks to be copied into it.
+struct Place {
+    temp: tempfile::TempDir,
+    dir: Dir,
+    content: Vec<u8>,
+    origin: Origin,
+}
+
+impl Place {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::new(File::open(temp.path()).unwrap().as_fd()).unwrap();
+        let mut content = vec![0; (9 * LEN + LEN / 2) as usize];
+        blake3::Hasher::new().finalize_xof().fill(&mut content);
+        let origin = Origin {
+            version: Version::default(),
+            length: content.len() as u64,
+            sparse: false,
+        };
+        Self {
+            temp,
+            dir,
+            content,
+            origin,
+        }
+    }
+
+    fn path(&self, name: &[u8]) -> PathBuf {
+        self.temp.path().join(std::ffi::OsStr::from_bytes(name))
+    }
+
+    fn names(&self) -> usize {
+        fs::read_dir(self.temp.path()).unwrap().count()
+    }
+
+    fn open(&self) -> Result<Opened, PartError> {
+        Part::open_sized(&self.dir, b"file", &self.origin, LEN)
+    }
+
+    fn fresh(&self) -> Part {
+        match self.open() {
+            Ok(Opened::Fresh(part)) => part,
+            Ok(_) => panic!("not fresh"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn resumed(&self) -> Part {
+        match self.open() {
+            Ok(Opened::Resumed(part)) => part,
+            Ok(_) => panic!("not resumed"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn block(&self, part: &Part, index: u64) -> (&[u8], BlockHash) {
+        let range = part.blocks().range(index).unwrap();
+        let bytes = &self.content[range.start as usize..range.end as usize];
+        (bytes, part.blocks().hash(index, bytes).unwrap())
+    }
+
+    fn write(&self, part: &Part, indexes: Range<u64>) {
+        for index in indexes {
+            let (bytes, hash) = self.block(part, index);
+            assert!(part.write(index, bytes, hash).unwrap());
+        }
+    }
+
+    fn hash(&self) -> FileHash {
+        FileHash(*blake3::hash(&self.content).as_bytes())
+    }
+}
+
+fn error<T>(done: Result<T, PartError>) -> String {
+    done.err().expect("an error").to_string()
+}
+
+#[test]
+fn blocks_come_from_many_threads_while_another_commits() {
+    let place = Place::new();
+    let part = place.fresh();
+    let taken = Mutex::new(Vec::new());
+    let mut durable = std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (part, place, taken) = (&part, &place, &taken);
+            scope.spawn(move || {
+                for at in 0..10 {
+                    let index = (at * 3 + thread) % 10;
+                    let (bytes, hash) = place.block(part, index);
+                    if part.write(index, bytes, hash).unwrap() {
+                        lock(taken).push(index);
+                    }
+                }
+            });
+        }
+        let commits = scope.spawn(|| (0..5).flat_map(|_| part.commit().unwrap()).collect());
+        commits.join().unwrap()
+    });
+    let durable: &mut Vec<u64> = &mut durable;
+    durable.extend(part.commit().unwrap());
+    durable.sort_unstable();
+    let mut taken = lock_owned(taken);
+    taken.sort_unstable();
+    assert_eq!(taken, (0..10).collect::<Vec<_>>(), "each once");
+    assert_eq!(*durable, taken, "each once");
+    let finished = part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    assert_eq!(finished.hash, place.hash());
+    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
+    assert_eq!(place.names(), 2, "the file and its journal");
+    finished.forget_journal().unwrap();
+    assert_eq!(place.names(), 1);
+}
+
+#[test]
+fn only_what_was_committed_is_there_the_next_time() {
+    let place = Place::new();
+    let part = place.fresh();
+    assert_eq!(part.missing(), [0..10]);
+    place.write(&part, 2..4);
+    assert_eq!(part.commit().unwrap(), [2, 3]);
+    place.write(&part, 7..8);
+    assert_eq!(part.missing(), [0..2, 4..7, 8..10]);
+    drop(part);
+    let part = place.resumed();
+    let hash = |index| (index, place.block(&part, index).1);
+    assert_eq!(part.durable(), [hash(2), hash(3)]);
+    assert_eq!(part.missing(), [0..2, 4..10]);
+    let (bytes, hash) = place.block(&part, 2);
+    assert!(!part.write(2, bytes, hash).unwrap(), "it was here");
+    place.write(&part, 0..2);
+    place.write(&part, 4..10);
+    part.commit().unwrap();
+    part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
+}
+
+#[test]
+fn another_version_begins_anew() {
+    let mut place = Place::new();
+    let part = place.fresh();
+    place.write(&part, 0..10);
+    part.commit().unwrap();
+    drop(part);
+    place.origin.version.ctime.1 += 1;
+    let part = place.fresh();
+    assert_eq!(part.missing(), [0..10]);
+    let bytes = fs::read(place.path(part.own_name())).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_journal_without_its_part_or_a_part_without_its_journal_is_of_no_use() {
+    let place = Place::new();
+    for kind in ["part", "journal"] {
+        let part = place.fresh();
+        place.write(&part, 0..3);
+        part.commit().unwrap();
+        drop(part);
+        fs::remove_file(place.path(&own_name(b"file", kind))).unwrap();
+        let part = place.fresh();
+        assert_eq!(part.missing(), [0..10], "without {kind}");
+        part.discard().unwrap();
+        assert_eq!(place.names(), 0);
+    }
+}
+
+#[test]
+fn one_copy_at_a_time_writes_a_file() {
+    let place = Place::new();
+    let part = place.fresh();
+    assert!(matches!(place.open(), Ok(Opened::Busy)));
+    place.write(&part, 0..10);
+    part.commit().unwrap();
+    let finished = part.finish(None, |_| Ok(())).unwrap();
+    assert!(matches!(place.open(), Ok(Opened::Busy)), "not forgotten");
+    finished.forget_journal().unwrap();
+    drop(place.fresh());
+}
+
+#[test]
+fn what_has_its_name_but_is_in_no_manifest_is_read_and_kept() {
+    let place = Place::new();
+    let finish = || {
+        let part = place.fresh();
+        place.write(&part, 0..10);
+        part.commit().unwrap();
+        drop(part.finish(None, |_| Ok(())).unwrap());
+    };
+    finish();
+    let Ok(Opened::Renamed(renamed)) = place.open() else {
+        panic!("not found");
+    };
+    let finished = renamed.finish(|_| Ok(())).unwrap();
+    assert_eq!(finished.hash, place.hash());
+    drop(finished);
+    let mut damaged = place.content.clone();
+    damaged[70_000] ^= 1;
+    fs::write(place.path(b"file"), damaged).unwrap();
+    drop(place.fresh());
+}
+
+#[test]
+fn damage_on_the_way_does_not_reach_the_disk() {
+    let place = Place::new();
+    let part = place.fresh();
+    let (bytes, hash) = place.block(&part, 1);
+    let mut damaged = bytes.to_vec();
+    damaged[5] ^= 1;
+    let told = error(part.write(1, &damaged, hash));
+    assert!(
+        told.starts_with("file: the block at offset 65536 was damaged"),
+        "{told}"
+    );
+    error(part.write(2, bytes, hash));
+    error(part.write(1, &bytes[1..], hash));
+    error(part.write(10, bytes, hash));
+    assert_eq!(part.missing(), [0..10]);
+    let kept = fs::read(place.path(part.own_name())).unwrap();
+    assert!(kept.iter().all(|byte| *byte == 0));
+    assert!(part.write(1, bytes, hash).unwrap());
+}
+
+#[test]
+fn holes_take_no_space_and_are_zeros() {
+    let mut place = Place::new();
+    place.origin.sparse = true;
+    place.content[..LEN as usize * 9].fill(0);
+    let part = place.fresh();
+    for index in 0..9 {
+        assert!(part.hole(index).unwrap());
+        assert!(!part.hole(index).unwrap());
+    }
+    place.write(&part, 9..10);
+    part.commit().unwrap();
+    part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    let metadata = fs::metadata(place.path(b"file")).unwrap();
+    assert!(metadata.blocks() * 512 <= 2 * LEN, "{metadata:?}");
+    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
+}
+
+#[test]
+fn a_hole_takes_the_place_of_what_an_earlier_run_left() {
+    let place = Place::new();
+    let part = place.fresh();
+    place.write(&part, 0..10);
+    drop(part);
+    let part = place.resumed();
+    assert!(part.hole(3).unwrap());
+    let bytes = fs::read(place.path(part.own_name())).unwrap();
+    let hole = &bytes[3 * LEN as usize..4 * LEN as usize];
+    assert!(hole.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn what_is_incomplete_is_not_finished() {
+    let place = Place::new();
+    let part = place.fresh();
+    place.write(&part, 0..9);
+    part.commit().unwrap();
+    place.write(&part, 9..10);
+    let told = error(part.finish(None, |_| Ok(())));
+    assert_eq!(
+        told,
+        "file: not durable yet: the block at offset 589824, and 0 more"
+    );
+    assert!(!place.path(b"file").exists());
+    assert_eq!(place.resumed().missing(), [9..10]);
+}
+
+#[test]
+fn what_is_not_the_whole_is_thrown_away() {
+    let place = Place::new();
+    let part = place.fresh();
+    place.write(&part, 0..10);
+    part.commit().unwrap();
+    let told = error(part.finish(Some(FileHash::default()), |_| Ok(())));
+    assert!(told.starts_with("file: its hash is"), "{told}");
+    assert_eq!(place.names(), 0);
+}
+
+#[test]
+fn metadata_is_set_before_the_name() {
+    let place = Place::new();
+    let part = place.fresh();
+    place.write(&part, 0..10);
+    part.commit().unwrap();
+    let told = error(part.finish(None, |_| Err(io::Error::other("no such owner"))));
+    assert_eq!(told, "file: cannot set its metadata: no such owner");
+    assert!(!place.path(b"file").exists());
+    assert_eq!(place.resumed().missing(), []);
+}
+
+#[test]
+fn what_is_planted_beside_a_file_harms_nothing() {
+    for kind in ["part", "journal"] {
+        let place = Place::new();
+        fs::write(place.path(b"precious"), "precious").unwrap();
+        let own = own_name(b"file", kind);
+        symlink("precious", place.path(&own)).unwrap();
+        let told = error(place.open());
+        let own = String::from_utf8(own).unwrap();
+        let want = format!("file: cannot open {own} beside it: a symbolic link is in its place");
+        assert!(told.starts_with(&want), "{told}");
+        assert_eq!(fs::read(place.path(b"precious")).unwrap(), b"precious");
+    }
+}
+
+#[test]
+fn a_symbolic_link_under_the_final_name_is_replaced() {
+    let place = Place::new();
+    fs::write(place.path(b"precious"), "precious").unwrap();
+    symlink("precious", place.path(b"file")).unwrap();
+    let part = place.fresh();
+    place.write(&part, 0..10);
+    part.commit().unwrap();
+    part.finish(None, |_| Ok(())).unwrap();
+    assert_eq!(fs::read(place.path(b"precious")).unwrap(), b"precious");
+    assert!(fs::symlink_metadata(place.path(b"file")).unwrap().is_file());
+}
+
+#[test]
+fn a_name_is_one_component() {
+    let place = Place::new();
+    for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b", &[b'a'; 256]] {
+        let told = error(Part::open(&place.dir, name, &place.origin));
+        assert!(told.ends_with("no name of a file"), "{told}");
+    }
+    for name in [&b"\xff\n"[..], &[b'a'; 255]] {
+        assert!(Part::open(&place.dir, name, &place.origin).is_ok());
+    }
+}
+
+#[test]
+fn without_room_nothing_is_left_but_the_names() {
+    let mut place = Place::new();
+    place.origin.length = FILE_LEN_MAX;
+    let told = error(Part::open(&place.dir, b"file", &place.origin));
+    assert!(
+        told.starts_with("file: cannot make room for it: "),
+        "{told}"
+    );
+    let part = fs::metadata(place.path(&own_name(b"file", "part"))).unwrap();
+    assert_eq!((part.len(), part.blocks()), (0, 0));
+    place.origin.length += 1;
+    let told = error(Part::open(&place.dir, b"file", &place.origin));
+    assert!(told.contains("more than a file may have"), "{told}");
+}
+
+#[test]
+fn an_empty_file_has_no_blocks_to_wait_for() {
+    let mut place = Place::new();
+    (place.origin.length, place.content) = (0, Vec::new());
+    let part = place.fresh();
+    assert_eq!(part.missing(), []);
+    assert_eq!(part.commit().unwrap(), []);
+    part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    assert_eq!(fs::read(place.path(b"file")).unwrap(), b"");
+}
+
+/// After a sync that failed the kernel holds the bytes for clean, so the next sync proves nothing.
+#[test]
+fn after_a_failed_commit_only_what_was_durable_before_counts() {
+    let (disk, mut dice) = (Disk::default(), Dice(0));
+    let dir = disk.directory();
+    let origin = Origin {
+        length: 3 * 1024,
+        ..Place::new().origin
+    };
+    let open = || Part::open_sized(&dir, b"file", &origin, 1024).unwrap();
+    let write = |part: &Part<_>, index| {
+        let hash = part.blocks().hash(index, &[7; 1024]).unwrap();
+        part.write(index, &[7; 1024], hash)
+    };
+    let Opened::Fresh(part) = open() else {
+        panic!("not fresh");
+    };
+    write(&part, 0).unwrap();
+    part.commit().unwrap();
+    disk.cut_after(1);
+    let told = error(write(&part, 1));
+    assert_eq!(told, "file: cannot write at offset 1024: the power is off");
+    disk.go_on();
+    assert_eq!(part.missing(), [1..3]);
+    assert!(write(&part, 1).unwrap(), "one block's error is its own");
+    disk.cut_after(1);
+    let told = error(part.commit());
+    assert_eq!(
+        told,
+        "file: cannot make its blocks durable: the power is off"
+    );
+    disk.go_on();
+    for told in [error(write(&part, 2)), error(part.commit())] {
+        assert!(told.starts_with("file: cannot go on"), "{told}");
+    }
+    assert!(error(part.finish(None, |_| Ok(()))).starts_with("file: cannot go on"));
+    disk.crash(&mut dice);
+    let Opened::Resumed(part) = open() else {
+        panic!("not resumed");
+    };
+    assert_eq!(part.missing(), [1..3]);
+}
+
+#[test]
+fn leftovers_go_unless_somebody_is_at_them() {
+    let place = Place::new();
+    let part = place.fresh();
+    fs::write(place.path(&own_name(b"file", "whole")), "").unwrap();
+    let busy = remove_leftovers(&place.dir, b"file").unwrap_err();
+    assert!(busy.is_busy(), "{busy}");
+    drop(part);
+    remove_leftovers(&place.dir, b"file").unwrap();
+    assert_eq!(place.names(), 0);
+}
+
+#[test]
+fn the_names_of_our_own_are_as_documented() {
+    let names: BTreeSet<_> = ["part", "journal"]
+        .map(|kind| own_name(b"file", kind))
+        .into();
+    let hash = &blake3::hash(b"file").to_hex()[..32];
+    let want = ["part", "journal"].map(|kind| format!(".longhaul-{hash}.{kind}").into_bytes());
+    assert_eq!(names, want.into());
+}

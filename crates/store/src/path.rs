@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Names of what is copied, relative to the top of the copy.
+//!
+//! A name comes from another machine or from a directory that anybody may write to: bytes, nothing
+//! more. A [`RelPath`] is one that names something below a directory and cannot say "elsewhere".
+
+use serde::{Deserialize, Serialize};
+use std::{cmp::Ordering, ffi::OsStr, fmt, os::unix::ffi::OsStrExt, path::Path};
+
+/// Bytes in a path, at most: Linux's PATH_MAX.
+pub const PATH_LEN_MAX: usize = 4096;
+
+/// Bytes in one name, at most: Linux's NAME_MAX.
+pub const NAME_LEN_MAX: usize = 255;
+
+/// How names begin that are ours: parts, journals, manifests. Nobody copies them.
+pub const OWN_PREFIX: &[u8] = b".longhaul-";
+
+/// Names divided by '/': none of them empty, "." or "..", none with a NUL, none longer than
+/// [`NAME_LEN_MAX`]; at least one, all together at most [`PATH_LEN_MAX`] bytes. Costs its bytes and
+/// sixteen.
+///
+/// In order, a directory comes before what is in it, and all that is in it before the next name:
+/// the order of a walk, depth first, that takes names bytewise.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
+pub struct RelPath(Box<[u8]>);
+
+/// A path that is none, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct BadPath {
+    /// The path as far as it can be shown.
+    pub path: String,
+    /// What is wrong with it.
+    pub reason: Reason,
+}
+
+/// What is wrong with a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// Nothing at all.
+    #[error("an empty path names nothing")]
+    Empty,
+    /// Begins at the root of the file system.
+    #[error("an absolute path may lead anywhere; only names below the copied tree are taken")]
+    Absolute,
+    /// Two slashes in a row, or one at the end.
+    #[error("has an empty name between or after slashes")]
+    EmptyName,
+    /// "." or "..".
+    #[error("\".\" and \"..\" are no names")]
+    Dots,
+    /// A zero byte.
+    #[error("has a zero byte, which no file system takes")]
+    Nul,
+    /// A name over [`NAME_LEN_MAX`].
+    #[error("has a name longer than {NAME_LEN_MAX} bytes")]
+    LongName,
+    /// Over [`PATH_LEN_MAX`].
+    #[error("longer than {PATH_LEN_MAX} bytes")]
+    TooLong,
+}
+
+/// Whatever a peer sends is checked before it is a path.
+impl TryFrom<Vec<u8>> for RelPath {
+    type Error = BadPath;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, BadPath> {
+        Self::parse(&bytes)
+    }
+}
+
+impl From<RelPath> for Vec<u8> {
+    fn from(path: RelPath) -> Self {
+        path.0.into_vec()
+    }
+}
+
+impl RelPath {
+    /// Reads a path.
+    ///
+    /// # Errors
+    /// Whatever might name something that is not below a directory, or no file system takes.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadPath> {
+        match check(bytes) {
+            Ok(()) => Ok(Self(bytes.into())),
+            Err(reason) => Err(BadPath {
+                path: shown_start(bytes),
+                reason,
+            }),
+        }
+    }
+
+    /// The thing called `name` in this directory.
+    ///
+    /// # Errors
+    /// As [`RelPath::parse`]; a `name` with a slash is several names.
+    pub fn join(&self, name: &[u8]) -> Result<Self, BadPath> {
+        let longer = [&*self.0, b"/", name].concat();
+        Self::parse(&longer)
+    }
+
+    /// The path below this one that `below` is from there.
+    ///
+    /// # Errors
+    /// Together they are too long.
+    pub fn join_path(&self, below: &Self) -> Result<Self, BadPath> {
+        self.join(&below.0)
+    }
+
+    /// The directory it is in; none if that is the top.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        self.split().0.map(|parent| Self(parent.into()))
+    }
+
+    /// The last name.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.split().1
+    }
+
+    /// Names from the top.
+    pub fn components(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|&byte| byte == b'/')
+    }
+
+    /// What is left of it below `top`, if it lies there.
+    #[must_use]
+    pub fn below(&self, top: &Self) -> Option<Self> {
+        let rest = self.0.strip_prefix(&*top.0)?.strip_prefix(b"/")?;
+        Some(Self(rest.into()))
+    }
+
+    /// Whether any of its names is one that we keep for our own files.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.components().any(|name| name.starts_with(OWN_PREFIX))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// For the standard library.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+
+    fn split(&self) -> (Option<&[u8]>, &[u8]) {
+        match self.0.iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => (Some(&self.0[..slash]), &self.0[slash + 1..]),
+            None => (None, &self.0),
+        }
+    }
+}
+
+fn check(bytes: &[u8]) -> Result<(), Reason> {
+    match bytes {
+        [] => return Err(Reason::Empty),
+        [b'/', ..] => return Err(Reason::Absolute),
+        _ if bytes.len() > PATH_LEN_MAX => return Err(Reason::TooLong),
+        _ => {}
+    }
+    bytes.split(|&byte| byte == b'/').try_for_each(check_name)
+}
+
+fn check_name(name: &[u8]) -> Result<(), Reason> {
+    match name {
+        b"" => Err(Reason::EmptyName),
+        b"." | b".." => Err(Reason::Dots),
+        _ if name.contains(&0) => Err(Reason::Nul),
+        _ if name.len() > NAME_LEN_MAX => Err(Reason::LongName),
+        _ => Ok(()),
+    }
+}
+
+/// A refused path may be of any length: its start says which one it is.
+fn shown_start(bytes: &[u8]) -> String {
+    const SHOWN: usize = 200;
+    match bytes.get(..SHOWN) {
+        Some(start) => format!("{}…", Shown(start)),
+        None if bytes.is_empty() => "\"\"".into(),
+        None => Shown(bytes).to_string(),
+    }
+}
+
+/// Bytes of a name for human eyes. What is not printable UTF-8 is escaped: a name must neither
+/// steer a terminal nor look like another one by an invisible letter.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a>(pub &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| {
+            chunk.valid().chars().try_for_each(|c| show_char(c, f))?;
+            chunk
+                .invalid()
+                .iter()
+                .try_for_each(|b| write!(f, "\\x{b:02x}"))
+        })
+    }
+}
+
+/// Debug's escapes are the printable ones of the standard library: control characters, line and
+/// direction marks, what is unassigned. Quotes are harmless here.
+fn show_char(c: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match c {
+        '\'' | '"' => write!(f, "{c}"),
+        _ => write!(f, "{}", c.escape_debug()),
+    }
+}
+
+impl Ord for RelPath {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.components().cmp(other.components())
+    }
+}
+
+impl PartialOrd for RelPath {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Shown(&self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RelPath({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).unwrap()
+    }
+
+    fn reason(bytes: &[u8]) -> Reason {
+        RelPath::parse(bytes).unwrap_err().reason
+    }
+
+    #[test]
+    fn each_reason_has_its_error() {
+        assert_eq!(reason(b""), Reason::Empty);
+        assert_eq!(reason(b"/etc/passwd"), Reason::Absolute);
+        assert_eq!(reason(b"/"), Reason::Absolute);
+        assert_eq!(reason(b"a//b"), Reason::EmptyName);
+        assert_eq!(reason(b"a/"), Reason::EmptyName);
+        assert_eq!(reason(b"."), Reason::Dots);
+        assert_eq!(reason(b"../x"), Reason::Dots);
+        assert_eq!(reason(b"a/../b"), Reason::Dots);
+        assert_eq!(reason(b"a/./b"), Reason::Dots);
+        assert_eq!(reason(b"a\0b"), Reason::Nul);
+        assert_eq!(reason(&[b'a'; NAME_LEN_MAX + 1]), Reason::LongName);
+        assert_eq!(reason(&b"a/".repeat(PATH_LEN_MAX)), Reason::TooLong);
+    }
+
+    #[test]
+    fn the_longest_are_taken() {
+        assert!(RelPath::parse(&[b'a'; NAME_LEN_MAX]).is_ok());
+        let longest = [&b"a/".repeat(PATH_LEN_MAX / 2 - 1)[..], b"aa"].concat();
+        assert_eq!(longest.len(), PATH_LEN_MAX);
+        assert!(RelPath::parse(&longest).unwrap().join(b"b").is_err());
+    }
+
+    #[test]
+    fn dots_within_names_are_names() {
+        for name in ["...", "..a", ".a", "a..", "a./b"] {
+            assert!(RelPath::parse(name.as_bytes()).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_does_not_write_to_the_terminal() {
+        let nasty = RelPath::parse(b"a\x1b[2J\r\n\x07\xff\xc3/\xe2\x80\xae").unwrap();
+        assert_eq!(nasty.to_string(), r"a\u{1b}[2J\r\n\u{7}\xff\xc3/\u{202e}");
+        assert_eq!(path("daß/it's \"ü\"").to_string(), "daß/it's \"ü\"");
+    }
+
+    #[test]
+    fn errors_name_the_path() {
+        let error = RelPath::parse(b"../\x1bx").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            r#"../\u{1b}x: "." and ".." are no names"#
+        );
+    }
+
+    #[test]
+    fn what_is_ours_is_known_at_any_depth() {
+        assert!(path(".longhaul-manifest").is_own());
+        assert!(path("a/.longhaul-0.part/b").is_own());
+        assert!(!path("a/longhaul-0").is_own());
+    }
+
+    #[test]
+    fn below_stops_at_names() {
+        assert_eq!(path("a/b").below(&path("a")), Some(path("b")));
+        assert_eq!(path("ab").below(&path("a")), None);
+        assert_eq!(path("a").below(&path("a")), None);
+    }
+
+    fn any_name() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![Just(b'-'), Just(b'.'), Just(b'a'), any::<u8>()];
+        vec(byte, 1..4).prop_filter("a name", |name| {
+            check_name(name).is_ok() && !name.contains(&b'/')
+        })
+    }
+
+    fn any_path() -> impl Strategy<Value = RelPath> {
+        vec(any_name(), 1..4).prop_map(|names| RelPath::parse(&names.join(&b'/')).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_taken_stays_below(bytes in vec(prop_oneof![Just(b'.'), Just(b'/'), any::<u8>()], 0..12)) {
+            if let Ok(path) = RelPath::parse(&bytes) {
+                prop_assert_eq!(path.as_bytes(), &bytes[..]);
+                let plain = |c: std::path::Component<'_>| matches!(c, std::path::Component::Normal(_));
+                prop_assert!(path.as_path().components().all(plain));
+                prop_assert_eq!(path.as_path().components().count(), path.components().count());
+            }
+        }
+
+        #[test]
+        fn parent_and_name_make_the_path(path in any_path()) {
+            let again = match path.parent() {
+                Some(parent) => parent.join(path.name()).unwrap(),
+                None => RelPath::parse(path.name()).unwrap(),
+            };
+            prop_assert_eq!(again, path);
+        }
+
+        #[test]
+        fn a_directory_is_before_what_is_in_it_and_that_before_others(
+            a in any_path(), b in any_path(), name in any_name(),
+        ) {
+            let inside = a.join(&name).unwrap();
+            prop_assert!(a < inside);
+            if a < b && b < inside {
+                prop_assert!(b.below(&a).is_some());
+            }
+            prop_assert_eq!(a == b, a.cmp(&b) == Ordering::Equal);
+        }
+
+        #[test]
+        fn below_takes_join_back(top in any_path(), rest in any_path()) {
+            prop_assert_eq!(top.join_path(&rest).unwrap().below(&top), Some(rest));
+        }
+
+        #[test]
+        fn shown_is_one_printable_line(path in any_path()) {
+            let shown = path.to_string();
+            prop_assert!(shown.chars().all(|c| !c.is_control()), "{}", shown);
+        }
+    }
+}

@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Trees at the destination: what an [`Entry`] asks for is decided first, which is a pure function
+//! of the entry and of what is there, and then done, or with a dry run not.
+//!
+//! Data of files is another's: a file that is [`Decision::Wanted`] is transferred beside its place
+//! and renamed. All else is made here. What is in the way of something other than a directory is
+//! replaced as cp and rsync do, in one step; a directory is never replaced, nor by one.
+
+use crate::{
+    entry::{Entry, Kind, Version},
+    metadata::{Applied, LeftOut, Metadata},
+    path::RelPath,
+    root::{Failure, Handle, Refusal, Root},
+};
+use rustix::{
+    fs::{self, Access, FileType},
+    io::Errno,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How to decide.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Files that are newer at the destination stay as they are.
+    pub update: bool,
+    /// Files of one size are the same only if their data is, whatever their times.
+    pub checksum: bool,
+    /// Only decide.
+    pub dry_run: bool,
+}
+
+/// What is at a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum There {
+    /// Nothing.
+    Nothing,
+    /// Something.
+    Something {
+        /// What; never a hard link.
+        kind: Kind,
+        /// Mode, owner, times, attributes.
+        metadata: Metadata,
+        /// File system and number: the same for all names of a file.
+        id: (u64, u64),
+    },
+    /// A socket, or something unknown.
+    Other,
+}
+
+/// What is to be done for an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing: all is as it should be.
+    Unchanged,
+    /// It is the thing, by size and time if it is a file; its metadata is to be put right.
+    Same,
+    /// A file that is newer than the source's, and stays so.
+    Newer,
+    /// A file of the same size, whose data the caller is to compare.
+    Compare,
+    /// A file whose data is to be transferred.
+    Wanted,
+    /// To be made where nothing is.
+    Make,
+    /// To be made in place of something else.
+    Replace,
+    /// Not done.
+    Refused(Refusal),
+}
+
+/// What became of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placed {
+    /// As it was.
+    Unchanged,
+    /// Made, replaced or put right; or it would have been, with a dry run.
+    Changed,
+    /// A file that is newer here: left alone.
+    Newer,
+    /// A file whose data is to be compared, and then either transferred (after
+    /// [`Placer::make_room`]) or [`Placer::settle`]d.
+    Compare,
+    /// A file whose data is to be transferred.
+    Wanted,
+}
+
+/// What an entry needs, given what is at its place, and for a hard link what is at the place that
+/// it is to be another name of.
+#[must_use]
+pub fn decide(entry: &Entry, there: &There, link: Option<&There>, options: &Options) -> Decision {
+    if entry.path.is_own() {
+        return Decision::Refused(Refusal::OwnName);
+    }
+    match (&entry.kind, there) {
+        (Kind::Directory, There::Nothing) => Decision::Make,
+        (Kind::Directory, there) => for_directory(entry, there),
+        (
+            _,
+            There::Something {
+                kind: Kind::Directory,
+                ..
+            },
+        ) => Decision::Refused(Refusal::DirectoryInTheWay),
+        (Kind::File { version, .. }, there) => for_file(entry, version, there, options),
+        (Kind::HardLink { to }, there) => for_link(to, there, link),
+        (_, There::Nothing) => Decision::Make,
+        (wanted, There::Something { kind, metadata, .. }) if kind == wanted => {
+            settled(entry, metadata)
+        }
+        _ => Decision::Replace,
+    }
+}
+
+fn for_directory(entry: &Entry, there: &There) -> Decision {
+    match there {
+        There::Something {
+            kind: Kind::Directory,
+            metadata,
+            ..
+        } => settled(entry, metadata),
+        There::Something {
+            kind: Kind::Symlink { .. },
+            ..
+        } => Decision::Refused(Refusal::SymlinkForDirectory),
+        _ => Decision::Refused(Refusal::NoDirectoryInTheWay),
+    }
+}
+
+fn for_file(entry: &Entry, version: &Version, there: &There, options: &Options) -> Decision {
+    let There::Something {
+        kind: Kind::File { version: here, .. },
+        metadata,
+        ..
+    } = there
+    else {
+        return Decision::Wanted;
+    };
+    let size = here.size == version.size;
+    if options.update && here.modified > version.modified {
+        Decision::Newer
+    } else if size && options.checksum {
+        Decision::Compare
+    } else if size && here.modified == version.modified {
+        settled(entry, metadata)
+    } else {
+        Decision::Wanted
+    }
+}
+
+fn for_link(to: &RelPath, there: &There, link: Option<&There>) -> Decision {
+    let directory = |there: &There| {
+        matches!(
+            there,
+            There::Something {
+                kind: Kind::Directory,
+                ..
+            }
+        )
+    };
+    match (there, link) {
+        _ if to.is_own() => Decision::Refused(Refusal::OwnName),
+        (_, Some(link)) if directory(link) => Decision::Refused(Refusal::LinkToDirectory),
+        (There::Something { id, .. }, Some(There::Something { id: linked, .. }))
+            if id == linked =>
+        {
+            Decision::Unchanged
+        }
+        (There::Nothing, _) => Decision::Make,
+        _ => Decision::Replace,
+    }
+}
+
+fn settled(entry: &Entry, now: &Metadata) -> Decision {
+    let symlink = matches!(entry.kind, Kind::Symlink { .. });
+    match entry.metadata.differs(now, symlink) {
+        true => Decision::Same,
+        false => Decision::Unchanged,
+    }
+}
+
+/// Looks at a place, without following anything.
+///
+/// # Errors
+/// As the system says; nothing there is none.
+pub fn look(root: &Root, path: &RelPath) -> Result<There, Failure> {
+    match root.handle(path) {
+        Ok(held) => there(&held).map_err(Failure::at(Some(path), "look at")),
+        Err(failure) if failure.is_not_found() => Ok(There::Nothing),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn there(held: &Handle) -> Result<There, Errno> {
+    let kind = match held.kind() {
+        FileType::Directory => Kind::Directory,
+        FileType::RegularFile => Kind::File {
+            version: Version::of(&held.stat),
+            sparse: false,
+        },
+        FileType::Symlink => Kind::Symlink {
+            target: fs::readlinkat(&held.fd, c"", Vec::new())?
+                .into_bytes()
+                .into(),
+        },
+        FileType::Fifo => Kind::Fifo,
+        FileType::BlockDevice | FileType::CharacterDevice => Kind::Device {
+            block: held.kind() == FileType::BlockDevice,
+            major: fs::major(held.stat.st_rdev),
+            minor: fs::minor(held.stat.st_rdev),
+        },
+        _ => return Ok(There::Other),
+    };
+    Ok(There::Something {
+        kind,
+        metadata: Metadata::of(held).0,
+        id: (held.stat.st_dev, held.stat.st_ino),
+    })
+}
+
+/// Makes a tree below a root.
+///
+/// Directories are open to us while they are filled and get their metadata at the end, so it keeps
+/// theirs: some 150 bytes a directory and its attributes.
+#[derive(Debug)]
+pub struct Placer<'a> {
+    root: &'a Root,
+    options: Options,
+    dirs: BTreeMap<RelPath, Metadata>,
+    /// With a dry run: directories that would have been made, so that what is in them is not
+    /// looked for.
+    imagined: BTreeSet<RelPath>,
+    top: Option<Metadata>,
+    /// The directory that something was last made in.
+    unlocked: Option<Option<RelPath>>,
+}
+
+impl<'a> Placer<'a> {
+    /// For a tree below `root`.
+    #[must_use]
+    pub fn new(root: &'a Root, options: Options) -> Self {
+        Self {
+            root,
+            options,
+            dirs: BTreeMap::new(),
+            imagined: BTreeSet::new(),
+            top: None,
+            unlocked: None,
+        }
+    }
+
+    /// Puts an entry in its place, or says that its data is wanted. A directory must come before
+    /// what is in it, and a hard link after the file is complete that it is another name of.
+    ///
+    /// # Errors
+    /// It could not be done, or is refused; the others are not concerned.
+    pub fn place(&mut self, entry: &Entry) -> Result<(Placed, Vec<LeftOut>), Failure> {
+        let there = self.look(&entry.path)?;
+        let link = match &entry.kind {
+            Kind::HardLink { to } => Some(self.look(to)?),
+            _ => None,
+        };
+        let decision = decide(entry, &there, link.as_ref(), &self.options);
+        if matches!(
+            decision,
+            Decision::Wanted | Decision::Make | Decision::Replace
+        ) {
+            self.make_room(&entry.path)?;
+        }
+        match decision {
+            Decision::Refused(why) => Err(Failure::Refused {
+                path: entry.path.clone(),
+                why,
+            }),
+            Decision::Newer => Ok((Placed::Newer, Vec::new())),
+            Decision::Wanted => Ok((Placed::Wanted, Vec::new())),
+            Decision::Compare => Ok((Placed::Compare, Vec::new())),
+            _ if self.options.dry_run => Ok((self.imagine(entry, decision), Vec::new())),
+            _ => self.act(entry, decision, &there),
+        }
+    }
+
+    /// Puts the metadata right of a file whose data was found to be the same.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn settle(&self, entry: &Entry) -> Result<(Placed, Vec<LeftOut>), Failure> {
+        if !self.options.dry_run {
+            return self.apply(&entry.path, entry).map(placed);
+        }
+        let changed = match self.look(&entry.path)? {
+            There::Something { metadata, .. } => entry.metadata.differs(&metadata, false),
+            _ => true,
+        };
+        Ok(placed(Applied {
+            changed,
+            ..Applied::default()
+        }))
+    }
+
+    /// The metadata of a source whose contents are copied into the root itself.
+    pub fn top(&mut self, metadata: Metadata) {
+        self.top = Some(metadata);
+    }
+
+    /// Gives directories their metadata, children first, when nothing more is made in them. Says
+    /// what was left out, and what went wrong.
+    #[must_use]
+    pub fn finish(self) -> Vec<(Option<RelPath>, Result<Applied, Failure>)> {
+        if self.options.dry_run {
+            return Vec::new();
+        }
+        let mut done = Vec::new();
+        for (path, metadata) in self.dirs.into_iter().rev() {
+            let applied = apply(self.root, &path, FileType::Directory, &metadata);
+            if concerns(&applied) {
+                done.push((Some(path), applied));
+            }
+        }
+        let top = self.top.map(|metadata| apply_top(self.root, &metadata));
+        done.extend(top.filter(concerns).map(|applied| (None, applied)));
+        done
+    }
+
+    /// Sees to it that something can be made at `path` though its directory is read-only, which it
+    /// will be again at the end. Done for what is [`Placed::Wanted`]; to be called for a file that
+    /// was compared and found another.
+    ///
+    /// # Errors
+    /// The directory is gone.
+    pub fn make_room(&mut self, path: &RelPath) -> Result<(), Failure> {
+        let parent = path.parent();
+        // Only a directory whose metadata is set at the end is opened.
+        let ours = match &parent {
+            Some(dir) => self.dirs.contains_key(dir),
+            None => self.top.is_some(),
+        };
+        if self.options.dry_run || !ours || self.unlocked.as_ref() == Some(&parent) {
+            return Ok(());
+        }
+        self.root.unlock(parent.as_ref())?;
+        self.unlocked = Some(parent);
+        Ok(())
+    }
+
+    fn look(&self, path: &RelPath) -> Result<There, Failure> {
+        let imagined = path
+            .parent()
+            .is_some_and(|dir| self.imagined.contains(&dir));
+        match imagined {
+            true => Ok(There::Nothing),
+            false => look(self.root, path),
+        }
+    }
+
+    fn imagine(&mut self, entry: &Entry, decision: Decision) -> Placed {
+        if decision == Decision::Make && entry.kind == Kind::Directory {
+            self.imagined.insert(entry.path.clone());
+        }
+        match decision {
+            Decision::Unchanged => Placed::Unchanged,
+            _ => Placed::Changed,
+        }
+    }
+
+    fn act(
+        &mut self,
+        entry: &Entry,
+        decision: Decision,
+        there: &There,
+    ) -> Result<(Placed, Vec<LeftOut>), Failure> {
+        match (&entry.kind, decision) {
+            (Kind::Directory, _) => self.directory(entry, decision, there),
+            (_, Decision::Unchanged) => Ok((Placed::Unchanged, Vec::new())),
+            (_, Decision::Same) => self.apply(&entry.path, entry).map(placed),
+            (_, Decision::Make) => match self.make(entry, &entry.path) {
+                // Somebody was faster.
+                Err(failure) if failure.errno() == Some(Errno::EXIST) => self.replace(entry),
+                made => made,
+            },
+            _ => self.replace(entry),
+        }
+    }
+
+    /// What is made beside its place and renamed over what is there is never half there.
+    fn replace(&self, entry: &Entry) -> Result<(Placed, Vec<LeftOut>), Failure> {
+        let beside = beside(&entry.path)?;
+        match self.root.remove(&beside) {
+            Err(failure) if !failure.is_not_found() => return Err(failure),
+            _ => {}
+        }
+        let made = self.make(entry, &beside)?;
+        self.root.rename(&beside, &entry.path)?;
+        // Renaming one name of a file over another of the same does nothing.
+        let _ = self.root.remove(&beside);
+        Ok(made)
+    }
+
+    fn apply(&self, path: &RelPath, entry: &Entry) -> Result<Applied, Failure> {
+        apply(self.root, path, file_type(&entry.kind), &entry.metadata)
+    }
+
+    fn make(&self, entry: &Entry, path: &RelPath) -> Result<(Placed, Vec<LeftOut>), Failure> {
+        match &entry.kind {
+            Kind::Symlink { target } => self.root.make_symlink(path, target)?,
+            Kind::HardLink { to } => {
+                self.root.link(to, path)?;
+                return Ok((Placed::Changed, Vec::new()));
+            }
+            Kind::Fifo => self.root.make_node(path, FileType::Fifo, 0)?,
+            Kind::Device { major, minor, .. } => {
+                let device = fs::makedev(*major, *minor);
+                self.root.make_node(path, file_type(&entry.kind), device)?;
+            }
+            Kind::Directory => self.root.make_dir(path)?,
+            Kind::File { .. } => return Ok((Placed::Wanted, Vec::new())),
+        }
+        let applied = self.apply(path, entry)?;
+        Ok((Placed::Changed, applied.left_out))
+    }
+
+    fn directory(
+        &mut self,
+        entry: &Entry,
+        decision: Decision,
+        there: &There,
+    ) -> Result<(Placed, Vec<LeftOut>), Failure> {
+        // To look at what is in it; the right to write is taken when something is made there.
+        let seen = Access::READ_OK | Access::EXEC_OK;
+        match there {
+            There::Nothing => self.root.make_dir(&entry.path)?,
+            _ if self.root.may(Some(&entry.path), seen)? => {}
+            _ => self.root.unlock(Some(&entry.path))?,
+        }
+        self.dirs.insert(entry.path.clone(), entry.metadata.clone());
+        Ok(match decision {
+            Decision::Unchanged => (Placed::Unchanged, Vec::new()),
+            _ => (Placed::Changed, Vec::new()),
+        })
+    }
+}
+
+fn placed(applied: Applied) -> (Placed, Vec<LeftOut>) {
+    match applied.changed {
+        true => (Placed::Changed, applied.left_out),
+        false => (Placed::Unchanged, applied.left_out),
+    }
+}
+
+fn concerns(applied: &Result<Applied, Failure>) -> bool {
+    applied
+        .as_ref()
+        .map_or(true, |applied| !applied.left_out.is_empty())
+}
+
+/// Somebody may have put something else there since it was looked at or made: that is left alone.
+fn apply(
+    root: &Root,
+    path: &RelPath,
+    kind: FileType,
+    metadata: &Metadata,
+) -> Result<Applied, Failure> {
+    let failed = Failure::at(Some(path), "set the metadata of what was there");
+    let held = root.handle(path)?;
+    if held.kind() != kind {
+        return Err(failed(Errno::STALE));
+    }
+    metadata.apply(&held).map_err(failed)
+}
+
+fn file_type(kind: &Kind) -> FileType {
+    match kind {
+        Kind::Directory => FileType::Directory,
+        Kind::File { .. } | Kind::HardLink { .. } => FileType::RegularFile,
+        Kind::Symlink { .. } => FileType::Symlink,
+        Kind::Fifo => FileType::Fifo,
+        Kind::Device { block: true, .. } => FileType::BlockDevice,
+        Kind::Device { block: false, .. } => FileType::CharacterDevice,
+    }
+}
+
+fn apply_top(root: &Root, metadata: &Metadata) -> Result<Applied, Failure> {
+    let held = root.top_handle()?;
+    metadata
+        .apply(&held)
+        .map_err(Failure::at(None, "set the metadata of"))
+}
+
+/// The name that `path`'s successor is made under: one of our own, of the length of a part's.
+fn beside(path: &RelPath) -> Result<RelPath, Failure> {
+    let hash = blake3::hash(path.name()).to_hex();
+    let name = format!(".longhaul-{}.new", &hash[..32]);
+    Ok(match path.parent() {
+        Some(dir) => dir.join(name.as_bytes())?,
+        None => RelPath::parse(name.as_bytes())?,
+    })
+}

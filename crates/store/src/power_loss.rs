@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The promise of this crate, on a disk that loses power at any moment (see
+//! [`crate::medium::simulated`]): what was said to be durable is there, nothing is believed that is
+//! not there bit by bit, and under a final name stands only what is complete.
+
+use crate::{
+    blocks::{Blocks, FileHash},
+    escape::Escaped,
+    journal::Version,
+    manifest::{Manifest, Record},
+    medium::{
+        Directory,
+        simulated::{Dice, Disk, SimulatedDir, SimulatedFile},
+    },
+    part::{Opened, Origin, Part},
+    small::{self, Small},
+};
+use std::{collections::BTreeSet, fmt::Debug};
+
+const BLOCK: u64 = 1024;
+const CASES: u64 = 800;
+const STEPS: usize = 250;
+/// States of a source, which returns to them like one with snapshots.
+const VERSIONS_MAX: usize = 4;
+
+/// The power went in the midst of something.
+struct Dark;
+
+type Step<T = ()> = Result<T, Dark>;
+
+/// A file of the source, and what was promised of its copy.
+struct Source {
+    name: Vec<u8>,
+    dir: SimulatedDir,
+    /// The contents that it had, for the final name may still have any of them.
+    versions: Vec<Vec<u8>>,
+    version: usize,
+    /// The metadata that its copy was given last.
+    label: u64,
+    part: Option<Part<SimulatedDir>>,
+    /// Blocks that were said to be durable.
+    told: BTreeSet<u64>,
+    /// The manifest has it.
+    finished: bool,
+}
+
+struct World {
+    disk: Disk,
+    dice: Dice,
+    root: SimulatedDir,
+    others: SimulatedDir,
+    manifest: Option<Manifest<SimulatedDir>>,
+    sources: Vec<Source>,
+    counts: Counts,
+}
+
+/// What happened, so that a test of nothing is noticed.
+#[derive(Debug, Default)]
+struct Counts {
+    crashes: u64,
+    kept_blocks: u64,
+    completed_by_journal: u64,
+    finished: u64,
+    small: u64,
+    compacted: u64,
+}
+
+/// A file's bytes, with holes; often no more than a block of them.
+fn content(dice: &mut Dice) -> Vec<u8> {
+    let max = [BLOCK, 6 * BLOCK, 16 * BLOCK][dice.below(3)];
+    let len = dice.below(max as usize + 1);
+    let mut bytes: Vec<u8> = (0..len).map(|_| dice.next() as u8).collect();
+    for block in bytes.chunks_mut(BLOCK as usize) {
+        if dice.chance(20) {
+            block.fill(0);
+        }
+    }
+    bytes
+}
+
+fn hash(content: &[u8]) -> FileHash {
+    FileHash(*blake3::hash(content).as_bytes())
+}
+
+impl Source {
+    fn new(number: usize, dir: &SimulatedDir, dice: &mut Dice) -> Self {
+        Self {
+            name: format!("file {number}").into_bytes(),
+            dir: dir.clone(),
+            versions: vec![content(dice)],
+            version: 0,
+            label: 0,
+            part: None,
+            told: BTreeSet::new(),
+            finished: false,
+        }
+    }
+
+    fn content(&self) -> &Vec<u8> {
+        &self.versions[self.version]
+    }
+
+    fn origin(&self, sparse: bool) -> Origin {
+        let size = self.content().len() as u64;
+        let mtime = (self.version as i64, 0);
+        Origin {
+            version: Version {
+                size,
+                mtime,
+                ..Version::default()
+            },
+            length: size,
+            sparse,
+        }
+    }
+
+    fn blocks(&self) -> Blocks {
+        Blocks::sized(self.content().len() as u64, BLOCK)
+    }
+
+    fn block(&self, index: u64) -> &[u8] {
+        let range = self.blocks().range(index).unwrap();
+        &self.content()[range.start as usize..range.end as usize]
+    }
+
+    /// The final name's bytes are those of some version, and of the last if that was promised.
+    fn check_final(&self, manifest: &Manifest<SimulatedDir>) {
+        let copy = self.dir.bytes(&self.name);
+        if self.finished {
+            assert_eq!(copy.as_ref(), Some(self.content()), "a finished file");
+            assert_eq!(self.dir.label(&self.name), Some(self.label), "metadata");
+            let record = manifest.lookup(&self.name).map(|record| record.hash);
+            assert_eq!(record, Some(hash(self.content())), "the manifest");
+        } else if let Some(copy) = copy {
+            let whole = self.versions.contains(&copy);
+            assert!(whole, "{} is half a file", Escaped(&self.name));
+        }
+    }
+
+    /// What is believed is right on the disk, and it is all that was promised.
+    fn check_durable(&mut self, part: &Part<SimulatedDir>, own: &[u8]) -> u64 {
+        let bytes = self.dir.bytes(own).unwrap();
+        let durable = part.durable();
+        for (index, hash) in &durable {
+            let range = self.blocks().range(*index).unwrap();
+            let kept = &bytes[range.start as usize..range.end as usize];
+            assert_eq!(kept, self.block(*index), "believed, but not on the disk");
+            assert_eq!(self.blocks().hash(*index, kept), Ok(*hash));
+        }
+        let durable: BTreeSet<u64> = durable.into_iter().map(|(index, _)| index).collect();
+        assert!(durable.is_superset(&self.told), "a promised block is lost");
+        self.told = durable;
+        self.told.len() as u64
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let (disk, mut dice) = (Disk::default(), Dice(seed));
+        let (root, below) = (disk.directory(), disk.directory());
+        let sources = [&root, &below, &below].into_iter().enumerate();
+        let sources = sources.map(|(at, dir)| Source::new(at, dir, &mut dice));
+        Self {
+            sources: sources.collect(),
+            others: disk.directory(),
+            disk,
+            dice,
+            root,
+            manifest: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Nothing but a loss of power may fail.
+    fn lit<T, E: Debug>(&self, done: Result<T, E>) -> Step<T> {
+        match done {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                assert!(self.disk.is_dark(), "{error:?}");
+                Err(Dark)
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        self.arm();
+        for _ in 0..STEPS {
+            match self.step() {
+                Ok(()) => {}
+                Err(Dark) if self.dice.chance(30) => self.stop(),
+                Err(Dark) => self.crash(),
+            }
+        }
+    }
+
+    fn arm(&mut self) {
+        let operations = 1 + self.dice.below(40) as u64;
+        self.disk.cut_after(operations);
+    }
+
+    fn step(&mut self) -> Step {
+        let at = self.dice.below(self.sources.len());
+        self.open(at)?;
+        if self.sources[at].finished && self.dice.chance(40) {
+            return self.change(at);
+        }
+        match self.dice.below(20) {
+            0..9 => self.write(at),
+            9..13 => self.commit(at),
+            13..16 => self.finish(at),
+            16..18 => self.change(at),
+            18 => self.compact(),
+            _ => {
+                self.die();
+                Ok(())
+            }
+        }
+    }
+
+    /// Opens a file and the manifest unless they are, and sees whether promises are kept.
+    fn open(&mut self, at: usize) -> Step {
+        if self.manifest.is_none() {
+            self.manifest = Some(self.lit(Manifest::load(&self.root))?);
+        }
+        let sparse = self.dice.chance(50);
+        let manifest = self.manifest.as_ref().unwrap();
+        self.sources[at].check_final(manifest);
+        if self.sources[at].part.is_some() || self.sources[at].finished {
+            return Ok(());
+        }
+        if self.sources[at].blocks().count() <= 1 && self.dice.chance(50) {
+            return self.small(at);
+        }
+        let source = &self.sources[at];
+        let origin = source.origin(sparse);
+        let opened = Part::open_sized(&source.dir, &source.name, &origin, BLOCK);
+        let opened = self.lit(opened)?;
+        self.opened(at, opened)
+    }
+
+    fn opened(&mut self, at: usize, opened: Opened<SimulatedDir>) -> Step {
+        match opened {
+            Opened::Busy => panic!("nobody else writes"),
+            Opened::Fresh(part) => {
+                assert_eq!(self.sources[at].told, BTreeSet::new(), "all is lost");
+                self.sources[at].part = Some(part);
+            }
+            Opened::Resumed(part) => {
+                let own = part.own_name().to_vec();
+                self.counts.kept_blocks += self.sources[at].check_durable(&part, &own);
+                self.sources[at].part = Some(part);
+            }
+            Opened::Renamed(renamed) => {
+                self.counts.completed_by_journal += 1;
+                let label = self.new_label(at);
+                let finished = renamed.finish(|file| file.set_label(label));
+                let finished = self.lit(finished)?;
+                self.record(at, finished.hash)?;
+                self.lit(finished.forget_journal())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, at: usize) -> Step {
+        let source = &self.sources[at];
+        let Some(part) = &source.part else {
+            return Ok(());
+        };
+        let missing: Vec<u64> = part.missing().into_iter().flatten().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let index = missing[self.dice.below(missing.len())];
+        let bytes = source.block(index);
+        let zeros = bytes.iter().all(|byte| *byte == 0);
+        let done = match zeros {
+            true => part.hole(index),
+            false => part.write(index, bytes, source.blocks().hash(index, bytes).unwrap()),
+        };
+        self.lit(done).map(drop)
+    }
+
+    fn commit(&mut self, at: usize) -> Step {
+        let Some(part) = &self.sources[at].part else {
+            return Ok(());
+        };
+        let durable = self.lit(part.commit())?;
+        self.sources[at].told.extend(durable);
+        Ok(())
+    }
+
+    fn finish(&mut self, at: usize) -> Step {
+        let source = &self.sources[at];
+        let all = source.told.len() as u64 == source.blocks().count();
+        let Some(part) = self.sources[at].part.take_if(|_| all) else {
+            return Ok(());
+        };
+        let expected = hash(self.sources[at].content());
+        let label = self.new_label(at);
+        let finished = part.finish(Some(expected), |file| file.set_label(label));
+        let finished = self.lit(finished)?;
+        self.record(at, finished.hash)?;
+        self.lit(finished.forget_journal())
+    }
+
+    fn record(&mut self, at: usize, got: FileHash) -> Step {
+        let source = &self.sources[at];
+        assert_eq!(got, hash(source.content()));
+        let record = Record {
+            hash: got,
+            size: source.content().len() as u64,
+            mtime: (0, 0),
+        };
+        let name = source.name.clone();
+        let manifest = self.manifest.as_mut().unwrap();
+        let appended = manifest.append(&[(&name, record)]);
+        self.lit(appended)?;
+        self.sources[at].finished = true;
+        self.sources[at].told.clear();
+        self.counts.finished += 1;
+        Ok(())
+    }
+
+    fn new_label(&mut self, at: usize) -> u64 {
+        self.sources[at].label = self.dice.next();
+        self.sources[at].label
+    }
+
+    /// Writes a file of a block without a journal, in a batch: of its own directory and of others,
+    /// some of which are so many that they are synced together.
+    fn small(&mut self, at: usize) -> Step {
+        self.sources[at].told.clear();
+        let label = self.new_label(at);
+        let source = &self.sources[at];
+        let (dir, name, content) = (&source.dir, &source.name, source.content());
+        let prepare = |file: &SimulatedFile| file.set_label(label);
+        let small = Small::write(dir, name, content, hash(content), prepare);
+        let mut batch = vec![self.lit(small)?];
+        for other in 0..[0, 12][self.dice.below(2)] {
+            let (dir, name) = (&self.others, format!("{other}"));
+            let bytes = hash(name.as_bytes()).0;
+            let small = Small::write(dir, name.as_bytes(), &bytes, hash(&bytes), |_| Ok(()));
+            batch.push(self.lit(small)?);
+        }
+        let mut outcomes = small::commit(batch).into_iter();
+        let got = self.lit(outcomes.next().unwrap())?;
+        outcomes.try_for_each(|outcome| self.lit(outcome).map(drop))?;
+        self.counts.small += 1;
+        self.record(at, got)
+    }
+
+    /// The process dies; the disk goes on.
+    fn die(&mut self) {
+        self.manifest = None;
+        self.sources
+            .iter_mut()
+            .for_each(|source| source.part = None);
+    }
+
+    /// It does so in the midst of something.
+    fn stop(&mut self) {
+        self.die();
+        self.disk.go_on();
+        self.arm();
+    }
+
+    /// The copy is no longer wanted: it is removed, or the source is another, or it is to be copied
+    /// once more for no reason.
+    fn change(&mut self, at: usize) -> Step {
+        let dice = &mut self.dice;
+        let source = &mut self.sources[at];
+        (source.part, source.finished) = (None, false);
+        if dice.chance(50) {
+            if source.versions.len() < VERSIONS_MAX {
+                source.versions.push(content(dice));
+            }
+            let version = dice.below(source.versions.len());
+            if version != std::mem::replace(&mut source.version, version) {
+                source.told.clear();
+            }
+        }
+        if dice.chance(50) {
+            let removed = source.dir.remove(&source.name);
+            self.lit(removed)?;
+        }
+        if self.dice.chance(50) {
+            return self.begin_to_die(at);
+        }
+        Ok(())
+    }
+
+    /// The next copy will not get far.
+    fn begin_to_die(&mut self, at: usize) -> Step {
+        let operations = 1 + self.dice.below(10) as u64;
+        self.disk.cut_after(operations);
+        self.open(at)
+    }
+
+    fn compact(&mut self) -> Step {
+        let manifest = self.manifest.as_mut().unwrap();
+        let compacted = manifest.compact_from(0);
+        self.counts.compacted += u64::from(self.lit(compacted)?);
+        Ok(())
+    }
+
+    fn crash(&mut self) {
+        self.counts.crashes += 1;
+        self.die();
+        self.disk.crash(&mut self.dice);
+        let manifest = Manifest::load(&self.root).unwrap();
+        for source in &self.sources {
+            source.check_final(&manifest);
+        }
+        self.arm();
+    }
+}
+
+#[test]
+fn promises_are_kept_through_losses_of_power() {
+    let mut total = Counts::default();
+    for seed in 0..CASES {
+        let mut world = World::new(seed);
+        let run = std::panic::AssertUnwindSafe(|| world.run());
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            eprintln!("with seed {seed}");
+            std::panic::resume_unwind(panic);
+        }
+        total.add(&world.counts);
+    }
+    println!("{total:?}");
+    for (what, count) in [
+        ("crashes", total.crashes),
+        ("blocks kept", total.kept_blocks),
+        ("finished", total.finished),
+        ("small", total.small),
+    ] {
+        assert!(count > CASES, "{what}: {total:?}");
+    }
+    for (what, count) in [
+        ("completed by the journal", total.completed_by_journal),
+        ("compacted", total.compacted),
+    ] {
+        assert!(count > CASES / 10, "{what}: {total:?}");
+    }
+}
+
+/// What random steps seldom come to: the same file is begun again where there are leftovers, and the
+/// power goes at each operation of that.
+#[test]
+fn leftovers_are_not_believed_when_the_power_goes_while_a_file_is_begun_again() {
+    for operations in 1..=14 {
+        for seed in 0..150 {
+            begun_again(operations, seed, World::copy);
+            begun_again(operations, seed, World::copy_some_of_another_version);
+        }
+    }
+}
+
+fn begun_again(operations: u64, seed: u64, leave: fn(&mut World) -> Step) {
+    let mut world = World::new(seed);
+    let mut content = vec![1; 3 * BLOCK as usize + 100];
+    world.sources[0].versions = vec![content.clone()];
+    content.fill(2);
+    world.sources[0].versions.push(content);
+    assert!(leave(&mut world).is_ok());
+    world.disk.cut_after(operations);
+    let _dies_or_not = world.open(0);
+    world.crash();
+    world.disk.go_on();
+    (world.sources[0].version, world.sources[0].finished) = (0, false);
+    assert!(world.open(0).is_ok(), "{operations}, {seed}");
+}
+
+impl World {
+    /// Copies a file, which is then removed.
+    fn copy(&mut self) -> Step {
+        self.open(0)?;
+        self.write_all()?;
+        self.commit(0)?;
+        self.finish(0)?;
+        self.sources[0].finished = false;
+        self.lit(self.sources[0].dir.remove(&self.sources[0].name))
+    }
+
+    /// Copies a part of a file, whose source then changes, and later changes back.
+    fn copy_some_of_another_version(&mut self) -> Step {
+        self.open(0)?;
+        self.write_all()?;
+        self.commit(0)?;
+        self.die();
+        self.sources[0].told.clear();
+        self.sources[0].version = 1;
+        Ok(())
+    }
+
+    fn write_all(&mut self) -> Step {
+        (0..4).try_for_each(|_| self.write(0))
+    }
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.crashes += other.crashes;
+        self.kept_blocks += other.kept_blocks;
+        self.completed_by_journal += other.completed_by_journal;
+        self.finished += other.finished;
+        self.small += other.small;
+        self.compacted += other.compacted;
+    }
+}

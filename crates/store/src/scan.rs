@@ -1,0 +1,660 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What there is to copy, one thing after another.
+//!
+//! Depth first, names bytewise, a directory before what is in it. Nothing is kept of what has been
+//! said but (1) the names of the directories on the way down, see [`Names`]; (2) of each file with
+//! more than one name: its path, some 60 bytes, and that only until the last of its names was seen;
+//! (3) with several sources, the first names of what they copy. A tree of millions of files
+//! streams.
+
+use crate::{
+    entry::{Entry, Kind, TARGET_LEN_MAX, Version},
+    filter::{Filter, Verdict},
+    metadata::{LeftOut, Metadata},
+    path::{OWN_PREFIX, RelPath},
+    root::{Failure, Handle, Names, Root, handle},
+};
+use rustix::{
+    fd::AsFd,
+    fs::{self, FileType},
+    io::Errno,
+};
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque, hash_map},
+    fs::File,
+    io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A source that cannot be one.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// It is not there, or must not be looked at.
+    #[error("{}: {error}", path.display())]
+    Open {
+        /// As given.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// It has no name to be copied under.
+    #[error("{}: {failure}", path.display())]
+    Name {
+        /// As given.
+        path: PathBuf,
+        /// Why not.
+        failure: Failure,
+    },
+    /// Two would become one.
+    #[error("{} and {} would both be called {name}; copy them one after the other", first.display(), second.display())]
+    SameName {
+        /// The name in the copy.
+        name: RelPath,
+        /// As given.
+        first: PathBuf,
+        /// As given.
+        second: PathBuf,
+    },
+}
+
+/// One argument of a copy: `SRC`, the thing itself under its name, or `SRC/`, what is in it. If it
+/// is a symbolic link, it stands for what it points to.
+#[derive(Debug, Clone)]
+pub struct Source {
+    shown: PathBuf,
+    /// The directory that it is in.
+    root: Arc<Root>,
+    /// Its name there; none if it is the root of the file system.
+    inside: Option<RelPath>,
+    /// What it is called in the copy; none if only what is in it is copied.
+    name: Option<RelPath>,
+}
+
+impl Source {
+    /// Looks up all arguments of a copy. Those of one directory share their descriptors: a thousand
+    /// files cost one, and what a [`Root`] holds.
+    ///
+    /// # Errors
+    /// One is not there, or its name is none that can be copied.
+    pub fn open_all<'a>(
+        arguments: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<Vec<Self>, SourceError> {
+        let mut roots = HashMap::new();
+        let open = |argument| Self::open_sharing(argument, &mut roots);
+        arguments.into_iter().map(open).collect()
+    }
+
+    /// Looks up one argument.
+    ///
+    /// # Errors
+    /// As [`Source::open_all`].
+    pub fn open(argument: &Path) -> Result<Self, SourceError> {
+        Self::open_sharing(argument, &mut HashMap::new())
+    }
+
+    fn open_sharing(
+        argument: &Path,
+        roots: &mut HashMap<PathBuf, Arc<Root>>,
+    ) -> Result<Self, SourceError> {
+        let failed = |error| SourceError::Open {
+            path: argument.into(),
+            error,
+        };
+        let unnamed = |failure| SourceError::Name {
+            path: argument.into(),
+            failure,
+        };
+        let real = argument.canonicalize().map_err(failed)?;
+        let dir = real.parent().unwrap_or(&real);
+        let root = match roots.get(dir) {
+            Some(root) => Arc::clone(root),
+            None => Arc::new(Root::open(dir).map_err(failed)?),
+        };
+        roots.insert(dir.into(), Arc::clone(&root));
+        let inside = real.file_name().map(|name| RelPath::parse(name.as_bytes()));
+        Ok(Self {
+            shown: argument.into(),
+            root,
+            inside: inside.transpose().map_err(|bad| unnamed(bad.into()))?,
+            name: source_name(argument).map_err(unnamed)?,
+        })
+    }
+
+    /// What it is called in the copy; none if only what is in it is copied.
+    #[must_use]
+    pub fn name(&self) -> Option<&RelPath> {
+        self.name.as_ref()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shares_descriptors_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.root, &other.root)
+    }
+
+    /// Opens a file that a scan found here, by its name in the copy. Compare its [`Version`]: it
+    /// may be another by now.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn open_file(&self, path: &RelPath) -> Result<File, Failure> {
+        match self.below(path) {
+            Some(below) => self.root.open_file(&below),
+            None => Err(Failure::at(Some(path), "open")(Errno::NOENT)),
+        }
+    }
+
+    /// The path in the root of what is called `path` in the copy.
+    fn below(&self, path: &RelPath) -> Option<RelPath> {
+        let below = match &self.name {
+            Some(name) if path == name => return self.inside.clone(),
+            Some(name) => path.below(name)?,
+            None => path.clone(),
+        };
+        match &self.inside {
+            Some(inside) => inside.join_path(&below).ok(),
+            None => Some(below),
+        }
+    }
+}
+
+/// The name that a source is copied under: none for `dir/`, `.`, `..` and `/`.
+fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
+    let bytes = argument.as_os_str().as_bytes();
+    let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or(bytes);
+    if matches!(last, b"" | b"." | b"..") {
+        return Ok(None);
+    }
+    let name = RelPath::parse(last)?;
+    if name.is_own() {
+        let why = crate::root::Refusal::OwnName;
+        return Err(Failure::Refused { path: name, why });
+    }
+    Ok(Some(name))
+}
+
+/// How to look.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Directories on which another file system is mounted are copied, what is in them is not.
+    pub one_file_system: bool,
+}
+
+/// What a scan says.
+#[derive(Debug)]
+pub enum Item {
+    /// A thing to copy, and what of its metadata could not be read.
+    Entry {
+        /// Which of the sources it is in.
+        source: usize,
+        /// The thing.
+        entry: Entry,
+        /// What could not be read of it.
+        left_out: Vec<LeftOut>,
+    },
+    /// The top of a source of which only the contents are copied.
+    Top {
+        /// For the destination.
+        metadata: Metadata,
+        /// What could not be read of it.
+        left_out: Vec<LeftOut>,
+    },
+    /// Something that is not copied by its nature.
+    Skipped {
+        /// Its name.
+        path: RelPath,
+        /// Why.
+        why: Skip,
+    },
+    /// Something that should have been copied. The rest goes on.
+    Failed(Failure),
+    /// A whole source that should have been copied.
+    SourceFailed {
+        /// As given.
+        source: PathBuf,
+        /// Why not.
+        failure: Failure,
+    },
+}
+
+/// Why something is not copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Skip {
+    /// A socket means nothing without the program that listens on it.
+    #[error("sockets are not copied")]
+    Socket,
+    /// What is in this directory is on another file system.
+    #[error("another file system begins here")]
+    OtherFileSystem,
+}
+
+/// How a scan ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// All there is was said.
+    Whole,
+    /// So many things could not be looked at; what is missing may be there.
+    Failures(u64),
+    /// It has not ended.
+    NotYet,
+}
+
+/// An iterator over all that is to be copied.
+#[derive(Debug)]
+pub struct Scan {
+    sources: Arc<[Source]>,
+    next_source: usize,
+    filter: Filter,
+    options: Options,
+    frames: Vec<Frame>,
+    ready: VecDeque<Item>,
+    links: Links,
+    /// Which source each first name of the copy is of, if there are several.
+    firsts: BTreeMap<RelPath, usize>,
+    failures: u64,
+    ended: bool,
+}
+
+/// A directory on the way down.
+#[derive(Debug)]
+struct Frame {
+    source: usize,
+    /// In the source's root.
+    inside: Option<RelPath>,
+    /// In the copy.
+    path: Option<RelPath>,
+    device: u64,
+    verdict: Verdict,
+    names: Names,
+    next: usize,
+}
+
+/// The first name of each file that has further ones.
+#[derive(Debug, Default)]
+struct Links {
+    seen: HashMap<(u64, u64), (RelPath, u64)>,
+}
+
+impl Links {
+    /// The name that this file was given before. Forgets it with the last one.
+    fn before(&mut self, handle: &Handle, path: &RelPath) -> Option<RelPath> {
+        let names = u64::from(handle.stat.st_nlink as u32);
+        if names < 2 {
+            return None;
+        }
+        match self.seen.entry((handle.stat.st_dev, handle.stat.st_ino)) {
+            hash_map::Entry::Vacant(new) => {
+                new.insert((path.clone(), names - 1));
+                None
+            }
+            hash_map::Entry::Occupied(mut old) => {
+                old.get_mut().1 -= 1;
+                Some(match old.get().1 {
+                    0 => old.remove().0,
+                    _ => old.get().0.clone(),
+                })
+            }
+        }
+    }
+}
+
+impl Scan {
+    /// A scan of all `sources`, one after the other.
+    ///
+    /// # Errors
+    /// Two of them are copied under the same name.
+    pub fn new(
+        sources: impl Into<Arc<[Source]>>,
+        filter: Filter,
+        options: Options,
+    ) -> Result<Self, SourceError> {
+        let sources = sources.into();
+        let firsts = named(&sources)?;
+        let filter = filter.with_tops(sources.iter().filter_map(Source::name));
+        Ok(Self {
+            sources,
+            next_source: 0,
+            filter,
+            options,
+            frames: Vec::new(),
+            ready: VecDeque::new(),
+            links: Links::default(),
+            firsts,
+            failures: 0,
+            ended: false,
+        })
+    }
+
+    /// How it ended. What is missing from a scan that did not end whole may well be there: nothing
+    /// may be deleted for it.
+    #[must_use]
+    pub fn ended(&self) -> Ended {
+        match (self.ended, self.failures) {
+            (false, _) => Ended::NotYet,
+            (true, 0) => Ended::Whole,
+            (true, failures) => Ended::Failures(failures),
+        }
+    }
+
+    /// What is left out, and where the trees begin: also for [`crate::delete::Extras`].
+    #[must_use]
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// The sources, to open files by.
+    #[must_use]
+    pub fn sources(&self) -> &Arc<[Source]> {
+        &self.sources
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.failures += 1;
+        self.ready.push_back(Item::Failed(failure));
+    }
+
+    /// One step: a name, or a directory's end, or a source's beginning; false at the end of all.
+    fn step(&mut self) -> bool {
+        let Some(frame) = self.frames.last_mut() else {
+            return self.begin_source();
+        };
+        let Some(name) = frame.names.get(frame.next).map(<[u8]>::to_vec) else {
+            self.frames.pop();
+            return true;
+        };
+        frame.next += 1;
+        if !name.starts_with(OWN_PREFIX) {
+            self.look(&name)
+                .unwrap_or_else(|failure| self.fail(failure));
+        }
+        true
+    }
+
+    fn begin_source(&mut self) -> bool {
+        let index = self.next_source;
+        let Some(source) = self.sources.get(index).cloned() else {
+            return false;
+        };
+        self.next_source += 1;
+        self.begin(index, &source)
+            .unwrap_or_else(|failure| self.fail(failure));
+        true
+    }
+
+    fn begin(&mut self, index: usize, source: &Source) -> Result<(), Failure> {
+        let held = match &source.inside {
+            Some(file) => source.root.handle(file)?,
+            None => source.root.top_handle()?,
+        };
+        let device = held.stat.st_dev;
+        match &source.name {
+            Some(name) => {
+                let here = Here {
+                    source: index,
+                    inside: source.inside.clone(),
+                    path: name.clone(),
+                    device,
+                };
+                let verdict = self
+                    .filter
+                    .verdict(name, held.kind().is_dir(), Verdict::Passed);
+                self.found(&here, &held, verdict)
+            }
+            None => {
+                if let Some(errno) = held.unreadable {
+                    return Err(Failure::at(None, "read the directory")(errno));
+                }
+                let (metadata, left_out) = Metadata::of(&held);
+                self.ready.push_back(Item::Top { metadata, left_out });
+                self.enter(
+                    index,
+                    (source.inside.clone(), None),
+                    device,
+                    Verdict::Passed,
+                    &held,
+                );
+                Ok(())
+            }
+        }
+    }
+
+    fn look(&mut self, name: &[u8]) -> Result<(), Failure> {
+        let Some(frame) = self.frames.last() else {
+            return Ok(());
+        };
+        let join = |dir: &Option<RelPath>| match dir {
+            Some(dir) => dir.join(name),
+            None => RelPath::parse(name),
+        };
+        let here = Here {
+            source: frame.source,
+            inside: Some(join(&frame.inside)?),
+            path: join(&frame.path)?,
+            device: frame.device,
+        };
+        let parent = frame.verdict;
+        let root = Arc::clone(&self.sources[frame.source].root);
+        let dir = root.dir(frame.inside.as_ref())?;
+        if self.excluded_unseen(&here.path, parent) {
+            return Ok(());
+        }
+        let failed = Failure::at(Some(&here.path), "look at");
+        let held = handle(dir.as_fd(), name).map_err(failed)?;
+        let verdict = self
+            .filter
+            .verdict(&here.path, held.kind().is_dir(), parent);
+        self.claim(&here, verdict)?;
+        self.found(&here, &held, verdict)
+    }
+
+    /// What is excluded whatever it is need not be there, nor readable.
+    fn excluded_unseen(&self, path: &RelPath, parent: Verdict) -> bool {
+        [true, false]
+            .iter()
+            .all(|&dir| self.filter.verdict(path, dir, parent) == Verdict::Excluded)
+    }
+
+    /// With several sources, a first name is of one of them.
+    fn claim(&mut self, here: &Here, verdict: Verdict) -> Result<(), Failure> {
+        let first = here.path.parent().is_none() && verdict != Verdict::Excluded;
+        if !first || self.sources.len() < 2 {
+            return Ok(());
+        }
+        let owner = *self.firsts.entry(here.path.clone()).or_insert(here.source);
+        if owner == here.source {
+            return Ok(());
+        }
+        Err(Failure::at(Some(&here.path), "copy it from two sources")(
+            Errno::EXIST,
+        ))
+    }
+
+    fn found(&mut self, here: &Here, held: &Handle, verdict: Verdict) -> Result<(), Failure> {
+        if verdict == Verdict::Excluded {
+            return Ok(());
+        }
+        if held.kind() == FileType::Socket {
+            return self.skip(here, Skip::Socket);
+        }
+        let kind = self.kind(here, held)?;
+        let (metadata, left_out) = Metadata::of(held);
+        self.ready.push_back(Item::Entry {
+            source: here.source,
+            entry: Entry {
+                path: here.path.clone(),
+                kind,
+                metadata,
+            },
+            left_out,
+        });
+        if held.kind().is_dir() {
+            self.descend(here, held, verdict)?;
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, here: &Here, why: Skip) -> Result<(), Failure> {
+        let path = here.path.clone();
+        self.ready.push_back(Item::Skipped { path, why });
+        Ok(())
+    }
+
+    /// Also finds out whether it can be read: what cannot is no entry.
+    fn kind(&mut self, here: &Here, held: &Handle) -> Result<Kind, Failure> {
+        let kind = match held.kind() {
+            FileType::Directory | FileType::RegularFile if held.unreadable.is_some() => {
+                let errno = held.unreadable.unwrap_or(Errno::ACCESS);
+                return Err(Failure::at(Some(&here.path), "read")(errno));
+            }
+            FileType::Directory => return Ok(Kind::Directory),
+            FileType::RegularFile => file(held),
+            FileType::Symlink => symlink(held, here)?,
+            FileType::Fifo => Kind::Fifo,
+            FileType::BlockDevice | FileType::CharacterDevice => device(held),
+            _ => {
+                return Err(Failure::at(Some(&here.path), "tell what it is")(
+                    Errno::INVAL,
+                ));
+            }
+        };
+        Ok(match self.links.before(held, &here.path) {
+            Some(to) => Kind::HardLink { to },
+            None => kind,
+        })
+    }
+
+    fn descend(&mut self, here: &Here, held: &Handle, verdict: Verdict) -> Result<(), Failure> {
+        if self.options.one_file_system && held.stat.st_dev != here.device {
+            return self.skip(here, Skip::OtherFileSystem);
+        }
+        let paths = (here.inside.clone(), Some(here.path.clone()));
+        self.enter(here.source, paths, here.device, verdict, held);
+        Ok(())
+    }
+
+    fn enter(
+        &mut self,
+        source: usize,
+        (inside, path): (Option<RelPath>, Option<RelPath>),
+        device: u64,
+        verdict: Verdict,
+        held: &Handle,
+    ) {
+        let (names, error) = Names::read(held.fd.as_fd());
+        if let Some(errno) = error {
+            self.fail(Failure::at(path.as_ref(), "read the directory")(errno));
+        }
+        self.frames.push(Frame {
+            source,
+            inside,
+            path,
+            device,
+            verdict,
+            names,
+            next: 0,
+        });
+    }
+}
+
+/// Where something was found.
+struct Here {
+    source: usize,
+    inside: Option<RelPath>,
+    path: RelPath,
+    /// Of the source's top.
+    device: u64,
+}
+
+fn named(sources: &[Source]) -> Result<BTreeMap<RelPath, usize>, SourceError> {
+    let mut firsts = BTreeMap::new();
+    for (index, source) in sources.iter().enumerate() {
+        let Some(name) = &source.name else { continue };
+        if let Some(first) = firsts.insert(name.clone(), index) {
+            return Err(SourceError::SameName {
+                name: name.clone(),
+                first: sources[first].shown.clone(),
+                second: source.shown.clone(),
+            });
+        }
+    }
+    Ok(firsts)
+}
+
+fn file(held: &Handle) -> Kind {
+    let occupied = u64::try_from(held.stat.st_blocks)
+        .unwrap_or(0)
+        .saturating_mul(512);
+    let version = Version::of(&held.stat);
+    Kind::File {
+        version,
+        sparse: occupied < version.size,
+    }
+}
+
+fn symlink(held: &Handle, here: &Here) -> Result<Kind, Failure> {
+    let failed = Failure::at(Some(&here.path), "read the symbolic link");
+    let target = fs::readlinkat(&held.fd, c"", Vec::new()).map_err(&failed)?;
+    let target = target.into_bytes();
+    if target.is_empty() || target.len() > TARGET_LEN_MAX {
+        return Err(failed(Errno::NAMETOOLONG));
+    }
+    Ok(Kind::Symlink {
+        target: target.into(),
+    })
+}
+
+fn device(held: &Handle) -> Kind {
+    Kind::Device {
+        block: held.kind() == FileType::BlockDevice,
+        major: fs::major(held.stat.st_rdev),
+        minor: fs::minor(held.stat.st_rdev),
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        while self.ready.is_empty() && !self.ended {
+            self.ended = !self.step();
+        }
+        self.ready.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_with_names_to_come_are_remembered() {
+        let temp = tempfile::TempDir::new().unwrap();
+        for name in ["a", "b", "other"] {
+            std::fs::write(temp.path().join(name), "").unwrap();
+        }
+        for name in ["a2", "a3"] {
+            std::fs::hard_link(temp.path().join("a"), temp.path().join(name)).unwrap();
+        }
+        let source = Source::open(&temp.path().join("")).unwrap();
+        let mut scan = Scan::new([source], Filter::default(), Options::default()).unwrap();
+        let mut remembered = || scan.next().map(|_| scan.links.seen.len());
+        let top_a_a2_a3_b_other = [0, 1, 1, 0, 0, 0];
+        assert_eq!([(); 6].map(|()| remembered().unwrap()), top_a_a2_a3_b_other);
+        assert!(scan.next().is_none());
+    }
+
+    #[test]
+    fn names_of_sources() {
+        let name = |text: &str| {
+            source_name(Path::new(text))
+                .unwrap()
+                .map(|name| name.to_string())
+        };
+        assert_eq!(name("a/b"), Some("b".into()));
+        for contents in ["a/", "a//", ".", "..", "a/.", "a/..", "/"] {
+            assert_eq!(name(contents), None, "{contents}");
+        }
+        assert!(source_name(Path::new("a/.longhaul-x.part")).is_err());
+    }
+}

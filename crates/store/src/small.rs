@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files of at most a block: each is written whole, and many become durable together.
+//!
+//! To make one file durable takes the disk milliseconds, whatever its length. A batch needs few
+//! such waits: one for the whole file system, or one a file when there are few, and then one for
+//! each directory. On its way such a file is `.longhaul-HASH.whole`; there is no journal of it.
+
+use crate::{
+    blocks::FileHash,
+    medium::{Dir, Directory, Medium},
+    part::{PartError, Site},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+};
+
+/// Files worth keeping for one batch. Each holds a descriptor, and no bytes.
+pub const BATCH_MAX: usize = 256;
+
+/// Up to here each file is synced by itself; beyond, its file system is, with all that others left
+/// to be written there.
+const SYNC_EACH_MAX: usize = 8;
+
+/// A file that is written but has not its name yet.
+pub struct Small<D: Directory = Dir> {
+    site: Site<D>,
+    file: D::File,
+    hash: FileHash,
+}
+
+impl<D: Directory> Small<D> {
+    /// Writes a file of these bytes, if they have this hash, and its metadata by `prepare`. It gets
+    /// its name by [`commit`]; dropped, it leaves a file that the next one replaces.
+    pub fn write(
+        dir: &D,
+        name: &[u8],
+        bytes: &[u8],
+        expected: FileHash,
+        prepare: impl FnOnce(&D::File) -> io::Result<()>,
+    ) -> Result<Self, PartError> {
+        let site = Site::new(dir, name)?;
+        let hash = FileHash(*blake3::hash(bytes).as_bytes());
+        if hash != expected {
+            return Err(PartError::Mismatch {
+                name: site.shown(),
+                expected,
+                got: hash,
+            });
+        }
+        let file = site.new_whole()?;
+        file.write_at(bytes, 0).map_err(|source| PartError::Write {
+            name: site.shown(),
+            offset: 0,
+            source,
+        })?;
+        site.io("set its metadata", prepare(&file))?;
+        Ok(Self { site, file, hash })
+    }
+
+    fn sync(&self) -> Result<(), PartError> {
+        self.site.io("make it durable", self.file.sync_all())
+    }
+}
+
+/// Makes files durable, each under its name; for each, in their order, its hash or what went wrong.
+pub fn commit<D: Directory>(batch: Vec<Small<D>>) -> Vec<Result<FileHash, PartError>> {
+    let mut outcomes = synced(&batch);
+    for (small, outcome) in batch.iter().zip(&mut outcomes) {
+        if outcome.is_ok() {
+            *outcome = small.site.rename(&small.site.whole);
+        }
+    }
+    sync_names(&batch, &mut outcomes);
+    let hashes = batch.into_iter().map(|small| small.hash);
+    let outcomes = outcomes.into_iter().zip(hashes);
+    outcomes
+        .map(|(outcome, hash)| outcome.map(|()| hash))
+        .collect()
+}
+
+type Outcomes = Vec<Result<(), PartError>>;
+
+fn synced<D: Directory>(batch: &[Small<D>]) -> Outcomes {
+    if batch.len() <= SYNC_EACH_MAX {
+        return batch.iter().map(Small::sync).collect();
+    }
+    let mut file_systems = HashMap::new();
+    batch
+        .iter()
+        .map(|small| synced_together(small, &mut file_systems))
+        .collect()
+}
+
+/// Syncs a file's file system unless that is done. If that fails, or does not tell, each file's own
+/// sync says what became of it.
+fn synced_together<D: Directory>(
+    small: &Small<D>,
+    done: &mut HashMap<u64, bool>,
+) -> Result<(), PartError> {
+    let Ok(file_system) = small.file.file_system() else {
+        return small.sync();
+    };
+    let sync = || small.file.sync_file_system().is_ok();
+    match done.entry(file_system).or_insert_with(sync) {
+        true => Ok(()),
+        false => small.sync(),
+    }
+}
+
+fn sync_names<D: Directory>(batch: &[Small<D>], outcomes: &mut Outcomes) {
+    let mut directories: BTreeMap<(u64, u64), Vec<usize>> = BTreeMap::new();
+    for (at, small) in batch
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| outcomes[*at].is_ok())
+    {
+        directories.entry(small.site.dir.id()).or_default().push(at);
+    }
+    for files in directories.values() {
+        let Err(error) = batch[files[0]].site.dir.sync() else {
+            continue;
+        };
+        for at in files {
+            let error = copied(&error);
+            outcomes[*at] = batch[*at].site.io("make its name durable", Err(error));
+        }
+    }
+}
+
+fn copied(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, fs::File, os::fd::AsFd, path::Path};
+
+    fn dir(path: &Path) -> Dir {
+        Dir::new(File::open(path).unwrap().as_fd()).unwrap()
+    }
+
+    fn hash(bytes: &[u8]) -> FileHash {
+        FileHash(*blake3::hash(bytes).as_bytes())
+    }
+
+    fn write(dir: &Dir, name: &str) -> Small {
+        let bytes = name.as_bytes();
+        Small::write(dir, bytes, bytes, hash(bytes), |_| Ok(())).unwrap()
+    }
+
+    #[test]
+    fn each_file_of_a_batch_has_its_own_outcome() {
+        for count in [SYNC_EACH_MAX, SYNC_EACH_MAX + 5] {
+            let temp = tempfile::tempdir().unwrap();
+            let names: Vec<String> = (0..count).map(|n| n.to_string()).collect();
+            let below = temp.path().join("below");
+            fs::create_dir_all(below.join("3")).unwrap();
+            let dirs = [dir(temp.path()), dir(&below)];
+            let batch = names.iter().zip(dirs.iter().cycle());
+            let batch = batch.map(|(name, dir)| write(dir, name)).collect();
+            let outcomes = commit(batch);
+            for (at, (name, outcome)) in names.iter().zip(&outcomes).enumerate() {
+                let dir = [temp.path(), &below][at % 2];
+                if at == 3 {
+                    let error = outcome.as_ref().unwrap_err().to_string();
+                    assert!(error.starts_with("3: cannot give it its name"), "{error}");
+                } else {
+                    assert_eq!(outcome.as_ref().unwrap(), &hash(name.as_bytes()));
+                    assert_eq!(fs::read(dir.join(name)).unwrap(), name.as_bytes());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn damage_on_the_way_does_not_reach_the_disk() {
+        let temp = tempfile::tempdir().unwrap();
+        let done = Small::write(&dir(temp.path()), b"a", b"b", hash(b"a"), |_| Ok(()));
+        let error = done.err().unwrap().to_string();
+        assert!(error.starts_with("a: its hash is"), "{error}");
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_longer_file_left_goes_and_nobody_writes_twice() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        for kind in ["part", "journal"] {
+            let site = Site::new(&dir, b"a").unwrap();
+            let own = if kind == "part" {
+                site.part
+            } else {
+                site.journal
+            };
+            fs::write(temp.path().join(String::from_utf8(own).unwrap()), kind).unwrap();
+        }
+        let small = write(&dir, "a");
+        let second = Small::write(&dir, b"a", b"a", hash(b"a"), |_| Ok(()));
+        let error = second.err().unwrap().to_string();
+        assert!(error.ends_with("somebody else is writing it"), "{error}");
+        assert!(commit(vec![small])[0].is_ok());
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
+        assert!(commit::<Dir>(Vec::new()).is_empty());
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the source does not have.
+
+use super::*;
+
+/// What would be deleted at `dst` after a copy of `src/`.
+fn extras(
+    temp: &TempDir,
+    filter: &Filter,
+    ended: Option<Ended>,
+) -> Result<Vec<String>, NotDeleting> {
+    let root = Root::open(&temp.path().join("dst")).unwrap();
+    let mut scan = scan(&contents(&temp.path().join("src")), filter.clone());
+    let mut extras = Extras::new(&root, filter);
+    for item in scan.by_ref() {
+        match item {
+            Item::Entry { entry, .. } => extras.see(&entry),
+            Item::Top { .. } => extras.top(),
+            Item::Skipped { path, .. } => extras.spare(&path),
+            Item::Failed(failure) | Item::SourceFailed { failure, .. } => panic!("{failure}"),
+        }
+    }
+    let (found, failures) = extras.finish(ended.unwrap_or(scan.ended()))?;
+    assert!(failures.is_empty(), "{failures:?}");
+    Ok(found.iter().map(RelPath::to_string).collect())
+}
+
+#[test]
+fn only_what_the_source_does_not_have_is_deleted() {
+    let temp = dirs();
+    let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+    for dir in ["both/in", "new"] {
+        fs::create_dir_all(src.join(dir)).unwrap();
+    }
+    for dir in ["both/in", "extra/deep"] {
+        fs::create_dir_all(dst.join(dir)).unwrap();
+    }
+    let _listener = UnixListener::bind(src.join("socket")).unwrap();
+    let files = [
+        "a",
+        "both/x",
+        "both/in/.longhaul-1.part",
+        "keep.me",
+        "extra/deep/keep.me",
+        "socket",
+    ];
+    for file in files {
+        fs::write(dst.join(file), "").unwrap();
+    }
+    symlink("../outside", dst.join("extra/link")).unwrap();
+    let filter = exclude("*.me");
+    assert_eq!(
+        extras(&temp, &filter, None).unwrap(),
+        ["a", "both/x", "extra"]
+    );
+    let failed = extras(&temp, &filter, Some(Ended::Failures(3)));
+    assert_eq!(failed, Err(NotDeleting::Failures(3)));
+    assert_eq!(
+        extras(&temp, &filter, Some(Ended::NotYet)),
+        Err(NotDeleting::Unfinished)
+    );
+
+    let root = Root::open(&dst).unwrap();
+    let (removed, failures) = remove_all(&root, &filter, &rel("extra"));
+    assert_eq!((removed, failures.len()), (1, 0));
+    assert!(dst.join("extra/deep/keep.me").exists(), "patterns protect");
+    let (removed, _) = remove_all(&root, &Filter::default(), &rel("extra"));
+    assert_eq!(removed, 3);
+    assert_eq!(remove_all(&root, &filter, &rel("both")).0, 1);
+    assert!(
+        dst.join("both/in/.longhaul-1.part").exists(),
+        "somebody's part"
+    );
+    assert!(temp.path().join("outside/secret").exists());
+}
+
+#[test]
+fn a_link_in_place_of_a_copied_directory_is_not_looked_behind() {
+    let temp = dirs();
+    fs::create_dir(temp.path().join("src/d")).unwrap();
+    symlink("../outside", temp.path().join("dst/d")).unwrap();
+    let root = Root::open(&temp.path().join("dst")).unwrap();
+    let filter = Filter::default();
+    let mut extras = Extras::new(&root, &filter);
+    extras.see(&entry("d", Kind::Directory));
+    let (found, failures) = extras.finish(Ended::Whole).unwrap();
+    assert_eq!((found.len(), failures.len()), (0, 1));
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Entries that lie, links planted and swapped: nothing outside is touched.
+
+use super::*;
+
+/// Everything that a source can ask for at `path`.
+fn hostile_entries(path: &str) -> Vec<Entry> {
+    let kinds = [
+        Kind::Directory,
+        to("/etc/passwd"),
+        Kind::HardLink { to: rel("plain") },
+        Kind::Fifo,
+        file(0, 0),
+    ];
+    kinds.into_iter().map(|kind| entry(path, kind)).collect()
+}
+
+#[test]
+fn links_planted_at_every_position_lead_nowhere() {
+    let names = ["a", "a/b", "a/b/c"];
+    for (at, planted) in names.iter().enumerate() {
+        let temp = dirs();
+        let (dst, outside) = (temp.path().join("dst"), temp.path().join("outside"));
+        fs::write(dst.join("plain"), "").unwrap();
+        fs::create_dir_all(outside.join("b/c")).unwrap();
+        names[..at]
+            .iter()
+            .for_each(|dir| fs::create_dir(dst.join(dir)).unwrap());
+        symlink(&outside, dst.join(planted)).unwrap();
+        let before = (listing(&outside), inodes(&outside));
+        let root = Root::open(&dst).unwrap();
+        let mut placer = Placer::new(&root, PlaceOptions::default());
+        for path in ["a", "a/b", "a/b/c", "a/b/c/d"] {
+            let below = rel(path) == rel(planted) || rel(path).below(&rel(planted)).is_some();
+            for entry in hostile_entries(path).into_iter().filter(|_| below).take(1) {
+                assert!(
+                    placer.place(&entry).is_err(),
+                    "{path} with a link at {planted}"
+                );
+            }
+            for entry in hostile_entries(path)
+                .into_iter()
+                .skip(1)
+                .filter(|_| path != *planted)
+            {
+                let _ = placer.place(&entry);
+            }
+            let _ = look(&root, &rel(path));
+        }
+        let _ = remove_all(&root, &Filter::default(), &rel(planted));
+        let _ = placer.finish();
+        assert_eq!((listing(&outside), inodes(&outside)), before, "{planted}");
+    }
+}
+
+/// Directories become links to the outside and back while a tree is placed, put right and removed.
+#[test]
+fn a_destination_swapped_for_a_link_mid_way_leads_nowhere() {
+    let temp = dirs();
+    let (dst, outside) = (temp.path().join("dst"), temp.path().join("outside"));
+    fs::create_dir(outside.join("sub")).unwrap();
+    fs::create_dir(dst.join("d")).unwrap();
+    symlink(&outside, dst.join("other")).unwrap();
+    let before = (listing(&outside), inodes(&outside));
+    while_swapping(&dst.join("d"), &dst.join("other"), || {
+        place_and_remove(&dst);
+    });
+    assert_eq!((listing(&outside), inodes(&outside)), before);
+}
+
+/// Repeats `work` while somebody exchanges two names as fast as can be.
+fn while_swapping(a: &Path, b: &Path, work: impl Fn()) {
+    let (stop, swaps) = (AtomicBool::new(false), AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let exchange = sys::RenameFlags::EXCHANGE;
+                sys::renameat_with(sys::CWD, a, sys::CWD, b, exchange).unwrap();
+                swaps.fetch_add(1, Ordering::Relaxed);
+                thread::yield_now();
+            }
+        });
+        let _stop = StopOnDrop(&stop);
+        while swaps.load(Ordering::Relaxed) < 500 {
+            work();
+        }
+    });
+}
+
+/// A failed test ends, too.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Who copies with more rights than those who write at the source does not give away what they
+/// could not read.
+#[test]
+fn a_source_swapped_for_a_link_mid_way_gives_nothing_else_away() {
+    let temp = dirs();
+    let src = temp.path().join("src");
+    fs::create_dir(src.join("d")).unwrap();
+    fs::write(src.join("d/harmless"), "harmless").unwrap();
+    symlink(temp.path().join("outside"), src.join("other")).unwrap();
+    while_swapping(&src.join("d"), &src.join("other"), || {
+        let mut scan = scan(&contents(&src), Filter::default());
+        for path in said(&mut scan) {
+            assert!(!path.ends_with("secret"), "{path}");
+        }
+        let opened = scan.sources()[0].open_file(&rel("d/secret"));
+        assert!(opened.is_err());
+    });
+}
+
+fn place_and_remove(dst: &Path) {
+    let root = Root::open(dst).unwrap();
+    let mut placer = Placer::new(&root, PlaceOptions::default());
+    let kinds = [
+        ("d", Kind::Directory),
+        ("d/sub", Kind::Directory),
+        ("d/secret", to("x")),
+        ("d/sub/fifo", Kind::Fifo),
+        (
+            "d/link",
+            Kind::HardLink {
+                to: rel("d/secret"),
+            },
+        ),
+    ];
+    for (path, kind) in kinds {
+        let _ = placer.place(&entry(path, kind));
+    }
+    let _ = placer.finish();
+    let _ = remove_all(&root, &Filter::default(), &rel("d/sub"));
+    let _ = remove_all(&root, &Filter::default(), &rel("d/secret"));
+}
+
+#[test]
+fn refusals_name_the_path() {
+    let temp = dirs();
+    fs::create_dir_all(temp.path().join("dst/x/full")).unwrap();
+    let root = Root::open(&temp.path().join("dst")).unwrap();
+    let mut placer = Placer::new(&root, PlaceOptions::default());
+    let error = placer.place(&entry("x", file(1, 1))).unwrap_err();
+    assert!(matches!(error, Failure::Refused { .. }));
+    assert_eq!(
+        error.to_string(),
+        "x: a directory is in the way; remove or move it first"
+    );
+}
+
+#[test]
+fn odd_wishes_are_refused_by_the_system_or_left_out() {
+    let temp = dirs();
+    let root = Root::open(&temp.path().join("dst")).unwrap();
+    let mut placer = Placer::new(&root, PlaceOptions::default());
+    for target in ["", "with\0nul", &"x".repeat(5000)] {
+        assert!(placer.place(&entry("x", to(target))).is_err(), "{target:?}");
+    }
+    assert!(
+        placer
+            .place(&entry("none/x", Kind::Fifo))
+            .unwrap_err()
+            .is_not_found()
+    );
+    let mut nobodys = entry("x", Kind::Fifo);
+    (nobodys.metadata.uid, nobodys.metadata.gid) = (u32::MAX, u32::MAX);
+    nobodys.metadata.mode = u32::MAX;
+    let (placed, left_out) = placer.place(&nobodys).unwrap();
+    assert_eq!(
+        (placed, left_out.len()),
+        (Placed::Changed, 3),
+        "owner, group, set-id bits"
+    );
+}

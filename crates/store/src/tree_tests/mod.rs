@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whole trees from a scan to their places, held against cp and rsync; and sources that lie.
+
+mod deleting;
+mod hostile;
+mod placing;
+mod random;
+mod scanning;
+mod whole;
+
+use crate::{
+    delete::{Extras, NotDeleting, remove_all},
+    entry::{Entry, Kind, Version, extents},
+    filter::{Filter, Rule},
+    metadata::{Metadata, Time, Xattr},
+    path::RelPath,
+    place::{Decision, Options as PlaceOptions, Placed, Placer, There, decide, look},
+    root::{Failure, Refusal, Root},
+    scan::{Ended, Item, Options, Scan, Skip, Source, SourceError},
+    testing::{acl, as_ordinary_user, is_root, listing},
+};
+use proptest::{collection::vec, prelude::*};
+use rustix::fs::{self as sys, FileType, Mode, OFlags};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, PermissionsExt, symlink},
+        net::UnixListener,
+    },
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    thread,
+};
+use tempfile::TempDir;
+
+fn rel(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+fn exclude(pattern: &str) -> Filter {
+    Filter::new(&[Rule::Exclude(pattern.into())]).unwrap()
+}
+
+/// `src/`, `dst/` and `outside/` with a secret in it.
+fn dirs() -> TempDir {
+    let temp = TempDir::new().unwrap();
+    for name in ["src", "dst", "outside"] {
+        fs::create_dir(temp.path().join(name)).unwrap();
+    }
+    fs::write(temp.path().join("outside/secret"), "secret").unwrap();
+    temp
+}
+
+fn scan(argument: &Path, filter: Filter) -> Scan {
+    Scan::new(
+        [Source::open(argument).unwrap()],
+        filter,
+        Options::default(),
+    )
+    .unwrap()
+}
+
+fn contents(dir: &Path) -> PathBuf {
+    dir.join("")
+}
+
+/// A name for each thing that a scan says.
+fn said(scan: &mut Scan) -> Vec<String> {
+    scan.map(|item| match item {
+        Item::Entry { entry, .. } => entry.path.to_string(),
+        Item::Top { .. } => ".".into(),
+        Item::Skipped { path, why } => format!("{path}: {why}"),
+        Item::Failed(failure) => failure.to_string(),
+        Item::SourceFailed { failure, .. } => format!("source {failure}"),
+    })
+    .collect()
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    unchanged: u32,
+    changed: u32,
+    newer: u32,
+    compared: u32,
+    wanted: u32,
+    failures: Vec<String>,
+    left_out: usize,
+}
+
+/// A whole copy on one machine; the data of files in the simplest way.
+fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> Counts {
+    let mut scan = scan(argument, filter.clone());
+    let root = Root::open_or_create(to).unwrap();
+    let mut placer = Placer::new(&root, options.clone());
+    let mut counts = Counts::default();
+    while let Some(item) = scan.next() {
+        match item {
+            Item::Entry { source, entry, .. } => {
+                let placed = placer.place(&entry).map(|(placed, left_out)| {
+                    counts.left_out += left_out.len();
+                    placed
+                });
+                match placed {
+                    Ok(Placed::Unchanged) => counts.unchanged += 1,
+                    Ok(Placed::Changed) => counts.changed += 1,
+                    Ok(Placed::Compare) => counts.compared += 1,
+                    Ok(Placed::Newer) => counts.newer += 1,
+                    Ok(Placed::Wanted) => {
+                        counts.wanted += 1;
+                        if !options.dry_run {
+                            transfer(&scan.sources()[source], &entry, &root);
+                        }
+                    }
+                    Err(failure) => counts.failures.push(failure.to_string()),
+                }
+            }
+            Item::Top { metadata, .. } => placer.top(metadata),
+            Item::Skipped { .. } => {}
+            Item::Failed(failure) | Item::SourceFailed { failure, .. } => {
+                counts.failures.push(failure.to_string());
+            }
+        }
+    }
+    for (_, applied) in placer.finish() {
+        counts.left_out += applied.unwrap().left_out.len();
+    }
+    counts
+}
+
+fn transfer(source: &Source, entry: &Entry, root: &Root) {
+    let from = source.open_file(&entry.path).unwrap();
+    let Kind::File { version, .. } = entry.kind else {
+        panic!("no file");
+    };
+    assert_eq!(Version::of_file(&from).unwrap(), version);
+    let part = match entry.path.parent() {
+        Some(dir) => dir.join(b".longhaul-test.part").unwrap(),
+        None => rel(".longhaul-test.part"),
+    };
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+    let to = root
+        .open_with(&part, flags, Mode::RUSR | Mode::WUSR)
+        .unwrap();
+    to.set_len(version.size).unwrap();
+    for extent in extents(&from, version.size).unwrap() {
+        let mut data = vec![0; usize::try_from(extent.end - extent.start).unwrap()];
+        from.read_exact_at(&mut data, extent.start).unwrap();
+        to.write_all_at(&data, extent.start).unwrap();
+    }
+    entry.metadata.apply_to_file(&to).unwrap();
+    root.rename(&part, &entry.path).unwrap();
+}
+
+fn plain_copy(argument: &Path, to: &Path) -> Counts {
+    copy(argument, to, &Filter::default(), &PlaceOptions::default())
+}
+
+fn set_xattr(path: &Path, name: &str, value: &[u8]) {
+    sys::lsetxattr(path, name, value, sys::XattrFlags::empty()).unwrap();
+}
+
+fn set_times(path: &Path, seconds: i64, nanos: i64) {
+    let time = sys::Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanos,
+    };
+    let times = sys::Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    sys::utimensat(sys::CWD, path, &times, sys::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+/// A tree with one of everything that this user may make.
+fn everything(top: &Path) {
+    let dir = top.join("dir");
+    fs::create_dir_all(dir.join("deep/er")).unwrap();
+    fs::create_dir(top.join("empty")).unwrap();
+    fs::write(dir.join("file"), "data").unwrap();
+    fs::write(dir.join("nothing"), "").unwrap();
+    fs::hard_link(dir.join("file"), top.join("linked")).unwrap();
+    fs::hard_link(dir.join("file"), dir.join("deep/linked")).unwrap();
+    symlink("../dir/file", dir.join("symlink")).unwrap();
+    symlink("/no/where", top.join("dangling")).unwrap();
+    fs::hard_link(top.join("dangling"), top.join("dangling too")).unwrap();
+    let odd = std::ffi::OsStr::from_bytes(b"odd \xff\n\x1b[m");
+    fs::write(top.join(odd), "odd").unwrap();
+    sys::mkfifoat(sys::CWD, top.join("fifo"), Mode::RUSR).unwrap();
+    let sparse = fs::File::create(top.join("sparse")).unwrap();
+    sparse.set_len(3 << 20).unwrap();
+    sparse.write_all_at(&[7; 5000], 1 << 20).unwrap();
+    set_xattr(&dir.join("file"), "user.note", b"\0binary\xff");
+    set_xattr(&dir, "user.dir", b"1");
+    set_xattr(&dir, "system.posix_acl_default", &acl(7, 5, 7));
+    set_xattr(
+        &dir.join("nothing"),
+        "system.posix_acl_access",
+        &acl(6, 0, 7),
+    );
+    if is_root() {
+        everything_of_root(top);
+    }
+    set_mode(&top.join("linked"), 0o4750);
+    age(top);
+    set_times(&dir.join("nothing"), -1_000_000, 123_456_789);
+    set_times(&top.join("dangling"), 1_000_000, 1);
+    set_times(&dir.join("deep"), 1_234_567, 999_999_999);
+    set_mode(&dir.join("deep"), 0o555);
+    set_times(&dir, 1_234_568, 1);
+    set_times(top, 12, 34);
+}
+
+/// Far from now: rsync takes times of the same second for the same.
+fn age(path: &Path) {
+    let stat = fs::symlink_metadata(path).unwrap();
+    if stat.is_dir() {
+        fs::read_dir(path)
+            .unwrap()
+            .for_each(|entry| age(&entry.unwrap().path()));
+    }
+    set_times(path, 900_000_000, 987_654_321);
+}
+
+fn everything_of_root(top: &Path) {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let null = sys::makedev(1, 3);
+    sys::mknodat(
+        sys::CWD,
+        top.join("null"),
+        FileType::CharacterDevice,
+        mode,
+        null,
+    )
+    .unwrap();
+    let disk = sys::makedev(7, 300);
+    sys::mknodat(
+        sys::CWD,
+        top.join("disk"),
+        FileType::BlockDevice,
+        mode,
+        disk,
+    )
+    .unwrap();
+    set_xattr(&top.join("dangling"), "trusted.link", b"x");
+    set_xattr(&top.join("null"), "trusted.device", b"x");
+    for (name, owner) in [
+        ("dir/file", 1001),
+        ("dangling", 1002),
+        ("fifo", 1003),
+        ("empty", 1004),
+    ] {
+        std::os::unix::fs::lchown(top.join(name), Some(owner), Some(owner + 1)).unwrap();
+    }
+}
+
+/// Number and time of change of each file.
+fn inodes(top: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
+    use std::os::unix::fs::MetadataExt;
+    let id = |path: PathBuf| {
+        let stat = fs::symlink_metadata(top.join(&path)).unwrap();
+        (path, (stat.ino(), stat.ctime(), stat.ctime_nsec()))
+    };
+    listing(top).into_keys().map(id).collect()
+}
+
+fn metadata() -> Metadata {
+    let owner = |id: u32| if is_root() { id } else { 0 };
+    Metadata {
+        mode: 0o755,
+        uid: if is_root() {
+            owner(0)
+        } else {
+            rustix::process::geteuid().as_raw()
+        },
+        gid: if is_root() {
+            owner(0)
+        } else {
+            rustix::process::getegid().as_raw()
+        },
+        modified: Time {
+            seconds: 1000,
+            nanos: 5,
+        },
+        ..Metadata::default()
+    }
+}
+
+fn entry(path: &str, kind: Kind) -> Entry {
+    Entry {
+        path: rel(path),
+        kind,
+        metadata: metadata(),
+    }
+}
+
+fn to(target: &str) -> Kind {
+    Kind::Symlink {
+        target: target.as_bytes().into(),
+    }
+}
+
+fn file(size: u64, seconds: i64) -> Kind {
+    let modified = Time { seconds, nanos: 0 };
+    Kind::File {
+        version: Version {
+            size,
+            modified,
+            changed: modified,
+            inode: 1,
+            device: 1,
+        },
+        sparse: false,
+    }
+}
+
+fn here(kind: Kind) -> There {
+    There::Something {
+        kind,
+        metadata: metadata(),
+        id: (1, 2),
+    }
+}
+
+fn decided(kind: Kind, there: &There, update: bool) -> Decision {
+    let options = PlaceOptions {
+        update,
+        ..PlaceOptions::default()
+    };
+    decide(&entry("x", kind), there, None, &options)
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What becomes of an entry, given what is at its place.
+
+use super::*;
+
+#[test]
+fn files_are_wanted_unless_they_are_the_same_or_newer() {
+    let (old, new) = (here(file(5, 10)), here(file(5, 30)));
+    assert_eq!(
+        decided(file(5, 20), &There::Nothing, false),
+        Decision::Wanted
+    );
+    assert_eq!(decided(file(5, 20), &old, false), Decision::Wanted);
+    assert_eq!(decided(file(5, 20), &new, false), Decision::Wanted);
+    assert_eq!(decided(file(5, 20), &old, true), Decision::Wanted);
+    assert_eq!(decided(file(5, 20), &new, true), Decision::Newer);
+    assert_eq!(decided(file(5, 10), &old, true), Decision::Unchanged);
+    assert_eq!(decided(file(6, 10), &old, true), Decision::Wanted);
+    let mut other = entry("x", file(5, 10));
+    other.metadata.mode = 0o600;
+    let options = PlaceOptions::default();
+    assert_eq!(decide(&other, &old, None, &options), Decision::Same);
+}
+
+#[test]
+fn what_may_be_replaced() {
+    let dir = || here(Kind::Directory);
+    let refused = Decision::Refused;
+    for kind in [file(5, 10), to("a"), Kind::Fifo] {
+        assert_eq!(
+            decided(kind, &dir(), false),
+            refused(Refusal::DirectoryInTheWay)
+        );
+    }
+    assert_eq!(
+        decided(Kind::Directory, &here(to("a")), false),
+        refused(Refusal::SymlinkForDirectory)
+    );
+    assert_eq!(
+        decided(Kind::Directory, &here(file(1, 1)), false),
+        refused(Refusal::NoDirectoryInTheWay)
+    );
+    assert_eq!(
+        decided(Kind::Directory, &There::Other, false),
+        refused(Refusal::NoDirectoryInTheWay)
+    );
+    assert_eq!(decided(file(5, 10), &here(to("a")), true), Decision::Wanted);
+    assert_eq!(
+        decided(to("a"), &here(file(5, 10)), false),
+        Decision::Replace
+    );
+    assert_eq!(decided(to("a"), &here(to("b")), false), Decision::Replace);
+    assert_eq!(decided(to("a"), &here(to("a")), false), Decision::Unchanged);
+    assert_eq!(decided(Kind::Fifo, &There::Other, false), Decision::Replace);
+}
+
+#[test]
+fn names_of_our_own_are_refused() {
+    let options = PlaceOptions::default();
+    let own = decide(
+        &entry("a/.longhaul-x.part", Kind::Fifo),
+        &There::Nothing,
+        None,
+        &options,
+    );
+    assert_eq!(own, Decision::Refused(Refusal::OwnName));
+    let kind = Kind::HardLink {
+        to: rel(".longhaul-manifest"),
+    };
+    let link = decide(
+        &entry("x", kind),
+        &There::Nothing,
+        Some(&here(file(1, 1))),
+        &options,
+    );
+    assert_eq!(link, Decision::Refused(Refusal::OwnName));
+}
+
+#[test]
+fn things_are_replaced_in_one_step() {
+    let temp = dirs();
+    let dst = temp.path().join("dst");
+    let root = Root::open(&dst).unwrap();
+    let mut placer = Placer::new(&root, PlaceOptions::default());
+    fs::write(dst.join("x"), "old").unwrap();
+    fs::write(dst.join("y"), "file").unwrap();
+    let mut place = |path: &str, kind: Kind| placer.place(&entry(path, kind)).unwrap().0;
+    assert_eq!(place("x", to("a")), Placed::Changed);
+    assert_eq!(place("x", to("a")), Placed::Unchanged);
+    assert_eq!(place("x", to("b")), Placed::Changed);
+    assert_eq!(fs::read_link(dst.join("x")).unwrap(), Path::new("b"));
+    assert_eq!(place("x", Kind::Fifo), Placed::Changed);
+    assert_eq!(place("x", Kind::HardLink { to: rel("y") }), Placed::Changed);
+    assert_eq!(
+        place("x", Kind::HardLink { to: rel("y") }),
+        Placed::Unchanged
+    );
+    assert_eq!(fs::read_to_string(dst.join("x")).unwrap(), "file");
+    assert_eq!(
+        fs::read_dir(&dst).unwrap().count(),
+        2,
+        "nothing is left beside"
+    );
+}
+
+#[test]
+fn a_dry_run_says_the_same_and_touches_nothing() {
+    let temp = dirs();
+    let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+    everything(&src);
+    fs::create_dir(dst.join("dir")).unwrap();
+    symlink("other", dst.join("dangling")).unwrap();
+    fs::write(dst.join("empty"), "in the way").unwrap();
+    let before = (listing(&dst), inodes(&dst));
+    let dry_run = PlaceOptions {
+        dry_run: true,
+        ..PlaceOptions::default()
+    };
+    let dry = copy(&contents(&src), &dst, &Filter::default(), &dry_run);
+    assert_eq!((listing(&dst), inodes(&dst)), before);
+    let wet = plain_copy(&contents(&src), &dst);
+    assert_eq!(wet.failures.len(), 1, "{wet:?}");
+    assert_eq!(
+        (dry.wanted, dry.changed, dry.failures),
+        (wet.wanted, wet.changed, wet.failures)
+    );
+}
+
+#[test]
+fn metadata_of_a_file_that_is_the_same_is_put_right_without_its_data() {
+    let temp = dirs();
+    let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+    fs::write(src.join("f"), "data").unwrap();
+    plain_copy(&contents(&src), &dst);
+    set_mode(&src.join("f"), 0o601);
+    set_xattr(&src.join("f"), "user.new", b"1");
+    let counts = plain_copy(&contents(&src), &dst);
+    assert_eq!((counts.changed, counts.wanted), (1, 0));
+    assert_eq!(listing(&src), listing(&dst));
+}
+
+#[test]
+fn with_checksums_the_caller_compares_files_of_one_size() {
+    let temp = dirs();
+    let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+    fs::write(src.join("f"), "data").unwrap();
+    fs::write(src.join("g"), "data").unwrap();
+    plain_copy(&contents(&src), &dst);
+    fs::write(src.join("g"), "more data").unwrap();
+    let options = PlaceOptions {
+        checksum: true,
+        ..PlaceOptions::default()
+    };
+    let counts = copy(&contents(&src), &dst, &Filter::default(), &options);
+    assert_eq!((counts.compared, counts.wanted), (1, 1));
+    set_times(&src.join("f"), 5, 0);
+    let root = Root::open(&dst).unwrap();
+    let Some(Item::Entry { entry, .. }) = scan(&src.join("f"), Filter::default()).next() else {
+        panic!("no entry");
+    };
+    let dry_run = PlaceOptions {
+        dry_run: true,
+        ..PlaceOptions::default()
+    };
+    let imagined = Placer::new(&root, dry_run).settle(&entry).unwrap().0;
+    assert_eq!(imagined, Placed::Changed);
+    let placer = Placer::new(&root, options);
+    assert_eq!(placer.settle(&entry).unwrap().0, Placed::Changed);
+    assert_eq!(placer.settle(&entry).unwrap().0, Placed::Unchanged);
+    assert_eq!(listing(&dst)[Path::new("f")], listing(&src)[Path::new("f")]);
+}
+
+#[test]
+fn metadata_is_not_given_to_what_took_the_place_meanwhile() {
+    let temp = dirs();
+    fs::write(temp.path().join("dst/f"), "").unwrap();
+    let root = Root::open(&temp.path().join("dst")).unwrap();
+    let before = listing(&temp.path().join("dst"));
+    let placer = Placer::new(&root, PlaceOptions::default());
+    assert!(placer.settle(&entry("f", Kind::Fifo)).is_err());
+    assert_eq!(listing(&temp.path().join("dst")), before);
+}
+
+#[test]
+fn directories_that_nobody_may_enter_get_their_mode_after_what_is_in_them() {
+    let temp = dirs();
+    set_mode(temp.path(), 0o777);
+    let dst = temp.path().join("theirs");
+    as_ordinary_user(|| {
+        let root = Root::open_or_create(&dst).unwrap();
+        let dir = |path: &str| {
+            let mut entry = entry(path, Kind::Directory);
+            entry.metadata.mode = 0o200;
+            (entry.metadata.uid, entry.metadata.gid) = owner_of(&dst);
+            entry
+        };
+        for _ in 0..2 {
+            let mut placer = Placer::new(&root, PlaceOptions::default());
+            for path in ["d", "d/e", "d/e/f"] {
+                placer.place(&dir(path)).unwrap();
+            }
+            assert!(placer.finish().is_empty());
+            assert_eq!(
+                fs::metadata(dst.join("d")).unwrap().permissions().mode() & 0o7777,
+                0o200
+            );
+        }
+        assert!(
+            remove_all(&root, &Filter::default(), &rel("d"))
+                .1
+                .is_empty()
+        );
+        assert!(!dst.join("d").exists());
+    });
+}
+
+fn owner_of(path: &Path) -> (u32, u32) {
+    use std::os::unix::fs::MetadataExt;
+    let stat = fs::metadata(path).unwrap();
+    (stat.uid(), stat.gid())
+}
+
+#[test]
+fn attributes_are_compared_by_name_and_value() {
+    let with = |value: &[u8]| Metadata {
+        xattrs: vec![Xattr {
+            name: (*b"user.a").into(),
+            value: value.into(),
+        }],
+        ..metadata()
+    };
+    assert!(with(b"1").differs(&with(b"2"), false));
+    assert!(!with(b"1").differs(&with(b"1"), false));
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random trees over random leftovers.
+
+use super::*;
+
+/// A step in the making of a random tree.
+#[derive(Debug, Clone)]
+enum Make {
+    Dir(u32),
+    File(Vec<u8>, u32, i64),
+    Symlink(Vec<u8>),
+    LinkToLast,
+    Fifo,
+    Sparse(u64),
+    Xattr(Vec<u8>),
+}
+
+fn any_make() -> impl Strategy<Value = Make> {
+    let target = vec(1u8..=255, 1..20);
+    prop_oneof![
+        (0o500u32..=0o777).prop_map(|mode| Make::Dir(mode | 0o500)),
+        (
+            vec(any::<u8>(), 0..50),
+            0u32..=0o7777,
+            -4_000_000_000i64..4_000_000_000
+        )
+            .prop_map(|(data, mode, time)| Make::File(data, mode, time)),
+        target.prop_map(Make::Symlink),
+        Just(Make::LinkToLast),
+        Just(Make::Fifo),
+        (1u64..1 << 20).prop_map(Make::Sparse),
+        vec(any::<u8>(), 0..100).prop_map(Make::Xattr),
+    ]
+}
+
+/// Makes a tree of the steps, each below one of the directories so far under one of few names.
+fn make(top: &Path, steps: &[(Make, usize, u8)]) {
+    let (mut dirs, mut last) = (vec![top.to_owned()], None::<PathBuf>);
+    let mut modes = Vec::new();
+    for (step, dir, name) in steps {
+        let names: [&[u8]; 5] = [b"a", b"b-", b"c\xff", b".d", b"e\n"];
+        let name = std::ffi::OsStr::from_bytes(names[usize::from(*name) % names.len()]);
+        let path = dirs[dir % dirs.len()].join(name);
+        if let (Make::Xattr(value), Some(file)) = (step, &last) {
+            set_xattr(file, "user.x", value);
+        }
+        if path.symlink_metadata().is_ok() {
+            continue;
+        }
+        match step {
+            Make::Dir(mode) => {
+                fs::create_dir(&path).unwrap();
+                modes.push((path.clone(), *mode));
+                dirs.push(path);
+            }
+            Make::File(data, mode, time) => {
+                fs::write(&path, data).unwrap();
+                set_mode(&path, mode | 0o600);
+                set_times(&path, *time, time.rem_euclid(1_000_000_000));
+                last = Some(path);
+            }
+            Make::Symlink(target) => symlink(std::ffi::OsStr::from_bytes(target), &path).unwrap(),
+            Make::LinkToLast => {
+                if let Some(file) = &last {
+                    fs::hard_link(file, &path).unwrap();
+                }
+            }
+            Make::Fifo => sys::mkfifoat(sys::CWD, &path, Mode::RUSR).unwrap(),
+            Make::Sparse(size) => fs::File::create(&path).unwrap().set_len(*size).unwrap(),
+            Make::Xattr(_) => {}
+        }
+    }
+    modes
+        .iter()
+        .rev()
+        .for_each(|(dir, mode)| set_mode(dir, *mode));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn random_trees_arrive_whole_over_whatever_was_there(
+        steps in vec((any_make(), any::<usize>(), any::<u8>()), 0..25),
+        before in vec((any_make(), any::<usize>(), any::<u8>()), 0..6),
+    ) {
+        let temp = dirs();
+        let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+        make(&src, &steps);
+        make(&dst, &before);
+        remove_what_differs_in_kind(&src, &dst);
+        let counts = plain_copy(&contents(&src), &dst);
+        prop_assert_eq!(counts.failures, Vec::<String>::new());
+        delete_extras(&temp);
+        prop_assert_eq!(listing(&dst), listing(&src));
+        let again = plain_copy(&contents(&src), &dst);
+        prop_assert_eq!((again.changed, again.wanted, again.failures), (0, 0, vec![]));
+    }
+}
+
+/// Directories and other things do not replace each other: a user has to.
+fn remove_what_differs_in_kind(src: &Path, dst: &Path) {
+    let (ours, theirs) = (listing(src), listing(dst));
+    let is_dir = |line: &String| line.starts_with("directory true");
+    for dir in theirs.iter().filter(|(_, line)| is_dir(line)) {
+        set_mode(&dst.join(dir.0), 0o700);
+    }
+    for (path, line) in &theirs {
+        let clash = ours
+            .get(path)
+            .is_some_and(|other| is_dir(other) != is_dir(line));
+        match is_dir(line) {
+            // What was in it may be gone with it.
+            _ if !clash || dst.join(path).symlink_metadata().is_err() => {}
+            true => fs::remove_dir_all(dst.join(path)).unwrap(),
+            false => fs::remove_file(dst.join(path)).unwrap(),
+        }
+    }
+}
+
+fn delete_extras(temp: &TempDir) {
+    let root = Root::open(&temp.path().join("dst")).unwrap();
+    let filter = Filter::default();
+    let mut scan = scan(&contents(&temp.path().join("src")), filter.clone());
+    let mut extras = Extras::new(&root, &filter);
+    let (mut dirs, mut top) = (Vec::new(), None);
+    for item in scan.by_ref() {
+        match item {
+            Item::Entry { entry, .. } => {
+                extras.see(&entry);
+                dirs.push(entry);
+            }
+            Item::Top { metadata, .. } => {
+                extras.top();
+                top = Some(metadata);
+            }
+            _ => {}
+        }
+    }
+    let mut placer = Placer::new(&root, PlaceOptions::default());
+    for entry in dirs.iter().filter(|entry| entry.kind == Kind::Directory) {
+        placer.place(entry).unwrap();
+    }
+    for path in extras.finish(scan.ended()).unwrap().0 {
+        assert!(remove_all(&root, &filter, &path).1.is_empty());
+    }
+    placer.top(top.unwrap());
+    assert!(placer.finish().is_empty());
+}

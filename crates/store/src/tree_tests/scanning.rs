@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a scan says of sources, and of what it can't read.
+
+use super::*;
+
+#[test]
+fn arguments_mean_what_they_mean_to_cp_and_rsync() {
+    let temp = dirs();
+    let src = temp.path().join("src");
+    fs::write(src.join("file"), "").unwrap();
+    symlink("src", temp.path().join("link")).unwrap();
+    symlink("src/file", temp.path().join("link to file")).unwrap();
+    let all = |argument: &Path| said(&mut scan(argument, Filter::default()));
+    assert_eq!(all(&src), ["src", "src/file"]);
+    assert_eq!(all(&contents(&src)), [".", "file"]);
+    assert_eq!(all(&src.join(".")), [".", "file"]);
+    assert_eq!(all(&temp.path().join("link")), ["link", "link/file"]);
+    assert_eq!(all(&contents(&temp.path().join("link"))), [".", "file"]);
+    assert_eq!(all(&src.join("file")), ["file"]);
+    assert_eq!(all(&temp.path().join("link to file")), ["link to file"]);
+    let source = Source::open(&temp.path().join("link to file")).unwrap();
+    assert!(source.open_file(&rel("link to file")).is_ok());
+    assert!(source.open_file(&rel("file")).unwrap_err().is_not_found());
+    assert!(Source::open(&src.join("none")).is_err());
+    assert!(
+        Source::open(&contents(&src.join("file"))).is_err(),
+        "no directory"
+    );
+}
+
+#[test]
+fn many_sources_cost_few_descriptors() {
+    let temp = dirs();
+    let paths: Vec<_> = (0..50)
+        .map(|n| temp.path().join(format!("src/{n}")))
+        .collect();
+    paths.iter().for_each(|path| fs::create_dir(path).unwrap());
+    let sources = Source::open_all(paths.iter().map(PathBuf::as_path)).unwrap();
+    assert!(
+        sources
+            .iter()
+            .all(|source| source.shares_descriptors_with(&sources[0]))
+    );
+    let mut scan = Scan::new(sources, Filter::default(), Options::default()).unwrap();
+    assert_eq!(said(&mut scan).len(), 50);
+    assert_eq!(scan.ended(), Ended::Whole);
+}
+
+#[test]
+fn the_top_of_everything_is_a_source() {
+    let only = [Rule::Include("/proc/".into()), Rule::Exclude("/*/*".into())];
+    let filter = Filter::new(&only).unwrap();
+    let mut scan = scan(Path::new("/"), filter);
+    assert!(said(&mut scan).contains(&"proc".into()));
+}
+
+#[test]
+fn a_source_that_must_not_be_read_is_no_empty_one() {
+    let temp = dirs();
+    set_mode(temp.path(), 0o777);
+    let src = temp.path().join("src");
+    set_mode(&src, 0);
+    as_ordinary_user(|| {
+        let mut scan = scan(&src.join(""), Filter::default());
+        assert_eq!(said(&mut scan).len(), 1);
+        assert_eq!(scan.ended(), Ended::Failures(1));
+    });
+}
+
+#[test]
+fn two_sources_never_become_one() {
+    let temp = dirs();
+    for dir in ["src/a", "dst/a"] {
+        fs::create_dir(temp.path().join(dir)).unwrap();
+    }
+    let source = |path: &str| Source::open(&temp.path().join(path)).unwrap();
+    let options = Options::default();
+    let named = Scan::new(
+        [source("src/a"), source("dst/a")],
+        Filter::default(),
+        options.clone(),
+    );
+    assert!(matches!(named, Err(SourceError::SameName { .. })));
+    let sources = [source("src/"), source("dst/a")];
+    let mut mixed = Scan::new(sources, Filter::default(), options).unwrap();
+    let said = said(&mut mixed);
+    assert_eq!(said[0], ".");
+    assert!(
+        said[1].starts_with("a: cannot copy it from two sources"),
+        "{said:?}"
+    );
+    assert_eq!(said[2..], ["a"]);
+    assert_eq!(mixed.ended(), Ended::Failures(1));
+}
+
+#[test]
+fn the_order_is_that_of_paths() {
+    let temp = dirs();
+    let src = temp.path().join("src");
+    for dir in ["a", "a-", "a.d", "B"] {
+        fs::create_dir(src.join(dir)).unwrap();
+        fs::write(src.join(dir).join("z"), "").unwrap();
+    }
+    let paths: Vec<_> = scan(&src, Filter::default())
+        .filter_map(|item| match item {
+            Item::Entry { entry, .. } => Some(entry.path),
+            _ => None,
+        })
+        .collect();
+    assert!(paths.is_sorted(), "{paths:?}");
+    assert_eq!(paths.len(), 9);
+}
+
+#[test]
+fn own_files_and_sockets_are_not_copied() {
+    let temp = dirs();
+    let src = temp.path().join("src");
+    fs::write(src.join(".longhaul-manifest"), "").unwrap();
+    let _listener = UnixListener::bind(src.join("socket")).unwrap();
+    let mut scan = scan(&contents(&src), Filter::default());
+    assert_eq!(said(&mut scan), [".", "socket: sockets are not copied"]);
+    assert_eq!(scan.ended(), Ended::Whole);
+}
+
+#[test]
+fn excluded_directories_are_not_entered() {
+    let temp = dirs();
+    set_mode(temp.path(), 0o777);
+    let src = temp.path().join("src");
+    fs::create_dir_all(src.join("a/cache/deep")).unwrap();
+    set_mode(&src.join("a/cache"), 0);
+    as_ordinary_user(|| {
+        let mut filtered = scan(&src, exclude("cache/"));
+        assert_eq!(said(&mut filtered), ["src", "src/a"]);
+        assert_eq!(
+            filtered.ended(),
+            Ended::Whole,
+            "what is excluded need not be readable"
+        );
+    });
+}
+
+#[test]
+fn what_cannot_be_read_is_said_and_the_rest_goes_on() {
+    let temp = dirs();
+    set_mode(temp.path(), 0o777);
+    let src = temp.path().join("src");
+    fs::create_dir(src.join("locked")).unwrap();
+    fs::write(src.join("locked too"), "").unwrap();
+    fs::write(src.join("z"), "").unwrap();
+    set_mode(&src.join("locked"), 0);
+    set_mode(&src.join("locked too"), 0);
+    as_ordinary_user(|| {
+        let mut scan = scan(&src, Filter::default());
+        let said = said(&mut scan);
+        assert_eq!(said.len(), 4, "{said:?}");
+        assert_eq!(
+            said[1],
+            "src/locked: cannot read: Permission denied (os error 13)"
+        );
+        assert!(
+            said[2].starts_with("src/locked too: cannot read: "),
+            "{said:?}"
+        );
+        assert_eq!(said[3], "src/z");
+        assert_eq!(scan.ended(), Ended::Failures(2));
+    });
+}
+
+#[test]
+fn what_vanishes_is_said() {
+    let temp = dirs();
+    let src = temp.path().join("src");
+    for name in ["a", "b", "c"] {
+        fs::write(src.join(name), "").unwrap();
+    }
+    let mut scan = scan(&contents(&src), Filter::default());
+    assert!(matches!(scan.next(), Some(Item::Top { .. })));
+    assert!(matches!(scan.next(), Some(Item::Entry { .. })));
+    assert_eq!(scan.ended(), Ended::NotYet);
+    fs::remove_file(src.join("b")).unwrap();
+    assert!(said(&mut scan)[0].starts_with("b: cannot look at: No such file"));
+    assert_eq!(scan.ended(), Ended::Failures(1));
+}
+
+#[test]
+fn another_file_system_is_named_and_not_entered() {
+    let mounted = Path::new("/dev/shm");
+    let on_root = |path: &Path| sys::stat(path).map(|stat| stat.st_dev).ok();
+    if on_root(mounted).is_none() || on_root(mounted) == on_root(Path::new("/dev")) {
+        eprintln!("skipped: nothing is mounted at {}", mounted.display());
+        return;
+    }
+    let options = Options {
+        one_file_system: true,
+    };
+    let source = Source::open(Path::new("/dev/")).unwrap();
+    let mut scan = Scan::new([source], exclude("/[a-rt-z]*"), options).unwrap();
+    let skipped = scan.find(|item| {
+        matches!(
+            item,
+            Item::Skipped {
+                why: Skip::OtherFileSystem,
+                ..
+            }
+        )
+    });
+    assert!(matches!(skipped, Some(Item::Skipped { path, .. }) if path == rel("shm")));
+    let inside = scan.any(
+        |item| matches!(item, Item::Entry { entry, .. } if entry.path.below(&rel("shm")).is_some()),
+    );
+    assert!(!inside);
+}
+
+#[test]
+fn a_deep_tree_needs_few_descriptors_and_no_stack() {
+    let temp = dirs();
+    let root = Root::open(&temp.path().join("src")).unwrap();
+    let mut dir = rel("d");
+    for _ in 0..1100 {
+        root.make_dir(&dir).unwrap();
+        dir = dir.join(b"d").unwrap();
+    }
+    let counts = plain_copy(
+        &contents(&temp.path().join("src")),
+        &temp.path().join("dst"),
+    );
+    assert_eq!((counts.changed, counts.failures), (1100, vec![]));
+    let dst = Root::open(&temp.path().join("dst")).unwrap();
+    let (removed, failures) = remove_all(&dst, &Filter::default(), &rel("d"));
+    assert_eq!((removed, failures.len()), (1100, 0));
+    assert_eq!(remove_all(&root, &Filter::default(), &rel("d")).0, 1100);
+}
+
+#[test]
+fn looking_and_reading_leave_no_trace_at_the_source() {
+    use std::os::unix::fs::MetadataExt;
+    let temp = dirs();
+    let src = temp.path().join("src");
+    fs::create_dir(src.join("d")).unwrap();
+    fs::write(src.join("d/f"), "data").unwrap();
+    // Older than the time of the data: the system would take note of any access.
+    let old = fs::FileTimes::new().set_accessed(std::time::UNIX_EPOCH);
+    let paths = [src.join("d/f"), src.join("d"), src.clone()];
+    for path in &paths {
+        fs::File::open(path).unwrap().set_times(old).unwrap();
+    }
+    plain_copy(&contents(&src), &temp.path().join("dst"));
+    for path in &paths {
+        assert_eq!(fs::metadata(path).unwrap().atime(), 0, "{}", path.display());
+    }
+}

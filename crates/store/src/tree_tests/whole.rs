@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One of everything, held against cp and rsync, as root and as an ordinary user.
+
+use super::*;
+
+#[test]
+fn everything_comes_along_and_a_second_run_changes_nothing() {
+    let temp = dirs();
+    let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+    everything(&src);
+    let first = plain_copy(&contents(&src), &dst);
+    assert_eq!(first.failures, [""; 0]);
+    assert_eq!(listing(&dst), listing(&src));
+    let ids = inodes(&dst);
+    let second = plain_copy(&contents(&src), &dst);
+    let all = u32::try_from(listing(&src).len()).unwrap() - 1;
+    assert_eq!(
+        second,
+        Counts {
+            unchanged: all,
+            ..Counts::default()
+        }
+    );
+    assert_eq!(listing(&dst), listing(&src));
+    assert_eq!(inodes(&dst), ids, "nothing was made anew or touched");
+}
+
+#[test]
+fn an_ordinary_user_copies_what_is_theirs() {
+    let temp = dirs();
+    set_mode(temp.path(), 0o777);
+    let theirs = temp.path().join("theirs");
+    let (src, dst) = (theirs.join("src"), theirs.join("dst"));
+    as_ordinary_user(|| {
+        fs::create_dir_all(&src).unwrap();
+        fs::create_dir(src.join("locked")).unwrap();
+        fs::write(src.join("locked/file"), "x").unwrap();
+        fs::write(src.join("read-only"), "x").unwrap();
+        set_xattr(&src.join("read-only"), "user.a", b"1");
+        set_mode(&src.join("read-only"), 0o400);
+        set_mode(&src.join("locked"), 0o500);
+        assert_eq!(plain_copy(&contents(&src), &dst).failures, [""; 0]);
+        assert_eq!(listing(&dst), listing(&src));
+        let again = plain_copy(&contents(&src), &dst);
+        assert_eq!((again.changed, again.wanted, again.left_out), (0, 0, 0));
+        set_mode(&src.join("locked"), 0o700);
+        fs::write(src.join("locked/more"), "x").unwrap();
+        set_mode(&src.join("locked"), 0o500);
+        set_mode(&src.join("read-only"), 0o600);
+        set_xattr(&src.join("read-only"), "user.a", b"2");
+        set_mode(&src.join("read-only"), 0o400);
+        assert_eq!(plain_copy(&contents(&src), &dst).failures, [""; 0]);
+        assert_eq!(listing(&dst), listing(&src));
+        for dir in [&src, &dst] {
+            set_mode(&dir.join("locked"), 0o700);
+        }
+    });
+}
+
+#[test]
+fn what_another_user_may_not_have_is_left_out_each_time_and_changes_nothing() {
+    if !is_root() {
+        eprintln!("skipped: needs root to make somebody else's files");
+        return;
+    }
+    let temp = dirs();
+    let src = temp.path().join("src");
+    everything(&src);
+    fs::remove_file(src.join("null")).unwrap();
+    fs::remove_file(src.join("disk")).unwrap();
+    set_mode(&src.join("linked"), 0o4755);
+    set_mode(&src.join("dir/nothing"), 0o644);
+    set_mode(temp.path(), 0o777);
+    let dst = temp.path().join("theirs");
+    let (first, second) = as_ordinary_user(|| {
+        let first = plain_copy(&contents(&src), &dst);
+        let before = inodes(&dst);
+        let second = plain_copy(&contents(&src), &dst);
+        let files = |all: BTreeMap<PathBuf, _>| -> Vec<_> {
+            all.into_iter()
+                .filter(|(path, _)| !dst.join(path).is_dir())
+                .collect()
+        };
+        assert_eq!(files(inodes(&dst)), files(before));
+        (first, second)
+    });
+    assert_eq!(first.failures, [""; 0]);
+    assert!(first.left_out > 0 && second.left_out > 0);
+    assert_eq!((second.wanted, second.failures), (0, vec![]));
+}
+
+/// What another program makes of the same tree.
+fn held_against(program: &str, arguments: &[&str]) {
+    let temp = dirs();
+    let (src, ours, theirs) = (
+        temp.path().join("src"),
+        temp.path().join("dst"),
+        temp.path().join("theirs"),
+    );
+    everything(&src);
+    let from = format!("{}/.", src.display());
+    let ran = Command::new(program)
+        .args(arguments)
+        .arg(from)
+        .arg(&theirs)
+        .output();
+    let Ok(output) = ran else {
+        eprintln!("skipped: {program} is not installed");
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    plain_copy(&contents(&src), &ours);
+    assert_eq!(listing(&ours), listing(&theirs));
+}
+
+#[test]
+fn the_same_as_cp() {
+    held_against("cp", &["-a", "--sparse=always"]);
+}
+
+#[test]
+fn the_same_as_rsync() {
+    held_against("rsync", &["-aHAXS", "--numeric-ids"]);
+}
