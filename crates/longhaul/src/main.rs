@@ -3,6 +3,7 @@
 
 mod admin;
 mod cc;
+mod copy;
 #[cfg(test)]
 mod corpus;
 mod decp;
@@ -33,6 +34,8 @@ enum Command {
     Link(Box<link::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<relay::Args>),
+    /// Copy files over many connections at once, good to go on with after whatever befalls it
+    Copy(Box<copy::Args>),
     /// List, load, watch, unload and simulate congestion controls
     Cc(cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(*args),
         Command::Relay(args) => relay::run(&args),
+        Command::Copy(args) => copy::run(&args),
         Command::Cc(args) => cc::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Decp(args) => decp::run(&args),

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One connection between the two ends of a copy: TLS 1.3 over TCP, and a first message that says what it is for.
+//!
+//! Threads read and write it, and wait in it. Each connection carries in one direction only, after the handshake, so
+//! nobody waits for a lock that a reader holds. Another thread ends it through its [`Handle`].
+
+use super::identity::{Initiator, Responder};
+use anyhow::{Context as _, Result, bail};
+use rustls::{ConnectionCommon, SideData, StreamOwned};
+use std::{
+    io::{self, BufReader, Read, Write},
+    net::{Shutdown, TcpStream},
+    ops::DerefMut,
+    sync::Arc,
+};
+
+/// What a connection is for. Orders go from the source to the target, answers back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Orders,
+    Answers,
+    /// Blocks. Streams are numbered as they are opened; a number never comes again in a conversation.
+    Data(u64),
+}
+
+impl Purpose {
+    fn encode(self) -> [u8; 9] {
+        let (kind, number) = match self {
+            Self::Orders => (1, 0),
+            Self::Answers => (2, 0),
+            Self::Data(number) => (3, number),
+        };
+        let mut bytes = [kind; 9];
+        bytes[1..].copy_from_slice(&u64::to_be_bytes(number));
+        bytes
+    }
+
+    fn parse([kind, number @ ..]: [u8; 9]) -> Option<Self> {
+        match (kind, u64::from_be_bytes(number)) {
+            (1, 0) => Some(Self::Orders),
+            (2, 0) => Some(Self::Answers),
+            (3, number) => Some(Self::Data(number)),
+            _ => None,
+        }
+    }
+}
+
+/// What rustls is given at once: it takes 4 KiB at a time by itself.
+const RECEIVE_LEN: usize = 256 << 10;
+
+/// A connection, by either of its sides.
+pub(super) enum Connection {
+    Opened(StreamOwned<rustls::ClientConnection, Socket>),
+    Accepted(StreamOwned<rustls::ServerConnection, Socket>),
+}
+
+/// A socket that is read in large pieces.
+pub(super) struct Socket {
+    read: BufReader<TcpStream>,
+    write: TcpStream,
+}
+
+impl Read for Socket {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.read.read(bytes)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write.write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.write.write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Shakes hands as the side that connected, and says what for.
+    pub(super) fn open(socket: TcpStream, trust: &Initiator, purpose: Purpose) -> Result<Self> {
+        let socket = Socket::new(socket)?;
+        let mut stream = StreamOwned::new(trust.connection()?, socket);
+        shake_hands(&mut stream.conn, &mut stream.sock)?;
+        stream.write_all(&purpose.encode())?;
+        stream.flush()?;
+        Ok(Self::Opened(stream))
+    }
+
+    /// Shakes hands as the side that accepted, and hears what for.
+    pub(super) fn accept(socket: TcpStream, trust: &Responder) -> Result<(Self, Purpose)> {
+        let socket = Socket::new(socket)?;
+        let mut stream = StreamOwned::new(trust.connection()?, socket);
+        shake_hands(&mut stream.conn, &mut stream.sock)?;
+        let mut purpose = [0; 9];
+        stream.read_exact(&mut purpose)?;
+        let Some(purpose) = Purpose::parse(purpose) else {
+            bail!("a connection for nothing that is known");
+        };
+        Ok((Self::Accepted(stream), purpose))
+    }
+
+    /// By which another thread ends it.
+    pub(super) fn handle(&self) -> Result<Handle> {
+        let socket = match self {
+            Self::Opened(stream) => &stream.sock,
+            Self::Accepted(stream) => &stream.sock,
+        };
+        Ok(Handle(Arc::new(socket.write.try_clone()?)))
+    }
+
+    /// Says that nothing more comes: what is missing after that was not cut off (RFC 8446 §6.1).
+    pub(super) fn close(&mut self) -> io::Result<()> {
+        match self {
+            Self::Opened(stream) => end(&mut stream.conn, &mut stream.sock),
+            Self::Accepted(stream) => end(&mut stream.conn, &mut stream.sock),
+        }
+    }
+}
+
+impl Socket {
+    fn new(socket: TcpStream) -> Result<Self> {
+        socket.set_nodelay(true)?;
+        let write = socket.try_clone().context("no descriptor is left")?;
+        Ok(Self {
+            read: BufReader::with_capacity(RECEIVE_LEN, socket),
+            write,
+        })
+    }
+}
+
+fn shake_hands<C, S>(connection: &mut C, socket: &mut Socket) -> Result<()>
+where
+    C: DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    while connection.is_handshaking() {
+        connection
+            .complete_io(socket)
+            .context("the other end is not who it should be, or went away")?;
+    }
+    Ok(())
+}
+
+fn end<C, S>(connection: &mut C, socket: &mut Socket) -> io::Result<()>
+where
+    C: DerefMut<Target = ConnectionCommon<S>>,
+    S: SideData,
+{
+    connection.send_close_notify();
+    while connection.wants_write() {
+        connection.write_tls(socket)?;
+    }
+    socket.write.shutdown(Shutdown::Write)
+}
+
+impl Read for Connection {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Opened(stream) => stream.read(bytes),
+            Self::Accepted(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Opened(stream) => stream.write(bytes),
+            Self::Accepted(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Opened(stream) => stream.flush(),
+            Self::Accepted(stream) => stream.flush(),
+        }
+    }
+}
+
+/// Ends a connection that another thread waits in.
+#[derive(Debug, Clone)]
+pub(super) struct Handle(Arc<TcpStream>);
+
+impl Handle {
+    /// Whoever waits in it fails.
+    pub(super) fn cut(&self) {
+        // It may have ended by itself.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One end of a copy: a process that hears from the driver who it is, meets the other end and does its part. It can be
+//! killed at any moment; it ends by itself when the driver is gone.
+
+mod meeting;
+mod progress;
+mod source;
+mod target;
+mod watched;
+
+use super::{
+    identity::Identity,
+    message,
+    order::{Begin, GREETING, Meeting, Options, Progress, Report, Role},
+};
+use crate::exit::Refusal;
+use anyhow::{Context as _, Result};
+use std::{
+    io::{self, Write},
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+use store::filter::{Filter, Rule};
+
+/// Where reports go; any thread may.
+#[derive(Debug, Clone)]
+struct Reporter(Arc<Mutex<io::Stdout>>);
+
+impl Reporter {
+    fn say(&self, report: &Report) {
+        let mut to = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = message::write(&mut *to, report).and_then(|()| Ok(to.flush()?));
+        if said.is_err() {
+            // Nobody is left to hear it.
+            std::process::exit(1);
+        }
+    }
+}
+
+pub(super) fn run() -> Result<()> {
+    let mut stdout = io::stdout();
+    stdout.write_all(GREETING)?;
+    let reporter = Reporter(Arc::new(Mutex::new(stdout)));
+    let identity = Identity::new()?;
+    reporter.say(&Report::Hello {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        certificate: identity.certificate().to_vec(),
+        ssh: ssh(),
+    });
+    let begin: Option<Begin> = message::read(&mut io::stdin().lock())?;
+    let begin = begin.context("the driver went away")?;
+    let report = match perform(begin, &identity, &reporter) {
+        Ok(progress) => Report::Over(progress),
+        Err(error) => match error.downcast_ref::<Refusal>() {
+            Some(refusal) => Report::Refused(refusal.to_string()),
+            None => Report::Broken(format!("{error:#}")),
+        },
+    };
+    reporter.say(&report);
+    // Threads may still wait for connections that nobody needs.
+    std::process::exit(0)
+}
+
+fn perform(begin: Begin, identity: &Identity, reporter: &Reporter) -> Result<Progress> {
+    match begin.role {
+        Role::Source => source::run(begin, identity, reporter),
+        Role::Target => target::run(begin, identity, reporter),
+    }
+}
+
+/// What is included is included though it is excluded: later patterns count.
+fn filter(options: &Options) -> Result<Filter> {
+    let excluded = options.exclude.iter().cloned().map(Rule::Exclude);
+    let included = options.include.iter().cloned().map(Rule::Include);
+    let rules: Vec<Rule> = excluded.chain(included).collect();
+    Filter::new(&rules).map_err(Refusal::usage)
+}
+
+/// Says that this end has what it needs, if that is asked, and hears where the other one is.
+fn get_ready(begin: &mut Begin, reporter: &Reporter) -> Result<()> {
+    if begin.meeting == Meeting::Later {
+        reporter.say(&Report::Ready);
+        let told: Option<Meeting> = message::read(&mut io::stdin().lock())?;
+        begin.meeting = told.context("the driver went away")?;
+    }
+    std::thread::spawn(end_with_the_driver);
+    Ok(())
+}
+
+/// The driver says nothing more; its end is.
+fn end_with_the_driver() {
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+    std::process::exit(1);
+}
+
+/// `SSH_CONNECTION`: the client's address and port, then the server's (sshd(8)).
+fn ssh() -> Option<(IpAddr, IpAddr)> {
+    let text = std::env::var("SSH_CONNECTION").ok()?;
+    let words: Vec<&str> = text.split(' ').collect();
+    let [client, _, server, _] = words[..] else {
+        return None;
+    };
+    Some((client.parse().ok()?, server.parse().ok()?))
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread of one stream: it takes what is next, reads and hashes it, and sends it.
+
+use super::{
+    Source,
+    sending::{Lost, Sending, SourceFile},
+};
+use crate::copy::{connection::Connection, message::Order};
+use anyhow::Result;
+use model::copy::Parcel;
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    sync::Arc,
+};
+use store::blocks::BlockHash;
+use wire::block::{BLOCK_LEN, Content, Header};
+
+/// Headers and small files are gathered up to this before they are encrypted.
+const GATHERED: usize = 256 << 10;
+
+/// A stream and what its thread has at hand.
+struct Stream {
+    number: u64,
+    to: BufWriter<Connection>,
+    /// One block.
+    buffer: Vec<u8>,
+    /// The file that was read last: the next block is likely another of it.
+    open: Option<(u64, File)>,
+}
+
+impl Source {
+    /// Sends until nothing is left; an error is the stream's.
+    pub(super) fn send(&self, number: u64, stream: Connection) -> Result<()> {
+        let mut stream = Stream {
+            number,
+            to: BufWriter::with_capacity(GATHERED, stream),
+            buffer: Vec::with_capacity(BLOCK_LEN as usize),
+            open: None,
+        };
+        let lane = (number % self.lanes) as usize;
+        while let Some(parcel) = self.shared.next(lane) {
+            match parcel {
+                Parcel::Block { file, block } => self.send_block(&mut stream, file, block)?,
+                Parcel::Files(files) => {
+                    for file in files {
+                        self.send_block(&mut stream, file, 0)?;
+                    }
+                }
+            }
+            stream.to.flush()?;
+        }
+        let mut to = stream
+            .to
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?;
+        Ok(to.close()?)
+    }
+
+    /// Reads a block and sends it, or withdraws its file.
+    fn send_block(&self, stream: &mut Stream, file: u64, block: u64) -> Result<()> {
+        let sending = |sending: &Sending| sending.file.clone();
+        let source = self
+            .shared
+            .look(|state| state.sending.get(&file).map(sending));
+        // Withdrawn, or given up by the target.
+        let Some(source) = source else { return Ok(()) };
+        match stream.read(file, &source, block) {
+            Ok(header) => self.send_read(stream, &header),
+            Err(lost) => {
+                self.withdraw(file, &source, &lost);
+                Ok(())
+            }
+        }
+    }
+
+    fn send_read(&self, stream: &mut Stream, header: &Header) -> Result<()> {
+        let Header { file, block, .. } = *header;
+        let sealed = self.shared.change(|state| {
+            let parcel = match state.sending.get(&file)?.file.blocks().count() {
+                1 => Parcel::Files(vec![file]),
+                _ => Parcel::Block { file, block },
+            };
+            // Before it leaves: the answer may be quick.
+            state.ledger.sent(stream.number, parcel);
+            let sending = state.sending.get_mut(&file)?;
+            let last = sending.was_read(block, BlockHash(header.hash));
+            Some(last.then(|| sending.hash()))
+        });
+        let Some(sealed) = sealed else { return Ok(()) };
+        stream.to.write_all(&header.encode())?;
+        if let Content::Data(length) = header.content {
+            stream.to.write_all(&stream.buffer)?;
+            self.tally.add(|now| now.sent += u64::from(length));
+        }
+        if let Some(hash) = sealed {
+            let hash = hash.map(|hash| hash.0);
+            self.orders.put(Order::Sealed { file, hash });
+        }
+        Ok(())
+    }
+
+    fn withdraw(&self, file: u64, source: &SourceFile, lost: &Lost) {
+        if self.shared.change(|state| state.settle(file)) {
+            self.orders.put(Order::Withdrawn { file });
+            self.problem(format!("{}: {lost}", source.path));
+        }
+    }
+}
+
+impl Stream {
+    /// Reads a block into the buffer; its header.
+    fn read(&mut self, file: u64, source: &Arc<SourceFile>, block: u64) -> Result<Header, Lost> {
+        let opened = match self.open.take() {
+            Some((number, opened)) if number == file => opened,
+            _ => source.open()?,
+        };
+        let hole = source.read(&opened, block, &mut self.buffer)?;
+        self.open = Some((file, opened));
+        let hash = source.blocks().hash(block, &self.buffer);
+        let hash = hash.map_err(|error| Lost::Unreadable(error.to_string()))?;
+        Ok(Header {
+            file,
+            block,
+            content: match hole {
+                true => Content::Hole,
+                false => Content::Data(self.buffer.len() as u32),
+            },
+            hash: hash.0,
+        })
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end that reads: it announces what it finds, and sends what the target says it lacks.
+//!
+//! A thread scans, one hears the answers, one a stream reads, hashes and sends; the sockets' buffers keep the path busy
+//! while it reads. The thread that hears answers never waits for room in the outbox, so nothing can wait in a circle.
+
+mod carry;
+mod scanning;
+mod sending;
+mod state;
+
+use super::{
+    Reporter, get_ready,
+    meeting::{Lines, Streams, meet},
+    progress::Tally,
+};
+use crate::{
+    copy::{
+        args::Balance,
+        connection::Connection,
+        identity::Identity,
+        message::{self, Answer, Need, Order, Outcome},
+        order::{Begin, Progress, Report},
+        outbox::{Outbox, outbox},
+    },
+    exit::Refusal,
+};
+use anyhow::{Result, bail};
+use model::copy::Missing;
+use scanning::Scanning;
+use state::Shared;
+use std::{ops::Range, sync::Arc, thread};
+
+/// What all threads of a source have.
+#[derive(Debug, Clone)]
+struct Source {
+    shared: Arc<Shared>,
+    orders: Outbox<Order>,
+    tally: Tally,
+    reporter: Reporter,
+    /// 1 if whoever has room takes what is next.
+    lanes: u64,
+}
+
+pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) -> Result<Progress> {
+    let scanning = Scanning::open(&begin)?;
+    get_ready(&mut begin, reporter)?;
+    let lanes = match begin.options.balance {
+        Balance::Steal => 1,
+        Balance::None => begin.options.streams,
+    };
+    let (orders, sender) = outbox();
+    let source = Arc::new(Source {
+        shared: Arc::new(Shared::of_lanes(lanes.into())),
+        orders,
+        tally: Tally::default(),
+        reporter: reporter.clone(),
+        lanes: lanes.into(),
+    });
+    let Lines { orders, answers } = meet(&begin, identity, reporter, source.clone())?;
+    thread::spawn(move || sender.run(orders));
+    let announcing = source.clone();
+    thread::spawn(move || announcing.announce(scanning));
+    source.tally.tell(reporter.clone());
+    let outcome = source.hear(answers);
+    source.shared.change(|state| state.over = true);
+    outcome?;
+    // Only the target's word that all is done is an end; this is the source's share of it.
+    Ok(source.tally.now())
+}
+
+impl Source {
+    /// Hears answers until all is done.
+    fn hear(&self, mut from: Connection) -> Result<()> {
+        while let Some(answer) = message::read::<Answer>(&mut from)? {
+            match answer {
+                Answer::Need { file, missing } => self.need(file, missing),
+                Answer::Settled { number, outcome } => self.settled(number, &outcome),
+                Answer::Received { stream, blocks } => self
+                    .shared
+                    .change(|state| state.ledger.received(stream, blocks))?,
+                Answer::Ended { stream, blocks } => self.shared.change(|state| {
+                    let lost = state.ledger.ended(stream, blocks)?;
+                    state.again(lost);
+                    anyhow::Ok(())
+                })?,
+                Answer::Durable { bytes } => self.tally.add(|now| now.durable += bytes),
+                Answer::Over { removed, failed } => {
+                    self.tally.add(|now| {
+                        now.removed = removed;
+                        now.failed += failed;
+                    });
+                    return Ok(());
+                }
+            }
+        }
+        bail!("the target went away")
+    }
+
+    fn need(&self, file: u64, need: Need) {
+        let (missing, count) = match need {
+            Need::Whole(len) => (Missing::Whole(len), 1),
+            Need::Blocks(ranges) => {
+                let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
+                let count = ranges.iter().map(length).sum();
+                (Missing::Blocks(ranges), count)
+            }
+        };
+        self.shared.change(|state| state.need(file, missing, count));
+    }
+
+    /// The target reports what becomes of an entry to the driver; here it only is out of the way.
+    fn settled(&self, number: u64, outcome: &Outcome) {
+        if self.shared.change(|state| state.settle(number)) {
+            self.tally.add(|now| now.count(outcome));
+        }
+    }
+
+    fn problem(&self, problem: String) {
+        self.tally.add(|now| now.failed += 1);
+        self.reporter.say(&Report::Problem(problem));
+    }
+}
+
+impl Streams for Source {
+    fn carry(&self, number: u64, stream: Connection) {
+        // The far end says how much arrived, however it ended.
+        if self.send(number, stream).is_err() {
+            self.orders.put(Order::Gone { stream: number });
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_over()
+    }
+}
+
+/// Bad patterns and sources that are not there.
+fn refused(error: impl std::fmt::Display) -> anyhow::Error {
+    Refusal::usage(error)
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread that finds what there is to copy and announces it.
+
+use super::{Source, refused, sending::SourceFile};
+use crate::copy::{end::filter, message::Order, order::Begin};
+use anyhow::Result;
+use std::{ffi::OsStr, fmt::Display, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+use store::{
+    entry::{Entry, Kind},
+    metadata::LeftOut,
+    scan::{Item, Options, Scan, Source as Place},
+};
+
+/// A scan that may begin.
+#[derive(Debug)]
+pub(super) struct Scanning(Scan);
+
+impl Scanning {
+    pub(super) fn open(begin: &Begin) -> Result<Self> {
+        let open = |path: &Vec<u8>| Place::open(Path::new(OsStr::from_bytes(path)));
+        let places: Result<Vec<_>, _> = begin.paths.iter().map(open).collect();
+        let places = places.map_err(refused)?;
+        let filter = filter(&begin.options)?;
+        let tops = places.iter().filter_map(Place::name);
+        let filter = filter.with_tops(tops);
+        let scan = Scan::new(places, filter, Options::default()).map_err(refused)?;
+        Ok(Self(scan))
+    }
+}
+
+impl Source {
+    pub(super) fn announce(&self, Scanning(mut scan): Scanning) {
+        let sources = scan.sources().clone();
+        let tops = sources.iter().filter_map(Place::name).cloned();
+        self.orders.put(Order::Tops(tops.collect()));
+        let mut number = 0;
+        for item in &mut scan {
+            match item {
+                Item::Entry {
+                    source,
+                    entry,
+                    left_out,
+                } => {
+                    self.leave_out(&entry.path, &left_out);
+                    let file = file_of(&entry, &sources, source);
+                    self.announce_one(number, entry, file);
+                    number += 1;
+                }
+                Item::Top { metadata, left_out } => {
+                    self.leave_out(".", &left_out);
+                    self.orders.put(Order::Top(metadata));
+                }
+                Item::Skipped { path, why } => {
+                    let said = super::Report::Problem(format!("{path}: {why}"));
+                    self.reporter.say(&said);
+                    self.orders.put(Order::Spared(path));
+                }
+                Item::Failed(failure) => self.unread(&failure),
+                Item::SourceFailed { source, failure } => {
+                    self.unread(&format!("{}: {failure}", source.display()));
+                }
+            }
+        }
+        self.tally.add(|now| now.scanned = true);
+        self.orders.put(Order::ScanEnded);
+    }
+
+    fn unread(&self, why: &dyn Display) {
+        self.orders.put(Order::Unread);
+        self.problem(why.to_string());
+    }
+
+    fn leave_out(&self, path: impl Display, what: &[LeftOut]) {
+        for what in what {
+            let said = format!("{path}: could not read its {}", what.what);
+            self.reporter.say(&super::Report::Problem(said));
+        }
+    }
+
+    /// Waits while the target has much to settle.
+    fn announce_one(&self, number: u64, entry: Entry, file: Option<Arc<SourceFile>>) {
+        self.shared.has_room();
+        self.tally.add(|now| {
+            now.entries += 1;
+            now.bytes += file.as_ref().map_or(0, |file| file.version.size);
+        });
+        self.shared
+            .change(|state| state.announced.insert(number, file));
+        self.orders.put(Order::Entry { number, entry });
+    }
+}
+
+fn file_of(entry: &Entry, sources: &Arc<[Place]>, source: usize) -> Option<Arc<SourceFile>> {
+    let Kind::File { version, sparse } = entry.kind else {
+        return None;
+    };
+    Some(Arc::new(SourceFile {
+        sources: sources.clone(),
+        source,
+        path: entry.path.clone(),
+        version,
+        sparse,
+    }))
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the source knows of a file that the target wants.
+
+use rustix::{
+    fs::{SeekFrom, seek},
+    io::Errno,
+};
+use std::{collections::HashMap, fs::File, io, ops::Range, os::unix::fs::FileExt, sync::Arc};
+use store::{
+    blocks::{BlockHash, Blocks, FileHash},
+    entry::Version,
+    path::RelPath,
+    scan::Source,
+};
+
+/// A file where it lies.
+#[derive(Debug)]
+pub(super) struct SourceFile {
+    pub(super) sources: Arc<[Source]>,
+    /// Which of them it is in.
+    pub(super) source: usize,
+    /// Its name in the copy.
+    pub(super) path: RelPath,
+    pub(super) version: Version,
+    pub(super) sparse: bool,
+}
+
+/// Why bytes of a file can't be had.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Lost {
+    #[error("it changed while it was copied")]
+    Changed,
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+impl SourceFile {
+    pub(super) fn blocks(&self) -> Blocks {
+        Blocks::of(self.version.size)
+    }
+
+    pub(super) fn open(&self) -> Result<File, Lost> {
+        let opened = self.sources[self.source].open_file(&self.path);
+        opened.map_err(|error| Lost::Unreadable(error.to_string()))
+    }
+
+    /// The bytes of block `index`, if the file is still the one that was announced; whether they are a hole.
+    pub(super) fn read(&self, file: &File, index: u64, into: &mut Vec<u8>) -> Result<bool, Lost> {
+        let range = self.blocks().range(index);
+        let range = range.map_err(|error| Lost::Unreadable(error.to_string()))?;
+        into.clear();
+        into.resize((range.end - range.start) as usize, 0);
+        if self.sparse && is_hole(file, &range) {
+            return self.check(file).map(|()| true);
+        }
+        match file.read_exact_at(into, range.start) {
+            Ok(()) => self.check(file).map(|()| false),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Lost::Changed),
+            Err(error) => Err(Lost::Unreadable(error.to_string())),
+        }
+    }
+
+    fn check(&self, file: &File) -> Result<(), Lost> {
+        let now = Version::of_file(file).map_err(|error| Lost::Unreadable(error.to_string()))?;
+        match now == self.version {
+            true => Ok(()),
+            false => Err(Lost::Changed),
+        }
+    }
+}
+
+/// Whether nothing of a range is on the disk. What can't be told is data.
+fn is_hole(file: &File, range: &Range<u64>) -> bool {
+    match seek(file, SeekFrom::Data(range.start)) {
+        Ok(data) => data >= range.end,
+        // Nothing behind it either.
+        Err(error) => error == Errno::NXIO,
+    }
+}
+
+/// A file on its way. Memory: some 50 bytes a block, 12 MiB for a terabyte.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) file: Arc<SourceFile>,
+    /// Blocks that the target lacks.
+    missing: u64,
+    /// Those that were read once.
+    read: HashMap<u64, BlockHash>,
+}
+
+impl Sending {
+    pub(super) fn new(file: Arc<SourceFile>, missing: u64) -> Self {
+        Self {
+            file,
+            missing,
+            read: HashMap::new(),
+        }
+    }
+
+    /// A block was read, maybe again; whether all that is missing was read now for the first time.
+    pub(super) fn was_read(&mut self, index: u64, hash: BlockHash) -> bool {
+        self.read.insert(index, hash).is_none() && self.read.len() as u64 == self.missing
+    }
+
+    /// The file's hash, if all of it was read.
+    pub(super) fn hash(&self) -> Option<FileHash> {
+        let blocks = self.file.blocks();
+        let all = (0..blocks.count()).map(|index| self.read.get(&index).copied());
+        blocks.file_hash(&all.collect::<Option<Vec<_>>>()?)
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What all threads of a source share: what is to be sent, what is under way, what is not yet done with.
+
+use super::{
+    super::watched::Watched,
+    sending::{Sending, SourceFile},
+};
+use model::copy::{Ledger, Missing, Parcel, Work};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+/// Entries that the target was told of and has not yet settled, at most: some 300 bytes each at either end.
+pub(super) const UNSETTLED_MAX: usize = 65_536;
+
+pub(super) type Shared = Watched<State>;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) work: Work,
+    pub(super) ledger: Ledger,
+    /// Announced, and neither settled nor withdrawn. Only files have more to say.
+    pub(super) announced: HashMap<u64, Option<Arc<SourceFile>>>,
+    pub(super) sending: HashMap<u64, Sending>,
+    pub(super) over: bool,
+}
+
+impl Shared {
+    pub(super) fn of_lanes(lanes: usize) -> Self {
+        Self::new(State {
+            work: Work::new(lanes),
+            ledger: Ledger::default(),
+            announced: HashMap::new(),
+            sending: HashMap::new(),
+            over: false,
+        })
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.look(|state| state.over)
+    }
+
+    /// What a stream carries next; waits for it. `None`: nothing more comes.
+    pub(super) fn next(&self, lane: usize) -> Option<Parcel> {
+        self.wait_for(|state| match state.over {
+            true => Some(None),
+            false => state.work.next(lane).map(Some),
+        })
+    }
+
+    /// Waits until another entry may be announced.
+    pub(super) fn has_room(&self) {
+        self.wait_for(|state| {
+            let room = state.announced.len() < UNSETTLED_MAX;
+            (room || state.over).then_some(())
+        });
+    }
+}
+
+impl State {
+    /// The target wants a file.
+    pub(super) fn need(&mut self, file: u64, missing: Missing, count: u64) {
+        // It may have been withdrawn meanwhile.
+        if let Some(Some(source)) = self.announced.get(&file) {
+            self.sending
+                .insert(file, Sending::new(source.clone(), count));
+            self.work.need(file, missing);
+        }
+    }
+
+    /// An entry is done with; whether it was not before. What is still to be sent of it is passed over.
+    pub(super) fn settle(&mut self, number: u64) -> bool {
+        self.sending.remove(&number);
+        self.announced.remove(&number).is_some()
+    }
+
+    /// What a broken stream did not deliver goes again, but for files that are done with.
+    pub(super) fn again(&mut self, parcels: VecDeque<Parcel>) {
+        for parcel in parcels.into_iter().rev() {
+            let file = match &parcel {
+                Parcel::Block { file, .. } => Some(*file),
+                Parcel::Files(files) => files.first().copied(),
+            };
+            if file.is_some_and(|file| self.sending.contains_key(&file)) {
+                self.work.again(parcel);
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread that hears what the source has, makes what needs no data, and asks for the rest.
+
+use super::{
+    Target,
+    arriving::{Begun, Large, finish_renamed, said, tidy},
+    state::{OPEN_MAX, State},
+};
+use crate::copy::{
+    connection::Connection,
+    message::{self, Answer, Need, Order, Outcome},
+};
+use anyhow::{Context as _, Result, bail};
+use std::{ops::Range, sync::Arc};
+use store::{
+    blocks::{BLOCK, Blocks},
+    delete::{Extras, remove_all},
+    entry::{Entry, Kind},
+    filter::Filter,
+    part::Renamed,
+    path::RelPath,
+    place::{Options, Placed, Placer},
+    scan::Ended,
+};
+
+/// Ranges of missing blocks in one answer; 20 bytes each at most.
+const RANGES_MAX: usize = 65_536;
+
+/// What this thread keeps for the end.
+struct Site<'a> {
+    placer: Placer<'a>,
+    extras: Extras<'a>,
+    filter: &'a Filter,
+    /// Hard links: the file must be there first.
+    links: Vec<(u64, Entry)>,
+    unread: u64,
+}
+
+impl Target {
+    pub(super) fn obey(&self, mut from: Connection) -> Result<()> {
+        let filter = self.filter(&mut from)?;
+        let root = self.root.clone();
+        let options = Options {
+            update: self.options.update,
+            dry_run: false,
+            checksum: false,
+        };
+        let mut site = Site {
+            placer: Placer::new(&root, options),
+            extras: Extras::new(&root, &filter),
+            filter: &filter,
+            links: Vec::new(),
+            unread: 0,
+        };
+        loop {
+            let order = message::read::<Order>(&mut from)?;
+            let order = order.context("the source went away")?;
+            match self.hear_of_data(order) {
+                None => {}
+                Some(Order::Entry { number, entry }) => self.hear_of(&mut site, number, entry)?,
+                Some(Order::Top(metadata)) => {
+                    site.placer.top(metadata);
+                    site.extras.top();
+                }
+                Some(Order::Spared(path)) => site.extras.spare(&self.here(path)?),
+                Some(Order::Unread) => site.unread += 1,
+                Some(Order::ScanEnded) => break,
+                Some(_) => bail!("an order out of order"),
+            }
+        }
+        self.complete(site, from)
+    }
+
+    /// What `--exclude` spares here, too.
+    fn filter(&self, from: &mut Connection) -> Result<Filter> {
+        let Some(Order::Tops(tops)) = message::read(from)? else {
+            bail!("the source does not say what it copies");
+        };
+        let here = tops.into_iter().map(|top| self.here(top));
+        let tops: Vec<RelPath> = here.collect::<Result<_>>()?;
+        Ok(crate::copy::end::filter(&self.options)?.with_tops(tops.iter()))
+    }
+
+    /// What is said of data under way; anything else comes back.
+    fn hear_of_data(&self, order: Order) -> Option<Order> {
+        match order {
+            Order::Sealed { file, hash } => self.shared.change(|state| {
+                if let Some(large) = state.large.get(&file) {
+                    large.seal(hash);
+                }
+            }),
+            Order::Withdrawn { file } => self.withdraw(file),
+            Order::Gone { stream } => self.give_up_stream(stream),
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// All was announced; what is still to come are blocks and what is said of them.
+    fn complete(&self, mut site: Site<'_>, mut from: Connection) -> Result<()> {
+        let links = site.links.len() as u64;
+        let listening = self.clone();
+        std::thread::spawn(move || {
+            while let Ok(Some(order)) = message::read::<Order>(&mut from)
+                && listening.hear_of_data(order).is_none()
+            {}
+            listening.shared.change(|state| state.source_gone = true);
+        });
+        self.shared
+            .wait_until(|state| state.unsettled == links || state.source_gone);
+        if self.shared.look(|state| state.unsettled != links) {
+            bail!("the source went away");
+        }
+        for (number, entry) in std::mem::take(&mut site.links) {
+            self.place(&mut site, number, entry);
+        }
+        let failed = self.tally.now().failed;
+        let removed = match self.options.delete {
+            true => self.remove_extras(site.extras, site.filter, site.unread),
+            false => 0,
+        };
+        for (path, applied) in site.placer.finish() {
+            if let Err(failure) = applied {
+                let path = path.map_or(".".to_owned(), |path| path.to_string());
+                self.fail(format!("{path}: {failure}"));
+            }
+        }
+        self.sync();
+        let failed = self.tally.now().failed - failed;
+        self.answers.put(Answer::Over { removed, failed });
+        // It has heard that, and went.
+        self.shared.wait_until(|state| state.source_gone);
+        Ok(())
+    }
+
+    /// The names of directories, links and removals, too, survive a power loss.
+    fn sync(&self) {
+        if let Ok(top) = self.root.open_dir(None)
+            && let Err(error) = rustix::fs::syncfs(&top)
+        {
+            self.fail(format!("cannot make directories durable: {error}"));
+        }
+    }
+
+    fn hear_of(&self, site: &mut Site<'_>, number: u64, mut entry: Entry) -> Result<()> {
+        entry.path = self.here(entry.path)?;
+        if let Kind::HardLink { to } = &mut entry.kind {
+            *to = self.here(to.clone())?;
+        }
+        self.tally.add(|now| now.entries += 1);
+        self.shared.change(|state| state.unsettled += 1);
+        site.extras.see(&entry);
+        match entry.kind {
+            Kind::HardLink { .. } => site.links.push((number, entry)),
+            _ => self.place(site, number, entry),
+        }
+        Ok(())
+    }
+
+    /// A path as it is called here.
+    fn here(&self, path: RelPath) -> Result<RelPath> {
+        let Some(name) = &self.renamed else {
+            return Ok(path);
+        };
+        let rest: Vec<&[u8]> = path.components().skip(1).collect();
+        match rest.is_empty() {
+            true => Ok(name.clone()),
+            false => Ok(name.join_path(&RelPath::parse(&rest.join(&b'/'))?)?),
+        }
+    }
+
+    fn place(&self, site: &mut Site<'_>, number: u64, entry: Entry) {
+        let without = |left_out: Vec<store::metadata::LeftOut>| match left_out.is_empty() {
+            true => Outcome::Made,
+            false => Outcome::MadeWithout(said(&left_out)),
+        };
+        let outcome = match site.placer.place(&entry) {
+            Ok((Placed::Unchanged, _)) => self.is_there(&entry),
+            Ok((Placed::Newer, _)) => Outcome::Newer,
+            Ok((Placed::Changed, left_out)) => without(left_out),
+            // Compared it is only if that was asked for.
+            Ok((Placed::Wanted | Placed::Compare, _)) => return self.want(number, entry),
+            Err(failure) => Outcome::Failed(failure.to_string()),
+        };
+        self.settle(number, &entry.path, outcome);
+    }
+
+    /// Nothing is to be done for it, but for what a kill may have left beside it.
+    fn is_there(&self, entry: &Entry) -> Outcome {
+        let large = matches!(entry.kind, Kind::File { version, .. } if version.size > BLOCK);
+        match large.then(|| tidy(&self.root, entry)) {
+            Some(Err(why)) => Outcome::Failed(why),
+            _ => Outcome::Same,
+        }
+    }
+
+    /// Asks for a file's data.
+    fn want(&self, number: u64, entry: Entry) {
+        let Kind::File { version, .. } = entry.kind else {
+            let why = format!("{}: no file", entry.path);
+            return self.settle(number, &entry.path, Outcome::Failed(why));
+        };
+        if version.size > BLOCK {
+            self.shared
+                .change(|state| state.waiting.push_back((number, entry)));
+            return self.open_waiting();
+        }
+        let entry = Arc::new(entry);
+        self.shared
+            .change(|state| state.small.insert(number, entry.clone()));
+        if version.size == 0 {
+            // There is nothing to send.
+            return self.write_small(number, &[], hash_of_nothing());
+        }
+        self.answers.put(Answer::Need {
+            file: number,
+            missing: Need::Whole(version.size),
+        });
+    }
+
+    /// Opens files of several blocks, as many as may be open, and asks for what they lack.
+    pub(super) fn open_waiting(&self) {
+        let next = |state: &mut State| match state.large.len() < OPEN_MAX {
+            true => state.waiting.pop_front(),
+            false => None,
+        };
+        while let Some((number, entry)) = self.shared.change(next) {
+            let path = entry.path.clone();
+            match Large::open(&self.root, entry) {
+                Ok(Begun::Renamed(entry, renamed)) => self.finish_renamed(number, entry, renamed),
+                Ok(Begun::Lacking(large)) => {
+                    let missing = large.missing();
+                    if missing.is_empty() {
+                        // Killed when only the name was missing: nothing is to be sent, so nobody would say so.
+                        large.seal(None);
+                    }
+                    let large = Arc::new(large);
+                    self.shared
+                        .change(|state| state.large.insert(number, large));
+                    self.ask(number, missing);
+                }
+                Err(why) => self.settle(number, &path, Outcome::Failed(why)),
+            }
+        }
+    }
+
+    /// The committing thread keeps its hash.
+    fn finish_renamed(&self, number: u64, entry: Entry, renamed: Renamed) {
+        match finish_renamed(&entry, renamed) {
+            Ok(named) => self
+                .shared
+                .change(|state| state.renamed.push((number, entry, named))),
+            Err(why) => self.settle(number, &entry.path, Outcome::Failed(why)),
+        }
+    }
+
+    fn ask(&self, file: u64, missing: Vec<Range<u64>>) {
+        if missing.is_empty() {
+            return;
+        }
+        // All at once: the source counts what is missing to know when it has sent it.
+        let missing = match missing.len() {
+            0..=RANGES_MAX => missing,
+            _ => merged(&missing),
+        };
+        self.answers.put(Answer::Need {
+            file,
+            missing: Need::Blocks(missing),
+        });
+    }
+
+    fn withdraw(&self, file: u64) {
+        let gone = self.shared.change(|state| {
+            let small = state.small.remove(&file).is_some();
+            let large = state.large.remove(&file);
+            let waiting = state.waiting.len();
+            state.waiting.retain(|(number, _)| *number != file);
+            if small || large.is_some() || state.waiting.len() < waiting {
+                state.unsettled -= 1;
+            }
+            large
+        });
+        if let Some(large) = gone {
+            large.discard();
+        }
+        self.open_waiting();
+    }
+
+    fn give_up_stream(&self, stream: u64) {
+        if let Some(blocks) = self.shared.change(|state| state.give_up_stream(stream)) {
+            self.answers.put(Answer::Ended { stream, blocks });
+        }
+    }
+
+    fn remove_extras(&self, extras: Extras<'_>, filter: &Filter, unread: u64) -> u64 {
+        let ended = match unread {
+            0 => Ended::Whole,
+            failures => Ended::Failures(failures),
+        };
+        let (found, failures) = match extras.finish(ended) {
+            Ok(found) => found,
+            Err(why) => {
+                self.problem(why.to_string());
+                return 0;
+            }
+        };
+        let mut removed = 0;
+        let mut failed: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        for path in found {
+            let (count, failures) = remove_all(&self.root, filter, &path);
+            removed += count;
+            failed.extend(failures.iter().map(ToString::to_string));
+        }
+        failed.into_iter().for_each(|why| self.fail(why));
+        removed
+    }
+
+    fn fail(&self, why: String) {
+        self.tally.add(|now| now.failed += 1);
+        self.problem(why);
+    }
+}
+
+fn hash_of_nothing() -> [u8; 32] {
+    let hash = Blocks::of(0).file_hash(&[]);
+    hash.unwrap_or_default().0
+}
+
+/// A file so full of holes in its journal that they are not told apart: some blocks come twice.
+fn merged(missing: &[Range<u64>]) -> Vec<Range<u64>> {
+    let (first, last) = (missing.first(), missing.last());
+    let whole = first.zip(last).map(|(first, last)| first.start..last.end);
+    whole.into_iter().collect()
+}

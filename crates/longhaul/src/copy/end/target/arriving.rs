@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file of several blocks on its way.
+
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::fd::AsFd,
+    sync::{Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+use store::{
+    blocks::{BlockHash, Blocks, FileHash},
+    entry::{Entry, Kind, Version},
+    journal,
+    medium::Dir,
+    metadata::{LeftOut, Metadata},
+    part::{Finished, Opened, Origin, Part, Renamed, remove_leftovers},
+    root::Root,
+};
+use wire::block::Content;
+
+/// Threads write it at the same time; one finishes it.
+#[derive(Debug)]
+pub(super) struct Large {
+    pub(super) entry: Entry,
+    pub(super) blocks: Blocks,
+    part: RwLock<Option<Part>>,
+    sealed: Mutex<Option<Sealed>>,
+}
+
+/// The source has sent all and read nothing but this version; the hash, if it has it.
+#[derive(Debug, Clone, Copy)]
+struct Sealed(Option<FileHash>);
+
+/// What there was of a file.
+pub(super) enum Begun {
+    /// Maybe something, not all.
+    Lacking(Large),
+    /// All, under its name: the last copy came no further.
+    Renamed(Entry, Renamed),
+}
+
+/// The last things that a file under its name lacks.
+pub(super) fn finish_renamed(entry: &Entry, renamed: Renamed) -> Result<Named, String> {
+    let mut left_out = Vec::new();
+    let finished = renamed.finish(|file| {
+        left_out = apply(&entry.metadata, file)?;
+        Ok(())
+    });
+    let finished = finished.map_err(|error| in_its_place(entry, &error))?;
+    Ok(Named { finished, left_out })
+}
+
+/// A file that has its name.
+pub(super) struct Named {
+    pub(super) finished: Finished,
+    pub(super) left_out: Vec<String>,
+}
+
+impl std::fmt::Debug for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Named({})", self.finished.hash)
+    }
+}
+
+impl Large {
+    pub(super) fn open(root: &Root, entry: Entry) -> Result<Begun, String> {
+        let Kind::File { version, sparse } = entry.kind else {
+            return Err(format!("{}: no file", entry.path));
+        };
+        let dir = directory(root, &entry)?;
+        let origin = Origin {
+            version: stored(&version),
+            length: version.size,
+            sparse,
+        };
+        let opened = unless_busy(
+            || Part::open(&dir, entry.path.name(), &origin),
+            |opened| matches!(opened, Ok(Opened::Busy)),
+        );
+        let part = match opened.map_err(|error| in_its_place(&entry, &error))? {
+            Opened::Busy => return Err(format!("{}: another copy is writing it", entry.path)),
+            Opened::Fresh(part) | Opened::Resumed(part) => part,
+            Opened::Renamed(renamed) => return Ok(Begun::Renamed(entry, renamed)),
+        };
+        Ok(Begun::Lacking(Self {
+            blocks: Blocks::of(version.size),
+            entry,
+            part: RwLock::new(Some(part)),
+            sealed: Mutex::new(None),
+        }))
+    }
+
+    /// What it lacks.
+    pub(super) fn missing(&self) -> Vec<Range<u64>> {
+        self.with(|part| Ok(part.missing())).unwrap_or_default()
+    }
+
+    /// Takes a block.
+    pub(super) fn write(
+        &self,
+        index: u64,
+        content: Content,
+        bytes: &[u8],
+        hash: [u8; 32],
+    ) -> Result<(), String> {
+        let taken = self.with(|part| match content {
+            Content::Hole => part.hole(index),
+            Content::Data(_) => part.write(index, bytes, BlockHash(hash)),
+        });
+        taken.map(drop)
+    }
+
+    /// Makes durable what was written; how many bytes that are.
+    pub(super) fn commit(&self) -> Result<u64, String> {
+        let blocks = self.with(Part::commit)?;
+        let length = |index: &u64| self.blocks.range(*index).map_or(0, |r| r.end - r.start);
+        Ok(blocks.iter().map(length).sum())
+    }
+
+    pub(super) fn seal(&self, hash: Option<[u8; 32]>) {
+        let sealed = Sealed(hash.map(FileHash));
+        *self.sealed.lock().unwrap_or_else(PoisonError::into_inner) = Some(sealed);
+    }
+
+    /// Whether all of it is durable, and the source has said that it did not change.
+    pub(super) fn is_complete(&self) -> bool {
+        let sealed = self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
+        let durable = self.with(|part| Ok(part.durable().len() as u64));
+        sealed.is_some() && durable.is_ok_and(|durable| durable == self.blocks.count())
+    }
+
+    /// Gives it its name and metadata.
+    pub(super) fn finish(&self) -> Result<Named, String> {
+        let sealed = *self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
+        let expected = sealed.and_then(|Sealed(hash)| hash);
+        let mut left_out = Vec::new();
+        let finished = self.take()?.finish(expected, |file| {
+            left_out = apply(&self.entry.metadata, file)?;
+            Ok(())
+        });
+        let finished = finished.map_err(|error| in_its_place(&self.entry, &error))?;
+        Ok(Named { finished, left_out })
+    }
+
+    /// What arrived of it is worth nothing.
+    pub(super) fn discard(&self) {
+        if let Ok(part) = self.take() {
+            // What stays is found and not believed next time.
+            let _ = part.discard();
+        }
+    }
+
+    fn take(&self) -> Result<Part, String> {
+        let mut part = self.part.write().unwrap_or_else(PoisonError::into_inner);
+        part.take().ok_or_else(|| self.gone())
+    }
+
+    fn with<T>(
+        &self,
+        act: impl FnOnce(&Part) -> Result<T, store::part::PartError>,
+    ) -> Result<T, String> {
+        let part = self.part.read().unwrap_or_else(PoisonError::into_inner);
+        let part = part.as_ref().ok_or_else(|| self.gone())?;
+        act(part).map_err(|error| in_its_place(&self.entry, &error))
+    }
+
+    fn gone(&self) -> String {
+        format!("{}: done with already", self.entry.path)
+    }
+}
+
+/// Whoever holds a part may have been killed a moment ago: so many looks, with this between them.
+const LOOKS: u32 = 30;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// Does something again while it finds that another copy is at it, but not for long.
+pub(super) fn unless_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) -> bool) -> T {
+    for _ in 1..LOOKS {
+        let done = act();
+        if !is_busy(&done) {
+            return done;
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    act()
+}
+
+/// What a kill left beside a file that is there.
+pub(super) fn tidy(root: &Root, entry: &Entry) -> Result<(), String> {
+    let removed = remove_leftovers(&directory(root, entry)?, entry.path.name());
+    removed.map_err(|error| in_its_place(entry, &error))
+}
+
+/// The directory that a file is written in.
+pub(super) fn directory(root: &Root, entry: &Entry) -> Result<Dir, String> {
+    let parent = entry.path.parent();
+    let opened = root.open_dir(parent.as_ref());
+    let opened = opened.map_err(|failure| failure.to_string())?;
+    Dir::new(opened.as_fd()).map_err(|error| format!("{}: {error}", entry.path))
+}
+
+/// Metadata of an open file, and what of it could not be had.
+pub(super) fn apply(metadata: &Metadata, file: &File) -> io::Result<Vec<String>> {
+    let applied = metadata.apply_to_file(file)?;
+    Ok(said(&applied.left_out))
+}
+
+/// What of a file's metadata could not be had, in words.
+pub(super) fn said(left_out: &[LeftOut]) -> Vec<String> {
+    let said = |what: &LeftOut| format!("its {} ({})", what.what, what.errno);
+    left_out.iter().map(said).collect()
+}
+
+/// Errors of parts name the file without its directory.
+pub(super) fn in_its_place(entry: &Entry, error: &dyn std::error::Error) -> String {
+    match entry.path.parent() {
+        Some(parent) => format!("{parent}/{error}"),
+        None => error.to_string(),
+    }
+}
+
+fn stored(version: &Version) -> journal::Version {
+    let time = |time: store::metadata::Time| (time.seconds, time.nanos);
+    journal::Version {
+        size: version.size,
+        mtime: time(version.modified),
+        ctime: time(version.changed),
+        inode: version.inode,
+        device: version.device,
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end that writes: it says what it lacks of what the source announces, puts blocks where they belong as they come,
+//! makes them durable in batches, and only then counts them.
+//!
+//! A thread hears orders, one a stream receives, checks and writes, one makes durable what was written and gives files
+//! their names. The source's thread that hears answers always does, so nothing waits in a circle.
+
+mod announced;
+mod arriving;
+mod durable;
+mod receiving;
+mod state;
+
+use super::{
+    Reporter, get_ready,
+    meeting::{Lines, Streams, meet},
+    progress::Tally,
+};
+use crate::{
+    copy::{
+        connection::Connection,
+        identity::Identity,
+        message::{Answer, Outcome},
+        order::{Begin, Options, Progress, Report},
+        outbox::{Outbox, outbox},
+    },
+    exit::Refusal,
+};
+use anyhow::Result;
+use state::Shared;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc, thread};
+use store::{path::RelPath, root::Root};
+
+/// What all threads of a target have.
+#[derive(Debug, Clone)]
+struct Target {
+    root: Arc<Root>,
+    /// What the first component of every path is called here, if not as at the source.
+    renamed: Option<RelPath>,
+    options: Arc<Options>,
+    shared: Arc<Shared>,
+    answers: Outbox<Answer>,
+    tally: Tally,
+    reporter: Reporter,
+}
+
+pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) -> Result<Progress> {
+    get_ready(&mut begin, reporter)?;
+    // Without more, fewer files are open at once.
+    let _ = host::descriptors::raise_limit();
+    let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
+    let (root, renamed) = place(Path::new(OsStr::from_bytes(path)), &begin.options)?;
+    let (answers, sender) = outbox();
+    let target = Arc::new(Target {
+        root: Arc::new(root),
+        renamed,
+        options: Arc::new(begin.options.clone()),
+        shared: Arc::default(),
+        answers,
+        tally: Tally::default(),
+        reporter: reporter.clone(),
+    });
+    let lines = meet(&begin, identity, reporter, target.clone())?;
+    let Lines { orders, answers } = lines;
+    thread::spawn(move || sender.run(answers));
+    target.tally.tell(reporter.clone());
+    let committing = target.clone();
+    thread::spawn(move || committing.commit_all());
+    target.obey(orders)?;
+    target.shared.change(|state| state.over = true);
+    Ok(target.tally.now())
+}
+
+/// The directory in which all happens, and what the copied thing is called there. As with cp: into a directory that is
+/// there, or under the given name in the one around it.
+fn place(path: &Path, options: &Options) -> Result<(Root, Option<RelPath>)> {
+    let failed =
+        |path: &Path, error: std::io::Error| Refusal::usage(format!("{}: {error}", path.display()));
+    if options.into_directory || path.is_dir() {
+        let root = Root::open_or_create(path).map_err(|error| failed(path, error))?;
+        return Ok((root, None));
+    }
+    let name = path
+        .file_name()
+        .ok_or_else(|| Refusal::usage(format!("{}: no name for what is copied", path.display())))?;
+    let name = RelPath::parse(name.as_bytes()).map_err(Refusal::usage)?;
+    let around = path
+        .parent()
+        .filter(|around| !around.as_os_str().is_empty());
+    let around = around.unwrap_or(Path::new("."));
+    let root = Root::open(around).map_err(|error| failed(around, error))?;
+    Ok((root, Some(name)))
+}
+
+impl Target {
+    /// An entry is done with.
+    fn settle(&self, number: u64, path: &RelPath, outcome: Outcome) {
+        self.tally.add(|now| now.count(&outcome));
+        match &outcome {
+            Outcome::MadeWithout(what) => {
+                let what = what.join(", ");
+                self.problem(format!("{path}: copied, but for {what}"));
+            }
+            Outcome::Failed(why) => self.problem(why.clone()),
+            _ => {}
+        }
+        self.shared.change(|state| state.unsettled -= 1);
+        self.answers.put(Answer::Settled { number, outcome });
+    }
+
+    fn problem(&self, said: String) {
+        self.reporter.say(&Report::Problem(said));
+    }
+}
+
+impl Streams for Target {
+    fn carry(&self, number: u64, stream: Connection) {
+        let Ok(handle) = stream.handle() else { return };
+        if !self
+            .shared
+            .change(|state| state.begin_stream(number, handle))
+        {
+            return;
+        }
+        if let Err(error) = self.receive(number, stream)
+            && !self.is_over()
+        {
+            tracing::debug!("stream {number}: {error:#}");
+        }
+        if let Some(blocks) = self.shared.change(|state| state.end_stream(number)) {
+            self.answers.put(Answer::Ended {
+                stream: number,
+                blocks,
+            });
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_over()
+    }
+}

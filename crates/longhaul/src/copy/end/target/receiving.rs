@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread of one stream: it receives blocks, checks them and puts them where they belong.
+
+use super::{
+    Target,
+    arriving::{apply, directory, in_its_place, unless_busy},
+    state::{BATCH_MAX, Written},
+};
+use crate::copy::{connection::Connection, message::Outcome};
+use anyhow::{Context as _, Result, bail};
+use std::{io::Read, sync::Arc};
+use store::{blocks::FileHash, entry::Entry, small::Small};
+use wire::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
+
+impl Target {
+    /// Until the stream ends. What is wrong with a file settles that file; an error is the stream's.
+    pub(super) fn receive(&self, number: u64, mut from: Connection) -> Result<()> {
+        let mut buffer = vec![0; BLOCK_LEN as usize];
+        loop {
+            let mut header = [0; HEADER_LEN];
+            if !begins(&mut from, &mut header)? {
+                return Ok(());
+            }
+            let header = Header::parse(&header)?;
+            let length = match header.content {
+                Content::Data(length) => length as usize,
+                Content::Hole => 0,
+            };
+            let bytes = &mut buffer[..length];
+            from.read_exact(bytes).context("cut off within a block")?;
+            self.take(&header, bytes);
+            self.shared.change(|state| state.count_block(number));
+        }
+    }
+
+    /// Blocks of files that are done with are passed over.
+    fn take(&self, header: &Header, bytes: &[u8]) {
+        let (large, small) = self.shared.look(|state| {
+            let large = state.large.get(&header.file).cloned();
+            (large, state.small.contains_key(&header.file))
+        });
+        if small {
+            return self.write_small(header.file, bytes, header.hash);
+        }
+        let Some(large) = large else { return };
+        if let Err(why) = large.write(header.block, header.content, bytes, header.hash) {
+            let known = self
+                .shared
+                .change(|state| state.large.remove(&header.file).is_some());
+            if known {
+                self.settle(header.file, &large.entry.path, Outcome::Failed(why));
+                self.open_waiting();
+            }
+        }
+    }
+
+    /// Writes a file of one block; the committing thread gives it its name.
+    pub(super) fn write_small(&self, number: u64, bytes: &[u8], hash: [u8; 32]) {
+        self.shared
+            .wait_until(|state| state.batch.len() < BATCH_MAX);
+        let Some(entry) = self.shared.change(|state| state.small.remove(&number)) else {
+            return;
+        };
+        match self.written(&entry, bytes, hash) {
+            Ok((small, left_out)) => self.shared.change(|state| {
+                state.batch.push(Written {
+                    number,
+                    entry,
+                    small,
+                    left_out,
+                });
+            }),
+            Err(why) => self.settle(number, &entry.path, Outcome::Failed(why)),
+        }
+    }
+
+    fn written(
+        &self,
+        entry: &Arc<Entry>,
+        bytes: &[u8],
+        hash: [u8; 32],
+    ) -> Result<(Small, Vec<String>), String> {
+        let dir = directory(&self.root, entry)?;
+        let mut left_out = Vec::new();
+        let write = || {
+            Small::write(&dir, entry.path.name(), bytes, FileHash(hash), |file| {
+                left_out = apply(&entry.metadata, file)?;
+                Ok(())
+            })
+        };
+        let small = unless_busy(
+            write,
+            |small| matches!(small, Err(error) if error.is_busy()),
+        );
+        let small = small.map_err(|error| in_its_place(entry, &error))?;
+        Ok((small, left_out))
+    }
+}
+
+/// Reads a header; `false` where the stream ends in good order, before one.
+fn begins(from: &mut Connection, header: &mut [u8; HEADER_LEN]) -> Result<bool> {
+    let first = from.read(header)?;
+    if first == 0 {
+        return Ok(false);
+    }
+    match from.read_exact(&mut header[first..]) {
+        Ok(()) => Ok(true),
+        Err(error) => bail!("cut off within a header: {error}"),
+    }
+}

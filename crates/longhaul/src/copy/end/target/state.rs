@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What all threads of a target share.
+
+use super::{
+    super::watched::Watched,
+    arriving::{Large, Named},
+};
+use crate::copy::connection::Handle;
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+use store::{entry::Entry, small::Small};
+
+/// Files of several blocks that are open at once; three descriptors each.
+pub(super) const OPEN_MAX: usize = 64;
+/// Small files that are written and not yet durable; two descriptors each.
+pub(super) const BATCH_MAX: usize = 256;
+
+pub(super) type Shared = Watched<State>;
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Entries that were announced and are neither settled nor withdrawn.
+    pub(super) unsettled: u64,
+    /// Small files that are wanted.
+    pub(super) small: HashMap<u64, Arc<Entry>>,
+    /// Files that are being written block by block.
+    pub(super) large: BTreeMap<u64, Arc<Large>>,
+    /// Those that wait until one of these is done.
+    pub(super) waiting: VecDeque<(u64, Entry)>,
+    /// Under their names already, without a record of it.
+    pub(super) renamed: Vec<(u64, Entry, Named)>,
+    /// Written, without a name yet.
+    pub(super) batch: Vec<Written>,
+    streams: HashMap<u64, Stream>,
+    /// Streams of which the source was told the end.
+    ended: HashSet<u64>,
+    pub(super) over: bool,
+    pub(super) source_gone: bool,
+}
+
+#[derive(Debug)]
+struct Stream {
+    handle: Handle,
+    blocks: u64,
+    told: u64,
+}
+
+/// A small file that waits for its name.
+pub(super) struct Written {
+    pub(super) number: u64,
+    pub(super) entry: Arc<Entry>,
+    pub(super) small: Small,
+    pub(super) left_out: Vec<String>,
+}
+
+impl std::fmt::Debug for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Written({})", self.entry.path)
+    }
+}
+
+impl Shared {
+    pub(super) fn is_over(&self) -> bool {
+        self.look(|state| state.over)
+    }
+
+    /// Waits until something holds, or all is over.
+    pub(super) fn wait_until(&self, held: impl Fn(&State) -> bool) {
+        self.wait_for(|state| (held(state) || state.over).then_some(()));
+    }
+}
+
+impl State {
+    /// A stream has come; `false` if it is not wanted any more.
+    pub(super) fn begin_stream(&mut self, number: u64, handle: Handle) -> bool {
+        if self.over || self.ended.contains(&number) {
+            return false;
+        }
+        let stream = Stream {
+            handle,
+            blocks: 0,
+            told: 0,
+        };
+        self.streams.insert(number, stream);
+        true
+    }
+
+    pub(super) fn count_block(&mut self, number: u64) {
+        if let Some(stream) = self.streams.get_mut(&number) {
+            stream.blocks += 1;
+        }
+    }
+
+    /// A stream has ended; how many blocks came by it, if that was not told yet.
+    pub(super) fn end_stream(&mut self, number: u64) -> Option<u64> {
+        let stream = self.streams.remove(&number)?;
+        self.ended.insert(number).then_some(stream.blocks)
+    }
+
+    /// The source has given a stream up. One that never came has brought nothing.
+    pub(super) fn give_up_stream(&mut self, number: u64) -> Option<u64> {
+        match self.streams.get(&number) {
+            // Its thread tells.
+            Some(stream) => {
+                stream.handle.cut();
+                None
+            }
+            None => self.ended.insert(number).then_some(0),
+        }
+    }
+
+    /// How many blocks came by each stream, where that has not been told.
+    pub(super) fn untold(&mut self) -> Vec<(u64, u64)> {
+        let changed = self.streams.iter_mut().filter(|(_, s)| s.told < s.blocks);
+        let told = changed.map(|(number, stream)| {
+            stream.told = stream.blocks;
+            (*number, stream.blocks)
+        });
+        told.collect()
+    }
+}

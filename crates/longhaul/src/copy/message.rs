@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the two ends of a copy tell each other beside the data: a length (4 bytes, big-endian) and a message (postcard),
+//! again and again.
+
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{
+    io::{self, Read, Write},
+    ops::Range,
+};
+use store::{entry::Entry, metadata::Metadata, path::RelPath};
+
+/// The longest message. An entry has a path of at most 4 KiB and extended attributes of at most 1 MiB; a file's missing
+/// blocks go out in pieces.
+const MESSAGE_LEN_MAX: usize = 4 << 20;
+
+/// From the source to the target.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Before everything else: the names of sources that are copied under their names, where anchored patterns begin.
+    Tops(Vec<RelPath>),
+    /// Something that shall be at the target, too. Numbers rise.
+    Entry { number: u64, entry: Entry },
+    /// What is in a source is copied into the target itself, which gets this.
+    Top(Metadata),
+    /// Something that is not copied by its nature, and not deleted either.
+    Spared(RelPath),
+    /// Something that the source could not read: the target deletes nothing then.
+    Unread,
+    /// There are no more entries.
+    ScanEnded,
+    /// All that was missing of a file was sent at least once, and the file did not change meanwhile. The hash of it, if
+    /// all of it was read in this conversation.
+    Sealed { file: u64, hash: Option<[u8; 32]> },
+    /// A file that changed or can't be read any more: what arrived of it is worth nothing.
+    Withdrawn { file: u64 },
+    /// The source has given up a stream; its far end shall say how much of it arrived.
+    Gone { stream: u64 },
+}
+
+/// From the target to the source.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    /// A file is wanted.
+    Need { file: u64, missing: Need },
+    /// An entry is done with.
+    Settled { number: u64, outcome: Outcome },
+    /// So many blocks have arrived on a stream, from its beginning.
+    Received { stream: u64, blocks: u64 },
+    /// A stream has ended, and this is all that arrived.
+    Ended { stream: u64, blocks: u64 },
+    /// So many bytes more survive a power loss.
+    Durable { bytes: u64 },
+    /// Everything is done: so many things were removed that the source does not have, and so many failed that belong
+    /// to no single entry's settlement.
+    Over { removed: u64, failed: u64 },
+}
+
+/// What is missing of a file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Need {
+    /// All of a file of at most one block: so many bytes.
+    Whole(u64),
+    /// These blocks.
+    Blocks(Vec<Range<u64>>),
+}
+
+/// What became of an entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Outcome {
+    /// It was there already.
+    Same,
+    /// It is there now.
+    Made,
+    /// The target's is newer, and `--update` says to leave it.
+    Newer,
+    /// It is there, but for what its file system or the user's rights did not allow.
+    MadeWithout(Vec<String>),
+    /// It could not be made: why, with its name.
+    Failed(String),
+}
+
+/// Writes a message; the caller flushes.
+pub(super) fn write(to: &mut impl Write, message: &impl Serialize) -> Result<()> {
+    let bytes = postcard::to_stdvec(message).context("cannot write a message")?;
+    ensure!(
+        bytes.len() <= MESSAGE_LEN_MAX,
+        "a message of {} bytes is too long",
+        bytes.len()
+    );
+    to.write_all(&u32::try_from(bytes.len())?.to_be_bytes())?;
+    Ok(to.write_all(&bytes)?)
+}
+
+/// Reads a message; `None` at the end of the conversation.
+pub(super) fn read<M: DeserializeOwned>(from: &mut impl Read) -> Result<Option<M>> {
+    let mut length = [0; 4];
+    match from.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    let length = u32::from_be_bytes(length) as usize;
+    ensure!(
+        length <= MESSAGE_LEN_MAX,
+        "a message of {length} bytes is too long"
+    );
+    let mut bytes = vec![0; length];
+    from.read_exact(&mut bytes)?;
+    let (message, rest) = postcard::take_from_bytes(&bytes).context("not a message")?;
+    ensure!(rest.is_empty(), "{} bytes behind a message", rest.len());
+    Ok(Some(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(message: &Answer) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write(&mut bytes, message).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_message_is_read_as_it_was_written() {
+        let need = Answer::Need {
+            file: 7,
+            missing: Need::Blocks(vec![0..3, 9..10]),
+        };
+        let mut bytes = written(&need);
+        bytes.extend(written(&Answer::Over {
+            removed: 2,
+            failed: 0,
+        }));
+        let mut from = bytes.as_slice();
+        let first: Answer = read(&mut from).unwrap().unwrap();
+        assert_eq!(format!("{first:?}"), format!("{need:?}"));
+        let second: Answer = read(&mut from).unwrap().unwrap();
+        assert!(matches!(second, Answer::Over { removed: 2, .. }));
+        assert!(read::<Answer>(&mut from).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_cut_short_too_long_or_nonsense_is_refused() {
+        let good = written(&Answer::Over {
+            removed: 2,
+            failed: 0,
+        });
+        let refused = |bytes: &[u8]| read::<Answer>(&mut &*bytes).unwrap_err().to_string();
+        assert!(!refused(&good[..good.len() - 1]).is_empty());
+        assert!(refused(&u32::MAX.to_be_bytes()).contains("too long"));
+        assert!(refused(&[0, 0, 0, 1, 99]).contains("not a message"));
+        let mut longer = good.clone();
+        longer[3] += 1;
+        longer.push(0);
+        assert!(refused(&longer).contains("1 bytes behind"));
+    }
+}

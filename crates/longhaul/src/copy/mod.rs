@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul copy`: files from here to there over many connections, durable and verified, good to go on with after
+//! whatever befell it.
+//!
+//! Three processes: the one that was called starts a source and a target, here or by ssh, and makes them known to each
+//! other ([`order`]). Those two connect: orders one way, answers the other, and streams of blocks ([`message`],
+//! [`wire::block`]). Files are the matter of the crate `store`; what goes next on which stream, of `model::copy`.
+
+mod args;
+mod connection;
+mod driver;
+mod end;
+mod far;
+mod identity;
+mod message;
+mod order;
+mod outbox;
+mod place;
+
+pub(crate) use args::Args;
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    match args.end {
+        true => end::run(),
+        false => driver::run(args),
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul copy` and the two ends that it starts tell each other, over pipes or ssh: messages as
+//! [`super::message`] frames them, behind a line that tells them from whatever a login prints.
+
+use super::{
+    args::{Balance, Ports},
+    message::Outcome,
+};
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+
+/// Stands before an end's first message.
+pub(super) const GREETING: &[u8] = b"longhaul copy 1\n";
+
+/// To an end.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Begin {
+    pub(super) role: Role,
+    /// Sources, or the one target.
+    pub(super) paths: Vec<Vec<u8>>,
+    pub(super) options: Options,
+    /// DER.
+    pub(super) peer_certificate: Vec<u8>,
+    pub(super) meeting: Meeting,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Role {
+    Source,
+    Target,
+}
+
+/// How the two find each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Meeting {
+    /// Says another message, once this end is ready.
+    Later,
+    /// On this address.
+    Listen {
+        at: IpAddr,
+        ports: Option<Ports>,
+    },
+    Connect(SocketAddr),
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Options {
+    pub(super) streams: u16,
+    pub(super) balance: Balance,
+    pub(super) delete: bool,
+    pub(super) update: bool,
+    pub(super) exclude: Vec<String>,
+    pub(super) include: Vec<String>,
+    /// Several sources, or one into a directory that is there: each goes below the target under its name.
+    pub(super) into_directory: bool,
+}
+
+/// From an end.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Report {
+    Hello {
+        version: String,
+        /// DER.
+        certificate: Vec<u8>,
+        /// The two addresses of the ssh connection that brought it: the near one, its own.
+        ssh: Option<(IpAddr, IpAddr)>,
+    },
+    /// Has what it needs, and waits to hear of the meeting.
+    Ready,
+    Listening(u16),
+    Progress(Progress),
+    /// Something that could not be copied, or not wholly.
+    Problem(String),
+    /// All that could be done is done.
+    Over(Progress),
+    /// The conversation broke; another one goes on where it was.
+    Broken(String),
+    /// What no repetition mends.
+    Refused(String),
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Progress {
+    /// Entries that the source has found, and bytes in their files.
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+    /// Whether these are all.
+    pub(super) scanned: bool,
+    /// Entries that are done with: there already, made, failed.
+    pub(super) same: u64,
+    pub(super) made: u64,
+    pub(super) failed: u64,
+    pub(super) removed: u64,
+    /// Bytes sent in this conversation, and those that are durable.
+    pub(super) sent: u64,
+    pub(super) durable: u64,
+}
+
+impl Progress {
+    /// An entry is done with.
+    pub(super) fn count(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Same | Outcome::Newer => self.same += 1,
+            Outcome::Made | Outcome::MadeWithout(_) => self.made += 1,
+            Outcome::Failed(_) => self.failed += 1,
+        }
+    }
+}
