@@ -263,6 +263,17 @@ pub fn pacing_rate(socket: &impl AsFd) -> io::Result<u64> {
     get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
 }
 
+/// Spaces a socket's segments to at most so many bytes a second (SO_MAX_PACING_RATE); any number but `u64::MAX` switches
+/// TCP's own spacing by window and round trip on (net/core/sock.c; net/ipv4/tcp_input.c, `tcp_update_pacing_rate`).
+pub fn set_pacing_rate(socket: &impl AsRawFd, bytes_per_s: u64) -> io::Result<()> {
+    set_option(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_MAX_PACING_RATE,
+        bytes_per_s,
+    )
+}
+
 /// Kernel memory that a socket holds for data, in bytes: received and not read, queued and not
 /// acknowledged, and reserved ahead (SO_MEMINFO, include/uapi/linux/sock_diag.h).
 pub fn memory(socket: &impl AsFd) -> io::Result<u64> {

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::{ffi::OsString, str::FromStr};
+use units::BitRate;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,13 +25,32 @@ pub(crate) struct Args {
     #[arg(value_name = "PLACE", required_unless_present = "end", num_args = 2..)]
     pub(super) places: Vec<OsString>,
 
-    /// Connections that carry data, 1 to 256; each costs either end 4 MiB and its socket's buffers
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(super) streams: u16,
+    /// Connections that carry data, 1 to 256, or auto: as many as make it faster, 4 to 64; each costs either end 4 MiB and
+    /// its socket's buffers
+    #[arg(long, value_name = "N", default_value = "auto")]
+    pub(super) streams: Streams,
 
-    /// Who carries what: steal (whoever has room takes the next block) or none (block b on stream b mod N)
+    /// Who carries what: steal (whoever has room takes the next block), none (block b on stream b mod N), or decp (as
+    /// none, and fast streams are held back so that slow ones catch up; needs root where the data is sent)
     #[arg(long, value_name = "WAY", default_value = "steal")]
     pub(super) balance: Balance,
+
+    /// Space packets evenly: auto (by the window and the round trip), off, or at most this rate in all
+    #[arg(long, value_name = "RATE", default_value = "auto")]
+    pub(super) pace: Pace,
+
+    /// Congestion control of the connections that carry data, as bbr or lh_hstcp [default: the sending host's]
+    #[arg(long, value_name = "NAME")]
+    pub(super) cc: Option<String>,
+
+    /// Send at most this rate, shared with all copies from this host that have a limit
+    #[arg(long, value_name = "RATE", value_parser = limit)]
+    pub(super) limit: Option<BitRate>,
+
+    /// Encrypt the data: on, or off where the network is trusted. Both ends are authenticated and all else is encrypted
+    /// either way
+    #[arg(long, value_name = "SWITCH", default_value = "on")]
+    pub(super) encrypt: Switch,
 
     /// Remove below the copied directories what the source does not have
     #[arg(long)]
@@ -78,6 +98,7 @@ pub(crate) struct Args {
 pub(super) enum Balance {
     Steal,
     None,
+    Decp,
 }
 
 impl FromStr for Balance {
@@ -87,7 +108,85 @@ impl FromStr for Balance {
         match text {
             "steal" => Ok(Self::Steal),
             "none" => Ok(Self::None),
-            _ => Err("want steal or none".to_owned()),
+            "decp" => Ok(Self::Decp),
+            _ => Err("want steal, none or decp".to_owned()),
+        }
+    }
+}
+
+/// The most streams that may be asked for.
+const STREAMS_MAX: u16 = 256;
+
+/// How many connections carry data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Streams {
+    Auto,
+    Exactly(u16),
+}
+
+impl FromStr for Streams {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = || text.parse().ok().filter(|n| (1..=STREAMS_MAX).contains(n));
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => number()
+                .map(Self::Exactly)
+                .ok_or_else(|| format!("want auto or 1 to {STREAMS_MAX}")),
+        }
+    }
+}
+
+/// How packets of all streams together are spaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Pace {
+    /// TCP spaces each stream's by its window and round trip (net/ipv4/tcp_input.c, `tcp_update_pacing_rate`).
+    Auto,
+    Off,
+    /// At most so many bits a second, in equal shares.
+    Rate(u64),
+}
+
+/// Below that a window of ten segments lasts seconds.
+const PACE_MIN: u64 = 100_000;
+
+impl FromStr for Pace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            _ => match text.parse::<BitRate>() {
+                Ok(rate) if rate.bits() >= PACE_MIN => Ok(Self::Rate(rate.bits())),
+                _ => Err("want auto, off or a rate of 100kbit or more, as 900mbit".to_owned()),
+            },
+        }
+    }
+}
+
+fn limit(text: &str) -> Result<BitRate, String> {
+    let rate = text.parse::<BitRate>().ok();
+    let rate = rate.filter(|rate| rate.bits() >= PACE_MIN);
+    rate.ok_or_else(|| "want a rate of 100kbit or more, as 500mbit".to_owned())
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Switch {
+    On,
+    Off,
+}
+
+impl FromStr for Switch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            _ => Err("want on or off".to_owned()),
         }
     }
 }
@@ -118,6 +217,16 @@ impl FromStr for Ports {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_and_words_are_told_apart() {
+        assert_eq!("auto".parse(), Ok(Streams::Auto));
+        assert_eq!("256".parse(), Ok(Streams::Exactly(256)));
+        assert!("0".parse::<Streams>().is_err() && "257".parse::<Streams>().is_err());
+        assert_eq!("off".parse(), Ok(Pace::Off));
+        assert_eq!("900mbit".parse(), Ok(Pace::Rate(900_000_000)));
+        assert!("10kbit".parse::<Pace>().is_err() && "fast".parse::<Pace>().is_err());
+    }
 
     #[test]
     fn ports_are_one_or_a_range() {

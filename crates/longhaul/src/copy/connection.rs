@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One connection between the two ends of a copy: TLS 1.3 over TCP, and a first message that says what it is for.
 //!
+//! Where `--encrypt off` says so, a stream goes on without TLS once both ends have shown who they are. TLS may have read
+//! ahead, so each side says when it has stopped: the one that accepted by a last encrypted byte, the other by a first plain one.
+//!
 //! Threads read and write it, and wait in it. Each connection carries in one direction only, after the handshake, so
 //! nobody waits for a lock that a reader holds. Another thread ends it through its [`Handle`].
 
-use super::identity::{Initiator, Responder};
-use anyhow::{Context as _, Result, bail};
+use super::{
+    args::Switch,
+    identity::{Initiator, Responder},
+};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustls::{ConnectionCommon, SideData, StreamOwned};
 use std::{
     io::{self, BufReader, Read, Write},
@@ -35,6 +41,11 @@ impl Purpose {
         bytes
     }
 
+    /// Orders and answers are always encrypted.
+    fn goes_on_plain(self, encrypt: Switch) -> bool {
+        matches!(self, Self::Data(_)) && encrypt == Switch::Off
+    }
+
     fn parse([kind, number @ ..]: [u8; 9]) -> Option<Self> {
         match (kind, u64::from_be_bytes(number)) {
             (1, 0) => Some(Self::Orders),
@@ -52,7 +63,12 @@ const RECEIVE_LEN: usize = 256 << 10;
 pub(super) enum Connection {
     Opened(StreamOwned<rustls::ClientConnection, Socket>),
     Accepted(StreamOwned<rustls::ServerConnection, Socket>),
+    /// A stream after `--encrypt off`.
+    Plain(Socket),
 }
+
+/// What each side says before it goes on without TLS.
+const PLAIN_FROM_HERE: [u8; 1] = [b'P'];
 
 /// A socket that is read in large pieces.
 pub(super) struct Socket {
@@ -82,17 +98,32 @@ impl Write for Socket {
 
 impl Connection {
     /// Shakes hands as the side that connected, and says what for.
-    pub(super) fn open(socket: TcpStream, trust: &Initiator, purpose: Purpose) -> Result<Self> {
+    pub(super) fn open(
+        socket: TcpStream,
+        trust: &Initiator,
+        purpose: Purpose,
+        encrypt: Switch,
+    ) -> Result<Self> {
         let socket = Socket::new(socket)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         shake_hands(&mut stream.conn, &mut stream.sock)?;
         stream.write_all(&purpose.encode())?;
         stream.flush()?;
-        Ok(Self::Opened(stream))
+        if !purpose.goes_on_plain(encrypt) {
+            return Ok(Self::Opened(stream));
+        }
+        expect(&mut stream, PLAIN_FROM_HERE)?;
+        let mut socket = stream.sock;
+        socket.write_all(&PLAIN_FROM_HERE)?;
+        Ok(Self::Plain(socket))
     }
 
     /// Shakes hands as the side that accepted, and hears what for.
-    pub(super) fn accept(socket: TcpStream, trust: &Responder) -> Result<(Self, Purpose)> {
+    pub(super) fn accept(
+        socket: TcpStream,
+        trust: &Responder,
+        encrypt: Switch,
+    ) -> Result<(Self, Purpose)> {
         let socket = Socket::new(socket)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         shake_hands(&mut stream.conn, &mut stream.sock)?;
@@ -101,7 +132,14 @@ impl Connection {
         let Some(purpose) = Purpose::parse(purpose) else {
             bail!("a connection for nothing that is known");
         };
-        Ok((Self::Accepted(stream), purpose))
+        if !purpose.goes_on_plain(encrypt) {
+            return Ok((Self::Accepted(stream), purpose));
+        }
+        stream.write_all(&PLAIN_FROM_HERE)?;
+        stream.flush()?;
+        let mut socket = stream.sock;
+        expect(&mut socket, PLAIN_FROM_HERE)?;
+        Ok((Self::Plain(socket), purpose))
     }
 
     /// By which another thread ends it.
@@ -109,6 +147,7 @@ impl Connection {
         let socket = match self {
             Self::Opened(stream) => &stream.sock,
             Self::Accepted(stream) => &stream.sock,
+            Self::Plain(socket) => socket,
         };
         Ok(Handle(Arc::new(socket.write.try_clone()?)))
     }
@@ -118,6 +157,7 @@ impl Connection {
         match self {
             Self::Opened(stream) => end(&mut stream.conn, &mut stream.sock),
             Self::Accepted(stream) => end(&mut stream.conn, &mut stream.sock),
+            Self::Plain(socket) => socket.write.shutdown(Shutdown::Write),
         }
     }
 }
@@ -146,6 +186,16 @@ where
     Ok(())
 }
 
+fn expect(from: &mut impl Read, wanted: [u8; 1]) -> Result<()> {
+    let mut got = [0];
+    from.read_exact(&mut got)?;
+    ensure!(
+        got == wanted,
+        "the other end did not do as it was told: encryption"
+    );
+    Ok(())
+}
+
 fn end<C, S>(connection: &mut C, socket: &mut Socket) -> io::Result<()>
 where
     C: DerefMut<Target = ConnectionCommon<S>>,
@@ -163,6 +213,7 @@ impl Read for Connection {
         match self {
             Self::Opened(stream) => stream.read(bytes),
             Self::Accepted(stream) => stream.read(bytes),
+            Self::Plain(socket) => socket.read(bytes),
         }
     }
 }
@@ -172,6 +223,7 @@ impl Write for Connection {
         match self {
             Self::Opened(stream) => stream.write(bytes),
             Self::Accepted(stream) => stream.write(bytes),
+            Self::Plain(socket) => socket.write(bytes),
         }
     }
 
@@ -179,6 +231,7 @@ impl Write for Connection {
         match self {
             Self::Opened(stream) => stream.flush(),
             Self::Accepted(stream) => stream.flush(),
+            Self::Plain(socket) => socket.flush(),
         }
     }
 }
@@ -188,6 +241,11 @@ impl Write for Connection {
 pub(super) struct Handle(Arc<TcpStream>);
 
 impl Handle {
+    /// The socket, to look at and to set up.
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.0
+    }
+
     /// Whoever waits in it fails.
     pub(super) fn cut(&self) {
         // It may have ended by itself.

@@ -5,7 +5,7 @@
 use super::{
     args::Args,
     far::Far,
-    order::{Begin, Meeting, Options, Progress, Report, Role},
+    order::{Begin, Meeting, Options, Progress, Report, Role, StreamFigures},
     place::Place,
 };
 use crate::exit::Refusal;
@@ -38,7 +38,7 @@ struct Job<'a> {
 
 /// How a conversation ended.
 enum Ending {
-    Over(Progress),
+    Over(Progress, Vec<StreamFigures>),
     /// So many bytes or entries became durable before it broke.
     Broken {
         why: String,
@@ -52,7 +52,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let mut last_gain = Instant::now();
     for conversation in 0.. {
         match job.conversation(conversation)? {
-            Ending::Over(progress) => return job.finish(progress, began.elapsed()),
+            Ending::Over(progress, streams) => {
+                return job.finish(progress, &streams, began.elapsed());
+            }
             Ending::Broken { why, gained } => {
                 if gained > 0 {
                     last_gain = Instant::now();
@@ -96,6 +98,10 @@ impl<'a> Job<'a> {
         Options {
             streams: self.args.streams,
             balance: self.args.balance,
+            pace: self.args.pace,
+            congestion_control: self.args.cc.clone(),
+            encrypt: self.args.encrypt,
+            limit: self.args.limit.map(units::BitRate::bits),
             delete: self.args.delete,
             update: self.args.update,
             exclude: self.args.exclude.clone(),
@@ -174,10 +180,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn finish(&self, progress: Progress, took: Duration) -> Result<()> {
+    fn finish(&self, progress: Progress, streams: &[StreamFigures], took: Duration) -> Result<()> {
         let seconds = took.as_secs_f64();
         match self.args.json {
-            true => println!("{}", json(&progress, seconds)),
+            true => println!("{}", json(&progress, streams, seconds)),
             false => println!("{}", text(&progress, seconds)),
         }
         match progress.failed {
@@ -235,7 +241,8 @@ fn follow(mut source: Far, mut target: Far) -> Result<Ending> {
     let (to, from) = channel();
     source.report_to(Role::Source, to.clone());
     target.report_to(Role::Target, to);
-    let mut known = Progress::default();
+    let (mut known, mut streams) = (Progress::default(), Vec::new());
+    let mut target_over = None;
     let broken = |why: String, known: &Progress| Ending::Broken {
         why,
         gained: known.durable + known.made,
@@ -244,11 +251,20 @@ fn follow(mut source: Far, mut target: Far) -> Result<Ending> {
         match report {
             Some(Report::Progress(progress)) => known = progress,
             Some(Report::Problem(problem)) => eprintln!("longhaul: {problem}"),
-            Some(Report::Over(progress)) => return Ok(Ending::Over(progress)),
+            Some(Report::Streams(figures)) => streams = figures,
+            Some(Report::Over(progress)) if role == Role::Source => {
+                return Ok(Ending::Over(progress, streams));
+            }
+            // The source has said so too, or was killed then.
+            Some(Report::Over(progress)) => target_over = Some(progress),
             Some(Report::Broken(why)) => return Ok(broken(why, &known)),
             Some(Report::Refused(why)) => return Err(Refusal::usage(why)),
             Some(Report::Hello { .. } | Report::Ready | Report::Listening(_)) => {}
+            None if target_over.is_some() && role == Role::Target => {}
             None => {
+                if let Some(progress) = target_over {
+                    return Ok(Ending::Over(progress, streams));
+                }
                 let which = match role {
                     Role::Source => "source",
                     Role::Target => "target",
@@ -260,10 +276,11 @@ fn follow(mut source: Far, mut target: Far) -> Result<Ending> {
     Ok(broken("both ends went away".to_owned(), &known))
 }
 
-fn json(progress: &Progress, seconds: f64) -> serde_json::Value {
+fn json(progress: &Progress, streams: &[StreamFigures], seconds: f64) -> serde_json::Value {
     serde_json::json!({
         "entries": progress.entries, "bytes": progress.bytes, "same": progress.same, "made": progress.made,
         "failed": progress.failed, "removed": progress.removed, "sent_bytes": progress.sent, "seconds": seconds,
+        "streams": streams,
     })
 }
 

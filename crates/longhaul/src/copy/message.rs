@@ -34,6 +34,8 @@ pub(super) enum Order {
     Sealed { file: u64, hash: Option<[u8; 32]> },
     /// A file that changed or can't be read any more: what arrived of it is worth nothing.
     Withdrawn { file: u64 },
+    /// So many streams from now on: for the target, if it is the one that opens them.
+    Streams(u16),
     /// The source has given up a stream; its far end shall say how much of it arrived.
     Gone { stream: u64 },
 }

@@ -3,7 +3,7 @@
 //! [`super::message`] frames them, behind a line that tells them from whatever a login prints.
 
 use super::{
-    args::{Balance, Ports},
+    args::{Balance, Pace, Ports, Streams, Switch},
     message::Outcome,
 };
 use serde::{Deserialize, Serialize};
@@ -45,8 +45,13 @@ pub(super) enum Meeting {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Options {
-    pub(super) streams: u16,
+    pub(super) streams: Streams,
     pub(super) balance: Balance,
+    pub(super) pace: Pace,
+    pub(super) congestion_control: Option<String>,
+    pub(super) encrypt: Switch,
+    /// Bits a second.
+    pub(super) limit: Option<u64>,
     pub(super) delete: bool,
     pub(super) update: bool,
     pub(super) exclude: Vec<String>,
@@ -71,12 +76,28 @@ pub(super) enum Report {
     Progress(Progress),
     /// Something that could not be copied, or not wholly.
     Problem(String),
+    /// What each stream carried, from the source at its end.
+    Streams(Vec<StreamFigures>),
     /// All that could be done is done.
     Over(Progress),
     /// The conversation broke; another one goes on where it was.
     Broken(String),
     /// What no repetition mends.
     Refused(String),
+}
+
+/// What a stream has carried, as its sender's TCP sees it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct StreamFigures {
+    /// When it was first seen, in nanoseconds of the source's clock.
+    #[serde(skip)]
+    pub(super) began: Option<u64>,
+    /// Seconds from then to when it was last seen.
+    pub(super) lasted_s: f64,
+    pub(super) acked_bytes: u64,
+    pub(super) sent_again_bytes: u64,
+    /// The smoothed round trip at last.
+    pub(super) rtt_us: u32,
 }
 
 /// How far it is.
@@ -95,6 +116,21 @@ pub(super) struct Progress {
     /// Bytes sent in this conversation, and those that are durable.
     pub(super) sent: u64,
     pub(super) durable: u64,
+}
+
+/// Streams where blocks have a fixed place on them and nobody says how many: as many as the Data Reservoir had pairs of
+/// hosts.
+const STRIPES: u16 = 16;
+
+impl Options {
+    /// How many streams there are from beginning to end; none if that is found out on the way.
+    pub(super) fn streams_fixed(&self) -> Option<u16> {
+        match (self.streams, self.balance) {
+            (Streams::Exactly(count), _) => Some(count),
+            (Streams::Auto, Balance::Steal) => None,
+            (Streams::Auto, Balance::None | Balance::Decp) => Some(STRIPES),
+        }
+    }
 }
 
 impl Progress {

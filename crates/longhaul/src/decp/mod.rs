@@ -5,17 +5,19 @@
 mod account;
 mod args;
 mod config;
+mod cooperation;
 mod display;
 mod enforcer;
 mod filter;
 mod watch;
 
 use crate::exit::{self, Refusal};
-use account::Account;
+use account::{Account, Look};
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use clap::{Args as _, FromArgMatches};
 use config::Config;
+pub(crate) use cooperation::Cooperation;
 use display::Display;
 use enforcer::Enforcer;
 use host::clock;
@@ -107,20 +109,37 @@ impl Rounds {
 
     fn look(&mut self) -> Result<()> {
         let now = clock::now().since(self.began);
-        let enforcer = self.enforcer.as_ref();
-        let cap = |cookie| enforcer.and_then(|enforcer| enforcer.cap(cookie));
-        let mut seen = self.watch.look(now, cap)?;
-        let observations: Vec<_> = seen.iter().map(|one| one.observation).collect();
-        let changes = self.law.look(now, &observations);
-        if let Some(enforcer) = &mut self.enforcer {
-            enforcer.obey(&changes)?;
-            seen.iter_mut()
-                .for_each(|one| one.observation.cap = enforcer.cap(one.observation.id));
-            enforcer.tidy(&observations.iter().map(|seen| seen.id).collect());
-        }
-        let look = self.account.enter(now, &seen, self.law.outlook(), &changes);
+        let enforcer = self.enforcer.as_mut();
+        let look = round(
+            now,
+            &mut self.watch,
+            &mut self.law,
+            enforcer,
+            &mut self.account,
+        )?;
         self.display.show(&look)
     }
+}
+
+/// Looks once, and does what the law says.
+fn round(
+    now: Time,
+    watch: &mut Watch,
+    law: &mut Law,
+    mut enforcer: Option<&mut Enforcer>,
+    account: &mut Account,
+) -> Result<Look> {
+    let cap = |cookie| enforcer.as_ref().and_then(|enforcer| enforcer.cap(cookie));
+    let mut seen = watch.look(now, cap)?;
+    let observations: Vec<_> = seen.iter().map(|one| one.observation).collect();
+    let changes = law.look(now, &observations);
+    if let Some(enforcer) = &mut enforcer {
+        enforcer.obey(&changes)?;
+        seen.iter_mut()
+            .for_each(|one| one.observation.cap = enforcer.cap(one.observation.id));
+        enforcer.tidy(&observations.iter().map(|seen| seen.id).collect());
+    }
+    Ok(account.enter(now, &seen, law.outlook(), &changes))
 }
 
 /// As long as a timer of tokio's can be.

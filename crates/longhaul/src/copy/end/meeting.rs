@@ -2,23 +2,28 @@
 //! The two ends meet: one listens, the other connects, and both have the same connections then. Streams that break are
 //! opened anew, under a new number.
 
-use super::Reporter;
+use super::{Reporter, watched::Watched};
 use crate::copy::{
+    args::Switch,
     connection::{Connection, Purpose},
     identity::{Identity, Initiator, Responder},
-    order::{Begin, Meeting, Report},
+    order::{Begin, Meeting, Options, Report},
 };
 use crate::exit::Refusal;
 use anyhow::{Context as _, Result, bail};
+use host::tcp_info::TcpInfo;
+use model::copy::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicUsize, Ordering::Relaxed},
         mpsc::{Receiver, Sender, channel},
     },
+    thread,
     time::Duration,
 };
+use units::Time;
 
 /// The connections that every conversation has.
 pub(super) struct Lines {
@@ -33,7 +38,54 @@ pub(super) trait Streams: Send + Sync + 'static {
 
     /// Whether there is nothing more to carry.
     fn is_over(&self) -> bool;
+
+    /// Who opens them, if this end does.
+    fn opener(&self) -> &Opener;
 }
+
+/// Opens streams, as many as are wanted, where this end is the one that connects.
+#[derive(Debug, Default)]
+pub(super) struct Opener(Watched<Openings>);
+
+#[derive(Debug, Default)]
+struct Openings {
+    wanted: usize,
+    /// Those that are there, or on their way.
+    open: usize,
+    over: bool,
+}
+
+impl Opener {
+    /// So many from now on. Those too many end by themselves: the source closes them.
+    pub(super) fn want(&self, streams: usize) {
+        self.0
+            .change(|openings| openings.wanted = streams.min(STREAMS_MAX));
+    }
+
+    /// No more.
+    pub(super) fn end(&self) {
+        self.0.change(|openings| openings.over = true);
+    }
+
+    /// Waits until one is missing; `false` at the end.
+    fn one_is_missing(&self) -> bool {
+        self.0.wait_for(|openings| {
+            if openings.over {
+                return Some(false);
+            }
+            let missing = openings.open < openings.wanted;
+            openings.open += usize::from(missing);
+            missing.then_some(true)
+        })
+    }
+
+    fn one_has_ended(&self) {
+        self.0.change(|openings| openings.open -= 1);
+    }
+}
+
+/// Whatever the other end says.
+const STREAMS_MAX: usize = 256;
 
 /// How long a handshake may take: some round trips, on any path.
 const HANDSHAKE: Duration = Duration::from_secs(20);
@@ -51,11 +103,17 @@ pub(super) fn meet<S: Streams>(
     reporter: &Reporter,
     streams: Arc<S>,
 ) -> Result<Lines> {
+    let encrypt = begin.options.encrypt;
     match begin.meeting {
         Meeting::Later => bail!("no meeting was said"),
         Meeting::Connect(address) => {
             let trust = identity.initiator(&begin.peer_certificate)?;
-            connect(address, &trust, begin.options.streams, &streams)
+            let way = Way {
+                address,
+                trust,
+                encrypt,
+            };
+            connect(way, &begin.options, streams)
         }
         Meeting::Listen { at, ports } => {
             let trust = identity.responder(&begin.peer_certificate)?;
@@ -66,49 +124,75 @@ pub(super) fn meet<S: Streams>(
             })?;
             let port = listener.local_addr()?.port();
             let (to, from) = channel();
-            std::thread::spawn(move || accept_all(&listener, &trust, &streams, &to));
+            thread::spawn(move || accept_all(&listener, &trust, encrypt, &streams, &to));
             reporter.say(&Report::Listening(port));
             lines(&from)
         }
     }
 }
 
-fn connect<S: Streams>(
+/// How the other end is reached.
+#[derive(Debug, Clone)]
+struct Way {
     address: SocketAddr,
-    trust: &Initiator,
-    count: u16,
-    streams: &Arc<S>,
-) -> Result<Lines> {
-    let orders = open(address, trust, Purpose::Orders)?;
-    let answers = open(address, trust, Purpose::Answers)?;
-    let next = Arc::new(AtomicU64::new(0));
-    for _ in 0..count {
-        let (trust, streams, next) = (trust.clone(), streams.clone(), next.clone());
-        std::thread::spawn(move || {
-            while !streams.is_over() {
-                let number = next.fetch_add(1, Relaxed);
-                if let Ok(stream) = open(address, &trust, Purpose::Data(number)) {
-                    streams.carry(number, stream);
-                }
-                if !streams.is_over() {
-                    std::thread::sleep(PAUSE);
-                }
-            }
-        });
-    }
+    trust: Initiator,
+    encrypt: Switch,
+}
+
+fn connect<S: Streams>(way: Way, options: &Options, streams: Arc<S>) -> Result<Lines> {
+    let orders = way.open(Purpose::Orders)?;
+    let answers = way.open(Purpose::Answers)?;
+    let rtt = TcpInfo::of(orders.handle()?.socket())
+        .map_or(Time::ZERO, |info| Time::from_micros(info.rtt_us.into()));
+    let wanted = options
+        .streams_fixed()
+        .map_or_else(|| guess(rtt, window(), STREAMS_AUTO_MAX), usize::from);
+    streams.opener().want(wanted);
+    thread::spawn(move || keep_open(&way, &streams));
     Ok(Lines { orders, answers })
 }
 
-fn open(address: SocketAddr, trust: &Initiator, purpose: Purpose) -> Result<Connection> {
-    let socket = TcpStream::connect_timeout(&address, HANDSHAKE);
-    let socket = socket.with_context(|| {
-        format!("cannot connect to {address} (if a firewall is in the way: --ports names what it lets pass)")
-    })?;
-    guard(&socket)?;
-    let end = socket.try_clone()?;
-    let connection = Connection::open(socket, trust, purpose)?;
-    end.set_read_timeout(None)?;
-    Ok(connection)
+/// The largest window of a connection, in bytes, by this host's limits, which the other's are likely to be like: about half
+/// of a buffer is data, the rest is bookkeeping (tcp(7), `tcp_adv_win_scale`).
+fn window() -> u64 {
+    let largest = |name| -> Option<u64> {
+        let text = host::sysctl::read_here(name).ok()?;
+        text.split(' ').next_back()?.parse().ok()
+    };
+    let limits = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"].map(largest);
+    limits.into_iter().flatten().min().unwrap_or(4 << 20) / 2
+}
+
+fn keep_open<S: Streams>(way: &Way, streams: &Arc<S>) {
+    let mut number = 0;
+    while streams.opener().one_is_missing() {
+        let (way, streams) = (way.clone(), streams.clone());
+        thread::spawn(move || {
+            if let Ok(stream) = way.open(Purpose::Data(number)) {
+                streams.carry(number, stream);
+            }
+            if !streams.is_over() {
+                thread::sleep(PAUSE);
+            }
+            streams.opener().one_has_ended();
+        });
+        number += 1;
+    }
+}
+
+impl Way {
+    fn open(&self, purpose: Purpose) -> Result<Connection> {
+        let address = self.address;
+        let socket = TcpStream::connect_timeout(&address, HANDSHAKE);
+        let socket = socket.with_context(|| {
+            format!("cannot connect to {address} (if a firewall is in the way: --ports names what it lets pass)")
+        })?;
+        guard(&socket)?;
+        let end = socket.try_clone()?;
+        let connection = Connection::open(socket, &self.trust, purpose, self.encrypt)?;
+        end.set_read_timeout(None)?;
+        Ok(connection)
+    }
 }
 
 /// A silent far end is an error, first of the handshake, then of what was sent.
@@ -129,6 +213,7 @@ type Met = (Purpose, Connection);
 fn accept_all<S: Streams>(
     listener: &TcpListener,
     trust: &Responder,
+    encrypt: Switch,
     streams: &Arc<S>,
     to: &Sender<Met>,
 ) {
@@ -140,8 +225,8 @@ fn accept_all<S: Streams>(
         }
         let (trust, streams, to) = (trust.clone(), streams.clone(), to.clone());
         let shaking = shaking.clone();
-        std::thread::spawn(move || {
-            let accepted = accept(socket, &trust);
+        thread::spawn(move || {
+            let accepted = accept(socket, &trust, encrypt);
             shaking.fetch_sub(1, Relaxed);
             // A stranger, or a connection that broke already.
             let Ok((connection, purpose)) = accepted else {
@@ -156,10 +241,10 @@ fn accept_all<S: Streams>(
     }
 }
 
-fn accept(socket: TcpStream, trust: &Responder) -> Result<(Connection, Purpose)> {
+fn accept(socket: TcpStream, trust: &Responder, encrypt: Switch) -> Result<(Connection, Purpose)> {
     guard(&socket)?;
     let end = socket.try_clone()?;
-    let accepted = Connection::accept(socket, trust)?;
+    let accepted = Connection::accept(socket, trust, encrypt)?;
     end.set_read_timeout(None)?;
     Ok(accepted)
 }

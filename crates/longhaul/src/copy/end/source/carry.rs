@@ -19,6 +19,9 @@ use wire::block::{BLOCK_LEN, Content, Header};
 /// Headers and small files are gathered up to this before they are encrypted.
 const GATHERED: usize = 256 << 10;
 
+/// What a `--limit` lets pass in one go: at 1 Mbit/s half a second.
+const LIMITED: usize = 64 << 10;
+
 /// A stream and what its thread has at hand.
 struct Stream {
     number: u64,
@@ -39,7 +42,7 @@ impl Source {
             open: None,
         };
         let lane = (number % self.lanes) as usize;
-        while let Some(parcel) = self.shared.next(lane) {
+        while let Some(parcel) = self.shared.next(number, lane) {
             match parcel {
                 Parcel::Block { file, block } => self.send_block(&mut stream, file, block)?,
                 Parcel::Files(files) => {
@@ -90,12 +93,24 @@ impl Source {
         let Some(sealed) = sealed else { return Ok(()) };
         stream.to.write_all(&header.encode())?;
         if let Content::Data(length) = header.content {
-            stream.to.write_all(&stream.buffer)?;
+            self.send_bytes(stream)?;
             self.tally.add(|now| now.sent += u64::from(length));
         }
         if let Some(hash) = sealed {
             let hash = hash.map(|hash| hash.0);
             self.orders.put(Order::Sealed { file, hash });
+        }
+        Ok(())
+    }
+
+    /// The block that was read.
+    fn send_bytes(&self, stream: &mut Stream) -> io::Result<()> {
+        let Some(limit) = &self.limit else {
+            return stream.to.write_all(&stream.buffer);
+        };
+        for piece in stream.buffer.chunks(LIMITED) {
+            limit.wait_for(piece.len() as u64)?;
+            stream.to.write_all(piece)?;
         }
         Ok(())
     }

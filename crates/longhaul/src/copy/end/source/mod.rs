@@ -5,13 +5,16 @@
 //! while it reads. The thread that hears answers never waits for room in the outbox, so nothing can wait in a circle.
 
 mod carry;
+mod limit;
 mod scanning;
 mod sending;
 mod state;
+mod streams;
+mod tuning;
 
 use super::{
     Reporter, get_ready,
-    meeting::{Lines, Streams, meet},
+    meeting::{Lines, Opener, Streams, meet},
     progress::Tally,
 };
 use crate::{
@@ -26,10 +29,12 @@ use crate::{
     exit::Refusal,
 };
 use anyhow::{Result, bail};
+use limit::Limit;
 use model::copy::Missing;
 use scanning::Scanning;
 use state::Shared;
 use std::{ops::Range, sync::Arc, thread};
+use tuning::Tuning;
 
 /// What all threads of a source have.
 #[derive(Debug, Clone)]
@@ -40,14 +45,20 @@ struct Source {
     reporter: Reporter,
     /// 1 if whoever has room takes what is next.
     lanes: u64,
+    opener: Arc<Opener>,
+    tuning: Arc<Tuning>,
+    limit: Option<Arc<Limit>>,
 }
 
 pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) -> Result<Progress> {
     let scanning = Scanning::open(&begin)?;
+    let tuning = Tuning::prepare(&begin.options)?;
+    let limit = begin.options.limit.map(Limit::open).transpose()?;
     get_ready(&mut begin, reporter)?;
+    let fixed = begin.options.streams_fixed();
     let lanes = match begin.options.balance {
         Balance::Steal => 1,
-        Balance::None => begin.options.streams,
+        Balance::None | Balance::Decp => fixed.unwrap_or(1),
     };
     let (orders, sender) = outbox();
     let source = Arc::new(Source {
@@ -56,15 +67,23 @@ pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) ->
         tally: Tally::default(),
         reporter: reporter.clone(),
         lanes: lanes.into(),
+        opener: Arc::default(),
+        tuning: Arc::new(tuning),
+        limit: limit.map(Arc::new),
     });
     let Lines { orders, answers } = meet(&begin, identity, reporter, source.clone())?;
     thread::spawn(move || sender.run(orders));
     let announcing = source.clone();
     thread::spawn(move || announcing.announce(scanning));
     source.tally.tell(reporter.clone());
+    let watching = source.clone();
+    let watcher = thread::spawn(move || watching.watch_streams(&begin));
     let outcome = source.hear(answers);
     source.shared.change(|state| state.over = true);
+    source.opener.end();
     outcome?;
+    // It has something to tell at the end.
+    let _ = watcher.join();
     // Only the target's word that all is done is an end; this is the source's share of it.
     Ok(source.tally.now())
 }
@@ -124,14 +143,23 @@ impl Source {
 
 impl Streams for Source {
     fn carry(&self, number: u64, stream: Connection) {
+        let Ok(handle) = stream.handle() else { return };
+        self.tuning.apply(&handle);
+        self.shared
+            .change(|state| state.streams.insert(number, handle));
         // The far end says how much arrived, however it ended.
         if self.send(number, stream).is_err() {
             self.orders.put(Order::Gone { stream: number });
         }
+        self.shared.change(|state| state.streams.remove(&number));
     }
 
     fn is_over(&self) -> bool {
         self.shared.is_over()
+    }
+
+    fn opener(&self) -> &Opener {
+        &self.opener
     }
 }
 

@@ -5,9 +5,10 @@ use super::{
     super::watched::Watched,
     sending::{Sending, SourceFile},
 };
+use crate::copy::connection::Handle;
 use model::copy::{Ledger, Missing, Parcel, Work};
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
 };
 
@@ -23,6 +24,10 @@ pub(super) struct State {
     /// Announced, and neither settled nor withdrawn. Only files have more to say.
     pub(super) announced: HashMap<u64, Option<Arc<SourceFile>>>,
     pub(super) sending: HashMap<u64, Sending>,
+    /// Streams that carry, by number.
+    pub(super) streams: BTreeMap<u64, Handle>,
+    /// More than that end when they have nothing under way.
+    pub(super) streams_max: usize,
     pub(super) over: bool,
 }
 
@@ -33,6 +38,8 @@ impl Shared {
             ledger: Ledger::default(),
             announced: HashMap::new(),
             sending: HashMap::new(),
+            streams: BTreeMap::new(),
+            streams_max: usize::MAX,
             over: false,
         })
     }
@@ -41,9 +48,9 @@ impl Shared {
         self.look(|state| state.over)
     }
 
-    /// What a stream carries next; waits for it. `None`: nothing more comes.
-    pub(super) fn next(&self, lane: usize) -> Option<Parcel> {
-        self.wait_for(|state| match state.over {
+    /// What a stream carries next; waits for it. `None`: nothing more comes, or there are too many streams.
+    pub(super) fn next(&self, stream: u64, lane: usize) -> Option<Parcel> {
+        self.wait_for(|state| match state.over || state.retires(stream) {
             true => Some(None),
             false => state.work.next(lane).map(Some),
         })
@@ -59,6 +66,18 @@ impl Shared {
 }
 
 impl State {
+    /// Those that carry.
+    pub(super) fn streams(&self) -> Vec<(u64, Handle)> {
+        let all = self.streams.iter();
+        all.map(|(number, handle)| (*number, handle.clone()))
+            .collect()
+    }
+
+    /// Whether a stream is one too many; it is not counted any more then.
+    fn retires(&mut self, stream: u64) -> bool {
+        self.streams.len() > self.streams_max && self.streams.remove(&stream).is_some()
+    }
+
     /// The target wants a file.
     pub(super) fn need(&mut self, file: u64, missing: Missing, count: u64) {
         // It may have been withdrawn meanwhile.

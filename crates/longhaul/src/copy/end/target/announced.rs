@@ -91,6 +91,7 @@ impl Target {
             }),
             Order::Withdrawn { file } => self.withdraw(file),
             Order::Gone { stream } => self.give_up_stream(stream),
+            Order::Streams(count) => self.opener.want(count.into()),
             other => return Some(other),
         }
         None

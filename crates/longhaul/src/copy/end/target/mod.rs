@@ -13,7 +13,7 @@ mod state;
 
 use super::{
     Reporter, get_ready,
-    meeting::{Lines, Streams, meet},
+    meeting::{Lines, Opener, Streams, meet},
     progress::Tally,
 };
 use crate::{
@@ -42,6 +42,7 @@ struct Target {
     answers: Outbox<Answer>,
     tally: Tally,
     reporter: Reporter,
+    opener: Arc<Opener>,
 }
 
 pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) -> Result<Progress> {
@@ -59,6 +60,7 @@ pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) ->
         answers,
         tally: Tally::default(),
         reporter: reporter.clone(),
+        opener: Arc::default(),
     });
     let lines = meet(&begin, identity, reporter, target.clone())?;
     let Lines { orders, answers } = lines;
@@ -68,6 +70,7 @@ pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) ->
     thread::spawn(move || committing.commit_all());
     target.obey(orders)?;
     target.shared.change(|state| state.over = true);
+    target.opener.end();
     Ok(target.tally.now())
 }
 
@@ -137,5 +140,9 @@ impl Streams for Target {
 
     fn is_over(&self) -> bool {
         self.shared.is_over()
+    }
+
+    fn opener(&self) -> &Opener {
+        &self.opener
     }
 }

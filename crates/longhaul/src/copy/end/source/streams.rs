@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread that looks at all streams: how many there shall be, what each may send, and what each has carried.
+
+use super::{Source, state::State};
+use crate::copy::{
+    connection::Handle,
+    message::Order,
+    order::{Begin, Meeting, Report, StreamFigures},
+};
+use host::{clock, tcp_info::TcpInfo};
+use model::copy::streams::{Look, STREAMS_MAX, Streams};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, thread, time::Duration};
+use units::Time;
+
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// What was seen of streams.
+#[derive(Debug, Default)]
+struct Seen {
+    figures: BTreeMap<u64, StreamFigures>,
+    /// How many there were at the last look.
+    there: usize,
+    deciding: Option<Streams>,
+}
+
+impl Source {
+    /// Until all is over; tells the driver what each stream carried. `fixed`: their number stays as it is.
+    pub(super) fn watch_streams(self: Arc<Self>, begin: &Begin) {
+        let mut seen = Seen::default();
+        let fixed = begin.options.streams_fixed().is_some();
+        while !self.shared.is_over() {
+            self.shared.wait_some_time(INTERVAL, |state| state.over);
+            let streams: Vec<(u64, Handle)> = self.shared.look(State::streams);
+            if let Some((_, first)) = streams.first() {
+                self.level(first, &begin.meeting);
+            }
+            let infos = self.look(&mut seen, &streams);
+            if !fixed {
+                self.decide(&mut seen, &infos);
+            }
+        }
+        let figures = seen.figures.into_values().collect();
+        self.reporter.say(&Report::Streams(figures));
+    }
+
+    /// What each stream has done so far; each gets its share if their number has changed.
+    fn look(&self, seen: &mut Seen, streams: &[(u64, Handle)]) -> Vec<TcpInfo> {
+        if seen.there != streams.len() {
+            seen.there = streams.len();
+            self.tuning.share(streams.iter().map(|(_, stream)| stream));
+        }
+        let now = clock::now();
+        let mut infos = Vec::new();
+        for (number, stream) in streams {
+            let Ok(info) = TcpInfo::of(stream.socket()) else {
+                continue;
+            };
+            let figures = seen.figures.entry(*number).or_default();
+            figures.enter(now, &info);
+            infos.push(info);
+        }
+        infos
+    }
+
+    fn decide(&self, seen: &mut Seen, infos: &[TcpInfo]) {
+        let Some(rtt) = infos.iter().map(|info| info.rtt_us).max() else {
+            return;
+        };
+        let waiting = infos.iter().filter(|info| info.notsent_bytes > 0).count();
+        let look = Look {
+            acked_bytes: seen.figures.values().map(|one| one.acked_bytes).sum(),
+            rtt: Time::from_micros(rtt.into()),
+            waiting: waiting as f64 / infos.len() as f64,
+        };
+        let streams = seen
+            .deciding
+            .get_or_insert_with(|| Streams::new(infos.len(), STREAMS_MAX));
+        let before = streams.count();
+        let count = streams.look(clock::now(), &look);
+        if count != before {
+            tracing::debug!("{before} streams become {count}: {look:?}");
+            self.shared.change(|state| state.streams_max = count);
+            self.opener.want(count);
+            self.orders.put(Order::Streams(count as u16));
+        }
+    }
+
+    /// Begins to hold fast streams back, if that was asked for.
+    fn level(&self, stream: &Handle, meeting: &Meeting) {
+        let Some(cooperation) = self.tuning.cooperation() else {
+            return;
+        };
+        let local = stream.socket().local_addr().map(|address| address.port());
+        let filter = match (meeting, local) {
+            (Meeting::Connect(far), _) => destination(far),
+            (_, Ok(port)) => format!("sport {port}"),
+            _ => return,
+        };
+        let (shared, reporter) = (self.shared.clone(), self.reporter.clone());
+        thread::spawn(move || {
+            if let Err(error) = cooperation.level(&filter, || shared.is_over()) {
+                reporter.say(&Report::Problem(format!(
+                    "streams are not held back: {error:#}"
+                )));
+            }
+        });
+    }
+}
+
+fn destination(far: &SocketAddr) -> String {
+    format!("dst {} and dport {}", far.ip(), far.port())
+}
+
+impl StreamFigures {
+    fn enter(&mut self, now: Time, info: &TcpInfo) {
+        let began = *self.began.get_or_insert(now.as_nanos());
+        self.lasted_s = Time::from_nanos(now.as_nanos() - began).as_secs_f64();
+        self.acked_bytes = info.acked_bytes;
+        self.sent_again_bytes = info.retransmitted_bytes;
+        self.rtt_us = info.rtt_us;
+    }
+}

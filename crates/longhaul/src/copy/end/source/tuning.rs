@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How the connections that carry data are set up where the data is sent: congestion control and pacing.
+
+use crate::{
+    copy::{
+        args::{Balance, Pace},
+        connection::Handle,
+        order::Options,
+    },
+    decp::Cooperation,
+    exit::Refusal,
+};
+use anyhow::Result;
+use bpf::{
+    choice::{self, Choice},
+    loader::{self, Hold},
+    pins::Pins,
+};
+use host::socket;
+use std::sync::Mutex;
+
+/// No limit in effect, but a limit: TCP spaces the packets of a socket that has one by its window and round trip
+/// (net/core/sock.c, SO_MAX_PACING_RATE).
+const PACED: u64 = u64::MAX - 1;
+
+/// What every stream gets.
+#[derive(Debug)]
+pub(super) struct Tuning {
+    congestion_control: Option<String>,
+    pace: Pace,
+    /// For `--balance decp`.
+    cooperation: Mutex<Option<Cooperation>>,
+    /// A congestion control of ours is loaded as long as somebody holds it.
+    _hold: Option<Hold>,
+}
+
+impl Tuning {
+    /// Refuses what this host does not have. Must be called while this process has one thread.
+    pub(super) fn prepare(options: &Options) -> Result<Self> {
+        let choice = options
+            .congestion_control
+            .as_deref()
+            .map(choose)
+            .transpose()?;
+        let hold = match &choice {
+            Some(Choice::Ours(algorithm)) => {
+                let defaults = bpf::parameters::defaults(*algorithm);
+                Some(loader::hold(&Pins::default(), *algorithm, &defaults)?)
+            }
+            _ => None,
+        };
+        let cooperation = (options.balance == Balance::Decp).then(Cooperation::prepare);
+        Ok(Self {
+            congestion_control: choice.as_ref().map(Choice::system_name),
+            pace: options.pace,
+            cooperation: Mutex::new(cooperation.transpose()?),
+            _hold: hold,
+        })
+    }
+
+    /// Sets a stream up that has just come.
+    pub(super) fn apply(&self, stream: &Handle) {
+        let stream = stream.socket();
+        if let Some(name) = &self.congestion_control {
+            // It was there a moment ago; without it the data goes all the same.
+            let _ = rustix::net::sockopt::set_tcp_congestion(stream, name);
+        }
+        if self.pace == Pace::Auto {
+            let _ = socket::set_pacing_rate(stream, PACED);
+        }
+    }
+
+    /// What levels streams, once.
+    pub(super) fn cooperation(&self) -> Option<Cooperation> {
+        let mut cooperation = self.cooperation.lock();
+        cooperation.as_deref_mut().ok()?.take()
+    }
+
+    /// Every stream has an equal share of the rate that was asked for.
+    pub(super) fn share<'a>(&self, streams: impl ExactSizeIterator<Item = &'a Handle>) {
+        let Pace::Rate(bits) = self.pace else { return };
+        let share = bits / 8 / streams.len().max(1) as u64;
+        for stream in streams {
+            let _ = socket::set_pacing_rate(stream.socket(), share);
+        }
+    }
+}
+
+fn choose(name: &str) -> Result<Choice> {
+    choice::choose(name).ok_or_else(|| {
+        let here = socket::congestion_controls().unwrap_or_default();
+        Refusal::usage(format!(
+            "--cc {name}: no such congestion control where the data is sent; there are: {} and longhaul's lh_NAME",
+            here.join(", ")
+        ))
+    })
+}
