@@ -48,9 +48,9 @@ pub(crate) struct Args {
     pub(super) limit: Option<BitRate>,
 
     /// Encrypt the data: on, or off where the network is trusted. Both ends are authenticated and all else is encrypted
-    /// either way
-    #[arg(long, value_name = "SWITCH", default_value = "on")]
-    pub(super) encrypt: Switch,
+    /// either way [default: on; off from here to here]
+    #[arg(long, value_name = "SWITCH")]
+    pub(super) encrypt: Option<Switch>,
 
     /// Remove below the copied directories what the source does not have
     #[arg(long)]

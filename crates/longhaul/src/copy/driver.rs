@@ -3,7 +3,7 @@
 //! them again when the conversation breaks.
 
 use super::{
-    args::Args,
+    args::{Args, Streams, Switch},
     far::Far,
     order::{Begin, Meeting, Options, Progress, Report, Role, StreamFigures},
     place::Place,
@@ -16,6 +16,9 @@ use std::{
     sync::mpsc::channel,
     time::{Duration, Instant},
 };
+
+/// Streams within one machine: a thread at either end each, and no path to fill.
+const STREAMS_HERE: u16 = 4;
 
 /// Between two conversations.
 const PAUSES: [Duration; 5] = [
@@ -96,11 +99,17 @@ impl<'a> Job<'a> {
     fn options(&self) -> Options {
         let slash = |place: &Place| place.path.as_bytes().ends_with(b"/");
         Options {
-            streams: self.args.streams,
+            streams: match (self.args.streams, self.stays_here()) {
+                (Streams::Auto, true) => Streams::Exactly(STREAMS_HERE),
+                (streams, _) => streams,
+            },
             balance: self.args.balance,
             pace: self.args.pace,
             congestion_control: self.args.cc.clone(),
-            encrypt: self.args.encrypt,
+            encrypt: self.args.encrypt.unwrap_or(match self.stays_here() {
+                true => Switch::Off,
+                false => Switch::On,
+            }),
             limit: self.args.limit.map(units::BitRate::bits),
             delete: self.args.delete,
             update: self.args.update,
@@ -110,6 +119,12 @@ impl<'a> Job<'a> {
                 || slash(&self.target)
                 || self.sources.iter().any(slash),
         }
+    }
+
+    /// From one place of this machine to another.
+    fn stays_here(&self) -> bool {
+        let mut places = self.sources.iter().chain([&self.target]);
+        places.all(|place| place.host.is_none())
     }
 
     /// What goes wrong in a conversation ends it, and another may follow. But a host that can't be reached the first

@@ -10,7 +10,7 @@ use crate::copy::{
     order::{Begin, Meeting, Options, Report},
 };
 use crate::exit::Refusal;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use host::tcp_info::TcpInfo;
 use model::copy::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use std::{
@@ -139,17 +139,26 @@ struct Way {
     encrypt: Switch,
 }
 
+/// One connection tells how far it is; all others are opened at once, each of which takes two round trips.
 fn connect<S: Streams>(way: Way, options: &Options, streams: Arc<S>) -> Result<Lines> {
-    let orders = way.open(Purpose::Orders)?;
-    let answers = way.open(Purpose::Answers)?;
-    let rtt = TcpInfo::of(orders.handle()?.socket())
-        .map_or(Time::ZERO, |info| Time::from_micros(info.rtt_us.into()));
-    let wanted = options
-        .streams_fixed()
-        .map_or_else(|| guess(rtt, window(), STREAMS_AUTO_MAX), usize::from);
+    let first = way.reach()?;
+    let rtt = TcpInfo::of(&first).map_or(Time::ZERO, |info| Time::from_micros(info.rtt_us.into()));
+    let wanted = options.streams_fixed().map_or_else(
+        || guess(rtt, window(), STREAMS_AUTO_MAX),
+        usize::from,
+    );
     streams.opener().want(wanted);
-    thread::spawn(move || keep_open(&way, &streams));
-    Ok(Lines { orders, answers })
+    let opening = way.clone();
+    thread::spawn(move || keep_open(&opening, &streams));
+    thread::scope(|scope| {
+        let answers = scope.spawn(|| way.open(Purpose::Answers));
+        let orders = way.shake_hands(first, Purpose::Orders);
+        let answers = answers.join().map_err(|_| anyhow!("no answers"))?;
+        Ok(Lines {
+            orders: orders?,
+            answers: answers?,
+        })
+    })
 }
 
 /// The largest window of a connection, in bytes, by this host's limits, which the other's are likely to be like: about half
@@ -182,11 +191,18 @@ fn keep_open<S: Streams>(way: &Way, streams: &Arc<S>) {
 
 impl Way {
     fn open(&self, purpose: Purpose) -> Result<Connection> {
+        self.shake_hands(self.reach()?, purpose)
+    }
+
+    fn reach(&self) -> Result<TcpStream> {
         let address = self.address;
         let socket = TcpStream::connect_timeout(&address, HANDSHAKE);
-        let socket = socket.with_context(|| {
+        socket.with_context(|| {
             format!("cannot connect to {address} (if a firewall is in the way: --ports names what it lets pass)")
-        })?;
+        })
+    }
+
+    fn shake_hands(&self, socket: TcpStream, purpose: Purpose) -> Result<Connection> {
         guard(&socket)?;
         let end = socket.try_clone()?;
         let connection = Connection::open(socket, &self.trust, purpose, self.encrypt)?;
