@@ -152,6 +152,46 @@ fn a_tree_arrives_whole_and_a_second_run_does_nothing() {
     assert_eq!(listing(&from), listing(&to));
 }
 
+/// Every way to carry data brings the same tree, and knows the hash of every file, unless it shall not.
+#[test]
+fn whatever_carries_it_the_tree_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    make_tree(&from);
+    let root = rustix::process::geteuid().is_root();
+    let ways: [&[&str]; 7] = [
+        &["--encrypt", "on", "--pace", "off"],
+        &["--encrypt", "off", "--hash", "off"],
+        &["--streams", "auto", "--pace", "800mbit"],
+        &["--streams", "7", "--balance", "none"],
+        &["--cc", "reno", "--encrypt", "on", "--hash", "off"],
+        &["--limit", "2gbit"],
+        &["--balance", "decp", "--streams", "3"],
+    ];
+    let possible = |way: &&&[&str]| root || !way.contains(&"decp");
+    for (number, way) in ways.iter().enumerate().filter(|(_, way)| possible(way)) {
+        let to = folder.path().join(number.to_string());
+        let said = copy(way, &from.join(""), &to);
+        assert_eq!(listing(&from), listing(&to), "{way:?}");
+        let streams = said["streams"].as_array().unwrap();
+        let carried: u64 = streams
+            .iter()
+            .map(|one| one["acked_bytes"].as_u64().unwrap())
+            .sum();
+        let known = fs::read_to_string(to.join(".longhaul-manifest")).unwrap_or_default();
+        let hashed = known.lines().count();
+        match way.contains(&"--hash") {
+            // Nothing needs to be read to know the hash of an empty file.
+            true => assert!(hashed < 10, "{way:?}: {known}"),
+            false => assert!(hashed > 300, "{way:?}: {hashed}"),
+        }
+        assert!(
+            carried <= 2 * said["sent_bytes"].as_u64().unwrap(),
+            "{way:?}: {said}"
+        );
+    }
+}
+
 #[test]
 fn names_are_cp_s() {
     let folder = tempfile::tempdir().unwrap();
@@ -295,7 +335,7 @@ fn a_file_that_lacks_only_its_name_gets_it() {
     };
     for (index, block) in (0..).zip(contents.chunks(BLOCK as usize)) {
         let hash = part.blocks().hash(index, block).unwrap();
-        part.write(index, block, hash).unwrap();
+        part.write(index, block, Some(hash)).unwrap();
     }
     part.commit().unwrap();
     drop(part);

@@ -24,6 +24,11 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct BlockHash(pub [u8; 32]);
 
+impl BlockHash {
+    /// Of a block that nobody hashed. No bytes that anybody finds have this hash.
+    pub const UNKNOWN: Self = Self([0; 32]);
+}
+
 /// BLAKE3 of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FileHash(pub [u8; 32]);
@@ -110,17 +115,23 @@ impl Blocks {
 
     /// The hash of a block's bytes.
     pub fn hash(self, index: u64, bytes: &[u8]) -> Result<BlockHash, NoSuchBlock> {
+        self.has_length(index, bytes.len() as u64)?;
+        Ok(self.subtree_hash(self.range(index)?.start, bytes))
+    }
+
+    /// Whether a block has so many bytes.
+    pub fn has_length(self, index: u64, got: u64) -> Result<(), NoSuchBlock> {
         let range = self.range(index)?;
-        let (offset, len, got) = (range.start, range.end - range.start, bytes.len() as u64);
-        if got != len {
-            return Err(NoSuchBlock::Length {
+        let (offset, len) = (range.start, range.end - range.start);
+        match got == len {
+            true => Ok(()),
+            false => Err(NoSuchBlock::Length {
                 index,
                 offset,
                 len,
                 got,
-            });
+            }),
         }
-        Ok(self.subtree_hash(offset, bytes))
     }
 
     /// The hash of a block that is all zeros, without the memory of one.

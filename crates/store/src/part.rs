@@ -226,14 +226,25 @@ impl<D: Directory> Part<D> {
     }
 
     /// Takes a block, if its bytes have this hash; false if the block was here already. It is
-    /// durable when [`Part::commit`] says so.
-    pub fn write(&self, index: u64, bytes: &[u8], hash: BlockHash) -> Result<bool, PartError> {
+    /// durable when [`Part::commit`] says so. Without a hash its bytes are believed, and the file
+    /// has none.
+    pub fn write(
+        &self,
+        index: u64,
+        bytes: &[u8],
+        hash: Option<BlockHash>,
+    ) -> Result<bool, PartError> {
         let range = self.range(index)?;
         if !self.state().lacks(index) {
             return Ok(false);
         }
-        self.check(index, bytes, hash)?;
-        self.put(index, hash, || self.file.write_at(bytes, range.start))
+        match hash {
+            Some(hash) => self.check(index, bytes, hash)?,
+            None => self.has_length(index, bytes.len() as u64)?,
+        }
+        self.put(index, hash.unwrap_or(BlockHash::UNKNOWN), || {
+            self.file.write_at(bytes, range.start)
+        })
     }
 
     /// Takes a block of which the source has only a hole; false if the block was here already.
@@ -286,7 +297,8 @@ impl<D: Directory> Part<D> {
     ) -> Result<Finished<D>, PartError> {
         self.sound()?;
         let got = self.merged()?;
-        if let Some(expected) = expected.filter(|expected| *expected != got) {
+        let differs = |got: &FileHash| expected.is_some_and(|expected| expected != *got);
+        if let (Some(got), Some(expected)) = (got.filter(differs), expected) {
             let name = self.site.shown();
             self.discard()?;
             return Err(PartError::Mismatch {
@@ -310,18 +322,23 @@ impl<D: Directory> Part<D> {
         site.io("remove its part", site.dir.remove(&site.part))
     }
 
-    fn merged(&self) -> Result<FileHash, PartError> {
+    /// The hash of the file, if it is known of all its blocks.
+    fn merged(&self) -> Result<Option<FileHash>, PartError> {
         let state = self.state();
         let kinds = state.kinds.iter().enumerate();
         let mut awaited = kinds.filter(|(_, kind)| **kind != Kind::Durable);
         match (awaited.next(), self.blocks.file_hash(&state.hashes)) {
-            (None, Some(hash)) => Ok(hash),
+            (None, Some(hash)) => Ok(state.all_hashed().then_some(hash)),
             (first, _) => Err(PartError::Incomplete {
                 name: self.site.shown(),
                 offset: first.map_or(0, |(index, _)| index as u64) * self.blocks.block_len(),
                 more: awaited.count(),
             }),
         }
+    }
+
+    fn has_length(&self, index: u64, got: u64) -> Result<(), PartError> {
+        self.named(self.blocks.has_length(index, got))
     }
 
     fn check(&self, index: u64, bytes: &[u8], expected: BlockHash) -> Result<(), PartError> {
@@ -420,7 +437,7 @@ impl<D: Directory> Renamed<D> {
         site.io("make its name durable", site.dir.sync())?;
         Ok(Finished {
             site,
-            hash: self.hash,
+            hash: Some(self.hash),
             journal: self.journal,
         })
     }
@@ -429,8 +446,8 @@ impl<D: Directory> Renamed<D> {
 /// A file that has its final name, durably.
 pub struct Finished<D: Directory = Dir> {
     site: Site<D>,
-    /// The hash of the whole.
-    pub hash: FileHash,
+    /// The hash of the whole, unless a block came without one.
+    pub hash: Option<FileHash>,
     /// Still locked: nobody begins the file again, and finds the journal gone, before
     /// [`Finished::forget_journal`].
     journal: D::File,
@@ -660,7 +677,7 @@ impl<D: Directory> Start<D> {
         let Ok(Some(file)) = site.dir.open(&site.name, How::Read) else {
             return Ok(None);
         };
-        let all_known = !state.kinds.contains(&Kind::Missing);
+        let all_known = !state.kinds.contains(&Kind::Missing) && state.all_hashed();
         if !all_known || !site.io("read it again", is_as_known(&file, blocks, &state.hashes))? {
             return Ok(None);
         }
@@ -728,6 +745,10 @@ impl State {
             state.hashes[*index as usize] = *hash;
         }
         state
+    }
+
+    fn all_hashed(&self) -> bool {
+        !self.hashes.contains(&BlockHash::UNKNOWN)
     }
 
     fn lacks(&self, index: u64) -> bool {

@@ -255,7 +255,7 @@ impl World {
                 let label = self.new_label(at);
                 let finished = renamed.finish(|file| file.set_label(label));
                 let finished = self.lit(finished)?;
-                self.record(at, finished.hash)?;
+                self.record(at, finished.hash.unwrap())?;
                 self.lit(finished.forget_journal())?;
             }
         }
@@ -276,7 +276,7 @@ impl World {
         let zeros = bytes.iter().all(|byte| *byte == 0);
         let done = match zeros {
             true => part.hole(index),
-            false => part.write(index, bytes, source.blocks().hash(index, bytes).unwrap()),
+            false => part.write(index, bytes, source.blocks().hash(index, bytes).ok()),
         };
         self.lit(done).map(drop)
     }
@@ -300,7 +300,7 @@ impl World {
         let label = self.new_label(at);
         let finished = part.finish(Some(expected), |file| file.set_label(label));
         let finished = self.lit(finished)?;
-        self.record(at, finished.hash)?;
+        self.record(at, finished.hash.unwrap())?;
         self.lit(finished.forget_journal())
     }
 
@@ -335,19 +335,19 @@ impl World {
         let source = &self.sources[at];
         let (dir, name, content) = (&source.dir, &source.name, source.content());
         let prepare = |file: &SimulatedFile| file.set_label(label);
-        let small = Small::write(dir, name, content, hash(content), prepare);
+        let small = Small::write(dir, name, content, Some(hash(content)), prepare);
         let mut batch = vec![self.lit(small)?];
         for other in 0..[0, 12][self.dice.below(2)] {
             let (dir, name) = (&self.others, format!("{other}"));
             let bytes = hash(name.as_bytes()).0;
-            let small = Small::write(dir, name.as_bytes(), &bytes, hash(&bytes), |_| Ok(()));
+            let small = Small::write(dir, name.as_bytes(), &bytes, Some(hash(&bytes)), |_| Ok(()));
             batch.push(self.lit(small)?);
         }
         let mut outcomes = small::commit(batch).into_iter();
         let got = self.lit(outcomes.next().unwrap())?;
         outcomes.try_for_each(|outcome| self.lit(outcome).map(drop))?;
         self.counts.small += 1;
-        self.record(at, got)
+        self.record(at, got.unwrap())
     }
 
     /// The process dies; the disk goes on.

@@ -26,27 +26,23 @@ const SYNC_EACH_MAX: usize = 8;
 pub struct Small<D: Directory = Dir> {
     site: Site<D>,
     file: D::File,
-    hash: FileHash,
+    hash: Option<FileHash>,
 }
 
 impl<D: Directory> Small<D> {
-    /// Writes a file of these bytes, if they have this hash, and its metadata by `prepare`. It gets
+    /// Writes a file of these bytes, if they have this hash, and its metadata by `prepare`; without a
+    /// hash they are believed. It gets
     /// its name by [`commit`]; dropped, it leaves a file that the next one replaces.
     pub fn write(
         dir: &D,
         name: &[u8],
         bytes: &[u8],
-        expected: FileHash,
+        expected: Option<FileHash>,
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
     ) -> Result<Self, PartError> {
         let site = Site::new(dir, name)?;
-        let hash = FileHash(*blake3::hash(bytes).as_bytes());
-        if hash != expected {
-            return Err(PartError::Mismatch {
-                name: site.shown(),
-                expected,
-                got: hash,
-            });
+        if let Some(expected) = expected {
+            check(&site, bytes, expected)?;
         }
         let file = site.new_whole()?;
         file.write_at(bytes, 0).map_err(|source| PartError::Write {
@@ -55,7 +51,11 @@ impl<D: Directory> Small<D> {
             source,
         })?;
         site.io("set its metadata", prepare(&file))?;
-        Ok(Self { site, file, hash })
+        Ok(Self {
+            site,
+            file,
+            hash: expected,
+        })
     }
 
     fn sync(&self) -> Result<(), PartError> {
@@ -63,8 +63,21 @@ impl<D: Directory> Small<D> {
     }
 }
 
-/// Makes files durable, each under its name; for each, in their order, its hash or what went wrong.
-pub fn commit<D: Directory>(batch: Vec<Small<D>>) -> Vec<Result<FileHash, PartError>> {
+fn check<D: Directory>(site: &Site<D>, bytes: &[u8], expected: FileHash) -> Result<(), PartError> {
+    let got = FileHash(*blake3::hash(bytes).as_bytes());
+    match got == expected {
+        true => Ok(()),
+        false => Err(PartError::Mismatch {
+            name: site.shown(),
+            expected,
+            got,
+        }),
+    }
+}
+
+/// Makes files durable, each under its name; for each, in their order, its hash if it has one, or what
+/// went wrong.
+pub fn commit<D: Directory>(batch: Vec<Small<D>>) -> Vec<Result<Option<FileHash>, PartError>> {
     let mut outcomes = synced(&batch);
     for (small, outcome) in batch.iter().zip(&mut outcomes) {
         if outcome.is_ok() {
@@ -150,7 +163,7 @@ mod tests {
 
     fn write(dir: &Dir, name: &str) -> Small {
         let bytes = name.as_bytes();
-        Small::write(dir, bytes, bytes, hash(bytes), |_| Ok(())).unwrap()
+        Small::write(dir, bytes, bytes, Some(hash(bytes)), |_| Ok(())).unwrap()
     }
 
     #[test]
@@ -170,7 +183,7 @@ mod tests {
                     let error = outcome.as_ref().unwrap_err().to_string();
                     assert!(error.starts_with("3: cannot give it its name"), "{error}");
                 } else {
-                    assert_eq!(outcome.as_ref().unwrap(), &hash(name.as_bytes()));
+                    assert_eq!(outcome.as_ref().unwrap(), &Some(hash(name.as_bytes())));
                     assert_eq!(fs::read(dir.join(name)).unwrap(), name.as_bytes());
                 }
             }
@@ -180,7 +193,7 @@ mod tests {
     #[test]
     fn damage_on_the_way_does_not_reach_the_disk() {
         let temp = tempfile::tempdir().unwrap();
-        let done = Small::write(&dir(temp.path()), b"a", b"b", hash(b"a"), |_| Ok(()));
+        let done = Small::write(&dir(temp.path()), b"a", b"b", Some(hash(b"a")), |_| Ok(()));
         let error = done.err().unwrap().to_string();
         assert!(error.starts_with("a: its hash is"), "{error}");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0);
@@ -200,7 +213,7 @@ mod tests {
             fs::write(temp.path().join(String::from_utf8(own).unwrap()), kind).unwrap();
         }
         let small = write(&dir, "a");
-        let second = Small::write(&dir, b"a", b"a", hash(b"a"), |_| Ok(()));
+        let second = Small::write(&dir, b"a", b"a", Some(hash(b"a")), |_| Ok(()));
         let error = second.err().unwrap().to_string();
         assert!(error.ends_with("somebody else is writing it"), "{error}");
         assert!(commit(vec![small])[0].is_ok());

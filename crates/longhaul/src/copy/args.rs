@@ -52,6 +52,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SWITCH")]
     pub(super) encrypt: Option<Switch>,
 
+    /// Hash the data, so that damage on its way is found and `verify` can look later: on, or off where both ends are
+    /// trusted more than the processor is fast
+    #[arg(long, value_name = "SWITCH", default_value = "on")]
+    pub(super) hash: Switch,
+
     /// Remove below the copied directories what the source does not have
     #[arg(long)]
     pub(super) delete: bool,

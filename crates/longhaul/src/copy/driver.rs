@@ -110,6 +110,7 @@ impl<'a> Job<'a> {
                 true => Switch::Off,
                 false => Switch::On,
             }),
+            hash: self.args.hash,
             limit: self.args.limit.map(units::BitRate::bits),
             delete: self.args.delete,
             update: self.args.update,

@@ -50,6 +50,7 @@ pub(super) struct Options {
     pub(super) pace: Pace,
     pub(super) congestion_control: Option<String>,
     pub(super) encrypt: Switch,
+    pub(super) hash: Switch,
     /// Bits a second.
     pub(super) limit: Option<u64>,
     pub(super) delete: bool,

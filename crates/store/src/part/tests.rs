@@ -82,7 +82,7 @@ impl Place {
     fn write(&self, part: &Part, indexes: Range<u64>) {
         for index in indexes {
             let (bytes, hash) = self.block(part, index);
-            assert!(part.write(index, bytes, hash).unwrap());
+            assert!(part.write(index, bytes, Some(hash)).unwrap());
         }
     }
 
@@ -107,7 +107,7 @@ fn blocks_come_from_many_threads_while_another_commits() {
                 for at in 0..10 {
                     let index = (at * 3 + thread) % 10;
                     let (bytes, hash) = place.block(part, index);
-                    if part.write(index, bytes, hash).unwrap() {
+                    if part.write(index, bytes, Some(hash)).unwrap() {
                         lock(taken).push(index);
                     }
                 }
@@ -124,7 +124,7 @@ fn blocks_come_from_many_threads_while_another_commits() {
     assert_eq!(taken, (0..10).collect::<Vec<_>>(), "each once");
     assert_eq!(*durable, taken, "each once");
     let finished = part.finish(Some(place.hash()), |_| Ok(())).unwrap();
-    assert_eq!(finished.hash, place.hash());
+    assert_eq!(finished.hash, Some(place.hash()));
     assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
     assert_eq!(place.names(), 2, "the file and its journal");
     finished.forget_journal().unwrap();
@@ -146,7 +146,7 @@ fn only_what_was_committed_is_there_the_next_time() {
     assert_eq!(part.durable(), [hash(2), hash(3)]);
     assert_eq!(part.missing(), [0..2, 4..10]);
     let (bytes, hash) = place.block(&part, 2);
-    assert!(!part.write(2, bytes, hash).unwrap(), "it was here");
+    assert!(!part.write(2, bytes, Some(hash)).unwrap(), "it was here");
     place.write(&part, 0..2);
     place.write(&part, 4..10);
     part.commit().unwrap();
@@ -211,11 +211,32 @@ fn what_has_its_name_but_is_in_no_manifest_is_read_and_kept() {
         panic!("not found");
     };
     let finished = renamed.finish(|_| Ok(())).unwrap();
-    assert_eq!(finished.hash, place.hash());
+    assert_eq!(finished.hash, Some(place.hash()));
     drop(finished);
     let mut damaged = place.content.clone();
     damaged[70_000] ^= 1;
     fs::write(place.path(b"file"), damaged).unwrap();
+    drop(place.fresh());
+}
+
+#[test]
+fn without_hashes_a_file_has_none_and_nothing_is_taken_for_it() {
+    let place = Place::new();
+    let part = place.fresh();
+    place.write(&part, 0..9);
+    let (bytes, _) = place.block(&part, 9);
+    let short = error(part.write(9, &bytes[1..], None));
+    assert!(short.contains("block 9 at offset"), "{short}");
+    assert!(part.write(9, bytes, None).unwrap());
+    part.commit().unwrap();
+    drop(part);
+    let part = place.resumed();
+    assert!(part.missing().is_empty());
+    let finished = part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    assert_eq!(finished.hash, None);
+    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
+    drop(finished);
+    // What has its name can't be told from anything else of that length.
     drop(place.fresh());
 }
 
@@ -226,18 +247,18 @@ fn damage_on_the_way_does_not_reach_the_disk() {
     let (bytes, hash) = place.block(&part, 1);
     let mut damaged = bytes.to_vec();
     damaged[5] ^= 1;
-    let told = error(part.write(1, &damaged, hash));
+    let told = error(part.write(1, &damaged, Some(hash)));
     assert!(
         told.starts_with("file: the block at offset 65536 was damaged"),
         "{told}"
     );
-    error(part.write(2, bytes, hash));
-    error(part.write(1, &bytes[1..], hash));
-    error(part.write(10, bytes, hash));
+    error(part.write(2, bytes, Some(hash)));
+    error(part.write(1, &bytes[1..], Some(hash)));
+    error(part.write(10, bytes, Some(hash)));
     assert_eq!(part.missing(), [0..10]);
     let kept = fs::read(place.path(part.own_name())).unwrap();
     assert!(kept.iter().all(|byte| *byte == 0));
-    assert!(part.write(1, bytes, hash).unwrap());
+    assert!(part.write(1, bytes, Some(hash)).unwrap());
 }
 
 #[test]
@@ -389,7 +410,7 @@ fn after_a_failed_commit_only_what_was_durable_before_counts() {
     let open = || Part::open_sized(&dir, b"file", &origin, 1024).unwrap();
     let write = |part: &Part<_>, index| {
         let hash = part.blocks().hash(index, &[7; 1024]).unwrap();
-        part.write(index, &[7; 1024], hash)
+        part.write(index, &[7; 1024], Some(hash))
     };
     let Opened::Fresh(part) = open() else {
         panic!("not fresh");

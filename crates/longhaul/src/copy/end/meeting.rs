@@ -143,10 +143,9 @@ struct Way {
 fn connect<S: Streams>(way: Way, options: &Options, streams: Arc<S>) -> Result<Lines> {
     let first = way.reach()?;
     let rtt = TcpInfo::of(&first).map_or(Time::ZERO, |info| Time::from_micros(info.rtt_us.into()));
-    let wanted = options.streams_fixed().map_or_else(
-        || guess(rtt, window(), STREAMS_AUTO_MAX),
-        usize::from,
-    );
+    let wanted = options
+        .streams_fixed()
+        .map_or_else(|| guess(rtt, window(), STREAMS_AUTO_MAX), usize::from);
     streams.opener().want(wanted);
     let opening = way.clone();
     thread::spawn(move || keep_open(&opening, &streams));

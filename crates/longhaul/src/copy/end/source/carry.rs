@@ -5,7 +5,7 @@ use super::{
     Source,
     sending::{Lost, Sending, SourceFile},
 };
-use crate::copy::{connection::Connection, message::Order};
+use crate::copy::{args::Switch, connection::Connection, message::Order};
 use anyhow::Result;
 use model::copy::Parcel;
 use std::{
@@ -68,7 +68,7 @@ impl Source {
             .look(|state| state.sending.get(&file).map(sending));
         // Withdrawn, or given up by the target.
         let Some(source) = source else { return Ok(()) };
-        match stream.read(file, &source, block) {
+        match stream.read(file, &source, block, self.hash) {
             Ok(header) => self.send_read(stream, &header),
             Err(lost) => {
                 self.withdraw(file, &source, &lost);
@@ -125,14 +125,23 @@ impl Source {
 
 impl Stream {
     /// Reads a block into the buffer; its header.
-    fn read(&mut self, file: u64, source: &Arc<SourceFile>, block: u64) -> Result<Header, Lost> {
+    fn read(
+        &mut self,
+        file: u64,
+        source: &Arc<SourceFile>,
+        block: u64,
+        hash: Switch,
+    ) -> Result<Header, Lost> {
         let opened = match self.open.take() {
             Some((number, opened)) if number == file => opened,
             _ => source.open()?,
         };
         let hole = source.read(&opened, block, &mut self.buffer)?;
         self.open = Some((file, opened));
-        let hash = source.blocks().hash(block, &self.buffer);
+        let hash = match hash {
+            Switch::On => source.blocks().hash(block, &self.buffer),
+            Switch::Off => Ok(BlockHash::UNKNOWN),
+        };
         let hash = hash.map_err(|error| Lost::Unreadable(error.to_string()))?;
         Ok(Header {
             file,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     copy::{
-        args::Balance,
+        args::{Balance, Switch},
         connection::Connection,
         identity::Identity,
         message::{self, Answer, Need, Order, Outcome},
@@ -48,6 +48,7 @@ struct Source {
     opener: Arc<Opener>,
     tuning: Arc<Tuning>,
     limit: Option<Arc<Limit>>,
+    hash: Switch,
 }
 
 pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) -> Result<Progress> {
@@ -70,6 +71,7 @@ pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) ->
         opener: Arc::default(),
         tuning: Arc::new(tuning),
         limit: limit.map(Arc::new),
+        hash: begin.options.hash,
     });
     let Lines { orders, answers } = meet(&begin, identity, reporter, source.clone())?;
     thread::spawn(move || sender.run(orders));

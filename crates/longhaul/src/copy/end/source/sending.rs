@@ -105,7 +105,9 @@ impl Sending {
     /// The file's hash, if all of it was read.
     pub(super) fn hash(&self) -> Option<FileHash> {
         let blocks = self.file.blocks();
-        let all = (0..blocks.count()).map(|index| self.read.get(&index).copied());
+        let known = |index| self.read.get(&index).copied();
+        let all = (0..blocks.count())
+            .map(|index| known(index).filter(|hash| *hash != BlockHash::UNKNOWN));
         blocks.file_hash(&all.collect::<Option<Vec<_>>>()?)
     }
 }

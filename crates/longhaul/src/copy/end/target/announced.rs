@@ -13,7 +13,7 @@ use crate::copy::{
 use anyhow::{Context as _, Result, bail};
 use std::{ops::Range, sync::Arc};
 use store::{
-    blocks::{BLOCK, Blocks},
+    blocks::{BLOCK, Blocks, FileHash},
     delete::{Extras, remove_all},
     entry::{Entry, Kind},
     filter::Filter,
@@ -211,7 +211,7 @@ impl Target {
             .change(|state| state.small.insert(number, entry.clone()));
         if version.size == 0 {
             // There is nothing to send.
-            return self.write_small(number, &[], hash_of_nothing());
+            return self.write_small(number, &[], Some(hash_of_nothing()));
         }
         self.answers.put(Answer::Need {
             file: number,
@@ -322,9 +322,8 @@ impl Target {
     }
 }
 
-fn hash_of_nothing() -> [u8; 32] {
-    let hash = Blocks::of(0).file_hash(&[]);
-    hash.unwrap_or_default().0
+fn hash_of_nothing() -> FileHash {
+    Blocks::of(0).file_hash(&[]).unwrap_or_default()
 }
 
 /// A file so full of holes in its journal that they are not told apart: some blocks come twice.

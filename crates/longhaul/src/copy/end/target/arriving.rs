@@ -60,7 +60,7 @@ pub(super) struct Named {
 
 impl std::fmt::Debug for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Named({})", self.finished.hash)
+        write!(f, "Named({:?})", self.finished.hash)
     }
 }
 
@@ -103,11 +103,11 @@ impl Large {
         index: u64,
         content: Content,
         bytes: &[u8],
-        hash: [u8; 32],
+        hash: Option<BlockHash>,
     ) -> Result<(), String> {
         let taken = self.with(|part| match content {
             Content::Hole => part.hole(index),
-            Content::Data(_) => part.write(index, bytes, BlockHash(hash)),
+            Content::Data(_) => part.write(index, bytes, hash),
         });
         taken.map(drop)
     }

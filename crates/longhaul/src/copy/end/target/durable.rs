@@ -25,7 +25,8 @@ const INTERVAL: Duration = Duration::from_millis(250);
 struct Done {
     number: u64,
     entry: Arc<Entry>,
-    hash: FileHash,
+    /// None with `--hash off`: nothing is recorded then.
+    hash: Option<FileHash>,
     left_out: Vec<String>,
     finished: Option<Finished>,
 }
@@ -167,7 +168,7 @@ impl Target {
     /// Keeps the hashes, and only then forgets the journals.
     fn record(&self, manifest: Option<&mut Manifest>, done: Vec<Done>) {
         if let Some(manifest) = manifest {
-            let records: Vec<(&[u8], Record)> = done.iter().map(record).collect();
+            let records: Vec<(&[u8], Record)> = done.iter().filter_map(record).collect();
             if let Err(error) = manifest.append(&records) {
                 self.problem(format!(
                     "hashes of {} files are not kept: {error}",
@@ -196,12 +197,12 @@ fn size(entry: &Entry) -> u64 {
     }
 }
 
-fn record(done: &Done) -> (&[u8], Record) {
+fn record(done: &Done) -> Option<(&[u8], Record)> {
     let modified = done.entry.metadata.modified;
     let record = Record {
-        hash: done.hash,
+        hash: done.hash?,
         size: size(&done.entry),
         mtime: (modified.seconds, modified.nanos),
     };
-    (done.entry.path.as_bytes(), record)
+    Some((done.entry.path.as_bytes(), record))
 }

@@ -6,10 +6,14 @@ use super::{
     arriving::{apply, directory, in_its_place, unless_busy},
     state::{BATCH_MAX, Written},
 };
-use crate::copy::{connection::Connection, message::Outcome};
+use crate::copy::{args::Switch, connection::Connection, message::Outcome};
 use anyhow::{Context as _, Result, bail};
 use std::{io::Read, sync::Arc};
-use store::{blocks::FileHash, entry::Entry, small::Small};
+use store::{
+    blocks::{BlockHash, FileHash},
+    entry::Entry,
+    small::Small,
+};
 use wire::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
 
 impl Target {
@@ -35,15 +39,16 @@ impl Target {
 
     /// Blocks of files that are done with are passed over.
     fn take(&self, header: &Header, bytes: &[u8]) {
+        let hash = (self.options.hash == Switch::On).then_some(header.hash);
         let (large, small) = self.shared.look(|state| {
             let large = state.large.get(&header.file).cloned();
             (large, state.small.contains_key(&header.file))
         });
         if small {
-            return self.write_small(header.file, bytes, header.hash);
+            return self.write_small(header.file, bytes, hash.map(FileHash));
         }
         let Some(large) = large else { return };
-        if let Err(why) = large.write(header.block, header.content, bytes, header.hash) {
+        if let Err(why) = large.write(header.block, header.content, bytes, hash.map(BlockHash)) {
             let known = self
                 .shared
                 .change(|state| state.large.remove(&header.file).is_some());
@@ -55,7 +60,7 @@ impl Target {
     }
 
     /// Writes a file of one block; the committing thread gives it its name.
-    pub(super) fn write_small(&self, number: u64, bytes: &[u8], hash: [u8; 32]) {
+    pub(super) fn write_small(&self, number: u64, bytes: &[u8], hash: Option<FileHash>) {
         self.shared
             .wait_until(|state| state.batch.len() < BATCH_MAX);
         let Some(entry) = self.shared.change(|state| state.small.remove(&number)) else {
@@ -78,12 +83,12 @@ impl Target {
         &self,
         entry: &Arc<Entry>,
         bytes: &[u8],
-        hash: [u8; 32],
+        hash: Option<FileHash>,
     ) -> Result<(Small, Vec<String>), String> {
         let dir = directory(&self.root, entry)?;
         let mut left_out = Vec::new();
         let write = || {
-            Small::write(&dir, entry.path.name(), bytes, FileHash(hash), |file| {
+            Small::write(&dir, entry.path.name(), bytes, hash, |file| {
                 left_out = apply(&entry.metadata, file)?;
                 Ok(())
             })
