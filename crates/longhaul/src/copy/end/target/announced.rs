@@ -34,6 +34,8 @@ struct Site<'a> {
     /// Hard links: the file must be there first.
     links: Vec<(u64, Entry)>,
     unread: u64,
+    /// Whether anything was made or changed that is no file's data: directories, links, metadata.
+    changed: bool,
 }
 
 impl Target {
@@ -51,6 +53,7 @@ impl Target {
             filter: &filter,
             links: Vec::new(),
             unread: 0,
+            changed: false,
         };
         loop {
             let order = message::read::<Order>(&mut from)?;
@@ -120,13 +123,17 @@ impl Target {
             true => self.remove_extras(site.extras, site.filter, site.unread),
             false => 0,
         };
-        for (path, applied) in site.placer.finish() {
+        let directories = site.placer.finish();
+        let changed = site.changed || removed > 0;
+        for (path, applied) in directories {
             if let Err(failure) = applied {
                 let path = path.map_or(".".to_owned(), |path| path.to_string());
                 self.fail(format!("{path}: {failure}"));
             }
         }
-        self.sync();
+        if changed {
+            self.sync();
+        }
         let failed = self.tally.now().failed - failed;
         self.answers.put(Answer::Over { removed, failed });
         // It has heard that, and went.
@@ -134,7 +141,8 @@ impl Target {
         Ok(())
     }
 
-    /// The names of directories, links and removals, too, survive a power loss.
+    /// The names of directories, links and removals, too, survive a power loss. What others left to be written there is
+    /// waited for, too: files alone, which are durable already, don't need it.
     fn sync(&self) {
         if let Ok(top) = self.root.open_dir(None)
             && let Err(error) = rustix::fs::syncfs(&top)
@@ -178,7 +186,10 @@ impl Target {
         let outcome = match site.placer.place(&entry) {
             Ok((Placed::Unchanged, _)) => self.is_there(&entry),
             Ok((Placed::Newer, _)) => Outcome::Newer,
-            Ok((Placed::Changed, left_out)) => without(left_out),
+            Ok((Placed::Changed, left_out)) => {
+                site.changed = true;
+                without(left_out)
+            }
             // Compared it is only if that was asked for.
             Ok((Placed::Wanted | Placed::Compare, _)) => return self.want(number, entry),
             Err(failure) => Outcome::Failed(failure.to_string()),
