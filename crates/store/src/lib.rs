@@ -8,6 +8,7 @@
 
 pub mod blocks;
 pub mod delete;
+pub mod direct;
 pub mod entry;
 mod escape;
 pub mod filter;

@@ -6,7 +6,7 @@
 pub(crate) mod simulated;
 
 use rustix::{
-    fs::{Advice, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat},
+    fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat},
     io::{Errno, retry_on_intr},
 };
 use std::{
@@ -15,7 +15,7 @@ use std::{
     num::NonZeroU64,
     ops::Range,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
         unix::fs::{FileExt, MetadataExt},
     },
     sync::Arc,
@@ -41,9 +41,14 @@ pub trait Medium: Send + Sync {
     fn allocate(&self, len: u64) -> io::Result<()>;
     /// Makes zeros of a range within the file, without space on the disk if the file system can.
     fn zero(&self, range: Range<u64>) -> io::Result<()>;
-    /// Says that a range is complete and will not be read soon: the kernel starts to write it out,
-    /// and the next sync waits for less.
-    fn write_back(&self, _range: Range<u64>) {}
+    /// A second way into the file that writes past the page cache, where there is one. What comes by
+    /// it has to be aligned ([`crate::direct`]), and is durable when the file is synced, as ever.
+    fn directly(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
     /// Makes bytes and length durable.
     fn sync_data(&self) -> io::Result<()>;
     /// Makes bytes, length and metadata durable.
@@ -174,11 +179,12 @@ impl Medium for File {
         self.write_all_at(&zeros, range.start)
     }
 
-    /// Linux begins to write out what is dirty in a range when it is told that the range is not
-    /// needed, and drops what is clean.
-    fn write_back(&self, range: Range<u64>) {
-        let len = NonZeroU64::new(range.end - range.start);
-        let _only_advice = rustix::fs::fadvise(self, range.start, len, Advice::DontNeed);
+    /// By its descriptor's entry in /proc: the very file, whatever its name is now.
+    fn directly(&self) -> Option<Self> {
+        let path = format!("/proc/self/fd/{}", self.as_raw_fd());
+        let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+        let opened = retry_on_intr(|| rustix::fs::open(path.as_str(), flags, Mode::empty()));
+        opened.ok().map(Self::from)
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -16,6 +16,7 @@
 
 use crate::{
     blocks::{BLOCK, BlockHash, Blocks, FILE_LEN_MAX, FileHash, NoSuchBlock},
+    direct::Direct,
     escape::Escaped,
     journal::{self, Header, Journal, Record, Version},
     medium::{Dir, Directory, How, Medium, OpenError},
@@ -170,6 +171,7 @@ pub struct Part<D: Directory = Dir> {
     site: Site<D>,
     blocks: Blocks,
     file: D::File,
+    direct: Direct<D::File>,
     journal: Mutex<Journal<D::File>>,
     state: Mutex<State>,
 }
@@ -243,7 +245,7 @@ impl<D: Directory> Part<D> {
             None => self.has_length(index, bytes.len() as u64)?,
         }
         self.put(index, hash.unwrap_or(BlockHash::UNKNOWN), || {
-            self.file.write_at(bytes, range.start)
+            self.direct.write(&self.file, bytes, range.start)
         })
     }
 
@@ -373,7 +375,6 @@ impl<D: Directory> Part<D> {
             offset: range.start,
             source,
         })?;
-        self.file.write_back(range);
         Ok(true)
     }
 
@@ -648,6 +649,7 @@ impl<D: Directory> Start<D> {
             state: Mutex::new(State::empty(header.blocks.count())),
             blocks: header.blocks,
             site,
+            direct: Direct::into(&file),
             file,
             journal: Mutex::new(journal),
         })
@@ -665,6 +667,7 @@ impl<D: Directory> Start<D> {
             state: Mutex::new(State::with(header.blocks.count(), &records)),
             blocks: header.blocks,
             site,
+            direct: Direct::into(&file),
             file,
             journal: Mutex::new(journal),
         })

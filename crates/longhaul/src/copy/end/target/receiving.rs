@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use std::{io::Read, sync::Arc};
 use store::{
     blocks::{BlockHash, FileHash},
+    direct::Buffer,
     entry::Entry,
     small::Small,
 };
@@ -19,7 +20,7 @@ use wire::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
 impl Target {
     /// Until the stream ends. What is wrong with a file settles that file; an error is the stream's.
     pub(super) fn receive(&self, number: u64, mut from: Connection) -> Result<()> {
-        let mut buffer = vec![0; BLOCK_LEN as usize];
+        let mut buffer = Buffer::new(BLOCK_LEN as usize);
         loop {
             let mut header = [0; HEADER_LEN];
             if !begins(&mut from, &mut header)? {
