@@ -2,7 +2,7 @@
 //! A page in a frame of any width: a headless window is never narrower than 500 px.
 
 use super::browser::{self, Scheme};
-use std::fs;
+use std::{fs, time::Duration};
 
 /// Hears what the page in the frame tells.
 const OUTER: &str = r#"<!DOCTYPE html><pre id="told"></pre><script>
@@ -52,9 +52,29 @@ pub(crate) fn around(source: &str, width: u32) -> String {
     )
 }
 
+/// Times the page is opened if it says nothing: its scripts wait for what they watch to be drawn, and time in the page may
+/// pass before that. Each time four times as much.
+const LOOKS: u32 = 4;
+
 /// What such a page at `url` heard, and what is said on the console.
 pub(crate) fn heard(url: &str, width: u32, scheme: Scheme) -> Option<(Vec<String>, Vec<String>)> {
-    let shown = browser::open_in(url, width + 100, scheme)?;
+    let mut heard = heard_within(url, width, scheme, browser::BUDGET)?;
+    for look in 1..LOOKS {
+        if heard != (Vec::new(), Vec::new()) {
+            break;
+        }
+        heard = heard_within(url, width, scheme, browser::BUDGET * 4_u32.pow(look))?;
+    }
+    Some(heard)
+}
+
+fn heard_within(
+    url: &str,
+    width: u32,
+    scheme: Scheme,
+    budget: Duration,
+) -> Option<(Vec<String>, Vec<String>)> {
+    let shown = browser::open_in(url, width + 100, scheme, budget)?;
     let (_, told) = shown.dom.split_once("<pre id=\"told\">").unwrap();
     let lines = told.split_once("</pre>").unwrap().0.lines();
     Some((lines.map(str::to_owned).collect(), shown.console))
