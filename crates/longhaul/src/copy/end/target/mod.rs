@@ -107,8 +107,9 @@ impl Target {
             Outcome::Failed(why) => self.problem(why.clone()),
             _ => {}
         }
-        self.shared.change(|state| state.unsettled -= 1);
+        // Before the last one counts as settled: what ends the conversation comes behind it.
         self.answers.put(Answer::Settled { number, outcome });
+        self.shared.change(|state| state.unsettled -= 1);
     }
 
     fn problem(&self, said: String) {
