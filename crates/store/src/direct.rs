@@ -3,7 +3,7 @@
 //!
 //! What goes through the page cache is copied into it, written out when the kernel thinks fit, and every sync waits for it;
 //! threads that write one file take turns. A block is large and aligned: the disk can fetch it from where it is, which costs a
-//! fraction of the processor's time and keeps the cache for others (docs/copy.md has figures). Where a file system refuses
+//! fraction of the processor's time and keeps the cache for others (docs/decisions/blocks-past-the-page-cache.md). Where a file system refuses
 //! that, the page cache does.
 
 use crate::medium::Medium;
