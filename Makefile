@@ -27,7 +27,7 @@ check: ## Format, lints, documentation, dependency policy
 	@scripts/setup --dev
 	@scripts/check
 
-bench: ## Benchmarks: decisions a second, real traffic over emulated links, other relays beside ours
+bench: ## Benchmarks: decisions a second, real traffic over emulated links, other relays and copiers beside ours
 	@scripts/setup --bench
 	@scripts/bench
 
