@@ -2,9 +2,9 @@
 //! How many streams carry a copy.
 //!
 //! A stream moves a window a round trip at most, so a long path wants as many as fill it. How much it holds nobody says,
-//! so the first number is a guess from what is known at once: the round trip, and the largest window that both
-//! ends' buffers allow. From there it is tried: more of them as long as that makes the whole faster, and back again if
-//! it does not. A stream too many costs little: memory, and a share of the path that others lack.
+//! so the first number is a guess from what is known at once: the round trip, and the largest window that buffers
+//! allow, or that is quickly back after a loss. From there it is tried: twice as many as long as that makes the whole faster, and
+//! back again if it does not. A stream too many costs little: memory, and a share of the path that others lack.
 
 use units::{BitRate, Time};
 
@@ -15,6 +15,10 @@ pub const STREAMS_MAX: usize = 64;
 
 /// The rate that the first guess is made for. Faster paths are found by trying.
 const GUESSED_RATE: BitRate = BitRate::from_bits(1_000_000_000);
+/// The window that the first guess gives a stream at most, in bytes, whatever buffers allow: CUBIC has 3 MB back some ten
+/// seconds after a loss, and a stream of many times that only after as many more (RFC 9438 §4.2: the cube root of the
+/// window, in seconds).
+const GUESSED_WINDOW_MAX: u64 = 3_000_000;
 /// A trial lasts so many round trips, for slow start takes about twelve of them to a window of 3 MB, and at least so long.
 const TRIAL_ROUNDS: u64 = 16;
 const TRIAL_MIN: Time = Time::from_millis(1500);
@@ -34,6 +38,8 @@ pub struct Look {
     pub rtt: Time,
     /// The share of streams that have data which the path has not taken yet, 0 to 1.
     pub waiting: f64,
+    /// Bytes that are still to be sent, if that is known.
+    pub left_bytes: Option<u64>,
 }
 
 /// The number of streams, as it changes.
@@ -63,7 +69,8 @@ struct Trial {
 #[must_use]
 pub fn guess(rtt: Time, window_bytes: u64, most: usize) -> usize {
     let path = GUESSED_RATE.bits() as f64 / 8.0 * rtt.as_secs_f64();
-    let streams = (path / window_bytes.max(1) as f64).ceil() as usize;
+    let window = window_bytes.clamp(1, GUESSED_WINDOW_MAX);
+    let streams = (path / window as f64).ceil() as usize;
     streams.clamp(STREAMS_MIN.min(most), most)
 }
 
@@ -92,22 +99,26 @@ impl Streams {
         if let Some((rate, waiting)) = trial.look(now, look) {
             let length = trial.length;
             self.trial = None;
-            self.conclude(now, length, rate, waiting);
+            // What ends before the next trial does gains nothing by more streams.
+            let worth = look
+                .left_bytes
+                .is_none_or(|left| left as f64 > rate * length.as_secs_f64());
+            self.conclude(now, length, rate, worth && waiting >= WAITING);
         }
         self.count
     }
 
     /// A trial has ended.
-    fn conclude(&mut self, now: Time, length: Time, rate: f64, waiting: f64) {
+    fn conclude(&mut self, now: Time, length: Time, rate: f64, wants_more: bool) {
         let gained = self.before.is_none_or(|(_, before)| rate > before * GAIN);
         if let Some((count, _)) = self.before.take()
             && !gained
         {
             self.count = count;
             self.rest_until = now + length * REST_TRIALS;
-        } else if waiting >= WAITING && self.count < self.most && now >= self.rest_until {
+        } else if wants_more && self.count < self.most && now >= self.rest_until {
             self.before = Some((self.count, rate));
-            self.count = (self.count * 3).div_ceil(2).min(self.most);
+            self.count = (self.count * 2).min(self.most);
         }
     }
 }
@@ -156,6 +167,16 @@ mod tests {
 
     /// What a copy of so many seconds came to: how many streams there were at its end, and the most.
     fn run(path: &Path, source: f64, seconds: u64, streams: &mut Streams) -> (usize, usize) {
+        run_with(path, source, seconds, streams, None)
+    }
+
+    fn run_with(
+        path: &Path,
+        source: f64,
+        seconds: u64,
+        streams: &mut Streams,
+        size: Option<u64>,
+    ) -> (usize, usize) {
         let (mut acked, mut most) = (0.0, 0);
         let step = Time::from_millis(250);
         let mut now = Time::ZERO;
@@ -168,6 +189,7 @@ mod tests {
                 acked_bytes: acked as u64,
                 rtt: path.rtt,
                 waiting: if source > path_carries { 1.0 } else { 0.1 },
+                left_bytes: size.map(|size| size.saturating_sub(acked as u64)),
             };
             most = most.max(streams.look(now, &look));
         }
@@ -177,7 +199,8 @@ mod tests {
     #[test]
     fn the_guess_fills_a_gigabit_with_the_windows_that_there_are() {
         let guess = |ms, window| guess(Time::from_millis(ms), window, STREAMS_MAX);
-        assert_eq!(guess(350, 3 << 20), 14);
+        assert_eq!(guess(350, 3_000_000), 15);
+        assert_eq!(guess(350, 64 << 20), 15, "a loss would cost minutes");
         assert_eq!(guess(20, 3 << 20), STREAMS_MIN);
         assert_eq!(guess(350, 64 << 10), STREAMS_MAX);
         assert_eq!(guess(0, 0), STREAMS_MIN);
@@ -193,8 +216,8 @@ mod tests {
         };
         let (count, most) = run(&path, f64::INFINITY, 120, &mut Streams::new(4, 256));
         // 44 windows fill it; the last trial is one of more that brought nothing.
-        assert!((44..=66).contains(&count), "{count}");
-        assert!(most <= 99, "{most}");
+        assert!((44..=64).contains(&count), "{count}");
+        assert_eq!(most, 128);
     }
 
     #[test]
@@ -205,7 +228,7 @@ mod tests {
             rtt: Time::from_millis(20),
         };
         let (count, most) = run(&path, f64::INFINITY, 60, &mut Streams::new(4, 64));
-        assert_eq!((count, most), (4, 6));
+        assert_eq!((count, most), (4, 8));
     }
 
     #[test]
@@ -217,6 +240,22 @@ mod tests {
         };
         let (count, most) = run(&path, 100.0 * MBIT, 60, &mut Streams::new(4, 64));
         assert_eq!((count, most), (4, 4));
+    }
+
+    #[test]
+    fn what_is_almost_done_asks_for_none() {
+        let path = Path {
+            rate: 1000.0 * MBIT,
+            window: 1e6,
+            rtt: Time::from_millis(350),
+        };
+        // Twelve seconds by four streams, and a trial takes six.
+        let size = Some(130_000_000);
+        let (_, most) = run_with(&path, f64::INFINITY, 12, &mut Streams::new(4, 64), size);
+        assert_eq!(most, 4);
+        let size = Some(1_300_000_000);
+        let (_, most) = run_with(&path, f64::INFINITY, 12, &mut Streams::new(4, 64), size);
+        assert_eq!(most, 16);
     }
 
     #[test]

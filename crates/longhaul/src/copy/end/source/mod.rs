@@ -81,8 +81,9 @@ pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) ->
     let watching = source.clone();
     let watcher = thread::spawn(move || watching.watch_streams(&begin));
     let outcome = source.hear(answers);
-    source.shared.change(|state| state.over = true);
+    // First: streams that end now are not to be opened again.
     source.opener.end();
+    source.shared.change(|state| state.over = true);
     outcome?;
     // It has something to tell at the end.
     let _ = watcher.join();

@@ -63,6 +63,12 @@ impl Source {
         infos
     }
 
+    /// What is still to be sent at most, once all is known that there is.
+    fn left(&self) -> Option<u64> {
+        let now = self.tally.now();
+        now.scanned.then(|| now.bytes.saturating_sub(now.sent))
+    }
+
     fn decide(&self, seen: &mut Seen, infos: &[TcpInfo]) {
         let Some(rtt) = infos.iter().map(|info| info.rtt_us).max() else {
             return;
@@ -72,6 +78,7 @@ impl Source {
             acked_bytes: seen.figures.values().map(|one| one.acked_bytes).sum(),
             rtt: Time::from_micros(rtt.into()),
             waiting: waiting as f64 / infos.len() as f64,
+            left_bytes: self.left(),
         };
         let streams = seen
             .deciding

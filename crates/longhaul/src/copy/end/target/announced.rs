@@ -135,6 +135,8 @@ impl Target {
             self.sync();
         }
         let failed = self.tally.now().failed - failed;
+        // Streams that end after that are not to be opened again.
+        self.opener.end();
         self.answers.put(Answer::Over { removed, failed });
         // It has heard that, and went.
         self.shared.wait_until(|state| state.source_gone);

@@ -70,7 +70,6 @@ pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) ->
     thread::spawn(move || committing.commit_all());
     target.obey(orders)?;
     target.shared.change(|state| state.over = true);
-    target.opener.end();
     Ok(target.tally.now())
 }
 
