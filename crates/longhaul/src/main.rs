@@ -16,6 +16,7 @@ mod plan;
 mod probe;
 mod relay;
 mod run;
+mod site;
 mod tap;
 
 use clap::{Parser, Subcommand};
@@ -36,6 +37,8 @@ enum Command {
     Relay(Box<relay::Args>),
     /// Copy files over many connections at once, good to go on with after whatever befalls it
     Copy(Box<copy::Args>),
+    /// Offer directories to longhaul copy on other machines
+    Site(Box<site::Args>),
     /// List, load, watch, unload and simulate congestion controls
     Cc(cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Link(args) => link::run(*args),
         Command::Relay(args) => relay::run(&args),
         Command::Copy(args) => copy::run(&args),
+        Command::Site(args) => site::run(&args),
         Command::Cc(args) => cc::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Decp(args) => decp::run(&args),

@@ -186,6 +186,33 @@ impl Root {
         }
     }
 
+    /// A directory below this root as a root of its own, beyond which nothing is touched either; none is the same
+    /// directory.
+    ///
+    /// # Errors
+    /// It is none, or a symbolic link is on the way.
+    pub fn below(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
+        let dir = self.dir(path)?;
+        let top = rustix::io::fcntl_dupfd_cloexec(&dir, 0);
+        top.map(Self::of)
+            .map_err(Failure::at(path, "open the directory"))
+    }
+
+    /// The same, made if it is not there; what it is in must be there.
+    ///
+    /// # Errors
+    /// As [`Root::below`], or the system's.
+    pub fn below_or_create(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
+        if let Some(path) = path {
+            let (dir, name) = self.place(path)?;
+            match fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(Failure::at(Some(path), "make the directory")(errno)),
+            }
+        }
+        self.below(path)
+    }
+
     fn of(top: OwnedFd) -> Self {
         Self {
             top: Arc::new(top),
@@ -263,6 +290,12 @@ impl Root {
         let (dir, name) = self.place(path)?;
         fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(Failure::at(Some(path), "look at"))
+    }
+
+    /// Whether it is a directory. A symbolic link is none.
+    pub fn is_dir(&self, path: &RelPath) -> bool {
+        self.stat(path)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
     }
 
     /// Holds what is there, for its metadata.
@@ -771,6 +804,25 @@ mod tests {
         assert!(Root::open(&temp.path().join("none")).is_err());
         std::fs::write(temp.path().join("file"), "").unwrap();
         assert!(Root::open_or_create(&temp.path().join("file")).is_err());
+    }
+
+    #[test]
+    fn a_root_below_a_root_is_reached_without_links_and_holds_as_well() {
+        both_ways(|temp, root| {
+            symlink(temp.path().join("outside"), temp.path().join("in/l")).unwrap();
+            symlink("..", temp.path().join("in/up")).unwrap();
+            for link in ["l", "up", "l/secret"] {
+                assert!(root.below(Some(&path(link))).is_err(), "{link}");
+                assert!(root.below_or_create(Some(&path(link))).is_err(), "{link}");
+            }
+            let below = root.below_or_create(Some(&path("d"))).unwrap();
+            assert!(root.below_or_create(Some(&path("a/b"))).is_err());
+            symlink("../l", temp.path().join("in/d/l")).unwrap();
+            assert!(below.open_file(&path("l/secret")).is_err());
+            below.make_dir(&path("e")).unwrap();
+            let same = root.below(None).unwrap().below(Some(&path("d/e")));
+            assert!(same.is_ok());
+        });
     }
 
     #[test]

@@ -94,6 +94,31 @@ impl Source {
         Self::open_sharing(argument, &mut HashMap::new())
     }
 
+    /// Looks up one argument below a root, where `inside` says, none being the root itself. Nothing beyond it is
+    /// reached: here a symbolic link is only itself.
+    ///
+    /// # Errors
+    /// As [`Source::open_all`], or a symbolic link is on the way.
+    pub fn open_below(
+        root: &Arc<Root>,
+        inside: Option<RelPath>,
+        argument: &Path,
+    ) -> Result<Self, SourceError> {
+        let failed = |failure| SourceError::Name {
+            path: argument.into(),
+            failure,
+        };
+        if let Some(inside) = &inside {
+            root.stat(inside).map_err(failed)?;
+        }
+        Ok(Self {
+            shown: argument.into(),
+            root: Arc::clone(root),
+            inside,
+            name: source_name(argument).map_err(failed)?,
+        })
+    }
+
     fn open_sharing(
         argument: &Path,
         roots: &mut HashMap<PathBuf, Arc<Root>>,

@@ -2,7 +2,7 @@
 //! The command line of `longhaul copy`, as typed.
 
 use serde::{Deserialize, Serialize};
-use std::{ffi::OsString, str::FromStr};
+use std::{ffi::OsString, path::PathBuf, str::FromStr};
 use units::BitRate;
 
 const EXAMPLES: &str = "\
@@ -12,11 +12,13 @@ Examples:
   longhaul copy far:run42.tar .
       from there to here
   longhaul copy --streams 16 --ports 7000-7100 disk.img far:/images/
-      one file over 16 connections, to a port that the firewall lets pass";
+      one file over 16 connections, to a port that the firewall lets pass
+  longhaul copy longhaul://near/data/ longhaul://far/data
+      from site to site, which `longhaul site` runs there, at this machine's word; the data goes straight";
 
 /// Copies files over many connections at once, and goes on where an interrupted copy was.
 ///
-/// Either side may be HOST:PATH, which ssh reaches and where longhaul is installed. SRC copies the thing itself under its
+/// Either side may be HOST:PATH, which ssh reaches and where longhaul is installed, or longhaul://SITE[:PORT]/EXPORT/PATH. SRC copies the thing itself under its
 /// name, SRC/ what is in it. Whatever is written is verified by its BLAKE3 hash, and durable before it counts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = "longhaul copy [OPTIONS] SRC... DST")]
@@ -89,6 +91,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", default_value = "longhaul")]
     pub(super) remote_program: String,
 
+    /// The token for longhaul://SITE, first in this file [default: the environment's LONGHAUL_TOKEN, or
+    /// ~/.config/longhaul/sites.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(super) token_file: Option<PathBuf>,
+
     /// Print one JSON object about the copy at its end
     #[arg(long)]
     pub(super) json: bool,
@@ -96,6 +103,10 @@ pub(crate) struct Args {
     /// Be one end of a copy, for whoever speaks on standard input
     #[arg(long, hide = true)]
     pub(super) end: bool,
+
+    /// Hear first what may be touched
+    #[arg(long, hide = true, requires = "end")]
+    pub(super) confined: bool,
 }
 
 /// How blocks are divided among streams.
@@ -198,9 +209,9 @@ impl FromStr for Switch {
 
 /// Ports, the first and the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ports {
-    pub(super) first: u16,
-    pub(super) last: u16,
+pub(crate) struct Ports {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
 }
 
 impl FromStr for Ports {

@@ -12,12 +12,15 @@ use super::{
     identity::{Initiator, Responder},
 };
 use anyhow::{Context as _, Result, bail, ensure};
+use rustix::net::sockopt;
 use rustls::{ConnectionCommon, SideData, StreamOwned};
 use std::{
     io::{self, BufReader, Read, Write},
     net::{Shutdown, TcpStream},
     ops::DerefMut,
+    os::fd::AsFd,
     sync::Arc,
+    time::Duration,
 };
 
 /// What a connection is for. Orders go from the source to the target, answers back.
@@ -171,6 +174,19 @@ impl Socket {
             write,
         })
     }
+}
+
+/// How long what was sent may stay without an answer. Shorter interruptions of a path are TCP's matter.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// A far end that says nothing any more, not even that it is there, is an error.
+pub(crate) fn end_when_silent(socket: &impl AsFd) -> io::Result<()> {
+    sockopt::set_tcp_user_timeout(socket, SILENCE.as_millis() as u32)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, SILENCE / 4)?;
+    sockopt::set_tcp_keepintvl(socket, SILENCE / 4)?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    Ok(())
 }
 
 fn shake_hands<C, S>(connection: &mut C, socket: &mut Socket) -> Result<()>

@@ -6,9 +6,9 @@ use super::{
     args::{Args, Streams, Switch},
     far::Far,
     order::{Begin, Meeting, Options, Progress, Report, Role, StreamFigures},
-    place::Place,
+    place::{Host, Place},
 };
-use crate::exit::Refusal;
+use crate::{exit::Refusal, site::Keyring};
 use anyhow::{Context as _, Result, bail};
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -37,6 +37,8 @@ struct Job<'a> {
     args: &'a Args,
     sources: Vec<Place>,
     target: Place,
+    /// For sites.
+    keys: Keyring,
 }
 
 /// How a conversation ended.
@@ -82,17 +84,22 @@ impl<'a> Job<'a> {
         let target = sources.pop().context("no target")?;
         let host = sources.first().and_then(|first| first.host.clone());
         if let Some(other) = sources.iter().find(|place| place.host != host) {
-            let place = |host: &Option<String>| host.clone().unwrap_or("this machine".to_owned());
+            let name = |host: &Option<Host>| host.as_ref().map(ToString::to_string);
+            let place = |host| name(host).unwrap_or("this machine".to_owned());
             return Err(Refusal::usage(format!(
                 "sources are on {} and on {}: copy from one host at a time",
                 place(&host),
                 place(&other.host)
             )));
         }
+        let sites = sources.iter().chain([&target]).filter_map(Place::site);
+        let sites: Vec<_> = sites.cloned().collect();
+        let keys = Keyring::find(&sites, args.token_file.as_deref())?;
         Ok(Self {
             args,
             sources,
             target,
+            keys,
         })
     }
 
@@ -144,7 +151,7 @@ impl<'a> Job<'a> {
 
     /// From two processes to none.
     fn converse(&self) -> Result<Ending> {
-        let start = |place: &Place| Far::start(place.host.as_deref(), self.args);
+        let start = |place: &Place| Far::start(place.host.as_ref(), self.args, &self.keys);
         let mut source = start(&self.sources[0])?;
         let mut target = start(&self.target)?;
         let [near, far] = [Hello::of(&mut source)?, Hello::of(&mut target)?];
@@ -212,14 +219,14 @@ impl<'a> Job<'a> {
 /// What an end says of itself.
 struct Hello {
     certificate: Vec<u8>,
-    ssh: Option<(IpAddr, IpAddr)>,
+    /// Where ssh or we reached it.
+    reached: Option<IpAddr>,
 }
 
 impl Hello {
-    /// Where ssh reached it; here it is reached from here alone.
+    /// What is here is reached from here alone.
     fn address(&self) -> IpAddr {
-        let own = self.ssh.map(|(_, own)| own);
-        own.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+        self.reached.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
     fn of(far: &mut Far) -> Result<Self> {
@@ -228,7 +235,10 @@ impl Hello {
                 certificate,
                 ssh,
                 version,
-            }) if version == env!("CARGO_PKG_VERSION") => Ok(Self { certificate, ssh }),
+            }) if version == env!("CARGO_PKG_VERSION") => Ok(Self {
+                certificate,
+                reached: far.site().or(ssh.map(|(_, own)| own)),
+            }),
             Some(Report::Hello { version, .. }) => Err(Refusal::usage(format!(
                 "the other side is longhaul {version}, this one {}: they must be the same",
                 env!("CARGO_PKG_VERSION")

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An end of a copy as a process of its own: here a child, over there one that ssh starts. Whatever ends it, the other
+//! An end of a copy as a process of its own: here a child, over there one that ssh or a site starts. Whatever ends it, the other
 //! end and the files are as a power loss would leave them: good to go on with.
 
 use super::{
     args::Args,
     message,
     order::{GREETING, Report, Role},
+    place::Host,
 };
+use crate::site::{self, Duplex, Keyring};
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 use std::{
-    io::{BufRead, BufReader, Write},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    fmt::Display,
+    io::{BufRead, BufReader, Read, Write},
+    net::IpAddr,
+    process::{Child, Command, Stdio},
     sync::mpsc::Sender,
 };
 
@@ -19,47 +23,76 @@ use std::{
 const NOISE_MAX: usize = 64 << 10;
 
 /// The process, and the way to it. Dropped, it ends.
-#[derive(Debug)]
 pub(super) struct Far {
-    child: Child,
-    to: ChildStdin,
-    from: Option<BufReader<ChildStdout>>,
+    way: Way,
+    to: Box<dyn Write + Send>,
+    from: Option<From>,
+}
+
+type From = BufReader<Box<dyn Read + Send>>;
+
+/// What it hangs on.
+#[derive(Debug)]
+enum Way {
+    /// It is one, or ssh.
+    Child(Child),
+    /// The site has it.
+    Site(Duplex),
 }
 
 impl Far {
     /// Starts it here, or on `host`.
-    pub(super) fn start(host: Option<&str>, args: &Args) -> Result<Self> {
-        let mut command = match host {
-            None => Command::new(std::env::current_exe()?),
-            Some(host) => {
+    pub(super) fn start(host: Option<&Host>, args: &Args, keys: &Keyring) -> Result<Self> {
+        let mut far = match host {
+            None => Self::spawn(Command::new(std::env::current_exe()?)),
+            Some(Host::Ssh(host)) => {
                 let mut words = args.ssh.split_whitespace();
                 let mut ssh = Command::new(words.next().unwrap_or("ssh"));
                 ssh.args(words).args(["--", host, &args.remote_program]);
-                ssh
+                Self::spawn(ssh)
             }
-        };
+            Some(Host::Site { address, export }) => {
+                let token = keys.token(address).context("no token")?;
+                Ok(Self::at_site(site::open(address, export, token)?))
+            }
+        }?;
+        far.greeted(host)?;
+        Ok(far)
+    }
+
+    /// Where the site was reached that has it.
+    pub(super) fn site(&self) -> Option<IpAddr> {
+        match &self.way {
+            Way::Site(line) => Some(line.peer()),
+            Way::Child(_) => None,
+        }
+    }
+
+    fn at_site(line: Duplex) -> Self {
+        Self {
+            to: Box::new(line.clone()),
+            from: Some(BufReader::new(Box::new(line.clone()))),
+            way: Way::Site(line),
+        }
+    }
+
+    fn spawn(mut command: Command) -> Result<Self> {
         command.args(["copy", "--end"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let spawned = command.spawn();
         let mut child =
             spawned.with_context(|| format!("cannot start {:?}", command.get_program()))?;
         let (to, from) = (child.stdin.take(), child.stdout.take());
-        let from = BufReader::new(from.context("no pipe")?);
-        let mut far = Self {
-            child,
-            to: to.context("no pipe")?,
-            from: None,
-        };
-        far.from = Some(far.greeted(from, host)?);
-        Ok(far)
+        Ok(Self {
+            way: Way::Child(child),
+            to: Box::new(to.context("no pipe")?),
+            from: Some(BufReader::new(Box::new(from.context("no pipe")?))),
+        })
     }
 
     /// Reads past whatever a login prints.
-    fn greeted(
-        &mut self,
-        mut from: BufReader<ChildStdout>,
-        host: Option<&str>,
-    ) -> Result<BufReader<ChildStdout>> {
+    fn greeted(&mut self, host: Option<&Host>) -> Result<()> {
+        let from = self.from.as_mut().context("it reports elsewhere")?;
         let mut noise = Vec::new();
         while noise.len() < NOISE_MAX {
             let begin = noise.len();
@@ -67,10 +100,11 @@ impl Far {
                 break;
             }
             if noise[begin..].ends_with(GREETING) {
-                return Ok(from);
+                return Ok(());
             }
         }
-        let place = host.unwrap_or("this machine");
+        let here: &dyn Display = &"this machine";
+        let place = host.map_or(here, |host| host);
         let said = String::from_utf8_lossy(&noise);
         bail!(
             "no longhaul answers on {place} (--remote-program says where it is there){}",
@@ -113,8 +147,13 @@ impl Far {
 
 impl Drop for Far {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        match &mut self.way {
+            Way::Child(child) => {
+                // It may have ended by itself.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Way::Site(line) => line.cut(),
+        }
     }
 }

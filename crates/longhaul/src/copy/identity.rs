@@ -12,6 +12,7 @@ use rustls::{
     server::danger::{ClientCertVerified, ClientCertVerifier},
     version::TLS13,
 };
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// A name that certificates must have and nobody looks at.
@@ -48,7 +49,7 @@ impl Identity {
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Pinned(peer.to_vec())))
+            .with_custom_certificate_verifier(Arc::new(Pinned::Certificate(peer.to_vec())))
             .with_client_auth_cert(vec![self.certificate.clone()], self.key())?;
         Ok(Initiator(Arc::new(config)))
     }
@@ -57,7 +58,7 @@ impl Identity {
     pub(super) fn responder(&self, peer: &[u8]) -> Result<Responder> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
-            .with_client_cert_verifier(Arc::new(Pinned(peer.to_vec())))
+            .with_client_cert_verifier(Arc::new(Pinned::Certificate(peer.to_vec())))
             .with_single_cert(vec![self.certificate.clone()], self.key())?;
         // Nobody resumes: every conversation has certificates of its own.
         config.send_tls13_tickets = 0;
@@ -87,7 +88,7 @@ impl Responder {
 }
 
 /// AES-128 first: a key lives as long as a conversation, and 256 bits cost a fifth more time (docs/copy.md).
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     provider
         .cipher_suites
@@ -95,14 +96,38 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// The one certificate (DER) that counts. Who shows it must also sign with its key: TLS 1.3 asks for that
+/// For who connects to a site: the far end has the key with this fingerprint, and is shown nothing by TLS.
+pub(crate) fn to_key(fingerprint: [u8; 32]) -> Result<ClientConfig> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Pinned::Key(fingerprint)))
+        .with_no_client_auth();
+    Ok(config)
+}
+
+/// What counts of a certificate (DER): all of it, or the SHA-256 hash of its public key (SubjectPublicKeyInfo, as in
+/// RFC 7469 §2.4). Who shows it must also sign with its key: TLS 1.3 asks for that
 /// (RFC 8446 §4.4.3), and here it is checked.
 #[derive(Debug)]
-struct Pinned(Vec<u8>);
+enum Pinned {
+    Certificate(Vec<u8>),
+    Key([u8; 32]),
+}
 
 impl Pinned {
     fn check(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
-        match shown.as_ref() == self.0 {
+        let is_it = match self {
+            Self::Certificate(certificate) => shown.as_ref() == certificate,
+            Self::Key(fingerprint) => {
+                let key = webpki::EndEntityCert::try_from(shown);
+                key.is_ok_and(|shown| {
+                    let key = shown.subject_public_key_info();
+                    Sha256::digest(&key)[..] == fingerprint[..]
+                })
+            }
+        };
+        match is_it {
             true => Ok(()),
             false => Err(Error::InvalidCertificate(
                 rustls::CertificateError::ApplicationVerificationFailure,

@@ -83,7 +83,7 @@ pub(super) enum Outcome {
 }
 
 /// Writes a message; the caller flushes.
-pub(super) fn write(to: &mut impl Write, message: &impl Serialize) -> Result<()> {
+pub(crate) fn write(to: &mut impl Write, message: &impl Serialize) -> Result<()> {
     let bytes = postcard::to_stdvec(message).context("cannot write a message")?;
     ensure!(
         bytes.len() <= MESSAGE_LEN_MAX,
@@ -95,7 +95,7 @@ pub(super) fn write(to: &mut impl Write, message: &impl Serialize) -> Result<()>
 }
 
 /// Reads a message; `None` at the end of the conversation.
-pub(super) fn read<M: DeserializeOwned>(from: &mut impl Read) -> Result<Option<M>> {
+pub(crate) fn read<M: DeserializeOwned>(from: &mut impl Read) -> Result<Option<M>> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),

@@ -2,7 +2,7 @@
 //! `longhaul copy`: files from here to there over many connections, durable and verified, good to go on with after
 //! whatever befell it.
 //!
-//! Three processes: the one that was called starts a source and a target, here or by ssh, and makes them known to each
+//! Three processes: the one that was called starts a source and a target, here, by ssh or at a site, and makes them known to each
 //! other ([`order`]). Those two connect: orders one way, answers the other, and streams of blocks ([`message`],
 //! [`wire::block`]). Files are the matter of the crate `store`; what goes next on which stream, of `model::copy`.
 
@@ -12,17 +12,20 @@ mod driver;
 mod end;
 mod far;
 mod identity;
-mod message;
+pub(crate) mod message;
 mod order;
 mod outbox;
 mod place;
 
-pub(crate) use args::Args;
+pub(crate) use args::{Args, Ports};
+pub(crate) use connection::end_when_silent;
+pub(crate) use end::Confinement;
+pub(crate) use identity::{provider, to_key};
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match args.end {
-        true => end::run(),
+        true => end::run(args.confined),
         false => driver::run(args),
     }
 }

@@ -1,25 +1,52 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a copy begins or ends: a path here, or `HOST:PATH` over there.
+//! Where a copy begins or ends: a path here, `HOST:PATH` over there, or what a site exports.
 
-use crate::exit::Refusal;
+use crate::{
+    exit::Refusal,
+    site::{Address, SCHEME},
+};
+use anyhow::Result;
 use std::{
     ffi::{OsStr, OsString},
+    fmt,
     os::unix::ffi::{OsStrExt, OsStringExt},
 };
 
 /// A path on this machine or on another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
-    /// What ssh is given: a host, `USER@HOST`, or a name from its configuration; `None` is this machine.
-    pub(super) host: Option<String>,
+    /// `None` is this machine.
+    pub(super) host: Option<Host>,
+    /// At a site, it begins with the export's name.
     pub(super) path: OsString,
+}
+
+/// Another machine, and what leads there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Host {
+    /// What ssh is given: a host, `USER@HOST`, or a name from its configuration.
+    Ssh(String),
+    /// What `longhaul site` exports there.
+    Site { address: Address, export: String },
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ssh(host) => f.write_str(host),
+            Self::Site { address, export } => write!(f, "{SCHEME}{address}/{export}"),
+        }
+    }
 }
 
 impl Place {
     /// As scp and rsync read it: a colon before any slash divides host and path. `[2001:db8::1]:path` is a host with
-    /// colons in it; `./a:b` is a path.
-    pub(super) fn parse(text: &OsStr) -> anyhow::Result<Self> {
+    /// colons in it; `./a:b` is a path. `longhaul://HOST[:PORT]/EXPORT/PATH` is at a site; the path is taken as it is.
+    pub(super) fn parse(text: &OsStr) -> Result<Self> {
         let bytes = text.as_bytes();
+        if let Some(rest) = bytes.strip_prefix(SCHEME.as_bytes()) {
+            return at_site(rest, &text.to_string_lossy());
+        }
         let (host, path) = match split(bytes) {
             None => (None, bytes),
             Some((host, path)) => (Some(host), path),
@@ -28,7 +55,8 @@ impl Place {
         let host = host.map(|host| {
             let host = std::str::from_utf8(host).ok();
             let host = host.filter(|host| is_host(host));
-            host.map(str::to_owned).ok_or_else(|| {
+            let host = host.map(|host| Host::Ssh(host.to_owned()));
+            host.ok_or_else(|| {
                 Refusal::usage(format!(
                     "{shown:?}: what is before the colon is no host (a path with a colon: ./{shown})"
                 ))
@@ -45,6 +73,35 @@ impl Place {
             _ => Ok(Self { host, path }),
         }
     }
+
+    /// The site that it is at.
+    pub(super) fn site(&self) -> Option<&Address> {
+        match &self.host {
+            Some(Host::Site { address, .. }) => Some(address),
+            _ => None,
+        }
+    }
+}
+
+/// What is behind `longhaul://`.
+fn at_site(rest: &[u8], shown: &str) -> Result<Place> {
+    let wrong = |why: &str| {
+        Refusal::usage(format!(
+            "{shown:?}: {why} (want {SCHEME}HOST[:PORT]/EXPORT/PATH)"
+        ))
+    };
+    let slash = rest.iter().position(|byte| *byte == b'/');
+    let (address, path) = rest.split_at(slash.unwrap_or(rest.len()));
+    let address = std::str::from_utf8(address).map_err(|_| wrong("no host"))?;
+    let address = address.parse().map_err(|why: String| wrong(&why))?;
+    let export = path.split(|byte| *byte == b'/').nth(1).unwrap_or_default();
+    let export = std::str::from_utf8(export).ok();
+    let export = export.filter(|export| !export.is_empty());
+    let export = export.ok_or_else(|| wrong("no export"))?.to_owned();
+    Ok(Place {
+        host: Some(Host::Site { address, export }),
+        path: OsString::from_vec(path.to_vec()),
+    })
 }
 
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -71,7 +128,8 @@ mod tests {
 
     fn parsed(text: &str) -> Option<(Option<String>, String)> {
         let place = Place::parse(OsStr::new(text)).ok()?;
-        Some((place.host, place.path.into_string().unwrap()))
+        let host = place.host.map(|host| host.to_string());
+        Some((host, place.path.into_string().unwrap()))
     }
 
     #[test]
@@ -86,6 +144,24 @@ mod tests {
         assert_eq!(parsed("/a:b"), here("/a:b"));
         assert_eq!(parsed("a/b:c"), here("a/b:c"));
         assert_eq!(parsed("[a"), here("[a"));
+    }
+
+    #[test]
+    fn a_site_s_path_begins_with_its_export() {
+        let at = |host: &str, path: &str| Some((Some(host.to_owned()), path.to_owned()));
+        assert_eq!(
+            parsed("longhaul://far/data"),
+            at("longhaul://far/data", "/data")
+        );
+        assert_eq!(
+            parsed("longhaul://[::1]:7000/data/a b%20/"),
+            at("longhaul://[::1]:7000/data", "/data/a b%20/")
+        );
+        for text in ["", "far", "far/", "/data", "far:x/data", "me@far/data", "far//data"] {
+            assert_eq!(parsed(&format!("longhaul://{text}")), None, "{text}");
+        }
+        // Not the scheme, but a host that is called so.
+        assert_eq!(parsed("longhaul:/data"), at("longhaul", "/data"));
     }
 
     #[test]

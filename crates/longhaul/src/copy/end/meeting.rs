@@ -5,7 +5,7 @@
 use super::{Reporter, watched::Watched};
 use crate::copy::{
     args::Switch,
-    connection::{Connection, Purpose},
+    connection::{Connection, Purpose, end_when_silent},
     identity::{Identity, Initiator, Responder},
     order::{Begin, Meeting, Options, Report},
 };
@@ -91,8 +91,6 @@ const STREAMS_MAX: usize = 256;
 const HANDSHAKE: Duration = Duration::from_secs(20);
 /// Handshakes at the same time, a thread each: all streams that there can be, and some strangers.
 const HANDSHAKES_MAX: usize = 300;
-/// How long what was sent may stay without an answer. Shorter interruptions of a path are TCP's matter.
-const SILENCE: Duration = Duration::from_secs(60);
 /// Before a stream is opened anew.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -213,12 +211,7 @@ impl Way {
 /// A silent far end is an error, first of the handshake, then of what was sent.
 fn guard(socket: &TcpStream) -> Result<()> {
     socket.set_read_timeout(Some(HANDSHAKE))?;
-    rustix::net::sockopt::set_tcp_user_timeout(socket, SILENCE.as_millis() as u32)?;
-    rustix::net::sockopt::set_socket_keepalive(socket, true)?;
-    rustix::net::sockopt::set_tcp_keepidle(socket, SILENCE / 4)?;
-    rustix::net::sockopt::set_tcp_keepintvl(socket, SILENCE / 4)?;
-    rustix::net::sockopt::set_tcp_keepcnt(socket, 3)?;
-    Ok(())
+    Ok(end_when_silent(socket)?)
 }
 
 type Met = (Purpose, Connection);

@@ -4,6 +4,7 @@
 
 mod meeting;
 mod progress;
+mod reach;
 mod source;
 mod target;
 mod watched;
@@ -22,6 +23,9 @@ use std::{
 };
 use store::filter::{Filter, Rule};
 
+pub(crate) use reach::Confinement;
+use reach::Reach;
+
 /// Where reports go; any thread may.
 #[derive(Debug, Clone)]
 struct Reporter(Arc<Mutex<io::Stdout>>);
@@ -37,7 +41,12 @@ impl Reporter {
     }
 }
 
-pub(super) fn run() -> Result<()> {
+/// `confined`: a site has started this end, and says before all else what it may touch.
+pub(super) fn run(confined: bool) -> Result<()> {
+    let reach = match confined {
+        true => Reach::told()?,
+        false => Reach::Everything,
+    };
     let mut stdout = io::stdout();
     stdout.write_all(GREETING)?;
     let reporter = Reporter(Arc::new(Mutex::new(stdout)));
@@ -49,7 +58,7 @@ pub(super) fn run() -> Result<()> {
     });
     let begin: Option<Begin> = message::read(&mut io::stdin().lock())?;
     let begin = begin.context("the driver went away")?;
-    let report = match perform(begin, &identity, &reporter) {
+    let report = match perform(begin, &reach, &identity, &reporter) {
         Ok(progress) => Report::Over(progress),
         Err(error) => match error.downcast_ref::<Refusal>() {
             Some(refusal) => Report::Refused(refusal.to_string()),
@@ -61,10 +70,16 @@ pub(super) fn run() -> Result<()> {
     std::process::exit(0)
 }
 
-fn perform(begin: Begin, identity: &Identity, reporter: &Reporter) -> Result<Progress> {
+fn perform(
+    begin: Begin,
+    reach: &Reach,
+    identity: &Identity,
+    reporter: &Reporter,
+) -> Result<Progress> {
+    reach.admit(&begin)?;
     match begin.role {
-        Role::Source => source::run(begin, identity, reporter),
-        Role::Target => target::run(begin, identity, reporter),
+        Role::Source => source::run(begin, reach, identity, reporter),
+        Role::Target => target::run(begin, reach, identity, reporter),
     }
 }
 
@@ -77,12 +92,13 @@ fn filter(options: &Options) -> Result<Filter> {
 }
 
 /// Says that this end has what it needs, if that is asked, and hears where the other one is.
-fn get_ready(begin: &mut Begin, reporter: &Reporter) -> Result<()> {
+fn get_ready(begin: &mut Begin, reach: &Reach, reporter: &Reporter) -> Result<()> {
     if begin.meeting == Meeting::Later {
         reporter.say(&Report::Ready);
         let told: Option<Meeting> = message::read(&mut io::stdin().lock())?;
         begin.meeting = told.context("the driver went away")?;
     }
+    reach.confine(&mut begin.meeting);
     std::thread::spawn(end_with_the_driver);
     Ok(())
 }

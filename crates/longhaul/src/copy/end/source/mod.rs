@@ -16,6 +16,7 @@ use super::{
     Reporter, get_ready,
     meeting::{Lines, Opener, Streams, meet},
     progress::Tally,
+    reach::Reach,
 };
 use crate::{
     copy::{
@@ -51,11 +52,16 @@ struct Source {
     hash: Switch,
 }
 
-pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) -> Result<Progress> {
-    let scanning = Scanning::open(&begin)?;
+pub(super) fn run(
+    mut begin: Begin,
+    reach: &Reach,
+    identity: &Identity,
+    reporter: &Reporter,
+) -> Result<Progress> {
+    let scanning = Scanning::open(&begin, reach)?;
     let tuning = Tuning::prepare(&begin.options)?;
     let limit = begin.options.limit.map(Limit::open).transpose()?;
-    get_ready(&mut begin, reporter)?;
+    get_ready(&mut begin, reach, reporter)?;
     let fixed = begin.options.streams_fixed();
     let lanes = match begin.options.balance {
         Balance::Steal => 1,

@@ -2,9 +2,13 @@
 //! The thread that finds what there is to copy and announces it.
 
 use super::{Source, refused, sending::SourceFile};
-use crate::copy::{end::filter, message::Order, order::Begin};
+use crate::copy::{
+    end::{filter, reach::Reach},
+    message::Order,
+    order::Begin,
+};
 use anyhow::Result;
-use std::{ffi::OsStr, fmt::Display, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+use std::{fmt::Display, sync::Arc};
 use store::{
     entry::{Entry, Kind},
     metadata::LeftOut,
@@ -16,10 +20,8 @@ use store::{
 pub(super) struct Scanning(Scan);
 
 impl Scanning {
-    pub(super) fn open(begin: &Begin) -> Result<Self> {
-        let open = |path: &Vec<u8>| Place::open(Path::new(OsStr::from_bytes(path)));
-        let places: Result<Vec<_>, _> = begin.paths.iter().map(open).collect();
-        let places = places.map_err(refused)?;
+    pub(super) fn open(begin: &Begin, reach: &Reach) -> Result<Self> {
+        let places = reach.sources(&begin.paths)?;
         let filter = filter(&begin.options)?;
         let tops = places.iter().filter_map(Place::name);
         let filter = filter.with_tops(tops);

@@ -15,20 +15,18 @@ use super::{
     Reporter, get_ready,
     meeting::{Lines, Opener, Streams, meet},
     progress::Tally,
+    reach::Reach,
 };
-use crate::{
-    copy::{
-        connection::Connection,
-        identity::Identity,
-        message::{Answer, Outcome},
-        order::{Begin, Options, Progress, Report},
-        outbox::{Outbox, outbox},
-    },
-    exit::Refusal,
+use crate::copy::{
+    connection::Connection,
+    identity::Identity,
+    message::{Answer, Outcome},
+    order::{Begin, Options, Progress, Report},
+    outbox::{Outbox, outbox},
 };
 use anyhow::Result;
 use state::Shared;
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc, thread};
+use std::{sync::Arc, thread};
 use store::{path::RelPath, root::Root};
 
 /// What all threads of a target have.
@@ -45,12 +43,17 @@ struct Target {
     opener: Arc<Opener>,
 }
 
-pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) -> Result<Progress> {
-    get_ready(&mut begin, reporter)?;
+pub(super) fn run(
+    mut begin: Begin,
+    reach: &Reach,
+    identity: &Identity,
+    reporter: &Reporter,
+) -> Result<Progress> {
+    get_ready(&mut begin, reach, reporter)?;
     // Without more, fewer files are open at once.
     let _ = host::descriptors::raise_limit();
     let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
-    let (root, renamed) = place(Path::new(OsStr::from_bytes(path)), &begin.options)?;
+    let (root, renamed) = reach.target(path, &begin.options)?;
     let (answers, sender) = outbox();
     let target = Arc::new(Target {
         root: Arc::new(root),
@@ -71,27 +74,6 @@ pub(super) fn run(mut begin: Begin, identity: &Identity, reporter: &Reporter) ->
     target.obey(orders)?;
     target.shared.change(|state| state.over = true);
     Ok(target.tally.now())
-}
-
-/// The directory in which all happens, and what the copied thing is called there. As with cp: into a directory that is
-/// there, or under the given name in the one around it.
-fn place(path: &Path, options: &Options) -> Result<(Root, Option<RelPath>)> {
-    let failed =
-        |path: &Path, error: std::io::Error| Refusal::usage(format!("{}: {error}", path.display()));
-    if options.into_directory || path.is_dir() {
-        let root = Root::open_or_create(path).map_err(|error| failed(path, error))?;
-        return Ok((root, None));
-    }
-    let name = path
-        .file_name()
-        .ok_or_else(|| Refusal::usage(format!("{}: no name for what is copied", path.display())))?;
-    let name = RelPath::parse(name.as_bytes()).map_err(Refusal::usage)?;
-    let around = path
-        .parent()
-        .filter(|around| !around.as_os_str().is_empty());
-    let around = around.unwrap_or(Path::new("."));
-    let root = Root::open(around).map_err(|error| failed(around, error))?;
-    Ok((root, Some(name)))
 }
 
 impl Target {

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a site is called: `longhaul://HOST[:PORT]`.
+
+use std::{fmt, str::FromStr};
+
+/// Where sites listen if nothing else is said.
+pub(crate) const PORT: u16 = 7311;
+
+/// What stands before a site's name.
+pub(crate) const SCHEME: &str = "longhaul://";
+
+/// A host, by name or address, and a TCP port.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Address {
+    host: String,
+    port: u16,
+}
+
+impl Address {
+    /// For a resolver.
+    pub(crate) fn pair(&self) -> (&str, u16) {
+        (&self.host, self.port)
+    }
+}
+
+/// `HOST`, `HOST:PORT`, and an IPv6 address in brackets.
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?}: want HOST[:PORT], an IPv6 address in brackets");
+        let (host, rest) = match text.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
+            None => text.split_at(text.find(':').unwrap_or(text.len())),
+        };
+        let port = match rest.strip_prefix(':') {
+            Some(port) => port.parse().ok().filter(|port| *port > 0),
+            None => rest.is_empty().then_some(PORT),
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+        match port {
+            Some(port) if !host.is_empty() && host.chars().all(plain) => Ok(Self {
+                host: host.to_owned(),
+                port,
+            }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// As it is parsed, the usual port left out.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]", self.host)?,
+            false => f.write_str(&self.host)?,
+        }
+        match self.port {
+            PORT => Ok(()),
+            port => write!(f, ":{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_and_shown() {
+        for (text, host, port) in [
+            ("far", "far", PORT),
+            ("far.example:7000", "far.example", 7000),
+            ("192.0.2.1", "192.0.2.1", PORT),
+            ("[2001:db8::1]", "2001:db8::1", PORT),
+            ("[2001:db8::1]:9", "2001:db8::1", 9),
+        ] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.pair(), (host, port));
+            assert_eq!(address.to_string(), text);
+        }
+        assert_eq!("far:7311".parse::<Address>().unwrap().to_string(), "far");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in [
+            "", ":1", "far:", "far:0", "far:70000", "2001:db8::1", "[::1", "[::1]x", "a b", "me@far",
+        ] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+}

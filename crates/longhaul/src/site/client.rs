@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The way to an end of a copy at a site: TLS 1.3 with the key that the token names, the token inside, and then what
+//! ssh's pipes would be.
+
+use super::{
+    address::Address,
+    duplex::Duplex,
+    knock::{Answer, Ask, PATIENCE, PROTOCOL},
+    token::Token,
+};
+use crate::{
+    copy::{self, message},
+    exit::Refusal,
+};
+use anyhow::{Context as _, Result, bail};
+use rustls::{ClientConnection, pki_types::ServerName};
+use std::{
+    io::{self, Write},
+    net::{TcpStream, ToSocketAddrs},
+    sync::Arc,
+};
+
+/// Goes there; what is read and written then is an end's of a copy.
+pub(crate) fn open(site: &Address, export: &str, token: &Token) -> Result<Duplex> {
+    let socket = connect(site).with_context(|| format!("cannot reach the site {site}"))?;
+    let tls = shake_hands(&socket, token).map_err(|error| explained(error, site))?;
+    let mut line = Duplex::new(tls, socket)?;
+    let ask = Ask {
+        secret: token.secret.clone(),
+        export: export.to_owned(),
+    };
+    message::write(&mut line, &ask)?;
+    line.flush()?;
+    let answer = message::read(&mut line).with_context(|| format!("{site} does not answer"))?;
+    match answer {
+        Some(Answer::Welcome) => {}
+        Some(Answer::Refused(why)) => return Err(Refusal::usage(format!("{site}: {why}"))),
+        Some(Answer::Busy(why)) => bail!("{site}: {why}"),
+        None => bail!("{site} went away"),
+    }
+    line.wait_forever()?;
+    Ok(line)
+}
+
+fn connect(site: &Address) -> io::Result<TcpStream> {
+    let mut failure = io::ErrorKind::NotFound.into();
+    for address in site.pair().to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_read_timeout(Some(PATIENCE))?;
+                copy::end_when_silent(&socket)?;
+                return Ok(socket);
+            }
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+fn shake_hands(mut socket: &TcpStream, token: &Token) -> io::Result<ClientConnection> {
+    let mut config = copy::to_key(token.site.0).map_err(io::Error::other)?;
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    // The key decides, not the name.
+    let name = ServerName::try_from("longhaul").map_err(io::Error::other)?;
+    let tls = ClientConnection::new(Arc::new(config), name);
+    let mut tls = tls.map_err(io::Error::other)?;
+    while tls.is_handshaking() {
+        tls.complete_io(&mut socket)?;
+    }
+    Ok(tls)
+}
+
+fn explained(error: io::Error, site: &Address) -> anyhow::Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(_)) => Refusal::usage(format!(
+            "{site} shows another key than the token names: it is another site, or its key was lost; \
+             who runs it makes a new token"
+        )),
+        _ => anyhow::Error::new(error).context(format!("{site} does not speak as a site")),
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What stands after the check.
+
+use super::{
+    args::{Args, Named},
+    state::State,
+};
+use crate::{copy::Ports, exit::Refusal};
+use anyhow::Result;
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    net::SocketAddr,
+    path::PathBuf,
+};
+
+/// A site as it is to run.
+#[derive(Debug)]
+pub(super) struct Config {
+    pub(super) listen: SocketAddr,
+    pub(super) exports: BTreeMap<String, Export>,
+    pub(super) ports: Option<Ports>,
+    pub(super) copies_max: usize,
+    pub(super) state: State,
+    pub(super) json: bool,
+}
+
+/// A directory that others may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Export {
+    /// Absolute.
+    pub(super) directory: PathBuf,
+    pub(super) writable: bool,
+}
+
+impl Config {
+    pub(super) fn read(args: &Args) -> Result<Self> {
+        if rustix::process::geteuid().is_root() && !args.as_root {
+            return Err(Refusal::usage(
+                "run a site as a user of its own: as root it lets clients copy in setuid files, devices and files of \
+                 any owner (if that is meant: --as-root)",
+            ));
+        }
+        let writable = args.export.iter().map(|named| (named, true));
+        let read_only = args.export_ro.iter().map(|named| (named, false));
+        let mut exports = BTreeMap::new();
+        for (named, writable) in writable.chain(read_only) {
+            let export = Export::read(named, writable)?;
+            match exports.entry(named.name.clone()) {
+                Entry::Vacant(free) => drop(free.insert(export)),
+                Entry::Occupied(_) => {
+                    let name = &named.name;
+                    return Err(Refusal::usage(format!("two exports are called {name}")));
+                }
+            }
+        }
+        Ok(Self {
+            listen: args.listen,
+            exports,
+            ports: args.ports,
+            copies_max: args.copies_max.into(),
+            state: State::find(args.state.as_deref())?,
+            json: args.json,
+        })
+    }
+}
+
+impl Export {
+    fn read(named: &Named, writable: bool) -> Result<Self> {
+        let refused = |why: String| {
+            let (name, directory) = (&named.name, named.directory.display());
+            Refusal::usage(format!("export {name}: {directory}: {why}"))
+        };
+        let real = named.directory.canonicalize();
+        let directory = real.map_err(|error| refused(error.to_string()))?;
+        if !directory.is_dir() {
+            return Err(refused("no directory".to_owned()));
+        }
+        Ok(Self {
+            directory,
+            writable,
+        })
+    }
+}

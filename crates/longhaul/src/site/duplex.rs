@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A TLS connection that one thread reads while another writes: nobody holds the lock while it waits for bytes.
+
+use rustls::ClientConnection;
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, Shutdown, TcpStream},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// What rustls takes at once.
+const RECEIVE_LEN: usize = 4096;
+
+/// The connection, shared. It is for messages: a write waits under the lock until the socket has taken it.
+#[derive(Debug, Clone)]
+pub(crate) struct Duplex(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    tls: Mutex<ClientConnection>,
+    socket: TcpStream,
+    peer: IpAddr,
+}
+
+impl Duplex {
+    /// After the handshake.
+    pub(super) fn new(tls: ClientConnection, socket: TcpStream) -> io::Result<Self> {
+        let peer = socket.peer_addr()?.ip();
+        let tls = Mutex::new(tls);
+        Ok(Self(Arc::new(Inner { tls, socket, peer })))
+    }
+
+    /// Where the far end was reached.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.0.peer
+    }
+
+    /// Until its keepalives say that nobody is there.
+    pub(super) fn wait_forever(&self) -> io::Result<()> {
+        self.0.socket.set_read_timeout(None)
+    }
+
+    /// Ends it: whoever reads fails.
+    pub(crate) fn cut(&self) {
+        // It may have ended by itself.
+        let _ = self.0.socket.shutdown(Shutdown::Both);
+    }
+
+    fn tls(&self) -> MutexGuard<'_, ClientConnection> {
+        self.0.tls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes bytes as they come from the socket; none are its end.
+    fn receive(&self, mut received: &[u8]) -> io::Result<()> {
+        let mut tls = self.tls();
+        tls.read_tls(&mut received)?;
+        tls.process_new_packets().map_err(io::Error::other)?;
+        send(&mut tls, &self.0.socket)
+    }
+}
+
+fn send(tls: &mut ClientConnection, mut socket: &TcpStream) -> io::Result<()> {
+    while tls.wants_write() {
+        tls.write_tls(&mut socket)?;
+    }
+    Ok(())
+}
+
+impl Read for Duplex {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut received = [0; RECEIVE_LEN];
+        loop {
+            match self.tls().reader().read(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            let count = (&self.0.socket).read(&mut received)?;
+            self.receive(&received[..count])?;
+        }
+    }
+}
+
+impl Write for Duplex {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut tls = self.tls();
+        let written = tls.writer().write(bytes)?;
+        send(&mut tls, &self.0.socket)?;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tokens that a client has: in a file that only its owner reads, one a site, or one in the environment. Never on
+//! the command line, which everybody sees.
+
+use super::{address::Address, token::Token};
+use crate::exit::Refusal;
+use anyhow::Result;
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// A token for whichever site.
+const VARIABLE: &str = "LONGHAUL_TOKEN";
+
+/// Longer files of tokens are none.
+const FILE_LEN_MAX: u64 = 1 << 20;
+
+/// Tokens by site.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keyring(Vec<(Address, Token)>);
+
+/// `sites.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    sites: BTreeMap<String, Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    token: String,
+}
+
+impl Keyring {
+    /// Finds a token for each of `sites`, before anything is begun.
+    pub(crate) fn find(sites: &[Address], token_file: Option<&Path>) -> Result<Self> {
+        if sites.is_empty() {
+            return Ok(Self::default());
+        }
+        let single = match token_file {
+            Some(path) => Some((path.display().to_string(), first_word(path)?)),
+            None => std::env::var(VARIABLE)
+                .ok()
+                .map(|text| (VARIABLE.to_owned(), text)),
+        };
+        match single {
+            Some((origin, text)) => Self::of_one(sites, &origin, text.trim()),
+            None => Self::read(sites, &own_file()?),
+        }
+    }
+
+    /// The token for a site that was asked for.
+    pub(crate) fn token(&self, site: &Address) -> Option<&Token> {
+        let found = self.0.iter().find(|(address, _)| address == site);
+        found.map(|(_, token)| token)
+    }
+
+    fn of_one(sites: &[Address], origin: &str, text: &str) -> Result<Self> {
+        let token = parsed(origin, text)?;
+        match sites {
+            [first, rest @ ..] if rest.iter().all(|other| other == first) => {
+                Ok(Self(vec![(first.clone(), token)]))
+            }
+            _ => Err(Refusal::usage(format!(
+                "{origin} has one token, and here are two sites: put both into sites.toml"
+            ))),
+        }
+    }
+
+    fn read(sites: &[Address], path: &Path) -> Result<Self> {
+        let text = match private(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(|error| refused(path, error))?,
+        };
+        let written: Written = toml::from_str(&text).map_err(|error| refused(path, error))?;
+        let mut found = Vec::new();
+        for (name, entry) in written.sites {
+            let address: Address = name.parse().map_err(|error| refused(path, error))?;
+            let origin = format!("{}: {name}", path.display());
+            found.push((address, parsed(&origin, &entry.token)?));
+        }
+        let ring = Self(found);
+        match sites.iter().find(|site| ring.token(site).is_none()) {
+            None => Ok(ring),
+            Some(site) => Err(Refusal::usage(format!(
+                "no token for {site}: who runs it makes one with `longhaul site token new`; it belongs into {} as \
+                 sites.\"{site}\".token, into the file that --token-file names, or into {VARIABLE}",
+                path.display()
+            ))),
+        }
+    }
+}
+
+fn parsed(origin: &str, text: &str) -> Result<Token> {
+    text.parse()
+        .map_err(|error| Refusal::usage(format!("{origin}: {error}")))
+}
+
+fn first_word(path: &Path) -> Result<String> {
+    let text = private(path).map_err(|error| refused(path, error))?;
+    let word = text.split_whitespace().next();
+    Ok(word.unwrap_or_default().to_owned())
+}
+
+/// A file that nobody else may read.
+fn private(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    let stat = file.metadata()?;
+    // A pipe (`--token-file <(…)`) has nobody else's permissions to speak of.
+    if stat.is_file() && stat.mode() & 0o077 != 0 {
+        return Err(io::Error::other(
+            "others may read it, and it holds tokens: chmod 600",
+        ));
+    }
+    let mut text = String::new();
+    file.take(FILE_LEN_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// `sites.toml` where the XDG Base Directory Specification wants it.
+fn own_file() -> Result<PathBuf> {
+    let absolute = |name| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
+    let config = config.ok_or_else(|| {
+        Refusal::usage("neither XDG_CONFIG_HOME nor HOME is set: --token-file says where a token is")
+    })?;
+    Ok(config.join("longhaul/sites.toml"))
+}
+
+fn refused(path: &Path, error: impl std::fmt::Display) -> anyhow::Error {
+    Refusal::usage(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    fn token(of: u8) -> String {
+        let part = |byte: u8| {
+            use base64::Engine as _;
+            base64::engine::general_purpose::URL_SAFE_NO_PAD.encode([byte; 32])
+        };
+        format!("lhs1.{}.{}", part(of), part(of))
+    }
+
+    fn file(mode: u32, text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), text).unwrap();
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
+        file
+    }
+
+    fn sites(names: &[&str]) -> Vec<Address> {
+        names.iter().map(|name| name.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn each_site_has_its_token() {
+        let (near, far) = (token(1), token(2));
+        let text = format!("[sites]\nnear.token = \"{near}\"\n\"far:9\" = {{ token = \"{far}\" }}\n");
+        let file = file(0o600, &text);
+        let sites = sites(&["near", "far:9"]);
+        let ring = Keyring::read(&sites, file.path()).unwrap();
+        let found = |site| ring.token(site).map(Token::text);
+        assert_eq!(found(&sites[0]), Some(near));
+        assert_eq!(found(&sites[1]), Some(far));
+        let strange = super::tests::sites(&["far"]);
+        let said = Keyring::read(&strange, file.path()).unwrap_err().to_string();
+        assert!(said.contains("no token for far"), "{said}");
+    }
+
+    #[test]
+    fn one_token_is_for_one_site() {
+        let file = file(0o600, &format!("{}\n", token(1)));
+        let find = |names: &[&str]| Keyring::find(&sites(names), Some(file.path()));
+        assert!(find(&["far", "far:7311"]).is_ok());
+        let said = find(&["near", "far"]).unwrap_err().to_string();
+        assert!(said.contains("two sites"), "{said}");
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_refused() {
+        let file = file(0o644, &token(1));
+        let said = Keyring::find(&sites(&["far"]), Some(file.path())).unwrap_err();
+        assert!(said.to_string().contains("chmod 600"), "{said}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_without_its_secrets() {
+        for (text, wanted) in [
+            ("[sites]\nfar.token = \"hunter2\"", "far: no token"),
+            ("[sites]\n\"a b\".token = \"x\"", "want HOST"),
+            ("[places]", "unknown field"),
+        ] {
+            let file = file(0o600, text);
+            let said = Keyring::read(&sites(&["far"]), file.path()).unwrap_err();
+            let said = said.to_string();
+            assert!(said.contains(wanted) && !said.contains("hunter2"), "{said}");
+        }
+    }
+}

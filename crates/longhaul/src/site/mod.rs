@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul site`: directories for others to copy from and into, over TLS 1.3, with a token and without ssh.
+//!
+//! A site listens ([`daemon`]), lets in who has a token ([`visit`]), and starts an end of `longhaul copy` for each,
+//! confined to the directory that was asked for ([`crate::copy::Confinement`]); from then on it passes bytes on
+//! ([`bridge`]). `longhaul copy` comes in by [`client`].
+
+mod address;
+mod args;
+mod bridge;
+mod client;
+mod config;
+mod daemon;
+mod duplex;
+mod identity;
+mod keyring;
+mod knock;
+mod record;
+mod state;
+mod stop;
+mod token;
+mod token_command;
+mod tokens;
+mod visit;
+
+pub(crate) use address::{Address, SCHEME};
+pub(crate) use args::Args;
+pub(crate) use client::open;
+pub(crate) use duplex::Duplex;
+pub(crate) use keyring::Keyring;
+
+use args::Command;
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.command {
+        Some(Command::Token(command)) => token_command::run(command, args.state.as_deref()),
+        None => daemon::run(config::Config::read(args)?),
+    }
+}

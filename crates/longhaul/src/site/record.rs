@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a site says happens, one line each on standard output.
+
+use serde::Serialize;
+use std::{fmt, io::Write, net::SocketAddr};
+
+/// Something that happened.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Record {
+    Ready {
+        listening: SocketAddr,
+        /// Of its key.
+        fingerprint: String,
+        exports: Vec<String>,
+    },
+    /// A client has an end of a copy.
+    Began {
+        copy: u64,
+        client: SocketAddr,
+        token: String,
+        export: String,
+    },
+    /// That end is gone, and so is the connection.
+    Ended { copy: u64 },
+    /// A client that was not let in.
+    Refused { client: SocketAddr, why: String },
+    Stopping,
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready {
+                listening,
+                fingerprint,
+                exports,
+            } => write!(
+                f,
+                "ready on {listening}, key {fingerprint}, exports {}",
+                exports.join(", ")
+            ),
+            Self::Began {
+                copy,
+                client,
+                token,
+                export,
+            } => write!(f, "copy {copy}: {token} from {client}, export {export}"),
+            Self::Ended { copy } => write!(f, "copy {copy}: ended"),
+            Self::Refused { client, why } => write!(f, "{client} refused: {why}"),
+            Self::Stopping => f.write_str("stopping"),
+        }
+    }
+}
+
+/// Where records go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Records {
+    pub(super) json: bool,
+}
+
+impl Records {
+    /// That nobody reads them any more is no reason to stop.
+    pub(super) fn say(self, record: &Record) {
+        let line = match self.json {
+            true => serde_json::to_string(record).unwrap_or_default(),
+            false => format!("longhaul site: {record}"),
+        };
+        let mut to = std::io::stdout().lock();
+        let _ = writeln!(to, "{line}").and_then(|()| to.flush());
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The directory that a site keeps its key and its tokens in: its owner's alone.
+
+use crate::exit::Refusal;
+use anyhow::{Context as _, Result};
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    fs::{DirBuilder, File},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+use tempfile::NamedTempFile;
+
+/// The directory.
+#[derive(Debug, Clone)]
+pub(super) struct State(PathBuf);
+
+impl State {
+    /// What was asked for, or where the service manager (`StateDirectory=` in systemd.exec(5)) or the XDG Base
+    /// Directory Specification wants it.
+    pub(super) fn find(asked: Option<&Path>) -> Result<Self> {
+        let absolute = |name| {
+            let path = std::env::var_os(name).map(PathBuf::from);
+            path.filter(|path| path.is_absolute())
+        };
+        let of_user = || {
+            let state = absolute("XDG_STATE_HOME");
+            let state = state.or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+            Some(state.join("longhaul/site"))
+        };
+        let asked = asked.map(Path::to_owned);
+        let path = asked.or_else(|| absolute("STATE_DIRECTORY")).or_else(of_user);
+        path.map(Self).ok_or_else(|| {
+            Refusal::usage("neither STATE_DIRECTORY nor HOME is set: --state says where to keep key and tokens")
+        })
+    }
+
+    /// Makes it if it is not there, and holds it against everyone who does the same until that is dropped.
+    ///
+    /// # Errors
+    /// It can't be made, or others may look into it.
+    pub(super) fn lock(&self) -> Result<Lock> {
+        let shown = self.0.display();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+        made.with_context(|| format!("cannot make {shown}"))?;
+        let directory = File::open(&self.0).with_context(|| format!("{shown}"))?;
+        if directory.metadata()?.mode() & 0o077 != 0 {
+            return Err(Refusal::usage(format!(
+                "{shown}: others may look into it, and it holds a key: chmod 700"
+            )));
+        }
+        flock(&directory, FlockOperation::LockExclusive)?;
+        Ok(Lock(directory))
+    }
+
+    /// A file in it.
+    ///
+    /// # Errors
+    /// As the system says; the text is at most `len_max` bytes.
+    pub(super) fn read(&self, name: &str, len_max: u64) -> io::Result<Option<String>> {
+        let file = match File::open(self.0.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut text = String::new();
+        io::Read::read_to_string(&mut io::Read::take(file, len_max), &mut text)?;
+        Ok(Some(text))
+    }
+
+    /// Writes a file in it, whole or not at all, for its owner alone.
+    pub(super) fn write(&self, name: &str, text: &str, _held: &Lock) -> Result<()> {
+        let path = self.0.join(name);
+        let failed = || format!("cannot write {}", path.display());
+        let mut file = NamedTempFile::new_in(&self.0).with_context(failed)?;
+        file.write_all(text.as_bytes()).with_context(failed)?;
+        file.as_file().sync_all().with_context(failed)?;
+        file.persist(&path).with_context(failed)?;
+        Ok(())
+    }
+
+    /// For messages.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+/// The state, held.
+#[derive(Debug)]
+pub(super) struct Lock(#[expect(dead_code, reason = "it holds by being there")] File);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul site token`: what the running site reads when the next client comes.
+
+use super::{
+    args::TokenCommand,
+    identity::Identity,
+    state::State,
+    token::{Secret, Token},
+    tokens::{Grant, Tokens},
+};
+use crate::exit::Refusal;
+use anyhow::Result;
+use std::path::Path;
+
+pub(super) fn run(command: &TokenCommand, state: Option<&Path>) -> Result<()> {
+    let state = State::find(state)?;
+    match command {
+        TokenCommand::New {
+            name,
+            export,
+            read_only,
+        } => make(&state, name, export, *read_only),
+        TokenCommand::List => list(&state),
+        TokenCommand::Remove { name } => remove(&state, name),
+    }
+}
+
+fn make(state: &State, name: &str, exports: &[String], read_only: bool) -> Result<()> {
+    let plain = |c: char| c.is_alphanumeric() || "-._@".contains(c);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+        return Err(Refusal::usage(format!(
+            "{name:?} is no name for a token: want up to 64 letters, digits, '-', '_', '.' and '@'"
+        )));
+    }
+    let site = Identity::of(state)?.fingerprint()?;
+    let held = state.lock()?;
+    let mut tokens = Tokens::read(state)?;
+    if tokens.0.contains_key(name) {
+        return Err(Refusal::usage(format!(
+            "there is a token of {name}: remove it first, or take another name"
+        )));
+    }
+    let secret = Secret::random()?;
+    let grant = Grant::new(&secret, exports, read_only);
+    tokens.0.insert(name.to_owned(), grant);
+    tokens.write(state, &held)?;
+    println!("{}", Token { site, secret }.text());
+    Ok(())
+}
+
+fn list(state: &State) -> Result<()> {
+    for (name, grant) in Tokens::read(state)?.0 {
+        let exports = match grant.exports.is_empty() {
+            true => "all exports".to_owned(),
+            false => grant.exports.join(", "),
+        };
+        let rights = if grant.read_only { "read" } else { "read and write" };
+        println!("{name}: {rights} {exports}, since {:.0}", grant.made);
+    }
+    Ok(())
+}
+
+fn remove(state: &State, name: &str) -> Result<()> {
+    let held = state.lock()?;
+    let mut tokens = Tokens::read(state)?;
+    if tokens.0.remove(name).is_none() {
+        return Err(Refusal::usage(format!("there is no token of {name}")));
+    }
+    tokens.write(state, &held)
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A client from its connection to the end of a copy that it gets.
+
+use super::{
+    bridge::bridge,
+    config::Config,
+    identity::Identity,
+    knock::{ASK_LEN_MAX, Answer, Ask, PATIENCE, PROTOCOL},
+    record::{Record, Records},
+    stop::Stopped,
+    tokens::Tokens,
+};
+use crate::copy::{self, Confinement, message};
+use anyhow::{Context as _, Result, ensure};
+use rustls::{ServerConfig, version::TLS13};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+/// What all visits have.
+pub(super) struct Site {
+    config: Config,
+    acceptor: TlsAcceptor,
+    records: Records,
+    handshakes: Arc<Semaphore>,
+    copies: Arc<Semaphore>,
+    next_copy: AtomicU64,
+}
+
+/// What a client was let in for.
+struct Admission {
+    confinement: Confinement,
+    token: String,
+    _one_of: OwnedSemaphorePermit,
+}
+
+pub(super) type Tls = TlsStream<TcpStream>;
+
+impl Site {
+    pub(super) fn new(
+        config: Config,
+        identity: Identity,
+        records: Records,
+        handshakes_max: usize,
+    ) -> Result<Self> {
+        let mut tls = ServerConfig::builder_with_provider(copy::provider())
+            .with_protocol_versions(&[&TLS13])?
+            .with_no_client_auth()
+            .with_single_cert(vec![identity.certificate], identity.key)?;
+        tls.alpn_protocols = vec![PROTOCOL.to_vec()];
+        // Nobody resumes: a copy is one connection.
+        tls.send_tls13_tickets = 0;
+        Ok(Self {
+            copies: Arc::new(Semaphore::new(config.copies_max)),
+            handshakes: Arc::new(Semaphore::new(handshakes_max)),
+            acceptor: TlsAcceptor::from(Arc::new(tls)),
+            next_copy: AtomicU64::new(1),
+            config,
+            records,
+        })
+    }
+
+    /// Whether a client gets what it asks for, who reached the site at `at`.
+    fn decide(&self, ask: &Ask, at: IpAddr) -> Result<Admission, Answer> {
+        let refused = |why: String| Answer::Refused(why);
+        let unreadable = |error| Answer::Busy(format!("the site can't look at tokens: {error:#}"));
+        let tokens = Tokens::read(&self.config.state).map_err(unreadable)?;
+        let known = tokens.find(&ask.secret);
+        let (token, grant) = known.ok_or_else(|| refused("the token is not one of its".into()))?;
+        let name = &ask.export;
+        let export = self.config.exports.get(name).filter(|_| grant.is_for(name));
+        let export = export.ok_or_else(|| refused(format!("{name:?}: no such export for {token}")))?;
+        let one_of = self.copies.clone().try_acquire_owned().map_err(|_| {
+            let count = self.config.copies_max;
+            Answer::Busy(format!("busy with {count} copies, which is its most"))
+        })?;
+        Ok(Admission {
+            confinement: Confinement {
+                export: name.clone(),
+                directory: export.directory.clone(),
+                writable: export.writable && !grant.read_only,
+                at,
+                ports: self.config.ports,
+            },
+            token: token.to_owned(),
+            _one_of: one_of,
+        })
+    }
+}
+
+/// Serves one connection, until it ends or the site does.
+pub(super) async fn visit(
+    site: Arc<Site>,
+    socket: TcpStream,
+    client: SocketAddr,
+    mut stopped: Stopped,
+) {
+    let Ok(shaking) = site.handshakes.clone().try_acquire_owned() else {
+        return;
+    };
+    let let_in = tokio::select! {
+        let_in = timeout(PATIENCE, receive(&site, socket)) => let_in,
+        _ = stopped.reached() => return,
+    };
+    drop(shaking);
+    let (tls, admission) = match let_in.context("too slow").flatten() {
+        Ok(let_in) => let_in,
+        Err(error) => {
+            let why = format!("{error:#}");
+            return site.records.say(&Record::Refused { client, why });
+        }
+    };
+    let copy = site.next_copy.fetch_add(1, Relaxed);
+    site.records.say(&Record::Began {
+        copy,
+        client,
+        token: admission.token,
+        export: admission.confinement.export.clone(),
+    });
+    if let Err(error) = bridge(tls, &admission.confinement, stopped).await {
+        eprintln!("longhaul site: copy {copy}: {error:#}");
+    }
+    site.records.say(&Record::Ended { copy });
+}
+
+/// From TCP to an answer.
+async fn receive(site: &Site, socket: TcpStream) -> Result<(Tls, Admission)> {
+    copy::end_when_silent(&socket)?;
+    socket.set_nodelay(true)?;
+    // A socket for both families has IPv4 addresses in the clothes of IPv6.
+    let at = socket.local_addr()?.ip().to_canonical();
+    let mut tls = site.acceptor.accept(socket).await.context("no TLS")?;
+    let ask = read_ask(&mut tls).await?;
+    let decided = site.decide(&ask, at);
+    let answer = decided.as_ref().err().unwrap_or(&Answer::Welcome);
+    let mut bytes = Vec::new();
+    message::write(&mut bytes, answer)?;
+    tls.write_all(&bytes).await?;
+    tls.flush().await?;
+    match decided {
+        Ok(admission) => Ok((tls, admission)),
+        Err(Answer::Refused(why) | Answer::Busy(why)) => {
+            tls.shutdown().await?;
+            Err(anyhow::Error::msg(why))
+        }
+        Err(Answer::Welcome) => unreachable!("no refusal"),
+    }
+}
+
+async fn read_ask(tls: &mut Tls) -> Result<Ask> {
+    let length = tls.read_u32().await?;
+    ensure!(length as usize <= ASK_LEN_MAX, "a question of {length} bytes");
+    let mut bytes = length.to_be_bytes().to_vec();
+    bytes.resize(bytes.len() + length as usize, 0);
+    tls.read_exact(&mut bytes[4..]).await?;
+    let ask = message::read(&mut bytes.as_slice())?;
+    ask.context("no question")
+}
