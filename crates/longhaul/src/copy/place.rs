@@ -157,7 +157,15 @@ mod tests {
             parsed("longhaul://[::1]:7000/data/a b%20/"),
             at("longhaul://[::1]:7000/data", "/data/a b%20/")
         );
-        for text in ["", "far", "far/", "/data", "far:x/data", "me@far/data", "far//data"] {
+        for text in [
+            "",
+            "far",
+            "far/",
+            "/data",
+            "far:x/data",
+            "me@far/data",
+            "far//data",
+        ] {
             assert_eq!(parsed(&format!("longhaul://{text}")), None, "{text}");
         }
         // Not the scheme, but a host that is called so.

@@ -85,7 +85,16 @@ mod tests {
     #[test]
     fn what_is_no_address_is_refused() {
         for text in [
-            "", ":1", "far:", "far:0", "far:70000", "2001:db8::1", "[::1", "[::1]x", "a b", "me@far",
+            "",
+            ":1",
+            "far:",
+            "far:0",
+            "far:70000",
+            "2001:db8::1",
+            "[::1",
+            "[::1]x",
+            "a b",
+            "me@far",
         ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }

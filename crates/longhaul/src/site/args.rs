@@ -125,8 +125,18 @@ mod tests {
     #[test]
     fn an_export_is_a_name_and_a_directory() {
         let named: Named = "data=/srv/a=b".parse().unwrap();
-        assert_eq!((named.name.as_str(), named.directory.to_str()), ("data", Some("/srv/a=b")));
-        for text in ["data", "=/srv", ".hidden=/srv", "a/b=/srv", "..=/srv", "a b=/srv"] {
+        assert_eq!(
+            (named.name.as_str(), named.directory.to_str()),
+            ("data", Some("/srv/a=b"))
+        );
+        for text in [
+            "data",
+            "=/srv",
+            ".hidden=/srv",
+            "a/b=/srv",
+            "..=/srv",
+            "a b=/srv",
+        ] {
             assert!(text.parse::<Named>().is_err(), "{text}");
         }
     }

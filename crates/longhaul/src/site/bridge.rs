@@ -23,7 +23,10 @@ pub(super) async fn bridge(
     let mut command = Command::new(SELF);
     command.args(["copy", "--end", "--confined"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.kill_on_drop(true).spawn().context("no end starts")?;
+    let mut child = command
+        .kill_on_drop(true)
+        .spawn()
+        .context("no end starts")?;
     let pipes = child.stdin.take().zip(child.stdout.take());
     let (mut to_end, mut from_end) = pipes.context("no pipe")?;
     let mut bytes = Vec::new();

@@ -32,8 +32,7 @@ impl Identity {
                 text
             }
         };
-        Self::parse(&text)
-            .map_err(|error| Refusal::usage(format!("{}: {error:#}", path.display())))
+        Self::parse(&text).map_err(|error| Refusal::usage(format!("{}: {error:#}", path.display())))
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -47,7 +46,9 @@ impl Identity {
 
     /// What clients know it by.
     pub(super) fn fingerprint(&self) -> Result<Fingerprint> {
-        Ok(Fingerprint(Sha256::digest(self.key_of_certificate()?).into()))
+        Ok(Fingerprint(
+            Sha256::digest(self.key_of_certificate()?).into(),
+        ))
     }
 
     fn key_of_certificate(&self) -> Result<Vec<u8>> {

@@ -132,7 +132,9 @@ fn own_file() -> Result<PathBuf> {
     };
     let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
     let config = config.ok_or_else(|| {
-        Refusal::usage("neither XDG_CONFIG_HOME nor HOME is set: --token-file says where a token is")
+        Refusal::usage(
+            "neither XDG_CONFIG_HOME nor HOME is set: --token-file says where a token is",
+        )
     })?;
     Ok(config.join("longhaul/sites.toml"))
 }
@@ -168,7 +170,8 @@ mod tests {
     #[test]
     fn each_site_has_its_token() {
         let (near, far) = (token(1), token(2));
-        let text = format!("[sites]\nnear.token = \"{near}\"\n\"far:9\" = {{ token = \"{far}\" }}\n");
+        let text =
+            format!("[sites]\nnear.token = \"{near}\"\n\"far:9\" = {{ token = \"{far}\" }}\n");
         let file = file(0o600, &text);
         let sites = sites(&["near", "far:9"]);
         let ring = Keyring::read(&sites, file.path()).unwrap();
@@ -176,7 +179,9 @@ mod tests {
         assert_eq!(found(&sites[0]), Some(near));
         assert_eq!(found(&sites[1]), Some(far));
         let strange = super::tests::sites(&["far"]);
-        let said = Keyring::read(&strange, file.path()).unwrap_err().to_string();
+        let said = Keyring::read(&strange, file.path())
+            .unwrap_err()
+            .to_string();
         assert!(said.contains("no token for far"), "{said}");
     }
 

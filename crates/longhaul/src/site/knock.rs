@@ -4,7 +4,7 @@
 
 use super::token::Secret;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// What both offer as the protocol of the connection (RFC 7301); who speaks another does not get through TLS.
 pub(super) const PROTOCOL: &[u8] = b"longhaul-site/1";
@@ -32,4 +32,13 @@ pub(super) enum Answer {
     Refused(String),
     /// Another time.
     Busy(String),
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Welcome => f.write_str("welcome"),
+            Self::Refused(why) | Self::Busy(why) => f.write_str(why),
+        }
+    }
 }

@@ -22,9 +22,14 @@ pub(super) enum Record {
         export: String,
     },
     /// That end is gone, and so is the connection.
-    Ended { copy: u64 },
+    Ended {
+        copy: u64,
+    },
     /// A client that was not let in.
-    Refused { client: SocketAddr, why: String },
+    Refused {
+        client: SocketAddr,
+        why: String,
+    },
     Stopping,
 }
 

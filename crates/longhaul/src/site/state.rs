@@ -30,7 +30,9 @@ impl State {
             Some(state.join("longhaul/site"))
         };
         let asked = asked.map(Path::to_owned);
-        let path = asked.or_else(|| absolute("STATE_DIRECTORY")).or_else(of_user);
+        let path = asked
+            .or_else(|| absolute("STATE_DIRECTORY"))
+            .or_else(of_user);
         path.map(Self).ok_or_else(|| {
             Refusal::usage("neither STATE_DIRECTORY nor HOME is set: --state says where to keep key and tokens")
         })
@@ -42,7 +44,10 @@ impl State {
     /// It can't be made, or others may look into it.
     pub(super) fn lock(&self) -> Result<Lock> {
         let shown = self.0.display();
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.0);
         made.with_context(|| format!("cannot make {shown}"))?;
         let directory = File::open(&self.0).with_context(|| format!("{shown}"))?;
         if directory.metadata()?.mode() & 0o077 != 0 {

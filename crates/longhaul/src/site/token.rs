@@ -106,7 +106,13 @@ mod tests {
             secret: Secret([8; 32]),
         };
         let text = good.text();
-        for bad in ["", "lhs1", &text[1..], &text[..text.len() - 1], &format!("{text}.x")] {
+        for bad in [
+            "",
+            "lhs1",
+            &text[1..],
+            &text[..text.len() - 1],
+            &format!("{text}.x"),
+        ] {
             let said = bad.parse::<Token>().unwrap_err();
             assert!(bad.len() < 6 || !said.contains(bad));
         }

@@ -54,7 +54,11 @@ fn list(state: &State) -> Result<()> {
             true => "all exports".to_owned(),
             false => grant.exports.join(", "),
         };
-        let rights = if grant.read_only { "read" } else { "read and write" };
+        let rights = if grant.read_only {
+            "read"
+        } else {
+            "read and write"
+        };
         println!("{name}: {rights} {exports}, since {:.0}", grant.made);
     }
     Ok(())

@@ -80,7 +80,8 @@ impl Site {
         let (token, grant) = known.ok_or_else(|| refused("the token is not one of its".into()))?;
         let name = &ask.export;
         let export = self.config.exports.get(name).filter(|_| grant.is_for(name));
-        let export = export.ok_or_else(|| refused(format!("{name:?}: no such export for {token}")))?;
+        let export =
+            export.ok_or_else(|| refused(format!("{name:?}: no such export for {token}")))?;
         let one_of = self.copies.clone().try_acquire_owned().map_err(|_| {
             let count = self.config.copies_max;
             Answer::Busy(format!("busy with {count} copies, which is its most"))
@@ -114,7 +115,7 @@ pub(super) async fn visit(
         _ = stopped.reached() => return,
     };
     drop(shaking);
-    let (tls, admission) = match let_in.context("too slow").flatten() {
+    let (tls, admission) = match let_in.unwrap_or_else(|_| Err(anyhow::Error::msg("too slow"))) {
         Ok(let_in) => let_in,
         Err(error) => {
             let why = format!("{error:#}");
@@ -142,25 +143,32 @@ async fn receive(site: &Site, socket: TcpStream) -> Result<(Tls, Admission)> {
     let at = socket.local_addr()?.ip().to_canonical();
     let mut tls = site.acceptor.accept(socket).await.context("no TLS")?;
     let ask = read_ask(&mut tls).await?;
-    let decided = site.decide(&ask, at);
-    let answer = decided.as_ref().err().unwrap_or(&Answer::Welcome);
+    match site.decide(&ask, at) {
+        Ok(admission) => {
+            answer(&mut tls, &Answer::Welcome).await?;
+            Ok((tls, admission))
+        }
+        Err(refusal) => {
+            answer(&mut tls, &refusal).await?;
+            tls.shutdown().await?;
+            Err(anyhow::Error::msg(refusal))
+        }
+    }
+}
+
+async fn answer(tls: &mut Tls, answer: &Answer) -> Result<()> {
     let mut bytes = Vec::new();
     message::write(&mut bytes, answer)?;
     tls.write_all(&bytes).await?;
-    tls.flush().await?;
-    match decided {
-        Ok(admission) => Ok((tls, admission)),
-        Err(Answer::Refused(why) | Answer::Busy(why)) => {
-            tls.shutdown().await?;
-            Err(anyhow::Error::msg(why))
-        }
-        Err(Answer::Welcome) => unreachable!("no refusal"),
-    }
+    Ok(tls.flush().await?)
 }
 
 async fn read_ask(tls: &mut Tls) -> Result<Ask> {
     let length = tls.read_u32().await?;
-    ensure!(length as usize <= ASK_LEN_MAX, "a question of {length} bytes");
+    ensure!(
+        length as usize <= ASK_LEN_MAX,
+        "a question of {length} bytes"
+    );
     let mut bytes = length.to_be_bytes().to_vec();
     bytes.resize(bytes.len() + length as usize, 0);
     tls.read_exact(&mut bytes[4..]).await?;

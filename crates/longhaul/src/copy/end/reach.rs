@@ -93,11 +93,7 @@ impl Reach {
 
     /// The directory in which all happens, and what the copied thing is called there. As with cp: into a directory
     /// that is there, or under the given name in the one around it.
-    pub(super) fn target(
-        &self,
-        path: &[u8],
-        options: &Options,
-    ) -> Result<(Root, Option<RelPath>)> {
+    pub(super) fn target(&self, path: &[u8], options: &Options) -> Result<(Root, Option<RelPath>)> {
         let path = Path::new(OsStr::from_bytes(path));
         match self {
             Self::Everything => anywhere(path, options),
