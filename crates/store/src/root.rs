@@ -203,14 +203,20 @@ impl Root {
     /// # Errors
     /// As [`Root::below`], or the system's.
     pub fn below_or_create(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
-        if let Some(path) = path {
-            let (dir, name) = self.place(path)?;
-            match fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(Failure::at(Some(path), "make the directory")(errno)),
-            }
+        match path.map(|path| self.make_plain_dir(path)) {
+            Some(Err(failure)) if failure.errno() != Some(Errno::EXIST) => Err(failure),
+            _ => self.below(path),
         }
-        self.below(path)
+    }
+
+    /// Makes a directory that whoever the umask allows may use, as mkdir(1) does.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn make_plain_dir(&self, path: &RelPath) -> Result<(), Failure> {
+        let (dir, name) = self.place(path)?;
+        fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777))
+            .map_err(Failure::at(Some(path), "make the directory"))
     }
 
     fn of(top: OwnedFd) -> Self {

@@ -39,6 +39,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
     pub(super) listen: SocketAddr,
 
+    /// Offer the exports over HTTP and WebDAV here, too, on a loopback address
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(super) http: Option<SocketAddr>,
+
+    /// Offer them over HTTPS here, with the site's own key unless --certificate says otherwise
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(super) https: Option<SocketAddr>,
+
+    /// For --https: a certificate, those that vouch for it, and its key, in PEM
+    #[arg(long, value_name = "FILE", requires = "https")]
+    pub(super) certificate: Option<PathBuf>,
+
     /// Ports for data, on the address that the client reached; a copy takes one [default: any]
     #[arg(long, value_name = "FIRST-LAST")]
     pub(super) ports: Option<Ports>,

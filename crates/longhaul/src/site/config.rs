@@ -3,6 +3,7 @@
 
 use super::{
     args::{Args, Named},
+    certificate::Certificate,
     state::State,
 };
 use crate::{copy::Ports, exit::Refusal};
@@ -18,6 +19,10 @@ use std::{
 pub(super) struct Config {
     pub(super) listen: SocketAddr,
     pub(super) exports: BTreeMap<String, Export>,
+    pub(super) http: Option<SocketAddr>,
+    pub(super) https: Option<SocketAddr>,
+    /// For HTTPS; none is the site's own.
+    pub(super) certificate: Option<Certificate>,
     pub(super) ports: Option<Ports>,
     pub(super) copies_max: usize,
     pub(super) state: State,
@@ -40,6 +45,11 @@ impl Config {
                  any owner (if that is meant: --as-root)",
             ));
         }
+        if let Some(http) = args.http.filter(|http| !http.ip().is_loopback()) {
+            return Err(Refusal::usage(format!(
+                "--http {http}: tokens would be seen on the way; want a loopback address, or --https"
+            )));
+        }
         let writable = args.export.iter().map(|named| (named, true));
         let read_only = args.export_ro.iter().map(|named| (named, false));
         let mut exports = BTreeMap::new();
@@ -56,6 +66,13 @@ impl Config {
         Ok(Self {
             listen: args.listen,
             exports,
+            http: args.http,
+            https: args.https,
+            certificate: args
+                .certificate
+                .as_deref()
+                .map(Certificate::read)
+                .transpose()?,
             ports: args.ports,
             copies_max: args.copies_max.into(),
             state: State::find(args.state.as_deref())?,

@@ -3,26 +3,21 @@
 
 use super::{
     config::Config,
+    door::{accept, listen},
+    http::Http,
     identity::Identity,
     record::{Record, Records},
     stop::Stop,
     visit::{Site, visit},
 };
-use crate::exit::Refusal;
 use anyhow::{Context as _, Result};
 use sd_notify::NotifyState;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     task::JoinSet,
 };
-
-/// Connections that are not let in yet, at most: each costs some 50 KB. Beyond them newcomers are closed at once.
-const HANDSHAKES_MAX: usize = 64;
-
-/// After an error of the listener: likely there are no descriptors left.
-const BREATH: Duration = Duration::from_millis(100);
 
 pub(super) fn run(config: Config) -> Result<()> {
     // Without more, fewer clients are served at once.
@@ -30,44 +25,79 @@ pub(super) fn run(config: Config) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(serve(config))
+    runtime.block_on(serve(Arc::new(config)))
 }
 
-async fn serve(config: Config) -> Result<()> {
+/// Where it listens.
+struct Doors {
+    copies: TcpListener,
+    http: Option<TcpListener>,
+    https: Option<TcpListener>,
+}
+
+impl Doors {
+    async fn open(config: &Config) -> Result<Self> {
+        let maybe = async |at: Option<_>| match at {
+            Some(at) => listen(at).await.map(Some),
+            None => Ok(None),
+        };
+        Ok(Self {
+            copies: listen(config.listen).await?,
+            http: maybe(config.http).await?,
+            https: maybe(config.https).await?,
+        })
+    }
+
+    fn ready(&self, config: &Config, identity: &Identity) -> Result<Record> {
+        let at =
+            |door: &Option<TcpListener>| door.as_ref().map(TcpListener::local_addr).transpose();
+        Ok(Record::Ready {
+            listening: self.copies.local_addr()?,
+            http: at(&self.http)?,
+            https: at(&self.https)?,
+            fingerprint: identity.fingerprint.to_string(),
+            exports: config.exports.keys().cloned().collect(),
+        })
+    }
+}
+
+async fn serve(config: Arc<Config>) -> Result<()> {
     let identity = Identity::of(&config.state)?;
     let records = Records { json: config.json };
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    let listener = TcpListener::bind(config.listen).await;
-    let listener = listener
-        .map_err(|error| Refusal::usage(format!("cannot listen on {}: {error}", config.listen)))?;
-    records.say(&Record::Ready {
-        listening: listener.local_addr()?,
-        fingerprint: identity.fingerprint()?.to_string(),
-        exports: config.exports.keys().cloned().collect(),
-    });
+    let doors = Doors::open(&config).await?;
+    let ready = doors.ready(&config, &identity)?;
+    let (stop, mut open) = (Stop::default(), JoinSet::new());
+    let site = Arc::new(Site::new(config.clone(), &identity, records)?);
+    let watch = stop.watch();
+    open.spawn(accept(doors.copies, stop.watch(), move |socket, client| {
+        visit(site.clone(), socket, client, watch.clone())
+    }));
+    let http = Http::new(&config, identity);
+    if let Some(listener) = doors.http {
+        let (http, watch) = (http.clone(), stop.watch());
+        open.spawn(accept(listener, stop.watch(), move |socket, _| {
+            http.clone().serve_plain(socket, watch.clone())
+        }));
+    }
+    if let Some(listener) = doors.https {
+        let (acceptor, watch) = (http.acceptor()?, stop.watch());
+        open.spawn(accept(listener, stop.watch(), move |socket, _| {
+            let (http, acceptor) = (http.clone(), acceptor.clone());
+            http.serve_tls(socket, acceptor, watch.clone())
+        }));
+    }
+    records.say(&ready);
     tell(&[NotifyState::Ready]);
-    let stop = Stop::default();
-    let site = Arc::new(Site::new(config, identity, records, HANDSHAKES_MAX)?);
-    let mut visits = JoinSet::new();
-    loop {
-        tokio::select! {
-            _ = interrupt.recv() => break,
-            _ = terminate.recv() => break,
-            Some(_) = visits.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((socket, client)) => {
-                    visits.spawn(visit(site.clone(), socket, client, stop.watch()));
-                }
-                Err(_) => tokio::time::sleep(BREATH).await,
-            },
-        }
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
     }
     records.say(&Record::Stopping);
     tell(&[NotifyState::Stopping]);
-    drop(listener);
     stop.now();
-    while visits.join_next().await.is_some() {}
+    while open.join_next().await.is_some() {}
     Ok(())
 }
 

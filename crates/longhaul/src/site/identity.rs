@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who a site is: a key that stays, made at the first start. Clients know its fingerprint from their tokens.
 
-use super::{state::State, token::Fingerprint};
+use super::{certificate::Certificate, state::State, token::Fingerprint};
 use crate::exit::Refusal;
 use anyhow::{Context as _, Result};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use sha2::{Digest, Sha256};
 
 const FILE: &str = "identity.pem";
 
 const FILE_LEN_MAX: u64 = 64 << 10;
 
-/// The key, and a certificate that shows it. Nobody looks at anything else in the certificate.
+/// The key's fingerprint, and a certificate that shows it. Nobody looks at anything else in that.
 #[derive(Debug)]
 pub(super) struct Identity {
-    pub(super) certificate: CertificateDer<'static>,
-    pub(super) key: PrivateKeyDer<'static>,
+    pub(super) certificate: Certificate,
+    pub(super) fingerprint: Fingerprint,
 }
 
 impl Identity {
@@ -36,24 +35,13 @@ impl Identity {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let identity = Self {
-            certificate: CertificateDer::from_pem_slice(text.as_bytes())?,
-            key: PrivateKeyDer::from_pem_slice(text.as_bytes())?,
-        };
-        identity.key_of_certificate()?;
-        Ok(identity)
-    }
-
-    /// What clients know it by.
-    pub(super) fn fingerprint(&self) -> Result<Fingerprint> {
-        Ok(Fingerprint(
-            Sha256::digest(self.key_of_certificate()?).into(),
-        ))
-    }
-
-    fn key_of_certificate(&self) -> Result<Vec<u8>> {
-        let certificate = webpki::EndEntityCert::try_from(&self.certificate)?;
-        Ok(certificate.subject_public_key_info().to_vec())
+        let certificate = Certificate::parse(text.as_bytes())?;
+        let shown = certificate.chain.first().context("no certificate")?;
+        let key = webpki::EndEntityCert::try_from(shown)?.subject_public_key_info();
+        Ok(Self {
+            fingerprint: Fingerprint(Sha256::digest(&key).into()),
+            certificate,
+        })
     }
 }
 

@@ -3,15 +3,18 @@
 //!
 //! A site listens ([`daemon`]), lets in who has a token ([`visit`]), and starts an end of `longhaul copy` for each,
 //! confined to the directory that was asked for ([`crate::copy::Confinement`]); from then on it passes bytes on
-//! ([`bridge`]). `longhaul copy` comes in by [`client`].
+//! ([`bridge`]). `longhaul copy` comes in by [`client`]. The same directories are there for HTTP clients ([`http`]).
 
 mod address;
 mod args;
 mod bridge;
+mod certificate;
 mod client;
 mod config;
 mod daemon;
+mod door;
 mod duplex;
+mod http;
 mod identity;
 mod keyring;
 mod knock;

@@ -10,6 +10,10 @@ use std::{fmt, io::Write, net::SocketAddr};
 pub(super) enum Record {
     Ready {
         listening: SocketAddr,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        http: Option<SocketAddr>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        https: Option<SocketAddr>,
         /// Of its key.
         fingerprint: String,
         exports: Vec<String>,
@@ -38,13 +42,19 @@ impl fmt::Display for Record {
         match self {
             Self::Ready {
                 listening,
+                http,
+                https,
                 fingerprint,
                 exports,
-            } => write!(
-                f,
-                "ready on {listening}, key {fingerprint}, exports {}",
-                exports.join(", ")
-            ),
+            } => {
+                write!(f, "ready on {listening}")?;
+                for (scheme, at) in [("http", http), ("https", https)] {
+                    if let Some(at) = at {
+                        write!(f, ", {scheme}://{at}/")?;
+                    }
+                }
+                write!(f, ", key {fingerprint}, exports {}", exports.join(", "))
+            }
             Self::Began {
                 copy,
                 client,

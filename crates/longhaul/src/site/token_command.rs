@@ -32,7 +32,7 @@ fn make(state: &State, name: &str, exports: &[String], read_only: bool) -> Resul
             "{name:?} is no name for a token: want up to 64 letters, digits, '-', '_', '.' and '@'"
         )));
     }
-    let site = Identity::of(state)?.fingerprint()?;
+    let site = Identity::of(state)?.fingerprint;
     let held = state.lock()?;
     let mut tokens = Tokens::read(state)?;
     if tokens.0.contains_key(name) {

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::copy::{self, Confinement, message};
 use anyhow::{Context as _, Result, ensure};
-use rustls::{ServerConfig, version::TLS13};
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{
@@ -28,9 +27,12 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
+/// Connections that are not let in yet, at most: each costs some 50 KB. Beyond them newcomers are closed at once.
+const HANDSHAKES_MAX: usize = 64;
+
 /// What all visits have.
 pub(super) struct Site {
-    config: Config,
+    config: Arc<Config>,
     acceptor: TlsAcceptor,
     records: Records,
     handshakes: Arc<Semaphore>,
@@ -48,23 +50,11 @@ struct Admission {
 pub(super) type Tls = TlsStream<TcpStream>;
 
 impl Site {
-    pub(super) fn new(
-        config: Config,
-        identity: Identity,
-        records: Records,
-        handshakes_max: usize,
-    ) -> Result<Self> {
-        let mut tls = ServerConfig::builder_with_provider(copy::provider())
-            .with_protocol_versions(&[&TLS13])?
-            .with_no_client_auth()
-            .with_single_cert(vec![identity.certificate], identity.key)?;
-        tls.alpn_protocols = vec![PROTOCOL.to_vec()];
-        // Nobody resumes: a copy is one connection.
-        tls.send_tls13_tickets = 0;
+    pub(super) fn new(config: Arc<Config>, identity: &Identity, records: Records) -> Result<Self> {
         Ok(Self {
+            acceptor: identity.certificate.acceptor(PROTOCOL)?,
+            handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
             copies: Arc::new(Semaphore::new(config.copies_max)),
-            handshakes: Arc::new(Semaphore::new(handshakes_max)),
-            acceptor: TlsAcceptor::from(Arc::new(tls)),
             next_copy: AtomicU64::new(1),
             config,
             records,

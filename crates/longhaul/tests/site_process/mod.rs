@@ -73,6 +73,8 @@ impl Home {
 pub(crate) struct Site {
     child: Child,
     pub(crate) address: SocketAddr,
+    pub(crate) http: Option<String>,
+    pub(crate) https: Option<String>,
     pub(crate) fingerprint: String,
     events: Receiver<Value>,
 }
@@ -90,8 +92,11 @@ impl Site {
         });
         let ready: Value = events.recv_timeout(PATIENCE).expect("the site starts");
         assert_eq!(ready["event"], "ready");
+        let door = |kind: &str| ready[kind].as_str().map(|at| format!("{kind}://{at}"));
         Self {
             child,
+            http: door("http"),
+            https: door("https"),
             address: ready["listening"].as_str().unwrap().parse().unwrap(),
             fingerprint: ready["fingerprint"].as_str().unwrap().to_owned(),
             events,

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a listener shows, and the key for it.
+
+use crate::{copy, exit::Refusal};
+use anyhow::Result;
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    version::TLS13,
+};
+use std::{path::Path, sync::Arc};
+use tokio_rustls::TlsAcceptor;
+
+/// A certificate, those that vouch for it, and its key.
+#[derive(Debug)]
+pub(super) struct Certificate {
+    pub(super) chain: Vec<CertificateDer<'static>>,
+    pub(super) key: PrivateKeyDer<'static>,
+}
+
+impl Certificate {
+    /// From a PEM file with all of it.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let refused = |why: &dyn std::fmt::Display| {
+            Refusal::usage(format!("certificate {}: {why}", path.display()))
+        };
+        let pem = std::fs::read(path).map_err(|error| refused(&error))?;
+        Self::parse(&pem).map_err(|error| refused(&error))
+    }
+
+    /// From PEM.
+    pub(super) fn parse(pem: &[u8]) -> Result<Self> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+        let certificate = Self {
+            chain: chain?,
+            key: PrivateKeyDer::from_pem_slice(pem)?,
+        };
+        certificate.acceptor(b"")?;
+        Ok(certificate)
+    }
+
+    /// Accepts TLS 1.3 connections that speak `protocol` in it (RFC 7301).
+    pub(super) fn acceptor(&self, protocol: &[u8]) -> Result<TlsAcceptor> {
+        let mut tls = ServerConfig::builder_with_provider(copy::provider())
+            .with_protocol_versions(&[&TLS13])?
+            .with_no_client_auth()
+            .with_single_cert(self.chain.clone(), self.key.clone_key())?;
+        tls.alpn_protocols = vec![protocol.to_vec()];
+        // Nobody resumes: connections stay.
+        tls.send_tls13_tickets = 0;
+        Ok(TlsAcceptor::from(Arc::new(tls)))
+    }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A listener, and all that came in by it.
+
+use super::stop::Stopped;
+use crate::exit::Refusal;
+use anyhow::Result;
+use std::{net::SocketAddr, time::Duration};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// After an error of the listener: likely there are no descriptors left.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Listens, or says where it can't.
+pub(super) async fn listen(at: SocketAddr) -> Result<TcpListener> {
+    let listener = TcpListener::bind(at).await;
+    listener.map_err(|error| Refusal::usage(format!("cannot listen on {at}: {error}")))
+}
+
+/// Gives each connection to `serve`, until it is to stop; then waits for all that it gave away. `serve` bounds them.
+pub(super) async fn accept<F>(
+    listener: TcpListener,
+    mut stopped: Stopped,
+    serve: impl Fn(TcpStream, SocketAddr) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut served = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = stopped.reached() => break,
+            Some(_) = served.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((socket, client)) => drop(served.spawn(serve(socket, client))),
+                Err(_) => tokio::time::sleep(BREATH).await,
+            },
+        }
+    }
+    drop(listener);
+    while served.join_next().await.is_some() {}
+}

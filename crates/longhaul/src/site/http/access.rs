@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who asks, and for which export: a token as a Bearer's (RFC 6750) or as the password of Basic (RFC 7617), whose user
+//! name is anything.
+
+use super::{Answer, said};
+use crate::site::{
+    config::Config,
+    token::{Fingerprint, Token},
+    tokens::Tokens,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hyper::{
+    Request, StatusCode,
+    header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE},
+};
+use std::path::PathBuf;
+
+/// What a request may do.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub(super) export: String,
+    pub(super) directory: PathBuf,
+    pub(super) writable: bool,
+    pub(super) token: String,
+}
+
+/// Why a request may do nothing.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    NoToken,
+    NoExport,
+    Unavailable,
+}
+
+impl Refusal {
+    pub(super) fn answer(&self) -> Answer {
+        match self {
+            Self::NoToken => {
+                let text = "want a token of this site, as a Bearer's or as Basic's password";
+                let mut answer = said(StatusCode::UNAUTHORIZED, text);
+                let basic = HeaderValue::from_static("Basic realm=\"longhaul site\"");
+                answer.headers_mut().insert(WWW_AUTHENTICATE, basic);
+                answer
+            }
+            Self::NoExport => said(StatusCode::NOT_FOUND, "no such export for this token"),
+            Self::Unavailable => said(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the site can't look at tokens",
+            ),
+        }
+    }
+}
+
+impl Access {
+    pub(super) fn of<B>(
+        request: &Request<B>,
+        config: &Config,
+        site: &Fingerprint,
+    ) -> Result<Self, Refusal> {
+        let shown = request.headers().get(AUTHORIZATION);
+        let shown = shown.and_then(token).filter(|token| token.site == *site);
+        let shown = shown.ok_or(Refusal::NoToken)?;
+        let tokens = Tokens::read(&config.state).map_err(|_| Refusal::Unavailable)?;
+        let (name, grant) = tokens.find(&shown.secret).ok_or(Refusal::NoToken)?;
+        let export = request.uri().path().split('/').nth(1).unwrap_or_default();
+        let found = config.exports.get(export).filter(|_| grant.is_for(export));
+        let found = found.ok_or(Refusal::NoExport)?;
+        Ok(Self {
+            export: export.to_owned(),
+            directory: found.directory.clone(),
+            writable: found.writable && !grant.read_only,
+            token: name.to_owned(),
+        })
+    }
+}
+
+fn token(shown: &HeaderValue) -> Option<Token> {
+    let (scheme, rest) = shown.to_str().ok()?.split_once(' ')?;
+    match scheme.to_ascii_lowercase().as_str() {
+        "bearer" => rest.trim().parse().ok(),
+        "basic" => {
+            let pair = String::from_utf8(STANDARD.decode(rest.trim()).ok()?).ok()?;
+            pair.split_once(':')?.1.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::token::Secret;
+
+    #[test]
+    fn a_token_is_a_bearer_s_or_a_password() {
+        let wanted = Token {
+            site: Fingerprint([1; 32]),
+            secret: Secret::random().unwrap(),
+        };
+        let text = wanted.text();
+        let basic = |pair: String| format!("Basic {}", STANDARD.encode(pair));
+        let read = |header: &str| token(&HeaderValue::from_str(header).unwrap());
+        for good in [
+            format!("Bearer {text}"),
+            format!("bearer  {text}"),
+            basic(format!("me:{text}")),
+            basic(format!(":{text}")),
+        ] {
+            assert_eq!(read(&good), Some(wanted.clone()), "{good}");
+        }
+        for bad in [
+            text.clone(),
+            basic(text.clone()),
+            format!("Digest {text}"),
+            "Basic !".into(),
+        ] {
+            assert_eq!(read(&bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An export as WebDAV sees it: plain files and directories beneath its directory. Symbolic links are neither shown nor
+//! followed, and files of copies under way are not there.
+
+use super::{access::Access, reading::Reading, upload::Upload};
+use dav_server::{
+    davpath::DavPath,
+    fs::{
+        DavDirEntry, DavFile, DavFileSystem, DavMetaData, FsError, FsFuture, FsResult, FsStream,
+        OpenOptions, ReadDirMeta,
+    },
+};
+use futures_util::stream;
+use rustix::{
+    fs::{FileType, Stat},
+    io::Errno,
+};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+use store::{
+    manifest::MANIFEST,
+    path::{OWN_PREFIX, RelPath},
+    root::{Failure, Root},
+};
+
+/// Entries of a directory that are shown, at most; each costs some 300 bytes. A larger one can't be listed.
+const ENTRIES_MAX: usize = 100_000;
+
+/// An export for one request.
+#[derive(Debug, Clone)]
+pub(super) struct Files {
+    root: Arc<Root>,
+    writable: bool,
+}
+
+impl Files {
+    /// Opened for each request: the directory may have been mounted meanwhile.
+    pub(super) fn of(access: &Access) -> std::io::Result<Self> {
+        Ok(Self {
+            root: Arc::new(Root::open(&access.directory)?),
+            writable: access.writable,
+        })
+    }
+
+    /// Does something that may wait for a disk.
+    fn act<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Arc<Root>) -> FsResult<T> + Send + 'static,
+    ) -> FsFuture<'static, T> {
+        let root = self.root.clone();
+        Box::pin(blocking(move || act(&root)))
+    }
+
+    /// The same, which changes something.
+    fn change<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Arc<Root>) -> FsResult<T> + Send + 'static,
+    ) -> FsFuture<'static, T> {
+        match self.writable {
+            true => self.act(act),
+            false => Box::pin(async { Err(FsError::Forbidden) }),
+        }
+    }
+}
+
+/// Waits for it on a thread for that.
+pub(super) async fn blocking<T: Send + 'static>(
+    act: impl FnOnce() -> FsResult<T> + Send + 'static,
+) -> FsResult<T> {
+    let done = tokio::task::spawn_blocking(act).await;
+    done.unwrap_or(Err(FsError::GeneralFailure))
+}
+
+/// The path below the export; none is the export.
+fn inside(path: &DavPath) -> FsResult<Option<RelPath>> {
+    let bytes = path.as_bytes();
+    let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
+    let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let path = RelPath::parse(bytes).map_err(|_| FsError::NotFound)?;
+    match path.is_own() {
+        true => Err(FsError::NotFound),
+        false => Ok(Some(path)),
+    }
+}
+
+/// Something below the export.
+fn below(path: &DavPath) -> FsResult<RelPath> {
+    inside(path)?.ok_or(FsError::Forbidden)
+}
+
+pub(super) fn failed(failure: &Failure) -> FsError {
+    failure.errno().map_or(FsError::Forbidden, errno)
+}
+
+fn errno(errno: Errno) -> FsError {
+    match errno {
+        // A link on the way leads nowhere.
+        Errno::NOENT | Errno::LOOP | Errno::NOTDIR => FsError::NotFound,
+        Errno::EXIST | Errno::NOTEMPTY => FsError::Exists,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::ISDIR => FsError::Forbidden,
+        Errno::NOSPC | Errno::DQUOT => FsError::InsufficientStorage,
+        Errno::FBIG => FsError::TooLarge,
+        Errno::NAMETOOLONG => FsError::PathTooLong,
+        Errno::XDEV => FsError::IsRemote,
+        _ => FsError::GeneralFailure,
+    }
+}
+
+/// As the system says of a file.
+pub(super) fn io(error: &std::io::Error) -> FsError {
+    let number = error.raw_os_error();
+    number.map_or(FsError::GeneralFailure, |number| {
+        errno(Errno::from_raw_os_error(number))
+    })
+}
+
+/// What is known of a file or a directory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Meta(Stat);
+
+impl Meta {
+    /// Of anything.
+    fn any(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
+        let stat = match path {
+            Some(path) => root.stat(path),
+            None => root.dir(None).and_then(|top| {
+                rustix::fs::fstat(&top).map_err(|errno| Failure::System {
+                    path: None,
+                    doing: "look at",
+                    errno,
+                })
+            }),
+        };
+        stat.map(Self).map_err(|failure| failed(&failure))
+    }
+
+    /// Of what is shown: a plain file or a directory.
+    pub(super) fn shown(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
+        let meta = Self::any(root, path)?;
+        match meta.kind() {
+            FileType::RegularFile | FileType::Directory => Ok(meta),
+            _ => Err(FsError::NotFound),
+        }
+    }
+
+    /// What is at a name that is to be another file's: nothing, or what is shown. Links and devices stay.
+    pub(super) fn replaceable(root: &Root, path: &RelPath) -> FsResult<Option<Self>> {
+        match Self::any(root, Some(path)) {
+            Err(FsError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+            Ok(meta) if meta.is_file() || meta.is_dir() => Ok(Some(meta)),
+            Ok(_) => Err(FsError::Forbidden),
+        }
+    }
+
+    pub(super) fn of(stat: Stat) -> Self {
+        Self(stat)
+    }
+
+    /// Its permissions, without those that make it run as somebody.
+    pub(super) fn permissions(&self) -> u32 {
+        self.0.st_mode & 0o777
+    }
+
+    fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.0.st_mode)
+    }
+}
+
+impl DavMetaData for Meta {
+    fn len(&self) -> u64 {
+        u64::try_from(self.0.st_size).unwrap_or(0)
+    }
+
+    fn modified(&self) -> FsResult<SystemTime> {
+        let seconds = u64::try_from(self.0.st_mtime).unwrap_or(0);
+        let time = Duration::new(seconds, self.0.st_mtime_nsec as u32);
+        Ok(SystemTime::UNIX_EPOCH + time)
+    }
+
+    fn is_dir(&self) -> bool {
+        self.kind().is_dir()
+    }
+
+    fn is_file(&self) -> bool {
+        self.kind().is_file()
+    }
+
+    fn is_symlink(&self) -> bool {
+        self.kind().is_symlink()
+    }
+
+    fn executable(&self) -> FsResult<bool> {
+        Ok(self.is_file() && self.0.st_mode & 0o100 != 0)
+    }
+
+    /// A file that is replaced within the clock's grain is another inode.
+    fn etag(&self) -> Option<String> {
+        let (inode, size) = (self.0.st_ino, self.len());
+        let (seconds, nanos) = (self.0.st_mtime, self.0.st_mtime_nsec);
+        Some(format!("{inode:x}-{size:x}-{seconds:x}.{nanos:x}"))
+    }
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone)]
+struct Entry {
+    name: Vec<u8>,
+    meta: Meta,
+}
+
+impl DavDirEntry for Entry {
+    fn name(&self) -> Vec<u8> {
+        self.name.clone()
+    }
+
+    fn metadata(&self) -> FsFuture<'_, Box<dyn DavMetaData>> {
+        let meta = self.meta;
+        Box::pin(async move { Ok(Box::new(meta) as Box<dyn DavMetaData>) })
+    }
+}
+
+/// `all`: also what is not shown, to remove it; never files of a copy under way.
+fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry>> {
+    let (names, error) = root.list(path).map_err(|failure| failed(&failure))?;
+    if let Some(failure) = error {
+        return Err(failed(&failure));
+    }
+    let look = match all {
+        true => Meta::any,
+        false => Meta::shown,
+    };
+    let entry = |name: &[u8]| {
+        let path = match path {
+            Some(path) => path.join(name),
+            None => RelPath::parse(name),
+        };
+        // It may be gone meanwhile.
+        let meta = look(root, path.ok().as_ref()).ok()?;
+        let name = name.to_vec();
+        Some(Entry { name, meta })
+    };
+    let names = names.iter().filter(|name| !name.starts_with(OWN_PREFIX));
+    let found: Vec<_> = names.take(ENTRIES_MAX + 1).filter_map(entry).collect();
+    match found.len() > ENTRIES_MAX {
+        true => Err(FsError::GeneralFailure),
+        false => Ok(found),
+    }
+}
+
+/// The record of a copy into it does not keep a directory from being removed.
+fn remove_dir(root: &Root, path: &RelPath) -> FsResult<()> {
+    match root.remove_dir(path) {
+        Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => {}
+        other => return other.map_err(|failure| failed(&failure)),
+    }
+    let manifest = path.join(MANIFEST.as_bytes());
+    let (names, _) = root.list(Some(path)).map_err(|failure| failed(&failure))?;
+    if let Ok(manifest) = manifest
+        && names.iter().eq([MANIFEST.as_bytes()])
+    {
+        root.remove(&manifest).map_err(|failure| failed(&failure))?;
+    }
+    root.remove_dir(path).map_err(|failure| failed(&failure))
+}
+
+impl DavFileSystem for Files {
+    fn open<'a>(
+        &'a self,
+        path: &'a DavPath,
+        options: OpenOptions,
+    ) -> FsFuture<'a, Box<dyn DavFile>> {
+        let path = match below(path) {
+            Ok(path) => path,
+            Err(error) => return Box::pin(async move { Err(error) }),
+        };
+        match options.write {
+            true => {
+                self.change(move |root| Ok(Box::new(Upload::begin(root, path, &options)?) as _))
+            }
+            false => self.act(move |root| Ok(Box::new(Reading::open(root, &path)?) as _)),
+        }
+    }
+
+    fn read_dir<'a>(
+        &'a self,
+        path: &'a DavPath,
+        meta: ReadDirMeta,
+    ) -> FsFuture<'a, FsStream<Box<dyn DavDirEntry>>> {
+        let path = inside(path);
+        let all = matches!(meta, ReadDirMeta::DataSymlink);
+        self.act(move |root| {
+            let found = entries(root, path?.as_ref(), all)?;
+            let boxed = |entry: Entry| Ok(Box::new(entry) as Box<dyn DavDirEntry>);
+            Ok(Box::pin(stream::iter(found.into_iter().map(boxed))) as _)
+        })
+    }
+
+    fn metadata<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, Box<dyn DavMetaData>> {
+        let path = inside(path);
+        self.act(move |root| Ok(Box::new(Meta::shown(root, path?.as_ref())?) as _))
+    }
+
+    fn create_dir<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
+        let path = below(path);
+        self.change(move |root| {
+            root.make_plain_dir(&path?)
+                .map_err(|failure| failed(&failure))
+        })
+    }
+
+    fn remove_dir<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
+        let path = below(path);
+        self.change(move |root| remove_dir(root, &path?))
+    }
+
+    fn remove_file<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
+        let path = below(path);
+        self.change(move |root| root.remove(&path?).map_err(|failure| failed(&failure)))
+    }
+
+    fn rename<'a>(&'a self, from: &'a DavPath, to: &'a DavPath) -> FsFuture<'a, ()> {
+        let (from, to) = (below(from), below(to));
+        self.change(move |root| {
+            let (from, to) = (from?, to?);
+            Meta::shown(root, Some(&from))?;
+            Meta::replaceable(root, &to)?;
+            root.rename(&from, &to).map_err(|failure| failed(&failure))
+        })
+    }
+
+    fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath) -> FsFuture<'a, ()> {
+        let (from, to) = (below(from), below(to));
+        self.change(move |root| {
+            let reading = Reading::open(root, &from?)?;
+            Upload::begin(root, to?, &OpenOptions::default())?.fill(reading.file())
+        })
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file that is being read.
+
+use super::files::{Meta, blocking, failed, io};
+use bytes::{Buf, Bytes};
+use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
+use std::{fs::File, io::SeekFrom, os::unix::fs::FileExt, sync::Arc};
+use store::{path::RelPath, root::Root};
+
+/// Read at once.
+pub(super) const READ_LEN: usize = 128 << 10;
+
+/// An open file, and how far it is.
+#[derive(Debug)]
+pub(super) struct Reading {
+    file: Arc<File>,
+    meta: Meta,
+    at: u64,
+}
+
+impl Reading {
+    /// A plain file, and nothing else.
+    pub(super) fn open(root: &Root, path: &RelPath) -> FsResult<Self> {
+        // Looked at first: to open a device may do something.
+        Meta::shown(root, Some(path))?;
+        let file = root.open_file(path).map_err(|failure| failed(&failure))?;
+        let stat = rustix::fs::fstat(&file).map_err(|errno| io(&errno.into()))?;
+        let meta = Meta::of(stat);
+        match meta.is_file() {
+            true => Ok(Self {
+                file: Arc::new(file),
+                meta,
+                at: 0,
+            }),
+            false => Err(FsError::Forbidden),
+        }
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl DavFile for Reading {
+    fn metadata(&mut self) -> FsFuture<'_, Box<dyn DavMetaData>> {
+        let meta = self.meta;
+        Box::pin(async move { Ok(Box::new(meta) as _) })
+    }
+
+    /// A file that has become shorter is an error: nobody is given bytes that were never there.
+    fn read_bytes(&mut self, count: usize) -> FsFuture<'_, Bytes> {
+        let (file, at) = (self.file.clone(), self.at);
+        Box::pin(async move {
+            let read = blocking(move || {
+                let mut bytes = vec![0; count.min(READ_LEN)];
+                let read = file.read_at(&mut bytes, at).map_err(|error| io(&error))?;
+                bytes.truncate(read);
+                match read {
+                    0 => Err(FsError::GeneralFailure),
+                    _ => Ok(Bytes::from(bytes)),
+                }
+            });
+            let bytes = read.await?;
+            self.at += bytes.len() as u64;
+            Ok(bytes)
+        })
+    }
+
+    fn seek(&mut self, position: SeekFrom) -> FsFuture<'_, u64> {
+        let at = match position {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.meta.len().checked_add_signed(by),
+        };
+        Box::pin(async move {
+            self.at = at.ok_or(FsError::GeneralFailure)?;
+            Ok(self.at)
+        })
+    }
+
+    fn write_buf(&mut self, _bytes: Box<dyn Buf + Send>) -> FsFuture<'_, ()> {
+        Box::pin(async { Err(FsError::Forbidden) })
+    }
+
+    fn write_bytes(&mut self, _bytes: Bytes) -> FsFuture<'_, ()> {
+        Box::pin(async { Err(FsError::Forbidden) })
+    }
+
+    fn flush(&mut self) -> FsFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}

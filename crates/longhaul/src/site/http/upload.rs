@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file that is being put: written beside its name, and there when all of it is on the disk, or never.
+
+use super::files::{Meta, blocking, failed, io};
+use bytes::{Buf, Bytes};
+use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult, OpenOptions};
+use rustix::fs::{Mode, OFlags};
+use std::{
+    fs::{File, Permissions},
+    io::{SeekFrom, Write},
+    os::unix::fs::PermissionsExt,
+    sync::Arc,
+};
+use store::{path::RelPath, root::Root};
+
+/// Dropped without [`Upload::commit`], nothing is left of it.
+#[derive(Debug)]
+pub(super) struct Upload(Arc<Begun>);
+
+#[derive(Debug)]
+struct Begun {
+    root: Arc<Root>,
+    /// Where it is to be.
+    path: RelPath,
+    /// Where it is.
+    temporary: RelPath,
+    file: File,
+    /// How long it is to be, if the client said so.
+    size: Option<u64>,
+}
+
+impl Upload {
+    pub(super) fn begin(root: &Arc<Root>, path: RelPath, options: &OpenOptions) -> FsResult<Self> {
+        let there = Meta::replaceable(root, &path)?;
+        match &there {
+            Some(there) if there.is_dir() => return Err(FsError::Forbidden),
+            Some(_) if options.create_new => return Err(FsError::Exists),
+            _ => {}
+        }
+        let temporary = temporary(&path)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+        let file = root.open_with(&temporary, flags, Mode::from_raw_mode(0o666));
+        let begun = Begun {
+            root: root.clone(),
+            path,
+            temporary,
+            file: file.map_err(|failure| failed(&failure))?,
+            size: options.size,
+        };
+        if let Some(there) = there {
+            let kept = Permissions::from_mode(there.permissions());
+            begun
+                .file
+                .set_permissions(kept)
+                .map_err(|error| io(&error))?;
+        }
+        Ok(Self(Arc::new(begun)))
+    }
+
+    /// Copies all of a file of this site.
+    pub(super) fn fill(self, mut from: &File) -> FsResult<()> {
+        std::io::copy(&mut from, &mut &self.0.file).map_err(|error| io(&error))?;
+        self.0.commit()
+    }
+
+    fn write(&self, bytes: Bytes) -> FsFuture<'static, ()> {
+        let begun = self.0.clone();
+        Box::pin(blocking(move || {
+            (&begun.file).write_all(&bytes).map_err(|error| io(&error))
+        }))
+    }
+}
+
+/// In the same directory, under a name that nobody else has.
+fn temporary(path: &RelPath) -> FsResult<RelPath> {
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| io(&errno.into()))?;
+    let name = format!(".longhaul-{:016x}.put", u64::from_ne_bytes(random));
+    let there = match path.parent() {
+        Some(parent) => parent.join(name.as_bytes()),
+        None => RelPath::parse(name.as_bytes()),
+    };
+    there.map_err(|_| FsError::PathTooLong)
+}
+
+impl Begun {
+    /// It is all there, and survives a power loss under its name.
+    fn commit(&self) -> FsResult<()> {
+        let length = self.file.metadata().map_err(|error| io(&error))?.len();
+        if self.size.is_some_and(|size| size != length) {
+            return Err(FsError::GeneralFailure);
+        }
+        self.file.sync_all().map_err(|error| io(&error))?;
+        let named = self.root.rename(&self.temporary, &self.path);
+        named.map_err(|failure| failed(&failure))?;
+        let around = self.root.open_dir(self.path.parent().as_ref());
+        let around = around.map_err(|failure| failed(&failure))?;
+        rustix::fs::fsync(around).map_err(|errno| io(&errno.into()))
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // Under its final name it is gone from here.
+        let _ = self.root.remove(&self.temporary);
+    }
+}
+
+impl DavFile for Upload {
+    fn metadata(&mut self) -> FsFuture<'_, Box<dyn DavMetaData>> {
+        let begun = self.0.clone();
+        Box::pin(blocking(move || {
+            let stat = rustix::fs::fstat(&begun.file).map_err(|errno| io(&errno.into()))?;
+            Ok(Box::new(Meta::of(stat)) as _)
+        }))
+    }
+
+    fn write_buf(&mut self, mut bytes: Box<dyn Buf + Send>) -> FsFuture<'_, ()> {
+        let all = bytes.remaining();
+        self.write(bytes.copy_to_bytes(all))
+    }
+
+    fn write_bytes(&mut self, bytes: Bytes) -> FsFuture<'_, ()> {
+        self.write(bytes)
+    }
+
+    fn flush(&mut self) -> FsFuture<'_, ()> {
+        let begun = self.0.clone();
+        Box::pin(blocking(move || begun.commit()))
+    }
+
+    fn read_bytes(&mut self, _count: usize) -> FsFuture<'_, Bytes> {
+        Box::pin(async { Err(FsError::Forbidden) })
+    }
+
+    fn seek(&mut self, _position: SeekFrom) -> FsFuture<'_, u64> {
+        Box::pin(async { Err(FsError::Forbidden) })
+    }
+}

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The exports of `longhaul site` over HTTP and WebDAV, as curl sees them.
+
+mod site_process;
+
+use site_process::{Home, LONGHAUL, PATIENCE, Site, make_tree};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{Shutdown, TcpStream},
+    os::unix::fs::symlink,
+    path::Path,
+    process::Command,
+    time::Instant,
+};
+
+/// A site with `data` and, to be read only, `closed`; and who asks it.
+struct Web {
+    home: Home,
+    site: Site,
+    token: String,
+}
+
+impl Web {
+    fn new() -> Self {
+        let home = Home::new();
+        let token = home.token(&["new", "me"]);
+        let closed = format!("closed={}", home.data().display());
+        let anywhere = "127.0.0.1:0";
+        let site = home.site(&[
+            "--export-ro",
+            &closed,
+            "--http",
+            anywhere,
+            "--https",
+            anywhere,
+        ]);
+        Self { home, site, token }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.site.http.as_ref().unwrap())
+    }
+
+    /// curl's output and the status, with these arguments and a path.
+    fn curl(&self, arguments: &[&str], path: &str) -> (u16, Vec<u8>) {
+        let bearer = format!("Authorization: Bearer {}", self.token);
+        curl(&[&["-H", &bearer][..], arguments].concat(), &self.url(path))
+    }
+
+    fn status(&self, arguments: &[&str], path: &str) -> u16 {
+        self.curl(arguments, path).0
+    }
+
+    fn data(&self, name: &str) -> std::path::PathBuf {
+        self.home.data().join(name)
+    }
+}
+
+fn curl(arguments: &[&str], url: &str) -> (u16, Vec<u8>) {
+    let mut command = Command::new("curl");
+    command.args([
+        "--silent",
+        "--path-as-is",
+        "--max-time",
+        "60",
+        "--write-out",
+        "%{stderr}%{http_code}",
+    ]);
+    let output = command.args(arguments).arg(url).output().unwrap();
+    let status = String::from_utf8(output.stderr).unwrap();
+    (status.parse().unwrap(), output.stdout)
+}
+
+/// Names in a directory, our own, too.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn files_are_read_whole_and_in_parts() {
+    let web = Web::new();
+    make_tree(&web.data("tree"));
+    let large = fs::read(web.data("tree/a/b/large")).unwrap();
+    assert_eq!(web.curl(&[], "/data/tree/a/b/large"), (200, large.clone()));
+    assert_eq!(
+        web.curl(&["-r", "5-999"], "/data/tree/a/b/large"),
+        (206, large[5..1000].to_vec())
+    );
+    assert_eq!(
+        web.curl(&["-r", "-7"], "/data/tree/a/b/large").1,
+        large[large.len() - 7..]
+    );
+    assert_eq!(
+        web.status(&["-r", "99999999-"], "/data/tree/a/b/large"),
+        416
+    );
+    assert_eq!(web.curl(&[], "/data/tree/empty"), (200, Vec::new()));
+    let (status, head) = web.curl(&["--head"], "/closed/tree/a/b/large");
+    let head = String::from_utf8(head).unwrap();
+    assert_eq!(status, 200);
+    assert!(
+        head.contains("content-length: 9437184") && head.contains("accept-ranges: bytes"),
+        "{head}"
+    );
+    assert!(head.contains("content-security-policy: sandbox"), "{head}");
+    // What was interrupted goes on, and what has changed is not glued together.
+    let here = web.home.data().parent().unwrap().join("here");
+    fs::write(&here, &large[..1234]).unwrap();
+    web.curl(
+        &["-C", "-", "-o", here.to_str().unwrap()],
+        "/data/tree/a/b/large",
+    );
+    assert_eq!(fs::read(&here).unwrap(), large);
+    let etag = head
+        .lines()
+        .find_map(|line| line.strip_prefix("etag: "))
+        .unwrap();
+    let same = format!("If-None-Match: {etag}");
+    assert_eq!(web.status(&["-H", &same], "/data/tree/a/b/large"), 304);
+    fs::write(web.data("tree/a/b/new"), &large).unwrap();
+    fs::rename(web.data("tree/a/b/new"), web.data("tree/a/b/large")).unwrap();
+    let part = format!("If-Range: {etag}");
+    assert_eq!(
+        web.status(&["-H", &part, "-r", "5-9"], "/data/tree/a/b/large"),
+        200
+    );
+}
+
+#[test]
+fn directories_are_listed_for_people_and_for_programs() {
+    let web = Web::new();
+    make_tree(&web.data("tree"));
+    fs::write(web.data("tree/a/<b>"), "x").unwrap();
+    fs::write(web.data("tree/a/.longhaul-x.part"), "x").unwrap();
+    let page = String::from_utf8(web.curl(&[], "/data/tree/a/").1).unwrap();
+    assert!(
+        page.contains("small") && page.contains("&lt;b&gt;"),
+        "{page}"
+    );
+    assert!(
+        !page.contains("longhaul-") && !page.contains("link"),
+        "{page}"
+    );
+    let ask = ["-X", "PROPFIND", "-H", "Depth: 1"];
+    let (status, list) = web.curl(&ask, "/data/tree/a/");
+    let list = String::from_utf8(list).unwrap();
+    assert_eq!(status, 207);
+    assert_eq!(list.matches("<D:href>").count(), 4, "{list}");
+    assert!(list.contains("<D:getcontentlength>1000<"), "{list}");
+    let all = [
+        "-X",
+        "PROPFIND",
+        "-H",
+        "Depth: infinity",
+        "-H",
+        "X-Litmus: x",
+    ];
+    assert_eq!(web.status(&all, "/data/"), 501);
+}
+
+#[test]
+fn what_is_put_is_there_whole_or_not_at_all() {
+    let web = Web::new();
+    let here = web.home.data().parent().unwrap().join("here");
+    let contents: Vec<u8> = (0..3 << 20).map(|at: u32| (at % 251) as u8).collect();
+    fs::write(&here, &contents).unwrap();
+    let put = ["-T", here.to_str().unwrap()];
+    assert_eq!(web.status(&put, "/data/file"), 201);
+    fs::set_permissions(
+        web.data("file"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o640),
+    )
+    .unwrap();
+    assert_eq!(web.status(&put, "/data/file"), 204);
+    assert_eq!(fs::read(web.data("file")).unwrap(), contents);
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(web.data("file")).unwrap());
+    assert_eq!(mode & 0o777, 0o640);
+    // Without a length, too.
+    let chunked = [&put[..], &["-H", "Transfer-Encoding: chunked"]].concat();
+    assert_eq!(web.status(&chunked, "/data/chunked"), 201);
+    assert_eq!(fs::read(web.data("chunked")).unwrap(), contents);
+    assert_eq!(web.status(&put, "/data/no/such/file"), 409);
+    let part = [&put[..], &["-H", "Content-Range: bytes 5-3145732/9999999"]].concat();
+    assert_eq!(web.status(&part, "/data/file"), 400);
+    let lengths = [
+        "Content-Length: 1000\r\n\r\nhalf",
+        "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+    ];
+    for rest in lengths {
+        cut_short(&web, rest);
+        assert_eq!(fs::read(web.data("file")).unwrap(), contents);
+    }
+    assert_eq!(names(&web.home.data()), ["chunked", "file"]);
+}
+
+/// Puts half of a file, waits until it is on its way, and goes.
+fn cut_short(web: &Web, rest: &str) {
+    let address = web.url("").replace("http://", "");
+    let mut socket = TcpStream::connect(&address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let token = &web.token;
+    write!(
+        socket,
+        "PUT /data/file HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{rest}"
+    )
+    .unwrap();
+    until(|| {
+        names(&web.home.data())
+            .iter()
+            .any(|name| name.ends_with(".put"))
+    });
+    socket.shutdown(Shutdown::Write).unwrap();
+    let _ = socket.read_to_end(&mut Vec::new());
+    until(|| {
+        !names(&web.home.data())
+            .iter()
+            .any(|name| name.ends_with(".put"))
+    });
+}
+
+fn until(held: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !held() {
+        assert!(begin.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn directories_are_made_moved_copied_and_removed() {
+    let web = Web::new();
+    assert_eq!(web.status(&["-X", "MKCOL"], "/data/dir"), 201);
+    assert_eq!(web.status(&["-X", "MKCOL"], "/data/dir"), 405);
+    assert_eq!(web.status(&["-X", "MKCOL"], "/data/no/dir"), 409);
+    fs::write(web.data("dir/file"), "x").unwrap();
+    // What a copy into it leaves.
+    fs::write(web.data("dir/.longhaul-manifest"), "").unwrap();
+    symlink("../nowhere", web.data("dir/link")).unwrap();
+    let to = |path: &str| format!("Destination: {}", web.url(path));
+    assert_eq!(
+        web.status(&["-X", "COPY", "-H", &to("/data/copied")], "/data/dir/file"),
+        201
+    );
+    assert_eq!(fs::read_to_string(web.data("copied")).unwrap(), "x");
+    assert_eq!(
+        web.status(&["-X", "MOVE", "-H", &to("/data/moved")], "/data/dir"),
+        201
+    );
+    assert_eq!(names(&web.home.data()), ["copied", "moved"]);
+    assert_eq!(web.status(&["-X", "DELETE"], "/data/moved"), 204);
+    assert_eq!(names(&web.home.data()), ["copied"]);
+    // A directory that a copy is under way in stays.
+    fs::create_dir(web.data("busy")).unwrap();
+    fs::write(web.data("busy/.longhaul-x.part"), "").unwrap();
+    assert!(web.status(&["-X", "DELETE"], "/data/busy") >= 400);
+    assert_eq!(names(&web.data("busy")), [".longhaul-x.part"]);
+}
+
+#[test]
+fn nothing_beyond_an_export_and_nothing_of_a_copy_is_served() {
+    let web = Web::new();
+    let outside = web.home.data().parent().unwrap().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), "secret").unwrap();
+    symlink("../outside", web.data("link")).unwrap();
+    symlink("../outside/secret", web.data("file")).unwrap();
+    fs::write(web.data(".longhaul-x.part"), "secret").unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        web.data("fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    let here = outside.join("here");
+    fs::write(&here, "x").unwrap();
+    let put = ["-T", here.to_str().unwrap()];
+    for path in [
+        "/data/link/secret",
+        "/data/file",
+        "/data/.longhaul-x.part",
+        "/data/fifo",
+        "/data/../outside/secret",
+        "/data/%2e%2e/outside/secret",
+        "/data/..%2foutside/secret",
+        "/data/%2fetc/passwd",
+        "//etc/passwd",
+        "/../data",
+        "/",
+        "/none/x",
+    ] {
+        for arguments in [
+            &[][..],
+            &["--head"],
+            &put,
+            &["-X", "DELETE"],
+            &["-X", "MKCOL"],
+            &["-X", "PROPFIND"],
+        ] {
+            // MKCOL of what is there is 405, PROPFIND of a tree 501; nothing is 2xx.
+            let (status, said) = web.curl(arguments, path);
+            assert!(status >= 400, "{arguments:?} {path}: {status}");
+            assert!(
+                !String::from_utf8_lossy(&said).contains("secret\n"),
+                "{path}"
+            );
+        }
+        let to = format!("Destination: {}", web.url(path));
+        fs::write(web.data("plain"), "x").unwrap();
+        let moved = web.status(&["-X", "MOVE", "-H", &to], "/data/plain");
+        assert!(moved >= 400, "MOVE to {path}: {moved}");
+    }
+    assert_eq!(
+        fs::read_to_string(outside.join("secret")).unwrap(),
+        "secret"
+    );
+    assert_eq!(names(&outside), ["here", "secret"]);
+    assert_eq!(
+        names(&web.home.data()),
+        [".longhaul-x.part", "fifo", "file", "link", "plain"]
+    );
+}
+
+#[test]
+fn who_may_only_read_changes_nothing() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let reader = web.home.token(&["new", "reader", "--read-only"]);
+    let bearer = format!("Authorization: Bearer {reader}");
+    let file = web.data("file");
+    let to = ["Destination: /data/other", "Destination: /closed/other"];
+    let requests = [
+        &["-T", file.to_str().unwrap()][..],
+        &["-X", "DELETE"],
+        &["-X", "MOVE", "-H", to[0]],
+        &["-X", "MOVE", "-H", to[1]],
+        &["-X", "COPY", "-H", to[0]],
+        &["-X", "COPY", "-H", to[1]],
+    ];
+    for arguments in requests {
+        let status = web.status(arguments, "/closed/file");
+        assert!(status >= 400, "{arguments:?}: {status}");
+        let arguments = [&["-H", &bearer], arguments].concat();
+        let (status, _) = curl(&arguments, &web.url("/data/file"));
+        assert!(status >= 400, "{arguments:?}: {status}");
+    }
+    assert_eq!(web.status(&["-X", "MKCOL"], "/closed/dir"), 403);
+    assert_eq!(
+        curl(&["-H", &bearer], &web.url("/data/file")),
+        (200, b"x".to_vec())
+    );
+    assert_eq!(names(&web.home.data()), ["file"]);
+}
+
+#[test]
+fn a_token_is_asked_for() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let other = web.home.token(&["new", "other", "--export", "closed"]);
+    let stranger = Home::new().token(&["new", "me"]);
+    let (key, _) = web.token.rsplit_once('.').unwrap();
+    let (_, secret) = stranger.rsplit_once('.').unwrap();
+    let basic = |token: &str| curl(&["-u", &format!("me:{token}")], &web.url("/data/file")).0;
+    assert_eq!(curl(&[], &web.url("/data/file")).0, 401);
+    assert_eq!(basic(&web.token), 200);
+    assert_eq!(basic(&other), 404);
+    assert_eq!(basic(&stranger), 401);
+    assert_eq!(basic(&format!("{key}.{secret}")), 401);
+    assert_eq!(basic("x"), 401);
+    web.home.token(&["remove", "me"]);
+    assert_eq!(web.status(&[], "/data/file"), 401);
+}
+
+#[test]
+fn over_https_the_site_s_key_is_known() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let url = format!("{}/data/file", web.site.https.as_ref().unwrap());
+    let user = format!("me:{}", web.token);
+    let pin = format!(
+        "sha256//{}=",
+        web.site.fingerprint.replace('-', "+").replace('_', "/")
+    );
+    let with = |pin: &str| curl(&["--insecure", "--pinnedpubkey", pin, "-u", &user], &url);
+    assert_eq!(with(&pin), (200, b"x".to_vec()));
+    assert_eq!(
+        with("sha256//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").0,
+        0
+    );
+    assert_eq!(curl(&["-u", &user], &url).0, 0, "nobody vouches for it");
+}
+
+#[test]
+fn a_certificate_of_one_s_own_is_shown() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let home = Home::new();
+    let file = home.data().parent().unwrap().join("cert.pem");
+    fs::write(&file, made.cert.pem() + &made.signing_key.serialize_pem()).unwrap();
+    let file = file.to_str().unwrap();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&["--https", "127.0.0.1:0", "--certificate", file]);
+    let url = site
+        .https
+        .clone()
+        .unwrap()
+        .replace("127.0.0.1", "localhost")
+        + "/data/";
+    let user = format!("me:{token}");
+    assert_eq!(curl(&["-4", "--cacert", file, "-u", &user], &url).0, 200);
+}
+
+#[test]
+fn what_would_show_tokens_or_nothing_is_refused() {
+    let home = Home::new();
+    let refused = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        said
+    };
+    assert!(refused(&["--http", "0.0.0.0:0"]).contains("tokens would be seen"));
+    assert!(refused(&["--certificate", LONGHAUL]).contains("--https"));
+    let said = refused(&["--https", "127.0.0.1:0", "--certificate", "/nonexistent"]);
+    assert!(said.contains("/nonexistent: No such file"), "{said}");
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    refused(&[
+        "--https",
+        "127.0.0.1:0",
+        "--certificate",
+        empty.path().to_str().unwrap(),
+    ]);
+    assert!(!Path::new(&home.state()).exists());
+}
