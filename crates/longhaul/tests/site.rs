@@ -5,7 +5,9 @@
 mod site_process;
 
 use rustix::process::Signal;
-use site_process::{Client, Home, LONGHAUL, PATIENCE, Site, listing, make_tree};
+use site_process::{
+    Client, Home, LONGHAUL, PATIENCE, Site, listing, make_tree, wait_for_the_end_of,
+};
 use std::{
     fs,
     io::{Read, Write},
@@ -140,6 +142,11 @@ fn nothing_beyond_an_export_is_read_or_written() {
         );
         client.fails(2, &[text(&source), &site.at(&format!("{path}/"))]);
     }
+    let said = client.fails(
+        2,
+        &["--encrypt", "off", &site.at("/link"), text(folder.path())],
+    );
+    assert!(said.contains("a site encrypts"), "{said}");
     // Links are copied as what they are; a file in the place of one takes its place.
     client.copy(&[&site.at("/link"), text(folder.path())]);
     assert_eq!(
@@ -321,11 +328,6 @@ fn no_more_copies_at_once_than_it_may() {
     assert_eq!(Raw::asking(&site, &token).answer(), 0);
 }
 
-fn is_there(pid: u32) -> bool {
-    // A zombie is none; who its parent is now will see to it.
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
-}
-
 #[test]
 fn a_site_that_ends_takes_its_ends_with_it() {
     for signal in [Signal::TERM, Signal::INT, Signal::KILL] {
@@ -343,11 +345,7 @@ fn a_site_that_ends_takes_its_ends_with_it() {
             Signal::KILL => {}
             _ => assert_eq!(status.code(), Some(0)),
         }
-        let begin = Instant::now();
-        while is_there(ends[0]) {
-            assert!(begin.elapsed() < PATIENCE, "{signal:?}: its end runs on");
-            std::thread::yield_now();
-        }
+        wait_for_the_end_of(ends[0]);
     }
 }
 

@@ -104,6 +104,10 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     pub(super) end: bool,
 
+    /// End when standard input does: whoever started it is gone
+    #[arg(long, hide = true)]
+    pub(super) attended: bool,
+
     /// Hear first what may be touched
     #[arg(long, hide = true, requires = "end")]
     pub(super) confined: bool,

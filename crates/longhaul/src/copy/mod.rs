@@ -17,13 +17,24 @@ mod order;
 mod outbox;
 mod place;
 
+use crate::site::Address;
+use std::ffi::OsStr;
+
 pub(crate) use args::{Args, Ports};
 pub(crate) use connection::end_when_silent;
 pub(crate) use end::Confinement;
 pub(crate) use identity::{provider, to_key};
 
+/// The site that a place is at, if it is at one.
+pub(crate) fn site_of(place: &OsStr) -> anyhow::Result<Option<Address>> {
+    Ok(place::Place::parse(place)?.site().cloned())
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.attended {
+        std::thread::spawn(end::end_with_standard_input);
+    }
     match args.end {
         true => end::run(args.confined),
         false => driver::run(args),

@@ -8,6 +8,7 @@ use std::{
     path::PathBuf,
     str::FromStr,
 };
+use units::Time;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,7 +17,9 @@ Examples:
   longhaul site token new alice --export data
       a token for alice, printed once; longhaul copy finds it in her ~/.config/longhaul/sites.toml
   longhaul copy run42/ longhaul://HOST/data/run42
-      what alice does with it";
+      what alice does with it
+  longhaul site --export data=/srv/data --mirror data=longhaul://FAR/data
+      what lands in /srv/data, by whichever way, is soon on FAR, too";
 
 /// Offers directories to longhaul copy on other machines, over TLS 1.3, to whoever has a token.
 ///
@@ -50,6 +53,19 @@ pub(crate) struct Args {
     /// For --https: a certificate, those that vouch for it, and its key, in PEM
     #[arg(long, value_name = "FILE", requires = "https")]
     pub(super) certificate: Option<PathBuf>,
+
+    /// Copy what is in an export to another site, whenever something is new; repeatable. The token for that site is
+    /// where longhaul copy looks for it
+    #[arg(long, value_name = "NAME=longhaul://SITE/EXPORT")]
+    pub(super) mirror: Vec<Named>,
+
+    /// How often a mirrored export is looked through for what came by other ways than this site
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub(super) mirror_every: Time,
+
+    /// Remove at the other site, too, what is gone from a mirrored export
+    #[arg(long, requires = "mirror")]
+    pub(super) mirror_delete: bool,
 
     /// Ports for data, on the address that the client reached; a copy takes one [default: any]
     #[arg(long, value_name = "FIRST-LAST")]

@@ -4,14 +4,19 @@
 use super::{
     args::{Args, Named},
     certificate::Certificate,
+    keyring::Keyring,
     state::State,
 };
-use crate::{copy::Ports, exit::Refusal};
+use crate::{
+    copy::{self, Ports},
+    exit::Refusal,
+};
 use anyhow::Result;
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     net::SocketAddr,
     path::PathBuf,
+    time::Duration,
 };
 
 /// A site as it is to run.
@@ -23,6 +28,7 @@ pub(super) struct Config {
     pub(super) https: Option<SocketAddr>,
     /// For HTTPS; none is the site's own.
     pub(super) certificate: Option<Certificate>,
+    pub(super) mirrors: Vec<Mirrored>,
     pub(super) ports: Option<Ports>,
     pub(super) copies_max: usize,
     pub(super) state: State,
@@ -35,6 +41,17 @@ pub(super) struct Export {
     /// Absolute.
     pub(super) directory: PathBuf,
     pub(super) writable: bool,
+}
+
+/// An export of which there is another elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mirrored {
+    pub(super) export: String,
+    pub(super) directory: PathBuf,
+    /// As `longhaul copy` is told.
+    pub(super) to: PathBuf,
+    pub(super) every: Duration,
+    pub(super) delete: bool,
 }
 
 impl Config {
@@ -64,6 +81,7 @@ impl Config {
             }
         }
         Ok(Self {
+            mirrors: mirrors(args, &exports)?,
             listen: args.listen,
             exports,
             http: args.http,
@@ -79,6 +97,29 @@ impl Config {
             json: args.json,
         })
     }
+}
+
+/// Each has its export here and a token for the site there.
+fn mirrors(args: &Args, exports: &BTreeMap<String, Export>) -> Result<Vec<Mirrored>> {
+    let mut found = Vec::new();
+    for named in &args.mirror {
+        let (name, to) = (&named.name, &named.directory);
+        let export = exports.get(name).ok_or_else(|| {
+            Refusal::usage(format!("mirror {name}: there is no export of that name"))
+        })?;
+        let site = copy::site_of(to.as_os_str())?.ok_or_else(|| {
+            Refusal::usage(format!("mirror {name}: want NAME=longhaul://SITE/EXPORT"))
+        })?;
+        Keyring::find(&[site], None)?;
+        found.push(Mirrored {
+            export: name.clone(),
+            directory: export.directory.clone(),
+            to: to.clone(),
+            every: args.mirror_every.into(),
+            delete: args.mirror_delete,
+        });
+    }
+    Ok(found)
 }
 
 impl Export {

@@ -6,6 +6,8 @@ use super::{
     door::{accept, listen},
     http::Http,
     identity::Identity,
+    mirror::mirror,
+    news::News,
     record::{Record, Records},
     stop::Stop,
     visit::{Site, visit},
@@ -69,12 +71,18 @@ async fn serve(config: Arc<Config>) -> Result<()> {
     let doors = Doors::open(&config).await?;
     let ready = doors.ready(&config, &identity)?;
     let (stop, mut open) = (Stop::default(), JoinSet::new());
-    let site = Arc::new(Site::new(config.clone(), &identity, records)?);
+    let news = Arc::new(News::of_exports(config.exports.keys()));
+    let site = Site::new(config.clone(), &identity, records, news.clone())?;
+    let site = Arc::new(site);
     let watch = stop.watch();
     open.spawn(accept(doors.copies, stop.watch(), move |socket, client| {
         visit(site.clone(), socket, client, watch.clone())
     }));
-    let http = Http::new(&config, identity);
+    for mirrored in config.mirrors.clone() {
+        let arrivals = news.of(&mirrored.export);
+        open.spawn(mirror(mirrored, arrivals, records, stop.watch()));
+    }
+    let http = Http::new(&config, identity, news);
     if let Some(listener) = doors.http {
         let (http, watch) = (http.clone(), stop.watch());
         open.spawn(accept(listener, stop.watch(), move |socket, _| {

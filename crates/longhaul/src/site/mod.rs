@@ -3,7 +3,8 @@
 //!
 //! A site listens ([`daemon`]), lets in who has a token ([`visit`]), and starts an end of `longhaul copy` for each,
 //! confined to the directory that was asked for ([`crate::copy::Confinement`]); from then on it passes bytes on
-//! ([`bridge`]). `longhaul copy` comes in by [`client`]. The same directories are there for HTTP clients ([`http`]).
+//! ([`bridge`]). `longhaul copy` comes in by [`client`]. The same directories are there for HTTP clients ([`http`]),
+//! and copied on to other sites ([`mirror`]).
 
 mod address;
 mod args;
@@ -18,6 +19,8 @@ mod http;
 mod identity;
 mod keyring;
 mod knock;
+mod mirror;
+mod news;
 mod record;
 mod state;
 mod stop;

@@ -34,6 +34,20 @@ pub(super) enum Record {
         client: SocketAddr,
         why: String,
     },
+    /// What was in an export when it was looked through is at the other site, durably; this much was not before.
+    Arrived {
+        export: String,
+        to: String,
+        entries: u64,
+        bytes: u64,
+        seconds: f64,
+    },
+    /// It is not, or not all of it; it is tried again.
+    Behind {
+        export: String,
+        to: String,
+        why: String,
+    },
     Stopping,
 }
 
@@ -63,6 +77,20 @@ impl fmt::Display for Record {
             } => write!(f, "copy {copy}: {token} from {client}, export {export}"),
             Self::Ended { copy } => write!(f, "copy {copy}: ended"),
             Self::Refused { client, why } => write!(f, "{client} refused: {why}"),
+            Self::Arrived {
+                export,
+                to,
+                entries,
+                bytes,
+                seconds,
+            } => {
+                let bytes = units::Bytes::new(*bytes);
+                write!(
+                    f,
+                    "{export}: all is at {to}, {entries} new, {bytes} in {seconds:.1} s"
+                )
+            }
+            Self::Behind { export, to, why } => write!(f, "{export}: not all is at {to}: {why}"),
             Self::Stopping => f.write_str("stopping"),
         }
     }

@@ -6,6 +6,7 @@ use super::{
     config::Config,
     identity::Identity,
     knock::{ASK_LEN_MAX, Answer, Ask, PATIENCE, PROTOCOL},
+    news::News,
     record::{Record, Records},
     stop::Stopped,
     tokens::Tokens,
@@ -38,6 +39,7 @@ pub(super) struct Site {
     handshakes: Arc<Semaphore>,
     copies: Arc<Semaphore>,
     next_copy: AtomicU64,
+    news: Arc<News>,
 }
 
 /// What a client was let in for.
@@ -50,7 +52,12 @@ struct Admission {
 pub(super) type Tls = TlsStream<TcpStream>;
 
 impl Site {
-    pub(super) fn new(config: Arc<Config>, identity: &Identity, records: Records) -> Result<Self> {
+    pub(super) fn new(
+        config: Arc<Config>,
+        identity: &Identity,
+        records: Records,
+        news: Arc<News>,
+    ) -> Result<Self> {
         Ok(Self {
             acceptor: identity.certificate.acceptor(PROTOCOL)?,
             handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
@@ -58,6 +65,7 @@ impl Site {
             next_copy: AtomicU64::new(1),
             config,
             records,
+            news,
         })
     }
 
@@ -121,6 +129,9 @@ pub(super) async fn visit(
     });
     if let Err(error) = bridge(tls, &admission.confinement, stopped).await {
         eprintln!("longhaul site: copy {copy}: {error:#}");
+    }
+    if admission.confinement.writable {
+        site.news.came(&admission.confinement.export);
     }
     site.records.say(&Record::Ended { copy });
 }

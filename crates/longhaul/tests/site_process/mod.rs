@@ -12,12 +12,12 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, channel},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
 /// No test waits longer for anything; it decides only how long a failure takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 
@@ -141,6 +141,20 @@ impl Drop for Site {
     }
 }
 
+fn is_there(pid: u32) -> bool {
+    // A zombie is none; who its parent is now will see to it.
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Waits until a process that is nobody's child here is gone.
+pub(crate) fn wait_for_the_end_of(pid: u32) {
+    let begin = Instant::now();
+    while is_there(pid) {
+        assert!(begin.elapsed() < PATIENCE, "{pid} runs on");
+        std::thread::yield_now();
+    }
+}
+
 pub(crate) fn children(pid: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -172,10 +186,15 @@ impl Client {
         command
             .args(["120", LONGHAUL, "copy", "--json"])
             .args(arguments);
+        self.known_to(&mut command);
+        command
+    }
+
+    /// Whatever it is, it finds the tokens.
+    pub(crate) fn known_to(&self, command: &mut Command) {
         command
             .env("XDG_CONFIG_HOME", self.0.path())
             .env_remove("LONGHAUL_TOKEN");
-        command
     }
 
     pub(crate) fn copy(&self, arguments: &[&str]) -> Value {

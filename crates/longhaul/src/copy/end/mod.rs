@@ -99,12 +99,12 @@ fn get_ready(begin: &mut Begin, reach: &Reach, reporter: &Reporter) -> Result<()
         begin.meeting = told.context("the driver went away")?;
     }
     reach.confine(&mut begin.meeting);
-    std::thread::spawn(end_with_the_driver);
+    std::thread::spawn(end_with_standard_input);
     Ok(())
 }
 
-/// The driver says nothing more; its end is.
-fn end_with_the_driver() {
+/// Whoever started this process says nothing more; its end is.
+pub(super) fn end_with_standard_input() {
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
     std::process::exit(1);
 }

@@ -10,7 +10,8 @@ mod reading;
 mod upload;
 
 use super::{
-    certificate::Certificate, config::Config, identity::Identity, knock::PATIENCE, stop::Stopped,
+    certificate::Certificate, config::Config, identity::Identity, knock::PATIENCE, news::News,
+    stop::Stopped,
 };
 use crate::copy;
 use access::Access;
@@ -48,6 +49,9 @@ const ALWAYS: [(HeaderName, &str); 3] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
+/// Methods after which nothing is new.
+const READ_ONLY: [&str; 6] = ["GET", "HEAD", "OPTIONS", "PROPFIND", "LOCK", "UNLOCK"];
+
 type Answer = Response<Body>;
 
 /// What all connections have.
@@ -55,14 +59,16 @@ type Answer = Response<Body>;
 pub(super) struct Http {
     config: Arc<Config>,
     identity: Arc<Identity>,
+    news: Arc<News>,
     connections: Arc<Semaphore>,
 }
 
 impl Http {
-    pub(super) fn new(config: &Arc<Config>, identity: Identity) -> Self {
+    pub(super) fn new(config: &Arc<Config>, identity: Identity, news: Arc<News>) -> Self {
         Self {
             config: config.clone(),
             identity: Arc::new(identity),
+            news,
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         }
     }
@@ -127,7 +133,14 @@ impl Http {
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let mut answer = match Access::of(&request, &self.config, &self.identity.fingerprint) {
-            Ok(access) => dav(&access, request).await,
+            Ok(access) => {
+                let reads = READ_ONLY.contains(&request.method().as_str());
+                let answer = dav(&access, request).await;
+                if !reads && answer.status().is_success() {
+                    self.news.came(&access.export);
+                }
+                answer
+            }
             Err(refusal) => refusal.answer(),
         };
         for (name, value) in ALWAYS {
