@@ -48,6 +48,27 @@ fn what_goes_to_a_site_comes_back_and_goes_on_to_another() {
     assert_eq!(listing(&folder.path().join("data/renamed")), listing(&from));
 }
 
+/// What stands for ssh forgets the host and runs the rest here.
+#[test]
+fn one_side_may_be_reached_by_ssh() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let (from, ssh) = (folder.path().join("from"), folder.path().join("ssh"));
+    make_tree(&from);
+    let script = "#!/bin/sh\nshift 2\nSSH_CONNECTION='127.0.0.1 1 127.0.0.1 2' exec \"$@\"\n";
+    fs::write(&ssh, script).unwrap();
+    fs::set_permissions(&ssh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let client = Client::knowing(&[(&site, &token)]);
+    let by_ssh = |path: &str| format!("host:{}/{path}", text(folder.path()));
+    let options = ["--ssh", text(&ssh), "--remote-program", LONGHAUL];
+    client.copy(&[&options[..], &[&by_ssh("from"), &site.at("")]].concat());
+    client.copy(&[&options[..], &[&site.at("/from/"), &by_ssh("back")]].concat());
+    assert_eq!(listing(&home.data().join("from")), listing(&from));
+    assert_eq!(listing(&folder.path().join("back")), listing(&from));
+}
+
 #[test]
 fn only_who_has_a_token_for_it_is_let_in() {
     let home = Home::new();

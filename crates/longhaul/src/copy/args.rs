@@ -18,7 +18,7 @@ Examples:
 
 /// Copies files over many connections at once, and goes on where an interrupted copy was.
 ///
-/// Either side may be HOST:PATH, which ssh reaches and where longhaul is installed, or longhaul://SITE[:PORT]/EXPORT/PATH. SRC copies the thing itself under its
+/// Either side may be HOST:PATH, which ssh reaches and where longhaul is installed, or longhaul://SITE/EXPORT/PATH. SRC copies the thing itself under its
 /// name, SRC/ what is in it. Whatever is written is verified by its BLAKE3 hash, and durable before it counts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = "longhaul copy [OPTIONS] SRC... DST")]

@@ -245,11 +245,10 @@ fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry
         let name = name.to_vec();
         Some(Entry { name, meta })
     };
-    let names = names.iter().filter(|name| !name.starts_with(OWN_PREFIX));
-    let found: Vec<_> = names.take(ENTRIES_MAX + 1).filter_map(entry).collect();
-    match found.len() > ENTRIES_MAX {
+    let names = || names.iter().filter(|name| !name.starts_with(OWN_PREFIX));
+    match names().count() > ENTRIES_MAX {
         true => Err(FsError::GeneralFailure),
-        false => Ok(found),
+        false => Ok(names().filter_map(entry).collect()),
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 };
 use store::{path::RelPath, root::Root};
 
-/// Dropped without [`Upload::commit`], nothing is left of it.
+/// Dropped before it was flushed, nothing is left of it.
 #[derive(Debug)]
 pub(super) struct Upload(Arc<Begun>);
 
