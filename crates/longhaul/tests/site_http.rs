@@ -328,6 +328,55 @@ fn nothing_beyond_an_export_and_nothing_of_a_copy_is_served() {
     );
 }
 
+/// What a library makes of nonsense does not keep the site from answering.
+#[test]
+fn nonsense_is_answered() {
+    let web = Web::new();
+    fs::write(web.data("file"), "x").unwrap();
+    let to = |to: &str| format!("Destination: {to}");
+    for destination in [
+        "/data",
+        "/data/",
+        "/data//",
+        "/",
+        "*",
+        "x",
+        "/closed/x",
+        "/data/%2e%2e/x",
+    ] {
+        for method in ["MOVE", "COPY"] {
+            let arguments = ["-X", method, "-H", &to(destination)];
+            assert_eq!(web.status(&arguments, "/data/file"), 400, "{destination}");
+        }
+    }
+    for header in [
+        "If-Match: \"",
+        "If: ((",
+        "Range: x",
+        "Depth: 7",
+        "Timeout: x",
+    ] {
+        for method in [
+            "GET",
+            "PROPFIND",
+            "LOCK",
+            "UNLOCK",
+            "PROPPATCH",
+            "REPORT",
+            "DELETE",
+        ] {
+            let arguments = ["-X", method, "-H", header, "-d", "<a"];
+            let (status, _) = web.curl(&arguments, "/data/nothing");
+            assert!(
+                status >= 400 && status != 500,
+                "{method} {header}: {status}"
+            );
+        }
+    }
+    assert_eq!(web.curl(&[], "/data/file"), (200, b"x".to_vec()));
+    assert_eq!(names(&web.home.data()), ["file"]);
+}
+
 #[test]
 fn who_may_only_read_changes_nothing() {
     let web = Web::new();

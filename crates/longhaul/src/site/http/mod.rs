@@ -18,6 +18,7 @@ use access::Access;
 use anyhow::Result;
 use dav_server::{DavConfig, body::Body, fakels::FakeLs};
 use files::Files;
+use futures_util::FutureExt;
 use hyper::{
     Request, Response, StatusCode, Uri,
     body::Incoming,
@@ -27,7 +28,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use percent_encoding::percent_decode_str;
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -174,7 +175,14 @@ async fn dav(access: &Access, mut request: Request<Incoming>) -> Answer {
         .autoindex(true)
         .read_buf_size(reading::READ_LEN)
         .build_handler();
-    handler.handle(request).await
+    // It panics at some headers that make no sense (an ETag of one quotation mark); that is to be the client's affair.
+    let handled = AssertUnwindSafe(handler.handle(request)).catch_unwind();
+    handled.await.unwrap_or_else(|_| {
+        said(
+            StatusCode::BAD_REQUEST,
+            "what the request says makes no sense",
+        )
+    })
 }
 
 /// Where something is to be moved or copied to must be in the same export, and no path goes up: what dav-server makes
@@ -185,13 +193,19 @@ fn misdirected(request: &Request<Incoming>, export: &str) -> Option<&'static str
     let elsewhere = match &destination {
         None => false,
         Some(Err(_)) => true,
-        Some(Ok(uri)) => !is_plain(uri.path()) || uri.path().split('/').nth(1) != Some(export),
+        Some(Ok(uri)) => !is_plain(uri.path()) || !is_below(uri.path(), export),
     };
     match (elsewhere, is_plain(request.uri().path())) {
         (true, _) => Some("want a destination in the same export"),
         (_, false) => Some("want a path without \".\" and \"..\""),
         _ => None,
     }
+}
+
+/// Not the export itself: that stays where it is.
+fn is_below(path: &str, export: &str) -> bool {
+    let mut names = path.split('/').filter(|name| !name.is_empty());
+    names.next() == Some(export) && names.next().is_some()
 }
 
 fn is_plain(path: &str) -> bool {
