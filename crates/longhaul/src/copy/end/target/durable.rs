@@ -4,7 +4,7 @@
 use super::{
     Target,
     arriving::{Large, Named, in_its_place},
-    state::{BATCH_MAX, Written},
+    state::{State, Written},
 };
 use crate::copy::message::{Answer, Outcome};
 use std::{sync::Arc, time::Duration};
@@ -17,8 +17,8 @@ use store::{
     small,
 };
 
-/// How long written blocks may wait to become durable: a kill costs what a path carries in this time, and what is
-/// under way.
+/// How long written blocks may wait to become durable: a kill costs what a path carries in this time and while the
+/// disk syncs, at most [`super::state::AT_RISK_MAX`], and what is under way.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// A file that is done, but for its record.
@@ -52,13 +52,15 @@ impl Target {
                 let waiting = state.batch.len();
                 // Or nothing but these is to come.
                 let last = waiting > 0 && waiting as u64 >= state.unsettled;
-                state.over || waiting >= BATCH_MAX / 2 || last
+                state.over || state.is_worth_a_commit() || last
             });
-            for (stream, blocks) in self.shared.change(super::state::State::untold) {
+            let written = self.shared.look(State::begin_commit);
+            for (stream, blocks) in self.shared.change(State::untold) {
                 self.answers.put(Answer::Received { stream, blocks });
             }
             let mut done = self.commit_small();
             done.extend(self.commit_large());
+            self.shared.change(|state| state.end_commit(written));
             let renamed = self
                 .shared
                 .change(|state| std::mem::take(&mut state.renamed));

@@ -4,7 +4,7 @@
 use super::{
     Target,
     arriving::{apply, directory, in_its_place, unless_busy},
-    state::{BATCH_MAX, Written},
+    state::{BATCH_MAX, State, Written},
 };
 use crate::copy::{args::Switch, connection::Connection, message::Outcome};
 use anyhow::{Context as _, Result, bail};
@@ -33,8 +33,10 @@ impl Target {
             };
             let bytes = &mut buffer[..length];
             from.read_exact(bytes).context("cut off within a block")?;
+            self.shared.wait_until(State::has_room);
             self.take(&header, bytes);
-            self.shared.change(|state| state.count_block(number));
+            self.shared
+                .change(|state| state.count_block(number, length));
         }
     }
 

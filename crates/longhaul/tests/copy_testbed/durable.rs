@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What of a copy is at its target, as the files there say.
+
+use super::{BLOCK, tree::walk};
+use rustix::fs::{SeekFrom, seek};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs::{self, File, Metadata},
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::Path,
+};
+use store::{
+    blocks::{Blocks, block_hash},
+    entry::Version,
+    journal::{self, HEADER_LEN, Header, RECORD_LEN},
+    metadata::Time,
+};
+
+/// Bytes that are still to be sent: those of files that have not their name, without the blocks that are noted in their
+/// journals, and without holes.
+pub(crate) fn lacking(from: &Path, to: &Path) -> u64 {
+    let mut files = BTreeMap::new();
+    for path in walk(from) {
+        let meta = fs::symlink_metadata(from.join(&path)).unwrap();
+        if meta.is_file() {
+            // A file of several names is there if it has one of them: all but one are made at the end.
+            files
+                .entry(meta.ino())
+                .or_insert((meta, Vec::new()))
+                .1
+                .push(path);
+        }
+    }
+    let lacks = |(meta, names): &(Metadata, Vec<_>)| {
+        let there = |name| fs::symlink_metadata(to.join(name));
+        let named = |name| there(name).is_ok_and(|there| same_file(meta, &there));
+        match names.iter().any(named) {
+            true => 0,
+            false => lacking_of(&from.join(&names[0]), &to.join(&names[0])),
+        }
+    };
+    files.values().map(lacks).sum()
+}
+
+fn same_file(one: &Metadata, other: &Metadata) -> bool {
+    let of = |meta: &Metadata| (meta.len(), meta.mtime(), meta.mtime_nsec());
+    of(one) == of(other)
+}
+
+fn lacking_of(from: &Path, to: &Path) -> u64 {
+    let file = File::open(from).unwrap();
+    let version = Version::of_file(&file).unwrap();
+    let blocks = Blocks::of(version.size);
+    let durable = match version.size > BLOCK {
+        true => journalled(to, &version),
+        false => HashSet::new(),
+    };
+    let missing = (0..blocks.count()).filter(|index| !durable.contains(index));
+    let ranges = missing.map(|index| blocks.range(index).unwrap());
+    let data = |start| seek(&file, SeekFrom::Data(start)).unwrap_or(u64::MAX);
+    ranges
+        .filter(|range| data(range.start) < range.end)
+        .map(|range| range.end - range.start)
+        .sum()
+}
+
+/// The blocks that a file's journal has.
+fn journalled(to: &Path, version: &Version) -> HashSet<u64> {
+    let own = |kind| to.with_file_name(own_name(to, kind));
+    let header = Header {
+        version: stored(version),
+        blocks: Blocks::of(version.size),
+    };
+    let part = fs::metadata(own("part"));
+    if !part.is_ok_and(|part| part.len() == version.size) {
+        return HashSet::new();
+    }
+    let journal = fs::read(own("journal")).unwrap_or_default();
+    let records = journal::records(&journal, &header);
+    records.into_iter().map(|(index, _)| index).collect()
+}
+
+/// The name of what stands beside a file: see `store::part`.
+pub(crate) fn own_name(path: &Path, kind: &str) -> String {
+    let name = path.file_name().unwrap().as_bytes();
+    let hash = block_hash(name.len() as u64, 0, name).unwrap().to_string();
+    format!("{}{}.{kind}", store::part::OWN_PREFIX, &hash[..32])
+}
+
+fn stored(version: &Version) -> journal::Version {
+    let time = |time: Time| (time.seconds, time.nanos);
+    journal::Version {
+        size: version.size,
+        mtime: time(version.modified),
+        ctime: time(version.changed),
+        inode: version.inode,
+        device: version.device,
+    }
+}
+
+/// Blocks in journals, and files that have their names: how far a copy is, at a glance.
+pub(crate) fn progress(to: &Path) -> (u64, u64) {
+    let (mut blocks, mut named) = (0, 0);
+    for path in walk(to) {
+        let Ok(meta) = fs::symlink_metadata(to.join(&path)) else {
+            continue;
+        };
+        let name = path.file_name().unwrap().to_string_lossy();
+        if name.ends_with(".journal") {
+            blocks += meta.len().saturating_sub(HEADER_LEN as u64) / RECORD_LEN as u64;
+        } else if meta.is_file() && !name.starts_with(store::part::OWN_PREFIX) {
+            named += 1;
+        }
+    }
+    (blocks, named)
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Trees to copy, and whether one is the copy of another.
+
+use super::BLOCK;
+use rand_xoshiro::{
+    Xoshiro256PlusPlus,
+    rand_core::{Rng, SeedableRng},
+};
+use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lsetxattr};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, FileTimes, Permissions},
+    io::Read,
+    os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+/// Bytes that no other seed gives.
+pub(crate) fn bytes(seed: u64, length: u64) -> Vec<u8> {
+    let mut bytes = vec![0; length as usize];
+    Xoshiro256PlusPlus::seed_from_u64(seed).fill_bytes(&mut bytes);
+    bytes
+}
+
+/// Files on both sides of every boundary, many small ones, links of both kinds, a fifo, a sparse file, attributes,
+/// modes and times; and one large file of so many blocks and some bytes.
+pub(crate) fn make(top: &Path, large_blocks: u64) {
+    fs::create_dir_all(top.join("sizes")).unwrap();
+    fs::create_dir_all(top.join("many/deep/er")).unwrap();
+    fs::create_dir(top.join("closed")).unwrap();
+    let sizes = [0, 1, 1024, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17];
+    for (seed, size) in (1..).zip(sizes) {
+        fs::write(top.join(format!("sizes/{size}")), bytes(seed, size)).unwrap();
+    }
+    for number in 0..300 {
+        let path = top.join(format!("many/deep/er/{number}"));
+        fs::write(path, bytes(1000 + number, number * 137)).unwrap();
+    }
+    fs::write(top.join("large"), bytes(7, large_blocks * BLOCK + 4711)).unwrap();
+    fs::write(top.join("closed/secret"), "secret").unwrap();
+    fs::hard_link(top.join("sizes/1024"), top.join("many/again")).unwrap();
+    symlink("../sizes/1", top.join("closed/link")).unwrap();
+    symlink("/nowhere", top.join("dangling")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        top.join("fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o640),
+        0,
+    )
+    .unwrap();
+    let sparse = File::create(top.join("sparse")).unwrap();
+    sparse.set_len(10 * BLOCK).unwrap();
+    sparse.write_all_at(b"in the middle", 5 * BLOCK).unwrap();
+    let value = XattrFlags::empty();
+    lsetxattr(top.join("large"), "user.origin", b"telescope", value).unwrap();
+    let mode = |path: &str, mode| {
+        fs::set_permissions(top.join(path), Permissions::from_mode(mode)).unwrap();
+    };
+    mode("sizes/1", 0o4711);
+    mode("closed/secret", 0o400);
+    mode("closed", 0o500);
+    let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    for path in ["sizes/0", "large", "many/deep"] {
+        let times = FileTimes::new().set_modified(then);
+        File::open(top.join(path))
+            .unwrap()
+            .set_times(times)
+            .unwrap();
+    }
+}
+
+/// What a tree is, by path, but for its files' bytes. Ours are left out.
+pub(crate) fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
+    let all = walk(top).into_iter().filter(|path| !is_own(path));
+    all.map(|path| {
+        let said = describe(&top.join(&path));
+        (path, said)
+    })
+    .collect()
+}
+
+fn describe(path: &Path) -> String {
+    let meta = fs::symlink_metadata(path).unwrap();
+    let kind = match meta.file_type() {
+        kind if kind.is_symlink() => format!("-> {:?}", fs::read_link(path).unwrap()),
+        kind if kind.is_file() => format!("{} bytes, {} links", meta.len(), meta.nlink()),
+        kind if kind.is_fifo() => "fifo".to_owned(),
+        kind => format!("{kind:?}"),
+    };
+    let (mode, owner) = (meta.mode(), (meta.uid(), meta.gid()));
+    let time = (meta.mtime(), meta.mtime_nsec());
+    format!("{kind} {mode:o} {time:?} {owner:?} {:?}", attributes(path))
+}
+
+fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut names = vec![0; 4096];
+    let length = llistxattr(path, &mut names[..]).unwrap();
+    let names = names[..length].split(|byte| *byte == 0);
+    let names = names.filter(|name| !name.is_empty());
+    let value = |name: &[u8]| {
+        let mut value = vec![0; 4096];
+        let length = lgetxattr(path, name, &mut value[..]).unwrap();
+        value.truncate(length);
+        (String::from_utf8_lossy(name).into_owned(), value)
+    };
+    names.map(value).collect()
+}
+
+/// Fails where one is not like the other.
+pub(crate) fn assert_same(from: &Path, to: &Path, what: &str) {
+    let wanted = listing(from);
+    let got = listing(to);
+    let differs = |path: &&PathBuf| wanted.get(*path) != got.get(*path);
+    if let Some(path) = wanted.keys().chain(got.keys()).find(differs) {
+        let (wanted, got) = (wanted.get(path), got.get(path));
+        panic!("{what}: {}: {got:?}, not {wanted:?}", path.display());
+    }
+    for path in wanted.keys().filter(|path| from.join(path).is_file()) {
+        let same = from.join(path).is_symlink() || same_bytes(&from.join(path), &to.join(path));
+        assert!(same, "{what}: {}: other bytes", path.display());
+    }
+    let blocks = fs::metadata(to.join("sparse")).map_or(0, |meta| meta.blocks());
+    assert!(blocks * 512 <= 2 * BLOCK, "{what}: a sparse file is full");
+}
+
+fn same_bytes(one: &Path, other: &Path) -> bool {
+    let (mut one, mut other) = (File::open(one).unwrap(), File::open(other).unwrap());
+    let (mut here, mut there) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    loop {
+        let read = one.read(&mut here).unwrap();
+        if read == 0 {
+            return other.read(&mut there).unwrap() == 0;
+        }
+        if other.read_exact(&mut there[..read]).is_err() || here[..read] != there[..read] {
+            return false;
+        }
+    }
+}
+
+/// What a copy has left that it should not.
+pub(crate) fn leftovers(top: &Path) -> Vec<PathBuf> {
+    let manifest = Path::new(store::manifest::MANIFEST);
+    let all = walk(top).into_iter();
+    all.filter(|path| is_own(path) && path != manifest)
+        .collect()
+}
+
+fn is_own(path: &Path) -> bool {
+    let name = path.file_name().unwrap().to_string_lossy();
+    name.starts_with(store::part::OWN_PREFIX)
+}
+
+/// All paths below a directory. What goes while it is looked at is left out.
+pub(crate) fn walk(top: &Path) -> Vec<PathBuf> {
+    let (mut found, mut directories) = (Vec::new(), vec![top.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() && !path.is_symlink() {
+                directories.push(path.clone());
+            }
+            found.push(path.strip_prefix(top).unwrap().to_owned());
+        }
+    }
+    found
+}
