@@ -18,6 +18,7 @@ use rand_xoshiro::{
     rand_core::{Rng, SeedableRng},
 };
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -25,6 +26,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
+use store::blocks::FileHash;
 
 const STREAMS: u64 = 3;
 
@@ -65,6 +67,7 @@ struct Original {
     bytes: u64,
     blocks: u64,
     names: u64,
+    hashes: BTreeMap<PathBuf, FileHash>,
 }
 
 impl Original {
@@ -84,6 +87,7 @@ impl Original {
                 .map(|len| len.div_ceil(BLOCK))
                 .sum(),
             names: lens.len() as u64,
+            hashes: tree::hashes(&path),
             path,
         }
     }
@@ -222,6 +226,12 @@ fn round(ground: &Ground, original: &Original, seed: u64) -> u64 {
     ground.wait_until_empty();
     tree::assert_same(&original.path, &to, &what);
     assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new(), "{what}");
+    let unknown = tree::not_in_manifest(&to, &original.hashes);
+    assert_eq!(
+        unknown,
+        Vec::<PathBuf>::new(),
+        "{what}: not in the manifest"
+    );
     let wire = ground.wire_bytes() - begin;
     let needed = original.bytes + (original.bytes as f64 * HEADERS) as u64;
     let lost = wire.saturating_sub(needed + (2 * kills + 1) * TALK_MAX) / kills;

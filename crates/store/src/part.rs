@@ -10,9 +10,9 @@
 //!   of both are, and only then the part gets its length. A journal beside a part of another length
 //!   is never believed, so one that outlived its part is not, nor one that comes back with its name.
 //! - A block: bytes, sync, record, sync. Then it is durable.
-//! - At the end: metadata, sync, rename, sync of the directory, and after the owner has put it into
-//!   the manifest the journal goes. A crash before that leaves a journal without part, beside the
-//!   file that it describes.
+//! - At the end: the owner puts it into the manifest; metadata, sync, rename, sync of the directory,
+//!   and then the journal goes. A crash before that leaves a journal without part, beside the file
+//!   that it describes.
 
 use crate::{
     blocks::{BLOCK, BlockHash, Blocks, FILE_LEN_MAX, FileHash, NoSuchBlock},
@@ -315,6 +315,11 @@ impl<D: Directory> Part<D> {
             hash: got,
             journal: lock_owned(self.journal).into_file(),
         })
+    }
+
+    /// The hash of the whole, unless a block came without one. All its blocks have to be durable.
+    pub fn hash(&self) -> Result<Option<FileHash>, PartError> {
+        self.merged()
     }
 
     /// Throws the part and its journal away.

@@ -343,7 +343,7 @@ impl World {
             let small = Small::write(dir, name.as_bytes(), &bytes, Some(hash(&bytes)), |_| Ok(()));
             batch.push(self.lit(small)?);
         }
-        let mut outcomes = small::commit(batch).into_iter();
+        let mut outcomes = small::commit(batch, |_| {}).into_iter();
         let got = self.lit(outcomes.next().unwrap())?;
         outcomes.try_for_each(|outcome| self.lit(outcome).map(drop))?;
         self.counts.small += 1;

@@ -77,8 +77,17 @@ fn check<D: Directory>(site: &Site<D>, bytes: &[u8], expected: FileHash) -> Resu
 
 /// Makes files durable, each under its name; for each, in their order, its hash if it has one, or what
 /// went wrong.
-pub fn commit<D: Directory>(batch: Vec<Small<D>>) -> Vec<Result<Option<FileHash>, PartError>> {
+///
+/// When their bytes are durable, and before any has its name, `record` is called with the hashes of those that will:
+/// what it notes of them is never missing beside a file that has its name, whatever happens between.
+pub fn commit<D: Directory>(
+    batch: Vec<Small<D>>,
+    record: impl FnOnce(&[Option<FileHash>]),
+) -> Vec<Result<Option<FileHash>, PartError>> {
     let mut outcomes = synced(&batch);
+    let durable = batch.iter().zip(&outcomes);
+    let durable = durable.map(|(small, outcome)| small.hash.filter(|_| outcome.is_ok()));
+    record(&durable.collect::<Vec<_>>());
     for (small, outcome) in batch.iter().zip(&mut outcomes) {
         if outcome.is_ok() {
             *outcome = small.site.rename(&small.site.whole);
@@ -176,7 +185,13 @@ mod tests {
             let dirs = [dir(temp.path()), dir(&below)];
             let batch = names.iter().zip(dirs.iter().cycle());
             let batch = batch.map(|(name, dir)| write(dir, name)).collect();
-            let outcomes = commit(batch);
+            let mut recorded = Vec::new();
+            let outcomes = commit(batch, |hashes| {
+                assert!(!temp.path().join("0").exists(), "a name before the record");
+                recorded.extend_from_slice(hashes);
+            });
+            let wanted = names.iter().map(|name| Some(hash(name.as_bytes())));
+            assert_eq!(recorded, wanted.collect::<Vec<_>>());
             for (at, (name, outcome)) in names.iter().zip(&outcomes).enumerate() {
                 let dir = [temp.path(), &below][at % 2];
                 if at == 3 {
@@ -216,8 +231,8 @@ mod tests {
         let second = Small::write(&dir, b"a", b"a", Some(hash(b"a")), |_| Ok(()));
         let error = second.err().unwrap().to_string();
         assert!(error.ends_with("somebody else is writing it"), "{error}");
-        assert!(commit(vec![small])[0].is_ok());
+        assert!(commit(vec![small], |_| {})[0].is_ok());
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
-        assert!(commit::<Dir>(Vec::new()).is_empty());
+        assert!(commit::<Dir>(Vec::new(), |_| {}).is_empty());
     }
 }

@@ -11,9 +11,20 @@ use std::{
     collections::BTreeMap,
     fs::{self, File, FileTimes, Permissions},
     io::Read,
-    os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink},
+    os::{
+        fd::AsFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink},
+        },
+    },
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
+};
+use store::{
+    blocks::{Blocks, FileHash},
+    manifest::Manifest,
+    medium::Dir,
 };
 
 /// Bytes that no other seed gives.
@@ -137,6 +148,40 @@ fn same_bytes(one: &Path, other: &Path) -> bool {
             return false;
         }
     }
+}
+
+/// The BLAKE3 hash of every file that has one name, by its path.
+pub(crate) fn hashes(top: &Path) -> BTreeMap<PathBuf, FileHash> {
+    let files = walk(top).into_iter().filter(|path| {
+        let meta = fs::symlink_metadata(top.join(path)).unwrap();
+        meta.is_file() && meta.nlink() == 1 && !is_own(path)
+    });
+    let hash = |path: &Path| {
+        let bytes = fs::read(top.join(path)).unwrap();
+        let blocks = Blocks::of(bytes.len() as u64);
+        let each = (0..).zip(bytes.chunks(BLOCK as usize));
+        let each: Vec<_> = each
+            .map(|(n, block)| blocks.hash(n, block).unwrap())
+            .collect();
+        blocks.file_hash(&each).unwrap()
+    };
+    files
+        .map(|path| {
+            let hash = hash(&path);
+            (path, hash)
+        })
+        .collect()
+}
+
+/// Files of which the manifest does not say this.
+pub(crate) fn not_in_manifest(top: &Path, hashes: &BTreeMap<PathBuf, FileHash>) -> Vec<PathBuf> {
+    let dir = Dir::new(File::open(top).unwrap().as_fd()).unwrap();
+    let manifest = Manifest::load(&dir).unwrap();
+    let known = |path: &Path| Some(manifest.lookup(path.as_os_str().as_bytes())?.hash);
+    let unknown = hashes
+        .iter()
+        .filter(|(path, hash)| known(path) != Some(**hash));
+    unknown.map(|(path, _)| path.clone()).collect()
 }
 
 /// What a copy has left that it should not.

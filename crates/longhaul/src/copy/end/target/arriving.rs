@@ -6,7 +6,7 @@ use std::{
     io,
     ops::Range,
     os::fd::AsFd,
-    sync::{Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 use store::{
@@ -23,7 +23,7 @@ use wire::block::Content;
 /// Threads write it at the same time; one finishes it.
 #[derive(Debug)]
 pub(super) struct Large {
-    pub(super) entry: Entry,
+    pub(super) entry: Arc<Entry>,
     pub(super) blocks: Blocks,
     part: RwLock<Option<Part>>,
     sealed: Mutex<Option<Sealed>>,
@@ -86,7 +86,7 @@ impl Large {
         };
         Ok(Begun::Lacking(Self {
             blocks: Blocks::of(version.size),
-            entry,
+            entry: Arc::new(entry),
             part: RwLock::new(Some(part)),
             sealed: Mutex::new(None),
         }))
@@ -131,10 +131,23 @@ impl Large {
         sealed.is_some() && durable.is_ok_and(|durable| durable == self.blocks.count())
     }
 
+    /// The hash of it, once it is complete, unless the source has another.
+    pub(super) fn agreed_hash(&self) -> Option<FileHash> {
+        let hash = self.with(Part::hash).ok()??;
+        let expected = self.expected();
+        expected
+            .is_none_or(|expected| expected == hash)
+            .then_some(hash)
+    }
+
+    fn expected(&self) -> Option<FileHash> {
+        let sealed = *self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
+        sealed.and_then(|Sealed(hash)| hash)
+    }
+
     /// Gives it its name and metadata.
     pub(super) fn finish(&self) -> Result<Named, String> {
-        let sealed = *self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
-        let expected = sealed.and_then(|Sealed(hash)| hash);
+        let expected = self.expected();
         let mut left_out = Vec::new();
         let finished = self.take()?.finish(expected, |file| {
             left_out = apply(&self.entry.metadata, file)?;

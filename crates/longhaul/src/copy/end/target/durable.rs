@@ -21,12 +21,10 @@ use store::{
 /// disk syncs, at most [`super::state::AT_RISK_MAX`], and what is under way.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// A file that is done, but for its record.
+/// A file that has its name.
 struct Done {
     number: u64,
     entry: Arc<Entry>,
-    /// None with `--hash off`: nothing is recorded then.
-    hash: Option<FileHash>,
     left_out: Vec<String>,
     finished: Option<Finished>,
 }
@@ -37,12 +35,14 @@ impl Done {
         Self {
             number,
             entry,
-            hash: finished.hash,
             left_out,
             finished: Some(finished),
         }
     }
 }
+
+/// What the manifest is told of a file.
+type Noted = (Arc<Entry>, FileHash);
 
 impl Target {
     pub(super) fn commit_all(&self) {
@@ -54,26 +54,42 @@ impl Target {
                 let last = waiting > 0 && waiting as u64 >= state.unsettled;
                 state.over || state.is_worth_a_commit() || last
             });
-            let written = self.shared.look(State::begin_commit);
             for (stream, blocks) in self.shared.change(State::untold) {
                 self.answers.put(Answer::Received { stream, blocks });
             }
-            let mut done = self.commit_small();
-            done.extend(self.commit_large());
-            self.shared.change(|state| state.end_commit(written));
-            let renamed = self
-                .shared
-                .change(|state| std::mem::take(&mut state.renamed));
-            done.extend(
-                renamed
-                    .into_iter()
-                    .map(|(number, entry, named)| Done::of(number, Arc::new(entry), named)),
-            );
+            let done = self.commit(manifest.as_mut());
             if !done.is_empty() {
-                self.record(manifest.as_mut(), done);
+                done.into_iter().for_each(|file| self.forget_journal(file));
                 self.open_waiting();
             }
         }
+    }
+
+    /// First data, then the manifest, then names: no kill leaves a file under its name that the manifest does not know.
+    fn commit(&self, manifest: Option<&mut Manifest>) -> Vec<Done> {
+        let written = self.shared.look(State::begin_commit);
+        let complete = self.commit_large();
+        let renamed = self
+            .shared
+            .change(|state| std::mem::take(&mut state.renamed));
+        let mut noted: Vec<Noted> = complete
+            .iter()
+            .filter_map(|(_, large)| Some((large.entry.clone(), large.agreed_hash()?)))
+            .collect();
+        let renamed = renamed.into_iter().map(|(number, entry, named)| {
+            let entry = Arc::new(entry);
+            noted.extend(named.finished.hash.map(|hash| (entry.clone(), hash)));
+            Done::of(number, entry, named)
+        });
+        let mut done: Vec<Done> = renamed.collect();
+        done.extend(self.commit_small(manifest, noted));
+        self.shared.change(|state| state.end_commit(written));
+        done.extend(
+            complete
+                .into_iter()
+                .filter_map(|(number, large)| self.name_large(number, &large)),
+        );
+        done
     }
 
     /// Without one, files are copied all the same; they can't be verified later without the source.
@@ -89,7 +105,8 @@ impl Target {
             .ok()
     }
 
-    fn commit_small(&self) -> Vec<Done> {
+    /// Gives small files their names, once they and what else is to be noted are in the manifest.
+    fn commit_small(&self, manifest: Option<&mut Manifest>, mut noted: Vec<Noted>) -> Vec<Done> {
         let batch = self.shared.change(|state| std::mem::take(&mut state.batch));
         let (mut about, mut files) = (Vec::new(), Vec::new());
         for Written {
@@ -102,15 +119,19 @@ impl Target {
             about.push((number, entry, left_out));
             files.push(small);
         }
+        let outcomes = small::commit(files, |hashes| {
+            let small = about.iter().zip(hashes);
+            noted.extend(small.filter_map(|((_, entry, _), hash)| Some((entry.clone(), (*hash)?))));
+            self.note(manifest, &noted);
+        });
         let mut done = Vec::new();
-        for ((number, entry, left_out), outcome) in about.into_iter().zip(small::commit(files)) {
+        for ((number, entry, left_out), outcome) in about.into_iter().zip(outcomes) {
             match outcome {
-                Ok(hash) => {
+                Ok(_) => {
                     self.durable(size(&entry));
                     done.push(Done {
                         number,
                         entry,
-                        hash,
                         left_out,
                         finished: None,
                     });
@@ -124,40 +145,51 @@ impl Target {
         done
     }
 
-    fn commit_large(&self) -> Vec<Done> {
+    /// Makes durable what was written of large files; those of which that is all.
+    fn commit_large(&self) -> Vec<(u64, Arc<Large>)> {
         let open: Vec<(u64, Arc<Large>)> = self.shared.look(|state| {
             let all = state.large.iter();
             all.map(|(number, large)| (*number, large.clone()))
                 .collect()
         });
-        let done =
-            open.into_iter()
-                .filter_map(|(number, large)| match self.commit_one(number, &large) {
-                    Ok(named) => named,
-                    Err(why) => {
-                        if self
-                            .shared
-                            .change(|state| state.large.remove(&number))
-                            .is_some()
-                        {
-                            self.settle(number, &large.entry.path, Outcome::Failed(why));
-                            self.open_waiting();
-                        }
-                        None
-                    }
-                });
-        done.collect()
+        let mut complete = Vec::new();
+        for (number, large) in open {
+            match large.commit() {
+                Ok(bytes) => self.durable(bytes),
+                Err(why) => {
+                    self.give_up(number, &large, why);
+                    continue;
+                }
+            }
+            if large.is_complete() {
+                complete.push((number, large));
+            }
+        }
+        complete
     }
 
-    fn commit_one(&self, number: u64, large: &Large) -> Result<Option<Done>, String> {
-        self.durable(large.commit()?);
-        if !large.is_complete() {
-            return Ok(None);
+    fn name_large(&self, number: u64, large: &Large) -> Option<Done> {
+        match large.finish() {
+            Ok(named) => {
+                self.shared.change(|state| state.large.remove(&number));
+                Some(Done::of(number, large.entry.clone(), named))
+            }
+            Err(why) => {
+                self.give_up(number, large, why);
+                None
+            }
         }
-        let named = large.finish()?;
-        self.shared.change(|state| state.large.remove(&number));
-        let entry = Arc::new(large.entry.clone());
-        Ok(Some(Done::of(number, entry, named)))
+    }
+
+    /// Unless somebody has already.
+    fn give_up(&self, number: u64, large: &Large, why: String) {
+        let known = self
+            .shared
+            .change(|state| state.large.remove(&number).is_some());
+        if known {
+            self.settle(number, &large.entry.path, Outcome::Failed(why));
+            self.open_waiting();
+        }
     }
 
     fn durable(&self, bytes: u64) {
@@ -167,28 +199,27 @@ impl Target {
         }
     }
 
-    /// Keeps the hashes, and only then forgets the journals.
-    fn record(&self, manifest: Option<&mut Manifest>, done: Vec<Done>) {
-        if let Some(manifest) = manifest {
-            let records: Vec<(&[u8], Record)> = done.iter().filter_map(record).collect();
-            if let Err(error) = manifest.append(&records) {
-                self.problem(format!(
-                    "hashes of {} files are not kept: {error}",
-                    done.len()
-                ));
-            }
+    /// Keeps the hashes.
+    fn note(&self, manifest: Option<&mut Manifest>, noted: &[Noted]) {
+        let records: Vec<(&[u8], Record)> = noted.iter().map(record).collect();
+        if let Some(manifest) = manifest
+            && let Err(error) = manifest.append(&records)
+        {
+            let count = records.len();
+            self.problem(format!("hashes of {count} files are not kept: {error}"));
         }
-        for file in done {
-            let forgotten = file.finished.map_or(Ok(()), Finished::forget_journal);
-            if let Err(error) = forgotten {
-                self.problem(in_its_place(&file.entry, &error));
-            }
-            let outcome = match file.left_out.is_empty() {
-                true => Outcome::Made,
-                false => Outcome::MadeWithout(file.left_out),
-            };
-            self.settle(file.number, &file.entry.path, outcome);
+    }
+
+    fn forget_journal(&self, file: Done) {
+        let forgotten = file.finished.map_or(Ok(()), Finished::forget_journal);
+        if let Err(error) = forgotten {
+            self.problem(in_its_place(&file.entry, &error));
         }
+        let outcome = match file.left_out.is_empty() {
+            true => Outcome::Made,
+            false => Outcome::MadeWithout(file.left_out),
+        };
+        self.settle(file.number, &file.entry.path, outcome);
     }
 }
 
@@ -199,12 +230,12 @@ fn size(entry: &Entry) -> u64 {
     }
 }
 
-fn record(done: &Done) -> Option<(&[u8], Record)> {
-    let modified = done.entry.metadata.modified;
+fn record((entry, hash): &Noted) -> (&[u8], Record) {
+    let modified = entry.metadata.modified;
     let record = Record {
-        hash: done.hash?,
-        size: size(&done.entry),
+        hash: *hash,
+        size: size(entry),
         mtime: (modified.seconds, modified.nanos),
     };
-    Some((done.entry.path.as_bytes(), record))
+    (entry.path.as_bytes(), record)
 }
