@@ -3,13 +3,13 @@
 //! and the end is the same tree with nothing beside it.
 //!
 //! A moment is a count of bytes on the wire, of blocks in journals or of files that have their names; which, and who is
-//! killed then, is drawn by a seed. `COPY_KILLS` says how many kills (default 48), `COPY_SEED` from which seed on.
+//! killed then, is drawn by a seed. `COPY_KILLS` says how many kills (default 30), `COPY_SEED` from which seed on.
 
 #[path = "copy_testbed/mod.rs"]
 mod copy_testbed;
 
 use copy_testbed::{
-    BLOCK, Ground, SOCKET_LEN, children,
+    BLOCK, Ground, PATIENCE, SOCKET_LEN, children,
     durable::{lacking, progress},
     finish, kill, tree,
 };
@@ -24,7 +24,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Output},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use store::blocks::FileHash;
 
@@ -40,6 +40,9 @@ const HEADERS: f64 = 0.01;
 
 /// What a conversation takes beside data: handshakes, and some 300 entries twice.
 const TALK_MAX: u64 = 512 << 10;
+
+/// How often a connection of one copy is cut.
+const CUTS: u64 = 8;
 
 /// Who is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,9 +126,9 @@ fn ssh(ground: &Ground) -> String {
     script.to_str().unwrap().to_owned()
 }
 
-fn start(ground: &Ground, victim: Victim, from: &Path, to: &Path) -> Child {
+fn start(ground: &Ground, victim: Victim, balance: &str, from: &Path, to: &Path) -> Child {
     let streams = STREAMS.to_string();
-    let mut options = vec!["--streams", &streams];
+    let mut options = vec!["--streams", &streams, "--balance", balance];
     let (mut from, mut to) = (from.join(""), to.to_owned());
     let script = ssh(ground);
     if let Victim::Ssh { pull } = victim {
@@ -176,8 +179,9 @@ fn kill_ssh(script: u32) {
 /// Runs a copy, kills at a moment, and waits until nobody of it is left.
 fn disturbed(ground: &Ground, victim: Victim, moment: Moment, from: &Path, to: &Path) -> Output {
     let begin = ground.wire_bytes();
-    let mut child = start(ground, victim, from, to);
-    while child.try_wait().unwrap().is_none() {
+    let mut child = start(ground, victim, "steal", from, to);
+    let since = Instant::now();
+    while child.try_wait().unwrap().is_none() && since.elapsed() < PATIENCE {
         if moment.has_come(ground.wire_bytes() - begin, to) {
             victim.kill(child.id());
             break;
@@ -215,7 +219,7 @@ fn round(ground: &Ground, original: &Original, seed: u64) -> u64 {
         assert!(fine, "{what}: {said}");
     }
     let lacking = lacking(&original.path, &to);
-    let output = finish(start(ground, Victim::Driver, &original.path, &to));
+    let output = finish(start(ground, Victim::Driver, "steal", &original.path, &to));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{what}: {said}");
     let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -244,6 +248,64 @@ fn round(ground: &Ground, original: &Original, seed: u64) -> u64 {
     lost
 }
 
+/// Cuts one of the connections, whichever the draw says.
+fn cut_one(ground: &Ground, draw: u64) {
+    let ss = |arguments: &[&str]| {
+        let output = ground.within("ss").args(arguments).output().unwrap();
+        assert!(output.status.success(), "ss {arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = ss(&["-tnH", "state", "established"]);
+    let mut ends: Vec<(u16, u16)> = text.lines().map(ports).collect();
+    ends.sort_unstable();
+    if ends.is_empty() {
+        return;
+    }
+    let (near, far) = ends[draw as usize % ends.len()];
+    let [near, far] = [near, far].map(|port| port.to_string());
+    ss(&["-K", "-tn", "sport", "=", &near, "and", "dport", "=", &far]);
+}
+
+/// Of a line of ss(8): the numbers behind the last colons of both addresses.
+fn ports(line: &str) -> (u16, u16) {
+    let ports = line.split_whitespace().skip(2).take(2);
+    let port = |address: &str| address.rsplit(':').next()?.parse().ok();
+    let ports: Option<Vec<u16>> = ports.map(port).collect();
+    match ports.as_deref() {
+        Some([near, far]) => (*near, *far),
+        _ => panic!("not a line of ss: {line}"),
+    }
+}
+
+/// A copy whose connections are cut one after the other, each at a moment; the wire's bytes that this cost.
+fn cut_to_pieces(ground: &Ground, original: &Original, seed: u64) -> u64 {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let to = ground.path(&format!("cut-{seed}"));
+    let begin = ground.wire_bytes();
+    let mut moments: Vec<u64> = (0..CUTS)
+        .map(|_| random.next_u64() % original.bytes)
+        .collect();
+    moments.sort_unstable_by(|one, other| other.cmp(one));
+    let balance = ["steal", "none"][(seed % 2) as usize];
+    let mut child = start(ground, Victim::Driver, balance, &original.path, &to);
+    let since = Instant::now();
+    while child.try_wait().unwrap().is_none() && since.elapsed() < PATIENCE {
+        let wire = ground.wire_bytes() - begin;
+        if moments.pop_if(|moment| *moment <= wire).is_some() {
+            cut_one(ground, random.next_u64());
+        }
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    let output = finish(child);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "seed {seed}: {said}");
+    ground.wait_until_empty();
+    let what = format!("seed {seed}");
+    tree::assert_same(&original.path, &to, &what);
+    assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new(), "{what}");
+    (ground.wire_bytes() - begin).saturating_sub(original.bytes)
+}
+
 fn number(name: &str, default: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.map_or(default, |text| text.parse().unwrap())
@@ -251,7 +313,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn a_kill_costs_a_bounded_number_of_bytes_and_nothing_else() {
-    let kills = number("COPY_KILLS", 48);
+    let kills = number("COPY_KILLS", 30);
     let first = number("COPY_SEED", 1);
     let originals = Ground::new();
     let small = Original::make(originals.path("small"), 8);
@@ -277,4 +339,15 @@ fn a_kill_costs_a_bounded_number_of_bytes_and_nothing_else() {
     });
     let worst = worst.into_inner();
     eprintln!("seeds {first} to {last}: at most {worst} bytes lost by a kill, {LOST_MAX} may be");
+}
+
+/// A stream that breaks is opened anew, and what it had taken to send goes on others.
+#[test]
+fn a_connection_that_is_cut_costs_no_more_than_was_under_way() {
+    let ground = Ground::new();
+    let original = Original::make(ground.path("small"), 8);
+    for seed in 0..number("COPY_CUTS", 4) {
+        let cost = cut_to_pieces(&ground, &original, seed);
+        assert!(cost <= CUTS * LOST_MAX, "seed {seed}: {cost}");
+    }
 }

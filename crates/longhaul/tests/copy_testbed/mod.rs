@@ -18,7 +18,7 @@ use std::{
 pub(crate) const BLOCK: u64 = 4 << 20;
 
 /// How long anything may take before it counts as hung. Nothing else depends on it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// What a socket of a ground may hold, each way.
 pub(crate) const SOCKET_LEN: u64 = 256 << 10;

@@ -2,13 +2,14 @@
 //! What each stream was given and its far end has not yet confirmed. TCP keeps order, so a count of parcels says which.
 
 use super::Parcel;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Of all streams of a conversation. Memory: a parcel's number for each that is under way, and of small files 8 bytes
-/// each; what is under way is bounded by the buffers that hold it.
+/// each; what is under way is bounded by the buffers that hold it. And 8 bytes for each stream that has ended.
 #[derive(Debug, Default)]
 pub struct Ledger {
     streams: BTreeMap<u64, Stream>,
+    ended: BTreeSet<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -26,11 +27,20 @@ pub struct Overcounted {
     sent: u64,
 }
 
+/// The far end of a stream has ended, which the near end may not know yet: the parcel goes on another.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stream has ended")]
+pub struct HasEnded(pub Parcel);
+
 impl Ledger {
     /// A stream begins to carry a parcel.
-    pub fn sent(&mut self, stream: u64, parcel: Parcel) {
+    pub fn sent(&mut self, stream: u64, parcel: Parcel) -> Result<(), HasEnded> {
+        if self.ended.contains(&stream) {
+            return Err(HasEnded(parcel));
+        }
         let stream = self.streams.entry(stream).or_default();
         stream.under_way.push_back(parcel);
+        Ok(())
     }
 
     /// The far end has received `count` parcels of a stream, from its beginning on. What it confirmed before it may
@@ -51,9 +61,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// A stream has ended, and its far end received `count` parcels of it: what did not arrive.
+    /// A stream has ended, and its far end received `count` parcels of it: what did not arrive. Nothing more is sent on it.
     pub fn ended(&mut self, stream: u64, count: u64) -> Result<VecDeque<Parcel>, Overcounted> {
         self.received(stream, count)?;
+        self.ended.insert(stream);
         let ended = self.streams.remove(&stream).unwrap_or_default();
         Ok(ended.under_way)
     }
@@ -79,7 +90,7 @@ mod tests {
     fn what_a_broken_stream_did_not_deliver_is_known() {
         let mut ledger = Ledger::default();
         for number in 0..4 {
-            ledger.sent(number % 2, block(number));
+            ledger.sent(number % 2, block(number)).unwrap();
         }
         ledger.received(0, 1).unwrap();
         assert_eq!(ledger.ended(0, 1).unwrap(), [block(2)]);
@@ -88,11 +99,24 @@ mod tests {
         assert!(ledger.is_settled());
     }
 
+    /// The far end notices first that a stream broke, and tells it before the near end has sent all that it will.
+    #[test]
+    fn nothing_is_sent_on_a_stream_that_has_ended() {
+        let mut ledger = Ledger::default();
+        ledger.sent(0, block(0)).unwrap();
+        assert_eq!(ledger.ended(0, 0).unwrap(), [block(0)]);
+        assert_eq!(ledger.sent(0, block(1)), Err(HasEnded(block(1))));
+        assert!(ledger.is_settled());
+        assert_eq!(ledger.ended(0, 0).unwrap(), []);
+        assert_eq!(ledger.ended(7, 0).unwrap(), [], "one that never carried");
+        assert!(ledger.sent(7, block(1)).is_err());
+    }
+
     #[test]
     fn a_late_count_takes_nothing_back_and_an_excess_is_refused() {
         let mut ledger = Ledger::default();
-        ledger.sent(0, block(0));
-        ledger.sent(0, block(1));
+        ledger.sent(0, block(0)).unwrap();
+        ledger.sent(0, block(1)).unwrap();
         ledger.received(0, 2).unwrap();
         ledger.received(0, 1).unwrap();
         assert!(ledger.is_settled());

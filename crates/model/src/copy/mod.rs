@@ -7,5 +7,5 @@ pub mod limit;
 pub mod streams;
 mod work;
 
-pub use ledger::Ledger;
+pub use ledger::{HasEnded, Ledger};
 pub use work::{FILES_MAX, Missing, PARCEL_LEN, Parcel, Work};

@@ -6,8 +6,8 @@ use super::{
     sending::{Lost, Sending, SourceFile},
 };
 use crate::copy::{args::Switch, connection::Connection, message::Order};
-use anyhow::Result;
-use model::copy::Parcel;
+use anyhow::{Result, bail};
+use model::copy::{HasEnded, Parcel};
 use std::{
     fs::File,
     io::{self, BufWriter, Write},
@@ -34,22 +34,17 @@ struct Stream {
 
 impl Source {
     /// Sends until nothing is left; an error is the stream's.
-    pub(super) fn send(&self, number: u64, stream: Connection) -> Result<()> {
+    pub(super) fn send(&self, number: u64, lane: usize, stream: Connection) -> Result<()> {
         let mut stream = Stream {
             number,
             to: BufWriter::with_capacity(GATHERED, stream),
             buffer: Vec::with_capacity(BLOCK_LEN as usize),
             open: None,
         };
-        let lane = (number % self.lanes) as usize;
         while let Some(parcel) = self.shared.next(number, lane) {
             match parcel {
                 Parcel::Block { file, block } => self.send_block(&mut stream, file, block)?,
-                Parcel::Files(files) => {
-                    for file in files {
-                        self.send_block(&mut stream, file, 0)?;
-                    }
-                }
+                Parcel::Files(files) => self.send_files(&mut stream, files)?,
             }
             stream.to.flush()?;
         }
@@ -58,6 +53,19 @@ impl Source {
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
         Ok(to.close()?)
+    }
+
+    /// Sends small files. Should the stream break, those behind are for another.
+    fn send_files(&self, stream: &mut Stream, files: Vec<u64>) -> Result<()> {
+        let mut files = files.into_iter();
+        while let Some(file) = files.next() {
+            if let Err(broken) = self.send_block(stream, file, 0) {
+                let behind = Parcel::Files(files.collect());
+                self.shared.change(|state| state.work.again(behind));
+                return Err(broken);
+            }
+        }
+        Ok(())
     }
 
     /// Reads a block and sends it, or withdraws its file.
@@ -80,25 +88,33 @@ impl Source {
     fn send_read(&self, stream: &mut Stream, header: &Header) -> Result<()> {
         let Header { file, block, .. } = *header;
         let sealed = self.shared.change(|state| {
-            let parcel = match state.sending.get(&file)?.file.blocks().count() {
+            let Some(sending) = state.sending.get_mut(&file) else {
+                return Ok(None);
+            };
+            let parcel = match sending.file.blocks().count() {
                 1 => Parcel::Files(vec![file]),
                 _ => Parcel::Block { file, block },
             };
             // Before it leaves: the answer may be quick.
-            state.ledger.sent(stream.number, parcel);
-            let sending = state.sending.get_mut(&file)?;
+            if let Err(HasEnded(parcel)) = state.ledger.sent(stream.number, parcel) {
+                state.work.again(parcel);
+                bail!("the far end has ended it");
+            }
             let last = sending.was_read(block, BlockHash(header.hash));
-            Some(last.then(|| sending.hash()))
+            Ok(Some(last.then(|| sending.hash())))
         });
-        let Some(sealed) = sealed else { return Ok(()) };
+        let Some(sealed) = sealed? else {
+            return Ok(());
+        };
+        // Even if this stream breaks now: the file was read as it was announced, and what is lost goes again.
+        if let Some(hash) = sealed {
+            let hash = hash.map(|hash| hash.0);
+            self.orders.put(Order::Sealed { file, hash });
+        }
         stream.to.write_all(&header.encode())?;
         if let Content::Data(length) = header.content {
             self.send_bytes(stream)?;
             self.tally.add(|now| now.sent += u64::from(length));
-        }
-        if let Some(hash) = sealed {
-            let hash = hash.map(|hash| hash.0);
-            self.orders.put(Order::Sealed { file, hash });
         }
         Ok(())
     }

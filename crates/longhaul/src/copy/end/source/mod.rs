@@ -44,8 +44,6 @@ struct Source {
     orders: Outbox<Order>,
     tally: Tally,
     reporter: Reporter,
-    /// 1 if whoever has room takes what is next.
-    lanes: u64,
     opener: Arc<Opener>,
     tuning: Arc<Tuning>,
     limit: Option<Arc<Limit>>,
@@ -73,7 +71,6 @@ pub(super) fn run(
         orders,
         tally: Tally::default(),
         reporter: reporter.clone(),
-        lanes: lanes.into(),
         opener: Arc::default(),
         tuning: Arc::new(tuning),
         limit: limit.map(Arc::new),
@@ -154,13 +151,18 @@ impl Streams for Source {
     fn carry(&self, number: u64, stream: Connection) {
         let Ok(handle) = stream.handle() else { return };
         self.tuning.apply(&handle);
-        self.shared
-            .change(|state| state.streams.insert(number, handle));
+        let lane = self.shared.change(|state| {
+            state.streams.insert(number, handle);
+            state.take_lane()
+        });
         // The far end says how much arrived, however it ended.
-        if self.send(number, stream).is_err() {
+        if self.send(number, lane, stream).is_err() {
             self.orders.put(Order::Gone { stream: number });
         }
-        self.shared.change(|state| state.streams.remove(&number));
+        self.shared.change(|state| {
+            state.streams.remove(&number);
+            state.lanes[lane] -= 1;
+        });
     }
 
     fn is_over(&self) -> bool {

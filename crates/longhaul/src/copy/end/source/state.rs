@@ -26,6 +26,8 @@ pub(super) struct State {
     pub(super) sending: HashMap<u64, Sending>,
     /// Streams that carry, by number.
     pub(super) streams: BTreeMap<u64, Handle>,
+    /// How many carry each lane.
+    pub(super) lanes: Vec<usize>,
     /// More than that end when they have nothing under way.
     pub(super) streams_max: usize,
     pub(super) over: bool,
@@ -39,6 +41,7 @@ impl Shared {
             announced: HashMap::new(),
             sending: HashMap::new(),
             streams: BTreeMap::new(),
+            lanes: vec![0; lanes.max(1)],
             streams_max: usize::MAX,
             over: false,
         })
@@ -71,6 +74,14 @@ impl State {
         let all = self.streams.iter();
         all.map(|(number, handle)| (*number, handle.clone()))
             .collect()
+    }
+
+    /// The lane of a stream that has come: the one with the fewest, as that of the stream that broke and that it is for.
+    pub(super) fn take_lane(&mut self) -> usize {
+        let fewest = (0..self.lanes.len()).min_by_key(|lane| self.lanes[*lane]);
+        let lane = fewest.unwrap_or_default();
+        self.lanes[lane] += 1;
+        lane
     }
 
     /// Whether a stream is one too many; it is not counted any more then.
