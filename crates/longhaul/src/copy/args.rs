@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
-use units::BitRate;
+use units::{BitRate, Time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,6 +58,10 @@ pub(crate) struct Args {
     /// trusted more than the processor is fast
     #[arg(long, value_name = "SWITCH", default_value = "on")]
     pub(super) hash: Switch,
+
+    /// Give a connection up when the other end has not answered for so long, 1s to 1h; it is opened anew
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = silence)]
+    pub(super) silence: u32,
 
     /// Remove below the copied directories what the source does not have
     #[arg(long)]
@@ -192,6 +196,15 @@ fn limit(text: &str) -> Result<BitRate, String> {
     rate.ok_or_else(|| "want a rate of 100kbit or more, as 500mbit".to_owned())
 }
 
+/// In milliseconds.
+fn silence(text: &str) -> Result<u32, String> {
+    let time = text.parse::<Time>().ok();
+    let allowed = Time::from_secs(1)..=Time::from_secs(3600);
+    let time = time.filter(|time| allowed.contains(time));
+    let millis = time.and_then(|time| u32::try_from(time.as_nanos() / 1_000_000).ok());
+    millis.ok_or_else(|| "want a time from 1s to 1h, as 20s".to_owned())
+}
+
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Switch {
@@ -246,6 +259,15 @@ mod tests {
         assert_eq!("off".parse(), Ok(Pace::Off));
         assert_eq!("900mbit".parse(), Ok(Pace::Rate(900_000_000)));
         assert!("10kbit".parse::<Pace>().is_err() && "fast".parse::<Pace>().is_err());
+    }
+
+    #[test]
+    fn silence_has_bounds() {
+        assert_eq!(silence("1500ms"), Ok(1500));
+        assert_eq!(silence("3600s"), Ok(3_600_000));
+        for text in ["999ms", "3601s", "soon", ""] {
+            assert!(silence(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -176,15 +176,17 @@ impl Socket {
     }
 }
 
-/// How long what was sent may stay without an answer. Shorter interruptions of a path are TCP's matter.
-const SILENCE: Duration = Duration::from_secs(60);
+/// How long what was sent may stay without an answer, if nobody says. Shorter interruptions of a path are TCP's matter.
+pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 
 /// A far end that says nothing any more, not even that it is there, is an error.
-pub(crate) fn end_when_silent(socket: &impl AsFd) -> io::Result<()> {
-    sockopt::set_tcp_user_timeout(socket, SILENCE.as_millis() as u32)?;
+pub(crate) fn end_when_silent(socket: &impl AsFd, silence: Duration) -> io::Result<()> {
+    // The kernel counts seconds, and one at least.
+    let look = (silence / 4).max(Duration::from_secs(1));
+    sockopt::set_tcp_user_timeout(socket, silence.as_millis() as u32)?;
     sockopt::set_socket_keepalive(socket, true)?;
-    sockopt::set_tcp_keepidle(socket, SILENCE / 4)?;
-    sockopt::set_tcp_keepintvl(socket, SILENCE / 4)?;
+    sockopt::set_tcp_keepidle(socket, look)?;
+    sockopt::set_tcp_keepintvl(socket, look)?;
     sockopt::set_tcp_keepcnt(socket, 3)?;
     Ok(())
 }

@@ -119,6 +119,7 @@ impl<'a> Job<'a> {
             }),
             hash: self.args.hash,
             limit: self.args.limit.map(units::BitRate::bits),
+            silence: self.args.silence,
             delete: self.args.delete,
             update: self.args.update,
             exclude: self.args.exclude.clone(),

@@ -21,7 +21,7 @@ use crate::site::Address;
 use std::ffi::OsStr;
 
 pub(crate) use args::{Args, Ports};
-pub(crate) use connection::end_when_silent;
+pub(crate) use connection::{SILENCE, end_when_silent};
 pub(crate) use end::Confinement;
 pub(crate) use identity::{provider, to_key};
 

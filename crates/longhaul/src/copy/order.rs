@@ -7,7 +7,10 @@ use super::{
     message::Outcome,
 };
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 /// Stands before an end's first message.
 pub(super) const GREETING: &[u8] = b"longhaul copy 1\n";
@@ -53,12 +56,21 @@ pub(super) struct Options {
     pub(super) hash: Switch,
     /// Bits a second.
     pub(super) limit: Option<u64>,
+    /// Milliseconds.
+    pub(super) silence: u32,
     pub(super) delete: bool,
     pub(super) update: bool,
     pub(super) exclude: Vec<String>,
     pub(super) include: Vec<String>,
     /// Several sources, or one into a directory that is there: each goes below the target under its name.
     pub(super) into_directory: bool,
+}
+
+impl Options {
+    /// How long the other end may stay silent.
+    pub(super) fn silence(&self) -> Duration {
+        Duration::from_millis(self.silence.into())
+    }
 }
 
 /// From an end.

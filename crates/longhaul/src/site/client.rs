@@ -49,7 +49,7 @@ fn connect(site: &Address) -> io::Result<TcpStream> {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 socket.set_read_timeout(Some(PATIENCE))?;
-                copy::end_when_silent(&socket)?;
+                copy::end_when_silent(&socket, copy::SILENCE)?;
                 return Ok(socket);
             }
             Err(error) => failure = error,

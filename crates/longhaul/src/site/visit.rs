@@ -138,7 +138,7 @@ pub(super) async fn visit(
 
 /// From TCP to an answer.
 async fn receive(site: &Site, socket: TcpStream) -> Result<(Tls, Admission)> {
-    copy::end_when_silent(&socket)?;
+    copy::end_when_silent(&socket, copy::SILENCE)?;
     socket.set_nodelay(true)?;
     // A socket for both families has IPv4 addresses in the clothes of IPv6.
     let at = socket.local_addr()?.ip().to_canonical();

@@ -101,7 +101,7 @@ pub(super) fn meet<S: Streams>(
     reporter: &Reporter,
     streams: Arc<S>,
 ) -> Result<Lines> {
-    let encrypt = begin.options.encrypt;
+    let (encrypt, silence) = (begin.options.encrypt, begin.options.silence());
     match begin.meeting {
         Meeting::Later => bail!("no meeting was said"),
         Meeting::Connect(address) => {
@@ -110,6 +110,7 @@ pub(super) fn meet<S: Streams>(
                 address,
                 trust,
                 encrypt,
+                silence,
             };
             connect(way, &begin.options, streams)
         }
@@ -122,7 +123,7 @@ pub(super) fn meet<S: Streams>(
             })?;
             let port = listener.local_addr()?.port();
             let (to, from) = channel();
-            thread::spawn(move || accept_all(&listener, &trust, encrypt, &streams, &to));
+            thread::spawn(move || accept_all(&listener, &trust, (encrypt, silence), &streams, &to));
             reporter.say(&Report::Listening(port));
             lines(&from)
         }
@@ -135,6 +136,7 @@ struct Way {
     address: SocketAddr,
     trust: Initiator,
     encrypt: Switch,
+    silence: Duration,
 }
 
 /// One connection tells how far it is; all others are opened at once, each of which takes two round trips.
@@ -200,7 +202,7 @@ impl Way {
     }
 
     fn shake_hands(&self, socket: TcpStream, purpose: Purpose) -> Result<Connection> {
-        guard(&socket)?;
+        guard(&socket, self.silence)?;
         let end = socket.try_clone()?;
         let connection = Connection::open(socket, &self.trust, purpose, self.encrypt)?;
         end.set_read_timeout(None)?;
@@ -208,10 +210,11 @@ impl Way {
     }
 }
 
-/// A silent far end is an error, first of the handshake, then of what was sent.
-fn guard(socket: &TcpStream) -> Result<()> {
+/// A silent far end is an error, first of the handshake, then of what was sent. Shorter interruptions of a path are TCP's
+/// matter.
+fn guard(socket: &TcpStream, silence: Duration) -> Result<()> {
     socket.set_read_timeout(Some(HANDSHAKE))?;
-    Ok(end_when_silent(socket)?)
+    Ok(end_when_silent(socket, silence)?)
 }
 
 type Met = (Purpose, Connection);
@@ -221,7 +224,7 @@ type Met = (Purpose, Connection);
 fn accept_all<S: Streams>(
     listener: &TcpListener,
     trust: &Responder,
-    encrypt: Switch,
+    how: (Switch, Duration),
     streams: &Arc<S>,
     to: &Sender<Met>,
 ) {
@@ -234,7 +237,7 @@ fn accept_all<S: Streams>(
         let (trust, streams, to) = (trust.clone(), streams.clone(), to.clone());
         let shaking = shaking.clone();
         thread::spawn(move || {
-            let accepted = accept(socket, &trust, encrypt);
+            let accepted = accept(socket, &trust, how);
             shaking.fetch_sub(1, Relaxed);
             // A stranger, or a connection that broke already.
             let Ok((connection, purpose)) = accepted else {
@@ -249,8 +252,12 @@ fn accept_all<S: Streams>(
     }
 }
 
-fn accept(socket: TcpStream, trust: &Responder, encrypt: Switch) -> Result<(Connection, Purpose)> {
-    guard(&socket)?;
+fn accept(
+    socket: TcpStream,
+    trust: &Responder,
+    (encrypt, silence): (Switch, Duration),
+) -> Result<(Connection, Purpose)> {
+    guard(&socket, silence)?;
     let end = socket.try_clone()?;
     let accepted = Connection::accept(socket, trust, encrypt)?;
     end.set_read_timeout(None)?;

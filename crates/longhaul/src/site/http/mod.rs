@@ -88,7 +88,7 @@ impl Http {
         let Ok(_one_of) = self.connections.clone().try_acquire_owned() else {
             return;
         };
-        if copy::end_when_silent(&socket).is_err() {
+        if copy::end_when_silent(&socket, copy::SILENCE).is_err() {
             return;
         }
         tokio::select! {
@@ -107,7 +107,7 @@ impl Http {
         let Ok(_one_of) = self.connections.clone().try_acquire_owned() else {
             return;
         };
-        if copy::end_when_silent(&socket).is_err() {
+        if copy::end_when_silent(&socket, copy::SILENCE).is_err() {
             return;
         }
         let served = async {
