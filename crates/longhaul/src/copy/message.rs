@@ -83,7 +83,7 @@ pub(super) enum Outcome {
 }
 
 /// Writes a message; the caller flushes.
-pub(crate) fn write(to: &mut impl Write, message: &impl Serialize) -> Result<()> {
+pub(crate) fn write(to: &mut (impl Write + ?Sized), message: &impl Serialize) -> Result<()> {
     let bytes = postcard::to_stdvec(message).context("cannot write a message")?;
     ensure!(
         bytes.len() <= MESSAGE_LEN_MAX,

@@ -2,6 +2,8 @@
 //! One end of a copy: a process that hears from the driver who it is, meets the other end and does its part. It can be
 //! killed at any moment; it ends by itself when the driver is gone.
 
+#[cfg(test)]
+mod hostile;
 mod meeting;
 mod progress;
 mod reach;
@@ -27,8 +29,14 @@ pub(crate) use reach::Confinement;
 use reach::Reach;
 
 /// Where reports go; any thread may.
-#[derive(Debug, Clone)]
-struct Reporter(Arc<Mutex<io::Stdout>>);
+#[derive(Clone)]
+struct Reporter(Arc<Mutex<dyn Write + Send>>);
+
+impl std::fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reporter")
+    }
+}
 
 impl Reporter {
     fn say(&self, report: &Report) {

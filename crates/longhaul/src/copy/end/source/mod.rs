@@ -29,11 +29,12 @@ use crate::{
     },
     exit::Refusal,
 };
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use limit::Limit;
 use model::copy::Missing;
 use scanning::Scanning;
 use state::Shared;
+pub(super) use state::UNSETTLED_MAX;
 use std::{ops::Range, sync::Arc, thread};
 use tuning::Tuning;
 
@@ -56,10 +57,33 @@ pub(super) fn run(
     identity: &Identity,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    let scanning = Scanning::open(&begin, reach)?;
-    let tuning = Tuning::prepare(&begin.options)?;
-    let limit = begin.options.limit.map(Limit::open).transpose()?;
+    let ready = prepare(&begin, reach)?;
     get_ready(&mut begin, reach, reporter)?;
+    serve(begin, ready, identity, reporter)
+}
+
+/// What a source needs before it is worth that a target begins.
+pub(super) struct Ready {
+    scanning: Scanning,
+    tuning: Tuning,
+    limit: Option<Limit>,
+}
+
+pub(super) fn prepare(begin: &Begin, reach: &Reach) -> Result<Ready> {
+    Ok(Ready {
+        scanning: Scanning::open(begin, reach)?,
+        tuning: Tuning::prepare(&begin.options)?,
+        limit: begin.options.limit.map(Limit::open).transpose()?,
+    })
+}
+
+/// Once it is known where the other end is.
+pub(super) fn serve(
+    begin: Begin,
+    ready: Ready,
+    identity: &Identity,
+    reporter: &Reporter,
+) -> Result<Progress> {
     let fixed = begin.options.streams_fixed();
     let lanes = match begin.options.balance {
         Balance::Steal => 1,
@@ -72,14 +96,14 @@ pub(super) fn run(
         tally: Tally::default(),
         reporter: reporter.clone(),
         opener: Arc::default(),
-        tuning: Arc::new(tuning),
-        limit: limit.map(Arc::new),
+        tuning: Arc::new(ready.tuning),
+        limit: ready.limit.map(Arc::new),
         hash: begin.options.hash,
     });
     let Lines { orders, answers } = meet(&begin, identity, reporter, source.clone())?;
     thread::spawn(move || sender.run(orders));
     let announcing = source.clone();
-    thread::spawn(move || announcing.announce(scanning));
+    thread::spawn(move || announcing.announce(ready.scanning));
     source.tally.tell(reporter.clone());
     let watching = source.clone();
     let watcher = thread::spawn(move || watching.watch_streams(&begin));
@@ -99,7 +123,7 @@ impl Source {
     fn hear(&self, mut from: Connection) -> Result<()> {
         while let Some(answer) = message::read::<Answer>(&mut from)? {
             match answer {
-                Answer::Need { file, missing } => self.need(file, missing),
+                Answer::Need { file, missing } => self.need(file, missing)?,
                 Answer::Settled { number, outcome } => self.settled(number, &outcome),
                 Answer::Received { stream, blocks } => self
                     .shared
@@ -122,16 +146,19 @@ impl Source {
         bail!("the target went away")
     }
 
-    fn need(&self, file: u64, need: Need) {
+    /// Each file is asked for once: a second time would only cost memory.
+    fn need(&self, file: u64, need: Need) -> Result<()> {
         let (missing, count) = match need {
             Need::Whole(len) => (Missing::Whole(len), 1),
             Need::Blocks(ranges) => {
                 let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
-                let count = ranges.iter().map(length).sum();
+                let count = ranges.iter().map(length).fold(0, u64::saturating_add);
                 (Missing::Blocks(ranges), count)
             }
         };
-        self.shared.change(|state| state.need(file, missing, count));
+        let new = self.shared.change(|state| state.need(file, missing, count));
+        ensure!(new, "the target asks again for what it has asked for");
+        Ok(())
     }
 
     /// The target reports what becomes of an entry to the driver; here it only is out of the way.

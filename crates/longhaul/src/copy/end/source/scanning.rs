@@ -87,7 +87,7 @@ impl Source {
             now.bytes += file.as_ref().map_or(0, |file| file.version.size);
         });
         self.shared
-            .change(|state| state.announced.insert(number, file));
+            .change(|state| state.announce(number, &entry.kind, file));
         self.orders.put(Order::Entry { number, entry });
     }
 }

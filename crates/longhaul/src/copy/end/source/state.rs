@@ -11,9 +11,11 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
 };
+use store::entry::Kind;
 
-/// Entries that the target was told of and has not yet settled, at most: some 300 bytes each at either end.
-pub(super) const UNSETTLED_MAX: usize = 65_536;
+/// Entries that the target was told of and has not yet settled, at most, and all hard links: some 300 bytes
+/// each at either end.
+pub(in crate::copy::end) const UNSETTLED_MAX: usize = 65_536;
 
 pub(super) type Shared = Watched<State>;
 
@@ -24,6 +26,8 @@ pub(super) struct State {
     /// Announced, and neither settled nor withdrawn. Only files have more to say.
     pub(super) announced: HashMap<u64, Option<Arc<SourceFile>>>,
     pub(super) sending: HashMap<u64, Sending>,
+    /// Hard links among what was announced: the target makes them when it has heard of all else.
+    links: usize,
     /// Streams that carry, by number.
     pub(super) streams: BTreeMap<u64, Handle>,
     /// How many carry each lane.
@@ -40,6 +44,7 @@ impl Shared {
             ledger: Ledger::default(),
             announced: HashMap::new(),
             sending: HashMap::new(),
+            links: 0,
             streams: BTreeMap::new(),
             lanes: vec![0; lanes.max(1)],
             streams_max: usize::MAX,
@@ -61,10 +66,7 @@ impl Shared {
 
     /// Waits until another entry may be announced.
     pub(super) fn has_room(&self) {
-        self.wait_for(|state| {
-            let room = state.announced.len() < UNSETTLED_MAX;
-            (room || state.over).then_some(())
-        });
+        self.wait_for(|state| (state.has_room() || state.over).then_some(()));
     }
 }
 
@@ -74,6 +76,16 @@ impl State {
         let all = self.streams.iter();
         all.map(|(number, handle)| (*number, handle.clone()))
             .collect()
+    }
+
+    /// Whether another entry may be announced. No link waits for that, nor does anything for a link.
+    fn has_room(&self) -> bool {
+        self.announced.len() < UNSETTLED_MAX + self.links
+    }
+
+    pub(super) fn announce(&mut self, number: u64, kind: &Kind, file: Option<Arc<SourceFile>>) {
+        self.announced.insert(number, file);
+        self.links += usize::from(matches!(kind, Kind::HardLink { .. }));
     }
 
     /// The lane of a stream that has come: the one with the fewest, as that of the stream that broke and that it is for.
@@ -89,14 +101,18 @@ impl State {
         self.streams.len() > self.streams_max && self.streams.remove(&stream).is_some()
     }
 
-    /// The target wants a file.
-    pub(super) fn need(&mut self, file: u64, missing: Missing, count: u64) {
+    /// The target wants a file; `false` if it has said so before.
+    pub(super) fn need(&mut self, file: u64, missing: Missing, count: u64) -> bool {
+        if self.sending.contains_key(&file) {
+            return false;
+        }
         // It may have been withdrawn meanwhile.
         if let Some(Some(source)) = self.announced.get(&file) {
             self.sending
                 .insert(file, Sending::new(source.clone(), count));
             self.work.need(file, missing);
         }
+        true
     }
 
     /// An entry is done with; whether it was not before. What is still to be sent of it is passed over.
@@ -116,5 +132,35 @@ impl State {
                 self.work.again(parcel);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::path::RelPath;
+
+    /// The target makes links at the end: who waited for them would wait for ever.
+    #[test]
+    fn any_number_of_hard_links_may_be_announced() {
+        let shared = Shared::of_lanes(1);
+        let to = RelPath::parse(b"a").unwrap();
+        let link = Kind::HardLink { to };
+        let max = UNSETTLED_MAX as u64;
+        shared.change(|state| (0..max).for_each(|n| state.announce(n, &link, None)));
+        assert!(shared.look(State::has_room));
+        shared.change(|state| (max..2 * max).for_each(|n| state.announce(n, &Kind::Fifo, None)));
+        assert!(!shared.look(State::has_room));
+        shared.change(|state| state.settle(max));
+        assert!(shared.look(State::has_room));
+    }
+
+    #[test]
+    fn a_stream_takes_the_lane_of_the_one_that_broke() {
+        let shared = Shared::of_lanes(3);
+        let lanes: Vec<_> = (0..3).map(|_| shared.change(State::take_lane)).collect();
+        assert_eq!(lanes, [0, 1, 2]);
+        shared.change(|state| state.lanes[1] -= 1);
+        assert_eq!(shared.change(State::take_lane), 1);
     }
 }

@@ -10,7 +10,7 @@ use crate::copy::{
     connection::Connection,
     message::{self, Answer, Need, Order, Outcome},
 };
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use std::{ops::Range, sync::Arc};
 use store::{
     blocks::{BLOCK, Blocks, FileHash},
@@ -22,6 +22,9 @@ use store::{
     place::{Options, Placed, Placer},
     scan::Ended,
 };
+
+/// What a source may have announced that is not settled: what it allows itself, and what its streams are withdrawing.
+const UNSETTLED_MAX: u64 = crate::copy::end::source::UNSETTLED_MAX as u64 + 1024;
 
 /// Ranges of missing blocks in one answer; 20 bytes each at most.
 const RANGES_MAX: usize = 65_536;
@@ -159,7 +162,14 @@ impl Target {
             *to = self.here(to.clone())?;
         }
         self.tally.add(|now| now.entries += 1);
-        self.shared.change(|state| state.unsettled += 1);
+        let unsettled = self.shared.change(|state| {
+            state.unsettled += 1;
+            state.unsettled
+        });
+        ensure!(
+            unsettled <= UNSETTLED_MAX + site.links.len() as u64,
+            "the source announces more than it may"
+        );
         site.extras.see(&entry);
         match entry.kind {
             Kind::HardLink { .. } => site.links.push((number, entry)),

@@ -50,6 +50,16 @@ pub(super) fn run(
     reporter: &Reporter,
 ) -> Result<Progress> {
     get_ready(&mut begin, reach, reporter)?;
+    serve(&begin, reach, identity, reporter)
+}
+
+/// Once it is known where the other end is.
+pub(super) fn serve(
+    begin: &Begin,
+    reach: &Reach,
+    identity: &Identity,
+    reporter: &Reporter,
+) -> Result<Progress> {
     // Without more, fewer files are open at once.
     let _ = host::descriptors::raise_limit();
     let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
@@ -65,7 +75,7 @@ pub(super) fn run(
         reporter: reporter.clone(),
         opener: Arc::default(),
     });
-    let lines = meet(&begin, identity, reporter, target.clone())?;
+    let lines = meet(begin, identity, reporter, target.clone())?;
     let Lines { orders, answers } = lines;
     thread::spawn(move || sender.run(answers));
     target.tally.tell(reporter.clone());
