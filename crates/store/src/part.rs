@@ -105,6 +105,16 @@ pub enum PartError {
         /// The file.
         name: String,
     },
+    /// Bytes that an earlier run made durable are not what it wrote. All was thrown away.
+    #[error(
+        "{name}: the block at offset {offset} changed on the disk since it was written; it is to be copied anew"
+    )]
+    Changed {
+        /// The file.
+        name: String,
+        /// Where in the file the block begins.
+        offset: u64,
+    },
     /// It cannot be finished.
     #[error("{name}: not durable yet: the block at offset {offset}, and {more} more")]
     Incomplete {
@@ -291,7 +301,8 @@ impl<D: Directory> Part<D> {
     }
 
     /// Gives the file its final name. All its blocks have to be durable, and together have the hash
-    /// that is expected; `prepare` sets its metadata.
+    /// that is expected; `prepare` sets its metadata. Blocks that were there when it was opened are
+    /// read again: nobody held their lock meanwhile.
     pub fn finish(
         self,
         expected: Option<FileHash>,
@@ -309,12 +320,32 @@ impl<D: Directory> Part<D> {
                 got,
             });
         }
+        if let Some(offset) = self.changed()? {
+            let name = self.site.shown();
+            self.discard()?;
+            return Err(PartError::Changed { name, offset });
+        }
         self.site.publish(&self.file, prepare)?;
         Ok(Finished {
             site: self.site,
             hash: got,
             journal: lock_owned(self.journal).into_file(),
         })
+    }
+
+    /// Where the first block begins that was there from the start and is not what its record says.
+    fn changed(&self) -> Result<Option<u64>, PartError> {
+        let inherited = std::mem::take(&mut self.state().inherited);
+        let mut buffer = vec![0; self.blocks.block_len() as usize];
+        for (index, hash) in inherited {
+            let offset = self.range(index)?.start;
+            let read = self.file.read_at(&mut buffer, offset);
+            let read = self.site.io("read it again", read)?;
+            if self.blocks.hash(index, &buffer[..read]) != Ok(hash) {
+                return Ok(Some(offset));
+            }
+        }
+        Ok(None)
     }
 
     /// The hash of the whole, unless a block came without one. All its blocks have to be durable.
@@ -723,12 +754,14 @@ enum Kind {
     Durable,
 }
 
-/// What is known of each block: 33 bytes of memory a block, and 8 more while it is written but not
+/// What is known of each block: 33 bytes of memory a block, 40 more if it was there from the start, and 8 more while it is written but not
 /// durable.
 struct State {
     kinds: Vec<Kind>,
     hashes: Vec<BlockHash>,
     written: Vec<u64>,
+    /// Of those, what an earlier run made durable, 40 bytes each, until it was checked.
+    inherited: Vec<Record>,
     /// Whether all that is missing reads as zeros.
     clean: bool,
     broken: bool,
@@ -740,6 +773,7 @@ impl State {
             kinds: vec![Kind::Missing; count as usize],
             hashes: vec![BlockHash::default(); count as usize],
             written: Vec::new(),
+            inherited: Vec::new(),
             clean: true,
             broken: false,
         }
@@ -752,6 +786,10 @@ impl State {
             state.kinds[*index as usize] = Kind::Durable;
             state.hashes[*index as usize] = *hash;
         }
+        state.inherited = state.durable();
+        state
+            .inherited
+            .retain(|(_, hash)| *hash != BlockHash::UNKNOWN);
         state
     }
 

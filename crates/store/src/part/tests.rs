@@ -462,3 +462,27 @@ fn the_names_of_our_own_are_as_documented() {
     let want = ["part", "journal"].map(|kind| format!(".longhaul-{hash}.{kind}").into_bytes());
     assert_eq!(names, want.into());
 }
+
+/// Nobody holds the lock of a part between two runs, and disks change bytes by themselves.
+#[test]
+fn a_byte_that_changes_between_two_runs_is_found() {
+    let place = Place::new();
+    let part = place.fresh();
+    for index in 0..10 {
+        let (bytes, hash) = place.block(&part, index);
+        part.write(index, bytes, Some(hash)).unwrap();
+    }
+    part.commit().unwrap();
+    let path = place.path(part.own_name());
+    drop(part);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[3 * LEN as usize + 7] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let error = place.resumed().finish(None, |_| Ok(())).err().unwrap();
+    let said = error.to_string();
+    assert!(
+        matches!(error, PartError::Changed { offset, .. } if offset == 3 * LEN),
+        "{said}"
+    );
+    assert_eq!(place.names(), 0, "it begins anew");
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Disks that are full or whose bytes change, and files that cannot be read: what fails is named, the rest goes on, and
+//! the same command puts it right when it can.
+
+#[path = "copy_testbed/mod.rs"]
+mod copy_testbed;
+
+use copy_testbed::{
+    BLOCK, Ground,
+    durable::{lacking, own_name, progress},
+    finish, kill,
+    tree::{self, bytes},
+};
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::Duration,
+};
+use store::journal;
+
+fn copy(ground: &Ground, from: &Path, to: &Path) -> (Option<i32>, serde_json::Value, String) {
+    let output: Output = finish(ground.start(&["--streams", "2"], &from.join(""), to));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let done = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.code(), done, said)
+}
+
+/// Copies until some blocks of the file `large` are durable and some are not, and kills it then.
+fn interrupt(ground: &Ground, from: &Path, to: &Path) {
+    for enough in [4, 2, 1] {
+        let mut child = ground.start(&["--limit", "400mbit"], &from.join(""), to);
+        while child.try_wait().unwrap().is_none() && progress(to).0 < enough {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        kill(child.id());
+        drop(finish(child));
+        ground.wait_until_empty();
+        if to.join(own_name(Path::new("large"), "part")).exists() && progress(to).0 > 0 {
+            return;
+        }
+        fs::remove_dir_all(to).unwrap();
+    }
+    panic!("it was never interrupted in time");
+}
+
+/// A small file system in a mount namespace of its own, which goes with it.
+struct SmallDisk {
+    keeper: Child,
+    at: PathBuf,
+}
+
+impl SmallDisk {
+    fn mount(at: PathBuf, mib: u64) -> Self {
+        fs::create_dir_all(&at).unwrap();
+        let script = "mount -t tmpfs -o size=$1m tmpfs \"$2\" && echo mounted && exec cat";
+        let mut keeper = Command::new("unshare")
+            .args([
+                "--mount",
+                "--propagation",
+                "private",
+                "sh",
+                "-c",
+                script,
+                "sh",
+            ])
+            .arg(mib.to_string())
+            .arg(&at)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let mut from = BufReader::new(keeper.stdout.take().unwrap());
+        from.read_line(&mut said).unwrap();
+        assert_eq!(said, "mounted\n", "needs root (CAP_SYS_ADMIN)");
+        Self { keeper, at }
+    }
+
+    fn within(&self, ground: &Ground) -> Command {
+        let mut command = ground.within("nsenter");
+        command.args(["--mount", "--target", &self.keeper.id().to_string(), "--"]);
+        command
+    }
+
+    fn grow(&self, ground: &Ground, mib: u64) {
+        let mut mount = self.within(ground);
+        mount
+            .args(["mount", "-o", &format!("remount,size={mib}m")])
+            .arg(&self.at);
+        assert!(mount.status().unwrap().success());
+    }
+
+    fn copy_to(&self, ground: &Ground, from: &Path) -> (Option<i32>, String) {
+        let mut command = self.within(ground);
+        command.args([env!("CARGO_BIN_EXE_longhaul"), "copy", "--json"]);
+        command.args([from.join("").as_path(), &self.at.join("to")]);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let output = finish(command.spawn().unwrap());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    }
+
+    /// What is on it, as seen from here.
+    fn seen(&self) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
+        root.join(self.at.strip_prefix("/").unwrap())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(self.keeper.kill());
+        drop(self.keeper.wait());
+    }
+}
+
+/// A large file of six blocks and some small ones.
+fn make(from: &Path) {
+    fs::create_dir(from).unwrap();
+    fs::write(from.join("large"), bytes(1, 6 * BLOCK + 3)).unwrap();
+    for number in 0..5 {
+        fs::write(
+            from.join(format!("small-{number}")),
+            bytes(2 + number, 1000),
+        )
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_and_the_copy_goes_on_when_there_is_room() {
+    let ground = Ground::new();
+    let from = ground.path("from");
+    make(&from);
+    let disk = SmallDisk::mount(ground.path("disk"), 8);
+    let (code, said) = disk.copy_to(&ground, &from);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("large") && said.contains("No space left"),
+        "{said}"
+    );
+    let to = disk.seen().join("to");
+    for number in 0..5 {
+        assert!(to.join(format!("small-{number}")).exists(), "{number}");
+    }
+    assert!(!to.join("large").exists());
+    disk.grow(&ground, 64);
+    let (code, said) = disk.copy_to(&ground, &from);
+    assert_eq!((code, &said[..]), (Some(0), ""));
+    tree::assert_same(&from, &to, "with room");
+    assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_cannot_be_placed_is_named_and_the_rest_goes_on() {
+    let ground = Ground::new();
+    let (from, to) = (ground.path("from"), ground.path("to"));
+    make(&from);
+    fs::create_dir_all(to.join("small-3/full")).unwrap();
+    fs::create_dir_all(to.join("large/full")).unwrap();
+    let (code, done, said) = copy(&ground, &from, &to);
+    assert_eq!((code, &done["failed"]), (Some(1), &2.into()), "{said}");
+    assert!(said.contains("small-3") && said.contains("large"), "{said}");
+    fs::remove_dir_all(to.join("small-3")).unwrap();
+    fs::remove_dir_all(to.join("large")).unwrap();
+    let (code, done, said) = copy(&ground, &from, &to);
+    assert_eq!((code, &done["made"]), (Some(0), &2.into()), "{said}");
+    tree::assert_same(&from, &to, "without what was in the way");
+}
+
+/// Between a kill and the next command anything may befall the files beside.
+#[test]
+fn bytes_that_change_on_the_disk_are_found_and_copied_anew() {
+    let ground = Ground::new();
+    let (from, to) = (ground.path("from"), ground.path("to"));
+    make(&from);
+    interrupt(&ground, &from, &to);
+    flip(&to.join(own_name(Path::new("large"), "part")), None);
+    let (code, _, said) = copy(&ground, &from, &to);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("large") && said.contains("changed on the disk"),
+        "{said}"
+    );
+    assert!(!to.join("large").exists());
+    let (code, _, said) = copy(&ground, &from, &to);
+    assert_eq!((code, &said[..]), (Some(0), ""));
+    tree::assert_same(&from, &to, "anew");
+    assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new());
+}
+
+/// A record of a journal that is damaged is not believed: its block goes again, and nothing is said.
+#[test]
+fn a_damaged_journal_costs_blocks_and_no_more() {
+    let ground = Ground::new();
+    let (from, to) = (ground.path("from"), ground.path("to"));
+    make(&from);
+    interrupt(&ground, &from, &to);
+    flip(
+        &to.join(own_name(Path::new("large"), "journal")),
+        Some(journal::HEADER_LEN as u64 + 10),
+    );
+    let lacking = lacking(&from, &to);
+    let (code, done, said) = copy(&ground, &from, &to);
+    assert_eq!((code, &said[..]), (Some(0), ""));
+    assert_eq!(done["sent_bytes"], lacking);
+    tree::assert_same(&from, &to, "after damage");
+    assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new());
+}
+
+/// Changes a byte: the one that is named, or the first that is not zero.
+fn flip(path: &Path, at: Option<u64>) {
+    let contents = fs::read(path).unwrap();
+    let written = || contents.iter().position(|byte| *byte != 0).unwrap() as u64;
+    let at = at.unwrap_or_else(written);
+    let file = File::options().write(true).open(path).unwrap();
+    file.write_all_at(&[contents[at as usize] ^ 1], at).unwrap();
+}
