@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ends against a far end that lies: a script speaks the protocol over real connections, and nothing outside is touched,
 //! nothing false is believed, and what is sound beside it arrives.
+#![allow(
+    clippy::single_range_in_vec_init,
+    clippy::reversed_empty_ranges,
+    reason = "such ranges are what is sent"
+)]
 
 use super::{Reporter, reach::Reach, source, target};
 use crate::copy::{
@@ -380,7 +385,7 @@ fn a_stream_that_is_cut_or_speaks_nonsense_counts_what_was_whole() {
     stream.write_all(&bytes[..1000]).unwrap();
     stream.flush().unwrap();
     drop(stream);
-    let mut ended = |liar: &mut Liar, of: u64| loop {
+    let ended = |liar: &mut Liar, of: u64| loop {
         if let Answer::Ended { stream, blocks } = Liar::hear(&mut liar.answers)
             && stream == of
         {
