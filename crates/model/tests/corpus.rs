@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fuzz targets of `wire` and `model`, over their committed corpora.
 
+#[path = "../../../fuzz/invariants/block.rs"]
+mod block;
 #[path = "../../../fuzz/invariants/capture.rs"]
 mod capture;
 #[path = "../../../fuzz/invariants/convert.rs"]
@@ -27,6 +29,11 @@ use replay::replay;
 #[test]
 fn super_packets_are_cut_and_joined() {
     replay("super_packet", super_packet::check);
+}
+
+#[test]
+fn headers_of_blocks_read_back() {
+    replay("block", block::check);
 }
 
 #[test]

@@ -44,8 +44,11 @@ impl Ledger {
     }
 
     /// The far end has received `count` parcels of a stream, from its beginning on. What it confirmed before it may
-    /// confirm again.
+    /// confirm again, also after the stream's end: it counts and tells in several threads.
     pub fn received(&mut self, stream: u64, count: u64) -> Result<(), Overcounted> {
+        if self.ended.contains(&stream) {
+            return Ok(());
+        }
         let of = self.streams.entry(stream).or_default();
         let sent = of.confirmed + of.under_way.len() as u64;
         if count > sent {
@@ -108,6 +111,8 @@ mod tests {
         assert_eq!(ledger.sent(0, block(1)), Err(HasEnded(block(1))));
         assert!(ledger.is_settled());
         assert_eq!(ledger.ended(0, 0).unwrap(), []);
+        ledger.received(0, 1).unwrap();
+        assert!(ledger.is_settled());
         assert_eq!(ledger.ended(7, 0).unwrap(), [], "one that never carried");
         assert!(ledger.sent(7, block(1)).is_err());
     }

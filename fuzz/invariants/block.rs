@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whatever stands before a block: what is read as a header is written the same, and names a block that a file can have
+//! and no more bytes than a receiver has room for.
+
+use wire::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
+
+pub(crate) fn check(input: &[u8]) {
+    let Some(bytes) = input.first_chunk::<HEADER_LEN>() else {
+        return;
+    };
+    let Ok(header) = Header::parse(bytes) else {
+        return;
+    };
+    assert_eq!(header.encode(), *bytes);
+    let end = (header.block + 1).checked_mul(BLOCK_LEN.into());
+    assert!(end.is_some(), "beyond every file");
+    if let Content::Data(length) = header.content {
+        assert!((1..=BLOCK_LEN).contains(&length));
+    }
+}
