@@ -195,6 +195,7 @@ mod tests {
 
     fn options(into_directory: bool) -> Options {
         Options {
+            silence: 60_000,
             streams: Streams::Auto,
             balance: Balance::Steal,
             pace: Pace::Auto,
