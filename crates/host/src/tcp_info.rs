@@ -111,6 +111,9 @@ pub struct TcpInfo {
     /// The rate that pacing allows, in bytes a second; `u64::MAX` is no limit.
     #[serde(default)]
     pub pacing_rate_bytes_per_s: u64,
+    /// The most that pacing may allow (`SO_MAX_PACING_RATE`), in bytes a second; `u64::MAX` is no limit.
+    #[serde(default)]
+    pub max_pacing_rate_bytes_per_s: u64,
     /// Payload bytes sent, those sent again included (Linux 4.19).
     #[serde(default)]
     pub sent_bytes: u64,
@@ -155,6 +158,7 @@ impl From<Raw> for TcpInfo {
             app_limited: raw.flags & APP_LIMITED != 0,
             in_flight_segments: raw.in_flight(),
             pacing_rate_bytes_per_s: raw.pacing_rate,
+            max_pacing_rate_bytes_per_s: raw.max_pacing_rate,
             sent_bytes: raw.bytes_sent,
             retransmitted_bytes: raw.bytes_retrans,
             duplicate_segments: raw.dsack_dups,

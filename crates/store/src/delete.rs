@@ -205,6 +205,67 @@ pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Fai
     (removal.removed, removal.failures)
 }
 
+/// What [`remove_all`] would remove, what is in a directory before it; says each, and what could not be looked at.
+pub fn list_all(
+    root: &Root,
+    filter: &Filter,
+    path: &RelPath,
+    say: impl FnMut(&RelPath),
+) -> Vec<Failure> {
+    let above = path
+        .parent()
+        .map_or(Verdict::Passed, |dir| filter.verdict_from_top(&dir, true));
+    let mut listing = Listing {
+        root,
+        filter,
+        say,
+        failures: Vec::new(),
+    };
+    listing.all_goes(path, above);
+    listing.failures
+}
+
+struct Listing<'a, S> {
+    root: &'a Root,
+    filter: &'a Filter,
+    say: S,
+    failures: Vec<Failure>,
+}
+
+impl<S: FnMut(&RelPath)> Listing<'_, S> {
+    /// As deep as a path can be.
+    fn all_goes(&mut self, path: &RelPath, above: Verdict) -> bool {
+        let goes = self.goes(path, above).unwrap_or_else(|failure| {
+            self.failures.push(failure);
+            false
+        });
+        if goes {
+            (self.say)(path);
+        }
+        goes
+    }
+
+    fn goes(&mut self, path: &RelPath, above: Verdict) -> Result<bool, Failure> {
+        let dir = is_dir(&self.root.stat(path)?);
+        let verdict = match above {
+            Verdict::Excluded => above,
+            _ => self.filter.verdict(path, dir, above),
+        };
+        if path.is_own() || verdict == Verdict::Excluded {
+            return Ok(false);
+        }
+        let mut all = true;
+        if dir {
+            let (names, error) = self.root.list(Some(path))?;
+            for name in names.iter() {
+                all &= self.all_goes(&path.join(name)?, verdict);
+            }
+            error.map_or(Ok(()), Err)?;
+        }
+        Ok(all)
+    }
+}
+
 struct Removal<'a> {
     root: &'a Root,
     filter: &'a Filter,

@@ -4,7 +4,8 @@
 //! `HASH SIZE MTIME PATH CHECK`, divided by single spaces: BLAKE3 of the file in hexadecimal, its
 //! bytes, when it changed (seconds since 1970, a point, nine digits), its path (which may have
 //! spaces; what is not printable as `\xNN`, a backslash as two), and a check, 16 hexadecimal
-//! digits of the BLAKE3 of the line before it. The last line of a path is the one that counts. A line that was
+//! digits of the BLAKE3 of the line before it. The last line of a path is the one that counts; one with a hash of zeros
+//! says that nothing is known any more ([`Record::GONE`]). A line that was
 //! torn by a crash, or is somebody else's, is passed over.
 //!
 //! Several processes may add lines at once, under the lock of the file. Who waited for the lock
@@ -42,6 +43,16 @@ pub struct Record {
     pub size: u64,
     /// When it changed, in seconds since 1970 and nanoseconds.
     pub mtime: (i64, u32),
+}
+
+impl Record {
+    /// Nothing is known any more of what was there: it was removed, or is another that nobody hashed. No bytes that
+    /// anybody finds have this hash.
+    pub const GONE: Self = Self {
+        hash: FileHash([0; 32]),
+        size: 0,
+        mtime: (0, 0),
+    };
 }
 
 /// Why the manifest cannot be used.
@@ -225,7 +236,10 @@ impl Contents {
 
     fn take(&mut self, path: Vec<u8>, record: Record) {
         self.lines += 1;
-        self.records.insert(path, record);
+        match record.hash == Record::GONE.hash {
+            true => self.records.remove(&path),
+            false => self.records.insert(path, record),
+        };
     }
 
     fn is_mostly_live(&self) -> bool {

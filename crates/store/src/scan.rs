@@ -170,6 +170,27 @@ impl Source {
         }
     }
 
+    /// Looks at a file again that a scan found here, by its name in the copy: as it is now.
+    ///
+    /// # Errors
+    /// As the system says; also if it is no file any more.
+    pub fn look_again(&self, path: &RelPath) -> Result<Entry, Failure> {
+        let failed = Failure::at(Some(path), "look again at");
+        let Some(below) = self.below(path) else {
+            return Err(failed(Errno::NOENT));
+        };
+        let held = self.root.handle(&below)?;
+        match (held.kind(), held.unreadable) {
+            (FileType::RegularFile, None) => Ok(Entry {
+                path: path.clone(),
+                kind: file(&held),
+                metadata: Metadata::of(&held).0,
+            }),
+            (FileType::RegularFile, Some(errno)) => Err(failed(errno)),
+            _ => Err(failed(Errno::STALE)),
+        }
+    }
+
     /// The path in the root of what is called `path` in the copy.
     fn below(&self, path: &RelPath) -> Option<RelPath> {
         let below = match &self.name {
@@ -667,6 +688,26 @@ mod tests {
         let top_a_a2_a3_b_other = [0, 1, 1, 0, 0, 0];
         assert_eq!([(); 6].map(|()| remembered().unwrap()), top_a_a2_a3_b_other);
         assert!(scan.next().is_none());
+    }
+
+    #[test]
+    fn a_file_is_looked_at_again_as_it_is_now() {
+        let temp = tempfile::TempDir::new().unwrap();
+        let file = temp.path().join("file");
+        std::fs::write(&file, "one").unwrap();
+        let source = Source::open(&temp.path().join("")).unwrap();
+        let path = RelPath::parse(b"file").unwrap();
+        let size = || match source.look_again(&path).unwrap().kind {
+            Kind::File { version, .. } => version.size,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(size(), 3);
+        std::fs::write(&file, "three").unwrap();
+        assert_eq!(size(), 5);
+        std::fs::remove_file(&file).unwrap();
+        assert!(source.look_again(&path).is_err(), "gone");
+        std::fs::create_dir(&file).unwrap();
+        assert!(source.look_again(&path).is_err(), "something else");
     }
 
     #[test]

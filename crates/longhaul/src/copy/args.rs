@@ -14,15 +14,29 @@ Examples:
   longhaul copy --streams 16 --ports 7000-7100 disk.img far:/images/
       one file over 16 connections, to a port that the firewall lets pass
   longhaul copy longhaul://near/data/ longhaul://far/data
-      from site to site, which `longhaul site` runs there, at this machine's word; the data goes straight";
+      from site to site, which `longhaul site` runs there, at this machine's word; the data goes straight
+  longhaul copy --dry-run --delete tree/ far:/mirror/
+      what would be made, changed and removed there
+  longhaul copy verify /srv/data
+      whether everything is still as it was copied";
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Read what was copied into a directory, and compare it with the hashes kept there; the source is not needed
+    Verify(super::verify::Args),
+}
 
 /// Copies files over many connections at once, and goes on where an interrupted copy was.
 ///
 /// Either side may be HOST:PATH, which ssh reaches and where longhaul is installed, or longhaul://SITE/EXPORT/PATH. SRC copies the thing itself under its
 /// name, SRC/ what is in it. Whatever is written is verified by its BLAKE3 hash, and durable before it counts.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = "longhaul copy [OPTIONS] SRC... DST")]
+#[command(after_help = EXAMPLES, override_usage = "longhaul copy [OPTIONS] SRC... DST\n       longhaul copy verify [OPTIONS] DIR")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+
     /// What to copy, and last where to
     #[arg(value_name = "PLACE", required_unless_present = "end", num_args = 2..)]
     pub(super) places: Vec<OsString>,
@@ -62,6 +76,13 @@ pub(crate) struct Args {
     /// Give a connection up when the other end has not answered for so long, 1s to 1h; it is opened anew
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = silence)]
     pub(super) silence: u32,
+    /// Only say what would be made, changed and removed at the target
+    #[arg(long, short = 'n')]
+    pub(super) dry_run: bool,
+
+    /// Compare files of one size by their contents, which both sides read, instead of by their times
+    #[arg(long)]
+    pub(super) checksum: bool,
 
     /// Remove below the copied directories what the source does not have
     #[arg(long)]
@@ -103,6 +124,14 @@ pub(crate) struct Args {
     /// Print one JSON object about the copy at its end
     #[arg(long)]
     pub(super) json: bool,
+
+    /// With --json: one a second while it goes on, too, {"progress": …}
+    #[arg(long, requires = "json")]
+    pub(super) progress: bool,
+
+    /// Say nothing but what goes wrong
+    #[arg(long, short)]
+    pub(super) quiet: bool,
 
     /// Be one end of a copy, for whoever speaks on standard input
     #[arg(long, hide = true)]

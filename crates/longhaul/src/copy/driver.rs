@@ -5,7 +5,8 @@
 use super::{
     args::{Args, Streams, Switch},
     far::Far,
-    order::{Begin, Meeting, Options, Progress, Report, Role, StreamFigures},
+    hearing::{Ending, Hearing},
+    order::{Begin, Meeting, Options, Report, Role},
     place::{Host, Place},
 };
 use crate::{exit::Refusal, site::Keyring};
@@ -13,7 +14,6 @@ use anyhow::{Context as _, Result, bail};
 use std::{
     net::{IpAddr, Ipv4Addr},
     os::unix::ffi::OsStrExt,
-    sync::mpsc::channel,
     time::{Duration, Instant},
 };
 
@@ -41,25 +41,14 @@ struct Job<'a> {
     keys: Keyring,
 }
 
-/// How a conversation ended.
-enum Ending {
-    Over(Progress, Vec<StreamFigures>),
-    /// So many bytes or entries became durable before it broke.
-    Broken {
-        why: String,
-        gained: u64,
-    },
-}
-
 pub(super) fn run(args: &Args) -> Result<()> {
     let job = Job::read(args)?;
     let (began, mut pauses) = (Instant::now(), PAUSES.iter().cycle());
+    let mut hearing = Hearing::new(args, began);
     let mut last_gain = Instant::now();
     for conversation in 0.. {
-        match job.conversation(conversation)? {
-            Ending::Over(progress, streams) => {
-                return job.finish(progress, &streams, began.elapsed());
-            }
+        match job.conversation(conversation, &mut hearing)? {
+            Ending::Over => return job.finish(&mut hearing),
             Ending::Broken { why, gained } => {
                 if gained > 0 {
                     last_gain = Instant::now();
@@ -69,8 +58,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
                 if last_gain.elapsed() + pause > PATIENCE {
                     bail!("{why}; given up, the same command goes on from here");
                 }
-                eprintln!("longhaul: {why}; going on in {} s", pause.as_secs_f32());
+                hearing.note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
                 std::thread::sleep(pause);
+                hearing.again();
             }
         }
     }
@@ -107,6 +97,8 @@ impl<'a> Job<'a> {
         let slash = |place: &Place| place.path.as_bytes().ends_with(b"/");
         Options {
             streams: match (self.args.streams, self.stays_here()) {
+                // Nothing goes over them.
+                _ if self.args.dry_run => Streams::Exactly(1),
                 (Streams::Auto, true) => Streams::Exactly(STREAMS_HERE),
                 (streams, _) => streams,
             },
@@ -120,6 +112,8 @@ impl<'a> Job<'a> {
             hash: self.args.hash,
             limit: self.args.limit.map(units::BitRate::bits),
             silence: self.args.silence,
+            dry_run: self.args.dry_run,
+            checksum: self.args.checksum,
             delete: self.args.delete,
             update: self.args.update,
             exclude: self.args.exclude.clone(),
@@ -138,10 +132,10 @@ impl<'a> Job<'a> {
 
     /// What goes wrong in a conversation ends it, and another may follow. But a host that can't be reached the first
     /// time will not be the next.
-    fn conversation(&self, number: u32) -> Result<Ending> {
+    fn conversation(&self, number: u32, hearing: &mut Hearing) -> Result<Ending> {
         let places = || self.sources.iter().chain([&self.target]);
         let first_abroad = number == 0 && places().any(|place| place.host.is_some());
-        match self.converse() {
+        match self.converse(hearing) {
             Err(error) if !first_abroad && !error.is::<Refusal>() => Ok(Ending::Broken {
                 why: format!("{error:#}"),
                 gained: 0,
@@ -151,7 +145,7 @@ impl<'a> Job<'a> {
     }
 
     /// From two processes to none.
-    fn converse(&self) -> Result<Ending> {
+    fn converse(&self, hearing: &mut Hearing) -> Result<Ending> {
         let start = |place: &Place| Far::start(place.host.as_ref(), self.args, &self.keys);
         let mut source = start(&self.sources[0])?;
         let mut target = start(&self.target)?;
@@ -180,7 +174,7 @@ impl<'a> Job<'a> {
             }
             (other, _) => return Ending::early(other),
         }
-        follow(source, target)
+        hearing.follow(source, target)
     }
 
     fn begin(&self, role: Role, peer: &Hello, meeting: Meeting) -> Begin {
@@ -204,13 +198,14 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn finish(&self, progress: Progress, streams: &[StreamFigures], took: Duration) -> Result<()> {
-        let seconds = took.as_secs_f64();
-        match self.args.json {
-            true => println!("{}", json(&progress, streams, seconds)),
-            false => println!("{}", text(&progress, seconds)),
+    fn finish(&self, hearing: &mut Hearing) -> Result<()> {
+        let record = hearing.conclude();
+        match (self.args.json, self.args.quiet) {
+            (true, _) => println!("{}", serde_json::to_string(&record)?),
+            (false, false) => println!("{record}"),
+            (false, true) => {}
         }
-        match progress.failed {
+        match record.failed {
             0 => Ok(()),
             failed => bail!("{failed} could not be copied"),
         }
@@ -247,82 +242,4 @@ impl Hello {
             _ => bail!("an end of the copy went away at once"),
         }
     }
-}
-
-impl Ending {
-    /// An end that did not get as far as to begin.
-    fn early(report: Option<Report>) -> Result<Self> {
-        match report {
-            Some(Report::Refused(why)) => Err(Refusal::usage(why)),
-            Some(Report::Broken(why)) => Ok(Self::Broken { why, gained: 0 }),
-            _ => Ok(Self::Broken {
-                why: "an end of the copy went away".to_owned(),
-                gained: 0,
-            }),
-        }
-    }
-}
-
-/// Hears both ends until the target says that all is done, or one of them is gone.
-fn follow(mut source: Far, mut target: Far) -> Result<Ending> {
-    let (to, from) = channel();
-    source.report_to(Role::Source, to.clone());
-    target.report_to(Role::Target, to);
-    let (mut known, mut streams) = (Progress::default(), Vec::new());
-    let mut target_over = None;
-    let broken = |why: String, known: &Progress| Ending::Broken {
-        why,
-        gained: known.durable + known.made,
-    };
-    while let Ok((role, report)) = from.recv() {
-        match report {
-            Some(Report::Progress(progress)) => known = progress,
-            Some(Report::Problem(problem)) => eprintln!("longhaul: {problem}"),
-            Some(Report::Streams(figures)) => streams = figures,
-            Some(Report::Over(progress)) if role == Role::Source => {
-                return Ok(Ending::Over(progress, streams));
-            }
-            // The source has said so too, or was killed then.
-            Some(Report::Over(progress)) => target_over = Some(progress),
-            Some(Report::Broken(why)) => return Ok(broken(why, &known)),
-            Some(Report::Refused(why)) => return Err(Refusal::usage(why)),
-            Some(Report::Hello { .. } | Report::Ready | Report::Listening(_)) => {}
-            None if target_over.is_some() && role == Role::Target => {}
-            None => {
-                if let Some(progress) = target_over {
-                    return Ok(Ending::Over(progress, streams));
-                }
-                let which = match role {
-                    Role::Source => "source",
-                    Role::Target => "target",
-                };
-                return Ok(broken(format!("the {which} went away"), &known));
-            }
-        }
-    }
-    Ok(broken("both ends went away".to_owned(), &known))
-}
-
-fn json(progress: &Progress, streams: &[StreamFigures], seconds: f64) -> serde_json::Value {
-    serde_json::json!({
-        "entries": progress.entries, "bytes": progress.bytes, "same": progress.same, "made": progress.made,
-        "failed": progress.failed, "removed": progress.removed, "sent_bytes": progress.sent, "seconds": seconds,
-        "streams": streams,
-    })
-}
-
-fn text(progress: &Progress, seconds: f64) -> String {
-    let rate = units::BitRate::from_bits((progress.sent as f64 * 8.0 / seconds) as u64);
-    let mut said = format!(
-        "{} copied, {} there already, {} of data in {seconds:.1} s ({rate})",
-        progress.made,
-        progress.same,
-        units::Bytes::new(progress.sent),
-    );
-    for (count, what) in [(progress.failed, "failed"), (progress.removed, "removed")] {
-        if count > 0 {
-            said += &format!(", {count} {what}");
-        }
-    }
-    said
 }

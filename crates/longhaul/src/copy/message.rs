@@ -19,8 +19,10 @@ const MESSAGE_LEN_MAX: usize = 4 << 20;
 pub(super) enum Order {
     /// Before everything else: the names of sources that are copied under their names, where anchored patterns begin.
     Tops(Vec<RelPath>),
-    /// Something that shall be at the target, too. Numbers rise.
+    /// Something that shall be at the target, too. A number never comes again.
     Entry { number: u64, entry: Entry },
+    /// A file that changed while it was read, as it is now: what arrived of it under its old number is worth nothing.
+    Again { old: u64, number: u64, entry: Entry },
     /// What is in a source is copied into the target itself, which gets this.
     Top(Metadata),
     /// Something that is not copied by its nature, and not deleted either.
@@ -36,6 +38,8 @@ pub(super) enum Order {
     Withdrawn { file: u64 },
     /// So many streams from now on: for the target, if it is the one that opens them.
     Streams(u16),
+    /// The hash of a file as it was announced, which the target asked for.
+    Hashed { file: u64, hash: [u8; 32] },
     /// The source has given up a stream; its far end shall say how much of it arrived.
     Gone { stream: u64 },
 }
@@ -45,6 +49,8 @@ pub(super) enum Order {
 pub(super) enum Answer {
     /// A file is wanted.
     Need { file: u64, missing: Need },
+    /// A file is there in the same size: what is its hash?
+    Hash { file: u64 },
     /// An entry is done with.
     Settled { number: u64, outcome: Outcome },
     /// So many blocks have arrived on a stream, from its beginning.

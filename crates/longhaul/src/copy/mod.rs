@@ -8,14 +8,19 @@
 
 mod args;
 mod connection;
+mod display;
 mod driver;
 mod end;
 mod far;
+mod hearing;
 mod identity;
 pub(crate) mod message;
 mod order;
 mod outbox;
 mod place;
+mod plan;
+mod standing;
+mod verify;
 
 use crate::site::Address;
 use std::ffi::OsStr;
@@ -35,8 +40,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.attended {
         std::thread::spawn(end::end_with_standard_input);
     }
-    match args.end {
-        true => end::run(args.confined),
-        false => driver::run(args),
+    match &args.command {
+        Some(args::Command::Verify(args)) => verify::run(args),
+        None if args.end => end::run(args.confined),
+        None => driver::run(args),
     }
 }

@@ -6,6 +6,7 @@ use super::{
     args::{Balance, Pace, Ports, Streams, Switch},
     message::Outcome,
 };
+use model::copy::Measured;
 use serde::{Deserialize, Serialize};
 use std::{
     net::{IpAddr, SocketAddr},
@@ -58,6 +59,8 @@ pub(super) struct Options {
     pub(super) limit: Option<u64>,
     /// Milliseconds.
     pub(super) silence: u32,
+    pub(super) dry_run: bool,
+    pub(super) checksum: bool,
     pub(super) delete: bool,
     pub(super) update: bool,
     pub(super) exclude: Vec<String>,
@@ -89,6 +92,8 @@ pub(super) enum Report {
     Progress(Progress),
     /// Something that could not be copied, or not wholly.
     Problem(String),
+    /// With a dry run, what would be done at the target.
+    Planned(Planned),
     /// What each stream carried, from the source at its end.
     Streams(Vec<StreamFigures>),
     /// All that could be done is done.
@@ -97,6 +102,22 @@ pub(super) enum Report {
     Broken(String),
     /// What no repetition mends.
     Refused(String),
+}
+
+/// Something that would be done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Planned {
+    pub(super) action: Action,
+    pub(super) path: String,
+    /// Data that would be sent for it.
+    pub(super) bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Action {
+    Make,
+    Change,
+    Remove,
 }
 
 /// What a stream has carried, as its sender's TCP sees it.
@@ -129,6 +150,10 @@ pub(super) struct Progress {
     /// Bytes sent in this conversation, and those that are durable.
     pub(super) sent: u64,
     pub(super) durable: u64,
+    /// Bytes that need not be sent, because they are at the target already.
+    pub(super) there: u64,
+    /// What the end has measured of itself in this conversation.
+    pub(super) measured: Measured,
 }
 
 /// Streams where blocks have a fixed place on them and nobody says how many: as many as the Data Reservoir had pairs of

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul copy` decides: which block goes next and on which stream ([`Work`]), what must go again when a stream
-//! breaks ([`Ledger`]), how many streams there are ([`streams`]), and who may send when several share a rate ([`limit`]).
+//! breaks ([`Ledger`]), how many streams there are ([`streams`]), who may send when several share a rate ([`limit`]), and
+//! what keeps it from being faster ([`Verdict`]).
 
+mod bottleneck;
 mod ledger;
 pub mod limit;
+mod measured;
 pub mod streams;
 mod work;
 
+pub use bottleneck::{Bottleneck, End, Verdict};
 pub use ledger::{HasEnded, Ledger};
+pub use measured::{Measured, Network, Spent, Stage, Stages};
 pub use work::{FILES_MAX, Missing, PARCEL_LEN, Parcel, Work};

@@ -100,6 +100,24 @@ fn it_is_replaced_when_most_of_it_is_outdated() {
 }
 
 #[test]
+fn what_is_gone_is_not_known_and_may_come_back() {
+    let (_temp, dir) = place();
+    let mut manifest = Manifest::load(&dir).unwrap();
+    manifest
+        .append(&[(b"a", record(1)), (b"b", record(2))])
+        .unwrap();
+    manifest.append(&[(b"a", Record::GONE)]).unwrap();
+    let known = |manifest: &Manifest| [&b"a"[..], b"b"].map(|path| manifest.lookup(path).copied());
+    assert_eq!(known(&manifest), [None, Some(record(2))]);
+    assert_eq!(
+        known(&Manifest::load(&dir).unwrap()),
+        [None, Some(record(2))]
+    );
+    manifest.append(&[(b"a", record(3))]).unwrap();
+    assert_eq!(known(&Manifest::load(&dir).unwrap())[0], Some(record(3)));
+}
+
+#[test]
 fn a_short_one_is_left_as_it_is() {
     let (_temp, dir) = place();
     let mut manifest = Manifest::load(&dir).unwrap();

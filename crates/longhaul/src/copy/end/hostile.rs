@@ -46,6 +46,8 @@ struct Liar {
 
 fn options() -> Options {
     Options {
+        checksum: false,
+        dry_run: false,
         streams: Streams::Exactly(1),
         balance: Balance::Steal,
         pace: Pace::Auto,

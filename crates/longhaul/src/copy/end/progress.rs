@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far an end is, told to the driver twice a second.
 
-use super::Reporter;
+use super::{Reporter, gauges::Gauges};
 use crate::copy::order::{Progress, Report};
 use std::{
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -12,31 +12,38 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The numbers, which any thread may add to.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tally(Arc<Mutex<Progress>>);
+pub(super) struct Tally {
+    numbers: Arc<Mutex<Progress>>,
+    pub(super) gauges: Gauges,
+}
 
 impl Tally {
     pub(super) fn add(&self, change: impl FnOnce(&mut Progress)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.numbers.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     pub(super) fn now(&self) -> Progress {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let numbers = *self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        Progress {
+            measured: self.gauges.read(),
+            ..numbers
+        }
     }
 
-    /// Tells the driver from time to time, until the numbers are gone.
+    /// Tells the driver from time to time, until nobody else has the numbers.
     pub(super) fn tell(&self, reporter: Reporter) {
-        let numbers = Arc::downgrade(&self.0);
+        let numbers = Arc::downgrade(&self.numbers);
+        let gauges = self.gauges.clone();
         std::thread::spawn(move || {
-            while let Some(progress) = read(&numbers) {
-                reporter.say(&Report::Progress(progress));
+            while let Some(numbers) = numbers.upgrade() {
+                let told = Self {
+                    numbers,
+                    gauges: gauges.clone(),
+                };
+                reporter.say(&Report::Progress(told.now()));
+                drop(told);
                 std::thread::sleep(INTERVAL);
             }
         });
     }
-}
-
-fn read(numbers: &Weak<Mutex<Progress>>) -> Option<Progress> {
-    let numbers = numbers.upgrade()?;
-    let now = *numbers.lock().unwrap_or_else(PoisonError::into_inner);
-    Some(now)
 }

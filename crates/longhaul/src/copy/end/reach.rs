@@ -203,6 +203,8 @@ mod tests {
             encrypt: Switch::On,
             hash: Switch::On,
             limit: None,
+            dry_run: false,
+            checksum: false,
             delete: false,
             update: false,
             exclude: Vec::new(),

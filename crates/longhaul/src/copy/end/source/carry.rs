@@ -5,9 +5,9 @@ use super::{
     Source,
     sending::{Lost, Sending, SourceFile},
 };
-use crate::copy::{args::Switch, connection::Connection, message::Order};
+use crate::copy::{args::Switch, connection::Connection, end::gauges::Gauge, message::Order};
 use anyhow::{Result, bail};
-use model::copy::{HasEnded, Parcel};
+use model::copy::{HasEnded, Parcel, Stage};
 use std::{
     fs::File,
     io::{self, BufWriter, Write},
@@ -30,13 +30,16 @@ struct Stream {
     buffer: Vec<u8>,
     /// The file that was read last: the next block is likely another of it.
     open: Option<(u64, File)>,
+    gauge: Gauge,
 }
 
 impl Source {
     /// Sends until nothing is left; an error is the stream's.
     pub(super) fn send(&self, number: u64, lane: usize, stream: Connection) -> Result<()> {
+        let handle = stream.handle()?;
         let mut stream = Stream {
             number,
+            gauge: self.tally.gauges.of_thread(Stage::Idle, Some(handle)),
             to: BufWriter::with_capacity(GATHERED, stream),
             buffer: Vec::with_capacity(BLOCK_LEN as usize),
             open: None,
@@ -47,6 +50,7 @@ impl Source {
                 Parcel::Files(files) => self.send_files(&mut stream, files)?,
             }
             stream.to.flush()?;
+            stream.gauge.begin(Stage::Idle);
         }
         let mut to = stream
             .to
@@ -68,7 +72,7 @@ impl Source {
         Ok(())
     }
 
-    /// Reads a block and sends it, or withdraws its file.
+    /// Reads a block and sends it, or gives its file up, at least for now.
     fn send_block(&self, stream: &mut Stream, file: u64, block: u64) -> Result<()> {
         let sending = |sending: &Sending| sending.file.clone();
         let source = self
@@ -79,7 +83,7 @@ impl Source {
         match stream.read(file, &source, block, self.hash) {
             Ok(header) => self.send_read(stream, &header),
             Err(lost) => {
-                self.withdraw(file, &source, &lost);
+                self.lose(file, &source, &lost);
                 Ok(())
             }
         }
@@ -125,14 +129,16 @@ impl Source {
             return stream.to.write_all(&stream.buffer);
         };
         for piece in stream.buffer.chunks(LIMITED) {
+            stream.gauge.begin(Stage::Limited);
             limit.wait_for(piece.len() as u64)?;
+            stream.gauge.begin(Stage::Sending);
             stream.to.write_all(piece)?;
         }
         Ok(())
     }
 
-    fn withdraw(&self, file: u64, source: &SourceFile, lost: &Lost) {
-        if self.shared.change(|state| state.settle(file)) {
+    pub(super) fn withdraw(&self, file: u64, source: &SourceFile, lost: &Lost) {
+        if self.shared.change(|state| state.settle(file)).is_some() {
             self.orders.put(Order::Withdrawn { file });
             self.problem(format!("{}: {lost}", source.path));
         }
@@ -148,16 +154,19 @@ impl Stream {
         block: u64,
         hash: Switch,
     ) -> Result<Header, Lost> {
+        self.gauge.begin(Stage::Reading);
         let opened = match self.open.take() {
             Some((number, opened)) if number == file => opened,
             _ => source.open()?,
         };
         let hole = source.read(&opened, block, &mut self.buffer)?;
         self.open = Some((file, opened));
+        self.gauge.begin(Stage::Hashing);
         let hash = match hash {
             Switch::On => source.blocks().hash(block, &self.buffer),
             Switch::Off => Ok(BlockHash::UNKNOWN),
         };
+        self.gauge.begin(Stage::Sending);
         let hash = hash.map_err(|error| Lost::Unreadable(error.to_string()))?;
         Ok(Header {
             file,

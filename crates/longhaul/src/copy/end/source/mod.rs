@@ -4,7 +4,9 @@
 //! A thread scans, one hears the answers, one a stream reads, hashes and sends; the sockets' buffers keep the path busy
 //! while it reads. The thread that hears answers never waits for room in the outbox, so nothing can wait in a circle.
 
+mod again;
 mod carry;
+mod hashing;
 mod limit;
 mod scanning;
 mod sending;
@@ -104,6 +106,11 @@ pub(super) fn serve(
     thread::spawn(move || sender.run(orders));
     let announcing = source.clone();
     thread::spawn(move || announcing.announce(ready.scanning));
+    if begin.options.checksum {
+        source.begin_hashing();
+    }
+    let trying = source.clone();
+    thread::spawn(move || trying.try_again());
     source.tally.tell(reporter.clone());
     let watching = source.clone();
     let watcher = thread::spawn(move || watching.watch_streams(&begin));
@@ -124,6 +131,7 @@ impl Source {
         while let Some(answer) = message::read::<Answer>(&mut from)? {
             match answer {
                 Answer::Need { file, missing } => self.need(file, missing)?,
+                Answer::Hash { file } => self.shared.change(|state| state.hash(file)),
                 Answer::Settled { number, outcome } => self.settled(number, &outcome),
                 Answer::Received { stream, blocks } => self
                     .shared
@@ -153,6 +161,7 @@ impl Source {
             Need::Blocks(ranges) => {
                 let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
                 let count = ranges.iter().map(length).fold(0, u64::saturating_add);
+                self.is_there(file, &ranges);
                 (Missing::Blocks(ranges), count)
             }
         };
@@ -161,10 +170,34 @@ impl Source {
         Ok(())
     }
 
+    /// An earlier copy brought all but these blocks.
+    fn is_there(&self, file: u64, missing: &[Range<u64>]) {
+        let blocks = self.shared.look(|state| {
+            let announced = state.announced.get(&file)?.as_ref();
+            announced.map(|file| file.blocks())
+        });
+        let Some(blocks) = blocks else { return };
+        // Only a file's last block is shorter than the others.
+        let end = |index: u64| {
+            blocks
+                .file_len()
+                .min(index.saturating_mul(blocks.block_len()))
+        };
+        let lacks = |range: &Range<u64>| end(range.end).saturating_sub(end(range.start));
+        let lacking: u64 = missing.iter().map(lacks).sum();
+        self.tally
+            .add(|now| now.there += blocks.file_len().saturating_sub(lacking));
+    }
+
     /// The target reports what becomes of an entry to the driver; here it only is out of the way.
     fn settled(&self, number: u64, outcome: &Outcome) {
-        if self.shared.change(|state| state.settle(number)) {
-            self.tally.add(|now| now.count(outcome));
+        if let Some(size) = self.shared.change(|state| state.settle(number)) {
+            self.tally.add(|now| {
+                now.count(outcome);
+                if matches!(outcome, Outcome::Same | Outcome::Newer) {
+                    now.there += size;
+                }
+            });
         }
     }
 

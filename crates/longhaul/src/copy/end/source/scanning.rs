@@ -8,6 +8,7 @@ use crate::copy::{
     order::Begin,
 };
 use anyhow::Result;
+use model::copy::Stage;
 use std::{fmt::Display, sync::Arc};
 use store::{
     entry::{Entry, Kind},
@@ -35,8 +36,9 @@ impl Source {
         let sources = scan.sources().clone();
         let tops = sources.iter().filter_map(Place::name).cloned();
         self.orders.put(Order::Tops(tops.collect()));
-        let mut number = 0;
+        let mut gauge = self.tally.gauges.of_thread(Stage::Looking, None);
         for item in &mut scan {
+            gauge.begin(Stage::Resting);
             match item {
                 Item::Entry {
                     source,
@@ -45,8 +47,7 @@ impl Source {
                 } => {
                     self.leave_out(&entry.path, &left_out);
                     let file = file_of(&entry, &sources, source);
-                    self.announce_one(number, entry, file);
-                    number += 1;
+                    self.announce_one(entry, file);
                 }
                 Item::Top { metadata, left_out } => {
                     self.leave_out(".", &left_out);
@@ -62,6 +63,7 @@ impl Source {
                     self.unread(&format!("{}: {failure}", source.display()));
                 }
             }
+            gauge.begin(Stage::Looking);
         }
         self.tally.add(|now| now.scanned = true);
         self.orders.put(Order::ScanEnded);
@@ -80,14 +82,15 @@ impl Source {
     }
 
     /// Waits while the target has much to settle.
-    fn announce_one(&self, number: u64, entry: Entry, file: Option<Arc<SourceFile>>) {
+    fn announce_one(&self, entry: Entry, file: Option<Arc<SourceFile>>) {
         self.shared.has_room();
         self.tally.add(|now| {
             now.entries += 1;
             now.bytes += file.as_ref().map_or(0, |file| file.version.size);
         });
-        self.shared
-            .change(|state| state.announce(number, &entry.kind, file));
+        let number = self
+            .shared
+            .change(|state| state.announce(&entry.kind, file));
         self.orders.put(Order::Entry { number, entry });
     }
 }
@@ -102,5 +105,6 @@ fn file_of(entry: &Entry, sources: &Arc<[Place]>, source: usize) -> Option<Arc<S
         path: entry.path.clone(),
         version,
         sparse,
+        tries: 1,
     }))
 }

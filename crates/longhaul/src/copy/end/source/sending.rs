@@ -23,12 +23,14 @@ pub(super) struct SourceFile {
     pub(super) path: RelPath,
     pub(super) version: Version,
     pub(super) sparse: bool,
+    /// How often it was announced; it changed each time but this.
+    pub(super) tries: u32,
 }
 
 /// Why bytes of a file can't be had.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Lost {
-    #[error("it changed while it was copied")]
+    #[error("it changed each time that it was read")]
     Changed,
     #[error("{0}")]
     Unreadable(String),

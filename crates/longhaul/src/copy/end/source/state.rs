@@ -8,8 +8,9 @@ use super::{
 use crate::copy::connection::Handle;
 use model::copy::{Ledger, Missing, Parcel, Work};
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
+    time::Instant,
 };
 use store::entry::Kind;
 
@@ -28,6 +29,12 @@ pub(super) struct State {
     pub(super) sending: HashMap<u64, Sending>,
     /// Hard links among what was announced: the target makes them when it has heard of all else.
     links: usize,
+    /// Files of which the target wants the hash: those that nobody has begun with, and all.
+    pub(super) to_hash: VecDeque<u64>,
+    pub(super) hashing: HashSet<u64>,
+    /// Files that changed while they were read, and when that was seen: to be announced again.
+    pub(super) changed: VecDeque<(Instant, u64)>,
+    next_number: u64,
     /// Streams that carry, by number.
     pub(super) streams: BTreeMap<u64, Handle>,
     /// How many carry each lane.
@@ -45,6 +52,10 @@ impl Shared {
             announced: HashMap::new(),
             sending: HashMap::new(),
             links: 0,
+            to_hash: VecDeque::new(),
+            hashing: HashSet::new(),
+            changed: VecDeque::new(),
+            next_number: 0,
             streams: BTreeMap::new(),
             lanes: vec![0; lanes.max(1)],
             streams_max: usize::MAX,
@@ -83,9 +94,13 @@ impl State {
         self.announced.len() < UNSETTLED_MAX + self.links
     }
 
-    pub(super) fn announce(&mut self, number: u64, kind: &Kind, file: Option<Arc<SourceFile>>) {
+    /// The number under which the target is told of something.
+    pub(super) fn announce(&mut self, kind: &Kind, file: Option<Arc<SourceFile>>) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
         self.announced.insert(number, file);
         self.links += usize::from(matches!(kind, Kind::HardLink { .. }));
+        number
     }
 
     /// The lane of a stream that has come: the one with the fewest, as that of the stream that broke and that it is for.
@@ -115,10 +130,11 @@ impl State {
         true
     }
 
-    /// An entry is done with; whether it was not before. What is still to be sent of it is passed over.
-    pub(super) fn settle(&mut self, number: u64) -> bool {
+    /// An entry is done with; its bytes if it was not before. What is still to be sent of it is passed over.
+    pub(super) fn settle(&mut self, number: u64) -> Option<u64> {
         self.sending.remove(&number);
-        self.announced.remove(&number).is_some()
+        let file = self.announced.remove(&number)?;
+        Some(file.map_or(0, |file| file.version.size))
     }
 
     /// What a broken stream did not deliver goes again, but for files that are done with.
@@ -147,9 +163,14 @@ mod tests {
         let to = RelPath::parse(b"a").unwrap();
         let link = Kind::HardLink { to };
         let max = UNSETTLED_MAX as u64;
-        shared.change(|state| (0..max).for_each(|n| state.announce(n, &link, None)));
+        let announce = |kind: &Kind| shared.change(|state| state.announce(kind, None));
+        for _ in 0..max {
+            announce(&link);
+        }
         assert!(shared.look(State::has_room));
-        shared.change(|state| (max..2 * max).for_each(|n| state.announce(n, &Kind::Fifo, None)));
+        for _ in 0..max {
+            announce(&Kind::Fifo);
+        }
         assert!(!shared.look(State::has_room));
         shared.change(|state| state.settle(max));
         assert!(shared.look(State::has_room));

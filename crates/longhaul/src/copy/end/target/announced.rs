@@ -11,6 +11,7 @@ use crate::copy::{
     message::{self, Answer, Need, Order, Outcome},
 };
 use anyhow::{Context as _, Result, bail, ensure};
+use model::copy::Stage;
 use std::{ops::Range, sync::Arc};
 use store::{
     blocks::{BLOCK, Blocks, FileHash},
@@ -47,8 +48,8 @@ impl Target {
         let root = self.root.clone();
         let options = Options {
             update: self.options.update,
-            dry_run: false,
-            checksum: false,
+            dry_run: self.options.dry_run,
+            checksum: self.options.checksum,
         };
         let mut site = Site {
             placer: Placer::new(&root, options),
@@ -58,15 +59,21 @@ impl Target {
             unread: 0,
             changed: false,
         };
+        let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
         loop {
+            gauge.begin(Stage::Resting);
             let order = message::read::<Order>(&mut from)?;
+            gauge.begin(Stage::Looking);
             let order = order.context("the source went away")?;
             match self.hear_of_data(order) {
                 None => {}
                 Some(Order::Entry { number, entry }) => self.hear_of(&mut site, number, entry)?,
                 Some(Order::Top(metadata)) => {
                     site.placer.top(metadata);
-                    site.extras.top();
+                    // In a directory that is not there, nothing is too much.
+                    if self.imagined.is_none() {
+                        site.extras.top();
+                    }
                 }
                 Some(Order::Spared(path)) => site.extras.spare(&self.here(path)?),
                 Some(Order::Unread) => site.unread += 1,
@@ -74,6 +81,7 @@ impl Target {
                 Some(_) => bail!("an order out of order"),
             }
         }
+        drop(gauge);
         self.complete(site, from)
     }
 
@@ -95,6 +103,8 @@ impl Target {
                     large.seal(hash);
                 }
             }),
+            Order::Hashed { file, hash } => self.hear_hash(file, hash),
+            Order::Again { old, number, entry } => self.hear_again(old, number, entry),
             Order::Withdrawn { file } => self.withdraw(file),
             Order::Gone { stream } => self.give_up_stream(stream),
             Order::Streams(count) => self.opener.want(count.into()),
@@ -134,7 +144,7 @@ impl Target {
                 self.fail(format!("{path}: {failure}"));
             }
         }
-        if changed {
+        if changed && !self.options.dry_run {
             self.sync();
         }
         let failed = self.tally.now().failed - failed;
@@ -178,8 +188,28 @@ impl Target {
         Ok(())
     }
 
+    /// A file that was wanted already; it goes on under another number.
+    fn hear_again(&self, old: u64, number: u64, mut entry: Entry) {
+        // First: nothing must look finished between the two.
+        self.shared.change(|state| state.unsettled += 1);
+        self.withdraw(old);
+        match self.here(entry.path.clone()) {
+            Ok(path) if !path.is_own() => {
+                entry.path = path;
+                self.want(number, entry);
+            }
+            _ => {
+                let why = format!("{}: no name for a file", entry.path);
+                self.settle(number, &entry.path, Outcome::Failed(why));
+            }
+        }
+    }
+
     /// A path as it is called here.
     fn here(&self, path: RelPath) -> Result<RelPath> {
+        if let Some(dir) = &self.imagined {
+            return Ok(dir.join_path(&path)?);
+        }
         let Some(name) = &self.renamed else {
             return Ok(path);
         };
@@ -196,21 +226,32 @@ impl Target {
             false => Outcome::MadeWithout(said(&left_out)),
         };
         let outcome = match site.placer.place(&entry) {
+            Ok((Placed::Unchanged, _)) if self.options.dry_run => Outcome::Same,
+            Ok((placed @ (Placed::Changed | Placed::Wanted), _)) if self.options.dry_run => {
+                self.plan(&entry, &placed)
+            }
             Ok((Placed::Unchanged, _)) => self.is_there(&entry),
             Ok((Placed::Newer, _)) => Outcome::Newer,
             Ok((Placed::Changed, left_out)) => {
                 site.changed = true;
                 without(left_out)
             }
-            // Compared it is only if that was asked for.
-            Ok((Placed::Wanted | Placed::Compare, _)) => return self.want(number, entry),
+            Ok((Placed::Compare, _)) => match site.placer.make_room(&entry.path) {
+                Ok(()) => {
+                    // Maybe: its metadata may be put right.
+                    site.changed = true;
+                    return self.compare(number, entry);
+                }
+                Err(failure) => Outcome::Failed(failure.to_string()),
+            },
+            Ok((Placed::Wanted, _)) => return self.want(number, entry),
             Err(failure) => Outcome::Failed(failure.to_string()),
         };
         self.settle(number, &entry.path, outcome);
     }
 
     /// Nothing is to be done for it, but for what a kill may have left beside it.
-    fn is_there(&self, entry: &Entry) -> Outcome {
+    pub(super) fn is_there(&self, entry: &Entry) -> Outcome {
         let large = matches!(entry.kind, Kind::File { version, .. } if version.size > BLOCK);
         match large.then(|| tidy(&self.root, entry)) {
             Some(Err(why)) => Outcome::Failed(why),
@@ -219,7 +260,7 @@ impl Target {
     }
 
     /// Asks for a file's data.
-    fn want(&self, number: u64, entry: Entry) {
+    pub(super) fn want(&self, number: u64, entry: Entry) {
         let Kind::File { version, .. } = entry.kind else {
             let why = format!("{}: no file", entry.path);
             return self.settle(number, &entry.path, Outcome::Failed(why));
@@ -299,7 +340,8 @@ impl Target {
             let large = state.large.remove(&file);
             let waiting = state.waiting.len();
             state.waiting.retain(|(number, _)| *number != file);
-            if small || large.is_some() || state.waiting.len() < waiting {
+            let compared = state.forget_comparison(file);
+            if small || compared || large.is_some() || state.waiting.len() < waiting {
                 state.unsettled -= 1;
             }
             large
@@ -330,12 +372,19 @@ impl Target {
         };
         let mut removed = 0;
         let mut failed: Vec<String> = failures.iter().map(ToString::to_string).collect();
-        for path in found {
-            let (count, failures) = remove_all(&self.root, filter, &path);
+        for path in &found {
+            if self.options.dry_run {
+                removed += self.plan_removal(filter, path);
+                continue;
+            }
+            let (count, failures) = remove_all(&self.root, filter, path);
             removed += count;
             failed.extend(failures.iter().map(ToString::to_string));
         }
         failed.into_iter().for_each(|why| self.fail(why));
+        if removed > 0 && !self.options.dry_run {
+            self.forget_removed(&found);
+        }
         removed
     }
 

@@ -6,7 +6,11 @@ use super::{
     arriving::{Large, Named, in_its_place},
     state::{State, Written},
 };
-use crate::copy::message::{Answer, Outcome};
+use crate::copy::{
+    args::Switch,
+    message::{Answer, Outcome},
+};
+use model::copy::Stage;
 use std::{sync::Arc, time::Duration};
 use store::{
     blocks::FileHash,
@@ -47,6 +51,7 @@ type Noted = (Arc<Entry>, FileHash);
 impl Target {
     pub(super) fn commit_all(&self) {
         let mut manifest = self.manifest();
+        let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
         while !self.shared.is_over() {
             self.shared.wait_some_time(INTERVAL, |state| {
                 let waiting = state.batch.len();
@@ -54,14 +59,19 @@ impl Target {
                 let last = waiting > 0 && waiting as u64 >= state.unsettled;
                 state.over || state.is_worth_a_commit() || last
             });
+            gauge.begin(Stage::Syncing);
             for (stream, blocks) in self.shared.change(State::untold) {
                 self.answers.put(Answer::Received { stream, blocks });
             }
             let done = self.commit(manifest.as_mut());
             if !done.is_empty() {
+                if self.options.hash == Switch::Off {
+                    self.forget_hashes(manifest.as_mut(), &done);
+                }
                 done.into_iter().for_each(|file| self.forget_journal(file));
                 self.open_waiting();
             }
+            gauge.begin(Stage::Resting);
         }
     }
 
@@ -93,7 +103,7 @@ impl Target {
     }
 
     /// Without one, files are copied all the same; they can't be verified later without the source.
-    fn manifest(&self) -> Option<Manifest> {
+    pub(super) fn manifest(&self) -> Option<Manifest> {
         let top = self.root.open_dir(None).map_err(|error| error.to_string());
         let dir = top.and_then(|top| {
             use std::os::fd::AsFd;
@@ -207,6 +217,17 @@ impl Target {
         {
             let count = records.len();
             self.problem(format!("hashes of {count} files are not kept: {error}"));
+        }
+    }
+
+    /// What was known of files that nobody hashed this time is not known any more.
+    fn forget_hashes(&self, manifest: Option<&mut Manifest>, done: &[Done]) {
+        let Some(manifest) = manifest else { return };
+        let paths = done.iter().map(|done| done.entry.path.as_bytes());
+        let known = paths.filter(|path| manifest.lookup(path).is_some());
+        let gone: Vec<(&[u8], Record)> = known.map(|path| (path, Record::GONE)).collect();
+        if let Err(error) = manifest.append(&gone) {
+            self.problem(format!("hashes that are not known any more stay: {error}"));
         }
     }
 

@@ -7,7 +7,10 @@
 
 mod announced;
 mod arriving;
+mod comparing;
 mod durable;
+mod forgetting;
+mod planning;
 mod receiving;
 mod state;
 
@@ -35,6 +38,8 @@ struct Target {
     root: Arc<Root>,
     /// What the first component of every path is called here, if not as at the source.
     renamed: Option<RelPath>,
+    /// With a dry run: a directory that would have been made, and everything in it.
+    imagined: Option<RelPath>,
     options: Arc<Options>,
     shared: Arc<Shared>,
     answers: Outbox<Answer>,
@@ -63,11 +68,12 @@ pub(super) fn serve(
     // Without more, fewer files are open at once.
     let _ = host::descriptors::raise_limit();
     let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
-    let (root, renamed) = reach.target(path, &begin.options)?;
+    let (root, renamed, imagined) = planning::target(reach, path, &begin.options)?;
     let (answers, sender) = outbox();
     let target = Arc::new(Target {
         root: Arc::new(root),
         renamed,
+        imagined,
         options: Arc::new(begin.options.clone()),
         shared: Arc::default(),
         answers,
@@ -79,8 +85,13 @@ pub(super) fn serve(
     let Lines { orders, answers } = lines;
     thread::spawn(move || sender.run(answers));
     target.tally.tell(reporter.clone());
-    let committing = target.clone();
-    thread::spawn(move || committing.commit_all());
+    if begin.options.checksum {
+        target.begin_comparing();
+    }
+    if !begin.options.dry_run {
+        let committing = target.clone();
+        thread::spawn(move || committing.commit_all());
+    }
     target.obey(orders)?;
     target.shared.change(|state| state.over = true);
     Ok(target.tally.now())

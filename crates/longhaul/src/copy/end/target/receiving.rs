@@ -8,6 +8,7 @@ use super::{
 };
 use crate::copy::{args::Switch, connection::Connection, message::Outcome};
 use anyhow::{Context as _, Result, bail};
+use model::copy::Stage;
 use std::{io::Read, sync::Arc};
 use store::{
     blocks::{BlockHash, FileHash},
@@ -21,6 +22,7 @@ impl Target {
     /// Until the stream ends. What is wrong with a file settles that file; an error is the stream's.
     pub(super) fn receive(&self, number: u64, mut from: Connection) -> Result<()> {
         let mut buffer = Buffer::new(BLOCK_LEN as usize);
+        let mut gauge = self.tally.gauges.of_thread(Stage::Receiving, None);
         loop {
             let mut header = [0; HEADER_LEN];
             if !begins(&mut from, &mut header)? {
@@ -33,10 +35,12 @@ impl Target {
             };
             let bytes = &mut buffer[..length];
             from.read_exact(bytes).context("cut off within a block")?;
+            gauge.begin(Stage::Writing);
             self.shared.wait_until(State::has_room);
             self.take(&header, bytes);
             self.shared
                 .change(|state| state.count_block(number, length));
+            gauge.begin(Stage::Receiving);
         }
     }
 

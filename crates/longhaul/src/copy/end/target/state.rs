@@ -4,6 +4,7 @@
 use super::{
     super::watched::Watched,
     arriving::{Large, Named},
+    comparing::Comparison,
 };
 use crate::copy::connection::Handle;
 use std::{
@@ -28,6 +29,9 @@ pub(super) struct State {
     pub(super) unsettled: u64,
     /// Small files that are wanted.
     pub(super) small: HashMap<u64, Arc<Entry>>,
+    /// Files of which the source was asked for the hash, and those whose hash has come.
+    pub(super) comparing: HashMap<u64, Entry>,
+    pub(super) to_compare: VecDeque<Comparison>,
     /// Files that are being written block by block.
     pub(super) large: BTreeMap<u64, Arc<Large>>,
     /// Those that wait until one of these is done.

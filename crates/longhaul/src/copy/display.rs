@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is said while a copy goes on: a bar and two lines on a terminal, a line from time to time elsewhere, both on
+//! standard error; or JSON lines on standard output.
+
+use super::{args::Args, order::Planned, standing::Record};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{
+    io::{IsTerminal, stderr},
+    time::{Duration, Instant},
+};
+
+/// Whoever waits for less than this needs no display.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Without a terminal, a line so often.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// Characters of the bar.
+const BAR: usize = 24;
+
+/// The display of one copy.
+#[derive(Debug)]
+pub(super) struct Display {
+    form: Form,
+    json: bool,
+    /// When it shows something next.
+    due: Instant,
+}
+
+#[derive(Debug)]
+enum Form {
+    Nothing,
+    Screen(ProgressBar),
+    Lines,
+    Json,
+}
+
+impl Display {
+    pub(super) fn of(args: &Args, now: Instant) -> Self {
+        let form = match (args.progress, args.quiet) {
+            (true, _) => Form::Json,
+            (false, true) => Form::Nothing,
+            (false, false) if stderr().is_terminal() => Form::Screen(screen()),
+            (false, false) => Form::Lines,
+        };
+        let due = match form {
+            Form::Lines => now + LINE_EVERY,
+            Form::Json => now,
+            _ => now + PATIENCE,
+        };
+        let json = args.json;
+        Self { form, json, due }
+    }
+
+    /// Shows how it stands, if it is time to.
+    pub(super) fn show(&mut self, record: impl FnOnce() -> Record, now: Instant) {
+        if now < self.due {
+            return;
+        }
+        match &self.form {
+            Form::Nothing => {}
+            Form::Screen(screen) => screen.set_message(lines(&record()).join("\n")),
+            Form::Lines => {
+                self.due = now + LINE_EVERY;
+                eprintln!("{}", lines(&record())[1..].join("; "));
+            }
+            Form::Json => {
+                self.due = now + Duration::from_secs(1);
+                println!("{}", serde_json::json!({ "progress": record() }));
+            }
+        }
+    }
+
+    /// Something that would be done.
+    pub(super) fn plan(&self, planned: &Planned) {
+        match &self.form {
+            _ if self.json => println!("{}", planned.json()),
+            Form::Nothing => {}
+            Form::Screen(screen) => screen.suspend(|| println!("{planned}")),
+            _ => println!("{planned}"),
+        }
+    }
+
+    /// Says something beside it.
+    pub(super) fn note(&self, said: &str) {
+        match &self.form {
+            Form::Screen(screen) => screen.suspend(|| eprintln!("longhaul: {said}")),
+            _ => eprintln!("longhaul: {said}"),
+        }
+    }
+
+    /// Nothing more is to be shown.
+    pub(super) fn clear(&self) {
+        if let Form::Screen(screen) = &self.form {
+            screen.finish_and_clear();
+        }
+    }
+}
+
+fn screen() -> ProgressBar {
+    let plain = ProgressStyle::with_template("{msg}");
+    let style = plain.unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new_spinner().with_style(style)
+}
+
+/// A bar, and what is said beside it.
+fn lines(record: &Record) -> Vec<String> {
+    let full = (record.share() * BAR as f64) as usize;
+    let bar = "█".repeat(full) + &"░".repeat(BAR - full);
+    let mut lines = vec![bar, record.amount(), record.speed()];
+    lines.extend(record.limit());
+    lines
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file that changed while it was read is announced anew after a pause: whoever writes it may be done by then.
+
+use super::{
+    Source,
+    sending::{Lost, SourceFile},
+    state::{Shared, State},
+};
+use crate::copy::message::Order;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use store::entry::{Entry, Kind};
+
+/// How often a file is read before it is given up.
+const TRIES: u32 = 3;
+
+/// From when a change is seen to the next try.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Source {
+    /// A file can't be read, or not as it was announced.
+    pub(super) fn lose(&self, file: u64, source: &SourceFile, lost: &Lost) {
+        match lost {
+            Lost::Changed if source.tries < TRIES => {
+                self.shared.change(|state| state.put_off(file));
+            }
+            _ => self.withdraw(file, source, lost),
+        }
+    }
+
+    /// The thread that tries again, until all is over.
+    pub(super) fn try_again(&self) {
+        while let Some((changed, file)) = self.shared.next_changed() {
+            let pause = PAUSE.saturating_sub(changed.elapsed());
+            self.shared.wait_some_time(pause, |state| state.over);
+            self.announce_again(file);
+        }
+    }
+
+    fn announce_again(&self, old: u64) {
+        let known = |state: &State| state.announced.get(&old).cloned().flatten();
+        // The target may have given it up meanwhile.
+        let Some(file) = self.shared.look(known) else {
+            return;
+        };
+        match again(&file) {
+            Ok((entry, new)) => {
+                self.tally.add(|now| {
+                    now.bytes = (now.bytes + new.version.size).saturating_sub(file.version.size);
+                });
+                let number = self.shared.change(|state| {
+                    state.announced.remove(&old);
+                    state.announce(&entry.kind, Some(Arc::new(new)))
+                });
+                self.orders.put(Order::Again { old, number, entry });
+            }
+            Err(lost) => self.withdraw(old, &file, &lost),
+        }
+    }
+}
+
+/// A file as it is now.
+fn again(file: &SourceFile) -> Result<(Entry, SourceFile), Lost> {
+    let entry = file.sources[file.source].look_again(&file.path);
+    let entry = entry.map_err(|error| Lost::Unreadable(error.to_string()))?;
+    let Kind::File { version, sparse } = entry.kind else {
+        return Err(Lost::Changed);
+    };
+    let new = SourceFile {
+        sources: file.sources.clone(),
+        path: file.path.clone(),
+        version,
+        sparse,
+        tries: file.tries + 1,
+        ..*file
+    };
+    Ok((entry, new))
+}
+
+impl Shared {
+    /// The file that changed first of those that did; waits for one. `None`: nothing more comes.
+    fn next_changed(&self) -> Option<(Instant, u64)> {
+        self.wait_for(|state| match state.over {
+            true => Some(None),
+            false => state.changed.pop_front().map(Some),
+        })
+    }
+}
+
+impl State {
+    /// A thread found that a file has changed; only the first one that does.
+    fn put_off(&mut self, file: u64) {
+        if self.sending.remove(&file).is_some() || self.hashing.remove(&file) {
+            self.changed.push_back((Instant::now(), file));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A dry run: what would be done is said, and nothing is.
+
+use super::Target;
+use crate::copy::{
+    end::reach::Reach,
+    message::Outcome,
+    order::{Action, Options, Planned, Report},
+};
+use anyhow::Result;
+use store::{
+    delete::list_all,
+    entry::{Entry, Kind},
+    filter::Filter,
+    path::RelPath,
+    place::{Placed, There, look},
+    root::Root,
+};
+
+/// Where all happens, what the copied thing is called there, and, with a dry run, the directory there that would have been
+/// made for it.
+pub(super) fn target(
+    reach: &Reach,
+    path: &[u8],
+    options: &Options,
+) -> Result<(Root, Option<RelPath>, Option<RelPath>)> {
+    if !options.dry_run || !options.into_directory {
+        let (root, renamed) = reach.target(path, options)?;
+        return Ok((root, renamed, None));
+    }
+    // Nothing is made for a thing that gets a name.
+    let looking = Options {
+        into_directory: false,
+        ..options.clone()
+    };
+    let (root, imagined) = reach.target(path, &looking)?;
+    Ok((root, None, imagined))
+}
+
+impl Target {
+    /// What becomes of an entry that is not the same: it would be made, or changed.
+    pub(super) fn plan(&self, entry: &Entry, placed: &Placed) -> Outcome {
+        let action = match look(&self.root, &entry.path) {
+            Ok(There::Nothing) | Err(_) => Action::Make,
+            Ok(_) => Action::Change,
+        };
+        let bytes = match (placed, &entry.kind) {
+            (Placed::Wanted, Kind::File { version, .. }) => version.size,
+            _ => 0,
+        };
+        self.planned(action, &entry.path, bytes);
+        Outcome::Made
+    }
+
+    /// What the source does not have would be removed; how much.
+    pub(super) fn plan_removal(&self, filter: &Filter, path: &RelPath) -> u64 {
+        let mut count = 0;
+        let failures = list_all(&self.root, filter, path, |path| {
+            count += 1;
+            self.planned(Action::Remove, path, 0);
+        });
+        failures
+            .iter()
+            .for_each(|failure| self.problem(failure.to_string()));
+        count
+    }
+
+    fn planned(&self, action: Action, path: &RelPath, bytes: u64) {
+        self.reporter.say(&Report::Planned(Planned {
+            action,
+            path: path.to_string(),
+            bytes,
+        }));
+    }
+}

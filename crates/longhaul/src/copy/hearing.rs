@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What both ends of a copy say while it goes on, and what is shown of it.
+
+use super::{
+    args::Args,
+    display::Display,
+    far::Far,
+    order::{Report, Role, StreamFigures},
+    plan::Plan,
+    standing::{Record, Standing},
+};
+use crate::exit::Refusal;
+use anyhow::Result;
+use std::{
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    time::{Duration, Instant},
+};
+
+/// How often it is looked what there is to show.
+const TICK: Duration = Duration::from_millis(500);
+
+/// How long the other end may take to say that all is done.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How a conversation ended.
+pub(super) enum Ending {
+    Over,
+    /// So many bytes or entries became durable before it broke.
+    Broken {
+        why: String,
+        gained: u64,
+    },
+}
+
+/// What is known of a copy over all its conversations.
+pub(super) struct Hearing {
+    standing: Standing,
+    display: Display,
+    /// What the streams of the last conversation carried.
+    streams: Vec<StreamFigures>,
+    /// With a dry run, what was said so far.
+    plan: Option<Plan>,
+}
+
+impl Hearing {
+    pub(super) fn new(args: &Args, began: Instant) -> Self {
+        Self {
+            standing: Standing::new(began),
+            display: Display::of(args, began),
+            streams: Vec::new(),
+            plan: args.dry_run.then(Plan::default),
+        }
+    }
+
+    /// Says something beside what is shown.
+    pub(super) fn note(&self, said: &str) {
+        self.display.note(said);
+    }
+
+    /// Another conversation begins.
+    pub(super) fn again(&mut self) {
+        self.standing.again();
+        self.plan = self.plan.as_ref().map(|_| Plan::default());
+    }
+
+    /// All is over, and nothing more is shown.
+    pub(super) fn conclude(&mut self) -> Record {
+        self.display.clear();
+        let streams = std::mem::take(&mut self.streams);
+        let record = self.standing.over(Instant::now(), streams);
+        match &self.plan {
+            Some(plan) => record.planned(plan.clone()),
+            None => record,
+        }
+    }
+
+    /// Hears both ends until they say that all is done, or one of them is gone.
+    pub(super) fn follow(&mut self, mut source: Far, mut target: Far) -> Result<Ending> {
+        let (to, from) = channel();
+        source.report_to(Role::Source, to.clone());
+        target.report_to(Role::Target, to);
+        loop {
+            let now = Instant::now();
+            self.display.show(|| self.standing.now(now), now);
+            let why = match from.recv_timeout(TICK) {
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => "both ends went away".to_owned(),
+                Ok((role, Some(Report::Over(progress)))) => {
+                    self.standing.hear(role, progress, Instant::now());
+                    self.await_other(role, &from);
+                    return Ok(Ending::Over);
+                }
+                Ok((role, report)) => match self.hear(role, report)? {
+                    Some(why) => why,
+                    None => continue,
+                },
+            };
+            let gained = self.standing.gained();
+            return Ok(Ending::Broken { why, gained });
+        }
+    }
+
+    /// A report; why the conversation is broken, if it is.
+    fn hear(&mut self, role: Role, report: Option<Report>) -> Result<Option<String>> {
+        match report {
+            Some(Report::Progress(progress)) => {
+                self.standing.hear(role, progress, Instant::now());
+            }
+            Some(Report::Problem(problem)) => self.display.note(&problem),
+            Some(Report::Planned(planned)) => {
+                self.display.plan(&planned);
+                self.plan.get_or_insert_default().add(&planned);
+            }
+            Some(Report::Streams(figures)) => self.streams = figures,
+            Some(Report::Broken(why)) => return Ok(Some(why)),
+            Some(Report::Refused(why)) => return Err(Refusal::usage(why)),
+            None => {
+                let which = match role {
+                    Role::Source => "source",
+                    Role::Target => "target",
+                };
+                return Ok(Some(format!("the {which} went away")));
+            }
+            Some(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// One end has said that all is done; the other says so too, or was killed then.
+    fn await_other(&mut self, first: Role, from: &Receiver<(Role, Option<Report>)>) {
+        let until = Instant::now() + LAST_WORDS;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match from.recv_timeout(left) {
+                Ok((role, Some(Report::Over(progress)))) => {
+                    return self.standing.hear(role, progress, Instant::now());
+                }
+                Ok((role, None)) if role == first => {}
+                // Whatever it is, all is done.
+                Ok((role, report @ Some(_))) => drop(self.hear(role, report)),
+                Ok((_, None)) | Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Ending {
+    /// An end that did not get as far as to begin.
+    pub(super) fn early(report: Option<Report>) -> Result<Self> {
+        match report {
+            Some(Report::Refused(why)) => Err(Refusal::usage(why)),
+            Some(Report::Broken(why)) => Ok(Self::Broken { why, gained: 0 }),
+            _ => Ok(Self::Broken {
+                why: "an end of the copy went away".to_owned(),
+                gained: 0,
+            }),
+        }
+    }
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a copy stands, from what both ends have told so far.
+
+use super::{
+    order::{Progress, Role, StreamFigures},
+    plan::Plan,
+};
+use model::copy::{End, Measured, Verdict};
+use serde::Serialize;
+use std::{
+    collections::VecDeque,
+    fmt,
+    time::{Duration, Instant},
+};
+use units::{BitRate, Bytes, Time};
+
+/// Reports that *now* spans: some four seconds.
+const RECENT: usize = 8;
+
+/// An end that says nothing for so long is stuck, or its path is: it reports twice a second.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// What is known of a copy, over all its conversations.
+#[derive(Debug)]
+pub(super) struct Standing {
+    began: Instant,
+    source: Heard,
+    target: Heard,
+    /// Bytes sent and made durable in conversations before this one.
+    sent_before: u64,
+    durable_before: u64,
+    /// The most streams that were open at a time.
+    streams_max: u32,
+}
+
+/// The last reports of one end.
+#[derive(Debug, Default)]
+struct Heard(VecDeque<(Instant, Progress)>);
+
+/// What is said of a copy, as JSON and in words.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Record {
+    /// Things found so far, and bytes in their files.
+    entries: u64,
+    bytes: u64,
+    /// Whether these are all.
+    scanned: bool,
+    same: u64,
+    made: u64,
+    pub(super) failed: u64,
+    removed: u64,
+    /// Bytes that needed not be sent, that were sent, and that were made durable.
+    there_bytes: u64,
+    sent_bytes: u64,
+    durable_bytes: u64,
+    seconds: f64,
+    average_bps: u64,
+    /// In the last seconds; not at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now_bps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_s: Option<f64>,
+    /// Open now; at the end, the most that were.
+    open_streams: u32,
+    rtt_us: u32,
+    retransmitted_segments: u64,
+    retransmitted_bytes: u64,
+    limited_by: Option<Verdict>,
+    /// With a dry run, what would be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<Plan>,
+    /// What each stream carried; only at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    streams: Option<Vec<StreamFigures>>,
+    /// Bytes of all that are at the target.
+    #[serde(skip)]
+    at: u64,
+}
+
+impl Standing {
+    pub(super) fn new(began: Instant) -> Self {
+        Self {
+            began,
+            source: Heard::default(),
+            target: Heard::default(),
+            sent_before: 0,
+            durable_before: 0,
+            streams_max: 0,
+        }
+    }
+
+    /// Another conversation begins: both ends count from 0 again.
+    pub(super) fn again(&mut self) {
+        self.sent_before += self.source.last().sent;
+        self.durable_before += self.target.last().durable;
+        (self.source, self.target) = (Heard::default(), Heard::default());
+    }
+
+    pub(super) fn hear(&mut self, role: Role, progress: Progress, now: Instant) {
+        self.streams_max = self.streams_max.max(progress.measured.network.streams);
+        match role {
+            Role::Source => self.source.hear(progress, now),
+            Role::Target => self.target.hear(progress, now),
+        }
+    }
+
+    /// Bytes and entries that became durable in this conversation.
+    pub(super) fn gained(&self) -> u64 {
+        let target = self.target.last();
+        target.durable + target.made
+    }
+
+    /// As it stands while it goes on.
+    pub(super) fn now(&self, now: Instant) -> Record {
+        let mut record = self.record(now);
+        let rate = self.target.rate();
+        record.now_bps = rate;
+        let left = record.left().filter(|_| record.scanned);
+        record.left_s = left
+            .zip(rate)
+            .and_then(|(bytes, rate)| (rate > 0).then(|| bytes as f64 * 8.0 / rate as f64));
+        let recent = || Verdict::of(&self.source.recent(), &self.target.recent());
+        record.limited_by = self.silent(now).or_else(recent);
+        record
+    }
+
+    /// All of it, when it is over.
+    pub(super) fn over(&self, now: Instant, streams: Vec<StreamFigures>) -> Record {
+        let mut record = self.record(now);
+        record.open_streams = self.streams_max;
+        record.streams = Some(streams);
+        let measured = |heard: &Heard| heard.last().measured;
+        record.limited_by = Verdict::of(&measured(&self.source), &measured(&self.target));
+        record
+    }
+
+    fn record(&self, now: Instant) -> Record {
+        let (source, target) = (self.source.last(), self.target.last());
+        let network = source.measured.network;
+        let seconds = now.duration_since(self.began).as_secs_f64();
+        let durable = self.durable_before + target.durable;
+        Record {
+            entries: source.entries,
+            bytes: source.bytes,
+            scanned: source.scanned,
+            same: source.same,
+            made: source.made,
+            failed: source.failed.max(target.failed),
+            removed: source.removed,
+            there_bytes: source.there,
+            sent_bytes: self.sent_before + source.sent,
+            durable_bytes: durable,
+            seconds,
+            average_bps: (durable as f64 * 8.0 / seconds.max(1e-9)) as u64,
+            now_bps: None,
+            left_s: None,
+            open_streams: network.streams,
+            rtt_us: network.rtt_us,
+            retransmitted_segments: network.again_segments,
+            retransmitted_bytes: network.again_bytes,
+            limited_by: None,
+            plan: None,
+            streams: None,
+            // What came in earlier conversations the source counts as there.
+            at: source.there + target.durable,
+        }
+    }
+
+    fn silent(&self, now: Instant) -> Option<Verdict> {
+        let ends = [(End::Source, &self.source), (End::Target, &self.target)];
+        ends.into_iter().find_map(|(end, heard)| {
+            let (at, _) = heard.0.back()?;
+            let silence = now.saturating_duration_since(*at);
+            (silence >= SILENCE).then(|| Verdict::silent(end, silence.as_secs()))
+        })
+    }
+}
+
+impl Heard {
+    fn hear(&mut self, progress: Progress, now: Instant) {
+        if self.0.len() == RECENT {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, progress));
+    }
+
+    fn last(&self) -> Progress {
+        self.0.back().map(|(_, last)| *last).unwrap_or_default()
+    }
+
+    /// Bits a second that became durable; `None` before there are two reports.
+    fn rate(&self) -> Option<u64> {
+        let ((first_at, first), (last_at, last)) = (self.0.front()?, self.0.back()?);
+        let seconds = last_at.duration_since(*first_at).as_secs_f64();
+        let bytes = last.durable.saturating_sub(first.durable);
+        (seconds > 0.0).then(|| (bytes as f64 * 8.0 / seconds) as u64)
+    }
+
+    fn recent(&self) -> Measured {
+        let first = self.0.front().map(|(_, first)| first.measured);
+        self.last().measured.since(&first.unwrap_or_default())
+    }
+}
+
+impl Record {
+    /// Of a dry run: nothing was done of it.
+    pub(super) fn planned(self, plan: Plan) -> Self {
+        Self {
+            made: 0,
+            removed: 0,
+            limited_by: None,
+            plan: Some(plan),
+            ..self
+        }
+    }
+
+    /// Bytes that are still to come.
+    fn left(&self) -> Option<u64> {
+        self.bytes.checked_sub(self.at)
+    }
+
+    /// How far it is, from 0 to 1.
+    pub(super) fn share(&self) -> f64 {
+        (self.at as f64 / self.bytes.max(1) as f64).min(1.0)
+    }
+
+    /// How much is done of what.
+    pub(super) fn amount(&self) -> String {
+        let (at, all) = (Bytes::new(self.at.min(self.bytes)), Bytes::new(self.bytes));
+        let done = self.same + self.made + self.failed;
+        let more = if self.scanned { "" } else { " found so far" };
+        let left = self
+            .left_s
+            .map(|left| format!(", about {} left", Time::from_secs(left.ceil() as u64)));
+        format!(
+            "{at} of {all}, {done} of {}{more}{}",
+            count(self.entries, "thing"),
+            left.unwrap_or_default()
+        )
+    }
+
+    /// How fast it is.
+    pub(super) fn speed(&self) -> String {
+        let rate = BitRate::from_bits;
+        let now = self.now_bps.map(|now| format!("now {}, ", rate(now)));
+        let rtt = Time::from_micros(self.rtt_us.into());
+        let rtt = (self.rtt_us > 0).then(|| format!(", RTT {rtt}"));
+        format!(
+            "{}{} on average; {}{}, {} sent again",
+            now.unwrap_or_default(),
+            rate(self.average_bps),
+            count(self.open_streams.into(), "stream"),
+            rtt.unwrap_or_default(),
+            count(self.retransmitted_segments, "segment"),
+        )
+    }
+
+    /// What keeps it from being faster, if that is known.
+    pub(super) fn limit(&self) -> Option<String> {
+        let verdict = self.limited_by.as_ref()?;
+        Some(format!("limited by {verdict}"))
+    }
+}
+
+fn count(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
+/// What is said at the end.
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.plan {
+            Some(plan) => write!(f, "{plan}; {} there already", self.same)?,
+            None => write!(
+                f,
+                "{} copied, {} there already, {} of data in {:.1} s ({})",
+                self.made,
+                self.same,
+                Bytes::new(self.sent_bytes),
+                self.seconds,
+                BitRate::from_bits((self.sent_bytes as f64 * 8.0 / self.seconds.max(1e-9)) as u64),
+            )?,
+        }
+        for (count, what) in [(self.failed, "failed"), (self.removed, "removed")] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        match self.limit() {
+            Some(limit) => write!(f, "\n{limit}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(bytes: u64, there: u64) -> Progress {
+        Progress {
+            entries: 40,
+            bytes,
+            scanned: true,
+            there,
+            ..Progress::default()
+        }
+    }
+
+    fn target(durable: u64) -> Progress {
+        Progress {
+            durable,
+            ..Progress::default()
+        }
+    }
+
+    #[test]
+    fn rate_and_time_left_are_of_what_became_durable() {
+        let began = Instant::now();
+        let after = |seconds| began + Duration::from_secs(seconds);
+        let mut standing = Standing::new(began);
+        standing.hear(Role::Source, source(10_000_000, 1_000_000), after(1));
+        standing.hear(Role::Target, target(1_000_000), after(1));
+        assert_eq!(standing.now(after(1)).now_bps, None);
+        standing.hear(Role::Target, target(3_000_000), after(2));
+        let now = standing.now(after(4));
+        assert_eq!(now.now_bps, Some(16_000_000));
+        assert_eq!(now.average_bps, 6_000_000);
+        assert_eq!(now.left_s, Some(3.0));
+        insta::assert_snapshot!(now.amount(), @"4 MB of 10 MB, 0 of 40 things, about 3 s left");
+        insta::assert_snapshot!(now.speed(), @"now 16 Mbit/s, 6 Mbit/s on average; 0 streams, 0 segments sent again");
+    }
+
+    #[test]
+    fn another_conversation_adds_to_the_ones_before() {
+        let began = Instant::now();
+        let mut standing = Standing::new(began);
+        standing.hear(Role::Target, target(5), began);
+        assert_eq!(standing.gained(), 5);
+        standing.again();
+        assert_eq!(standing.gained(), 0);
+        standing.hear(Role::Source, source(12, 5), began);
+        standing.hear(Role::Target, target(7), began);
+        let over = standing.over(began + Duration::from_secs(1), Vec::new());
+        assert_eq!((over.durable_bytes, over.there_bytes), (12, 5));
+        assert_eq!(over.left(), Some(0));
+    }
+
+    #[test]
+    fn an_end_that_is_silent_is_what_it_waits_for() {
+        let began = Instant::now();
+        let mut standing = Standing::new(began);
+        assert_eq!(standing.now(began + 2 * SILENCE).limited_by, None);
+        standing.hear(Role::Target, target(5), began);
+        let before = SILENCE - Duration::from_millis(1);
+        assert_eq!(standing.now(began + before).limited_by, None);
+        let said = standing.now(began + SILENCE).limit().unwrap();
+        assert!(
+            said.contains("the target has said nothing for 5 s"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The threads that read: each takes the next block, of whatever file, so that one large file has all of them.
+
+use super::{
+    files::{Files, Found, Next, ToRead, What},
+    findings::Findings,
+};
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use store::blocks::BlockHash;
+
+/// What the threads share. Memory: a block for each of them, and 33 bytes for each block of the files under way.
+pub(super) struct Crew<'a> {
+    queue: Mutex<Queue<'a>>,
+    findings: &'a Mutex<Findings>,
+}
+
+struct Queue<'a> {
+    files: Files<'a>,
+    /// The file that is being read, and the block that is next.
+    current: Option<(Arc<Reading>, u64)>,
+}
+
+/// A file under way.
+struct Reading {
+    of: ToRead,
+    file: File,
+    state: Mutex<State>,
+}
+
+struct State {
+    hashes: Vec<BlockHash>,
+    left: u64,
+    failed: bool,
+}
+
+impl<'a> Crew<'a> {
+    pub(super) fn new(files: Files<'a>, findings: &'a Mutex<Findings>) -> Self {
+        let current = None;
+        Self {
+            queue: Mutex::new(Queue { files, current }),
+            findings,
+        }
+    }
+
+    /// Until all is read.
+    pub(super) fn work(&self) {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            for _ in 0..cpus {
+                scope.spawn(|| self.read());
+            }
+        });
+    }
+
+    fn read(&self) {
+        let mut buffer = Vec::new();
+        while let Some((reading, index)) = self.next() {
+            let hash = reading.hash(index, &mut buffer);
+            let bytes = buffer.len() as u64;
+            lock(self.findings).read(bytes);
+            if let Some(found) = reading.enter(index, hash) {
+                self.finish(&reading, found);
+            }
+        }
+    }
+
+    fn finish(&self, reading: &Reading, found: Result<(), What>) {
+        let mut findings = lock(self.findings);
+        match found {
+            Ok(()) => findings.same(),
+            Err(what) => findings.say(&Found {
+                path: reading.of.path.to_string(),
+                what,
+            }),
+        }
+    }
+
+    /// The next block that is to be read.
+    fn next(&self) -> Option<(Arc<Reading>, u64)> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(block) = queue.block() {
+                return Some(block);
+            }
+            match queue.files.next()? {
+                Next::File(file) => self.begin(&mut queue, file),
+                Next::Said(found) => lock(self.findings).say(&found),
+                Next::Nothing => {}
+            }
+        }
+    }
+
+    fn begin(&self, queue: &mut Queue<'_>, file: ToRead) {
+        match Reading::begin(file) {
+            Ok(reading) if reading.of.blocks.count() == 0 => {
+                let same = reading.of.blocks.file_hash(&[]) == Some(reading.of.record.hash);
+                let found = same.then_some(()).ok_or(What::Differs("another hash"));
+                self.finish(&reading, found);
+            }
+            Ok(reading) => queue.current = Some((Arc::new(reading), 0)),
+            Err(found) => lock(self.findings).say(&found),
+        }
+    }
+}
+
+impl Queue<'_> {
+    fn block(&mut self) -> Option<(Arc<Reading>, u64)> {
+        let (reading, index) = self.current.take()?;
+        let next = index + 1;
+        if next < reading.of.blocks.count() {
+            self.current = Some((reading.clone(), next));
+        }
+        Some((reading, index))
+    }
+}
+
+impl Reading {
+    fn begin(of: ToRead) -> Result<Self, Found> {
+        let file = of.open().map_err(|failure| Found {
+            path: of.path.to_string(),
+            what: What::Unreadable(failure.to_string()),
+        })?;
+        let blocks = of.blocks.count();
+        Ok(Self {
+            of,
+            file,
+            state: Mutex::new(State {
+                hashes: vec![BlockHash::default(); blocks as usize],
+                left: blocks,
+                failed: false,
+            }),
+        })
+    }
+
+    fn hash(&self, index: u64, buffer: &mut Vec<u8>) -> io::Result<BlockHash> {
+        let range = self.of.blocks.range(index).map_err(io::Error::other)?;
+        buffer.resize((range.end - range.start) as usize, 0);
+        self.file.read_exact_at(buffer, range.start)?;
+        self.of.blocks.hash(index, buffer).map_err(io::Error::other)
+    }
+
+    /// Takes a block's hash; with the last one, or the first that can't be had, what is found of the file.
+    fn enter(&self, index: u64, hash: io::Result<BlockHash>) -> Option<Result<(), What>> {
+        let mut state = lock(&self.state);
+        state.left -= 1;
+        match hash {
+            Ok(hash) => state.hashes[index as usize] = hash,
+            Err(error) => {
+                let first = !std::mem::replace(&mut state.failed, true);
+                return first.then(|| Err(What::Unreadable(error.to_string())));
+            }
+        }
+        if state.left > 0 || state.failed {
+            return None;
+        }
+        let same = self.of.blocks.file_hash(&state.hashes) == Some(self.of.record.hash);
+        Some(
+            same.then_some(())
+                .ok_or(What::Differs(self.of.difference())),
+        )
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
