@@ -79,7 +79,7 @@ impl Original {
         let all = tree::walk(&path);
         let files = all.iter().filter_map(|name| {
             let meta = fs::symlink_metadata(path.join(name)).unwrap();
-            meta.is_file().then(|| meta.len())
+            meta.is_file().then_some(meta.len())
         });
         let lens: Vec<u64> = files.collect();
         Self {
