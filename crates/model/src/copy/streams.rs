@@ -184,7 +184,7 @@ mod tests {
             let streams_carry = streams.count() as f64 * path.window / path.rtt.as_secs_f64();
             let path_carries = streams_carry.min(path.rate);
             acked += path_carries.min(source) * step.as_secs_f64();
-            now = now + step;
+            now += step;
             let look = Look {
                 acked_bytes: acked as u64,
                 rtt: path.rtt,

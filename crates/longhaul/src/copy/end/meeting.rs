@@ -112,7 +112,7 @@ pub(super) fn meet<S: Streams>(
                 encrypt,
                 silence,
             };
-            connect(way, &begin.options, streams)
+            connect(&way, &begin.options, streams)
         }
         Meeting::Listen { at, ports } => {
             let trust = identity.responder(&begin.peer_certificate)?;
@@ -140,7 +140,7 @@ struct Way {
 }
 
 /// One connection tells how far it is; all others are opened at once, each of which takes two round trips.
-fn connect<S: Streams>(way: Way, options: &Options, streams: Arc<S>) -> Result<Lines> {
+fn connect<S: Streams>(way: &Way, options: &Options, streams: Arc<S>) -> Result<Lines> {
     let first = way.reach()?;
     let rtt = TcpInfo::of(&first).map_or(Time::ZERO, |info| Time::from_micros(info.rtt_us.into()));
     let wanted = options

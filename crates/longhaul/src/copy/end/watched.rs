@@ -27,6 +27,26 @@ impl<S> Watched<S> {
         done
     }
 
+    /// The same, where others wait only for what `matters`: to wake many threads again and again for nothing costs more
+    /// than the work.
+    pub(super) fn change_if<T>(
+        &self,
+        act: impl FnOnce(&mut S) -> T,
+        matters: impl FnOnce(&S) -> bool,
+    ) -> T {
+        let mut state = self.lock();
+        let done = act(&mut state);
+        if matters(&state) {
+            self.changed.notify_all();
+        }
+        done
+    }
+
+    /// Does something with the state that nobody waits for.
+    pub(super) fn note<T>(&self, act: impl FnOnce(&mut S) -> T) -> T {
+        act(&mut self.lock())
+    }
+
     /// Looks something up.
     pub(super) fn look<T>(&self, act: impl FnOnce(&S) -> T) -> T {
         act(&self.lock())

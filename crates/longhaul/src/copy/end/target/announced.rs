@@ -115,7 +115,6 @@ impl Target {
 
     /// All was announced; what is still to come are blocks and what is said of them.
     fn complete(&self, mut site: Site<'_>, mut from: Connection) -> Result<()> {
-        let links = site.links.len() as u64;
         let listening = self.clone();
         std::thread::spawn(move || {
             while let Ok(Some(order)) = message::read::<Order>(&mut from)
@@ -124,8 +123,8 @@ impl Target {
             listening.shared.change(|state| state.source_gone = true);
         });
         self.shared
-            .wait_until(|state| state.unsettled == links || state.source_gone);
-        if self.shared.look(|state| state.unsettled != links) {
+            .wait_until(|state| state.only_links_are_left() || state.source_gone);
+        if !self.shared.look(State::only_links_are_left) {
             bail!("the source went away");
         }
         for (number, entry) in std::mem::take(&mut site.links) {
@@ -172,12 +171,14 @@ impl Target {
             *to = self.here(to.clone())?;
         }
         self.tally.add(|now| now.entries += 1);
-        let unsettled = self.shared.change(|state| {
+        let link = matches!(entry.kind, Kind::HardLink { .. });
+        let others = self.shared.note(|state| {
             state.unsettled += 1;
-            state.unsettled
+            state.links += u64::from(link);
+            state.unsettled - state.links
         });
         ensure!(
-            unsettled <= UNSETTLED_MAX + site.links.len() as u64,
+            others <= UNSETTLED_MAX,
             "the source announces more than it may"
         );
         site.extras.see(&entry);
@@ -267,12 +268,12 @@ impl Target {
         };
         if version.size > BLOCK {
             self.shared
-                .change(|state| state.waiting.push_back((number, entry)));
+                .note(|state| state.waiting.push_back((number, entry)));
             return self.open_waiting();
         }
         let entry = Arc::new(entry);
         self.shared
-            .change(|state| state.small.insert(number, entry.clone()));
+            .note(|state| state.small.insert(number, entry.clone()));
         if version.size == 0 {
             // There is nothing to send.
             return self.write_small(number, &[], Some(hash_of_nothing()));

@@ -53,12 +53,8 @@ impl Target {
         let mut manifest = self.manifest();
         let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
         while !self.shared.is_over() {
-            self.shared.wait_some_time(INTERVAL, |state| {
-                let waiting = state.batch.len();
-                // Or nothing but these is to come.
-                let last = waiting > 0 && waiting as u64 >= state.unsettled;
-                state.over || state.is_worth_a_commit() || last
-            });
+            self.shared
+                .wait_some_time(INTERVAL, |state| state.over || state.wants_a_commit());
             gauge.begin(Stage::Syncing);
             for (stream, blocks) in self.shared.change(State::untold) {
                 self.answers.put(Answer::Received { stream, blocks });

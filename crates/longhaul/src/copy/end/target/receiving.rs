@@ -38,8 +38,10 @@ impl Target {
             gauge.begin(Stage::Writing);
             self.shared.wait_until(State::has_room);
             self.take(&header, bytes);
-            self.shared
-                .change(|state| state.count_block(number, length));
+            self.shared.change_if(
+                |state| state.count_block(number, length),
+                State::wants_a_commit,
+            );
             gauge.begin(Stage::Receiving);
         }
     }
@@ -70,18 +72,20 @@ impl Target {
     pub(super) fn write_small(&self, number: u64, bytes: &[u8], hash: Option<FileHash>) {
         self.shared
             .wait_until(|state| state.batch.len() < BATCH_MAX);
-        let Some(entry) = self.shared.change(|state| state.small.remove(&number)) else {
+        let Some(entry) = self.shared.note(|state| state.small.remove(&number)) else {
             return;
         };
         match self.written(&entry, bytes, hash) {
-            Ok((small, left_out)) => self.shared.change(|state| {
-                state.batch.push(Written {
+            Ok((small, left_out)) => {
+                let written = Written {
                     number,
                     entry,
                     small,
                     left_out,
-                });
-            }),
+                };
+                self.shared
+                    .change_if(|state| state.batch.push(written), State::wants_a_commit);
+            }
             Err(why) => self.settle(number, &entry.path, Outcome::Failed(why)),
         }
     }

@@ -27,6 +27,8 @@ pub(super) type Shared = Watched<State>;
 pub(super) struct State {
     /// Entries that were announced and are neither settled nor withdrawn.
     pub(super) unsettled: u64,
+    /// Hard links among them: the files have to be there first.
+    pub(super) links: u64,
     /// Small files that are wanted.
     pub(super) small: HashMap<u64, Arc<Entry>>,
     /// Files of which the source was asked for the hash, and those whose hash has come.
@@ -96,6 +98,17 @@ impl State {
     /// Whether so much was written that its commit shall not wait.
     pub(super) fn is_worth_a_commit(&self) -> bool {
         self.at_risk() >= AT_RISK_MAX / 2 || self.batch.len() >= BATCH_MAX / 2
+    }
+
+    /// Whether the committing thread has something to do that can't wait: much, or the last that is to come.
+    pub(super) fn wants_a_commit(&self) -> bool {
+        let waiting = self.batch.len() as u64;
+        self.is_worth_a_commit() || (waiting > 0 && waiting >= self.unsettled)
+    }
+
+    /// Whether all that was announced is done with, but for hard links, which come last.
+    pub(super) fn only_links_are_left(&self) -> bool {
+        self.unsettled == self.links
     }
 
     /// What a commit that begins now makes durable, for [`Self::end_commit`].
