@@ -101,7 +101,7 @@ async fn copy(mirrored: &Mirrored) -> Result<Copied> {
     let mut directory = OsString::from(&mirrored.directory);
     directory.push("/");
     let mut command = Command::new(SELF);
-    command.args(["copy", "--json", "--attended"]);
+    command.args(["copy", "--json", "--quiet", "--attended"]);
     if mirrored.delete {
         command.arg("--delete");
     }
