@@ -17,9 +17,7 @@ use std::{
 };
 use store::{
     entry::Version,
-    journal,
     medium::Dir,
-    metadata::Time,
     part::{Opened, Origin, Part},
 };
 
@@ -317,15 +315,8 @@ fn a_file_that_lacks_only_its_name_gets_it() {
     let contents = bytes(5, 2 * BLOCK + 9);
     fs::write(&from, &contents).unwrap();
     let version = Version::of_file(&File::open(&from).unwrap()).unwrap();
-    let time = |time: Time| (time.seconds, time.nanos);
     let origin = Origin {
-        version: journal::Version {
-            size: version.size,
-            mtime: time(version.modified),
-            ctime: time(version.changed),
-            inode: version.inode,
-            device: version.device,
-        },
+        version: (&version).into(),
         length: version.size,
         sparse: false,
     };

@@ -10,9 +10,7 @@ use std::{
 };
 use store::{
     entry::Version,
-    journal,
     medium::Dir,
-    metadata::Time,
     part::{Opened, Origin, Part},
 };
 
@@ -70,15 +68,8 @@ fn what_an_earlier_copy_brought_is_there() {
     let contents = vec![7; 2 * BLOCK as usize + 9];
     fs::write(&from, &contents).unwrap();
     let version = Version::of_file(&File::open(&from).unwrap()).unwrap();
-    let time = |time: Time| (time.seconds, time.nanos);
     let origin = Origin {
-        version: journal::Version {
-            size: version.size,
-            mtime: time(version.modified),
-            ctime: time(version.changed),
-            inode: version.inode,
-            device: version.device,
-        },
+        version: (&version).into(),
         length: version.size,
         sparse: false,
     };

@@ -13,7 +13,9 @@
 
 use crate::{
     blocks::{BlockHash, Blocks},
+    entry,
     medium::Medium,
+    metadata::Time,
 };
 use std::io;
 
@@ -45,6 +47,19 @@ pub struct Version {
     pub inode: u64,
     /// Its device.
     pub device: u64,
+}
+
+impl From<&entry::Version> for Version {
+    fn from(version: &entry::Version) -> Self {
+        let time = |time: Time| (time.seconds, time.nanos);
+        Self {
+            size: version.size,
+            mtime: time(version.modified),
+            ctime: time(version.changed),
+            inode: version.inode,
+            device: version.device,
+        }
+    }
 }
 
 /// What a journal is of.

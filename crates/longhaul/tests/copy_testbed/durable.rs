@@ -13,7 +13,6 @@ use store::{
     blocks::{Blocks, block_hash},
     entry::Version,
     journal::{self, HEADER_LEN, Header, RECORD_LEN},
-    metadata::Time,
 };
 
 /// Bytes that are still to be sent: those of files that have not their name, without the blocks that are noted in their
@@ -68,7 +67,7 @@ fn lacking_of(from: &Path, to: &Path) -> u64 {
 fn journalled(to: &Path, version: &Version) -> HashSet<u64> {
     let own = |kind| to.with_file_name(own_name(to, kind));
     let header = Header {
-        version: stored(version),
+        version: version.into(),
         blocks: Blocks::of(version.size),
     };
     let part = fs::metadata(own("part"));
@@ -85,17 +84,6 @@ pub(crate) fn own_name(path: &Path, kind: &str) -> String {
     let name = path.file_name().unwrap().as_bytes();
     let hash = block_hash(name.len() as u64, 0, name).unwrap().to_string();
     format!("{}{}.{kind}", store::part::OWN_PREFIX, &hash[..32])
-}
-
-fn stored(version: &Version) -> journal::Version {
-    let time = |time: Time| (time.seconds, time.nanos);
-    journal::Version {
-        size: version.size,
-        mtime: time(version.modified),
-        ctime: time(version.changed),
-        inode: version.inode,
-        device: version.device,
-    }
 }
 
 /// Blocks in journals, and files that have their names: how far a copy is, at a glance.

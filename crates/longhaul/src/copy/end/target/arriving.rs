@@ -11,8 +11,7 @@ use std::{
 };
 use store::{
     blocks::{BlockHash, Blocks, FileHash},
-    entry::{Entry, Kind, Version},
-    journal,
+    entry::{Entry, Kind},
     medium::Dir,
     metadata::{LeftOut, Metadata},
     part::{Finished, Opened, Origin, Part, Renamed, remove_leftovers},
@@ -71,7 +70,7 @@ impl Large {
         };
         let dir = directory(root, &entry)?;
         let origin = Origin {
-            version: stored(&version),
+            version: (&version).into(),
             length: version.size,
             sparse,
         };
@@ -231,16 +230,5 @@ pub(super) fn in_its_place(entry: &Entry, error: &dyn std::error::Error) -> Stri
     match entry.path.parent() {
         Some(parent) => format!("{parent}/{error}"),
         None => error.to_string(),
-    }
-}
-
-fn stored(version: &Version) -> journal::Version {
-    let time = |time: store::metadata::Time| (time.seconds, time.nanos);
-    journal::Version {
-        size: version.size,
-        mtime: time(version.modified),
-        ctime: time(version.changed),
-        inode: version.inode,
-        device: version.device,
     }
 }
