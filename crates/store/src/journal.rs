@@ -8,7 +8,7 @@
 //!
 //! All numbers are big-endian. The header: magic (8 bytes), format (4), nanoseconds of mtime (4) and
 //! of ctime (4), zeros (4), bytes in a block (8), bytes in the file (8), the source's size, mtime in
-//! seconds, ctime in seconds, inode and device (8 each), BLAKE3 of all this (32). A record: the
+//! seconds, ctime in seconds and inode (8 each), zeros (8), BLAKE3 of all this (32). A record: the
 //! block's number (8), its hash (32), BLAKE3 of both keyed by the header, cut (8).
 
 use crate::{
@@ -29,7 +29,7 @@ pub const RECORD_LEN: usize = 48;
 const READ_RECORDS: usize = 4096;
 
 const MAGIC: &[u8; 8] = b"longhaul";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const CHECKED_LEN: usize = HEADER_LEN - 32;
 const KEY_CONTEXT: &str = "longhaul 2026 journal record";
 
@@ -43,10 +43,9 @@ pub struct Version {
     pub mtime: (i64, u32),
     /// When its metadata changed, likewise.
     pub ctime: (i64, u32),
-    /// Its inode.
+    /// Its inode. Not its device: that is another on each host of a shared file system, and may be
+    /// after a reboot.
     pub inode: u64,
-    /// Its device.
-    pub device: u64,
 }
 
 impl From<&entry::Version> for Version {
@@ -57,7 +56,6 @@ impl From<&entry::Version> for Version {
             mtime: time(version.modified),
             ctime: time(version.changed),
             inode: version.inode,
-            device: version.device,
         }
     }
 }
@@ -91,7 +89,6 @@ impl Header {
             version.mtime.0.cast_unsigned(),
             version.ctime.0.cast_unsigned(),
             version.inode,
-            version.device,
         ];
         for (word, place) in words.iter().zip(bytes[24..].chunks_exact_mut(8)) {
             place.copy_from_slice(&word.to_be_bytes());
@@ -252,7 +249,6 @@ mod tests {
                 mtime: (-1, 2),
                 ctime: (3, 4),
                 inode: 5,
-                device: 6,
             },
             blocks: Blocks::sized(100 * 1024, 1024),
         }
@@ -272,11 +268,11 @@ mod tests {
     fn the_layout_is_as_documented() {
         let bytes = header().encode();
         let number = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
-        assert_eq!(&bytes[..12], b"longhaul\0\0\0\x01");
+        assert_eq!(&bytes[..12], b"longhaul\0\0\0\x02");
         let numbers: Vec<u64> = (8..80).step_by(8).map(number).collect();
-        let nanoseconds = [1 << 32 | 2, 4 << 32];
+        let nanoseconds = [2 << 32 | 2, 4 << 32];
         assert_eq!(numbers[..2], nanoseconds);
-        assert_eq!(numbers[2..], [1024, 102_400, 10, u64::MAX, 3, 5, 6]);
+        assert_eq!(numbers[2..], [1024, 102_400, 10, u64::MAX, 3, 5, 0]);
         assert_eq!(bytes[80..], *blake3::hash(&bytes[..80]).as_bytes());
     }
 
@@ -300,14 +296,13 @@ mod tests {
     fn nothing_is_believed_under_another_header() {
         let bytes = journal(&header(), &some());
         type Change = fn(&mut Header);
-        let changes: [Change; 8] = [
+        let changes: [Change; 7] = [
             |header| header.version.size += 1,
             |header| header.version.mtime.0 += 1,
             |header| header.version.mtime.1 += 1,
             |header| header.version.ctime.0 += 1,
             |header| header.version.ctime.1 += 1,
             |header| header.version.inode += 1,
-            |header| header.version.device += 1,
             |header| header.blocks = Blocks::sized(header.blocks.file_len() + 1, 1024),
         ];
         for change in changes {

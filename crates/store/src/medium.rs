@@ -83,6 +83,8 @@ pub trait Directory: Clone {
 pub enum How {
     /// Reading only, without a lock, whoever owns it.
     Read,
+    /// Writing, if it is there, together with others who share it.
+    Share,
     /// Writing, if it is there, locked against everybody else.
     Hold,
     /// Likewise, and made if it is not there.
@@ -252,7 +254,7 @@ impl Dir {
                 acceptable(&stat, how)?;
                 access(how)
             }
-            (None, How::Read | How::Hold) => return Ok(Some(None)),
+            (None, How::Read | How::Share | How::Hold) => return Ok(Some(None)),
             (None, How::Make | How::MakeAndWait) => access(how) | OFlags::CREATE | OFlags::EXCL,
         };
         match self.openat(name, flags) {
@@ -318,13 +320,14 @@ impl Directory for Dir {
 fn access(how: How) -> OFlags {
     match how {
         How::Read => OFlags::RDONLY,
-        How::Hold | How::Make | How::MakeAndWait => OFlags::RDWR,
+        How::Share | How::Hold | How::Make | How::MakeAndWait => OFlags::RDWR,
     }
 }
 
 fn lock(file: &File, how: How) -> Result<(), OpenError> {
     let operation = match how {
         How::Read => return Ok(()),
+        How::Share => FlockOperation::NonBlockingLockShared,
         How::Hold | How::Make => FlockOperation::NonBlockingLockExclusive,
         How::MakeAndWait => FlockOperation::LockExclusive,
     };
@@ -413,6 +416,20 @@ mod tests {
         }
         assert!(dir.open(b"a", How::Read).unwrap().is_some());
         drop(first);
+        assert!(dir.open(b"a", How::Hold).unwrap().is_some());
+    }
+
+    #[test]
+    fn those_who_share_a_file_keep_out_who_wants_it_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        assert!(dir.open(b"a", How::Share).unwrap().is_none());
+        let alone = dir.open(b"a", How::Make).unwrap();
+        assert!(matches!(dir.open(b"a", How::Share), Err(OpenError::Busy)));
+        drop(alone);
+        let shared = [(); 2].map(|()| dir.open(b"a", How::Share).unwrap().unwrap());
+        assert!(matches!(dir.open(b"a", How::Hold), Err(OpenError::Busy)));
+        drop(shared);
         assert!(dir.open(b"a", How::Hold).unwrap().is_some());
     }
 

@@ -13,6 +13,12 @@
 //! - At the end: the owner puts it into the manifest; metadata, sync, rename, sync of the directory,
 //!   and then the journal goes. A crash before that leaves a journal without part, beside the file
 //!   that it describes.
+//!
+//! Several may write one file, a slice each ([`Part::open_slice`]): see [`slots`].
+
+mod slots;
+
+pub use slots::SLICES_MAX;
 
 use crate::{
     blocks::{BLOCK, BlockHash, Blocks, FILE_LEN_MAX, FileHash, NoSuchBlock},
@@ -180,6 +186,8 @@ pub enum Opened<D: Directory = Dir> {
 pub struct Part<D: Directory = Dir> {
     site: Site<D>,
     blocks: Blocks,
+    /// Others may be at the same file.
+    shared: bool,
     file: D::File,
     direct: Direct<D::File>,
     journal: Mutex<Journal<D::File>>,
@@ -199,19 +207,46 @@ impl<D: Directory> Part<D> {
         block_len: u64,
     ) -> Result<Opened<D>, PartError> {
         let site = Site::new(dir, name)?;
-        let len = origin.length;
-        if len > FILE_LEN_MAX {
-            let name = site.shown();
-            return Err(PartError::TooLong { name, len });
-        }
-        let header = Header {
-            version: origin.version,
-            blocks: Blocks::sized(len, block_len),
+        let header = site.header(origin, block_len)?;
+        unless_busy(Start::new(site, header, origin.sparse).and_then(Start::open))
+    }
+
+    /// Opens blocks of a file while others write others of it, or the same: at most
+    /// [`SLICES_MAX`] at once, on hosts that share the file system and its locks. What is durable of
+    /// them already was read again: what is not as its record says is missing. [`Part::open`] finds
+    /// the file busy as long as one of them is there.
+    pub fn open_slice(
+        dir: &D,
+        name: &[u8],
+        origin: &Origin,
+        within: Range<u64>,
+    ) -> Result<Opened<D>, PartError> {
+        Self::open_slice_sized(dir, name, origin, within, BLOCK)
+    }
+
+    pub(crate) fn open_slice_sized(
+        dir: &D,
+        name: &[u8],
+        origin: &Origin,
+        within: Range<u64>,
+        block_len: u64,
+    ) -> Result<Opened<D>, PartError> {
+        let join = || {
+            let site = Site::new(dir, name)?;
+            let header = site.header(origin, block_len)?;
+            slots::join(site, header, within.clone())
         };
-        match Start::new(site, header, origin.sparse).and_then(Start::open) {
-            Err(error) if error.is_busy() => Ok(Opened::Busy),
-            opened => opened,
-        }
+        unless_busy(join().and_then(|joined| {
+            if let Some(slice) = joined {
+                return Ok(Opened::Resumed(slice));
+            }
+            match Self::open_sized(dir, name, origin, block_len)? {
+                // Begun, and from now on everybody's.
+                Opened::Fresh(whole) | Opened::Resumed(whole) => drop(whole),
+                other => return Ok(other),
+            }
+            Ok(join()?.map_or(Opened::Busy, Opened::Resumed))
+        }))
     }
 
     /// How the file is cut.
@@ -223,6 +258,18 @@ impl<D: Directory> Part<D> {
     #[cfg(test)]
     pub(crate) fn own_name(&self) -> &[u8] {
         &self.site.part
+    }
+
+    /// Those of its blocks that this is about: all of a file's, or a slice's.
+    #[must_use]
+    pub fn within(&self) -> Range<u64> {
+        self.state().within.clone()
+    }
+
+    /// What was there from the start is not read again at the end: whoever brought it did, or it was
+    /// brought in the same copy.
+    pub fn trust(&self) {
+        self.state().inherited.clear();
     }
 
     /// The durable blocks, in their order.
@@ -237,8 +284,8 @@ impl<D: Directory> Part<D> {
         self.state().missing()
     }
 
-    /// Takes a block, if its bytes have this hash; false if the block was here already. It is
-    /// durable when [`Part::commit`] says so. Without a hash its bytes are believed, and the file
+    /// Takes a block, if its bytes have this hash; false if the block was here already, or is none
+    /// of this slice's. It is durable when [`Part::commit`] says so. Without a hash its bytes are believed, and the file
     /// has none.
     pub fn write(
         &self,
@@ -335,17 +382,32 @@ impl<D: Directory> Part<D> {
 
     /// Where the first block begins that was there from the start and is not what its record says.
     fn changed(&self) -> Result<Option<u64>, PartError> {
+        let first = self.not_as_known().next().transpose()?;
+        first.map(|index| Ok(self.range(index)?.start)).transpose()
+    }
+
+    /// The blocks that were there from the start and are not what their records say, one after the other.
+    fn not_as_known(&self) -> impl Iterator<Item = Result<u64, PartError>> {
         let inherited = std::mem::take(&mut self.state().inherited);
         let mut buffer = vec![0; self.blocks.block_len() as usize];
-        for (index, hash) in inherited {
-            let offset = self.range(index)?.start;
-            let read = self.file.read_at(&mut buffer, offset);
-            let read = self.site.io("read it again", read)?;
-            if self.blocks.hash(index, &buffer[..read]) != Ok(hash) {
-                return Ok(Some(offset));
+        inherited.into_iter().filter_map(move |(index, hash)| {
+            match self.is_as_known(index, hash, &mut buffer) {
+                Ok(true) => None,
+                other => Some(other.map(|_| index)),
             }
-        }
-        Ok(None)
+        })
+    }
+
+    fn is_as_known(
+        &self,
+        index: u64,
+        hash: BlockHash,
+        buffer: &mut [u8],
+    ) -> Result<bool, PartError> {
+        let offset = self.range(index)?.start;
+        let read = self.file.read_at(buffer, offset);
+        let read = self.site.io("read it again", read)?;
+        Ok(self.blocks.hash(index, &buffer[..read]) == Ok(hash))
     }
 
     /// The hash of the whole, unless a block came without one. All its blocks have to be durable.
@@ -353,8 +415,11 @@ impl<D: Directory> Part<D> {
         self.merged()
     }
 
-    /// Throws the part and its journal away.
+    /// Throws the part and its journal away. A slice is only let go: others may be at the same file.
     pub fn discard(self) -> Result<(), PartError> {
+        if self.shared {
+            return Ok(());
+        }
         let site = &self.site;
         site.io("remove its journal", site.dir.remove(&site.journal))?;
         site.io("remove its part", site.dir.remove(&site.part))
@@ -363,13 +428,13 @@ impl<D: Directory> Part<D> {
     /// The hash of the file, if it is known of all its blocks.
     fn merged(&self) -> Result<Option<FileHash>, PartError> {
         let state = self.state();
-        let kinds = state.kinds.iter().enumerate();
-        let mut awaited = kinds.filter(|(_, kind)| **kind != Kind::Durable);
+        let kinds = state.kinds.iter().zip(state.within.clone());
+        let mut awaited = kinds.filter(|(kind, _)| **kind != Kind::Durable);
         match (awaited.next(), self.blocks.file_hash(&state.hashes)) {
             (None, Some(hash)) => Ok(state.all_hashed().then_some(hash)),
             (first, _) => Err(PartError::Incomplete {
                 name: self.site.shown(),
-                offset: first.map_or(0, |(index, _)| index as u64) * self.blocks.block_len(),
+                offset: first.map_or(0, |(_, index)| index) * self.blocks.block_len(),
                 more: awaited.count(),
             }),
         }
@@ -454,6 +519,14 @@ fn lock_owned<T>(mutex: Mutex<T>) -> T {
     mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Somebody else at the file is no error.
+fn unless_busy<D: Directory>(opened: Result<Opened<D>, PartError>) -> Result<Opened<D>, PartError> {
+    match opened {
+        Err(error) if error.is_busy() => Ok(Opened::Busy),
+        opened => opened,
+    }
+}
+
 /// A file of which every byte was read under its final name, and is what the journal says.
 pub struct Renamed<D: Directory = Dir> {
     site: Site<D>,
@@ -510,9 +583,10 @@ impl<D: Directory> Finished<D> {
 /// wants any more.
 pub fn remove_leftovers<D: Directory>(dir: &D, name: &[u8]) -> Result<(), PartError> {
     let site = Site::new(dir, name)?;
-    [&site.journal, &site.part, &site.whole]
+    site.remove_journals()?;
+    [&site.part, &site.whole]
         .into_iter()
-        .try_for_each(|own| site.remove_own(own))
+        .try_for_each(|own| site.remove_own(own).map(drop))
 }
 
 /// A file's name and those of our own beside it.
@@ -543,6 +617,18 @@ impl<D: Directory> Site<D> {
         Escaped(&self.name).to_string()
     }
 
+    fn header(&self, origin: &Origin, block_len: u64) -> Result<Header, PartError> {
+        let len = origin.length;
+        if len > FILE_LEN_MAX {
+            let name = self.shown();
+            return Err(PartError::TooLong { name, len });
+        }
+        Ok(Header {
+            version: origin.version,
+            blocks: Blocks::sized(len, block_len),
+        })
+    }
+
     /// Names the file in an error of the system.
     pub(crate) fn io<T>(&self, action: &'static str, done: io::Result<T>) -> Result<T, PartError> {
         let name = || self.shown();
@@ -561,6 +647,11 @@ impl<D: Directory> Site<D> {
         })
     }
 
+    /// The journal of a slice.
+    fn slot(&self, number: usize) -> Vec<u8> {
+        own_name(&self.name, &format!("journal-{number}"))
+    }
+
     fn make(&self, own: &[u8]) -> Result<D::File, PartError> {
         let made = self.open(own, How::Make)?;
         self.io("make it", made.ok_or(io::ErrorKind::NotFound.into()))
@@ -575,7 +666,7 @@ impl<D: Directory> Site<D> {
 
     /// An empty file for bytes that come whole. It is not the part, whose length means something.
     pub(crate) fn new_whole(&self) -> Result<D::File, PartError> {
-        self.remove_own(&self.journal)?;
+        self.remove_journals()?;
         self.remove_own(&self.part)?;
         self.empty(&self.whole)
     }
@@ -586,12 +677,22 @@ impl<D: Directory> Site<D> {
         Ok(file)
     }
 
-    /// Removes a file of ours unless somebody is at it.
-    fn remove_own(&self, own: &[u8]) -> Result<(), PartError> {
-        match self.open(own, How::Hold)? {
-            Some(_held) => self.io("remove what is beside it", self.dir.remove(own)),
-            None => Ok(()),
+    /// Removes a file of ours unless somebody is at it; whether it was there.
+    fn remove_own(&self, own: &[u8]) -> Result<bool, PartError> {
+        let held = self.open(own, How::Hold)?;
+        if held.is_some() {
+            self.io("remove what is beside it", self.dir.remove(own))?;
         }
+        Ok(held.is_some())
+    }
+
+    /// Removes its journal, and before that those of slices, which are nowhere without it.
+    fn remove_journals(&self) -> Result<(), PartError> {
+        let Some(_held) = self.open(&self.journal, How::Hold)? else {
+            return Ok(());
+        };
+        slots::remove(self)?;
+        self.io("remove its journal", self.dir.remove(&self.journal))
     }
 
     /// Under the final name only what is complete, even after a loss of power.
@@ -627,18 +728,22 @@ struct Start<D: Directory> {
     header: Header,
     sparse: bool,
     journal: D::File,
+    /// Somebody wrote it once, so those of slices may be there.
+    used: bool,
     contents: Option<journal::Contents>,
 }
 
 impl<D: Directory> Start<D> {
     fn new(site: Site<D>, header: Header, sparse: bool) -> Result<Self, PartError> {
         let journal = site.make(&site.journal)?;
+        let used = !site.io("look at its journal", journal.is_empty())?;
         let contents = site.io("read its journal", journal::read(&journal, &header))?;
         Ok(Self {
             site,
             header,
             sparse,
             journal,
+            used,
             contents,
         })
     }
@@ -673,6 +778,9 @@ impl<D: Directory> Start<D> {
 
     fn begin(self) -> Result<Part<D>, PartError> {
         let (site, header) = (self.site, self.header);
+        if self.used {
+            slots::remove(&site)?;
+        }
         let file = site.new_part()?;
         let journal = site.io("begin its journal", Journal::begin(self.journal, &header))?;
         site.io("make its name durable", site.dir.sync())?;
@@ -682,8 +790,9 @@ impl<D: Directory> Start<D> {
         }
         site.io("make room for it", sized)?;
         Ok(Part {
-            state: Mutex::new(State::empty(header.blocks.count())),
+            state: Mutex::new(State::empty(0..header.blocks.count())),
             blocks: header.blocks,
+            shared: false,
             site,
             direct: Direct::into(&file),
             file,
@@ -698,10 +807,12 @@ impl<D: Directory> Start<D> {
         let sized = size(&file, header.blocks.file_len(), self.sparse);
         site.io("make room for it", sized)?;
         let journal = Journal::resume(self.journal, &header, end);
-        let journal = site.io("make its journal durable", journal)?;
+        let mut journal = site.io("make its journal durable", journal)?;
+        let records = slots::gather(&site, &header, &mut journal, records)?;
         Ok(Part {
-            state: Mutex::new(State::with(header.blocks.count(), &records)),
+            state: Mutex::new(State::with(0..header.blocks.count(), &records)),
             blocks: header.blocks,
+            shared: false,
             site,
             direct: Direct::into(&file),
             file,
@@ -712,7 +823,7 @@ impl<D: Directory> Start<D> {
     /// What has the final name, if every block of it is what the journal says.
     fn renamed(&self, records: &[Record]) -> Result<Option<(D::File, FileHash)>, PartError> {
         let (site, blocks) = (&self.site, self.header.blocks);
-        let state = State::with(blocks.count(), records);
+        let state = State::with(0..blocks.count(), records);
         let Ok(Some(file)) = site.dir.open(&site.name, How::Read) else {
             return Ok(None);
         };
@@ -757,6 +868,8 @@ enum Kind {
 /// What is known of each block: 33 bytes of memory a block, 40 more if it was there from the start, and 8 more while it is written but not
 /// durable.
 struct State {
+    /// Those that this is about.
+    within: Range<u64>,
     kinds: Vec<Kind>,
     hashes: Vec<BlockHash>,
     written: Vec<u64>,
@@ -768,10 +881,12 @@ struct State {
 }
 
 impl State {
-    fn empty(count: u64) -> Self {
+    fn empty(within: Range<u64>) -> Self {
+        let count = (within.end - within.start) as usize;
         Self {
-            kinds: vec![Kind::Missing; count as usize],
-            hashes: vec![BlockHash::default(); count as usize],
+            within,
+            kinds: vec![Kind::Missing; count],
+            hashes: vec![BlockHash::default(); count],
             written: Vec::new(),
             inherited: Vec::new(),
             clean: true,
@@ -779,12 +894,15 @@ impl State {
         }
     }
 
-    fn with(count: u64, records: &[Record]) -> Self {
-        let mut state = Self::empty(count);
+    /// Records of other blocks are passed over.
+    fn with(within: Range<u64>, records: &[Record]) -> Self {
+        let mut state = Self::empty(within);
         state.clean = false;
         for (index, hash) in records {
-            state.kinds[*index as usize] = Kind::Durable;
-            state.hashes[*index as usize] = *hash;
+            if let Some(at) = state.at(*index) {
+                state.kinds[at] = Kind::Durable;
+                state.hashes[at] = *hash;
+            }
         }
         state.inherited = state.durable();
         state
@@ -793,29 +911,43 @@ impl State {
         state
     }
 
+    /// Where a block is in here.
+    fn at(&self, index: u64) -> Option<usize> {
+        let within = self.within.contains(&index);
+        within.then(|| (index - self.within.start) as usize)
+    }
+
     fn all_hashed(&self) -> bool {
         !self.hashes.contains(&BlockHash::UNKNOWN)
     }
 
     fn lacks(&self, index: u64) -> bool {
-        self.kinds[index as usize] == Kind::Missing
+        let at = self.at(index);
+        at.is_some_and(|at| self.kinds[at] == Kind::Missing)
+    }
+
+    fn become_kind(&mut self, index: u64, kind: Kind) {
+        if let Some(at) = self.at(index) {
+            self.kinds[at] = kind;
+        }
     }
 
     fn claim(&mut self, index: u64) -> bool {
         let lacks = self.lacks(index);
         if lacks {
-            self.kinds[index as usize] = Kind::Writing;
+            self.become_kind(index, Kind::Writing);
         }
         lacks
     }
 
     fn written(&mut self, index: u64, hash: BlockHash, done: bool) {
+        let Some(at) = self.at(index) else { return };
         if done {
-            self.kinds[index as usize] = Kind::Written;
-            self.hashes[index as usize] = hash;
+            self.kinds[at] = Kind::Written;
+            self.hashes[at] = hash;
             self.written.push(index);
         } else {
-            self.kinds[index as usize] = Kind::Missing;
+            self.kinds[at] = Kind::Missing;
             self.clean = false;
         }
     }
@@ -823,8 +955,8 @@ impl State {
     fn take_written(&mut self) -> Vec<Record> {
         let mut indexes = std::mem::take(&mut self.written);
         indexes.sort_unstable();
-        let hash = |index: u64| (index, self.hashes[index as usize]);
-        indexes.into_iter().map(hash).collect()
+        let record = |index: u64| Some((index, self.hashes[self.at(index)?]));
+        indexes.into_iter().filter_map(record).collect()
     }
 
     /// An error of a sync is told once, and the pages count as clean afterwards: nothing that was
@@ -832,12 +964,12 @@ impl State {
     fn settle(&mut self, batch: &[Record], done: bool) {
         self.broken |= !done;
         for (index, _) in batch.iter().filter(|_| done) {
-            self.kinds[*index as usize] = Kind::Durable;
+            self.become_kind(*index, Kind::Durable);
         }
     }
 
     fn durable(&self) -> Vec<Record> {
-        let all = self.kinds.iter().zip(&self.hashes).zip(0..);
+        let all = self.kinds.iter().zip(&self.hashes).zip(self.within.clone());
         all.filter(|((kind, _), _)| **kind == Kind::Durable)
             .map(|((_, hash), index)| (index, *hash))
             .collect()
@@ -845,12 +977,8 @@ impl State {
 
     fn missing(&self) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for (_, index) in self
-            .kinds
-            .iter()
-            .zip(0..)
-            .filter(|(kind, _)| **kind == Kind::Missing)
-        {
+        let all = self.kinds.iter().zip(self.within.clone());
+        for (_, index) in all.filter(|(kind, _)| **kind == Kind::Missing) {
             match runs.last_mut() {
                 Some(run) if run.end == index => run.end += 1,
                 _ => runs.push(index..index + 1),

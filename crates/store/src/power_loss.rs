@@ -20,6 +20,7 @@ use std::{collections::BTreeSet, fmt::Debug};
 const BLOCK: u64 = 1024;
 const CASES: u64 = 800;
 const STEPS: usize = 250;
+const SLICES_TRIED: usize = 3;
 /// States of a source, which returns to them like one with snapshots.
 const VERSIONS_MAX: usize = 4;
 
@@ -38,6 +39,8 @@ struct Source {
     /// The metadata that its copy was given last.
     label: u64,
     part: Option<Part<SimulatedDir>>,
+    /// Several that write it instead, which may overlap.
+    slices: Vec<Part<SimulatedDir>>,
     /// Blocks that were said to be durable.
     told: BTreeSet<u64>,
     /// The manifest has it.
@@ -59,6 +62,7 @@ struct World {
 struct Counts {
     crashes: u64,
     kept_blocks: u64,
+    kept_by_slices: u64,
     completed_by_journal: u64,
     finished: u64,
     small: u64,
@@ -91,6 +95,7 @@ impl Source {
             version: 0,
             label: 0,
             part: None,
+            slices: Vec::new(),
             told: BTreeSet::new(),
             finished: false,
         }
@@ -148,9 +153,12 @@ impl Source {
             assert_eq!(self.blocks().hash(*index, kept), Ok(*hash));
         }
         let durable: BTreeSet<u64> = durable.into_iter().map(|(index, _)| index).collect();
-        assert!(durable.is_superset(&self.told), "a promised block is lost");
-        self.told = durable;
-        self.told.len() as u64
+        let within = part.within();
+        let told = self.told.range(within).copied().collect();
+        assert!(durable.is_superset(&told), "a promised block is lost");
+        let count = durable.len() as u64;
+        self.told.extend(durable);
+        count
     }
 }
 
@@ -225,8 +233,12 @@ impl World {
         let sparse = self.dice.chance(50);
         let manifest = self.manifest.as_ref().unwrap();
         self.sources[at].check_final(manifest);
-        if self.sources[at].part.is_some() || self.sources[at].finished {
+        let source = &self.sources[at];
+        if source.part.is_some() || !source.slices.is_empty() || source.finished {
             return Ok(());
+        }
+        if self.dice.chance(30) {
+            return self.open_slices(at, sparse);
         }
         if self.sources[at].blocks().count() <= 1 && self.dice.chance(50) {
             return self.small(at);
@@ -236,6 +248,28 @@ impl World {
         let opened = Part::open_sized(&source.dir, &source.name, &origin, BLOCK);
         let opened = self.lit(opened)?;
         self.opened(at, opened)
+    }
+
+    /// Some, of any length.
+    fn open_slices(&mut self, at: usize, sparse: bool) -> Step {
+        for _ in 0..=self.dice.below(SLICES_TRIED) {
+            let source = &self.sources[at];
+            let count = source.blocks().count();
+            let first = self.dice.below(count as usize + 1) as u64;
+            let within = first..count.min(first + 1 + self.dice.below(8) as u64);
+            let origin = source.origin(sparse);
+            let opened = Part::open_slice_sized(&source.dir, &source.name, &origin, within, BLOCK);
+            match self.lit(opened)? {
+                Opened::Resumed(slice) => {
+                    let own = slice.own_name().to_vec();
+                    let source = &mut self.sources[at];
+                    self.counts.kept_by_slices += source.check_durable(&slice, &own);
+                    source.slices.push(slice);
+                }
+                opened => return self.opened(at, opened),
+            }
+        }
+        Ok(())
     }
 
     fn opened(&mut self, at: usize, opened: Opened<SimulatedDir>) -> Step {
@@ -263,8 +297,9 @@ impl World {
     }
 
     fn write(&mut self, at: usize) -> Step {
+        let any = self.dice.below(SLICES_TRIED);
         let source = &self.sources[at];
-        let Some(part) = &source.part else {
+        let Some(part) = source.part.as_ref().or(source.slices.get(any)) else {
             return Ok(());
         };
         let missing: Vec<u64> = part.missing().into_iter().flatten().collect();
@@ -282,7 +317,9 @@ impl World {
     }
 
     fn commit(&mut self, at: usize) -> Step {
-        let Some(part) = &self.sources[at].part else {
+        let any = self.dice.below(SLICES_TRIED);
+        let source = &self.sources[at];
+        let Some(part) = source.part.as_ref().or(source.slices.get(any)) else {
             return Ok(());
         };
         let durable = self.lit(part.commit())?;
@@ -291,6 +328,8 @@ impl World {
     }
 
     fn finish(&mut self, at: usize) -> Step {
+        // Who wants to give it its name waits until they are gone.
+        self.sources[at].slices.clear();
         let source = &self.sources[at];
         let all = source.told.len() as u64 == source.blocks().count();
         let Some(part) = self.sources[at].part.take_if(|_| all) else {
@@ -355,7 +394,7 @@ impl World {
         self.manifest = None;
         self.sources
             .iter_mut()
-            .for_each(|source| source.part = None);
+            .for_each(|source| (source.part, source.slices) = (None, Vec::new()));
     }
 
     /// It does so in the midst of something.
@@ -370,7 +409,7 @@ impl World {
     fn change(&mut self, at: usize) -> Step {
         let dice = &mut self.dice;
         let source = &mut self.sources[at];
-        (source.part, source.finished) = (None, false);
+        (source.part, source.slices, source.finished) = (None, Vec::new(), false);
         if dice.chance(50) {
             if source.versions.len() < VERSIONS_MAX {
                 source.versions.push(content(dice));
@@ -432,6 +471,7 @@ fn promises_are_kept_through_losses_of_power() {
     for (what, count) in [
         ("crashes", total.crashes),
         ("blocks kept", total.kept_blocks),
+        ("blocks kept by slices", total.kept_by_slices),
         ("finished", total.finished),
         ("small", total.small),
     ] {
@@ -503,6 +543,7 @@ impl Counts {
     fn add(&mut self, other: &Self) {
         self.crashes += other.crashes;
         self.kept_blocks += other.kept_blocks;
+        self.kept_by_slices += other.kept_by_slices;
         self.completed_by_journal += other.completed_by_journal;
         self.finished += other.finished;
         self.small += other.small;

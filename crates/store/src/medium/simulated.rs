@@ -62,7 +62,35 @@ struct FileState {
     sectors: BTreeMap<usize, Vec<[u8; SECTOR]>>,
     /// Stands for all of a file's metadata: now, and when it was synced.
     label: (u64, u64),
-    locked: bool,
+    lock: Lock,
+}
+
+/// Who has a file open but for reading.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    #[default]
+    Free,
+    Shared(usize),
+    Alone,
+}
+
+impl Lock {
+    fn taken(self, how: How) -> Option<Self> {
+        match (self, how) {
+            (lock, How::Read) => Some(lock),
+            (Self::Free, How::Share) => Some(Self::Shared(1)),
+            (Self::Shared(others), How::Share) => Some(Self::Shared(others + 1)),
+            (Self::Free, _) => Some(Self::Alone),
+            _ => None,
+        }
+    }
+
+    fn given_back(self) -> Self {
+        match self {
+            Self::Shared(holders) if holders > 1 => Self::Shared(holders - 1),
+            _ => Self::Free,
+        }
+    }
 }
 
 type Change = Vec<(Vec<u8>, Option<usize>)>;
@@ -209,7 +237,7 @@ impl FileState {
             self.label.0 = self.label.1;
         }
         self.label.1 = self.label.0;
-        self.locked = false;
+        self.lock = Lock::Free;
     }
 }
 
@@ -276,7 +304,8 @@ impl Drop for SimulatedFile {
     fn drop(&mut self) {
         let mut state = self.disk.state();
         if self.lock == Some(state.boots) {
-            state.files[self.id].locked = false;
+            let file = &mut state.files[self.id];
+            file.lock = file.lock.given_back();
         }
     }
 }
@@ -394,9 +423,8 @@ impl Directory for SimulatedDir {
         };
         let mut state = self.disk.state();
         let lock = (how != How::Read).then_some(state.boots);
-        if lock.is_some() && std::mem::replace(&mut state.files[id].locked, true) {
-            return Err(OpenError::Busy);
-        }
+        let file = &mut state.files[id];
+        file.lock = file.lock.taken(how).ok_or(OpenError::Busy)?;
         drop(state);
         let disk = self.disk.clone();
         Ok(Some(SimulatedFile { disk, id, lock }))

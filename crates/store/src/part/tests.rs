@@ -73,6 +73,14 @@ impl Place {
         }
     }
 
+    fn slice(&self, within: Range<u64>) -> Part {
+        match Part::open_slice_sized(&self.dir, b"file", &self.origin, within, LEN) {
+            Ok(Opened::Resumed(part)) => part,
+            Ok(_) => panic!("no slice"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     fn block(&self, part: &Part, index: u64) -> (&[u8], BlockHash) {
         let range = part.blocks().range(index).unwrap();
         let bytes = &self.content[range.start as usize..range.end as usize];
@@ -455,11 +463,11 @@ fn leftovers_go_unless_somebody_is_at_them() {
 
 #[test]
 fn the_names_of_our_own_are_as_documented() {
-    let names: BTreeSet<_> = ["part", "journal"]
-        .map(|kind| own_name(b"file", kind))
-        .into();
+    let site = Site::new(&Place::new().dir, b"file").unwrap();
+    let names: BTreeSet<_> = [site.slot(0), site.slot(63), site.part, site.journal].into();
     let hash = &blake3::hash(b"file").to_hex()[..32];
-    let want = ["part", "journal"].map(|kind| format!(".longhaul-{hash}.{kind}").into_bytes());
+    let want = ["part", "journal", "journal-0", "journal-63"]
+        .map(|kind| format!(".longhaul-{hash}.{kind}").into_bytes());
     assert_eq!(names, want.into());
 }
 
@@ -485,4 +493,112 @@ fn a_byte_that_changes_between_two_runs_is_found() {
         "{said}"
     );
     assert_eq!(place.names(), 0, "it begins anew");
+}
+
+#[test]
+fn several_write_one_file_and_one_gives_it_its_name() {
+    let place = Place::new();
+    let slices = [0..4, 4..7, 7..10].map(|within| place.slice(within));
+    for (slice, within) in slices.iter().zip([0..4, 4..7, 7..10]) {
+        assert_eq!(slice.missing(), std::slice::from_ref(&within));
+        place.write(slice, within.clone());
+        assert_eq!(slice.commit().unwrap(), within.collect::<Vec<_>>());
+    }
+    assert!(matches!(place.open(), Ok(Opened::Busy)), "they are there");
+    drop(slices);
+    let whole = place.resumed();
+    assert_eq!(whole.missing(), []);
+    assert_eq!(place.names(), 2, "the part and one journal");
+    let finished = whole.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    finished.forget_journal().unwrap();
+    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
+    assert_eq!(place.names(), 1);
+}
+
+#[test]
+fn who_takes_a_slice_over_finds_what_is_durable_and_writes_what_changed_again() {
+    let place = Place::new();
+    let dead = place.slice(2..8);
+    place.write(&dead, 3..6);
+    dead.commit().unwrap();
+    let path = place.path(dead.own_name());
+    let late = dead;
+    let heir = place.slice(2..8);
+    assert_eq!(heir.missing(), [2..3, 6..8]);
+    // The one that was taken for dead goes on: both write the same.
+    place.write(&late, 2..3);
+    place.write(&heir, 2..3);
+    late.commit().unwrap();
+    heir.commit().unwrap();
+    drop((late, heir));
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4 * LEN as usize] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(place.slice(0..10).missing(), [0..2, 4..5, 6..10]);
+}
+
+#[test]
+fn a_block_of_another_slice_is_passed_over() {
+    let place = Place::new();
+    let slice = place.slice(2..4);
+    let (bytes, hash) = place.block(&slice, 4);
+    assert!(!slice.write(4, bytes, Some(hash)).unwrap());
+    assert_eq!(slice.commit().unwrap(), [0; 0]);
+}
+
+#[test]
+fn a_slice_of_another_version_waits_until_the_former_is_let_go() {
+    let mut place = Place::new();
+    let slice = place.slice(0..10);
+    place.write(&slice, 0..10);
+    slice.commit().unwrap();
+    place.origin.version.ctime.1 += 1;
+    let other = Part::open_slice_sized(&place.dir, b"file", &place.origin, 0..5, LEN);
+    assert!(matches!(other, Ok(Opened::Busy)));
+    drop(slice);
+    assert_eq!(place.slice(0..5).missing(), [0..5]);
+}
+
+#[test]
+fn so_many_slices_and_no_more() {
+    let place = Place::new();
+    let slices: Vec<Part> = (0..SLICES_MAX).map(|_| place.slice(0..10)).collect();
+    let one_more = Part::open_slice_sized(&place.dir, b"file", &place.origin, 0..10, LEN);
+    assert!(matches!(one_more, Ok(Opened::Busy)));
+    drop(slices);
+    drop(place.slice(0..10));
+    remove_leftovers(&place.dir, b"file").unwrap();
+    assert_eq!(place.names(), 0);
+}
+
+#[test]
+fn trusted_blocks_are_not_read_again() {
+    let place = Place::new();
+    let part = place.fresh();
+    place.write(&part, 0..10);
+    part.commit().unwrap();
+    let path = place.path(part.own_name());
+    drop(part);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let part = place.resumed();
+    part.trust();
+    part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    assert_eq!(fs::read(place.path(b"file")).unwrap(), bytes);
+}
+
+#[test]
+fn what_slices_noted_of_a_version_goes_with_it() {
+    let mut place = Place::new();
+    let slice = place.slice(0..10);
+    place.write(&slice, 0..10);
+    slice.commit().unwrap();
+    drop(slice);
+    let first = place.origin.version;
+    place.origin.version.ctime.1 += 1;
+    drop(place.fresh());
+    place.origin.version = first;
+    drop(place.fresh());
+    assert_eq!(place.slice(0..10).missing(), [0..10]);
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Several write one file: each blocks of its own, and notes what is durable in a journal of its own,
+//! `.longhaul-HASH.journal-N`. All share the lock of the part, so who wants it alone, to begin it
+//! again or to give it its name, waits until they are gone; it then brings what they noted into the
+//! file's one journal ([`gather`]).
+//!
+//! What makes that true through a loss of power: these journals are made only beside a file's journal
+//! that is whole, and go, durably, before anything happens to that. A record counts for as long as the
+//! part stands that it is of, whoever wrote it, so it does not matter who takes which.
+//!
+//! Two that write the same block, because one was taken for dead, write the same bytes.
+
+use super::{Direct, Kind, Part, PartError, Site, State};
+use crate::{
+    escape::Escaped,
+    journal::{self, Header, Journal, Record},
+    medium::{Directory, How, Medium, OpenError},
+};
+use std::{collections::HashSet, ops::Range, sync::Mutex};
+
+/// Slices of one file that may be open at the same time.
+pub const SLICES_MAX: usize = 64;
+
+/// A slice of a file that was begun, in this version; `None` if it was not.
+pub(super) fn join<D: Directory>(
+    site: Site<D>,
+    header: Header,
+    within: Range<u64>,
+) -> Result<Option<Part<D>>, PartError> {
+    let Some(file) = site.open(&site.part, How::Share)? else {
+        return Ok(None);
+    };
+    let len = site.io("look at its part", file.len())?;
+    // Nobody changes it now: who would holds the part alone.
+    let main = known(&site, &site.journal, &header)?.flatten();
+    let (Some(mut records), true) = (main, len == header.blocks.file_len()) else {
+        return Ok(None);
+    };
+    let journal = take(&site, &header, &mut records)?;
+    let slice = Part {
+        state: Mutex::new(State::with(within, &records)),
+        blocks: header.blocks,
+        shared: true,
+        site,
+        direct: Direct::into(&file),
+        file,
+        journal: Mutex::new(journal),
+    };
+    slice.forget_what_changed()?;
+    Ok(Some(slice))
+}
+
+impl<D: Directory> Part<D> {
+    fn forget_what_changed(&self) -> Result<(), PartError> {
+        for index in self.not_as_known() {
+            let index = index?;
+            self.state().become_kind(index, Kind::Missing);
+        }
+        Ok(())
+    }
+}
+
+/// A journal that nobody has; the records of all are added to those known.
+fn take<D: Directory>(
+    site: &Site<D>,
+    header: &Header,
+    records: &mut Vec<Record>,
+) -> Result<Journal<D::File>, PartError> {
+    let mut own = None;
+    for slot in 0..SLICES_MAX {
+        let name = site.slot(slot);
+        if own.is_none() {
+            match site.make(&name) {
+                Ok(file) => {
+                    own = Some(resume(site, file, header, records)?);
+                    continue;
+                }
+                Err(error) if error.is_busy() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match known(site, &name, header)? {
+            Some(noted) => records.extend(noted.into_iter().flatten()),
+            None => break,
+        }
+    }
+    own.ok_or_else(|| PartError::Open {
+        name: site.shown(),
+        own: Escaped(&site.journal).to_string(),
+        source: OpenError::Busy,
+    })
+}
+
+fn resume<D: Directory>(
+    site: &Site<D>,
+    file: D::File,
+    header: &Header,
+    records: &mut Vec<Record>,
+) -> Result<Journal<D::File>, PartError> {
+    let contents = site.io("read its journal", journal::read(&file, header))?;
+    let journal = match contents {
+        Some(contents) => {
+            records.extend(contents.records);
+            Journal::resume(file, header, contents.end)
+        }
+        None => Journal::begin(file, header),
+    };
+    let journal = site.io("begin its journal", journal)?;
+    site.io("make its name durable", site.dir.sync())?;
+    Ok(journal)
+}
+
+/// A journal that somebody may be writing, if it is there, and what it says of this version; that is
+/// durable then.
+fn known<D: Directory>(
+    site: &Site<D>,
+    name: &[u8],
+    header: &Header,
+) -> Result<Option<Option<Vec<Record>>>, PartError> {
+    let Some(file) = site.open(name, How::Read)? else {
+        return Ok(None);
+    };
+    let contents = site.io("read its journal", journal::read(&file, header))?;
+    site.io("make its journal durable", file.sync_data())?;
+    Ok(Some(contents.map(|contents| contents.records)))
+}
+
+/// Brings what slices noted into the file's journal, and removes theirs; all that is known then.
+pub(super) fn gather<D: Directory>(
+    site: &Site<D>,
+    header: &Header,
+    journal: &mut Journal<D::File>,
+    mut records: Vec<Record>,
+) -> Result<Vec<Record>, PartError> {
+    let there: HashSet<u64> = records.iter().map(|(index, _)| *index).collect();
+    let mut new = Vec::new();
+    let mut any = false;
+    for slot in 0..SLICES_MAX {
+        let Some(file) = site.open(&site.slot(slot), How::Hold)? else {
+            break;
+        };
+        any = true;
+        let contents = site.io("read its journal", journal::read(&file, header))?;
+        let noted = contents.map_or_else(Vec::new, |contents| contents.records);
+        new.extend(
+            noted
+                .into_iter()
+                .filter(|(index, _)| !there.contains(index)),
+        );
+    }
+    if any {
+        site.io("write its journal", journal.add(&new))?;
+        remove(site)?;
+    }
+    records.extend(new);
+    Ok(records)
+}
+
+/// Removes all of them, durably. A loss of power may have left any.
+pub(super) fn remove<D: Directory>(site: &Site<D>) -> Result<(), PartError> {
+    let mut any = false;
+    for slot in 0..SLICES_MAX {
+        any |= site.remove_own(&site.slot(slot))?;
+    }
+    match any {
+        true => site.io("make its name durable", site.dir.sync()),
+        false => Ok(()),
+    }
+}
