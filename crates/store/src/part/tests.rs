@@ -600,5 +600,5 @@ fn what_slices_noted_of_a_version_goes_with_it() {
     drop(place.fresh());
     place.origin.version = first;
     drop(place.fresh());
-    assert_eq!(place.slice(0..10).missing(), [0..10]);
+    assert_eq!(place.resumed().missing(), [0..10]);
 }
