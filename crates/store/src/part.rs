@@ -214,7 +214,7 @@ impl<D: Directory> Part<D> {
     /// Opens blocks of a file while others write others of it, or the same: at most
     /// [`SLICES_MAX`] at once, on hosts that share the file system and its locks. What is durable of
     /// them already was read again: what is not as its record says is missing. [`Part::open`] finds
-    /// the file busy as long as one of them is there.
+    /// the file busy as long as one of them is there. Blocks that the file does not have are passed over.
     pub fn open_slice(
         dir: &D,
         name: &[u8],

@@ -170,25 +170,28 @@ impl Source {
         }
     }
 
-    /// Looks at a file again that a scan found here, by its name in the copy: as it is now.
+    /// Looks at a file or a directory again that a scan found here, by its name in the copy: as it is
+    /// now, whatever other names it has.
     ///
     /// # Errors
-    /// As the system says; also if it is no file any more.
+    /// As the system says; also if it is neither any more.
     pub fn look_again(&self, path: &RelPath) -> Result<Entry, Failure> {
         let failed = Failure::at(Some(path), "look again at");
         let Some(below) = self.below(path) else {
             return Err(failed(Errno::NOENT));
         };
         let held = self.root.handle(&below)?;
-        match (held.kind(), held.unreadable) {
-            (FileType::RegularFile, None) => Ok(Entry {
-                path: path.clone(),
-                kind: file(&held),
-                metadata: Metadata::of(&held).0,
-            }),
-            (FileType::RegularFile, Some(errno)) => Err(failed(errno)),
-            _ => Err(failed(Errno::STALE)),
-        }
+        let kind = match (held.kind(), held.unreadable) {
+            (FileType::Directory, _) => Kind::Directory,
+            (FileType::RegularFile, None) => file(&held),
+            (FileType::RegularFile, Some(errno)) => return Err(failed(errno)),
+            _ => return Err(failed(Errno::STALE)),
+        };
+        Ok(Entry {
+            path: path.clone(),
+            kind,
+            metadata: Metadata::of(&held).0,
+        })
     }
 
     /// The path in the root of what is called `path` in the copy.

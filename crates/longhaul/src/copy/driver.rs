@@ -6,7 +6,7 @@ use super::{
     args::{Args, Streams, Switch},
     far::Far,
     hearing::{Ending, Hearing},
-    order::{Begin, Meeting, Options, Report, Role},
+    order::{Begin, Meeting, Options, Report, Role, Task},
     place::{Host, Place},
 };
 use crate::{exit::Refusal, site::Keyring};
@@ -188,6 +188,7 @@ impl<'a> Job<'a> {
             options: self.options(),
             peer_certificate: peer.certificate.clone(),
             meeting,
+            task: Task::Whole,
         }
     }
 

@@ -20,7 +20,11 @@ pub(super) enum Order {
     /// Before everything else: the names of sources that are copied under their names, where anchored patterns begin.
     Tops(Vec<RelPath>),
     /// Something that shall be at the target, too. A number never comes again.
-    Entry { number: u64, entry: Entry },
+    Entry {
+        number: u64,
+        entry: Entry,
+        share: Share,
+    },
     /// A file that changed while it was read, as it is now: what arrived of it under its old number is worth nothing.
     Again { old: u64, number: u64, entry: Entry },
     /// What is in a source is copied into the target itself, which gets this.
@@ -42,6 +46,16 @@ pub(super) enum Order {
     Hashed { file: u64, hash: [u8; 32] },
     /// The source has given up a stream; its far end shall say how much of it arrived.
     Gone { stream: u64 },
+}
+
+/// How much of a file a conversation brings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Share {
+    Whole,
+    /// These blocks, while others bring the rest; they get no name from it.
+    Blocks(Range<u64>),
+    /// Others brought all of it in this copy: it gets its name.
+    Assembled,
 }
 
 /// From the target to the source.

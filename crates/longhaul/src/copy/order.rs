@@ -10,8 +10,10 @@ use model::copy::Measured;
 use serde::{Deserialize, Serialize};
 use std::{
     net::{IpAddr, SocketAddr},
+    ops::Range,
     time::Duration,
 };
+use store::path::RelPath;
 
 /// Stands before an end's first message.
 pub(super) const GREETING: &[u8] = b"longhaul copy 1\n";
@@ -26,6 +28,47 @@ pub(super) struct Begin {
     /// DER.
     pub(super) peer_certificate: Vec<u8>,
     pub(super) meeting: Meeting,
+    pub(super) task: Task,
+}
+
+/// What is to be done of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Task {
+    /// All of it.
+    Whole,
+    /// Only to say what files there are: for a source, which meets nobody then.
+    Survey,
+    /// The data of extents, as the driver assigns them. What belongs to no file's data comes with another conversation.
+    Extents,
+}
+
+/// To a source that copies extents, while it does.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Word {
+    /// Another one. Numbers are the driver's.
+    Assignment { number: u64, extent: Extent },
+    /// So many milliseconds from now on it may go on; after that others may have what it was assigned.
+    Until(u32),
+    /// There are no more.
+    Enough,
+}
+
+/// Work for one mover: data of a source, some GiB of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Extent {
+    /// Which source it is of, from 0.
+    pub(super) source: u32,
+    pub(super) content: Content,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Content {
+    /// Whole files, as they are called in the copy.
+    Files(Vec<RelPath>),
+    /// Blocks of a file.
+    Blocks { path: RelPath, blocks: Range<u64> },
+    /// A file of which others brought the blocks: it gets its name.
+    Name(RelPath),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +135,13 @@ pub(super) enum Report {
     Progress(Progress),
     /// Something that could not be copied, or not wholly.
     Problem(String),
+    /// Files that a survey found.
+    Found(Vec<Found>),
+    /// An extent is done with: whether all of it is durable at the target, and if not, why not.
+    Done {
+        number: u64,
+        failed: Option<String>,
+    },
     /// With a dry run, what would be done at the target.
     Planned(Planned),
     /// What each stream carried, from the source at its end.
@@ -102,6 +152,14 @@ pub(super) enum Report {
     Broken(String),
     /// What no repetition mends.
     Refused(String),
+}
+
+/// A file that there is to copy.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Found {
+    pub(super) source: u32,
+    pub(super) path: RelPath,
+    pub(super) bytes: u64,
 }
 
 /// Something that would be done.

@@ -37,6 +37,9 @@ pub(super) fn join<D: Directory>(
         return Ok(None);
     };
     let journal = take(&site, &header, &mut records)?;
+    let count = header.blocks.count();
+    let start = within.start.min(count);
+    let within = start..within.end.clamp(start, count);
     let slice = Part {
         state: Mutex::new(State::with(within, &records)),
         blocks: header.blocks,

@@ -547,6 +547,17 @@ fn a_block_of_another_slice_is_passed_over() {
 }
 
 #[test]
+fn a_slice_has_no_more_than_the_file() {
+    let place = Place::new();
+    assert_eq!(place.slice(8..u64::MAX).within(), 8..10);
+    #[expect(clippy::reversed_empty_ranges, reason = "whoever asks may be hostile")]
+    let backwards = 7..2;
+    for nothing in [backwards, 10..10, u64::MAX..u64::MAX] {
+        assert_eq!(place.slice(nothing).missing(), []);
+    }
+}
+
+#[test]
 fn a_slice_of_another_version_waits_until_the_former_is_let_go() {
     let mut place = Place::new();
     let slice = place.slice(0..10);

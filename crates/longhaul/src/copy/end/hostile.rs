@@ -12,8 +12,8 @@ use crate::copy::{
     args::{Balance, Pace, Streams, Switch},
     connection::{Connection, Purpose},
     identity::{Identity, Responder},
-    message::{self, Answer, Need, Order, Outcome},
-    order::{Begin, Meeting, Options, Progress, Role},
+    message::{self, Answer, Need, Order, Outcome, Share},
+    order::{Begin, Meeting, Options, Progress, Role, Task},
 };
 use anyhow::Result;
 use serde::de::DeserializeOwned;
@@ -82,6 +82,7 @@ impl Liar {
             options: options(),
             peer_certificate: own.certificate().to_vec(),
             meeting: Meeting::Connect(listener.local_addr().unwrap()),
+            task: Task::Whole,
         };
         let trust = own.responder(theirs.certificate()).unwrap();
         let reporter = Reporter(Arc::new(Mutex::new(io::sink())));
@@ -140,6 +141,7 @@ impl Liar {
         self.order(&Order::Entry {
             number,
             entry: entry(path, kind),
+            share: Share::Whole,
         });
     }
 
@@ -271,6 +273,7 @@ fn paths_that_lead_out_end_the_conversation() {
         let order = Order::Entry {
             number: 0,
             entry: entry("abcdefgh", Kind::Directory),
+            share: Share::Whole,
         };
         message::write(&mut bytes, &order).unwrap();
         let at = bytes.windows(8).position(|at| at == b"abcdefgh").unwrap();

@@ -10,13 +10,14 @@ mod progress;
 mod reach;
 mod source;
 mod stopwatch;
+mod survey;
 mod target;
 mod watched;
 
 use super::{
     identity::Identity,
     message,
-    order::{Begin, GREETING, Meeting, Options, Progress, Report, Role},
+    order::{Begin, GREETING, Meeting, Options, Progress, Report, Role, Task},
 };
 use crate::exit::Refusal;
 use anyhow::{Context as _, Result};
@@ -88,6 +89,7 @@ fn perform(
 ) -> Result<Progress> {
     reach.admit(&begin)?;
     match begin.role {
+        Role::Source if begin.task == Task::Survey => survey::run(&begin, reach, reporter),
         Role::Source => source::run(begin, reach, identity, reporter),
         Role::Target => target::run(begin, reach, identity, reporter),
     }
@@ -109,7 +111,6 @@ fn get_ready(begin: &mut Begin, reach: &Reach, reporter: &Reporter) -> Result<()
         begin.meeting = told.context("the driver went away")?;
     }
     reach.confine(&mut begin.meeting);
-    std::thread::spawn(end_with_standard_input);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use super::{
     sending::{Lost, SourceFile},
     state::{Shared, State},
 };
-use crate::copy::message::Order;
+use crate::copy::message::{Order, Share};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -23,7 +23,8 @@ impl Source {
     /// A file can't be read, or not as it was announced.
     pub(super) fn lose(&self, file: u64, source: &SourceFile, lost: &Lost) {
         match lost {
-            Lost::Changed if source.tries < TRIES => {
+            // What is left of an extent comes with the conversation after them.
+            Lost::Changed if source.tries < TRIES && source.assignment.is_none() => {
                 self.shared.change(|state| state.put_off(file));
             }
             _ => self.withdraw(file, source, lost),
@@ -73,6 +74,8 @@ fn again(file: &SourceFile) -> Result<(Entry, SourceFile), Lost> {
         path: file.path.clone(),
         version,
         sparse,
+        share: Share::Whole,
+        assignment: None,
         tries: file.tries + 1,
         ..*file
     };

@@ -140,7 +140,9 @@ impl Source {
     pub(super) fn withdraw(&self, file: u64, source: &SourceFile, lost: &Lost) {
         if self.shared.change(|state| state.settle(file)).is_some() {
             self.orders.put(Order::Withdrawn { file });
-            self.problem(format!("{}: {lost}", source.path));
+            let why = format!("{}: {lost}", source.path);
+            self.count_down(Some(source), Some(why.clone()));
+            self.problem(why);
         }
     }
 }

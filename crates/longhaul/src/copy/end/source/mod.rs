@@ -5,6 +5,7 @@
 //! while it reads. The thread that hears answers never waits for room in the outbox, so nothing can wait in a circle.
 
 mod again;
+mod assigned;
 mod carry;
 mod hashing;
 mod limit;
@@ -15,7 +16,7 @@ mod streams;
 mod tuning;
 
 use super::{
-    Reporter, get_ready,
+    Reporter, end_with_standard_input, get_ready,
     meeting::{Lines, Opener, Streams, meet},
     progress::Tally,
     reach::Reach,
@@ -26,18 +27,23 @@ use crate::{
         connection::Connection,
         identity::Identity,
         message::{self, Answer, Need, Order, Outcome},
-        order::{Begin, Progress, Report},
+        order::{Begin, Progress, Report, Task},
         outbox::{Outbox, outbox},
     },
     exit::Refusal,
 };
 use anyhow::{Result, bail, ensure};
+use assigned::Assignment;
 use limit::Limit;
 use model::copy::Missing;
-use scanning::Scanning;
+pub(super) use scanning::Scanning;
 use state::Shared;
 pub(super) use state::UNSETTLED_MAX;
-use std::{ops::Range, sync::Arc, thread};
+use std::{
+    ops::Range,
+    sync::{Arc, mpsc::Receiver},
+    thread,
+};
 use tuning::Tuning;
 
 /// What all threads of a source have.
@@ -61,12 +67,24 @@ pub(super) fn run(
 ) -> Result<Progress> {
     let ready = prepare(&begin, reach)?;
     get_ready(&mut begin, reach, reporter)?;
+    let ready = match begin.task {
+        Task::Extents => Ready {
+            assigned: Some(assigned::hear()),
+            ..ready
+        },
+        _ => {
+            thread::spawn(end_with_standard_input);
+            ready
+        }
+    };
     serve(begin, ready, identity, reporter)
 }
 
 /// What a source needs before it is worth that a target begins.
 pub(super) struct Ready {
     scanning: Scanning,
+    /// What the driver assigns, if that is what is copied.
+    assigned: Option<Receiver<Assignment>>,
     tuning: Tuning,
     limit: Option<Limit>,
 }
@@ -74,6 +92,7 @@ pub(super) struct Ready {
 pub(super) fn prepare(begin: &Begin, reach: &Reach) -> Result<Ready> {
     Ok(Ready {
         scanning: Scanning::open(begin, reach)?,
+        assigned: None,
         tuning: Tuning::prepare(&begin.options)?,
         limit: begin.options.limit.map(Limit::open).transpose()?,
     })
@@ -105,7 +124,10 @@ pub(super) fn serve(
     let Lines { orders, answers } = meet(&begin, identity, reporter, source.clone())?;
     thread::spawn(move || sender.run(orders));
     let announcing = source.clone();
-    thread::spawn(move || announcing.announce(ready.scanning));
+    thread::spawn(move || match ready.assigned {
+        None => announcing.announce(ready.scanning),
+        Some(assigned) => announcing.announce_assigned(ready.scanning.sources(), &assigned),
+    });
     if begin.options.checksum {
         source.begin_hashing();
     }
@@ -172,11 +194,11 @@ impl Source {
 
     /// An earlier copy brought all but these blocks.
     fn is_there(&self, file: u64, missing: &[Range<u64>]) {
-        let blocks = self.shared.look(|state| {
-            let announced = state.announced.get(&file)?.as_ref();
-            announced.map(|file| file.blocks())
-        });
-        let Some(blocks) = blocks else { return };
+        let file = self
+            .shared
+            .look(|state| state.announced.get(&file).cloned().flatten());
+        let Some(file) = file else { return };
+        let blocks = file.blocks();
         // Only a file's last block is shorter than the others.
         let end = |index: u64| {
             blocks
@@ -186,19 +208,26 @@ impl Source {
         let lacks = |range: &Range<u64>| end(range.end).saturating_sub(end(range.start));
         let lacking: u64 = missing.iter().map(lacks).sum();
         self.tally
-            .add(|now| now.there += blocks.file_len().saturating_sub(lacking));
+            .add(|now| now.there += file.bytes().saturating_sub(lacking));
     }
 
     /// The target reports what becomes of an entry to the driver; here it only is out of the way.
     fn settled(&self, number: u64, outcome: &Outcome) {
-        if let Some(size) = self.shared.change(|state| state.settle(number)) {
-            self.tally.add(|now| {
-                now.count(outcome);
-                if matches!(outcome, Outcome::Same | Outcome::Newer) {
-                    now.there += size;
-                }
-            });
-        }
+        let Some(file) = self.shared.change(|state| state.settle(number)) else {
+            return;
+        };
+        let bytes = file.as_ref().map_or(0, |file| file.bytes());
+        self.tally.add(|now| {
+            now.count(outcome);
+            if matches!(outcome, Outcome::Same | Outcome::Newer) {
+                now.there += bytes;
+            }
+        });
+        let failed = match outcome {
+            Outcome::Failed(why) => Some(why.clone()),
+            _ => None,
+        };
+        self.count_down(file.as_deref(), failed);
     }
 
     fn problem(&self, problem: String) {

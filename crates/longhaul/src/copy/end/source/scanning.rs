@@ -4,7 +4,7 @@
 use super::{Source, refused, sending::SourceFile};
 use crate::copy::{
     end::{filter, reach::Reach},
-    message::Order,
+    message::{Order, Share},
     order::Begin,
 };
 use anyhow::Result;
@@ -18,16 +18,20 @@ use store::{
 
 /// A scan that may begin.
 #[derive(Debug)]
-pub(super) struct Scanning(Scan);
+pub(in crate::copy::end) struct Scanning(pub(in crate::copy::end) Scan);
 
 impl Scanning {
-    pub(super) fn open(begin: &Begin, reach: &Reach) -> Result<Self> {
+    pub(in crate::copy::end) fn open(begin: &Begin, reach: &Reach) -> Result<Self> {
         let places = reach.sources(&begin.paths)?;
         let filter = filter(&begin.options)?;
         let tops = places.iter().filter_map(Place::name);
         let filter = filter.with_tops(tops);
         let scan = Scan::new(places, filter, Options::default()).map_err(refused)?;
         Ok(Self(scan))
+    }
+
+    pub(super) fn sources(&self) -> &Arc<[Place]> {
+        self.0.sources()
     }
 }
 
@@ -82,16 +86,21 @@ impl Source {
     }
 
     /// Waits while the target has much to settle.
-    fn announce_one(&self, entry: Entry, file: Option<Arc<SourceFile>>) {
+    pub(super) fn announce_one(&self, entry: Entry, file: Option<Arc<SourceFile>>) {
         self.shared.has_room();
         self.tally.add(|now| {
             now.entries += 1;
-            now.bytes += file.as_ref().map_or(0, |file| file.version.size);
+            now.bytes += file.as_ref().map_or(0, |file| file.bytes());
         });
         let number = self
             .shared
-            .change(|state| state.announce(&entry.kind, file));
-        self.orders.put(Order::Entry { number, entry });
+            .change(|state| state.announce(&entry.kind, file.clone()));
+        let share = file.map_or(Share::Whole, |file| file.share.clone());
+        self.orders.put(Order::Entry {
+            number,
+            entry,
+            share,
+        });
     }
 }
 
@@ -106,5 +115,7 @@ fn file_of(entry: &Entry, sources: &Arc<[Place]>, source: usize) -> Option<Arc<S
         version,
         sparse,
         tries: 1,
+        share: Share::Whole,
+        assignment: None,
     }))
 }

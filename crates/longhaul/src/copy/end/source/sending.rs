@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the source knows of a file that the target wants.
 
+use crate::copy::message::Share;
 use rustix::{
     fs::{SeekFrom, seek},
     io::Errno,
@@ -25,6 +26,10 @@ pub(super) struct SourceFile {
     pub(super) sparse: bool,
     /// How often it was announced; it changed each time but this.
     pub(super) tries: u32,
+    /// How much of it is copied here.
+    pub(super) share: Share,
+    /// The extent that it is of, if the driver assigned it.
+    pub(super) assignment: Option<u64>,
 }
 
 /// Why bytes of a file can't be had.
@@ -39,6 +44,17 @@ pub(super) enum Lost {
 impl SourceFile {
     pub(super) fn blocks(&self) -> Blocks {
         Blocks::of(self.version.size)
+    }
+
+    /// So many are copied here, at most.
+    pub(super) fn bytes(&self) -> u64 {
+        let blocks = self.blocks();
+        let end = |index: u64| blocks.file_len().min(index * blocks.block_len());
+        match &self.share {
+            Share::Whole => blocks.file_len(),
+            Share::Blocks(within) => end(within.end) - end(within.start),
+            Share::Assembled => 0,
+        }
     }
 
     pub(super) fn open(&self) -> Result<File, Lost> {

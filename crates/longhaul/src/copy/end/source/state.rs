@@ -3,6 +3,7 @@
 
 use super::{
     super::watched::Watched,
+    assigned::Unsettled,
     sending::{Sending, SourceFile},
 };
 use crate::copy::connection::Handle;
@@ -32,6 +33,8 @@ pub(super) struct State {
     /// Files of which the target wants the hash: those that nobody has begun with, and all.
     pub(super) to_hash: VecDeque<u64>,
     pub(super) hashing: HashSet<u64>,
+    /// Extents of which something is not settled.
+    pub(super) extents: BTreeMap<u64, Unsettled>,
     /// Files that changed while they were read, and when that was seen: to be announced again.
     pub(super) changed: VecDeque<(Instant, u64)>,
     next_number: u64,
@@ -54,6 +57,7 @@ impl Shared {
             links: 0,
             to_hash: VecDeque::new(),
             hashing: HashSet::new(),
+            extents: BTreeMap::new(),
             changed: VecDeque::new(),
             next_number: 0,
             streams: BTreeMap::new(),
@@ -130,11 +134,10 @@ impl State {
         true
     }
 
-    /// An entry is done with; its bytes if it was not before. What is still to be sent of it is passed over.
-    pub(super) fn settle(&mut self, number: u64) -> Option<u64> {
+    /// An entry is done with; its file, if it is one, unless it was done with before. What is still to be sent of it is passed over.
+    pub(super) fn settle(&mut self, number: u64) -> Option<Option<Arc<SourceFile>>> {
         self.sending.remove(&number);
-        let file = self.announced.remove(&number)?;
-        Some(file.map_or(0, |file| file.version.size))
+        self.announced.remove(&number)
     }
 
     /// What a broken stream did not deliver goes again, but for files that are done with.

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::copy::{
     connection::Connection,
-    message::{self, Answer, Need, Order, Outcome},
+    message::{self, Answer, Need, Order, Outcome, Share},
+    order::Task,
 };
 use anyhow::{Context as _, Result, bail, ensure};
 use model::copy::Stage;
@@ -67,7 +68,11 @@ impl Target {
             let order = order.context("the source went away")?;
             match self.hear_of_data(order) {
                 None => {}
-                Some(Order::Entry { number, entry }) => self.hear_of(&mut site, number, entry)?,
+                Some(Order::Entry {
+                    number,
+                    entry,
+                    share,
+                }) => self.hear_of(&mut site, number, entry, share)?,
                 Some(Order::Top(metadata)) => {
                     site.placer.top(metadata);
                     // In a directory that is not there, nothing is too much.
@@ -128,14 +133,18 @@ impl Target {
             bail!("the source went away");
         }
         for (number, entry) in std::mem::take(&mut site.links) {
-            self.place(&mut site, number, entry);
+            self.place(&mut site, number, entry, Share::Whole);
         }
         let failed = self.tally.now().failed;
         let removed = match self.options.delete {
             true => self.remove_extras(site.extras, site.filter, site.unread),
             false => 0,
         };
-        let directories = site.placer.finish();
+        // Others put things into them, too; the conversation after all extents puts them right.
+        let directories = match self.task {
+            Task::Extents => Vec::new(),
+            _ => site.placer.finish(),
+        };
         let changed = site.changed || removed > 0;
         for (path, applied) in directories {
             if let Err(failure) = applied {
@@ -165,7 +174,13 @@ impl Target {
         }
     }
 
-    fn hear_of(&self, site: &mut Site<'_>, number: u64, mut entry: Entry) -> Result<()> {
+    fn hear_of(
+        &self,
+        site: &mut Site<'_>,
+        number: u64,
+        mut entry: Entry,
+        share: Share,
+    ) -> Result<()> {
         entry.path = self.here(entry.path)?;
         if let Kind::HardLink { to } = &mut entry.kind {
             *to = self.here(to.clone())?;
@@ -184,7 +199,7 @@ impl Target {
         site.extras.see(&entry);
         match entry.kind {
             Kind::HardLink { .. } => site.links.push((number, entry)),
-            _ => self.place(site, number, entry),
+            _ => self.place(site, number, entry, share),
         }
         Ok(())
     }
@@ -197,7 +212,7 @@ impl Target {
         match self.here(entry.path.clone()) {
             Ok(path) if !path.is_own() => {
                 entry.path = path;
-                self.want(number, entry);
+                self.want(number, entry, Share::Whole);
             }
             _ => {
                 let why = format!("{}: no name for a file", entry.path);
@@ -221,7 +236,7 @@ impl Target {
         }
     }
 
-    fn place(&self, site: &mut Site<'_>, number: u64, entry: Entry) {
+    fn place(&self, site: &mut Site<'_>, number: u64, entry: Entry, share: Share) {
         let without = |left_out: Vec<store::metadata::LeftOut>| match left_out.is_empty() {
             true => Outcome::Made,
             false => Outcome::MadeWithout(said(&left_out)),
@@ -245,7 +260,7 @@ impl Target {
                 }
                 Err(failure) => Outcome::Failed(failure.to_string()),
             },
-            Ok((Placed::Wanted, _)) => return self.want(number, entry),
+            Ok((Placed::Wanted, _)) => return self.want(number, entry, share),
             Err(failure) => Outcome::Failed(failure.to_string()),
         };
         self.settle(number, &entry.path, outcome);
@@ -261,14 +276,14 @@ impl Target {
     }
 
     /// Asks for a file's data.
-    pub(super) fn want(&self, number: u64, entry: Entry) {
+    pub(super) fn want(&self, number: u64, entry: Entry, share: Share) {
         let Kind::File { version, .. } = entry.kind else {
             let why = format!("{}: no file", entry.path);
             return self.settle(number, &entry.path, Outcome::Failed(why));
         };
         if version.size > BLOCK {
             self.shared
-                .note(|state| state.waiting.push_back((number, entry)));
+                .note(|state| state.waiting.push_back((number, entry, share)));
             return self.open_waiting();
         }
         let entry = Arc::new(entry);
@@ -290,15 +305,19 @@ impl Target {
             true => state.waiting.pop_front(),
             false => None,
         };
-        while let Some((number, entry)) = self.shared.change(next) {
+        while let Some((number, entry, share)) = self.shared.change(next) {
             let path = entry.path.clone();
-            match Large::open(&self.root, entry) {
+            match Large::open(&self.root, entry, &share) {
                 Ok(Begun::Renamed(entry, renamed)) => self.finish_renamed(number, entry, renamed),
                 Ok(Begun::Lacking(large)) => {
                     let missing = large.missing();
                     if missing.is_empty() {
-                        // Killed when only the name was missing: nothing is to be sent, so nobody would say so.
+                        // Killed when only the name was missing, or others brought it: nothing is to be sent, so
+                        // nobody would say so.
                         large.seal(None);
+                        if share == Share::Assembled {
+                            large.trust();
+                        }
                     }
                     let large = Arc::new(large);
                     self.shared
@@ -340,7 +359,7 @@ impl Target {
             let small = state.small.remove(&file).is_some();
             let large = state.large.remove(&file);
             let waiting = state.waiting.len();
-            state.waiting.retain(|(number, _)| *number != file);
+            state.waiting.retain(|(number, ..)| *number != file);
             let compared = state.forget_comparison(file);
             if small || compared || large.is_some() || state.waiting.len() < waiting {
                 state.unsettled -= 1;

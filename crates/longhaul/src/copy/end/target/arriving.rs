@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file of several blocks on its way.
 
+use crate::copy::message::Share;
 use std::{
     fs::File,
     io,
@@ -24,6 +25,9 @@ use wire::block::Content;
 pub(super) struct Large {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Blocks,
+    within: Range<u64>,
+    /// Others bring the rest of it.
+    shared: bool,
     part: RwLock<Option<Part>>,
     sealed: Mutex<Option<Sealed>>,
 }
@@ -64,7 +68,7 @@ impl std::fmt::Debug for Named {
 }
 
 impl Large {
-    pub(super) fn open(root: &Root, entry: Entry) -> Result<Begun, String> {
+    pub(super) fn open(root: &Root, entry: Entry, share: &Share) -> Result<Begun, String> {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(format!("{}: no file", entry.path));
         };
@@ -74,8 +78,12 @@ impl Large {
             length: version.size,
             sparse,
         };
+        let name = entry.path.name();
         let opened = unless_busy(
-            || Part::open(&dir, entry.path.name(), &origin),
+            || match share {
+                Share::Blocks(within) => Part::open_slice(&dir, name, &origin, within.clone()),
+                Share::Whole | Share::Assembled => Part::open(&dir, name, &origin),
+            },
             |opened| matches!(opened, Ok(Opened::Busy)),
         );
         let part = match opened.map_err(|error| in_its_place(&entry, &error))? {
@@ -85,6 +93,8 @@ impl Large {
         };
         Ok(Begun::Lacking(Self {
             blocks: Blocks::of(version.size),
+            within: part.within(),
+            shared: matches!(share, Share::Blocks(_)),
             entry: Arc::new(entry),
             part: RwLock::new(Some(part)),
             sealed: Mutex::new(None),
@@ -127,7 +137,8 @@ impl Large {
     pub(super) fn is_complete(&self) -> bool {
         let sealed = self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
         let durable = self.with(|part| Ok(part.durable().len() as u64));
-        sealed.is_some() && durable.is_ok_and(|durable| durable == self.blocks.count())
+        sealed.is_some()
+            && durable.is_ok_and(|durable| durable == self.within.end - self.within.start)
     }
 
     /// The hash of it, once it is complete, unless the source has another.
@@ -144,16 +155,28 @@ impl Large {
         sealed.and_then(|Sealed(hash)| hash)
     }
 
-    /// Gives it its name and metadata.
-    pub(super) fn finish(&self) -> Result<Named, String> {
+    /// What was there already is not read again.
+    pub(super) fn trust(&self) {
+        let _done_with = self.with(|part| {
+            part.trust();
+            Ok(())
+        });
+    }
+
+    /// Gives it its name and metadata, unless others bring the rest of it.
+    pub(super) fn finish(&self) -> Result<Option<Named>, String> {
         let expected = self.expected();
         let mut left_out = Vec::new();
-        let finished = self.take()?.finish(expected, |file| {
+        let part = self.take()?;
+        if self.shared {
+            return Ok(None);
+        }
+        let finished = part.finish(expected, |file| {
             left_out = apply(&self.entry.metadata, file)?;
             Ok(())
         });
         let finished = finished.map_err(|error| in_its_place(&self.entry, &error))?;
-        Ok(Named { finished, left_out })
+        Ok(Some(Named { finished, left_out }))
     }
 
     /// What arrived of it is worth nothing.

@@ -7,7 +7,7 @@ use super::{
     arriving::said,
     state::{Shared, State},
 };
-use crate::copy::message::{Answer, Outcome};
+use crate::copy::message::{Answer, Outcome, Share};
 use model::copy::Stage;
 use std::{os::unix::fs::FileExt, sync::Arc};
 use store::{
@@ -79,7 +79,7 @@ impl Target {
                 let outcome = self.plan(&entry, &Placed::Wanted);
                 self.settle(number, &entry.path, outcome);
             }
-            false => self.want(number, entry),
+            false => self.want(number, entry, Share::Whole),
         }
     }
 

@@ -178,6 +178,11 @@ impl Target {
         match large.finish() {
             Ok(named) => {
                 self.shared.change(|state| state.large.remove(&number));
+                let Some(named) = named else {
+                    self.settle(number, &large.entry.path, Outcome::Made);
+                    self.open_waiting();
+                    return None;
+                };
                 Some(Done::of(number, large.entry.clone(), named))
             }
             Err(why) => {

@@ -15,7 +15,7 @@ mod receiving;
 mod state;
 
 use super::{
-    Reporter, get_ready,
+    Reporter, end_with_standard_input, get_ready,
     meeting::{Lines, Opener, Streams, meet},
     progress::Tally,
     reach::Reach,
@@ -24,7 +24,7 @@ use crate::copy::{
     connection::Connection,
     identity::Identity,
     message::{Answer, Outcome},
-    order::{Begin, Options, Progress, Report},
+    order::{Begin, Options, Progress, Report, Task},
     outbox::{Outbox, outbox},
 };
 use anyhow::Result;
@@ -41,6 +41,7 @@ struct Target {
     /// With a dry run: a directory that would have been made, and everything in it.
     imagined: Option<RelPath>,
     options: Arc<Options>,
+    task: Task,
     shared: Arc<Shared>,
     answers: Outbox<Answer>,
     tally: Tally,
@@ -55,6 +56,7 @@ pub(super) fn run(
     reporter: &Reporter,
 ) -> Result<Progress> {
     get_ready(&mut begin, reach, reporter)?;
+    thread::spawn(end_with_standard_input);
     serve(&begin, reach, identity, reporter)
 }
 
@@ -75,6 +77,7 @@ pub(super) fn serve(
         renamed,
         imagined,
         options: Arc::new(begin.options.clone()),
+        task: begin.task,
         shared: Arc::default(),
         answers,
         tally: Tally::default(),

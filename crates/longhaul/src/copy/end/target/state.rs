@@ -6,7 +6,7 @@ use super::{
     arriving::{Large, Named},
     comparing::Comparison,
 };
-use crate::copy::connection::Handle;
+use crate::copy::{connection::Handle, message::Share};
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
@@ -37,7 +37,7 @@ pub(super) struct State {
     /// Files that are being written block by block.
     pub(super) large: BTreeMap<u64, Arc<Large>>,
     /// Those that wait until one of these is done.
-    pub(super) waiting: VecDeque<(u64, Entry)>,
+    pub(super) waiting: VecDeque<(u64, Entry, Share)>,
     /// Under their names already, without a record of it.
     pub(super) renamed: Vec<(u64, Entry, Named)>,
     /// Written, without a name yet.

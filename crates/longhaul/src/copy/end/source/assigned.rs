@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The source of a copy that several movers share: what it announces the driver assigns, an extent after the other, and
+//! hears when all of one is durable.
+
+use super::{Source, sending::SourceFile};
+use crate::copy::{
+    message::{self, Order, Share},
+    order::{Content, Extent, Report, Word},
+};
+use std::{
+    collections::HashSet,
+    io,
+    ops::Range,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use store::{
+    entry::{Entry, Kind},
+    path::RelPath,
+    root::Failure,
+    scan::Source as Place,
+};
+
+/// Directories that are known to have been announced: with more, some are announced again.
+const DIRECTORIES_MAX: usize = 65_536;
+
+/// How often it is looked whether this end may still go on.
+const GUARD: Duration = Duration::from_millis(200);
+
+/// An extent under the driver's number.
+#[derive(Debug)]
+pub(super) struct Assignment {
+    number: u64,
+    extent: Extent,
+}
+
+/// What of an extent is not settled.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled {
+    files: u64,
+    /// Whether more of it is to be announced.
+    more: bool,
+    failed: Option<String>,
+}
+
+/// What the driver says from now on. When it has not said in time that this end may go on, or is gone, this process ends:
+/// others may have what it was assigned.
+pub(super) fn hear() -> Receiver<Assignment> {
+    let (to, from) = channel();
+    let until = Arc::new(Mutex::new(None));
+    let guarded = until.clone();
+    thread::spawn(move || guard(&guarded));
+    thread::spawn(move || {
+        let mut to = Some(to);
+        while let Ok(Some(word)) = message::read(&mut io::stdin().lock()) {
+            match word {
+                Word::Assignment { number, extent } => {
+                    let to = to.as_ref();
+                    let _nobody_hears = to.map(|to| to.send(Assignment { number, extent }));
+                }
+                Word::Until(millis) => {
+                    let end = Instant::now() + Duration::from_millis(millis.into());
+                    *until.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+                }
+                Word::Enough => to = None,
+            }
+        }
+        std::process::exit(1);
+    });
+    from
+}
+
+fn guard(until: &Mutex<Option<Instant>>) {
+    loop {
+        thread::sleep(GUARD);
+        let until = *until.lock().unwrap_or_else(PoisonError::into_inner);
+        if until.is_some_and(|until| until < Instant::now()) {
+            std::process::exit(1);
+        }
+    }
+}
+
+impl Source {
+    pub(super) fn announce_assigned(
+        &self,
+        sources: &Arc<[Place]>,
+        assigned: &Receiver<Assignment>,
+    ) {
+        let tops = sources.iter().filter_map(Place::name).cloned();
+        self.orders.put(Order::Tops(tops.collect()));
+        let mut known = HashSet::new();
+        for Assignment { number, extent } in assigned {
+            let whole = Unsettled {
+                more: true,
+                ..Unsettled::default()
+            };
+            self.shared
+                .change(|state| state.extents.insert(number, whole));
+            self.announce_extent(sources, &mut known, number, extent);
+            self.shared.change(|state| {
+                if let Some(extent) = state.extents.get_mut(&number) {
+                    extent.more = false;
+                }
+            });
+            self.tell_if_done(number);
+        }
+        self.tally.add(|now| now.scanned = true);
+        self.orders.put(Order::ScanEnded);
+    }
+
+    fn announce_extent(
+        &self,
+        sources: &Arc<[Place]>,
+        known: &mut HashSet<RelPath>,
+        number: u64,
+        extent: Extent,
+    ) {
+        let shares = match extent.content {
+            Content::Files(paths) => paths.into_iter().map(|path| (path, Share::Whole)).collect(),
+            Content::Blocks { path, blocks } => vec![(path, Share::Blocks(blocks))],
+            Content::Name(path) => vec![(path, Share::Assembled)],
+        };
+        let source = extent.source as usize;
+        for (path, share) in shares {
+            let found = match sources.get(source) {
+                Some(place) => self
+                    .look_at(place, known, &path)
+                    .map_err(|error| error.to_string()),
+                None => Err(format!("{path}: there is no source {source}")),
+            };
+            match found {
+                Ok(entry) => self.announce_share(sources, source, number, entry, share),
+                Err(why) => self.note_failure(number, why),
+            }
+        }
+    }
+
+    /// A file as it is now, after the directories that it is in.
+    fn look_at(
+        &self,
+        place: &Place,
+        known: &mut HashSet<RelPath>,
+        path: &RelPath,
+    ) -> Result<Entry, Failure> {
+        let mut above = Vec::new();
+        let mut dir = path.parent();
+        while let Some(path) = dir.filter(|path| !known.contains(path)) {
+            dir = path.parent();
+            above.push(path);
+        }
+        for path in above.into_iter().rev() {
+            self.announce_one(place.look_again(&path)?, None);
+            if known.len() == DIRECTORIES_MAX {
+                known.clear();
+            }
+            known.insert(path);
+        }
+        place.look_again(path)
+    }
+
+    fn announce_share(
+        &self,
+        sources: &Arc<[Place]>,
+        source: usize,
+        number: u64,
+        entry: Entry,
+        share: Share,
+    ) {
+        let Kind::File { version, sparse } = entry.kind else {
+            return self.note_failure(number, format!("{}: it is no file any more", entry.path));
+        };
+        let file = SourceFile {
+            sources: sources.clone(),
+            source,
+            path: entry.path.clone(),
+            version,
+            sparse,
+            tries: 1,
+            share: Share::Whole,
+            assignment: Some(number),
+        };
+        let share = match share {
+            Share::Blocks(blocks) => match clipped(&blocks, file.blocks().count()) {
+                // It has become shorter.
+                None => return,
+                Some(within) => Share::Blocks(within),
+            },
+            share => share,
+        };
+        let file = Arc::new(SourceFile { share, ..file });
+        self.shared.change(|state| {
+            if let Some(extent) = state.extents.get_mut(&number) {
+                extent.files += 1;
+            }
+        });
+        self.announce_one(entry, Some(file));
+    }
+
+    fn note_failure(&self, number: u64, why: String) {
+        self.shared.change(|state| {
+            if let Some(extent) = state.extents.get_mut(&number) {
+                extent.failed.get_or_insert(why);
+            }
+        });
+    }
+
+    /// A file is settled.
+    pub(super) fn count_down(&self, file: Option<&SourceFile>, failed: Option<String>) {
+        let Some(number) = file.and_then(|file| file.assignment) else {
+            return;
+        };
+        if let Some(why) = failed {
+            self.note_failure(number, why);
+        }
+        self.shared.change(|state| {
+            if let Some(extent) = state.extents.get_mut(&number) {
+                extent.files -= 1;
+            }
+        });
+        self.tell_if_done(number);
+    }
+
+    fn tell_if_done(&self, number: u64) {
+        let done = self.shared.change(|state| {
+            let over = |extent: &mut Unsettled| extent.files == 0 && !extent.more;
+            state
+                .extents
+                .get_mut(&number)
+                .is_some_and(over)
+                .then(|| state.extents.remove(&number))
+        });
+        if let Some(Some(Unsettled { failed, .. })) = done {
+            self.reporter.say(&Report::Done { number, failed });
+        }
+    }
+}
+
+/// Those blocks that a file has.
+fn clipped(blocks: &Range<u64>, count: u64) -> Option<Range<u64>> {
+    let end = blocks.end.min(count);
+    (blocks.start < end).then_some(blocks.start..end)
+}
