@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the server is, and how long it may be silent.
+
+use crate::error::Error;
+use std::{fmt::Write, time::Duration};
+use tokio_postgres::config::{Config, Host, TargetSessionAttrs};
+
+/// How long one address of the server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// A quiet connection is probed after so long, …
+const PROBE_AFTER: Duration = Duration::from_secs(10);
+/// … every so long, …
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// … so often, …
+const PROBES: u32 = 3;
+/// … and one that owes an acknowledgement for so long is broken.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(25);
+
+/// A server's address, with our limits where it has none of its own.
+pub(crate) fn parse(text: &str) -> Result<Config, Error> {
+    let mut config: Config = text.parse().map_err(Error::Address)?;
+    if config.get_application_name().is_none() {
+        config.application_name("longhaul");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(UNACKNOWLEDGED);
+    }
+    // Of several hosts the one that takes writes: the others are its standbys.
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    probe(&mut config);
+    Ok(config)
+}
+
+fn probe(config: &mut Config) {
+    if config.get_keepalives_interval().is_none() {
+        config.keepalives_idle(PROBE_AFTER);
+        config.keepalives_interval(PROBE_EVERY);
+        config.keepalives_retries(PROBES);
+    }
+}
+
+/// Hosts, ports and database, without user and password.
+pub(crate) fn label(config: &Config) -> String {
+    let mut label = String::new();
+    for (number, host) in config.get_hosts().iter().enumerate() {
+        let ports = config.get_ports();
+        let port = ports.get(number).or(ports.first()).unwrap_or(&5432);
+        let comma = if number > 0 { "," } else { "" };
+        let _ = match host {
+            Host::Tcp(name) => write!(label, "{comma}{name}:{port}"),
+            Host::Unix(folder) => write!(label, "{comma}{}:{port}", folder.display()),
+        };
+    }
+    if let Some(database) = config.get_dbname() {
+        let _ = write!(label, "/{database}");
+    }
+    label
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_have_no_secrets() {
+        let config = parse("postgresql://me:secret@one:5433,two:5434/copies").unwrap();
+        assert_eq!(label(&config), "one:5433,two:5434/copies");
+        let config = parse("host=/run/pg user=me password=secret dbname=copies").unwrap();
+        assert_eq!(label(&config), "/run/pg:5432/copies");
+    }
+
+    #[test]
+    fn limits_of_the_address_stand() {
+        let config = parse("postgresql://me@one/d?connect_timeout=1&keepalives_interval=2").unwrap();
+        assert_eq!(config.get_connect_timeout(), Some(&Duration::from_secs(1)));
+        assert_eq!(config.get_keepalives_interval(), Some(Duration::from_secs(2)));
+        assert_eq!(config.get_tcp_user_timeout(), Some(&UNACKNOWLEDGED));
+    }
+
+    #[test]
+    fn errors_name_the_slip_and_no_secret() {
+        for (text, word) in [
+            ("postgresql://me:secret@one/d?sslmode=perhaps", "sslmode"),
+            ("postgresql://me:secret@one/d?colour=red", "colour"),
+            ("host=one password=secret port=many", "port"),
+        ] {
+            let error = parse(text).unwrap_err();
+            let mut said = error.to_string();
+            let mut cause = std::error::Error::source(&error);
+            while let Some(next) = cause {
+                let _ = write!(said, ": {next}");
+                cause = next.source();
+            }
+            assert!(said.contains(word) && !said.contains("secret"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One connection to the server, opened again when it broke; each call on it ends in bounded time.
+
+use crate::{address, error::Error, tls};
+use std::{path::Path, time::Duration};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_postgres::{
+    Client, Config, Error as Said,
+    error::{DbError, Severity},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// How long connecting may take: names, TLS, password and the session's settings included.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How long one call may take on a connection that stands.
+pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(20);
+
+/// What every session begins with. The server gives up before [`CALL_LIMIT`], so that nothing is going on there
+/// behind our back, and gets rid of a session whose machine is gone, whose locks would hold up others.
+/// What was acknowledged is on disk.
+const SESSION: &str = "
+SET statement_timeout = '15s';
+SET lock_timeout = '10s';
+SET idle_in_transaction_session_timeout = '15s';
+SET tcp_keepalives_idle = 10;
+SET tcp_keepalives_interval = 5;
+SET tcp_keepalives_count = 3;
+SET tcp_user_timeout = '25s';
+SET default_transaction_isolation = 'read committed';
+SET jit = off;
+SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
+";
+
+/// Whether a call whose connection breaks is made once more on a new one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It does no harm.
+    Once,
+    /// What it did may have been done, and must not be done twice.
+    Never,
+}
+
+/// What it takes to connect.
+#[derive(Clone)]
+pub(crate) struct Target {
+    config: Config,
+    tls: MakeRustlsConnect,
+    pub(crate) label: String,
+}
+
+impl Target {
+    pub(crate) fn new(address: &str, authorities: Option<&Path>) -> Result<Self, Error> {
+        let config = address::parse(address)?;
+        Ok(Self {
+            tls: tls::connector(&config, authorities)?,
+            label: address::label(&config),
+            config,
+        })
+    }
+}
+
+pub(crate) struct Connection {
+    target: Target,
+    /// There until the end, when it is told not to wait for a look-up of names that hangs.
+    runtime: Option<Runtime>,
+    session: Option<Session>,
+}
+
+struct Session {
+    client: Client,
+    /// Moves bytes while a call waits.
+    carrier: JoinHandle<()>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.carrier.abort();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.session = None;
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Connection {
+    /// Nothing is connected before the first call.
+    pub(crate) fn new(target: Target) -> Result<Self, Error> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        Ok(Self {
+            target,
+            runtime: Some(runtime.map_err(Error::EventLoop)?),
+            session: None,
+        })
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.target.label
+    }
+
+    /// Does `work` within `limit`. Only a connection that stood before and broke is a reason to repeat.
+    pub(crate) fn call<T>(
+        &mut self,
+        repeat: Repeat,
+        limit: Duration,
+        work: impl AsyncFn(&mut Client) -> Result<T, Said>,
+    ) -> Result<T, Error> {
+        let stood = self.session.is_some();
+        let outcome = self.attempt(limit, &work);
+        let broke = outcome.is_err() && self.session.is_none();
+        match outcome {
+            Err(Failure::Said(_)) if stood && broke && repeat == Repeat::Once => {
+                self.attempt(limit, &work)
+            }
+            outcome => outcome,
+        }
+        .map_err(|failure| self.error(failure))
+    }
+
+    /// Sees to a connection that stood a moment ago.
+    pub(crate) fn revive(&mut self) -> Result<(), Error> {
+        self.call(Repeat::Once, CALL_LIMIT, async |client| {
+            client.check_connection().await
+        })
+    }
+
+    fn attempt<T>(
+        &mut self,
+        limit: Duration,
+        work: &impl AsyncFn(&mut Client) -> Result<T, Said>,
+    ) -> Result<T, Failure> {
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.connect()?,
+        };
+        let outcome = self.wait(limit, work(&mut session.client))?;
+        let ended = outcome.as_ref().is_err_and(ends_session);
+        if !ended && !session.client.is_closed() {
+            self.session = Some(session);
+        }
+        outcome.map_err(Failure::Said)
+    }
+
+    fn connect(&self) -> Result<Session, Failure> {
+        let Target { config, tls, .. } = &self.target;
+        self.wait(CONNECT_LIMIT, async {
+            let (client, connection) = config.connect(tls.clone()).await?;
+            let carrier = tokio::spawn(async { drop(connection.await) });
+            let session = Session { client, carrier };
+            session.client.batch_execute(SESSION).await?;
+            Ok(session)
+        })?
+        .map_err(Failure::Said)
+    }
+
+    fn wait<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Failure> {
+        let runtime = self.runtime.as_ref().expect("it is there until the end");
+        runtime
+            .block_on(async { timeout(limit, work).await })
+            .map_err(|_| Failure::Silence(limit))
+    }
+
+    fn error(&self, failure: Failure) -> Error {
+        match failure {
+            Failure::Said(said) => Error::said(&self.target.label, said),
+            Failure::Silence(limit) => Error::silence(&self.target.label, limit),
+        }
+    }
+}
+
+/// The server says so before it closes the connection.
+fn ends_session(said: &Said) -> bool {
+    let severity = said.as_db_error().and_then(DbError::parsed_severity);
+    matches!(severity, Some(Severity::Fatal | Severity::Panic))
+}
+
+enum Failure {
+    Said(Said),
+    Silence(Duration),
+}

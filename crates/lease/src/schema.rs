@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tables, made by whoever comes first.
+
+use crate::{
+    connection::{CALL_LIMIT, Connection, Repeat},
+    error::Error,
+};
+use tokio_postgres::{Client, Error as Said};
+
+/// Changes with the tables.
+pub(crate) const FORMAT: i32 = 1;
+
+/// In one transaction, as statements sent together are. The lock's number is the word "longhaul".
+///
+/// `state`: 0 open, 1 leased, 2 done, 3 failed. `token` and `holder` are those of the last taking. Names
+/// of groups are kept as digests, because an index has no place for long ones; keys are for the same
+/// reason unique by their digests.
+const TABLES: &str = "
+SELECT pg_advisory_xact_lock(x'6c6f6e676861756c'::bigint);
+CREATE SCHEMA IF NOT EXISTS longhaul;
+CREATE TABLE IF NOT EXISTS longhaul.format (number integer NOT NULL);
+CREATE SEQUENCE IF NOT EXISTS longhaul.token;
+CREATE TABLE IF NOT EXISTS longhaul.job (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name bytea NOT NULL UNIQUE,
+    spec bytea NOT NULL,
+    made timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE TABLE IF NOT EXISTS longhaul.extent (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job bigint NOT NULL REFERENCES longhaul.job ON DELETE CASCADE,
+    key bytea NOT NULL,
+    body bytea NOT NULL,
+    bytes bigint NOT NULL CHECK (bytes >= 0),
+    part_of bytea,
+    after bytea,
+    state smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 3),
+    tries integer NOT NULL DEFAULT 0,
+    token bigint,
+    holder bytea,
+    since timestamptz,
+    expires timestamptz,
+    not_before timestamptz,
+    result bytea,
+    why bytea,
+    changed timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE UNIQUE INDEX IF NOT EXISTS extent_key ON longhaul.extent (job, sha256(key));
+CREATE UNIQUE INDEX IF NOT EXISTS extent_token ON longhaul.extent (token);
+CREATE INDEX IF NOT EXISTS extent_to_do ON longhaul.extent (job, id) WHERE state < 2;
+CREATE INDEX IF NOT EXISTS extent_unfinished ON longhaul.extent (job, part_of) WHERE state <> 2 AND part_of IS NOT NULL;
+INSERT INTO longhaul.format SELECT 1 WHERE NOT EXISTS (SELECT FROM longhaul.format);
+";
+
+/// Makes the tables where they are missing. Whoever finds them needs no right to make any.
+///
+/// # Errors
+/// [`Error::Format`] for tables that are not as we know them, [`Error::Refused`] without the rights.
+pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Error> {
+    let found = connection.call(Repeat::Once, CALL_LIMIT, async |client| {
+        if !is_there(client).await? {
+            client.batch_execute(TABLES).await?;
+        }
+        number(client).await
+    })?;
+    if found != FORMAT {
+        let server = connection.label().to_owned();
+        return Err(Error::Format {
+            server,
+            found,
+            known: FORMAT,
+        });
+    }
+    Ok(())
+}
+
+async fn is_there(client: &Client) -> Result<bool, Said> {
+    let sql = "SELECT to_regclass('longhaul.format') IS NOT NULL";
+    client.query_typed_one(sql, &[]).await?.try_get(0)
+}
+
+async fn number(client: &Client) -> Result<i32, Said> {
+    let sql = "SELECT coalesce(min(number), 0) FROM longhaul.format";
+    client.query_typed_one(sql, &[]).await?.try_get(0)
+}

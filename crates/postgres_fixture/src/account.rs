@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! As whom the server runs: PostgreSQL refuses to be root.
+
+use std::{
+    fs,
+    os::unix::fs::chown,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// An account for the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Account {
+    /// Ours will do.
+    Ours,
+    /// Root becomes this user and group.
+    Other(u32, u32),
+    /// Root of a user namespace in which there is nobody else has a number other than 0 in one within.
+    Nested,
+}
+
+impl Account {
+    /// One that can be had here.
+    pub(crate) fn choose() -> Self {
+        if !rustix::process::geteuid().is_root() {
+            return Self::Ours;
+        }
+        let accounts = ["postgres", "nobody"].into_iter().filter_map(entry);
+        let mut accounts = accounts.map(|(user, group)| Self::Other(user, group));
+        accounts.find(Self::works).unwrap_or(Self::Nested)
+    }
+
+    fn works(&self) -> bool {
+        let status = self.command(Path::new("true")).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    }
+
+    /// A program that runs as this account.
+    pub(crate) fn command(self, program: &Path) -> Command {
+        let mut command = match self {
+            Self::Ours => return Command::new(program),
+            Self::Other(user, group) => {
+                let mut command = Command::new("setpriv");
+                command.arg(format!("--reuid={user}"));
+                command.arg(format!("--regid={group}")).arg("--clear-groups");
+                command
+            }
+            Self::Nested => {
+                let mut command = Command::new("unshare");
+                command.args(["--user", "--map-user=1000", "--map-group=1000"]);
+                command
+            }
+        };
+        command.arg("--").arg(program);
+        command
+    }
+
+    /// Gives it a file of ours.
+    pub(crate) fn give(self, path: &Path) {
+        if let Self::Other(user, group) = self {
+            chown(path, Some(user), Some(group)).unwrap();
+        }
+    }
+}
+
+/// User and group of an account of this system.
+fn entry(name: &str) -> Option<(u32, u32)> {
+    let text = fs::read_to_string("/etc/passwd").ok()?;
+    let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
+    let mut fields = line.split(':').skip(2);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A server at work, its guard, and its end.
+
+use crate::setup::{Place, Setup};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs::{self, File},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// How long starting may take before it counts as hung. Nothing else depends on it.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Waits until its input ends, which it does with the test however that ends, and takes away what is left.
+const GUARD: &str = r#"
+trap '' HUP INT TERM
+cat >/dev/null
+pid_file=$1/data/postmaster.pid
+pid=$(sed -n 1p "$pid_file" 2>/dev/null)
+if [ -n "$pid" ]; then
+    memory=$(sed -n 7p "$pid_file")
+    kill -CONT "$pid" 2>/dev/null && kill -QUIT "$pid" 2>/dev/null
+    tries=500
+    while [ $tries -gt 0 ] && kill -0 "$pid" 2>/dev/null; do
+        tries=$((tries - 1))
+        sleep 0.02
+    done
+    ipcrm -m ${memory##* } 2>/dev/null
+fi
+rm -rf "$1"
+"#;
+
+/// A server at work. Dropping it stops it and removes all that it had.
+pub struct Server {
+    place: Place,
+    listen: Option<SocketAddr>,
+    password: String,
+    options: Vec<String>,
+    within: Box<dyn Fn(&mut Command) + Send + Sync>,
+    postgres: Option<Child>,
+    guard: Child,
+    databases: AtomicU32,
+}
+
+impl Server {
+    /// One of the test's own, with everything as by default.
+    ///
+    /// # Panics
+    /// As [`Setup::start`].
+    pub fn start() -> Self {
+        Setup::default().start()
+    }
+
+    /// One that all tests of a process share, which must not stop it.
+    ///
+    /// # Panics
+    /// As [`Setup::start`].
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Server> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    pub(crate) fn start_at(
+        place: Place,
+        listen: Option<SocketAddr>,
+        password: String,
+        options: Vec<String>,
+        within: Box<dyn Fn(&mut Command) + Send + Sync>,
+    ) -> Self {
+        let mut server = Self {
+            guard: guard(&place),
+            place,
+            listen,
+            password,
+            options,
+            within,
+            postgres: None,
+            databases: AtomicU32::new(0),
+        };
+        server.start_again();
+        server
+    }
+
+    /// Makes a database and returns its URL, with the TCP address if it has one.
+    ///
+    /// # Panics
+    /// If the server says no.
+    pub fn database(&self) -> String {
+        let name = format!("test{}", self.databases.fetch_add(1, Relaxed));
+        self.run("postgres", &format!("CREATE DATABASE {name}"));
+        self.url(&name)
+    }
+
+    /// The URL of a database, with the TCP address if the server has one.
+    pub fn url(&self, database: &str) -> String {
+        let Self { password, .. } = self;
+        match self.listen {
+            Some(address) => format!("postgresql://longhaul:{password}@{address}/{database}"),
+            None => self.socket_url(database),
+        }
+    }
+
+    /// The URL of a database by its Unix socket.
+    pub fn socket_url(&self, database: &str) -> String {
+        let folder = self.place.folder.display().to_string().replace('/', "%2F");
+        format!("postgresql://longhaul@{folder}:{}/{database}", self.port())
+    }
+
+    /// Runs SQL in a database (the last part of its URL) and returns rows as lines, fields between `|`.
+    ///
+    /// # Panics
+    /// If the server says no.
+    pub fn run(&self, database: &str, sql: &str) -> String {
+        let mut psql = self.place.command("psql");
+        psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql]);
+        let said = psql.arg(self.socket_url(database)).output().unwrap();
+        let error = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success(), "{sql}: {error}");
+        String::from_utf8(said.stdout).unwrap().trim_end().to_owned()
+    }
+
+    /// Ends it and all its processes as by `kill -9`.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn kill(&mut self) {
+        let mut postgres = self.postgres.take().expect("it runs");
+        let main = pid(&postgres);
+        // So that it makes no new ones.
+        kill_process(main, Signal::STOP).unwrap();
+        let others = children(main);
+        for other in &others {
+            let _ = kill_process(*other, Signal::KILL);
+        }
+        kill_process(main, Signal::KILL).unwrap();
+        postgres.wait().unwrap();
+        wait_for("the end of its processes", || {
+            others.iter().all(|other| is_gone(*other))
+        });
+    }
+
+    /// Stops all its processes in the middle of what they do: it answers nothing, and its connections stand.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn freeze(&self) {
+        self.signal_all(Signal::STOP);
+    }
+
+    /// Lets them go on.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn thaw(&self) {
+        self.signal_all(Signal::CONT);
+    }
+
+    /// Starts it after [`kill`](Self::kill), with what it had on its disk.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn start_again(&mut self) {
+        assert!(self.postgres.is_none(), "it runs");
+        let log = File::create(self.place.folder.join("log")).unwrap();
+        let mut command = self.place.command("postgres");
+        command.arg("-D").arg(self.place.data());
+        for option in &self.options {
+            command.args(["-c", option]);
+        }
+        (self.within)(&mut command);
+        command.stdout(Stdio::null()).stderr(log);
+        let postgres = self.postgres.insert(command.spawn().unwrap());
+        let folder = &self.place.folder;
+        wait_for("the server", || {
+            let ended = postgres.try_wait().unwrap();
+            let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
+            assert!(ended.is_none(), "postgres: {}", log());
+            is_ready(folder, postgres.id())
+        });
+    }
+
+    fn port(&self) -> u16 {
+        self.listen.map_or(5432, |address| address.port())
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        let main = pid(self.postgres.as_ref().expect("it runs"));
+        kill_process(main, signal).unwrap();
+        for child in children(main) {
+            let _ = kill_process(child, signal);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut postgres) = self.postgres.take() {
+            self.postgres = None;
+            let main = pid(&postgres);
+            for one in children(main).into_iter().chain([main]) {
+                let _ = kill_process(one, Signal::CONT);
+            }
+            // "Immediate shutdown": it ends its processes and removes its shared memory.
+            let _ = kill_process(main, Signal::QUIT);
+            let _ = postgres.wait();
+        }
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+    }
+}
+
+fn guard(place: &Place) -> Child {
+    let mut command = place.account.command(Path::new("sh"));
+    command.args(["-c", GUARD, "guard"]).arg(&place.folder);
+    command.stdin(Stdio::piped()).spawn().unwrap()
+}
+
+/// The eighth line of its file says so, the first who it is about.
+fn is_ready(folder: &Path, pid: u32) -> bool {
+    let text = fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines.first() == Some(&pid.to_string().as_str()) && lines.get(7) == Some(&"ready")
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+fn children(parent: Pid) -> Vec<Pid> {
+    let parent = parent.as_raw_nonzero();
+    let path = format!("/proc/{parent}/task/{parent}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let pids = text.split_whitespace().filter_map(|word| word.parse().ok());
+    pids.filter_map(Pid::from_raw).collect()
+}
+
+/// Gone, or dead and not yet buried by whoever adopted it.
+fn is_gone(process: Pid) -> bool {
+    let path = format!("/proc/{}/stat", process.as_raw_nonzero());
+    let Ok(text) = fs::read_to_string(path) else {
+        return true;
+    };
+    let state = text.rsplit(") ").next();
+    state.is_none_or(|rest| rest.starts_with(['Z', 'X']))
+}
+
+fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !there() {
+        assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
+        sleep(PAUSE);
+    }
+}
