@@ -74,9 +74,13 @@ mod tests {
 
     #[test]
     fn limits_of_the_address_stand() {
-        let config = parse("postgresql://me@one/d?connect_timeout=1&keepalives_interval=2").unwrap();
+        let config =
+            parse("postgresql://me@one/d?connect_timeout=1&keepalives_interval=2").unwrap();
         assert_eq!(config.get_connect_timeout(), Some(&Duration::from_secs(1)));
-        assert_eq!(config.get_keepalives_interval(), Some(Duration::from_secs(2)));
+        assert_eq!(
+            config.get_keepalives_interval(),
+            Some(Duration::from_secs(2))
+        );
         assert_eq!(config.get_tcp_user_timeout(), Some(&UNACKNOWLEDGED));
     }
 

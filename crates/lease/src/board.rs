@@ -110,12 +110,13 @@ impl Board {
         bounded("a job's spec", spec.len(), SPEC_LEN_MAX)?;
         first.check()?;
         loop {
-            let found = self.repeatable(async |client| {
-                match make(client, name, spec, first).await? {
-                    Some(id) => Ok(Some((id, spec.to_vec()))),
-                    None => find(client, name).await,
-                }
-            })?;
+            let found =
+                self.repeatable(
+                    async |client| match make(client, name, spec, first).await? {
+                        Some(id) => Ok(Some((id, spec.to_vec()))),
+                        None => find(client, name).await,
+                    },
+                )?;
             match found {
                 Some((id, found)) if found == spec => return Ok(Job(id)),
                 Some(_) => return Err(Error::OtherSpec),
@@ -131,14 +132,17 @@ impl Board {
     /// # Errors
     /// Those of the connection.
     pub fn forget(&self, job: Job) -> Result<bool, Error> {
-        self.lock().call(Repeat::Once, FORGET_LIMIT, async |client| {
-            let sql = "DELETE FROM longhaul.job WHERE id = $1";
-            let transaction = client.transaction().await?;
-            transaction.batch_execute(FORGET_TIMEOUT).await?;
-            let gone = transaction.execute_typed(sql, &[(&job.0, Type::INT8)]).await?;
-            transaction.commit().await?;
-            Ok(gone > 0)
-        })
+        self.lock()
+            .call(Repeat::Once, FORGET_LIMIT, async |client| {
+                let sql = "DELETE FROM longhaul.job WHERE id = $1";
+                let transaction = client.transaction().await?;
+                transaction.batch_execute(FORGET_TIMEOUT).await?;
+                let gone = transaction
+                    .execute_typed(sql, &[(&job.0, Type::INT8)])
+                    .await?;
+                transaction.commit().await?;
+                Ok(gone > 0)
+            })
     }
 
     /// What is there, the oldest first, at most [`JOBS_MAX`]: for a person who cleans up.
@@ -152,7 +156,9 @@ impl Board {
 
     pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Connection> {
         // A panic in the middle of a call leaves a connection that the next one replaces.
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn repeatable<T>(
@@ -211,7 +217,8 @@ async fn make(
 async fn find(client: &Client, name: &[u8]) -> Result<Option<(i64, Vec<u8>)>, Said> {
     let sql = "SELECT id, spec FROM longhaul.job WHERE name = $1";
     let row = client.query_typed_opt(sql, &[(&name, Type::BYTEA)]).await?;
-    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .transpose()
 }
 
 const JOBS: &str = "

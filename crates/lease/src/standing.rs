@@ -134,7 +134,11 @@ impl Board {
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULTS_MAX`], and those of the connection.
     pub fn results(&self, job: Job, position: Position, limit: u32) -> Result<Vec<Outcome>, Error> {
-        bounded("a question for results", limit as usize, RESULTS_MAX as usize)?;
+        bounded(
+            "a question for results",
+            limit as usize,
+            RESULTS_MAX as usize,
+        )?;
         let limit = i64::from(limit);
         let values: [Value<'_>; 3] = [
             (&job.0, Type::INT8),
@@ -202,7 +206,12 @@ async fn read<T>(
     read: fn(&Row) -> Result<T, Said>,
 ) -> Result<Vec<T>, Said> {
     let values: [Value<'_>; 2] = [(&job.0, Type::INT8), (&limit, Type::INT8)];
-    client.query_typed(sql, &values).await?.iter().map(read).collect()
+    client
+        .query_typed(sql, &values)
+        .await?
+        .iter()
+        .map(read)
+        .collect()
 }
 
 fn amount(row: &Row, from: usize) -> Result<Amount, Said> {

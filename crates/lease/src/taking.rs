@@ -44,7 +44,9 @@ impl Board {
         let mut taken = connection.call(Repeat::Never, CALL_LIMIT, async |client| {
             let until = Instant::now() + ttl;
             let rows = client.query_typed(TAKE, &values).await?;
-            rows.iter().map(|row| lease(row, until)).collect::<Result<Vec<_>, _>>()
+            rows.iter()
+                .map(|row| lease(row, until))
+                .collect::<Result<Vec<_>, _>>()
         })?;
         taken.sort_by_key(|(id, _)| *id);
         Ok(taken.into_iter().map(|(_, lease)| lease).collect())

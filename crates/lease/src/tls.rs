@@ -39,9 +39,8 @@ fn may_be_used(config: &Config) -> bool {
 }
 
 fn roots_of(file: &Path) -> Result<RootCertStore, Error> {
-    let wrong = |error: &dyn std::fmt::Display| {
-        Error::Authorities(format!("{}: {error}", file.display()))
-    };
+    let wrong =
+        |error: &dyn std::fmt::Display| Error::Authorities(format!("{}: {error}", file.display()));
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
         let certificate = certificate.map_err(|error| wrong(&error))?;

@@ -31,7 +31,10 @@ impl Account {
     }
 
     fn works(&self) -> bool {
-        let status = self.command(Path::new("true")).stderr(Stdio::null()).status();
+        let status = self
+            .command(Path::new("true"))
+            .stderr(Stdio::null())
+            .status();
         status.is_ok_and(|status| status.success())
     }
 
@@ -42,7 +45,9 @@ impl Account {
             Self::Other(user, group) => {
                 let mut command = Command::new("setpriv");
                 command.arg(format!("--reuid={user}"));
-                command.arg(format!("--regid={group}")).arg("--clear-groups");
+                command
+                    .arg(format!("--regid={group}"))
+                    .arg("--clear-groups");
                 command
             }
             Self::Nested => {
@@ -66,7 +71,9 @@ impl Account {
 /// User and group of an account of this system.
 fn entry(name: &str) -> Option<(u32, u32)> {
     let text = fs::read_to_string("/etc/passwd").ok()?;
-    let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
+    let line = text
+        .lines()
+        .find(|line| line.split(':').next() == Some(name))?;
     let mut fields = line.split(':').skip(2);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }

@@ -125,7 +125,10 @@ impl Server {
         let said = psql.arg(self.socket_url(database)).output().unwrap();
         let error = String::from_utf8_lossy(&said.stderr);
         assert!(said.status.success(), "{sql}: {error}");
-        String::from_utf8(said.stdout).unwrap().trim_end().to_owned()
+        String::from_utf8(said.stdout)
+            .unwrap()
+            .trim_end()
+            .to_owned()
     }
 
     /// Ends it and all its processes as by `kill -9`.

@@ -122,17 +122,36 @@ impl Place {
 
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = self.account.command(&self.programs.join(program));
-        command.current_dir(&self.folder).env("LC_ALL", "C").stdin(Stdio::null());
+        command
+            .current_dir(&self.folder)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null());
         command
     }
 
     fn initialise(&self, password: &str) {
         self.write("password", password);
         let mut command = self.command("initdb");
-        command.args(["-U", "longhaul", "--auth-local=trust", "--auth-host=scram-sha-256"]);
-        command.args(["--pwfile=password", "--no-sync", "--no-locale", "-E", "UTF8", "-D"]);
+        command.args([
+            "-U",
+            "longhaul",
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+        ]);
+        command.args([
+            "--pwfile=password",
+            "--no-sync",
+            "--no-locale",
+            "-E",
+            "UTF8",
+            "-D",
+        ]);
         let made = command.arg(self.data()).output().unwrap();
-        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        assert!(
+            made.status.success(),
+            "initdb: {}",
+            String::from_utf8_lossy(&made.stderr)
+        );
         fs::OpenOptions::new()
             .append(true)
             .open(self.data().join("pg_hba.conf"))

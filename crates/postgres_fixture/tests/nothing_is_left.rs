@@ -35,7 +35,9 @@ impl Traces {
 
     fn has_memory(&self) -> bool {
         let table = fs::read_to_string("/proc/sysvipc/shm").unwrap();
-        let mut ids = table.lines().filter_map(|line| line.split_whitespace().nth(1));
+        let mut ids = table
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(1));
         ids.any(|id| id == self.memory)
     }
 
@@ -45,7 +47,9 @@ impl Traces {
 }
 
 fn folder_of(server: &Server) -> PathBuf {
-    server.run("postgres", "SHOW unix_socket_directories").into()
+    server
+        .run("postgres", "SHOW unix_socket_directories")
+        .into()
 }
 
 #[test]
@@ -89,7 +93,9 @@ fn what_is_killed_comes_back_with_what_it_had() {
 
 #[test]
 fn tcp_wants_a_password() {
-    let server = Setup::default().listen("127.0.0.1:0".parse().unwrap()).start();
+    let server = Setup::default()
+        .listen("127.0.0.1:0".parse().unwrap())
+        .start();
     let url = server.database();
     let psql = |url: &str| {
         let mut command = Command::new("psql");
@@ -98,7 +104,11 @@ fn tcp_wants_a_password() {
     };
     assert!(psql(&url).status.success());
     let (_, host) = url.split_once('@').unwrap();
-    assert!(!psql(&format!("postgresql://longhaul@{host}")).status.success());
+    assert!(
+        !psql(&format!("postgresql://longhaul@{host}"))
+            .status
+            .success()
+    );
 }
 
 /// The other half of the next: it is killed before it ends.
@@ -114,7 +124,11 @@ fn holds_a_server_until_it_is_killed() {
 #[test]
 fn after_its_test_was_killed() {
     let mut test = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "holds_a_server_until_it_is_killed", "--nocapture"])
+        .args([
+            "--exact",
+            "holds_a_server_until_it_is_killed",
+            "--nocapture",
+        ])
         .env("HOLD_A_SERVER", "1")
         .stdout(Stdio::piped())
         .spawn()

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
-use units::{BitRate, Time};
+use units::{BitRate, Bytes, Time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -121,6 +121,24 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
 
+    /// Share the work with other movers through this PostgreSQL database, postgresql://USER@HOST/NAME: hosts of one
+    /// side, a1,a2:PATH, and other processes with the same command. DST is a directory then
+    #[arg(long, value_name = "URL", conflicts_with_all = ["dry_run", "checksum"])]
+    pub(super) leases: Option<String>,
+
+    /// Pairs of a source and a target at work at the same time, 1 to 64, over the hosts in turn [default: as many as the side
+    /// with more hosts has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), requires = "leases")]
+    pub(super) movers: Option<u8>,
+
+    /// What one mover takes at a time: 16MB to 64GB [default: a 64th of a file, 1 GiB to 64 GiB]
+    #[arg(long, value_name = "SIZE", value_parser = extent, requires = "leases")]
+    pub(super) extent: Option<Bytes>,
+
+    /// How long after its last word a mover's work goes to others, 2s to 1h
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = lease_time, requires = "leases")]
+    pub(super) lease_time: Time,
+
     /// Print one JSON object about the copy at its end
     #[arg(long)]
     pub(super) json: bool,
@@ -223,6 +241,20 @@ fn limit(text: &str) -> Result<BitRate, String> {
     let rate = text.parse::<BitRate>().ok();
     let rate = rate.filter(|rate| rate.bits() >= PACE_MIN);
     rate.ok_or_else(|| "want a rate of 100kbit or more, as 500mbit".to_owned())
+}
+
+fn extent(text: &str) -> Result<Bytes, String> {
+    let size = text.parse::<Bytes>().ok();
+    let allowed = 16_000_000..=model::copy::extents::EXTENT_MAX;
+    let size = size.filter(|size| allowed.contains(&size.get()));
+    size.ok_or_else(|| "want a size from 16MB to 64GiB, as 4GB".to_owned())
+}
+
+fn lease_time(text: &str) -> Result<Time, String> {
+    let time = text.parse::<Time>().ok();
+    let allowed = Time::from_secs(2)..=Time::from_secs(3600);
+    let time = time.filter(|time| allowed.contains(time));
+    time.ok_or_else(|| "want a time from 2s to 1h, as 30s".to_owned())
 }
 
 /// In milliseconds.

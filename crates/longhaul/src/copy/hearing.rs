@@ -7,7 +7,7 @@ use super::{
     far::Far,
     order::{Report, Role, StreamFigures},
     plan::Plan,
-    standing::{Record, Standing},
+    standing::{Brought, Record, Standing},
 };
 use crate::exit::Refusal;
 use anyhow::Result;
@@ -50,6 +50,16 @@ impl Hearing {
             streams: Vec::new(),
             plan: args.dry_run.then(Plan::default),
         }
+    }
+
+    /// Shows how it stands, if it is time to.
+    pub(super) fn show(&mut self, record: impl FnOnce() -> Record, now: Instant) {
+        self.display.show(record, now);
+    }
+
+    /// Movers brought something before the first conversation.
+    pub(super) fn brought(&mut self, brought: Brought, record: &Record) {
+        self.standing.brought(brought, record);
     }
 
     /// Says something beside what is shown.
@@ -114,13 +124,7 @@ impl Hearing {
             Some(Report::Streams(figures)) => self.streams = figures,
             Some(Report::Broken(why)) => return Ok(Some(why)),
             Some(Report::Refused(why)) => return Err(Refusal::usage(why)),
-            None => {
-                let which = match role {
-                    Role::Source => "source",
-                    Role::Target => "target",
-                };
-                return Ok(Some(format!("the {which} went away")));
-            }
+            None => return Ok(Some(format!("the {} went away", role.name()))),
             Some(_) => {}
         }
         Ok(None)

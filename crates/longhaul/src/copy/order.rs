@@ -77,6 +77,15 @@ pub(super) enum Role {
     Target,
 }
 
+impl Role {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Target => "target",
+        }
+    }
+}
+
 /// How the two find each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Meeting {

@@ -74,6 +74,26 @@ impl Place {
         }
     }
 
+    /// Hosts that share the path, divided by commas before it: `a1,a2:/data`, `longhaul://s1,s2:7000/export/path`.
+    pub(super) fn parse_shared(text: &OsStr) -> Result<Vec<Self>> {
+        let bytes = text.as_bytes();
+        let (before, hosts, path) = match bytes.strip_prefix(SCHEME.as_bytes()) {
+            Some(rest) => {
+                let end = rest.iter().position(|byte| *byte == b'/');
+                let (hosts, path) = rest.split_at(end.unwrap_or(rest.len()));
+                (SCHEME.as_bytes(), hosts, path)
+            }
+            None => match split(bytes) {
+                Some((hosts, path)) if !bytes.starts_with(b"[") => {
+                    (&b""[..], hosts, &bytes[bytes.len() - path.len() - 1..])
+                }
+                _ => return Ok(vec![Self::parse(text)?]),
+            },
+        };
+        let one = |host| Self::parse(OsStr::from_bytes(&[before, host, path].concat()));
+        hosts.split(|byte| *byte == b',').map(one).collect()
+    }
+
     /// The site that it is at.
     pub(super) fn site(&self) -> Option<&Address> {
         match &self.host {
@@ -144,6 +164,26 @@ mod tests {
         assert_eq!(parsed("/a:b"), here("/a:b"));
         assert_eq!(parsed("a/b:c"), here("a/b:c"));
         assert_eq!(parsed("[a"), here("[a"));
+    }
+
+    #[test]
+    fn hosts_may_share_a_path() {
+        let all = |text: &str| {
+            let places = Place::parse_shared(OsStr::new(text)).ok()?;
+            let shown = |place: Place| {
+                let host = place.host.map(|host| format!("{host} "));
+                host.unwrap_or_default() + place.path.to_str().unwrap()
+            };
+            Some(places.into_iter().map(shown).collect::<Vec<_>>())
+        };
+        let some = |places: &[&str]| Some(places.iter().map(ToString::to_string).collect());
+        assert_eq!(all("a1,me@a2:/x,y:z"), some(&["a1 /x,y:z", "me@a2 /x,y:z"]));
+        assert_eq!(all("[::1]:/x"), some(&["::1 /x"]));
+        assert_eq!(all("./a,b:c"), some(&["./a,b:c"]));
+        let sites = ["longhaul://s1/e /e/f", "longhaul://s2:7000/e /e/f"];
+        assert_eq!(all("longhaul://s1,s2:7000/e/f"), some(&sites));
+        assert_eq!(all("a1,:/x"), None);
+        assert_eq!(all(",a:/x"), None);
     }
 
     #[test]

@@ -31,6 +31,19 @@ pub(super) struct Standing {
     durable_before: u64,
     /// The most streams that were open at a time.
     streams_max: u32,
+    brought: Option<Brought>,
+}
+
+/// What movers brought before the first conversation.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Brought {
+    /// Of this process.
+    pub(super) movers: usize,
+    /// By all of all processes: extents, those that were given up, and bytes.
+    pub(super) extents: u64,
+    pub(super) failed: u64,
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
 }
 
 /// The last reports of one end.
@@ -38,7 +51,7 @@ pub(super) struct Standing {
 struct Heard(VecDeque<(Instant, Progress)>);
 
 /// What is said of a copy, as JSON and in words.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Record {
     /// Things found so far, and bytes in their files.
     entries: u64,
@@ -69,6 +82,8 @@ pub(super) struct Record {
     /// With a dry run, what would be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<Plan>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    brought: Option<Brought>,
     /// What each stream carried; only at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     streams: Option<Vec<StreamFigures>>,
@@ -86,7 +101,15 @@ impl Standing {
             sent_before: 0,
             durable_before: 0,
             streams_max: 0,
+            brought: None,
         }
+    }
+
+    /// Movers brought something before the first conversation.
+    pub(super) fn brought(&mut self, brought: Brought, record: &Record) {
+        self.brought = Some(brought);
+        self.sent_before += record.sent_bytes;
+        self.durable_before += record.durable_bytes;
     }
 
     /// Another conversation begins: both ends count from 0 again.
@@ -160,6 +183,7 @@ impl Standing {
             retransmitted_bytes: network.again_bytes,
             limited_by: None,
             plan: None,
+            brought: self.brought.clone(),
             streams: None,
             // What came in earlier conversations the source counts as there.
             at: source.there + target.durable,
@@ -203,6 +227,46 @@ impl Heard {
 }
 
 impl Record {
+    /// What several movers do; `left` bytes of all extents are not done, `done` are, whoever did them.
+    pub(super) fn together(movers: Vec<Self>, left: u64, done: u64) -> Self {
+        let slowest = movers.iter().filter(|one| one.limited_by.is_some());
+        let slowest = slowest.min_by_key(|one| one.now_bps);
+        let limited_by = slowest.and_then(|one| one.limited_by.clone());
+        let mut all = Self {
+            limited_by,
+            bytes: left + done,
+            ..Self::default()
+        };
+        for one in movers {
+            all.add(&one);
+        }
+        all.at = all.at.max(done).min(all.bytes);
+        let rate = all.now_bps.filter(|rate| *rate > 0);
+        all.left_s = rate.map(|rate| (all.bytes - all.at) as f64 * 8.0 / rate as f64);
+        all
+    }
+
+    fn add(&mut self, one: &Self) {
+        self.same += one.same;
+        self.made += one.made;
+        self.entries += one.entries;
+        self.there_bytes += one.there_bytes;
+        self.sent_bytes += one.sent_bytes;
+        self.durable_bytes += one.durable_bytes;
+        self.seconds = self.seconds.max(one.seconds);
+        self.average_bps += one.average_bps;
+        self.now_bps = self
+            .now_bps
+            .into_iter()
+            .chain(one.now_bps)
+            .reduce(|a, b| a + b);
+        self.open_streams += one.open_streams;
+        self.rtt_us = self.rtt_us.max(one.rtt_us);
+        self.retransmitted_segments += one.retransmitted_segments;
+        self.retransmitted_bytes += one.retransmitted_bytes;
+        self.at += one.at;
+    }
+
     /// Of a dry run: nothing was done of it.
     pub(super) fn planned(self, plan: Plan) -> Self {
         Self {
@@ -288,6 +352,15 @@ impl fmt::Display for Record {
             if count > 0 {
                 write!(f, ", {count} {what}")?;
             }
+        }
+        if let Some(brought) = &self.brought {
+            write!(
+                f,
+                "\n{}, {}, {:.1} s of it",
+                count(brought.movers as u64, "mover"),
+                count(brought.extents, "extent"),
+                brought.seconds
+            )?;
         }
         match self.limit() {
             Some(limit) => write!(f, "\n{limit}"),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul copy` decides: which block goes next and on which stream ([`Work`]), what must go again when a stream
-//! breaks ([`Ledger`]), how many streams there are ([`streams`]), who may send when several share a rate ([`limit`]), and
-//! what keeps it from being faster ([`Verdict`]).
+//! breaks ([`Ledger`]), how many streams there are ([`streams`]), how several movers divide it ([`extents`]), who may send
+//! when several share a rate ([`limit`]), and what keeps it from being faster ([`Verdict`]).
 
 mod bottleneck;
+pub mod extents;
 mod ledger;
 pub mod limit;
 mod measured;

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A copy as it was asked for, and how two ends of it are started and made known to each other.
+
+use super::{
+    args::{Args, Streams, Switch},
+    far::Far,
+    hearing::Ending,
+    order::{Begin, Meeting, Options, Report, Role, Task},
+    place::{Host, Place},
+};
+use crate::{exit::Refusal, site::Keyring};
+use anyhow::{Context as _, Result, bail};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    os::unix::ffi::OsStrExt,
+};
+
+/// Streams within one machine: a thread at either end each, and no path to fill.
+const STREAMS_HERE: u16 = 4;
+
+/// What shall be copied where to. Each place may be at several hosts, which share it.
+pub(super) struct Job<'a> {
+    pub(super) args: &'a Args,
+    pub(super) sources: Vec<Vec<Place>>,
+    pub(super) target: Vec<Place>,
+    /// For sites.
+    keys: Keyring,
+}
+
+/// Where the two ends of a conversation are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pair<'a> {
+    source: Option<&'a Host>,
+    target: Option<&'a Host>,
+}
+
+impl fmt::Display for Pair<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |host: Option<&Host>| host.map_or("here".to_owned(), ToString::to_string);
+        write!(f, "{} to {}", name(self.source), name(self.target))
+    }
+}
+
+/// What came of starting two ends.
+pub(super) enum Met {
+    Both {
+        source: Far,
+        target: Far,
+    },
+    /// One did not get as far as to begin.
+    Early(Ending),
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn read(args: &'a Args) -> Result<Self> {
+        let places = args.places.iter().map(|text| Place::parse_shared(text));
+        let mut sources: Vec<Vec<Place>> = places.collect::<Result<_>>()?;
+        let target = sources.pop().context("no target")?;
+        on_one_side(&sources)?;
+        let sites = sources.iter().chain([&target]).flatten();
+        let sites: Vec<_> = sites.filter_map(Place::site).cloned().collect();
+        let keys = Keyring::find(&sites, args.token_file.as_deref())?;
+        let job = Self {
+            args,
+            sources,
+            target,
+            keys,
+        };
+        if args.leases.is_none() && job.pairs() > 1 {
+            return Err(Refusal::usage(
+                "several hosts share their work through a database: --leases postgresql://… (or name one host)",
+            ));
+        }
+        Ok(job)
+    }
+
+    /// So many different ones there are until each host was in one.
+    pub(super) fn pairs(&self) -> usize {
+        let sources = self.sources.first().map_or(1, Vec::len);
+        sources.max(self.target.len())
+    }
+
+    /// Hosts of both sides, in turn.
+    pub(super) fn pair(&self, number: usize) -> Pair<'_> {
+        Pair {
+            source: self
+                .sources
+                .first()
+                .and_then(|first| host_of(first, number)),
+            target: host_of(&self.target, number),
+        }
+    }
+
+    /// From one place of this machine to another.
+    fn stays_here(&self) -> bool {
+        let mut places = self.sources.iter().chain([&self.target]).flatten();
+        places.all(|place| place.host.is_none())
+    }
+
+    pub(super) fn goes_abroad(&self) -> bool {
+        !self.stays_here()
+    }
+
+    /// One end by itself.
+    pub(super) fn start(&self, host: Option<&Host>) -> Result<Far> {
+        Far::start(host, self.args, &self.keys)
+    }
+
+    /// A source by itself, which says what there is.
+    pub(super) fn survey(&self, pair: Pair<'_>) -> Result<Far> {
+        let mut source = self.start(pair.source)?;
+        let nobody = Hello::of(&mut source)?;
+        source.tell(&self.begin((Role::Source, Task::Survey), &nobody, Meeting::Later))?;
+        Ok(source)
+    }
+
+    /// Two processes that know each other.
+    pub(super) fn meet(&self, pair: Pair<'_>, task: Task) -> Result<Met> {
+        let mut source = self.start(pair.source)?;
+        let mut target = self.start(pair.target)?;
+        let [near, far] = [Hello::of(&mut source)?, Hello::of(&mut target)?];
+        // Who is elsewhere can be reached: ssh did. And the source begins: before it has what it shall copy, the
+        // target must not be touched.
+        let source_listens = pair.source.is_some() && pair.target.is_none();
+        let meeting = match source_listens {
+            true => self.listening(&near),
+            false => Meeting::Later,
+        };
+        source.tell(&self.begin((Role::Source, task), &far, meeting))?;
+        let as_target = (Role::Target, task);
+        match (source.report()?, source_listens) {
+            (Some(Report::Listening(port)), true) => {
+                let meeting = Meeting::Connect((near.address(), port).into());
+                target.tell(&self.begin(as_target, &near, meeting))?;
+            }
+            (Some(Report::Ready), false) => {
+                target.tell(&self.begin(as_target, &near, self.listening(&far)))?;
+                match target.report()? {
+                    Some(Report::Listening(port)) => {
+                        source.tell(&Meeting::Connect((far.address(), port).into()))?;
+                    }
+                    other => return Ending::early(other).map(Met::Early),
+                }
+            }
+            (other, _) => return Ending::early(other).map(Met::Early),
+        }
+        Ok(Met::Both { source, target })
+    }
+
+    fn begin(&self, (role, task): (Role, Task), peer: &Hello, meeting: Meeting) -> Begin {
+        let bytes = |place: &Place| place.path.as_bytes().to_vec();
+        let first = |places: &Vec<Place>| places.first().map(bytes).unwrap_or_default();
+        Begin {
+            role,
+            paths: match role {
+                Role::Source => self.sources.iter().map(first).collect(),
+                Role::Target => vec![first(&self.target)],
+            },
+            options: self.options(task),
+            peer_certificate: peer.certificate.clone(),
+            meeting,
+            task,
+        }
+    }
+
+    fn options(&self, task: Task) -> Options {
+        let args = self.args;
+        Options {
+            streams: match (args.streams, self.stays_here()) {
+                // Nothing goes over them.
+                _ if args.dry_run => Streams::Exactly(1),
+                (Streams::Auto, true) => Streams::Exactly(STREAMS_HERE),
+                (streams, _) => streams,
+            },
+            balance: args.balance,
+            pace: args.pace,
+            congestion_control: args.cc.clone(),
+            encrypt: args.encrypt.unwrap_or(match self.stays_here() {
+                true => Switch::Off,
+                false => Switch::On,
+            }),
+            hash: args.hash,
+            limit: args.limit.map(units::BitRate::bits),
+            silence: args.silence,
+            dry_run: args.dry_run,
+            checksum: args.checksum,
+            // Only who sees all of it knows what is too much.
+            delete: args.delete && task == Task::Whole,
+            update: args.update,
+            exclude: args.exclude.clone(),
+            include: args.include.clone(),
+            into_directory: self.goes_into_directory(),
+        }
+    }
+
+    /// With movers always: what one of them makes must not change what the next one means.
+    fn goes_into_directory(&self) -> bool {
+        let slash = |place: &Place| place.path.as_bytes().ends_with(b"/");
+        self.sources.len() > 1
+            || self.args.leases.is_some()
+            || self.target.iter().any(slash)
+            || self.sources.iter().flatten().any(slash)
+    }
+
+    fn listening(&self, who: &Hello) -> Meeting {
+        Meeting::Listen {
+            at: who.address(),
+            ports: self.args.ports,
+        }
+    }
+}
+
+fn host_of(places: &[Place], number: usize) -> Option<&Host> {
+    places.get(number % places.len().max(1))?.host.as_ref()
+}
+
+fn on_one_side(sources: &[Vec<Place>]) -> Result<()> {
+    let hosts = |places: &[Place]| -> Vec<String> {
+        let name = |place: &Place| place.host.as_ref().map(ToString::to_string);
+        let shown = |place| name(place).unwrap_or("this machine".to_owned());
+        places.iter().map(shown).collect()
+    };
+    let mut all = sources.iter().map(|places| hosts(places).join(","));
+    let Some(first) = all.next() else {
+        return Ok(());
+    };
+    match all.find(|other| *other != first) {
+        None => Ok(()),
+        Some(other) => Err(Refusal::usage(format!(
+            "sources are on {first} and on {other}: copy from one host at a time"
+        ))),
+    }
+}
+
+/// What an end says of itself.
+struct Hello {
+    certificate: Vec<u8>,
+    /// Where ssh or we reached it.
+    reached: Option<IpAddr>,
+}
+
+impl Hello {
+    /// What is here is reached from here alone.
+    fn address(&self) -> IpAddr {
+        self.reached.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    fn of(far: &mut Far) -> Result<Self> {
+        match far.report()? {
+            Some(Report::Hello {
+                certificate,
+                ssh,
+                version,
+            }) if version == env!("CARGO_PKG_VERSION") => Ok(Self {
+                certificate,
+                reached: far.site().or(ssh.map(|(_, own)| own)),
+            }),
+            Some(Report::Hello { version, .. }) => Err(Refusal::usage(format!(
+                "the other side is longhaul {version}, this one {}: they must be the same",
+                env!("CARGO_PKG_VERSION")
+            ))),
+            _ => bail!("an end of the copy went away at once"),
+        }
+    }
+}

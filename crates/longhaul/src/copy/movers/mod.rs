@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul copy --leases`: several movers share one copy, each a pair of ends on hosts of either side, and each process with
+//! the same command has some. What is to be done is in a database ([`work`]): the data of files, in extents of some
+//! GiB. A mover may die at any time; what it had others take when its lease is over.
+//!
+//! Movers bring data and nothing else. Whatever is more than that (links, metadata of directories, what is too much, what
+//! changed or failed meanwhile) is the matter of the one conversation after them, which finds the data in its place.
+
+mod conversation;
+mod holding;
+mod mover;
+mod planning;
+mod work;
+
+use super::{
+    hearing::Hearing,
+    job::Job,
+    order::{Progress, Role},
+    standing::{Brought, Record, Standing},
+};
+use anyhow::{Result, bail};
+use mover::Mover;
+use std::{
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+use work::Shared;
+
+/// How long nothing is heard before it is looked whether a lease is to be renewed.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Between two looks whether there is more.
+const POLL_EVERY: Duration = Duration::from_secs(1);
+
+/// How often the database is asked how all is.
+const ALL_EVERY: Duration = Duration::from_secs(5);
+
+/// What a mover tells.
+enum Said {
+    Progress(usize, Role, Progress),
+    /// Its next conversation counts from 0.
+    Again(usize),
+    Note(String),
+}
+
+/// Brings the data, with everybody who does the same. Whoever has the result may forget the job.
+pub(super) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result<Shared> {
+    let shared = Shared::join(job, address)?;
+    let count = job.args.movers.map_or(job.pairs(), usize::from);
+    let (to, from) = channel();
+    let movers = (0..count).map(|number| Mover::new(job, &shared, number, to.clone()));
+    let movers: Vec<Mover<'_>> = movers.collect::<Result<_>>()?;
+    drop(to);
+    let ended = thread::scope(|scope| {
+        let work = |mover: Mover<'_>| {
+            let ended = mover.work();
+            if let Err(error) = &ended {
+                mover.note(format!("{error:#}"));
+            }
+            ended
+        };
+        let threads = movers
+            .into_iter()
+            .map(|mover| scope.spawn(move || work(mover)));
+        let threads: Vec<_> = threads.collect();
+        Crew::new(count).follow(&shared, hearing, &from);
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended.collect::<Vec<_>>()
+    });
+    let mut failed = None;
+    for ended in ended {
+        match ended {
+            Ok(Ok(())) => return Ok(shared),
+            Ok(Err(error)) => failed = failed.or(Some(error)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    match failed {
+        Some(error) => Err(error),
+        None => bail!("no mover did anything"),
+    }
+}
+
+/// All movers of this process, as they are shown.
+struct Crew {
+    began: Instant,
+    movers: Vec<Standing>,
+    all: lease::Standing,
+    /// When that was asked for.
+    asked: Option<Instant>,
+}
+
+impl Crew {
+    fn new(count: usize) -> Self {
+        let began = Instant::now();
+        Self {
+            began,
+            movers: (0..count).map(|_| Standing::new(began)).collect(),
+            all: lease::Standing::default(),
+            asked: None,
+        }
+    }
+
+    fn follow(&mut self, shared: &Shared, hearing: &mut Hearing, from: &Receiver<Said>) {
+        loop {
+            let now = Instant::now();
+            if self.asked.is_none_or(|asked| now >= asked + ALL_EVERY) {
+                self.asked = Some(now);
+                // What can't be asked is shown as it was.
+                self.all = shared.standing().unwrap_or_else(|_| self.all.clone());
+            }
+            hearing.show(|| self.record(now), now);
+            match from.recv_timeout(TICK) {
+                Ok(said) => self.hear(said, hearing),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.all = shared.standing().unwrap_or_else(|_| self.all.clone());
+        hearing.brought(self.brought(), &self.record(Instant::now()));
+    }
+
+    fn hear(&mut self, said: Said, hearing: &Hearing) {
+        match said {
+            Said::Progress(mover, role, progress) => {
+                self.movers[mover].hear(role, progress, Instant::now());
+            }
+            Said::Again(mover) => self.movers[mover].again(),
+            Said::Note(said) => hearing.note(&said),
+        }
+    }
+
+    fn record(&self, now: Instant) -> Record {
+        let movers = self.movers.iter().map(|mover| mover.now(now)).collect();
+        let amounts = [&self.all.open, &self.all.waiting, &self.all.leased];
+        let left: u64 = amounts.iter().map(|amount| amount.bytes).sum();
+        Record::together(movers, left, self.all.done.bytes + self.all.failed.bytes)
+    }
+
+    fn brought(&self) -> Brought {
+        Brought {
+            movers: self.movers.len(),
+            // The plan is one.
+            extents: self.all.done.extents.saturating_sub(1),
+            failed: self.all.failed.extents,
+            bytes: self.all.done.bytes,
+            seconds: self.began.elapsed().as_secs_f64(),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A mover: it takes extents, and has a pair of ends copy them, until nothing is left.
+
+use super::{
+    Said,
+    holding::Holding,
+    work::{Shared, Work},
+};
+use crate::{
+    copy::{
+        hearing::Ending,
+        job::{Job, Pair},
+        patience::Patience,
+    },
+    exit::Refusal,
+};
+use anyhow::{Context as _, Result, bail};
+use lease::{Board, Lease};
+use std::{sync::mpsc::Sender, thread, time::Duration};
+
+/// Between two looks whether there is something to take.
+const POLL: Duration = Duration::from_secs(1);
+
+pub(super) struct Mover<'a> {
+    pub(super) job: &'a Job<'a>,
+    /// Its own connection.
+    pub(super) board: Board,
+    pub(super) shared: lease::Job,
+    pub(super) number: usize,
+    /// As the database calls it.
+    pub(super) name: String,
+    pub(super) to: Sender<Said>,
+}
+
+/// What there is to take.
+enum Next {
+    Lease(Lease),
+    /// Others have all that there is.
+    Nothing,
+    Over,
+}
+
+impl<'a> Mover<'a> {
+    pub(super) fn new(
+        job: &'a Job<'a>,
+        shared: &Shared,
+        number: usize,
+        to: Sender<Said>,
+    ) -> Result<Self> {
+        let host = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
+        let process = std::process::id();
+        Ok(Self {
+            job,
+            board: shared.board.another()?,
+            shared: shared.job,
+            number,
+            name: format!("{host} {process}.{number}: {}", job.pair(number)),
+            to,
+        })
+    }
+
+    pub(super) fn pair(&self) -> Pair<'_> {
+        self.job.pair(self.number)
+    }
+
+    pub(super) fn ttl(&self) -> Duration {
+        Duration::from_nanos(self.job.args.lease_time.as_nanos())
+    }
+
+    /// Until nothing is left to do, or this one can't.
+    pub(super) fn work(&self) -> Result<()> {
+        let mut patience = Patience::new();
+        loop {
+            let (why, gained) = match self.step() {
+                Ok(Some(Ending::Over)) => {
+                    patience = Patience::new();
+                    continue;
+                }
+                Ok(None) => return Ok(()),
+                Ok(Some(Ending::Broken { why, gained })) => (why, gained),
+                Err(error) if error.is::<Refusal>() => return Err(error),
+                Err(error) => (format!("{error:#}"), 0),
+            };
+            let Some(pause) = patience.lose(gained > 0) else {
+                bail!("{why}; given up");
+            };
+            self.note(format!("{why}; going on in {} s", pause.as_secs_f32()));
+            let _nobody_hears = self.to.send(Said::Again(self.number));
+            thread::sleep(pause);
+        }
+    }
+
+    /// One conversation, or a look whether there is anything to have one about; nothing if there never will be.
+    fn step(&self) -> Result<Option<Ending>> {
+        let lease = match self.next()? {
+            Next::Over => return Ok(None),
+            Next::Nothing => {
+                thread::sleep(POLL);
+                return Ok(Some(Ending::Over));
+            }
+            Next::Lease(lease) => lease,
+        };
+        let work = postcard::from_bytes(&lease.body);
+        match work.context("the database holds extents of another version of longhaul")? {
+            Work::Plan => self.plan(lease).map(Some),
+            Work::Extent(extent) => self.converse(lease, extent).map(Some),
+        }
+    }
+
+    fn next(&self) -> Result<Next> {
+        Ok(match self.take()? {
+            Some(lease) => Next::Lease(lease),
+            None if self.is_over()? => Next::Over,
+            None => Next::Nothing,
+        })
+    }
+
+    pub(super) fn take(&self) -> Result<Option<Lease>> {
+        let taken = self.board.take(self.shared, &self.name, 1, self.ttl())?;
+        Ok(taken.into_iter().next())
+    }
+
+    pub(super) fn is_over(&self) -> Result<bool> {
+        Ok(self.board.standing(self.shared)?.is_over())
+    }
+
+    pub(super) fn holding(&self, lease: Lease) -> Holding<'_> {
+        let mut held = Holding::new(&self.board, self.ttl());
+        held.take(lease);
+        held
+    }
+
+    pub(super) fn note(&self, said: String) {
+        let said = format!("{}: {said}", self.pair());
+        let _nobody_hears = self.to.send(Said::Note(said));
+    }
+}
