@@ -20,7 +20,7 @@ use std::{
 const TICK: Duration = Duration::from_millis(500);
 
 /// How long the other end may take to say that all is done.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How a conversation ended.
 pub(super) enum Ending {

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod durable;
+pub(crate) mod hosts;
 pub(crate) mod tree;
 
 use host::{netns::Netns, process::inside};

@@ -5,7 +5,7 @@ use super::{POLL_EVERY, Said, TICK, holding::Holding, mover::Mover, work::Work};
 use crate::{
     copy::{
         far::Far,
-        hearing::Ending,
+        hearing::{Ending, LAST_WORDS},
         job::Met,
         order::{Extent, Progress, Report, Role, Task, Word},
     },
@@ -138,7 +138,11 @@ impl Conversation<'_> {
             Some(Report::Done { number, failed }) => self.done(number, failed.as_deref())?,
             // What could not be copied the last conversation tries again, and says.
             Some(Report::Problem(problem)) => tracing::debug!("{}: {problem}", self.mover.name),
-            Some(Report::Over(_)) => return Ok(Some(Ending::Over)),
+            Some(Report::Over(progress)) => {
+                self.progress(role, progress);
+                self.await_other(role);
+                return Ok(Some(Ending::Over));
+            }
             Some(Report::Broken(why)) => return Ok(Some(self.broken(&why))),
             Some(Report::Refused(why)) => return Err(Refusal::usage(why)),
             Some(_) => {}
@@ -147,6 +151,20 @@ impl Conversation<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// One end has said that all is done; the other says so too, or was killed then.
+    fn await_other(&mut self, first: Role) {
+        let until = Instant::now() + LAST_WORDS;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.from.recv_timeout(left) {
+                Ok((role, Some(Report::Over(progress)))) => return self.progress(role, progress),
+                Ok((role, None)) if role != first => return,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
     }
 
     /// An end that is stuck must not keep what others could do.

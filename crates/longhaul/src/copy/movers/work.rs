@@ -2,15 +2,15 @@
 //! A copy as the database has it: a job whose first extent is to plan the others.
 
 use crate::copy::{
-    args::Args,
     job::Job,
     order::{Content, Extent},
+    place::Place,
 };
 use anyhow::{Context as _, Result};
 use lease::{Board, NewExtent, Standing};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+use std::collections::BTreeSet;
 use store::path::RelPath;
 
 /// What a mover may take.
@@ -31,7 +31,7 @@ impl Shared {
     /// The job of this command: whoever gives it, wherever, shares the same.
     pub(super) fn join(job: &Job<'_>, address: &str) -> Result<Self> {
         let board = Board::open(address).map_err(wrong)?;
-        let spec = spec(job.args)?;
+        let spec = spec(job)?;
         let first = NewExtent {
             key: b"plan".to_vec(),
             body: postcard::to_stdvec(&Work::Plan)?,
@@ -62,16 +62,20 @@ fn wrong(error: lease::Error) -> anyhow::Error {
     }
 }
 
-/// What makes two commands the same copy. How fast and by how many is each one's own affair.
-fn spec(args: &Args) -> Result<Vec<u8>> {
-    let places: Vec<&[u8]> = args
-        .places
-        .iter()
-        .map(|place| OsStr::as_bytes(place))
-        .collect();
+/// What makes two commands the same copy. How fast and by how many is each one's own affair, and so is the order of hosts:
+/// each begins with the first.
+fn spec(job: &Job<'_>) -> Result<Vec<u8>> {
+    let args = job.args;
+    let places = job.sources.iter().chain([&job.target]);
+    let places: Vec<BTreeSet<String>> = places.map(|places| hosts_and_path(places)).collect();
     let extent = args.extent.map(units::Bytes::get);
     let what = (places, &args.exclude, &args.include, args.update, extent);
     postcard::to_stdvec(&what).context("cannot name the job")
+}
+
+fn hosts_and_path(places: &[Place]) -> BTreeSet<String> {
+    let shown = |place: &Place| format!("{:?} {:?}", place.host, place.path);
+    places.iter().map(shown).collect()
 }
 
 /// As the database has it.
