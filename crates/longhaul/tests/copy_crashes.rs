@@ -95,6 +95,11 @@ impl Original {
         }
     }
 
+    /// What is in it, as an argument.
+    fn contents(&self) -> PathBuf {
+        self.path.join("")
+    }
+
     fn draw(&self, random: &mut impl Rng) -> Moment {
         let mut below = |max: u64| random.next_u64() % (max + 1);
         match below(3) {
@@ -129,7 +134,7 @@ fn ssh(ground: &Ground) -> String {
 fn start(ground: &Ground, victim: Victim, balance: &str, from: &Path, to: &Path) -> Child {
     let streams = STREAMS.to_string();
     let mut options = vec!["--streams", &streams, "--balance", balance];
-    let (mut from, mut to) = (from.join(""), to.to_owned());
+    let (mut from, mut to) = (from.to_owned(), to.to_owned());
     let script = ssh(ground);
     if let Victim::Ssh { pull } = victim {
         let program = env!("CARGO_BIN_EXE_longhaul");
@@ -213,13 +218,19 @@ fn round(ground: &Ground, original: &Original, seed: u64) -> u64 {
         let victim = Victim::ALL[(random.next_u64() % 5) as usize];
         let moment = original.draw(&mut random);
         what += &format!(" {victim:?} at {moment:?}");
-        let output = disturbed(ground, victim, moment, &original.path, &to);
+        let output = disturbed(ground, victim, moment, &original.contents(), &to);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let fine = output.status.success() || may_fail(victim, &said);
         assert!(fine, "{what}: {said}");
     }
     let lacking = lacking(&original.path, &to);
-    let output = finish(start(ground, Victim::Driver, "steal", &original.path, &to));
+    let output = finish(start(
+        ground,
+        Victim::Driver,
+        "steal",
+        &original.contents(),
+        &to,
+    ));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{what}: {said}");
     let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -287,7 +298,7 @@ fn cut_to_pieces(ground: &Ground, original: &Original, seed: u64) -> u64 {
         .collect();
     moments.sort_unstable_by(|one, other| other.cmp(one));
     let balance = ["steal", "none"][(seed % 2) as usize];
-    let mut child = start(ground, Victim::Driver, balance, &original.path, &to);
+    let mut child = start(ground, Victim::Driver, balance, &original.contents(), &to);
     let since = Instant::now();
     while child.try_wait().unwrap().is_none() && since.elapsed() < PATIENCE {
         let wire = ground.wire_bytes() - begin;
@@ -339,6 +350,33 @@ fn a_kill_costs_a_bounded_number_of_bytes_and_nothing_else() {
     });
     let worst = worst.into_inner();
     eprintln!("seeds {first} to {last}: at most {worst} bytes lost by a kill, {LOST_MAX} may be");
+}
+
+/// The first conversation makes the name that the next ones find.
+#[test]
+fn a_tree_gets_another_name_once_however_often_it_is_begun() {
+    let ground = Ground::new();
+    let original = Original::make(ground.path("small"), 8);
+    let to = ground.path("other name");
+    let moments = [2_000_000, 9_000_000].map(Moment::WireBytes);
+    for (moment, victim) in moments.into_iter().zip([Victim::Target, Victim::Driver]) {
+        disturbed(&ground, victim, moment, &original.path, &to);
+    }
+    for _ in 0..2 {
+        let output = finish(start(&ground, Victim::Driver, "steal", &original.path, &to));
+        assert!(output.status.success());
+        tree::assert_same(&original.path, &to, "renamed");
+    }
+    // Another source goes into it.
+    fs::create_dir(ground.path("x")).unwrap();
+    let output = finish(start(
+        &ground,
+        Victim::Driver,
+        "steal",
+        &ground.path("x"),
+        &to,
+    ));
+    assert!(output.status.success() && to.join("x").is_dir());
 }
 
 /// A stream that breaks is opened anew, and what it had taken to send goes on others.

@@ -4,7 +4,7 @@
 //!
 //! [`scan`] finds what there is to copy and [`place`] makes what needs no data. What is durable at a
 //! destination, and how it becomes so, is in [`part`] (files of many blocks), [`small`] (files of
-//! one) and [`manifest`] (what is complete). All of it happens beneath a [`root`].
+//! one) and [`manifest`] (what is complete); [`origin`] says whose copy a directory is. All of it happens beneath a [`root`].
 
 pub mod blocks;
 pub mod delete;
@@ -16,6 +16,7 @@ pub mod journal;
 pub mod manifest;
 pub mod medium;
 pub mod metadata;
+pub mod origin;
 pub mod part;
 pub mod path;
 pub mod place;

@@ -717,7 +717,7 @@ fn is_component(name: &[u8]) -> bool {
     !special && name.len() <= 255 && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-fn own_name(name: &[u8], kind: &str) -> Vec<u8> {
+pub(crate) fn own_name(name: &[u8], kind: &str) -> Vec<u8> {
     let hash = blake3::hash(name).to_hex();
     format!("{OWN_PREFIX}{}.{kind}", &hash[..32]).into_bytes()
 }

@@ -10,11 +10,13 @@ use super::{
 };
 use crate::{exit::Refusal, site::Keyring};
 use anyhow::{Context as _, Result, bail};
+use sha2::{Digest as _, Sha256};
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr},
     os::unix::ffi::OsStrExt,
 };
+use store::origin::Origin;
 
 /// Streams within one machine: a thread at either end each, and no path to fill.
 const STREAMS_HERE: u16 = 4;
@@ -191,7 +193,18 @@ impl<'a> Job<'a> {
             exclude: args.exclude.clone(),
             include: args.include.clone(),
             into_directory: self.goes_into_directory(),
+            origin: self.origin(),
         }
+    }
+
+    /// The same for the same command, from wherever on this machine.
+    fn origin(&self) -> Origin {
+        let shown = |place: &Place| match &place.host {
+            Some(host) => format!("{host} {:?}", place.path),
+            None => format!("{:?}", std::path::absolute(&place.path).ok()),
+        };
+        let sources = self.sources.iter().flatten().map(shown);
+        Sha256::digest(sources.collect::<Vec<_>>().join("\n")).into()
     }
 
     /// With movers always: what one of them makes must not change what the next one means.

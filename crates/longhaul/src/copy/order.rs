@@ -13,7 +13,7 @@ use std::{
     ops::Range,
     time::Duration,
 };
-use store::path::RelPath;
+use store::{origin::Origin, path::RelPath};
 
 /// Stands before an end's first message.
 pub(super) const GREETING: &[u8] = b"longhaul copy 1\n";
@@ -119,6 +119,8 @@ pub(super) struct Options {
     pub(super) include: Vec<String>,
     /// Several sources, or one into a directory that is there: each goes below the target under its name.
     pub(super) into_directory: bool,
+    /// Tells this command's source from others': what it gave a name once, it finds again.
+    pub(super) origin: Origin,
 }
 
 impl Options {

@@ -61,6 +61,7 @@ fn options() -> Options {
         exclude: Vec::new(),
         include: Vec::new(),
         into_directory: true,
+        origin: [0; 32],
     }
 }
 

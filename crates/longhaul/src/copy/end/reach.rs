@@ -16,11 +16,11 @@ use std::{
     ffi::OsStr,
     io,
     net::IpAddr,
-    os::unix::ffi::OsStrExt,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
-use store::{path::RelPath, root::Root, scan::Source};
+use store::{medium::Dir, origin, path::RelPath, root::Root, scan::Source};
 
 /// What a site tells the end that it starts, before the client says anything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -105,10 +105,17 @@ impl Reach {
 fn anywhere(path: &Path, options: &Options) -> Result<(Root, Option<RelPath>)> {
     let failed =
         |path: &Path, error: io::Error| Refusal::usage(format!("{}: {error}", path.display()));
-    if options.into_directory || path.is_dir() {
+    let into = options.into_directory || path.is_dir();
+    if into && !(named(path).is_ok_and(|(root, name)| is_its_copy(&root, &name, options))) {
         let root = Root::open_or_create(path).map_err(|error| failed(path, error))?;
         return Ok((root, None));
     }
+    let (root, name) = named(path)?;
+    Ok((root, Some(name)))
+}
+
+/// The directory around a path, and the path's name in it.
+fn named(path: &Path) -> Result<(Root, RelPath)> {
     let name = path
         .file_name()
         .ok_or_else(|| Refusal::usage(format!("{}: no name for what is copied", path.display())))?;
@@ -117,8 +124,22 @@ fn anywhere(path: &Path, options: &Options) -> Result<(Root, Option<RelPath>)> {
         .parent()
         .filter(|around| !around.as_os_str().is_empty());
     let around = around.unwrap_or(Path::new("."));
-    let root = Root::open(around).map_err(|error| failed(around, error))?;
-    Ok((root, Some(name)))
+    let root = Root::open(around)
+        .map_err(|error| Refusal::usage(format!("{}: {error}", around.display())))?;
+    Ok((root, name))
+}
+
+/// Whether a directory is what an earlier run of the same command made and called so.
+fn is_its_copy(root: &Root, path: &RelPath, options: &Options) -> bool {
+    let Ok(stat) = root.stat(path) else {
+        return false;
+    };
+    let known = || {
+        let parent = root.open_dir(path.parent().as_ref()).ok()?;
+        let dir = Dir::new(parent.as_fd()).ok()?;
+        origin::is_copy(&dir, path.name(), stat.st_ino, &options.origin).ok()
+    };
+    !options.into_directory && root.is_dir(path) && known() == Some(true)
 }
 
 impl Confinement {
@@ -155,7 +176,12 @@ impl Confinement {
         };
         match inside {
             None => into(None),
-            Some(inside) if options.into_directory || root.is_dir(&inside) => into(Some(&inside)),
+            Some(inside)
+                if options.into_directory
+                    || root.is_dir(&inside) && !is_its_copy(&root, &inside, options) =>
+            {
+                into(Some(&inside))
+            }
             Some(inside) => {
                 let name = RelPath::parse(inside.name()).map_err(Refusal::usage)?;
                 let around = root.below(inside.parent().as_ref());
@@ -210,6 +236,7 @@ mod tests {
             exclude: Vec::new(),
             include: Vec::new(),
             into_directory,
+            origin: [0; 32],
         }
     }
 

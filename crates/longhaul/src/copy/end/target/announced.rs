@@ -3,7 +3,7 @@
 
 use super::{
     Target,
-    arriving::{Begun, Large, finish_renamed, said, tidy},
+    arriving::{Begun, Large, directory, finish_renamed, said, tidy},
     state::{OPEN_MAX, State},
 };
 use crate::copy::{
@@ -19,6 +19,7 @@ use store::{
     delete::{Extras, remove_all},
     entry::{Entry, Kind},
     filter::Filter,
+    origin::{self, NOT_YET},
     part::Renamed,
     path::RelPath,
     place::{Options, Placed, Placer},
@@ -241,7 +242,15 @@ impl Target {
             true => Outcome::Made,
             false => Outcome::MadeWithout(said(&left_out)),
         };
-        let outcome = match site.placer.place(&entry) {
+        let named = self.is_named(&entry);
+        if named {
+            self.note_origin(&entry.path);
+        }
+        let placed = site.placer.place(&entry);
+        if named && placed.is_ok() {
+            self.note_origin(&entry.path);
+        }
+        let outcome = match placed {
             Ok((Placed::Unchanged, _)) if self.options.dry_run => Outcome::Same,
             Ok((placed @ (Placed::Changed | Placed::Wanted), _)) if self.options.dry_run => {
                 self.plan(&entry, &placed)
@@ -264,6 +273,24 @@ impl Target {
             Err(failure) => Outcome::Failed(failure.to_string()),
         };
         self.settle(number, &entry.path, outcome);
+    }
+
+    /// Whether it is a directory that the copy as a whole is called by.
+    fn is_named(&self, entry: &Entry) -> bool {
+        let whole = self.renamed.as_ref() == Some(&entry.path);
+        whole && entry.kind == Kind::Directory && !self.options.dry_run
+    }
+
+    /// So that the same command means the same directory again.
+    fn note_origin(&self, path: &RelPath) {
+        let inode = self.root.stat(path).map_or(NOT_YET, |stat| stat.st_ino);
+        let noted = directory(&self.root, path).and_then(|dir| {
+            let noted = origin::note(&dir, path.name(), inode, &self.options.origin);
+            noted.map_err(|error| format!("{path}: {error}"))
+        });
+        if let Err(why) = noted {
+            self.problem(format!("{why}; the same command again would copy into it"));
+        }
     }
 
     /// Nothing is to be done for it, but for what a kill may have left beside it.

@@ -16,6 +16,7 @@ use store::{
     medium::Dir,
     metadata::{LeftOut, Metadata},
     part::{Finished, Opened, Origin, Part, Renamed, remove_leftovers},
+    path::RelPath,
     root::Root,
 };
 use wire::block::Content;
@@ -72,7 +73,7 @@ impl Large {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(format!("{}: no file", entry.path));
         };
-        let dir = directory(root, &entry)?;
+        let dir = directory(root, &entry.path)?;
         let origin = Origin {
             version: (&version).into(),
             length: version.size,
@@ -224,16 +225,16 @@ pub(super) fn unless_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) ->
 
 /// What a kill left beside a file that is there.
 pub(super) fn tidy(root: &Root, entry: &Entry) -> Result<(), String> {
-    let removed = remove_leftovers(&directory(root, entry)?, entry.path.name());
+    let removed = remove_leftovers(&directory(root, &entry.path)?, entry.path.name());
     removed.map_err(|error| in_its_place(entry, &error))
 }
 
 /// The directory that a file is written in.
-pub(super) fn directory(root: &Root, entry: &Entry) -> Result<Dir, String> {
-    let parent = entry.path.parent();
+pub(super) fn directory(root: &Root, path: &RelPath) -> Result<Dir, String> {
+    let parent = path.parent();
     let opened = root.open_dir(parent.as_ref());
     let opened = opened.map_err(|failure| failure.to_string())?;
-    Dir::new(opened.as_fd()).map_err(|error| format!("{}: {error}", entry.path))
+    Dir::new(opened.as_fd()).map_err(|error| format!("{path}: {error}"))
 }
 
 /// Metadata of an open file, and what of it could not be had.

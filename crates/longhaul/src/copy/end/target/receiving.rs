@@ -96,7 +96,7 @@ impl Target {
         bytes: &[u8],
         hash: Option<FileHash>,
     ) -> Result<(Small, Vec<String>), String> {
-        let dir = directory(&self.root, entry)?;
+        let dir = directory(&self.root, &entry.path)?;
         let mut left_out = Vec::new();
         let write = || {
             Small::write(&dir, entry.path.name(), bytes, hash, |file| {
