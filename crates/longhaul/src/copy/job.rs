@@ -39,9 +39,18 @@ pub(super) struct Pair<'a> {
 
 impl fmt::Display for Pair<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |host: Option<&Host>| host.map_or("here".to_owned(), ToString::to_string);
         write!(f, "{} to {}", name(self.source), name(self.target))
     }
+}
+
+impl Pair<'_> {
+    pub(super) fn target_name(&self) -> String {
+        name(self.target)
+    }
+}
+
+fn name(host: Option<&Host>) -> String {
+    host.map_or("here".to_owned(), ToString::to_string)
 }
 
 /// What came of starting two ends.
@@ -115,6 +124,14 @@ impl<'a> Job<'a> {
         let nobody = Hello::of(&mut source)?;
         source.tell(&self.begin((Role::Source, Task::Survey), &nobody, Meeting::Later))?;
         Ok(source)
+    }
+
+    /// A target by itself.
+    pub(super) fn target_alone(&self, pair: Pair<'_>, task: Task) -> Result<Far> {
+        let mut target = self.start(pair.target)?;
+        let nobody = Hello::of(&mut target)?;
+        target.tell(&self.begin((Role::Target, task), &nobody, Meeting::Later))?;
+        Ok(target)
     }
 
     /// Two processes that know each other.

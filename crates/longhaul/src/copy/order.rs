@@ -13,7 +13,7 @@ use std::{
     ops::Range,
     time::Duration,
 };
-use store::{origin::Origin, path::RelPath};
+use store::{entry::Version, origin::Origin, path::RelPath};
 
 /// Stands before an end's first message.
 pub(super) const GREETING: &[u8] = b"longhaul copy 1\n";
@@ -40,6 +40,10 @@ pub(super) enum Task {
     Survey,
     /// The data of extents, as the driver assigns them. What belongs to no file's data comes with another conversation.
     Extents,
+    /// For targets of several hosts, before anything else: one makes a file of this number in the target's directory, and
+    /// takes it away when its standard input ends; the others say whether they see it.
+    Mark(u128),
+    Seek(u128),
 }
 
 /// To a source that copies extents, while it does.
@@ -66,7 +70,11 @@ pub(super) enum Content {
     /// Whole files, as they are called in the copy.
     Files(Vec<RelPath>),
     /// Blocks of a file.
-    Blocks { path: RelPath, blocks: Range<u64> },
+    Blocks {
+        path: RelPath,
+        blocks: Range<u64>,
+        version: Version,
+    },
     /// A file of which others brought the blocks: it gets its name.
     Name(RelPath),
 }
@@ -146,6 +154,8 @@ pub(super) enum Report {
     Progress(Progress),
     /// Something that could not be copied, or not wholly.
     Problem(String),
+    /// Whether what was marked is there.
+    Marked(bool),
     /// Files that a survey found.
     Found(Vec<Found>),
     /// An extent is done with: whether all of it is durable at the target, and if not, why not.
@@ -170,7 +180,7 @@ pub(super) enum Report {
 pub(super) struct Found {
     pub(super) source: u32,
     pub(super) path: RelPath,
-    pub(super) bytes: u64,
+    pub(super) version: Version,
 }
 
 /// Something that would be done.

@@ -5,6 +5,7 @@
 mod gauges;
 #[cfg(test)]
 mod hostile;
+mod mark;
 mod meeting;
 mod progress;
 mod reach;
@@ -91,7 +92,11 @@ fn perform(
     match begin.role {
         Role::Source if begin.task == Task::Survey => survey::run(&begin, reach, reporter),
         Role::Source => source::run(begin, reach, identity, reporter),
-        Role::Target => target::run(begin, reach, identity, reporter),
+        Role::Target => match begin.task {
+            Task::Mark(number) => mark::make(number, &begin, reach, reporter),
+            Task::Seek(number) => mark::seek(number, &begin, reach, reporter),
+            _ => target::run(begin, reach, identity, reporter),
+        },
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn run(begin: &Begin, reach: &Reach, reporter: &Reporter) -> Result<P
     let mut all = Progress::default();
     for file in scan.filter_map(file) {
         all.entries += 1;
-        all.bytes += file.bytes;
+        all.bytes += file.version.size;
         paths += file.path.as_bytes().len();
         found.push(file);
         if found.len() == FILES_MAX || paths > PATHS_MAX {
@@ -41,6 +41,6 @@ fn file(item: Item) -> Option<Found> {
     Some(Found {
         source: source as u32,
         path: entry.path,
-        bytes: version.size,
+        version,
     })
 }

@@ -10,6 +10,7 @@ mod conversation;
 mod holding;
 mod mover;
 mod planning;
+mod sharing;
 mod work;
 
 use super::{
@@ -46,6 +47,7 @@ enum Said {
 
 /// Brings the data, with everybody who does the same. Whoever has the result may forget the job.
 pub(super) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result<Shared> {
+    sharing::check(job)?;
     let shared = Shared::join(job, address)?;
     let count = job.args.movers.map_or(job.pairs(), usize::from);
     let (to, from) = channel();

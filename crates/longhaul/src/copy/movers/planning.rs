@@ -81,12 +81,12 @@ impl Mover<'_> {
 
 impl Planner {
     fn offer(&mut self, file: Found) -> Result<()> {
-        let extent = self.extent.unwrap_or_else(|| extent_len(file.bytes));
-        if file.bytes > extent {
+        let extent = self.extent.unwrap_or_else(|| extent_len(file.version.size));
+        if file.version.size > extent {
             return self.cut(file, extent);
         }
         let (gathered, paths) = self.gathered.entry(file.source).or_default();
-        gathered.add(file.bytes, file.path.as_bytes().len());
+        gathered.add(file.version.size, file.path.as_bytes().len());
         paths.push(file.path);
         match gathered.is_enough(self.extent.unwrap_or(EXTENT_MIN)) {
             true => self.bundle(file.source),
@@ -95,19 +95,21 @@ impl Planner {
     }
 
     /// A file that several bring: the extents of its blocks, and one to give it its name when all are there.
-    fn cut(
-        &mut self,
-        Found {
+    fn cut(&mut self, file: Found, extent: u64) -> Result<()> {
+        let Found {
             source,
             path,
-            bytes,
-        }: Found,
-        extent: u64,
-    ) -> Result<()> {
+            version,
+        } = file;
+        let bytes = version.size;
         for blocks in cut(bytes, BLOCK, extent) {
             let len = bytes.min(blocks.end * BLOCK) - blocks.start * BLOCK;
             let path = path.clone();
-            let content = Content::Blocks { path, blocks };
+            let content = Content::Blocks {
+                path,
+                blocks,
+                version,
+            };
             self.ready
                 .push(new_extent(Extent { source, content }, len)?);
         }

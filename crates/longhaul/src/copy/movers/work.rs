@@ -85,7 +85,7 @@ pub(super) fn new_extent(extent: Extent, bytes: u64) -> Result<NewExtent> {
             let first = paths.first().map(RelPath::as_bytes).unwrap_or_default();
             (key(b'f', extent.source, first), None, None)
         }
-        Content::Blocks { path, blocks } => {
+        Content::Blocks { path, blocks, .. } => {
             let mut name = key(b'b', extent.source, path.as_bytes());
             name.extend(blocks.start.to_be_bytes());
             (name, Some(key(b'g', extent.source, path.as_bytes())), None)

@@ -19,7 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 use store::{
-    entry::{Entry, Kind},
+    entry::{Entry, Kind, Version},
+    journal,
     path::RelPath,
     root::Failure,
     scan::Source as Place,
@@ -119,9 +120,17 @@ impl Source {
         number: u64,
         extent: Extent,
     ) {
+        let mut planned = None;
         let shares = match extent.content {
             Content::Files(paths) => paths.into_iter().map(|path| (path, Share::Whole)).collect(),
-            Content::Blocks { path, blocks } => vec![(path, Share::Blocks(blocks))],
+            Content::Blocks {
+                path,
+                blocks,
+                version,
+            } => {
+                planned = Some(version);
+                vec![(path, Share::Blocks(blocks))]
+            }
             Content::Name(path) => vec![(path, Share::Assembled)],
         };
         let source = extent.source as usize;
@@ -133,6 +142,10 @@ impl Source {
                 None => Err(format!("{path}: there is no source {source}")),
             };
             match found {
+                Ok(entry) if is_another(&entry, planned) => {
+                    let why = format!("{path}: it is another file here, or has changed");
+                    self.note_failure(number, why);
+                }
                 Ok(entry) => self.announce_share(sources, source, number, entry, share),
                 Err(why) => self.note_failure(number, why),
             }
@@ -236,6 +249,15 @@ impl Source {
         if let Some(Some(Unsettled { failed, .. })) = done {
             self.reporter.say(&Report::Done { number, failed });
         }
+    }
+}
+
+/// Whether a file is another than the one that was planned. Its device is another on each host.
+fn is_another(entry: &Entry, planned: Option<Version>) -> bool {
+    let of = |version: &Version| journal::Version::from(version);
+    match (&entry.kind, planned) {
+        (Kind::File { version, .. }, Some(planned)) => of(version) != of(&planned),
+        _ => false,
     }
 }
 

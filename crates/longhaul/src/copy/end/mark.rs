@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether the targets on several hosts see the same directory: one makes a file there, and the others look for it.
+
+use super::{Reporter, reach::Reach};
+use crate::{
+    copy::{
+        message,
+        order::{Begin, Meeting, Progress, Report},
+    },
+    exit::Refusal,
+};
+use anyhow::Result;
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use store::{part::OWN_PREFIX, path::RelPath, root::Root};
+
+/// Makes the mark, and takes it away when whoever wanted it is gone.
+pub(super) fn make(
+    number: u128,
+    begin: &Begin,
+    reach: &Reach,
+    reporter: &Reporter,
+) -> Result<Progress> {
+    let (root, name) = (root(begin, reach)?, name(number)?);
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+    root.open_with(&name, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(Refusal::usage)?;
+    reporter.say(&Report::Marked(true));
+    // Whatever is said, or nothing: then nobody needs it any more.
+    let _enough: Result<Option<Meeting>> = message::read(&mut io::stdin().lock());
+    root.remove(&name).map_err(Refusal::usage)?;
+    Ok(Progress::default())
+}
+
+pub(super) fn seek(
+    number: u128,
+    begin: &Begin,
+    reach: &Reach,
+    reporter: &Reporter,
+) -> Result<Progress> {
+    let found = root(begin, reach)?.stat(&name(number)?).is_ok();
+    reporter.say(&Report::Marked(found));
+    Ok(Progress::default())
+}
+
+fn root(begin: &Begin, reach: &Reach) -> Result<Root> {
+    let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
+    Ok(reach.target(path, &begin.options)?.0)
+}
+
+fn name(number: u128) -> Result<RelPath> {
+    let name = format!("{OWN_PREFIX}{number:032x}.mark");
+    RelPath::parse(name.as_bytes()).map_err(Refusal::usage)
+}
