@@ -20,6 +20,10 @@ fi
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/longhaul/tools
 # Debian keeps nft, nginx and ethtool out of an ordinary user's PATH.
 export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:$tools/bin
+# And PostgreSQL's server out of everybody's, each version in a folder of its own.
+for folder in /usr/lib/postgresql/*/bin; do
+    [ ! -d "$folder" ] || PATH=$PATH:$folder
+done
 
 rust_version=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 cargo_bin=${CARGO_HOME:-$HOME/.cargo}/bin

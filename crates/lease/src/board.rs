@@ -20,6 +20,8 @@ use tokio_postgres::{
 /// How long forgetting may take: a million extents go in seconds.
 const FORGET_LIMIT: Duration = Duration::from_secs(310);
 const FORGET_TIMEOUT: &str = "SET LOCAL statement_timeout = '300s'";
+/// How often a job may be made and forgotten under our hands before we give up.
+const JOIN_TRIES: u32 = 10;
 /// Jobs that [`Board::jobs`] lists, the oldest first.
 pub const JOBS_MAX: i64 = 1000;
 
@@ -27,7 +29,7 @@ pub const JOBS_MAX: i64 = 1000;
 /// while another thread adds a lot takes [`another`](Board::another). For threads, not for async tasks:
 /// within an async runtime calls panic.
 ///
-/// A call ends within a minute, come what may. One whose connection had broken is made once more on a new
+/// Calls end in bounded time (see the [crate]'s bounds), come what may. One whose connection had broken is made once more on a new
 /// one where repeating does no harm, and otherwise fails; in either case the next call connects
 /// again by itself.
 pub struct Board {
@@ -104,12 +106,13 @@ impl Board {
     ///
     /// # Errors
     /// [`Error::OtherSpec`] if it was made with another `spec`, [`Error::TooLarge`] beyond [`NAME_LEN_MAX`],
-    /// [`SPEC_LEN_MAX`] and the bounds of extents, and those of the connection.
+    /// [`SPEC_LEN_MAX`] and the bounds of extents, [`Error::NoJob`] if others forget it as often as it is
+    /// made, and those of the connection.
     pub fn join(&self, name: &[u8], spec: &[u8], first: &NewExtent) -> Result<Job, Error> {
         bounded("a job's name", name.len(), NAME_LEN_MAX)?;
         bounded("a job's spec", spec.len(), SPEC_LEN_MAX)?;
         first.check()?;
-        loop {
+        for _ in 0..JOIN_TRIES {
             let found =
                 self.repeatable(
                     async |client| match make(client, name, spec, first).await? {
@@ -124,6 +127,7 @@ impl Board {
                 None => {}
             }
         }
+        Err(Error::NoJob)
     }
 
     /// Removes the job and everything about it: no row stays. Holders of its leases find that none stands.

@@ -107,6 +107,10 @@ impl Connection {
     }
 
     /// Does `work` within `limit`. Only a connection that stood before and broke is a reason to repeat.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "closures are written where they are used"
+    )]
     pub(crate) fn call<T>(
         &mut self,
         repeat: Repeat,
@@ -185,4 +189,89 @@ fn ends_session(said: &Said) -> bool {
 enum Failure {
     Said(Said),
     Silence(Duration),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{error::Cause, schema};
+    use postgres_fixture::Server;
+
+    const SHORT: Duration = Duration::from_millis(200);
+
+    fn connection(server: &Server) -> Connection {
+        let target = Target::new(&server.database(), None).unwrap();
+        Connection::new(target).unwrap()
+    }
+
+    fn ask(connection: &mut Connection, limit: Duration, sql: &str) -> Result<(), Error> {
+        connection.call(Repeat::Once, limit, async |client| {
+            client.batch_execute(sql).await
+        })
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_waited_for() {
+        let mut connection = connection(Server::shared());
+        let error = ask(&mut connection, SHORT, "SELECT pg_sleep(3600)").unwrap_err();
+        assert!(
+            matches!(&error, Error::Unreachable { source: Cause::Silence(limit), .. } if *limit == SHORT)
+        );
+        ask(&mut connection, CALL_LIMIT, "SELECT 1").unwrap();
+    }
+
+    #[test]
+    fn a_server_that_is_stopped_is_not_waited_for() {
+        let server = Server::start();
+        let mut connection = connection(&server);
+        schema::prepare(&mut connection).unwrap();
+        server.freeze();
+        let error = ask(&mut connection, SHORT, "SELECT 1").unwrap_err();
+        assert!(error.is_unreachable(), "{error:?}");
+        server.thaw();
+        ask(&mut connection, CALL_LIMIT, "SELECT 1").unwrap();
+    }
+
+    #[test]
+    fn what_may_not_be_repeated_is_not() {
+        let server = Server::shared();
+        let mut connection = connection(server);
+        let kill = "SELECT pg_terminate_backend(pg_backend_pid())";
+        ask(&mut connection, CALL_LIMIT, "CREATE TABLE tried ()").unwrap();
+        let count = "INSERT INTO tried DEFAULT VALUES";
+        let both = async |client: &mut Client| {
+            client.batch_execute(count).await?;
+            client.batch_execute(kill).await
+        };
+        for (repeat, tries) in [(Repeat::Never, 1), (Repeat::Once, 2)] {
+            connection.revive().unwrap();
+            let error = connection.call(repeat, CALL_LIMIT, both).unwrap_err();
+            assert!(error.is_unreachable(), "{error:?}");
+            let rows = connection.call(Repeat::Once, CALL_LIMIT, async |client| {
+                let rows = "DELETE FROM tried RETURNING 1";
+                client.query_typed(rows, &[]).await
+            });
+            assert_eq!(rows.unwrap().len(), tries);
+        }
+    }
+
+    /// An administrator's `off` is turned on, and anything stronger stays.
+    #[test]
+    fn what_is_acknowledged_is_on_disk() {
+        let server = Server::shared();
+        let url = server.database();
+        let name = url.rsplit('/').next().unwrap();
+        for (set, found) in [("off", "on"), ("remote_apply", "remote_apply")] {
+            server.run(
+                name,
+                &format!("ALTER DATABASE {name} SET synchronous_commit = {set}"),
+            );
+            let mut connection = Connection::new(Target::new(&url, None).unwrap()).unwrap();
+            let show = "SELECT current_setting('synchronous_commit')";
+            let row = connection.call(Repeat::Once, CALL_LIMIT, async |client| {
+                client.query_typed_one(show, &[]).await
+            });
+            assert_eq!(row.unwrap().get::<_, &str>(0), found);
+        }
+    }
 }

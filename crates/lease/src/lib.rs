@@ -30,10 +30,10 @@
 //! back goes on where it was, and boards connect again by themselves. A standby that takes over
 //! without the last commits forgets takings and gives their tokens again: let it replicate synchronously.
 //!
-//! **Bounds.** Every call ends within a minute: connecting within 10 s, an answer within 20 s (15 s at the server),
+//! **Bounds.** Every call ends within a minute, taking within a minute and a half: connecting within 10 s, an answer within 20 s (15 s at the server),
 //! once more where the connection had broken. A connection whose server is gone is given up after 25 s even if
 //! nothing is asked. Memory is what [`TAKE_COUNT_MAX`] bodies or one addition of [`ADD_LEN_MAX`] take.
-//! Only [`forget`](Board::forget) may take five minutes.
+//! Only [`forget`](Board::forget) may take five minutes, or twice that.
 //!
 //! Keys, names, reasons: any bytes. PostgreSQL 12 or later; sessions, not a pool that gives each transaction
 //! another one.

@@ -162,13 +162,16 @@ impl Standing {
     }
 }
 
-/// States as they are kept, and 4 for what is open and waits.
+/// States as they are kept, and 4 for what is open and waits. Unfinished groups are looked for once, not for each
+/// extent.
 const AMOUNTS: &str = "
-SELECT CASE WHEN state = 0 AND after IS NOT NULL AND EXISTS (
-        SELECT FROM longhaul.extent g WHERE g.job = e.job AND g.part_of = e.after AND g.state <> 2)
-    THEN 4 ELSE state::integer END AS kind,
-    count(*), least(sum(bytes), 9223372036854775807)::bigint
-FROM longhaul.extent e WHERE job = $1 GROUP BY kind";
+WITH unfinished AS (
+    SELECT DISTINCT part_of FROM longhaul.extent WHERE job = $1 AND state <> 2 AND part_of IS NOT NULL
+)
+SELECT CASE WHEN e.state = 0 AND u.part_of IS NOT NULL THEN 4 ELSE e.state::integer END AS kind,
+    count(*), least(sum(e.bytes), 9223372036854775807)::bigint
+FROM longhaul.extent e LEFT JOIN unfinished u ON u.part_of = e.after
+WHERE e.job = $1 GROUP BY kind";
 
 const HOLDERS: &str = "
 SELECT holder, count(*), least(sum(bytes), 9223372036854775807)::bigint,

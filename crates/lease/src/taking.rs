@@ -61,7 +61,7 @@ impl Board {
     pub fn renew(&self, tokens: &[Token], ttl: Duration) -> Result<Renewed, Error> {
         bounded("a renewal", tokens.len(), RENEW_COUNT_MAX)?;
         let ttl_us = micros("a lease, in seconds,", ttl)?;
-        let tokens: Vec<i64> = tokens.iter().map(|token| token.0).collect();
+        let tokens = numbers(tokens);
         let values: [Value<'_>; 2] = [(&tokens, Type::INT8_ARRAY), (&ttl_us, Type::INT8)];
         let mut renewed = self.repeatable(async |client| {
             let until = Instant::now() + ttl;
@@ -109,7 +109,7 @@ impl Board {
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and those of the connection.
     pub fn done(&self, token: Token, result: &[u8]) -> Result<bool, Error> {
-        self.end(DONE, token, result, Duration::ZERO)
+        self.end(DONE, token, "a result", result, None)
     }
 
     /// The extent is open again: for others at once, for the same holder after `pause`, so that what
@@ -118,28 +118,56 @@ impl Board {
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and those of the connection.
     pub fn give_back(&self, token: Token, why: &str, pause: Duration) -> Result<bool, Error> {
-        self.end(GIVE_BACK, token, why.as_bytes(), pause)
+        let pause = micros("a pause, in seconds,", pause)?;
+        self.end(GIVE_BACK, token, "a reason", why.as_bytes(), Some(pause))
     }
 
     /// Nobody will do it: it, and what comes after its group, stays undone for good. True and false as in
-    /// [`done`](Self::done).
+    /// [`done`](Self::done). Who decides is the caller, by [`Lease::tries`].
     ///
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and those of the connection.
     pub fn fail(&self, token: Token, why: &str) -> Result<bool, Error> {
-        self.end(FAIL, token, why.as_bytes(), Duration::ZERO)
+        self.end(FAIL, token, "a reason", why.as_bytes(), None)
     }
 
-    fn end(&self, sql: &str, token: Token, word: &[u8], pause: Duration) -> Result<bool, Error> {
-        bounded("a result or reason", word.len(), RESULT_LEN_MAX)?;
-        let pause = micros("a pause, in seconds,", pause)?;
+    /// Opens what `holder` has leased in the job, all but `known`, and says how much that was: what was taken when the
+    /// answer got lost, or what an earlier process of the same name had. Not while another thread takes
+    /// by the same name: it would lose what it gets.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] beyond [`RENEW_COUNT_MAX`] and [`KEY_LEN_MAX`], and those of the connection.
+    pub fn give_back_unknown(&self, job: Job, holder: &str, known: &[Token]) -> Result<u64, Error> {
+        bounded("a holder's name", holder.len(), KEY_LEN_MAX)?;
+        bounded("a list of tokens", known.len(), RENEW_COUNT_MAX)?;
+        let (holder, known) = (holder.as_bytes(), numbers(known));
         let values: [Value<'_>; 3] = [
-            (&token.0, Type::INT8),
-            (&word, Type::BYTEA),
-            (&pause, Type::INT8),
+            (&job.0, Type::INT8),
+            (&holder, Type::BYTEA),
+            (&known, Type::INT8_ARRAY),
         ];
+        self.repeatable(async |client| client.execute_typed(GIVE_BACK_UNKNOWN, &values).await)
+    }
+
+    fn end(
+        &self,
+        sql: &str,
+        token: Token,
+        what: &'static str,
+        word: &[u8],
+        pause: Option<i64>,
+    ) -> Result<bool, Error> {
+        bounded(what, word.len(), RESULT_LEN_MAX)?;
+        let mut values: Vec<Value<'_>> = vec![(&token.0, Type::INT8), (&word, Type::BYTEA)];
+        if let Some(pause) = &pause {
+            values.push((pause, Type::INT8));
+        }
         self.repeatable(async |client| Ok(client.execute_typed(sql, &values).await? > 0))
     }
+}
+
+fn numbers(tokens: &[Token]) -> Vec<i64> {
+    tokens.iter().map(|token| token.0).collect()
 }
 
 /// What is chosen is chosen once, whatever the planner makes of it; a row that another taker is about to have
@@ -187,16 +215,20 @@ SELECT EXISTS (SELECT FROM held), (SELECT count(*) FROM added)";
 /// The second time, nothing is written over.
 const DONE: &str = "
 UPDATE longhaul.extent SET state = 2, result = CASE state WHEN 1 THEN $2 ELSE result END, changed = clock_timestamp()
-WHERE token = $1 AND state IN (1, 2) AND $3 = 0";
+WHERE token = $1 AND state IN (1, 2)";
 
 const GIVE_BACK: &str = "
 UPDATE longhaul.extent SET state = 0, why = CASE state WHEN 1 THEN $2 ELSE why END, changed = clock_timestamp(),
     not_before = CASE state WHEN 1 THEN clock_timestamp() + $3 * interval '1 microsecond' ELSE not_before END
 WHERE token = $1 AND state IN (1, 0)";
 
+const GIVE_BACK_UNKNOWN: &str = "
+UPDATE longhaul.extent SET state = 0, changed = clock_timestamp()
+WHERE job = $1 AND state < 2 AND state = 1 AND holder = $2 AND token <> ALL ($3)";
+
 const FAIL: &str = "
 UPDATE longhaul.extent SET state = 3, why = CASE state WHEN 1 THEN $2 ELSE why END, changed = clock_timestamp()
-WHERE token = $1 AND state IN (1, 3) AND $3 = 0";
+WHERE token = $1 AND state IN (1, 3)";
 
 fn lease(row: &Row, until: Instant) -> Result<(i64, Lease), Said> {
     let tries: i32 = row.try_get(2)?;

@@ -21,9 +21,7 @@ pub(crate) fn folder() -> PathBuf {
 
 fn has_all(folder: &Path) -> bool {
     let is_there = |program: &&str| folder.join(program).exists();
-    ["initdb", "postgres", "psql"]
-        .iter()
-        .all(|program| is_there(&program))
+    ["initdb", "postgres", "psql"].iter().all(is_there)
 }
 
 /// The newest first.

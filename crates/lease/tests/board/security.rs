@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rights, passwords, TLS, and what is said when they are not as they should be.
+
+use crate::ground::{Ground, LONG, database, extent, wait_for};
+use lease::{Board, Error};
+use postgres_fixture::{Server, Setup};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use std::{error, fmt::Write, fs, net::TcpListener};
+
+/// All that a person would see.
+fn said(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error::Error::source(error);
+    while let Some(next) = cause {
+        let _ = write!(text, ": {next}");
+        cause = next.source();
+    }
+    text
+}
+
+fn refused(opened: Result<Board, Error>) -> String {
+    let error = opened.err().expect("it is refused");
+    assert!(!error.is_unreachable(), "{error:?}");
+    said(&error)
+}
+
+#[test]
+fn tables_of_another_version_are_refused() {
+    let ground = Ground::new();
+    ground.sql("UPDATE longhaul.format SET number = 2");
+    let text = refused(Board::open(&ground.url));
+    assert!(
+        text.contains("format 2") && text.contains("format 1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn who_finds_the_tables_needs_no_right_to_make_any() {
+    let ground = Ground::new();
+    let other = Server::shared().database();
+    let mover = |url: &str| url.replace("longhaul@", "mover@");
+    ground.sql(
+        "CREATE ROLE mover LOGIN; GRANT USAGE ON SCHEMA longhaul TO mover;
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA longhaul TO mover;
+         GRANT USAGE ON ALL SEQUENCES IN SCHEMA longhaul TO mover;",
+    );
+    let board = Board::open(&mover(&ground.url)).unwrap();
+    let job = board.join(b"job", b"", &extent("plan")).unwrap();
+    let taken = board.take(job, "mover", 1, LONG).unwrap();
+    assert_eq!(board.add(taken[0].token, &[extent("a")]).unwrap(), Some(1));
+    assert!(board.done(taken[0].token, b"").unwrap() && board.forget(job).unwrap());
+    let text = refused(Board::open(&mover(&other)));
+    assert!(text.contains("permission denied for database"), "{text}");
+}
+
+#[test]
+fn a_wrong_password_is_refused_and_not_shown() {
+    let server = Setup::default()
+        .listen("127.0.0.1:0".parse().unwrap())
+        .start();
+    let url = server.database();
+    assert!(Board::open(&url).is_ok());
+    let (_, host) = url.split_once('@').unwrap();
+    let text = refused(Board::open(&format!("postgresql://longhaul:wrong1@{host}")));
+    assert!(text.contains("password authentication failed"), "{text}");
+    assert!(
+        !text.contains("wrong1") && text.contains("127.0.0.1"),
+        "{text}"
+    );
+    let text = refused(Board::open(&format!("{url}?sslmode=require")));
+    assert!(text.contains("server does not support TLS"), "{text}");
+}
+
+#[test]
+fn who_is_not_there_may_come() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let error = Board::open(&format!("postgresql://me@{free}/d"))
+        .err()
+        .unwrap();
+    assert!(
+        error.is_unreachable() && said(&error).contains("refused"),
+        "{error:?}"
+    );
+    let error = Board::open("host=/nonexistent user=me dbname=d")
+        .err()
+        .unwrap();
+    assert!(error.is_unreachable(), "{error:?}");
+}
+
+#[test]
+fn a_standby_may_take_over() {
+    let ground = Ground::new();
+    let name = database(&ground.url);
+    ground.sql(&format!(
+        "ALTER DATABASE {name} SET default_transaction_read_only = on"
+    ));
+    let error = Board::open(&ground.url).err().unwrap();
+    assert!(
+        error.is_unreachable() && said(&error).contains("does not allow writes"),
+        "{error:?}"
+    );
+}
+
+/// An authority, and what it gave a server at 127.0.0.1, all PEM.
+struct Certificates {
+    authority: String,
+    server: String,
+    key: String,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority_key = KeyPair::generate().unwrap();
+        let authority = params.self_signed(&authority_key).unwrap();
+        let issuer = Issuer::from_params(&params, &authority_key);
+        let key = KeyPair::generate().unwrap();
+        let server = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let server = server.signed_by(&key, &issuer).unwrap();
+        Self {
+            authority: authority.pem(),
+            server: server.pem(),
+            key: key.serialize_pem(),
+        }
+    }
+}
+
+#[test]
+fn tls_is_what_it_says_or_nothing() {
+    let certificates = Certificates::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let ours = file("authority.pem", &certificates.authority);
+    let theirs = file("other.pem", &Certificates::new().authority);
+    let server = Setup::default()
+        .listen("127.0.0.1:0".parse().unwrap())
+        .certificate(&certificates.server, &certificates.key)
+        .start();
+    let url = server.database();
+    let encrypted = || {
+        server.run("postgres",
+        "SELECT count(*) FILTER (WHERE ssl), count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'longhaul'")
+    };
+
+    for mode in ["require", "prefer"] {
+        let url = format!("{url}?sslmode={mode}");
+        let board = Board::open_trusting(&url, &ours).unwrap();
+        assert_eq!(encrypted(), "1|1", "{mode}");
+        drop(board);
+        // It goes when the server sees that we have gone.
+        wait_for("the end of its session", || encrypted() == "0|0");
+        for opened in [Board::open(&url), Board::open_trusting(&url, &theirs)] {
+            let text = refused(opened);
+            assert!(
+                text.contains("UnknownIssuer") || text.contains("certificate"),
+                "{text}"
+            );
+        }
+        let elsewhere = url.replace("127.0.0.1", "localhost");
+        let text = refused(Board::open_trusting(&elsewhere, &ours));
+        assert!(text.contains("not valid for"), "{text}");
+    }
+    let board = Board::open_trusting(&format!("{url}?sslmode=disable"), &ours).unwrap();
+    assert_eq!(encrypted(), "0|1");
+    drop(board);
+    let text = refused(Board::open_trusting(&url, &file("empty.pem", "")));
+    assert!(text.contains("no certificate in it"), "{text}");
+}
+
+/// As Debian makes them: nobody's but its own, which whoever has the file may trust.
+#[test]
+fn a_certificate_of_its_own_can_be_trusted_by_name() {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap().pem();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.pem");
+    fs::write(&file, &certificate).unwrap();
+    let server = Setup::default()
+        .listen("127.0.0.1:0".parse().unwrap())
+        .certificate(&certificate, &key.serialize_pem())
+        .start();
+    let url = server.database();
+    refused(Board::open(&url));
+    Board::open_trusting(&format!("{url}?sslmode=require"), &file).unwrap();
+}
