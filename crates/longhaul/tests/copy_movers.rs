@@ -25,6 +25,7 @@ use std::{
     fs,
     io::Write,
     net::SocketAddr,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Output},
     time::{Duration, Instant},
@@ -80,6 +81,10 @@ impl Site {
 
     /// The command on a host, for all hosts of both sides, those named `first` first.
     fn start(&self, on: &str, first: u8, arguments: &[&str]) -> Child {
+        self.start_by(&self.ssh, on, first, arguments)
+    }
+
+    fn start_by(&self, ssh: &str, on: &str, first: u8, arguments: &[&str]) -> Child {
         let other = 3 - first;
         let places = [
             format!("a{first},a{other}:{}", self.path("from/tree").display()),
@@ -90,7 +95,7 @@ impl Site {
         let mut command = self.hosts.on(on, program);
         command.args(["copy", "--json", "--streams", "2", "--extent", &extent]);
         command.args(["--lease-time", "3s", "--silence", "3s"]);
-        command.args(["--ssh", &self.ssh, "--remote-program", program]);
+        command.args(["--ssh", ssh, "--remote-program", program]);
         command
             .args(["--leases", &self.database])
             .args(arguments)
@@ -275,8 +280,31 @@ fn what_can_t_be_copied_is_said_by_name_and_the_rest_arrives() {
     site.check("again");
 }
 
+/// One of the target's hosts has a file system of its own there.
+#[test]
+fn hosts_that_do_not_share_the_target_are_refused_before_anything_is_touched() {
+    let site = Site::new();
+    let (ssh, to) = (site.path("blind"), site.path("to"));
+    fs::create_dir(&to).unwrap();
+    let alone = "mount -t tmpfs none $0 && exec \"$@\"";
+    let text = format!(
+        "#!/bin/sh\n[ $2 = b2 ] && exec unshare -m sh -c '{alone}' {} {} \"$@\"\nexec {} \"$@\"\n",
+        to.display(),
+        site.ssh,
+        site.ssh
+    );
+    fs::write(&ssh, text).unwrap();
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = finish(site.start_by(ssh.to_str().unwrap(), "d1", 1, &[]));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let want = "longhaul: b2 does not see what is in the target's directory on b1";
+    assert!(said.starts_with(want), "{said}");
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 0);
+    site.hosts.wait_until_empty(&ALL);
+}
+
 fn make_removable(tree: &Path) {
-    use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(tree.join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
