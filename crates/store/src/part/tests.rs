@@ -583,6 +583,38 @@ fn so_many_slices_and_no_more() {
 }
 
 #[test]
+fn blocks_that_were_checked_meanwhile_are_not_read_again_but_for_a_wrong_one() {
+    for wrong in [None, Some(0), Some(4), Some(9)] {
+        let place = Place::new();
+        let part = place.fresh();
+        place.write(&part, 0..10);
+        part.commit().unwrap();
+        let path = place.path(part.own_name());
+        drop(part);
+        let change = |index: u64| {
+            let mut bytes = fs::read(&path).unwrap();
+            bytes[(index * LEN) as usize] ^= 1;
+            fs::write(&path, bytes).unwrap();
+        };
+        wrong.into_iter().for_each(change);
+        let part = place.resumed();
+        while part.check_next().unwrap() {}
+        // What was checked is believed.
+        match wrong {
+            None => change(5),
+            Some(index) => {
+                let error = part.finish(None, |_| Ok(())).err().unwrap();
+                assert!(
+                    matches!(error, PartError::Changed { offset, .. } if offset == index * LEN)
+                );
+                continue;
+            }
+        }
+        part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    }
+}
+
+#[test]
 fn trusted_blocks_are_not_read_again() {
     let place = Place::new();
     let part = place.fresh();

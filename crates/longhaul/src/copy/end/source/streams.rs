@@ -58,6 +58,8 @@ impl Source {
             };
             let figures = seen.figures.entry(*number).or_default();
             figures.enter(now, &info);
+            self.tuning
+                .keep_short(stream, info.delivery_rate_bytes_per_s);
             infos.push(info);
         }
         infos

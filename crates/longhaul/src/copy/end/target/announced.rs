@@ -347,8 +347,10 @@ impl Target {
                         }
                     }
                     let large = Arc::new(large);
-                    self.shared
-                        .change(|state| state.large.insert(number, large));
+                    self.shared.change(|state| {
+                        state.to_check.push_back(large.clone());
+                        state.large.insert(number, large);
+                    });
                     self.ask(number, missing);
                 }
                 Err(why) => self.settle(number, &path, Outcome::Failed(why)),

@@ -156,6 +156,11 @@ impl Large {
         sealed.and_then(|Sealed(hash)| hash)
     }
 
+    /// Reads a block again that was there already; whether there are more. What goes wrong with it comes up at the end.
+    pub(super) fn check_next(&self) -> bool {
+        self.with(Part::check_next).unwrap_or(false)
+    }
+
     /// What was there already is not read again.
     pub(super) fn trust(&self) {
         let _done_with = self.with(|part| {

@@ -3,10 +3,11 @@
 //! makes them durable in batches, and only then counts them.
 //!
 //! A thread hears orders, one a stream receives, checks and writes, one makes durable what was written and gives files
-//! their names. The source's thread that hears answers always does, so nothing waits in a circle.
+//! their names, one reads again what an earlier run brought. The source's thread that hears answers always does, so nothing waits in a circle.
 
 mod announced;
 mod arriving;
+mod checking;
 mod comparing;
 mod durable;
 mod forgetting;
@@ -94,6 +95,8 @@ pub(super) fn serve(
     if !begin.options.dry_run {
         let committing = target.clone();
         thread::spawn(move || committing.commit_all());
+        let checking = target.clone();
+        thread::spawn(move || checking.check_all());
     }
     target.obey(orders)?;
     target.shared.change(|state| state.over = true);

@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) to_compare: VecDeque<Comparison>,
     /// Files that are being written block by block.
     pub(super) large: BTreeMap<u64, Arc<Large>>,
+    /// Those of them of which an earlier run brought something, which nobody has read again.
+    pub(super) to_check: VecDeque<Arc<Large>>,
     /// Those that wait until one of these is done.
     pub(super) waiting: VecDeque<(u64, Entry, Share)>,
     /// Under their names already, without a record of it.
