@@ -16,6 +16,7 @@ pub mod conduit;
 pub mod descriptors;
 pub mod ethtool;
 pub mod executor;
+pub mod file_size;
 pub mod initial_window;
 pub mod interface;
 pub mod interface_list;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fuzz targets of this crate's parsers, over their committed corpora.
 
-use crate::{lab::expression, relay::proxy_headers};
+use crate::{copy::message, lab::expression, relay::proxy_headers};
 
 #[path = "../../../fuzz/invariants/expression.rs"]
 mod expressions;
 #[path = "../../../fuzz/invariants/http_head.rs"]
 mod http_head;
+#[path = "../../../fuzz/invariants/message.rs"]
+mod messages;
 #[path = "../../../fuzz/invariants/replay.rs"]
 mod replay;
 
@@ -18,4 +20,9 @@ fn expressions_are_no_larger_than_their_text() {
 #[test]
 fn requests_carry_on_what_is_meant_for_the_origin() {
     replay::replay("http_head", http_head::check);
+}
+
+#[test]
+fn messages_of_a_copy_are_read_to_their_last_byte() {
+    replay::replay("message", messages::check);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Disks that are full or whose bytes change, and files that cannot be read: what fails is named, the rest goes on, and
-//! the same command puts it right when it can.
+//! Disks that are full, read-only or whose bytes change, and directories that vanish: what fails is named, the rest goes
+//! on, and the same command puts it right when it can.
 
 #[path = "copy_testbed/mod.rs"]
 mod copy_testbed;
@@ -85,12 +85,10 @@ impl SmallDisk {
         command
     }
 
-    fn grow(&self, ground: &Ground, mib: u64) {
+    fn remount(&self, ground: &Ground, option: &str) {
         let mut mount = self.within(ground);
-        mount
-            .args(["mount", "-o", &format!("remount,size={mib}m")])
-            .arg(&self.at);
-        assert!(mount.status().unwrap().success());
+        mount.args(["mount", "-o", &format!("remount,{option}")]);
+        assert!(mount.arg(&self.at).status().unwrap().success());
     }
 
     fn copy_to(&self, ground: &Ground, from: &Path) -> (Option<i32>, String) {
@@ -150,11 +148,62 @@ fn a_full_disk_is_named_and_the_copy_goes_on_when_there_is_room() {
         assert!(to.join(format!("small-{number}")).exists(), "{number}");
     }
     assert!(!to.join("large").exists());
-    disk.grow(&ground, 64);
+    disk.remount(&ground, "size=64m");
     let (code, said) = disk.copy_to(&ground, &from);
     assert_eq!((code, &said[..]), (Some(0), ""));
     tree::assert_same(&from, &to, "with room");
     assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn where_nothing_may_be_written_every_file_is_named_and_nothing_changes() {
+    let ground = Ground::new();
+    let from = ground.path("from");
+    make(&from);
+    let disk = SmallDisk::mount(ground.path("disk"), 64);
+    let to = disk.seen().join("to");
+    fs::create_dir(&to).unwrap();
+    fs::write(to.join("small-3"), "another").unwrap();
+    disk.remount(&ground, "ro");
+    let before = tree::listing(&to);
+    let (code, said) = disk.copy_to(&ground, &from);
+    assert_eq!(code, Some(1), "{said}");
+    for name in before.keys().chain(tree::listing(&from).keys()) {
+        let start = format!("longhaul: {}: ", name.display());
+        let of = |line: &&str| line.starts_with(&start) && line.contains("Read-only file system");
+        assert_eq!(said.lines().filter(of).count(), 1, "{start}: {said}");
+    }
+    assert_eq!(tree::listing(&to), before);
+    disk.remount(&ground, "rw");
+    let (code, said) = disk.copy_to(&ground, &from);
+    assert_eq!((code, &said[..]), (Some(0), ""));
+    tree::assert_same(&from, &to, "when it may be written");
+}
+
+/// Somebody removes the target while it is written. What is outside stays as it is, also what has taken its place.
+#[test]
+fn a_target_that_vanishes_is_told_and_nothing_waits_for_it() {
+    let ground = Ground::new();
+    let (from, to) = (ground.path("from"), ground.path("to"));
+    make(&from);
+    let child = ground.start(&["--limit", "50mbit"], &from.join(""), &to);
+    while progress(&to).0 == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let aside = ground.path("aside");
+    fs::rename(&to, &aside).unwrap();
+    fs::create_dir(&to).unwrap();
+    // It is being filled.
+    while fs::remove_dir_all(&aside).is_err() {}
+    let output = finish(child);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("large: cannot"), "{said}");
+    assert_eq!(tree::walk(&to), Vec::<PathBuf>::new());
+    assert!(!aside.exists());
+    let (code, _, said) = copy(&ground, &from, &to);
+    assert_eq!((code, &said[..]), (Some(0), ""));
+    tree::assert_same(&from, &to, "in the new one");
 }
 
 #[test]

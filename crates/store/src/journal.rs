@@ -161,15 +161,16 @@ impl Key {
 }
 
 /// What a journal holds.
-pub(crate) struct Contents {
+#[derive(Debug)]
+pub struct Contents {
     /// The records to be believed: 40 bytes of memory each.
-    pub(crate) records: Vec<Record>,
+    pub records: Vec<Record>,
     /// Where the next one goes.
-    pub(crate) end: u64,
+    pub end: u64,
 }
 
 /// Reads a journal, piece by piece; `None` if it is not of `header`.
-pub(crate) fn read(file: &impl Medium, header: &Header) -> io::Result<Option<Contents>> {
+pub fn read(file: &impl Medium, header: &Header) -> io::Result<Option<Contents>> {
     let mut start = [0; HEADER_LEN];
     file.read_at(&mut start, 0)?;
     if !is_of(&start, header) {
@@ -189,7 +190,7 @@ pub(crate) fn read(file: &impl Medium, header: &Header) -> io::Result<Option<Con
 }
 
 /// A journal that is written. Who has it holds the lock of its file.
-pub(crate) struct Journal<M> {
+pub struct Journal<M> {
     file: M,
     key: Key,
     /// Where the next record goes.
@@ -199,14 +200,14 @@ pub(crate) struct Journal<M> {
 impl<M: Medium> Journal<M> {
     /// Goes on with the journal that was read from this file. What was read may have been written
     /// by a process that died before it was durable, so it is made so.
-    pub(crate) fn resume(file: M, header: &Header, end: u64) -> io::Result<Self> {
+    pub fn resume(file: M, header: &Header, end: u64) -> io::Result<Self> {
         file.sync_data()?;
         let key = header.key();
         Ok(Self { file, key, end })
     }
 
     /// An empty journal, durable. What the file held is gone.
-    pub(crate) fn begin(file: M, header: &Header) -> io::Result<Self> {
+    pub fn begin(file: M, header: &Header) -> io::Result<Self> {
         file.set_len(0)?;
         file.write_at(&header.encode(), 0)?;
         file.sync_data()?;
@@ -218,7 +219,7 @@ impl<M: Medium> Journal<M> {
     }
 
     /// Adds records and makes them durable. After an error, any of them may be.
-    pub(crate) fn add(&mut self, records: &[Record]) -> io::Result<()> {
+    pub fn add(&mut self, records: &[Record]) -> io::Result<()> {
         let mut slots = Vec::with_capacity(records.len() * RECORD_LEN);
         for record in records {
             slots.extend(self.key.seal(record));

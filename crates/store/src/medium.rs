@@ -259,6 +259,8 @@ impl Dir {
         };
         match self.openat(name, flags) {
             Ok(file) => Ok(self.held(name, file, how)?.map(Some)),
+            // Nothing can be made in a directory that is gone, however often it is tried.
+            Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => Err(Errno::NOENT.into()),
             Err(Errno::NOENT | Errno::EXIST) => Ok(None),
             Err(Errno::LOOP) => Err(OpenError::Refused(Refusal::Symlink)),
             Err(errno) => Err(errno.into()),
@@ -447,6 +449,25 @@ mod tests {
         dir.rename(b"b", b"a").unwrap();
         drop(held);
         assert_eq!(Medium::len(&waiting.join().unwrap()).unwrap(), 5);
+    }
+
+    #[test]
+    fn nothing_is_made_in_a_directory_that_is_gone() {
+        let temp = tempfile::tempdir().unwrap();
+        let gone = temp.path().join("gone");
+        fs::create_dir(&gone).unwrap();
+        let dir = dir(&gone);
+        fs::remove_dir(&gone).unwrap();
+        for how in [How::Read, How::Hold] {
+            assert!(dir.open(b"a", how).unwrap().is_none());
+        }
+        for how in [How::Make, How::MakeAndWait] {
+            let made = dir.open(b"a", how);
+            let OpenError::Io(error) = made.unwrap_err() else {
+                panic!("another error")
+            };
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        }
     }
 
     #[test]

@@ -324,8 +324,11 @@ impl Root {
     /// Sees to it that things can be made in a directory, if it is ours: a read-only one cannot be
     /// filled. It is for the caller to give it its mode again.
     pub(crate) fn unlock(&self, path: Option<&RelPath>) -> Result<(), Failure> {
-        if self.may(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)? {
-            return Ok(());
+        match self.may(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
+            Ok(false) => {}
+            // No mode helps there: what is to be made fails by its own name.
+            Err(failure) if failure.errno() == Some(Errno::ROFS) => return Ok(()),
+            may => return may.map(drop),
         }
         let held = match path {
             Some(path) => self.handle(path)?,

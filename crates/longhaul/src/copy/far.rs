@@ -7,6 +7,7 @@ use super::{
     message,
     order::{GREETING, Report, Role},
     place::Host,
+    threads,
 };
 use crate::site::{self, Duplex, Keyring};
 use anyhow::{Context as _, Result, bail};
@@ -128,11 +129,13 @@ impl Far {
     }
 
     /// From now on its reports go there, and `None` at its end.
-    pub(super) fn report_to(&mut self, role: Role, to: Sender<(Role, Option<Report>)>) {
-        let Some(mut from) = self.from.take() else {
-            return;
-        };
-        std::thread::spawn(move || {
+    pub(super) fn report_to(
+        &mut self,
+        role: Role,
+        to: Sender<(Role, Option<Report>)>,
+    ) -> Result<()> {
+        let mut from = self.from.take().context("it reports elsewhere")?;
+        threads::begin(move || {
             loop {
                 // What can't be read is an end, too.
                 let report = message::read(&mut from).unwrap_or_default();
@@ -141,7 +144,8 @@ impl Far {
                     return;
                 }
             }
-        });
+        })?;
+        Ok(())
     }
 }
 

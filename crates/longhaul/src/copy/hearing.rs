@@ -87,8 +87,8 @@ impl Hearing {
     /// Hears both ends until they say that all is done, or one of them is gone.
     pub(super) fn follow(&mut self, mut source: Far, mut target: Far) -> Result<Ending> {
         let (to, from) = channel();
-        source.report_to(Role::Source, to.clone());
-        target.report_to(Role::Target, to);
+        source.report_to(Role::Source, to.clone())?;
+        target.report_to(Role::Target, to)?;
         loop {
             let now = Instant::now();
             self.display.show(|| self.standing.now(now), now);

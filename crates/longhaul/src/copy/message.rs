@@ -16,7 +16,7 @@ const MESSAGE_LEN_MAX: usize = 4 << 20;
 
 /// From the source to the target.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Before everything else: the names of sources that are copied under their names, where anchored patterns begin.
     Tops(Vec<RelPath>),
     /// Something that shall be at the target, too. A number never comes again.
@@ -50,7 +50,7 @@ pub(super) enum Order {
 
 /// How much of a file a conversation brings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Share {
+pub(crate) enum Share {
     Whole,
     /// These blocks, while others bring the rest; they get no name from it.
     Blocks(Range<u64>),
@@ -60,7 +60,7 @@ pub(super) enum Share {
 
 /// From the target to the source.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// A file is wanted.
     Need { file: u64, missing: Need },
     /// A file is there in the same size: what is its hash?
@@ -80,7 +80,7 @@ pub(super) enum Answer {
 
 /// What is missing of a file.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Need {
+pub(crate) enum Need {
     /// All of a file of at most one block: so many bytes.
     Whole(u64),
     /// These blocks.
@@ -89,7 +89,7 @@ pub(super) enum Need {
 
 /// What became of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// It was there already.
     Same,
     /// It is there now.

@@ -23,6 +23,7 @@ mod patience;
 mod place;
 mod plan;
 mod standing;
+mod threads;
 mod verify;
 
 use crate::site::Address;
@@ -41,7 +42,7 @@ pub(crate) fn site_of(place: &OsStr) -> anyhow::Result<Option<Address>> {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.attended {
-        std::thread::spawn(end::end_with_standard_input);
+        threads::begin(end::end_with_standard_input)?;
     }
     match &args.command {
         Some(args::Command::Verify(args)) => verify::run(args),

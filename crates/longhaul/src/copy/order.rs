@@ -260,3 +260,123 @@ impl Progress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::message::{read, write};
+    use proptest::{collection::vec, prelude::*};
+    use serde::de::DeserializeOwned;
+    use std::{fmt::Debug, net::Ipv4Addr};
+
+    fn begin() -> Begin {
+        Begin {
+            role: Role::Target,
+            paths: vec![b"/srv/data".to_vec()],
+            options: Options {
+                origin: [0; 32],
+                streams: Streams::Exactly(16),
+                balance: Balance::Decp,
+                pace: Pace::Auto,
+                congestion_control: Some("lh_hstcp".to_owned()),
+                encrypt: Switch::On,
+                hash: Switch::Off,
+                limit: Some(1_000_000),
+                silence: 60_000,
+                dry_run: false,
+                checksum: true,
+                delete: true,
+                update: false,
+                exclude: vec!["*.tmp".to_owned()],
+                include: vec!["a/".to_owned(), String::new()],
+                into_directory: true,
+            },
+            peer_certificate: vec![0x30; 300],
+            meeting: Meeting::Listen {
+                at: IpAddr::V4(Ipv4Addr::LOCALHOST),
+                ports: Some("7000-7100".parse().unwrap()),
+            },
+            task: Task::Extents,
+        }
+    }
+
+    fn reports() -> Vec<Report> {
+        let addresses = ["::1", "10.0.0.1"].map(|text| text.parse().unwrap());
+        vec![
+            Report::Hello {
+                version: "0.1.0".to_owned(),
+                certificate: vec![0x30; 300],
+                ssh: Some(addresses.into()),
+            },
+            Report::Listening(7000),
+            Report::Progress(Progress::default()),
+            Report::Problem("größe: full".to_owned()),
+            Report::Planned(Planned {
+                action: Action::Remove,
+                path: "a".to_owned(),
+                bytes: 7,
+            }),
+            Report::Streams(vec![StreamFigures::default(); 3]),
+        ]
+    }
+
+    fn written(message: &impl Serialize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write(&mut bytes, message).unwrap();
+        bytes
+    }
+
+    /// What is read is written and read again as the same.
+    fn is_heard<M: Serialize + DeserializeOwned + Debug>(mut bytes: &[u8]) {
+        while let Ok(Some(message)) = read::<M>(&mut bytes) {
+            let again: M = read(&mut written(&message).as_slice()).unwrap().unwrap();
+            assert_eq!(written(&again), written(&message));
+        }
+    }
+
+    /// Behind a length that is right.
+    fn are_heard(bytes: &[u8]) {
+        let framed = [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
+        for bytes in [bytes, &framed] {
+            is_heard::<Begin>(bytes);
+            is_heard::<Meeting>(bytes);
+            is_heard::<Word>(bytes);
+            is_heard::<Report>(bytes);
+        }
+    }
+
+    fn mutations() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
+        vec((any::<prop::sample::Index>(), any::<u8>()), 0..8)
+    }
+
+    #[test]
+    fn what_is_told_is_heard() {
+        let read_back: Begin = read(&mut written(&begin()).as_slice()).unwrap().unwrap();
+        assert_eq!(format!("{read_back:?}"), format!("{:?}", begin()));
+        for report in reports() {
+            let read_back: Report = read(&mut written(&report).as_slice()).unwrap().unwrap();
+            assert_eq!(format!("{read_back:?}"), format!("{report:?}"));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_are_heard_or_refused(bytes in vec(any::<u8>(), 0..200)) {
+            are_heard(&bytes);
+        }
+
+        #[test]
+        fn damaged_messages_are_heard_or_refused(mutations in mutations(), cut in 0..20_usize) {
+            let all = reports().iter().map(written).collect::<Vec<_>>();
+            for mut bytes in all.into_iter().chain([written(&begin())]) {
+                for (at, byte) in &mutations {
+                    let at = at.index(bytes.len());
+                    bytes[at] = *byte;
+                }
+                let kept = bytes.len().saturating_sub(cut);
+                are_heard(&bytes[..kept]);
+                are_heard(&bytes[4.min(kept)..kept]);
+            }
+        }
+    }
+}

@@ -33,10 +33,11 @@ pub(crate) fn destination(method: &Method, uri: &Uri) -> Result<Destination, Str
 }
 
 const HTTP_PORT: u16 = 80;
+pub(crate) const FTP_PORT: u16 = 21;
 
 fn default_port(uri: &Uri) -> u16 {
     match is_ftp(uri) {
-        true => super::ftp::PORT,
+        true => FTP_PORT,
         false => HTTP_PORT,
     }
 }

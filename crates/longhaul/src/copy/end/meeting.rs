@@ -8,6 +8,7 @@ use crate::copy::{
     connection::{Connection, Purpose, end_when_silent},
     identity::{Identity, Initiator, Responder},
     order::{Begin, Meeting, Options, Report},
+    threads,
 };
 use crate::exit::Refusal;
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -123,7 +124,9 @@ pub(super) fn meet<S: Streams>(
             })?;
             let port = listener.local_addr()?.port();
             let (to, from) = channel();
-            thread::spawn(move || accept_all(&listener, &trust, (encrypt, silence), &streams, &to));
+            threads::begin(move || {
+                accept_all(&listener, &trust, (encrypt, silence), &streams, &to);
+            })?;
             reporter.say(&Report::Listening(port));
             lines(&from)
         }
@@ -148,9 +151,9 @@ fn connect<S: Streams>(way: &Way, options: &Options, streams: Arc<S>) -> Result<
         .map_or_else(|| guess(rtt, window(), STREAMS_AUTO_MAX), usize::from);
     streams.opener().want(wanted);
     let opening = way.clone();
-    thread::spawn(move || keep_open(&opening, &streams));
+    threads::begin(move || keep_open(&opening, &streams))?;
     thread::scope(|scope| {
-        let answers = scope.spawn(|| way.open(Purpose::Answers));
+        let answers = threads::begin_within(scope, || way.open(Purpose::Answers))?;
         let orders = way.shake_hands(first, Purpose::Orders);
         let answers = answers.join().map_err(|_| anyhow!("no answers"))?;
         Ok(Lines {
@@ -174,8 +177,9 @@ fn window() -> u64 {
 fn keep_open<S: Streams>(way: &Way, streams: &Arc<S>) {
     let mut number = 0;
     while streams.opener().one_is_missing() {
-        let (way, streams) = (way.clone(), streams.clone());
-        thread::spawn(move || {
+        let (way, opening) = (way.clone(), streams.clone());
+        let begun = threads::begin(move || {
+            let streams = opening;
             if let Ok(stream) = way.open(Purpose::Data(number)) {
                 streams.carry(number, stream);
             }
@@ -184,6 +188,11 @@ fn keep_open<S: Streams>(way: &Way, streams: &Arc<S>) {
             }
             streams.opener().one_has_ended();
         });
+        if begun.is_err() {
+            // Those that are there have to do, until there can be more.
+            thread::sleep(PAUSE);
+            streams.opener().one_has_ended();
+        }
         number += 1;
     }
 }
@@ -229,16 +238,21 @@ fn accept_all<S: Streams>(
     to: &Sender<Met>,
 ) {
     let shaking = Arc::new(AtomicUsize::new(0));
-    for socket in listener.incoming().flatten() {
+    for socket in listener.incoming() {
+        let Ok(socket) = socket else {
+            // No descriptor is left, maybe, for as long as all streams stay.
+            thread::sleep(PAUSE);
+            continue;
+        };
         if shaking.fetch_add(1, Relaxed) >= HANDSHAKES_MAX {
             shaking.fetch_sub(1, Relaxed);
             continue;
         }
         let (trust, streams, to) = (trust.clone(), streams.clone(), to.clone());
-        let shaking = shaking.clone();
-        thread::spawn(move || {
+        let done = shaking.clone();
+        let begun = threads::begin(move || {
             let accepted = accept(socket, &trust, how);
-            shaking.fetch_sub(1, Relaxed);
+            done.fetch_sub(1, Relaxed);
             // A stranger, or a connection that broke already.
             let Ok((connection, purpose)) = accepted else {
                 return;
@@ -249,6 +263,10 @@ fn accept_all<S: Streams>(
                 _ => drop(to.send((purpose, connection))),
             }
         });
+        if begun.is_err() {
+            // It was closed, and tries again.
+            shaking.fetch_sub(1, Relaxed);
+        }
     }
 }
 

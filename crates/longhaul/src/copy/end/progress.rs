@@ -2,7 +2,11 @@
 //! How far an end is, told to the driver twice a second.
 
 use super::{Reporter, gauges::Gauges};
-use crate::copy::order::{Progress, Report};
+use crate::copy::{
+    order::{Progress, Report},
+    threads,
+};
+use anyhow::Result;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -31,10 +35,10 @@ impl Tally {
     }
 
     /// Tells the driver from time to time, until nobody else has the numbers.
-    pub(super) fn tell(&self, reporter: Reporter) {
+    pub(super) fn tell(&self, reporter: Reporter) -> Result<()> {
         let numbers = Arc::downgrade(&self.numbers);
         let gauges = self.gauges.clone();
-        std::thread::spawn(move || {
+        threads::begin(move || {
             while let Some(numbers) = numbers.upgrade() {
                 let told = Self {
                     numbers,
@@ -44,6 +48,7 @@ impl Tally {
                 drop(told);
                 std::thread::sleep(INTERVAL);
             }
-        });
+        })?;
+        Ok(())
     }
 }

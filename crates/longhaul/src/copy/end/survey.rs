@@ -2,9 +2,11 @@
 //! A source that only says what files there are, for a driver that divides them among movers.
 
 use super::{Reporter, end_with_standard_input, reach::Reach, source::Scanning};
-use crate::copy::order::{Begin, Found, Progress, Report};
+use crate::copy::{
+    order::{Begin, Found, Progress, Report},
+    threads,
+};
 use anyhow::Result;
-use std::thread;
 use store::{entry::Kind, scan::Item};
 
 /// Files in one report, and bytes in their paths, at most one path more: far less than a message may have.
@@ -13,7 +15,7 @@ const PATHS_MAX: usize = 1 << 20;
 
 pub(super) fn run(begin: &Begin, reach: &Reach, reporter: &Reporter) -> Result<Progress> {
     let Scanning(scan) = Scanning::open(begin, reach)?;
-    thread::spawn(end_with_standard_input);
+    threads::begin(end_with_standard_input)?;
     let (mut found, mut paths) = (Vec::new(), 0);
     let mut all = Progress::default();
     for file in scan.filter_map(file) {

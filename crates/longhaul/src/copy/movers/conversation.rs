@@ -60,8 +60,12 @@ impl Mover<'_> {
             }
         };
         let (to, from) = channel();
-        source.report_to(Role::Source, to.clone());
-        target.report_to(Role::Target, to);
+        let reports = source.report_to(Role::Source, to.clone());
+        if let Err(error) = reports.and_then(|()| target.report_to(Role::Target, to)) {
+            held.take(lease);
+            held.give_all_back("the ends cannot be heard");
+            return Err(error);
+        }
         let mut conversation = Conversation {
             mover: self,
             source,
@@ -189,13 +193,13 @@ impl Conversation<'_> {
             Role::Source => self.gone = progress.sent + progress.there,
             Role::Target => self.gained = progress.durable,
         }
-        let said = Said::Progress(self.mover.number, role, progress);
+        let said = Said::Progress(self.mover.number, role, Box::new(progress));
         let _nobody_hears = self.mover.to.send(said);
     }
 
     fn done(&mut self, number: u64, failed: Option<&str>) -> Result<()> {
         if let Some(why) = failed {
-            self.mover.note(format!("an extent goes again: {why}"));
+            self.mover.note(&format!("an extent goes again: {why}"));
         }
         self.held.settle(number, failed)?;
         Ok(())

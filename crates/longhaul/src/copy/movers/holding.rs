@@ -87,11 +87,11 @@ impl<'a> Holding<'a> {
     }
 
     /// Adds extents, as the one that plans.
-    pub(super) fn add(&mut self, extents: Vec<NewExtent>) -> Result<()> {
+    pub(super) fn add(&mut self, extents: &[NewExtent]) -> Result<()> {
         let Some(lease) = self.leases.values().next() else {
             bail!("nothing is held");
         };
-        match self.board.add(lease.token, &extents)? {
+        match self.board.add(lease.token, extents)? {
             Some(_) => Ok(()),
             None => bail!("another mover plans now"),
         }

@@ -18,6 +18,7 @@ use super::{
     job::Job,
     order::{Progress, Role},
     standing::{Brought, Record, Standing},
+    threads,
 };
 use anyhow::{Result, bail};
 use mover::Mover;
@@ -39,7 +40,7 @@ const ALL_EVERY: Duration = Duration::from_secs(5);
 
 /// What a mover tells.
 enum Said {
-    Progress(usize, Role, Progress),
+    Progress(usize, Role, Box<Progress>),
     /// Its next conversation counts from 0.
     Again(usize),
     Note(String),
@@ -58,16 +59,18 @@ pub(super) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result
         let work = |mover: Mover<'_>| {
             let ended = mover.work();
             if let Err(error) = &ended {
-                mover.note(format!("{error:#}"));
+                mover.note(&format!("{error:#}"));
             }
             ended
         };
-        let threads = movers
-            .into_iter()
-            .map(|mover| scope.spawn(move || work(mover)));
+        let movers = movers.into_iter();
+        let threads = movers.map(|mover| threads::begin_within(scope, move || work(mover)));
         let threads: Vec<_> = threads.collect();
         Crew::new(count).follow(&shared, hearing, &from);
-        let ended = threads.into_iter().map(|thread| thread.join());
+        let ended = threads.into_iter().map(|thread| match thread {
+            Ok(thread) => thread.join(),
+            Err(error) => Ok(Err(error)),
+        });
         ended.collect::<Vec<_>>()
     });
     let mut failed = None;
@@ -126,7 +129,7 @@ impl Crew {
     fn hear(&mut self, said: Said, hearing: &Hearing) {
         match said {
             Said::Progress(mover, role, progress) => {
-                self.movers[mover].hear(role, progress, Instant::now());
+                self.movers[mover].hear(role, *progress, Instant::now());
             }
             Said::Again(mover) => self.movers[mover].again(),
             Said::Note(said) => hearing.note(&said),

@@ -87,7 +87,7 @@ impl<'a> Mover<'a> {
             let Some(pause) = patience.lose(gained > 0) else {
                 bail!("{why}; given up");
             };
-            self.note(format!("{why}; going on in {} s", pause.as_secs_f32()));
+            self.note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
             let _nobody_hears = self.to.send(Said::Again(self.number));
             thread::sleep(pause);
         }
@@ -133,7 +133,7 @@ impl<'a> Mover<'a> {
         held
     }
 
-    pub(super) fn note(&self, said: String) {
+    pub(super) fn note(&self, said: &str) {
         let said = format!("{}: {said}", self.pair());
         let _nobody_hears = self.to.send(Said::Note(said));
     }

@@ -49,7 +49,7 @@ impl Mover<'_> {
         };
         let mut source = self.job.survey(self.pair())?;
         let (to, from) = channel();
-        source.report_to(Role::Source, to);
+        source.report_to(Role::Source, to)?;
         loop {
             held.renew()?;
             match from.recv_timeout(super::TICK) {
@@ -58,7 +58,7 @@ impl Mover<'_> {
                     for file in found {
                         planner.offer(file)?;
                         if planner.is_full() {
-                            held.add(planner.take())?;
+                            held.add(&planner.take())?;
                         }
                     }
                 }
@@ -73,7 +73,7 @@ impl Mover<'_> {
             }
         }
         planner.finish()?;
-        held.add(planner.take())?;
+        held.add(&planner.take())?;
         held.all_done()?;
         Ok(Ending::Over)
     }

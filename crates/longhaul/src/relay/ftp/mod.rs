@@ -7,7 +7,7 @@ mod listing;
 mod url;
 
 pub(crate) use download::Download;
-pub(crate) use url::{PORT, Url};
+pub(crate) use url::Url;
 
 use super::{
     failure::Failure, leg::Leg, route::Request, session::Session, shortage::patiently,

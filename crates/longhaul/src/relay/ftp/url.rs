@@ -5,9 +5,6 @@ use hyper::Uri;
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 
-/// The FTP service's control port.
-pub(crate) const PORT: u16 = 21;
-
 /// Who asks for what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {

@@ -6,6 +6,7 @@ use super::{Source, sending::SourceFile};
 use crate::copy::{
     message::{self, Order, Share},
     order::{Content, Extent, Report, Word},
+    threads,
 };
 use std::{
     collections::HashSet,
@@ -50,12 +51,12 @@ pub(super) struct Unsettled {
 
 /// What the driver says from now on. When it has not said in time that this end may go on, or is gone, this process ends:
 /// others may have what it was assigned.
-pub(super) fn hear() -> Receiver<Assignment> {
+pub(super) fn hear() -> anyhow::Result<Receiver<Assignment>> {
     let (to, from) = channel();
     let until = Arc::new(Mutex::new(None));
     let guarded = until.clone();
-    thread::spawn(move || guard(&guarded));
-    thread::spawn(move || {
+    threads::begin(move || guard(&guarded))?;
+    threads::begin(move || {
         let mut to = Some(to);
         while let Ok(Some(word)) = message::read(&mut io::stdin().lock()) {
             match word {
@@ -71,8 +72,8 @@ pub(super) fn hear() -> Receiver<Assignment> {
             }
         }
         std::process::exit(1);
-    });
-    from
+    })?;
+    Ok(from)
 }
 
 fn guard(until: &Mutex<Option<Instant>>) {

@@ -6,19 +6,18 @@ use super::{
     sending::{Lost, SourceFile},
     state::{Shared, State},
 };
-use crate::copy::message::Order;
+use crate::copy::{message::Order, threads};
 use model::copy::Stage;
 use std::sync::Arc;
 use store::blocks::FileHash;
 
 impl Source {
     /// The threads that hash, one a CPU; they end when all is over.
-    pub(super) fn begin_hashing(self: &Arc<Self>) {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        for _ in 0..cpus {
+    pub(super) fn begin_hashing(self: &Arc<Self>) -> anyhow::Result<()> {
+        threads::begin_on_each_cpu(|| {
             let source = self.clone();
-            std::thread::spawn(move || source.hash_files());
-        }
+            move || source.hash_files()
+        })
     }
 
     fn hash_files(&self) {

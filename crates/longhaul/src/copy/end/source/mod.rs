@@ -29,6 +29,7 @@ use crate::{
         message::{self, Answer, Need, Order, Outcome},
         order::{Begin, Progress, Report, Task},
         outbox::{Outbox, outbox},
+        threads,
     },
     exit::Refusal,
 };
@@ -42,7 +43,6 @@ pub(super) use state::UNSETTLED_MAX;
 use std::{
     ops::Range,
     sync::{Arc, mpsc::Receiver},
-    thread,
 };
 use tuning::Tuning;
 
@@ -65,15 +65,17 @@ pub(super) fn run(
     identity: &Identity,
     reporter: &Reporter,
 ) -> Result<Progress> {
+    // Without more, fewer can be read and sent at once.
+    let _ = host::descriptors::raise_limit();
     let ready = prepare(&begin, reach)?;
     get_ready(&mut begin, reach, reporter)?;
     let ready = match begin.task {
         Task::Extents => Ready {
-            assigned: Some(assigned::hear()),
+            assigned: Some(assigned::hear()?),
             ..ready
         },
         _ => {
-            thread::spawn(end_with_standard_input);
+            threads::begin(end_with_standard_input)?;
             ready
         }
     };
@@ -122,20 +124,20 @@ pub(super) fn serve(
         hash: begin.options.hash,
     });
     let Lines { orders, answers } = meet(&begin, identity, reporter, source.clone())?;
-    thread::spawn(move || sender.run(orders));
+    threads::begin(move || sender.run(orders))?;
     let announcing = source.clone();
-    thread::spawn(move || match ready.assigned {
+    threads::begin(move || match ready.assigned {
         None => announcing.announce(ready.scanning),
         Some(assigned) => announcing.announce_assigned(ready.scanning.sources(), &assigned),
-    });
+    })?;
     if begin.options.checksum {
-        source.begin_hashing();
+        source.begin_hashing()?;
     }
     let trying = source.clone();
-    thread::spawn(move || trying.try_again());
-    source.tally.tell(reporter.clone());
+    threads::begin(move || trying.try_again())?;
+    source.tally.tell(reporter.clone())?;
     let watching = source.clone();
-    let watcher = thread::spawn(move || watching.watch_streams(&begin));
+    let watcher = threads::begin(move || watching.watch_streams(&begin))?;
     let outcome = source.hear(answers);
     // First: streams that end now are not to be opened again.
     source.opener.end();

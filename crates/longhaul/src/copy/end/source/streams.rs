@@ -6,10 +6,11 @@ use crate::copy::{
     connection::Handle,
     message::Order,
     order::{Begin, Meeting, Report, StreamFigures},
+    threads,
 };
 use host::{clock, tcp_info::TcpInfo};
 use model::copy::streams::{Look, STREAMS_MAX, Streams};
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, thread, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use units::Time;
 
 /// Between two looks.
@@ -107,13 +108,16 @@ impl Source {
             _ => return,
         };
         let (shared, reporter) = (self.shared.clone(), self.reporter.clone());
-        thread::spawn(move || {
+        let level = move || {
             if let Err(error) = cooperation.level(&filter, || shared.is_over()) {
                 reporter.say(&Report::Problem(format!(
                     "streams are not held back: {error:#}"
                 )));
             }
-        });
+        };
+        if let Err(error) = threads::begin(level) {
+            self.problem(format!("streams are not held back: {error:#}"));
+        }
     }
 }
 

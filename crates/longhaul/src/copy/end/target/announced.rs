@@ -4,12 +4,13 @@
 use super::{
     Target,
     arriving::{Begun, Large, directory, finish_renamed, said, tidy},
-    state::{OPEN_MAX, State},
+    state::State,
 };
 use crate::copy::{
     connection::Connection,
     message::{self, Answer, Need, Order, Outcome, Share},
     order::Task,
+    threads,
 };
 use anyhow::{Context as _, Result, bail, ensure};
 use model::copy::Stage;
@@ -122,12 +123,12 @@ impl Target {
     /// All was announced; what is still to come are blocks and what is said of them.
     fn complete(&self, mut site: Site<'_>, mut from: Connection) -> Result<()> {
         let listening = self.clone();
-        std::thread::spawn(move || {
+        threads::begin(move || {
             while let Ok(Some(order)) = message::read::<Order>(&mut from)
                 && listening.hear_of_data(order).is_none()
             {}
             listening.shared.change(|state| state.source_gone = true);
-        });
+        })?;
         self.shared
             .wait_until(|state| state.only_links_are_left() || state.source_gone);
         if !self.shared.look(State::only_links_are_left) {
@@ -328,7 +329,7 @@ impl Target {
 
     /// Opens files of several blocks, as many as may be open, and asks for what they lack.
     pub(super) fn open_waiting(&self) {
-        let next = |state: &mut State| match state.large.len() < OPEN_MAX {
+        let next = |state: &mut State| match state.large.len() < state.room.open {
             true => state.waiting.pop_front(),
             false => None,
         };

@@ -238,7 +238,7 @@ pub(super) fn tidy(root: &Root, entry: &Entry) -> Result<(), String> {
 pub(super) fn directory(root: &Root, path: &RelPath) -> Result<Dir, String> {
     let parent = path.parent();
     let opened = root.open_dir(parent.as_ref());
-    let opened = opened.map_err(|failure| failure.to_string())?;
+    let opened = opened.map_err(|failure| format!("{path}: {failure}"))?;
     Dir::new(opened.as_fd()).map_err(|error| format!("{path}: {error}"))
 }
 

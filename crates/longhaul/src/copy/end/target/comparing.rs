@@ -7,7 +7,11 @@ use super::{
     arriving::said,
     state::{Shared, State},
 };
-use crate::copy::message::{Answer, Outcome, Share};
+use crate::copy::{
+    message::{Answer, Outcome, Share},
+    threads,
+};
+use anyhow::Result;
 use model::copy::Stage;
 use std::{os::unix::fs::FileExt, sync::Arc};
 use store::{
@@ -26,12 +30,11 @@ pub(super) struct Comparison {
 
 impl Target {
     /// The threads that read files here, one a CPU; they end when all is over.
-    pub(super) fn begin_comparing(self: &Arc<Self>) {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        for _ in 0..cpus {
+    pub(super) fn begin_comparing(self: &Arc<Self>) -> Result<()> {
+        threads::begin_on_each_cpu(|| {
             let target = self.clone();
-            std::thread::spawn(move || target.compare_files());
-        }
+            move || target.compare_files()
+        })
     }
 
     /// Asks for the hash of a file.

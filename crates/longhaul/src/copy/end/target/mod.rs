@@ -27,10 +27,12 @@ use crate::copy::{
     message::{Answer, Outcome},
     order::{Begin, Options, Progress, Report, Task},
     outbox::{Outbox, outbox},
+    threads,
 };
 use anyhow::Result;
-use state::Shared;
-use std::{sync::Arc, thread};
+use model::copy::streams::STREAMS_MAX;
+use state::{Room, Shared};
+use std::sync::Arc;
 use store::{path::RelPath, root::Root};
 
 /// What all threads of a target have.
@@ -57,7 +59,7 @@ pub(super) fn run(
     reporter: &Reporter,
 ) -> Result<Progress> {
     get_ready(&mut begin, reach, reporter)?;
-    thread::spawn(end_with_standard_input);
+    threads::begin(end_with_standard_input)?;
     serve(&begin, reach, identity, reporter)
 }
 
@@ -69,7 +71,9 @@ pub(super) fn serve(
     reporter: &Reporter,
 ) -> Result<Progress> {
     // Without more, fewer files are open at once.
-    let _ = host::descriptors::raise_limit();
+    let streams = begin.options.streams_fixed().map(usize::from);
+    let descriptors = host::descriptors::raise_limit();
+    let room = Room::within(descriptors, streams.unwrap_or(STREAMS_MAX));
     let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
     let (root, renamed, imagined) = planning::target(reach, path, &begin.options)?;
     let (answers, sender) = outbox();
@@ -85,18 +89,19 @@ pub(super) fn serve(
         reporter: reporter.clone(),
         opener: Arc::default(),
     });
+    target.shared.note(|state| state.room = room);
     let lines = meet(begin, identity, reporter, target.clone())?;
     let Lines { orders, answers } = lines;
-    thread::spawn(move || sender.run(answers));
-    target.tally.tell(reporter.clone());
+    threads::begin(move || sender.run(answers))?;
+    target.tally.tell(reporter.clone())?;
     if begin.options.checksum {
-        target.begin_comparing();
+        target.begin_comparing()?;
     }
     if !begin.options.dry_run {
         let committing = target.clone();
-        thread::spawn(move || committing.commit_all());
+        threads::begin(move || committing.commit_all())?;
         let checking = target.clone();
-        thread::spawn(move || checking.check_all());
+        threads::begin(move || checking.check_all())?;
     }
     target.obey(orders)?;
     target.shared.change(|state| state.over = true);

@@ -4,7 +4,7 @@
 use super::{
     Target,
     arriving::{apply, directory, in_its_place, unless_busy},
-    state::{BATCH_MAX, State, Written},
+    state::{State, Written},
 };
 use crate::copy::{args::Switch, connection::Connection, message::Outcome};
 use anyhow::{Context as _, Result, bail};
@@ -71,7 +71,7 @@ impl Target {
     /// Writes a file of one block; the committing thread gives it its name.
     pub(super) fn write_small(&self, number: u64, bytes: &[u8], hash: Option<FileHash>) {
         self.shared
-            .wait_until(|state| state.batch.len() < BATCH_MAX);
+            .wait_until(|state| state.batch.len() < state.room.batch);
         let Some(entry) = self.shared.note(|state| state.small.remove(&number)) else {
             return;
         };

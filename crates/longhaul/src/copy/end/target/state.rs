@@ -13,18 +13,55 @@ use std::{
 };
 use store::{entry::Entry, small::Small};
 
-/// Files of several blocks that are open at once; three descriptors each.
-pub(super) const OPEN_MAX: usize = 64;
-/// Small files that are written and not yet durable; two descriptors each.
-pub(super) const BATCH_MAX: usize = 256;
+/// Files of several blocks that are open at once, at most; four descriptors each.
+const OPEN_MAX: usize = 64;
+/// Small files that are written and not yet durable, at most; two descriptors each, and as many again are written while
+/// these become durable.
+const BATCH_MAX: usize = 256;
+/// Descriptors of a stream, and those of all else: directories, the manifest, both ends' messages.
+const STREAM_DESCRIPTORS: usize = 4;
+const OTHER_DESCRIPTORS: usize = 64;
 /// Bytes that were written and are not yet durable, at most, and a block a stream: a kill costs no more, and what is
 /// under way. At 1 Gbit/s a disk may take a second for a sync before streams wait for it.
 pub(super) const AT_RISK_MAX: u64 = 128 << 20;
 
 pub(super) type Shared = Watched<State>;
 
+/// How many files may be open at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// Of several blocks.
+    pub(super) open: usize,
+    /// Small ones in a batch.
+    pub(super) batch: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            open: OPEN_MAX,
+            batch: BATCH_MAX,
+        }
+    }
+}
+
+impl Room {
+    /// What so many descriptors are enough for beside streams; `None` is no limit. At least one of each.
+    pub(super) fn within(descriptors: Option<u64>, streams: usize) -> Self {
+        let taken = OTHER_DESCRIPTORS + STREAM_DESCRIPTORS * streams;
+        let all = descriptors.and_then(|all| usize::try_from(all).ok());
+        let left = all.unwrap_or(usize::MAX).saturating_sub(taken);
+        // Four fifths are for the small ones.
+        Self {
+            open: (left / 20).clamp(1, OPEN_MAX),
+            batch: (left / 5).clamp(1, BATCH_MAX),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct State {
+    pub(super) room: Room,
     /// Entries that were announced and are neither settled nor withdrawn.
     pub(super) unsettled: u64,
     /// Hard links among them: the files have to be there first.
@@ -99,7 +136,7 @@ impl State {
 
     /// Whether so much was written that its commit shall not wait.
     pub(super) fn is_worth_a_commit(&self) -> bool {
-        self.at_risk() >= AT_RISK_MAX / 2 || self.batch.len() >= BATCH_MAX / 2
+        self.at_risk() >= AT_RISK_MAX / 2 || self.batch.len() >= self.room.batch.div_ceil(2)
     }
 
     /// Whether the committing thread has something to do that can't wait: much, or the last that is to come.
@@ -177,6 +214,22 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_descriptors_are_few_fewer_files_are_open() {
+        let room = |descriptors, streams| {
+            let Room { open, batch } = Room::within(descriptors, streams);
+            assert!((1..=OPEN_MAX).contains(&open) && (1..=BATCH_MAX).contains(&batch));
+            let files = 4 * open + 2 * 2 * batch;
+            (files, STREAM_DESCRIPTORS * streams + OTHER_DESCRIPTORS)
+        };
+        assert_eq!(room(None, 64), room(Some(1 << 20), 64));
+        for (descriptors, streams) in [(4096, 256), (1024, 64), (512, 64), (256, 16), (128, 4)] {
+            let (files, others) = room(Some(descriptors), streams);
+            assert!(files + others <= descriptors as usize, "{descriptors}");
+        }
+        assert_eq!(room(Some(10), 4).0, 8);
+    }
 
     #[test]
     fn what_is_written_waits_for_what_is_durable() {

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whatever befalls a journal, the records that nothing befell are believed, wherever they stand by now, and nothing
+//! else; what is added afterwards is found again.
+//!
+//! The input: how many blocks the file has, how many records there are, eleven bytes of the source's version, then a
+//! script for [`super::damage`].
+
+use super::{damage::befall, memory::Memory};
+use std::collections::HashMap;
+use store::{
+    blocks::{BLOCK, BlockHash, Blocks},
+    journal::{HEADER_LEN, Header, Journal, RECORD_LEN, Record, Version, is_of, read, records},
+};
+
+pub(crate) fn check(input: &[u8]) {
+    let Some(([blocks, count, version @ ..], script)) = input.split_first_chunk::<13>() else {
+        return;
+    };
+    let header = header(u64::from(*blocks), *version);
+    assert_eq!(records(input, &header), [], "nothing of it was sealed");
+    let sealed: Vec<Record> = (0..u64::from(*count)).map(record).collect();
+    let file = Memory::default();
+    let mut journal = Journal::begin(file.clone(), &header).unwrap();
+    journal.add(&sealed).unwrap();
+    let whole = file.bytes().clone();
+    assert_eq!(whole.len(), HEADER_LEN + sealed.len() * RECORD_LEN);
+    befall(&mut file.bytes(), script);
+    let damaged = file.bytes().clone();
+    let believed = unharmed(&header, &sealed, &whole, &damaged);
+    assert_eq!(records(&damaged, &header), believed);
+    goes_on(&file, &header, believed);
+}
+
+fn header(blocks: u64, v: [u8; 11]) -> Header {
+    let (size, seconds, nanos) = (
+        u64::from(v[0]),
+        i64::from(v[1].cast_signed()),
+        u32::from(v[2]),
+    );
+    let version = Version {
+        size,
+        mtime: (seconds, nanos),
+        ctime: (i64::from(v[3]), u32::from(v[4])),
+        inode: u64::from_be_bytes([v[5], 0, 0, 0, 0, 0, 0, v[6]]),
+    };
+    // The last block may be a whole one, or a byte.
+    let short = u64::from_be_bytes([0, 0, 0, 0, 0, v[8], v[9], v[10]]) % BLOCK;
+    let length = (blocks * BLOCK).saturating_sub(short);
+    Header {
+        version,
+        blocks: Blocks::of(length),
+    }
+}
+
+/// Some are of blocks that the file does not have.
+fn record(number: u64) -> Record {
+    (number, BlockHash([number as u8 ^ 0x5a; 32]))
+}
+
+/// The records that still stand at a multiple of their length, as they were written.
+fn unharmed(header: &Header, sealed: &[Record], whole: &[u8], damaged: &[u8]) -> Vec<Record> {
+    if damaged.get(..HEADER_LEN) != Some(&whole[..HEADER_LEN]) {
+        return Vec::new();
+    }
+    let written = whole[HEADER_LEN..].chunks(RECORD_LEN);
+    let written: HashMap<&[u8], &Record> = written.zip(sealed).collect();
+    let slots = damaged[HEADER_LEN..].chunks_exact(RECORD_LEN);
+    let found = slots.filter_map(|slot| written.get(slot));
+    let found = found.map(|record| **record);
+    found
+        .filter(|record| record.0 < header.blocks.count())
+        .collect()
+}
+
+/// As the next run does.
+fn goes_on(file: &Memory, header: &Header, mut believed: Vec<Record>) {
+    let of_header = is_of(&file.bytes(), header);
+    let contents = read(file, header).unwrap();
+    assert_eq!(contents.is_some(), of_header);
+    let mut journal = match contents {
+        Some(contents) => {
+            assert_eq!(contents.records, believed, "in pieces, or all at once");
+            Journal::resume(file.clone(), header, contents.end).unwrap()
+        }
+        None => Journal::begin(file.clone(), header).unwrap(),
+    };
+    let Some(last) = header.blocks.count().checked_sub(1) else {
+        return;
+    };
+    let new = (last, BlockHash([7; 32]));
+    journal.add(&[new]).unwrap();
+    believed.push(new);
+    assert_eq!(read(file, header).unwrap().unwrap().records, believed);
+}

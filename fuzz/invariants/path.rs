@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A path that is taken names something below a directory and nothing else, also where it is put together with another;
+//! all others are refused with a line of bounded length.
+//!
+//! The input: the length of the first path (16 bits), both paths.
+
+use std::path::{Component, Path};
+use store::path::{NAME_LEN_MAX, PATH_LEN_MAX, RelPath};
+
+/// What an error may cost a screen: 200 bytes, each escaped in the longest way, and the reason.
+const ERROR_LEN_MAX: usize = 200 * 10 + 200;
+
+pub(crate) fn check(input: &[u8]) {
+    let Some((length, bytes)) = input.split_first_chunk() else {
+        return;
+    };
+    let length = usize::from(u16::from_be_bytes(*length)).min(bytes.len());
+    let (one, other) = bytes.split_at(length);
+    for bytes in [one, other, bytes] {
+        taken(bytes);
+    }
+    if let Ok(dir) = RelPath::parse(one) {
+        joined(&dir, other);
+    }
+}
+
+/// Whether it is a path is told here in other words.
+fn taken(bytes: &[u8]) -> Option<RelPath> {
+    let parsed = RelPath::parse(bytes);
+    assert_eq!(parsed.is_ok(), is_plain(bytes), "{parsed:?}");
+    assert_eq!(RelPath::try_from(bytes.to_vec()), parsed);
+    match parsed {
+        Err(error) => {
+            let said = error.to_string();
+            assert!(said.len() <= ERROR_LEN_MAX && is_one_line(&said), "{said}");
+            None
+        }
+        Ok(path) => {
+            stays_below(&path);
+            reads_back(&path, bytes);
+            Some(path)
+        }
+    }
+}
+
+fn is_plain(bytes: &[u8]) -> bool {
+    let ends = bytes.is_empty() || bytes.starts_with(b"/") || bytes.ends_with(b"/");
+    let has = |what: &[u8]| {
+        let slashed = [b"/", bytes, b"/"].concat();
+        slashed.windows(what.len()).any(|window| window == what)
+    };
+    let long = bytes
+        .split(|byte| *byte == b'/')
+        .any(|name| name.len() > NAME_LEN_MAX);
+    let odd = [&b"//"[..], b"/./", b"/../", b"\0"].into_iter().any(has);
+    !(ends || long || odd || bytes.len() > PATH_LEN_MAX)
+}
+
+/// As the standard library sees it, too.
+fn stays_below(path: &RelPath) {
+    let top = Path::new("/top/of/it");
+    let normal = |component: Component<'_>| matches!(component, Component::Normal(_));
+    assert!(path.as_path().components().all(normal));
+    let full = top.join(path.as_path());
+    assert_eq!(full.strip_prefix(top), Ok(path.as_path()));
+    let names = path.as_path().components().count();
+    assert_eq!(names, path.components().count());
+    assert!(path.as_bytes().len() <= PATH_LEN_MAX && !path.as_bytes().contains(&0));
+}
+
+fn reads_back(path: &RelPath, bytes: &[u8]) {
+    assert_eq!(path.as_bytes(), bytes);
+    assert_eq!(path.components().collect::<Vec<_>>().join(&b'/'), bytes);
+    assert_eq!(postcard_of(path).as_ref(), Ok(path));
+    let whole = match path.parent() {
+        Some(parent) => parent.join(path.name()).unwrap(),
+        None => RelPath::parse(path.name()).unwrap(),
+    };
+    assert_eq!(whole, *path);
+    assert!(is_one_line(&path.to_string()));
+}
+
+/// There and back as the ends of a copy tell it.
+fn postcard_of(path: &RelPath) -> Result<RelPath, postcard::Error> {
+    postcard::from_bytes(&postcard::to_stdvec(path)?)
+}
+
+fn joined(dir: &RelPath, name: &[u8]) {
+    let whole = [dir.as_bytes(), b"/", name].concat();
+    let Ok(path) = dir.join(name) else {
+        assert!(!is_plain(&whole));
+        return;
+    };
+    assert_eq!(path.as_bytes(), whole);
+    stays_below(&path);
+    let below = RelPath::parse(name).unwrap();
+    assert_eq!(path.below(dir), Some(below.clone()));
+    assert_eq!(dir.join_path(&below), Ok(path.clone()));
+    assert!(*dir < path, "a directory comes before what is in it");
+    assert_eq!(path.is_own(), dir.is_own() || below.is_own());
+}
+
+fn is_one_line(said: &str) -> bool {
+    !said.contains(char::is_control)
+}
