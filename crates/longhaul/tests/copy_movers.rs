@@ -304,6 +304,48 @@ fn hosts_that_do_not_share_the_target_are_refused_before_anything_is_touched() {
     site.hosts.wait_until_empty(&ALL);
 }
 
+/// What nobody will end stays in the database until somebody takes it away.
+#[test]
+fn jobs_are_listed_and_forgotten() {
+    let site = Site::new();
+    let address = site.path("address");
+    fs::write(&address, format!("{}\n", site.database)).unwrap();
+    let jobs = |arguments: &[&str]| {
+        let mut command = site.hosts.on("d2", env!("CARGO_BIN_EXE_longhaul"));
+        command.args([
+            "copy",
+            "jobs",
+            "--leases",
+            &format!("@{}", address.display()),
+        ]);
+        kept(command.args(arguments)).output().unwrap()
+    };
+    assert_eq!(jobs(&["--json"]).stdout, b"");
+    let mut command = site.start("d1", 1, &["--movers", "1"]);
+    site.wait_for(3, &mut command);
+    kill(command.id());
+    drop(finish(command));
+    let said = jobs(&["--json"]).stdout;
+    let job: serde_json::Value = serde_json::from_slice(&said).unwrap();
+    let from = format!("a1,a2:{:?}", site.path("from/tree"));
+    assert_eq!(
+        (&job["sources"][0], &job["failed_extents"]),
+        (&from.into(), &0.into())
+    );
+    assert!(job["done_extents"].as_u64() >= Some(3), "{job}");
+    let number = job["number"].as_str().unwrap();
+    assert_eq!(jobs(&["--forget", "nothing"]).status.code(), Some(2));
+    assert!(jobs(&["--forget", number]).status.success());
+    assert_eq!(jobs(&["--json"]).stdout, b"");
+    // What has arrived is there.
+    let done = record(&finish(site.start("d2", 2, &[])), "anew");
+    assert!(
+        done["sent_bytes"].as_u64() < Some(site.bytes() - EXTENT),
+        "{done}"
+    );
+    site.check("anew");
+}
+
 fn make_removable(tree: &Path) {
     fs::set_permissions(tree.join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
 }

@@ -17,6 +17,8 @@ Examples:
       from site to site, which `longhaul site` runs there, at this machine's word; the data goes straight
   longhaul copy --dry-run --delete tree/ far:/mirror/
       what would be made, changed and removed there
+  longhaul copy --leases postgresql://longhaul@db/longhaul a1,a2:/data/run42 b1,b2:/archive
+      two pairs of hosts, which have the path in common, share the work
   longhaul copy verify /srv/data
       whether everything is still as it was copied";
 
@@ -24,6 +26,8 @@ Examples:
 pub(super) enum Command {
     /// Read what was copied into a directory, and compare it with the hashes kept there; the source is not needed
     Verify(super::verify::Args),
+    /// List the copies that movers share through a database
+    Jobs(super::movers::jobs::Args),
 }
 
 /// Copies files over many connections at once, and goes on where an interrupted copy was.
@@ -31,7 +35,7 @@ pub(super) enum Command {
 /// Either side may be HOST:PATH, which ssh reaches and where longhaul is installed, or longhaul://SITE/EXPORT/PATH. SRC copies the thing itself under its
 /// name, SRC/ what is in it. Whatever is written is verified by its BLAKE3 hash, and durable before it counts.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = "longhaul copy [OPTIONS] SRC... DST\n       longhaul copy verify [OPTIONS] DIR")]
+#[command(after_help = EXAMPLES, override_usage = "longhaul copy [OPTIONS] SRC... DST\n       longhaul copy verify [OPTIONS] DIR\n       longhaul copy jobs --leases URL")]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -121,8 +125,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
 
-    /// Share the work with other movers through this PostgreSQL database, postgresql://USER@HOST/NAME: hosts of one
-    /// side, a1,a2:PATH, and other processes with the same command. DST is a directory then
+    /// Share the work with other movers through this PostgreSQL database, postgresql://USER@HOST/NAME, or @FILE whose first line
+    /// says so: hosts of one side, a1,a2:PATH, and other processes with the same command. DST is a directory then
     #[arg(long, value_name = "URL", conflicts_with_all = ["dry_run", "checksum"])]
     pub(super) leases: Option<String>,
 

@@ -46,6 +46,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     match &args.command {
         Some(args::Command::Verify(args)) => verify::run(args),
+        Some(args::Command::Jobs(args)) => movers::jobs::run(args),
         None if args.end => end::run(args.confined),
         None => driver::run(args),
     }

@@ -8,6 +8,7 @@
 
 mod conversation;
 mod holding;
+pub(super) mod jobs;
 mod mover;
 mod planning;
 mod sharing;

@@ -6,11 +6,12 @@ use crate::copy::{
     order::{Content, Extent},
     place::Place,
 };
-use anyhow::{Context as _, Result};
+use crate::exit::Refusal;
+use anyhow::Result;
 use lease::{Board, NewExtent, Standing};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs};
 use store::path::RelPath;
 
 /// What a mover may take.
@@ -30,8 +31,8 @@ pub(in crate::copy) struct Shared {
 impl Shared {
     /// The job of this command: whoever gives it, wherever, shares the same.
     pub(super) fn join(job: &Job<'_>, address: &str) -> Result<Self> {
-        let board = Board::open(address).map_err(wrong)?;
-        let spec = spec(job)?;
+        let board = open(address)?;
+        let spec = postcard::to_stdvec(&Spec::of(job))?;
         let first = NewExtent {
             key: b"plan".to_vec(),
             body: postcard::to_stdvec(&Work::Plan)?,
@@ -58,24 +59,66 @@ impl Shared {
 fn wrong(error: lease::Error) -> anyhow::Error {
     match error.is_unreachable() {
         true => error.into(),
-        false => crate::exit::Refusal::usage(error),
+        false => Refusal::usage(error),
     }
 }
 
 /// What makes two commands the same copy. How fast and by how many is each one's own affair, and so is the order of hosts:
 /// each begins with the first.
-fn spec(job: &Job<'_>) -> Result<Vec<u8>> {
-    let args = job.args;
-    let places = job.sources.iter().chain([&job.target]);
-    let places: Vec<BTreeSet<String>> = places.map(|places| hosts_and_path(places)).collect();
-    let extent = args.extent.map(units::Bytes::get);
-    let what = (places, &args.exclude, &args.include, args.update, extent);
-    postcard::to_stdvec(&what).context("cannot name the job")
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Spec {
+    pub(super) sources: Vec<String>,
+    pub(super) target: String,
+    exclude: Vec<String>,
+    include: Vec<String>,
+    update: bool,
+    extent: Option<u64>,
 }
 
-fn hosts_and_path(places: &[Place]) -> BTreeSet<String> {
-    let shown = |place: &Place| format!("{:?} {:?}", place.host, place.path);
-    places.iter().map(shown).collect()
+impl Spec {
+    fn of(job: &Job<'_>) -> Self {
+        let args = job.args;
+        Self {
+            sources: job.sources.iter().map(|source| shown(source)).collect(),
+            target: shown(&job.target),
+            exclude: args.exclude.clone(),
+            include: args.include.clone(),
+            update: args.update,
+            extent: args.extent.map(units::Bytes::get),
+        }
+    }
+
+    /// What another version wrote can't be read, but listed.
+    pub(super) fn read(bytes: &[u8]) -> Self {
+        postcard::from_bytes(bytes).unwrap_or_else(|_| Self {
+            sources: vec!["(of another version of longhaul)".to_owned()],
+            target: String::new(),
+            exclude: Vec::new(),
+            include: Vec::new(),
+            update: false,
+            extent: None,
+        })
+    }
+}
+
+/// Hosts in the order of their names, and the path that they share. No two paths look the same.
+fn shown(places: &[Place]) -> String {
+    let hosts = places.iter().filter_map(|place| place.host.as_ref());
+    let hosts: BTreeSet<String> = hosts.map(ToString::to_string).collect();
+    let path = places.first().map(|place| format!("{:?}", place.path));
+    let hosts = Vec::from_iter(hosts).join(",");
+    let colon = if hosts.is_empty() { "" } else { ":" };
+    format!("{hosts}{colon}{}", path.unwrap_or_default())
+}
+
+/// The database at an address, or at the one in a file.
+pub(super) fn open(address: &str) -> Result<Board> {
+    let Some(file) = address.strip_prefix('@') else {
+        return Board::open(address).map_err(wrong);
+    };
+    let text = fs::read_to_string(file);
+    let text = text.map_err(|error| Refusal::usage(format!("--leases @{file}: {error}")))?;
+    Board::open(text.lines().next().unwrap_or_default().trim()).map_err(wrong)
 }
 
 /// As the database has it.

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul copy jobs`: what is in the database, for a person who looks or cleans up.
+
+use super::work::{Spec, open};
+use crate::exit::Refusal;
+use anyhow::Result;
+use lease::{Board, Listed};
+use serde::Serialize;
+use std::fmt;
+use units::{Bytes, Time};
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul copy jobs --leases postgresql://longhaul@db/longhaul
+      which copies movers share there, how far they are, and who is at them
+  longhaul copy jobs --leases @/etc/longhaul/leases --forget 5f0c2a91
+      one that nobody will end: its movers stop, what has arrived stays";
+
+/// Lists the copies that movers share through a database.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(in crate::copy) struct Args {
+    /// The database, postgresql://USER@HOST/NAME, or @FILE whose first line says so
+    #[arg(long, value_name = "URL")]
+    leases: String,
+
+    /// Remove this one, by its number in the list
+    #[arg(long, value_name = "NUMBER")]
+    forget: Option<String>,
+
+    /// Print JSON objects, one a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// A job as it is shown.
+#[derive(Debug, Serialize)]
+struct Shown {
+    number: String,
+    sources: Vec<String>,
+    target: String,
+    age_s: u64,
+    quiet_s: u64,
+    extents: u64,
+    done_extents: u64,
+    failed_extents: u64,
+    bytes: u64,
+    done_bytes: u64,
+    movers: Vec<String>,
+}
+
+pub(in crate::copy) fn run(args: &Args) -> Result<()> {
+    let board = open(&args.leases)?;
+    let jobs = board.jobs()?;
+    let Some(number) = &args.forget else {
+        return jobs.iter().try_for_each(|job| show(&board, job, args.json));
+    };
+    match jobs.iter().find(|job| hex(job) == *number) {
+        Some(job) => board.forget(job.job).map(drop).map_err(Into::into),
+        None => Err(Refusal::usage(format!(
+            "{number}: no job of {} has this number (without --forget all are listed)",
+            board.label()
+        ))),
+    }
+}
+
+fn show(board: &Board, job: &Listed, json: bool) -> Result<()> {
+    let standing = board.standing(job.job)?;
+    let spec = Spec::read(&job.spec);
+    let shown = Shown {
+        number: hex(job),
+        sources: spec.sources,
+        target: spec.target,
+        age_s: job.age.as_secs(),
+        quiet_s: job.quiet.as_secs(),
+        extents: job.extents,
+        done_extents: standing.done.extents,
+        failed_extents: standing.failed.extents,
+        bytes: job.bytes,
+        done_bytes: standing.done.bytes,
+        movers: standing.holders.into_iter().map(|one| one.name).collect(),
+    };
+    match json {
+        true => println!("{}", serde_json::to_string(&shown)?),
+        false => println!("{shown}"),
+    }
+    Ok(())
+}
+
+/// Enough of its name to tell it from others.
+fn hex(job: &Listed) -> String {
+    let first = job.name.iter().take(4);
+    first.map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |seconds| Time::from_secs(seconds);
+        write!(
+            f,
+            "{}  {} to {}: {} of {}, {} of {} extents",
+            self.number,
+            self.sources.join(" "),
+            self.target,
+            Bytes::new(self.done_bytes),
+            Bytes::new(self.bytes),
+            self.done_extents,
+            self.extents
+        )?;
+        if self.failed_extents > 0 {
+            write!(f, ", {} failed", self.failed_extents)?;
+        }
+        let (age, quiet) = (time(self.age_s), time(self.quiet_s));
+        write!(f, "; begun {age} ago, last heard of {quiet} ago")?;
+        self.movers
+            .iter()
+            .try_for_each(|mover| write!(f, "\n  {mover}"))
+    }
+}
