@@ -38,7 +38,7 @@ def utilisation(options):
     contenders = [tool(f"longhaul-{streams}-{way}", "--streams", str(streams), "--balance", way)
                   for streams in (16, 32) for way in ways]
     return [Cell("utilisation", Path(350, loss, buffers), "long", one)
-            for loss in LOSSES for buffers in BUFFERS for one in contenders]
+            for loss in LOSSES for buffers in (*BUFFERS, "bursts") for one in contenders]
 
 
 def local(_):

@@ -22,18 +22,20 @@ def machine_buffer(name):
 
 @dataclasses.dataclass(frozen=True)
 class Path:
-    """rtt_ms; loss as a ratio, in both directions; buffers `default` (the machine's) or `tuned` (2 BDP, never less)."""
+    """rtt_ms; loss as a ratio, in both directions; buffers `default` (the machine's) or `tuned` (2 BDP, never less), or
+    `bursts`: as tuned, and TCP sends 16 segments at a time at least, however slow its stream (tcp_min_tso_segs)."""
     rtt_ms: int
     loss: float
     buffers: str
 
     def sysctls(self):
-        return ["net.ipv4.tcp_no_metrics_save=1", *(f"net.ipv4.{name}={self.buffer(name)}" for name in BUFFERS)]
+        bursts = ["net.ipv4.tcp_min_tso_segs=16"] if self.buffers == "bursts" else []
+        return ["net.ipv4.tcp_no_metrics_save=1", *bursts, *(f"net.ipv4.{name}={self.buffer(name)}" for name in BUFFERS)]
 
     def buffer(self, name):
         least, usual, most = machine_buffer(name).split()
         bdp_bytes = RATE_BPS * self.rtt_ms // 8000
-        return f"{least} {usual} {max(int(most), 2 * bdp_bytes) if self.buffers == 'tuned' else most}"
+        return f"{least} {usual} {max(int(most), 2 * bdp_bytes) if self.buffers != 'default' else most}"
 
 
 def cover_machine(directory):

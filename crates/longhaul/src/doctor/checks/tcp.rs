@@ -8,6 +8,9 @@ use super::super::{
 };
 use units::{Bytes, Time};
 
+/// Bytes of data in a segment of 1500 bytes.
+const SEGMENT: u64 = 1448;
+
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     let checks = [
         window_scaling,
@@ -20,6 +23,7 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
         mtu_probing,
         notsent_lowat,
         limit_output,
+        min_tso_segs,
         ecn,
     ];
     checks
@@ -187,6 +191,31 @@ fn notsent_lowat(facts: &Facts, path: Path) -> Option<Finding> {
     ))
 }
 
+/// How long a burst of one connection may be on the line, and of how many segments it needs be at most.
+const BURST: Time = Time::from_micros(250);
+const SEGMENTS: u64 = 16;
+/// Linux: below 16 ms, `tcp_tso_rtt_log` makes bursts large.
+const LONG: Time = Time::from_millis(16);
+
+/// A paced connection sends about a millisecond of its rate at a time (`net/ipv4/tcp_output.c`, `tcp_tso_autosize`): many
+/// slow ones cost several times the CPU of few fast ones.
+fn min_tso_segs(facts: &Facts, path: Path) -> Option<Finding> {
+    const NAME: &str = "net.ipv4.tcp_min_tso_segs";
+    let found = facts.number(NAME)?;
+    let wanted = (path.rate.bytes_in(BURST) / SEGMENT).min(SEGMENTS);
+    let own = path.rate.bits() / path.connections.max(1) / 8 / 1024 / SEGMENT;
+    let good = path.rtt < LONG || found.cast_unsigned().max(own) >= wanted;
+    let why = || {
+        format!(
+            "each of {} connections sends {} segments at a time, which costs CPUs several times as much as {wanted} would",
+            path.connections,
+            found.cast_unsigned().max(own),
+        )
+    };
+    let wanted = wanted.to_string();
+    Some(unless(good, Severity::Note, NAME, found, why, &wanted))
+}
+
 /// TCP small queues let a socket have about a millisecond of its pacing rate below TCP, if this
 /// setting allows as much (`net/ipv4/tcp_output.c`, `tcp_small_queue_check`).
 fn limit_output(facts: &Facts, path: Path) -> Option<Finding> {
@@ -269,6 +298,33 @@ mod tests {
         // 65,535 B in 200 ms are 2,621,400 bit/s.
         assert_eq!(of(2_621_400), Severity::Ok);
         assert_eq!(of(2_621_440), Severity::Limit);
+    }
+
+    #[test]
+    fn many_slow_connections_send_too_little_at_a_time() {
+        let with = |segments: &str, connections, rtt_ms, mbit: u64| {
+            let path = Path {
+                rate: BitRate::from_bits(mbit * 1_000_000),
+                rtt: Time::from_millis(rtt_ms),
+                connections,
+                ..path()
+            };
+            let facts = facts(&[("net.ipv4.tcp_min_tso_segs", segments)]);
+            let finding = min_tso_segs(&facts, path).unwrap();
+            (finding.severity, finding.fix.map(|fix| fix.text()))
+        };
+        let (ok, note) = (Severity::Ok, Severity::Note);
+        assert_eq!(with("2", 32, 350, 1000).0, note);
+        assert_eq!(with("16", 32, 350, 1000).0, ok);
+        assert_eq!(with("2", 4, 350, 1000).0, ok, "21 by themselves");
+        assert_eq!(with("2", 32, 15, 1000).0, ok, "short");
+        assert_eq!(
+            with("2", 32, 350, 90).0,
+            ok,
+            "they would be long on the line"
+        );
+        let fix = with("2", 32, 350, 500).1.unwrap();
+        assert!(fix.ends_with("'10'"), "{fix}");
     }
 
     #[test]
