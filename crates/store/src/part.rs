@@ -14,7 +14,7 @@
 //!   and then the journal goes. A crash before that leaves a journal without part, beside the file
 //!   that it describes.
 //!
-//! Several may write one file, a slice each ([`Part::open_slice`]): see [`slots`].
+//! Several may write one file, a slice each ([`Part::open_slice`]): see `part/slots.rs`.
 
 mod slots;
 

@@ -41,37 +41,60 @@ struct Conversation<'a> {
     enough: bool,
 }
 
+/// Two ends that have met, and what they say.
+struct Ends {
+    source: Far,
+    target: Far,
+    from: Receiver<Heard>,
+}
+
 impl Mover<'_> {
     /// Copies an extent, and others after it while there are any.
     pub(super) fn converse(&self, lease: Lease, extent: Extent) -> Result<Ending> {
-        let mut held = Holding::new(&self.board, self.ttl());
-        let met = self.job.meet(self.pair(), Task::Extents);
-        let (mut source, mut target) = match met {
-            Ok(Met::Both { source, target }) => (source, target),
-            Ok(Met::Early(ending)) => {
-                held.take(lease);
+        let _nobody_hears = self.to.send(Said::Again(self.number));
+        let bytes = lease.bytes;
+        let mut held = self.holding();
+        let number = held.take(lease);
+        let ends = held.renewing(|| self.ends());
+        let ends = match ends.and_then(|ends| ends) {
+            Ok(Ok(ends)) => ends,
+            other => {
                 held.give_all_back("the ends did not begin");
-                return Ok(ending);
-            }
-            Err(error) => {
-                held.take(lease);
-                held.give_all_back("the ends did not begin");
-                return Err(error);
+                return other.map(|ends| ends.err().unwrap_or(Ending::Over));
             }
         };
+        let mut conversation = Conversation::new(self, ends, held);
+        let ending = conversation
+            .assign(number, bytes, extent)
+            .and_then(|()| conversation.follow());
+        conversation.end(ending)
+    }
+
+    /// Both, or how it ended before they were.
+    fn ends(&self) -> Result<Result<Ends, Ending>> {
+        let (mut source, mut target) = match self.job.meet(self.pair(), Task::Extents)? {
+            Met::Both { source, target } => (source, target),
+            Met::Early(ending) => return Ok(Err(ending)),
+        };
         let (to, from) = channel();
-        let reports = source.report_to(Role::Source, to.clone());
-        if let Err(error) = reports.and_then(|()| target.report_to(Role::Target, to)) {
-            held.take(lease);
-            held.give_all_back("the ends cannot be heard");
-            return Err(error);
-        }
-        let mut conversation = Conversation {
-            mover: self,
+        source.report_to(Role::Source, to.clone())?;
+        target.report_to(Role::Target, to)?;
+        Ok(Ok(Ends {
             source,
-            _target: target,
-            held,
+            target,
             from,
+        }))
+    }
+}
+
+impl<'a> Conversation<'a> {
+    fn new(mover: &'a Mover<'a>, ends: Ends, held: Holding<'a>) -> Self {
+        Self {
+            mover,
+            source: ends.source,
+            _target: ends.target,
+            held,
+            from: ends.from,
             heard: [Role::Source, Role::Target].map(|role| (role, Instant::now())),
             assigned: 0,
             last: 0,
@@ -80,11 +103,7 @@ impl Mover<'_> {
             poll: Instant::now(),
             plan: None,
             enough: false,
-        };
-        let ending = conversation
-            .assign(lease, extent)
-            .and_then(|()| conversation.follow());
-        conversation.end(ending)
+        }
     }
 }
 
@@ -127,7 +146,9 @@ impl Conversation<'_> {
         match (ending, plan) {
             (Ok(Ending::Over), Some(lease)) => mover.plan(lease),
             (ending, Some(lease)) => {
-                mover.holding(lease).give_all_back(&why);
+                let mut held = mover.holding();
+                held.take(lease);
+                held.give_all_back(&why);
                 ending
             }
             (ending, None) => ending,
@@ -222,7 +243,11 @@ impl Conversation<'_> {
             return Ok(());
         };
         match postcard::from_bytes(&lease.body).context("not an extent of this version")? {
-            Work::Extent(extent) => self.assign(lease, extent),
+            Work::Extent(extent) => {
+                let bytes = lease.bytes;
+                let number = self.held.take(lease);
+                self.assign(number, bytes, extent)
+            }
             Work::Plan => {
                 self.plan = Some(lease);
                 self.enough()
@@ -230,12 +255,11 @@ impl Conversation<'_> {
         }
     }
 
-    fn assign(&mut self, lease: Lease, extent: Extent) -> Result<()> {
-        self.last = lease.bytes;
-        self.assigned += lease.bytes;
+    fn assign(&mut self, number: u64, bytes: u64, extent: Extent) -> Result<()> {
+        self.last = bytes;
+        self.assigned += bytes;
         // Who got one may get another at once.
         self.poll = Instant::now();
-        let number = self.held.take(lease);
         self.say_until()?;
         self.source.tell(&Word::Assignment { number, extent })
     }

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The leases that one mover has: renewed while it works, given back when it can't, and believed no longer than they last.
 
-use anyhow::{Result, bail};
+use crate::copy::threads;
+use anyhow::{Result, anyhow, bail};
 use lease::{Board, Lease, NewExtent, Token};
 use std::{
     collections::BTreeMap,
+    thread,
     time::{Duration, Instant},
 };
 
 /// Leases are renewed so many times before they are over.
 const RENEWALS: u32 = 4;
+
+/// Between two looks whether something is done.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// How long who gave an extent back leaves it to others.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -84,6 +89,21 @@ impl<'a> Holding<'a> {
             }
             Err(error) => bail!("its work may be others' now: {error}"),
         }
+    }
+
+    /// Does something that may take longer than the leases last, and renews them meanwhile.
+    pub(super) fn renewing<T: Send>(&mut self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        thread::scope(|scope| {
+            let working = threads::begin_within(scope, work)?;
+            let mut renewed = Ok(false);
+            while !working.is_finished() {
+                thread::sleep(BETWEEN_LOOKS);
+                renewed = renewed.and_then(|_| self.renew());
+            }
+            let done = working.join();
+            renewed?;
+            done.map_err(|_| anyhow!("it panicked"))
+        })
     }
 
     /// Adds extents, as the one that plans.

@@ -88,7 +88,6 @@ impl<'a> Mover<'a> {
                 bail!("{why}; given up");
             };
             self.note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
-            let _nobody_hears = self.to.send(Said::Again(self.number));
             thread::sleep(pause);
         }
     }
@@ -127,10 +126,8 @@ impl<'a> Mover<'a> {
         Ok(self.board.standing(self.shared)?.is_over())
     }
 
-    pub(super) fn holding(&self, lease: Lease) -> Holding<'_> {
-        let mut held = Holding::new(&self.board, self.ttl());
-        held.take(lease);
-        held
+    pub(super) fn holding(&self) -> Holding<'_> {
+        Holding::new(&self.board, self.ttl())
     }
 
     pub(super) fn note(&self, said: &str) {

@@ -33,7 +33,8 @@ struct Planner {
 impl Mover<'_> {
     /// Plans, under a lease that is renewed meanwhile.
     pub(super) fn plan(&self, lease: Lease) -> Result<Ending> {
-        let mut held = self.holding(lease);
+        let mut held = self.holding();
+        held.take(lease);
         let planned = self.survey(&mut held);
         if !matches!(planned, Ok(Ending::Over)) {
             held.give_all_back("it could not be planned");
@@ -47,7 +48,7 @@ impl Mover<'_> {
             gathered: BTreeMap::new(),
             ready: Vec::new(),
         };
-        let mut source = self.job.survey(self.pair())?;
+        let mut source = held.renewing(|| self.job.survey(self.pair()))??;
         let (to, from) = channel();
         source.report_to(Role::Source, to)?;
         loop {
