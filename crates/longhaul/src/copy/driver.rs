@@ -22,18 +22,22 @@ pub(super) fn run(args: &Args) -> Result<()> {
         Some(address) => Some(movers::run(&job, address, &mut hearing)?),
         None => None,
     };
-    converse(&job, &mut hearing)?;
+    converse(
+        &job,
+        shared.as_ref().map_or(0, |shared| shared.pair),
+        &mut hearing,
+    )?;
     if let Some(shared) = shared {
         shared.forget();
     }
     finish(args, &mut hearing)
 }
 
-/// Conversations until one comes to its end.
-fn converse(job: &Job<'_>, hearing: &mut Hearing) -> Result<()> {
+/// Conversations until one comes to its end, the first between this pair.
+fn converse(job: &Job<'_>, first: usize, hearing: &mut Hearing) -> Result<()> {
     let mut patience = Patience::new();
     for number in 0.. {
-        match conversation(job, number, hearing)? {
+        match conversation(job, first, number, hearing)? {
             Ending::Over => break,
             Ending::Broken { why, gained } => {
                 let Some(pause) = patience.lose(gained > 0) else {
@@ -50,9 +54,14 @@ fn converse(job: &Job<'_>, hearing: &mut Hearing) -> Result<()> {
 
 /// What goes wrong in a conversation ends it, and another may follow. But a host that can't be reached the first
 /// time will not be the next.
-fn conversation(job: &Job<'_>, number: usize, hearing: &mut Hearing) -> Result<Ending> {
+fn conversation(
+    job: &Job<'_>,
+    first: usize,
+    number: usize,
+    hearing: &mut Hearing,
+) -> Result<Ending> {
     let first_abroad = number == 0 && job.goes_abroad() && job.pairs() == 1;
-    let met = job.meet(job.pair(number), Task::Whole);
+    let met = job.meet(job.pair(first + number), Task::Whole);
     let ending = met.and_then(|met| match met {
         Met::Both { source, target } => hearing.follow(source, target),
         Met::Early(ending) => Ok(ending),

@@ -223,6 +223,9 @@ impl Conversation<'_> {
             self.mover.note(&format!("an extent goes again: {why}"));
         }
         self.held.settle(number, failed)?;
+        if failed.is_none() {
+            let _nobody_hears = self.mover.to.send(Said::Done(self.mover.number));
+        }
         Ok(())
     }
 

@@ -16,8 +16,8 @@ const RENEWALS: u32 = 4;
 /// Between two looks whether something is done.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// How long who gave an extent back leaves it to others.
-const PAUSE: Duration = Duration::from_secs(5);
+/// How long who gave an extent back leaves it to others, at most: no longer than a lease.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// How often an extent is tried, by whomever, before it is left to the conversation after all extents.
 const TRIES_MAX: u32 = 5;
@@ -106,6 +106,10 @@ impl<'a> Holding<'a> {
         })
     }
 
+    fn pause(&self) -> Duration {
+        PAUSE_MAX.min(self.ttl)
+    }
+
     /// Adds extents, as the one that plans.
     pub(super) fn add(&mut self, extents: &[NewExtent]) -> Result<()> {
         let Some(lease) = self.leases.values().next() else {
@@ -125,7 +129,7 @@ impl<'a> Holding<'a> {
         match failed {
             None => self.board.done(lease.token, b"")?,
             Some(why) if lease.tries >= TRIES_MAX => self.board.fail(lease.token, why)?,
-            Some(why) => self.board.give_back(lease.token, why, PAUSE)?,
+            Some(why) => self.board.give_back(lease.token, why, self.pause())?,
         };
         Ok(Some(lease))
     }
@@ -141,7 +145,7 @@ impl<'a> Holding<'a> {
     /// For others at once. Whom the database does not hear, waits until they are over.
     pub(super) fn give_all_back(&mut self, why: &str) {
         for lease in std::mem::take(&mut self.leases).into_values() {
-            let _over_by_itself = self.board.give_back(lease.token, why, PAUSE);
+            let _over_by_itself = self.board.give_back(lease.token, why, self.pause());
         }
     }
 }

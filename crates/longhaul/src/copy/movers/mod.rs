@@ -42,6 +42,8 @@ const ALL_EVERY: Duration = Duration::from_secs(5);
 /// What a mover tells.
 enum Said {
     Progress(usize, Role, Box<Progress>),
+    /// It has brought an extent.
+    Done(usize),
     /// Its next conversation counts from 0.
     Again(usize),
     Note(String),
@@ -50,13 +52,13 @@ enum Said {
 /// Brings the data, with everybody who does the same. Whoever has the result may forget the job.
 pub(super) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result<Shared> {
     sharing::check(job)?;
-    let shared = Shared::join(job, address)?;
+    let mut shared = Shared::join(job, address)?;
     let count = job.args.movers.map_or(job.pairs(), usize::from);
     let (to, from) = channel();
     let movers = (0..count).map(|number| Mover::new(job, &shared, number, to.clone()));
     let movers: Vec<Mover<'_>> = movers.collect::<Result<_>>()?;
     drop(to);
-    let ended = thread::scope(|scope| {
+    let (pair, ended) = thread::scope(|scope| {
         let work = |mover: Mover<'_>| {
             let ended = mover.work();
             if let Err(error) = &ended {
@@ -67,13 +69,14 @@ pub(super) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result
         let movers = movers.into_iter();
         let threads = movers.map(|mover| threads::begin_within(scope, move || work(mover)));
         let threads: Vec<_> = threads.collect();
-        Crew::new(count).follow(&shared, hearing, &from);
+        let pair = Crew::new(count).follow(&shared, hearing, &from);
         let ended = threads.into_iter().map(|thread| match thread {
             Ok(thread) => thread.join(),
             Err(error) => Ok(Err(error)),
         });
-        ended.collect::<Vec<_>>()
+        (pair, ended.collect::<Vec<_>>())
     });
+    shared.pair = pair;
     let mut failed = None;
     for ended in ended {
         match ended {
@@ -92,6 +95,8 @@ pub(super) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result
 struct Crew {
     began: Instant,
     movers: Vec<Standing>,
+    /// Who brought an extent last.
+    last: usize,
     all: lease::Standing,
     /// When that was asked for.
     asked: Option<Instant>,
@@ -103,12 +108,14 @@ impl Crew {
         Self {
             began,
             movers: (0..count).map(|_| Standing::new(began)).collect(),
+            last: 0,
             all: lease::Standing::default(),
             asked: None,
         }
     }
 
-    fn follow(&mut self, shared: &Shared, hearing: &mut Hearing, from: &Receiver<Said>) {
+    /// Until all have ended; whose pair worked last.
+    fn follow(&mut self, shared: &Shared, hearing: &mut Hearing, from: &Receiver<Said>) -> usize {
         loop {
             let now = Instant::now();
             if self.asked.is_none_or(|asked| now >= asked + ALL_EVERY) {
@@ -125,6 +132,7 @@ impl Crew {
         }
         self.all = shared.standing().unwrap_or_else(|_| self.all.clone());
         hearing.brought(self.brought(), &self.record(Instant::now()));
+        self.last
     }
 
     fn hear(&mut self, said: Said, hearing: &Hearing) {
@@ -132,6 +140,7 @@ impl Crew {
             Said::Progress(mover, role, progress) => {
                 self.movers[mover].hear(role, *progress, Instant::now());
             }
+            Said::Done(mover) => self.last = mover,
             Said::Again(mover) => self.movers[mover].again(),
             Said::Note(said) => hearing.note(&said),
         }

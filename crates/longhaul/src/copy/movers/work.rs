@@ -26,6 +26,8 @@ pub(super) enum Work {
 pub(in crate::copy) struct Shared {
     pub(super) board: Board,
     pub(super) job: lease::Job,
+    /// The pair of hosts that worked last.
+    pub(in crate::copy) pair: usize,
 }
 
 impl Shared {
@@ -40,7 +42,11 @@ impl Shared {
         };
         let joined = board.join(&Sha256::digest(&spec), &spec, &first);
         let job = joined.map_err(wrong)?;
-        Ok(Self { board, job })
+        Ok(Self {
+            board,
+            job,
+            pair: 0,
+        })
     }
 
     pub(super) fn standing(&self) -> Result<Standing> {

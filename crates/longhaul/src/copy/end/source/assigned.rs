@@ -2,7 +2,7 @@
 //! The source of a copy that several movers share: what it announces the driver assigns, an extent after the other, and
 //! hears when all of one is durable.
 
-use super::{Source, sending::SourceFile};
+use super::{Source, scanning::file_of, sending::SourceFile};
 use crate::copy::{
     message::{self, Order, Share},
     order::{Content, Extent, Report, Word},
@@ -184,18 +184,8 @@ impl Source {
         entry: Entry,
         share: Share,
     ) {
-        let Kind::File { version, sparse } = entry.kind else {
+        let Some(file) = file_of(&entry, sources, source) else {
             return self.note_failure(number, format!("{}: it is no file any more", entry.path));
-        };
-        let file = SourceFile {
-            sources: sources.clone(),
-            source,
-            path: entry.path.clone(),
-            version,
-            sparse,
-            tries: 1,
-            share: Share::Whole,
-            assignment: Some(number),
         };
         let share = match share {
             Share::Blocks(blocks) => match clipped(&blocks, file.blocks().count()) {
@@ -205,7 +195,12 @@ impl Source {
             },
             share => share,
         };
-        let file = Arc::new(SourceFile { share, ..file });
+        let assignment = Some(number);
+        let file = Arc::new(SourceFile {
+            share,
+            assignment,
+            ..file
+        });
         self.shared.change(|state| {
             if let Some(extent) = state.extents.get_mut(&number) {
                 extent.files += 1;

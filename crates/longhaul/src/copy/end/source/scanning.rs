@@ -51,7 +51,7 @@ impl Source {
                 } => {
                     self.leave_out(&entry.path, &left_out);
                     let file = file_of(&entry, &sources, source);
-                    self.announce_one(entry, file);
+                    self.announce_one(entry, file.map(Arc::new));
                 }
                 Item::Top { metadata, left_out } => {
                     self.leave_out(".", &left_out);
@@ -104,11 +104,12 @@ impl Source {
     }
 }
 
-fn file_of(entry: &Entry, sources: &Arc<[Place]>, source: usize) -> Option<Arc<SourceFile>> {
+/// All of a file, if it is one.
+pub(super) fn file_of(entry: &Entry, sources: &Arc<[Place]>, source: usize) -> Option<SourceFile> {
     let Kind::File { version, sparse } = entry.kind else {
         return None;
     };
-    Some(Arc::new(SourceFile {
+    Some(SourceFile {
         sources: sources.clone(),
         source,
         path: entry.path.clone(),
@@ -117,5 +118,5 @@ fn file_of(entry: &Entry, sources: &Arc<[Place]>, source: usize) -> Option<Arc<S
         tries: 1,
         share: Share::Whole,
         assignment: None,
-    }))
+    })
 }
