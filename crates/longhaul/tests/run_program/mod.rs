@@ -47,7 +47,9 @@ pub(crate) struct Running {
 impl Running {
     /// `script` is bash's.
     pub(crate) fn start(flags: &[&str], script: &str) -> Self {
-        let script = format!("{script}\necho $$; read || :");
+        // A signal that comes just before bash waits for a line is looked at when that has lasted a second.
+        let wait = "until read -t 1; do [ $? -gt 128 ] || break; done";
+        let script = format!("{script}\necho $$; {wait}");
         Self::spawn(command(flags, &["bash", "-ec", &script]))
     }
 
