@@ -10,8 +10,12 @@
 //!
 //! Two that write the same block, because one was taken for dead, write the same bytes.
 
-use super::{Direct, Kind, Part, PartError, Site, State};
+use super::{
+    Part, PartError, Site,
+    state::{Kind, State},
+};
 use crate::{
+    direct::Direct,
     escape::Escaped,
     journal::{self, Header, Journal, Record},
     medium::{Directory, How, Medium, OpenError},

@@ -2,7 +2,10 @@
 #![allow(clippy::single_range_in_vec_init)] // a run of blocks is what is meant
 
 use super::*;
-use crate::medium::simulated::{Dice, Disk};
+use crate::{
+    blocks::FILE_LEN_MAX,
+    medium::simulated::{Dice, Disk},
+};
 use std::{
     collections::BTreeSet,
     fs::{self, File},

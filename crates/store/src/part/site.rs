@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file's place: its directory, its name, and the names of our own beside it.
+
+use super::{OWN_PREFIX, PartError, slots};
+use crate::{
+    blocks::{Blocks, FILE_LEN_MAX},
+    escape::Escaped,
+    journal::Header,
+    medium::{Directory, How, Medium},
+    part::Origin,
+};
+use std::io;
+
+/// A file's name and those of our own beside it.
+pub(crate) struct Site<D> {
+    pub(crate) dir: D,
+    pub(crate) name: Vec<u8>,
+    pub(crate) part: Vec<u8>,
+    pub(crate) journal: Vec<u8>,
+    pub(crate) whole: Vec<u8>,
+}
+
+impl<D: Directory> Site<D> {
+    pub(crate) fn new(dir: &D, name: &[u8]) -> Result<Self, PartError> {
+        if !is_component(name) {
+            let name = Escaped(name).to_string();
+            return Err(PartError::Name { name });
+        }
+        Ok(Self {
+            dir: dir.clone(),
+            name: name.to_vec(),
+            part: own_name(name, "part"),
+            journal: own_name(name, "journal"),
+            whole: own_name(name, "whole"),
+        })
+    }
+
+    pub(crate) fn shown(&self) -> String {
+        Escaped(&self.name).to_string()
+    }
+
+    pub(super) fn header(&self, origin: &Origin, block_len: u64) -> Result<Header, PartError> {
+        let len = origin.length;
+        if len > FILE_LEN_MAX {
+            let name = self.shown();
+            return Err(PartError::TooLong { name, len });
+        }
+        Ok(Header {
+            version: origin.version,
+            blocks: Blocks::sized(len, block_len),
+        })
+    }
+
+    /// Names the file in an error of the system.
+    pub(crate) fn io<T>(&self, action: &'static str, done: io::Result<T>) -> Result<T, PartError> {
+        let name = || self.shown();
+        done.map_err(|source| PartError::Io {
+            name: name(),
+            action,
+            source,
+        })
+    }
+
+    pub(super) fn open(&self, own: &[u8], how: How) -> Result<Option<D::File>, PartError> {
+        self.dir.open(own, how).map_err(|source| PartError::Open {
+            name: self.shown(),
+            own: Escaped(own).to_string(),
+            source,
+        })
+    }
+
+    /// The journal of a slice.
+    pub(super) fn slot(&self, number: usize) -> Vec<u8> {
+        own_name(&self.name, &format!("journal-{number}"))
+    }
+
+    pub(super) fn make(&self, own: &[u8]) -> Result<D::File, PartError> {
+        let made = self.open(own, How::Make)?;
+        self.io("make it", made.ok_or(io::ErrorKind::NotFound.into()))
+    }
+
+    /// An empty part. A former one is not cut but replaced, because its journal may still be
+    /// believed after a crash.
+    pub(super) fn new_part(&self) -> Result<D::File, PartError> {
+        self.remove_own(&self.part)?;
+        self.empty(&self.part)
+    }
+
+    /// An empty file for bytes that come whole. It is not the part, whose length means something.
+    pub(crate) fn new_whole(&self) -> Result<D::File, PartError> {
+        self.remove_journals()?;
+        self.remove_own(&self.part)?;
+        self.empty(&self.whole)
+    }
+
+    pub(super) fn empty(&self, own: &[u8]) -> Result<D::File, PartError> {
+        let file = self.make(own)?;
+        self.io("empty what is beside it", file.set_len(0))?;
+        Ok(file)
+    }
+
+    /// Removes a file of ours unless somebody is at it; whether it was there.
+    pub(super) fn remove_own(&self, own: &[u8]) -> Result<bool, PartError> {
+        let held = self.open(own, How::Hold)?;
+        if held.is_some() {
+            self.io("remove what is beside it", self.dir.remove(own))?;
+        }
+        Ok(held.is_some())
+    }
+
+    /// Removes its journal, and before that those of slices, which are nowhere without it.
+    pub(super) fn remove_journals(&self) -> Result<(), PartError> {
+        let Some(_held) = self.open(&self.journal, How::Hold)? else {
+            return Ok(());
+        };
+        slots::remove(self)?;
+        self.io("remove its journal", self.dir.remove(&self.journal))
+    }
+
+    /// Under the final name only what is complete, even after a loss of power.
+    pub(super) fn publish(
+        &self,
+        file: &D::File,
+        prepare: impl FnOnce(&D::File) -> io::Result<()>,
+    ) -> Result<(), PartError> {
+        self.io("set its metadata", prepare(file))?;
+        self.io("make it durable", file.sync_all())?;
+        self.rename(&self.part)?;
+        self.io("make its name durable", self.dir.sync())
+    }
+
+    pub(crate) fn rename(&self, own: &[u8]) -> Result<(), PartError> {
+        self.io("give it its name", self.dir.rename(own, &self.name))
+    }
+}
+
+fn is_component(name: &[u8]) -> bool {
+    let special = matches!(name, b"" | b"." | b"..");
+    !special && name.len() <= 255 && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
+pub(crate) fn own_name(name: &[u8], kind: &str) -> Vec<u8> {
+    let hash = blake3::hash(name).to_hex();
+    format!("{OWN_PREFIX}{}.{kind}", &hash[..32]).into_bytes()
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What there is of a file, and how it begins: anew, or where an earlier run was.
+
+use super::{
+    Opened, Part, PartError, Renamed,
+    site::Site,
+    slots,
+    state::{Kind, State},
+};
+use crate::{
+    blocks::{BlockHash, Blocks, FileHash},
+    direct::Direct,
+    journal::{self, Header, Journal, Record},
+    medium::{Directory, How, Medium},
+};
+use std::{io, sync::Mutex};
+
+/// What is known when a part is opened. The journal comes first: its lock is held longest.
+pub(super) struct Start<D: Directory> {
+    site: Site<D>,
+    header: Header,
+    sparse: bool,
+    journal: D::File,
+    /// Somebody wrote it once, so those of slices may be there.
+    used: bool,
+    contents: Option<journal::Contents>,
+}
+
+impl<D: Directory> Start<D> {
+    pub(super) fn new(site: Site<D>, header: Header, sparse: bool) -> Result<Self, PartError> {
+        let journal = site.make(&site.journal)?;
+        let used = !site.io("look at its journal", journal.is_empty())?;
+        let contents = site.io("read its journal", journal::read(&journal, &header))?;
+        Ok(Self {
+            site,
+            header,
+            sparse,
+            journal,
+            used,
+            contents,
+        })
+    }
+
+    pub(super) fn open(mut self) -> Result<Opened<D>, PartError> {
+        let part = self.site.open(&self.site.part, How::Hold)?;
+        let contents = self.contents.take();
+        match (part, contents) {
+            (Some(part), Some(contents)) if self.has_its_length(&part)? => {
+                Ok(Opened::Resumed(self.resume(part, contents)?))
+            }
+            (None, Some(contents)) => match self.renamed(&contents.records)? {
+                Some((file, hash)) => Ok(Opened::Renamed(Renamed {
+                    site: self.site,
+                    hash,
+                    file,
+                    journal: self.journal,
+                })),
+                None => Ok(Opened::Fresh(self.begin()?)),
+            },
+            (part, _) => {
+                drop(part);
+                Ok(Opened::Fresh(self.begin()?))
+            }
+        }
+    }
+
+    fn has_its_length(&self, part: &D::File) -> Result<bool, PartError> {
+        let len = self.site.io("look at its part", part.len())?;
+        Ok(len == self.header.blocks.file_len())
+    }
+
+    fn begin(self) -> Result<Part<D>, PartError> {
+        let (site, header) = (self.site, self.header);
+        if self.used {
+            slots::remove(&site)?;
+        }
+        let file = site.new_part()?;
+        let journal = site.io("begin its journal", Journal::begin(self.journal, &header))?;
+        site.io("make its name durable", site.dir.sync())?;
+        let sized = size(&file, header.blocks.file_len(), self.sparse);
+        if sized.is_err() {
+            let _gives_back_the_space = file.set_len(0);
+        }
+        site.io("make room for it", sized)?;
+        Ok(Part {
+            state: Mutex::new(State::empty(0..header.blocks.count())),
+            blocks: header.blocks,
+            shared: false,
+            site,
+            direct: Direct::into(&file),
+            file,
+            journal: Mutex::new(journal),
+        })
+    }
+
+    /// The part has its length, so the names are durable.
+    fn resume(self, file: D::File, contents: journal::Contents) -> Result<Part<D>, PartError> {
+        let (site, header) = (self.site, self.header);
+        let journal::Contents { records, end } = contents;
+        let sized = size(&file, header.blocks.file_len(), self.sparse);
+        site.io("make room for it", sized)?;
+        let journal = Journal::resume(self.journal, &header, end);
+        let mut journal = site.io("make its journal durable", journal)?;
+        let records = slots::gather(&site, &header, &mut journal, records)?;
+        Ok(Part {
+            state: Mutex::new(State::with(0..header.blocks.count(), &records)),
+            blocks: header.blocks,
+            shared: false,
+            site,
+            direct: Direct::into(&file),
+            file,
+            journal: Mutex::new(journal),
+        })
+    }
+
+    /// What has the final name, if every block of it is what the journal says.
+    fn renamed(&self, records: &[Record]) -> Result<Option<(D::File, FileHash)>, PartError> {
+        let (site, blocks) = (&self.site, self.header.blocks);
+        let state = State::with(0..blocks.count(), records);
+        let Ok(Some(file)) = site.dir.open(&site.name, How::Read) else {
+            return Ok(None);
+        };
+        let all_known = !state.kinds.contains(&Kind::Missing) && state.all_hashed();
+        if !all_known || !site.io("read it again", is_as_known(&file, blocks, &state.hashes))? {
+            return Ok(None);
+        }
+        Ok(blocks.file_hash(&state.hashes).map(|hash| (file, hash)))
+    }
+}
+
+fn is_as_known(file: &impl Medium, blocks: Blocks, hashes: &[BlockHash]) -> io::Result<bool> {
+    if file.len()? != blocks.file_len() {
+        return Ok(false);
+    }
+    let mut buffer = vec![0; blocks.block_len() as usize];
+    for (index, hash) in hashes.iter().enumerate() {
+        let offset = index as u64 * blocks.block_len();
+        let read = file.read_at(&mut buffer, offset)?;
+        if blocks.hash(index as u64, &buffer[..read]) != Ok(*hash) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn size(file: &impl Medium, len: u64, sparse: bool) -> io::Result<()> {
+    if !sparse {
+        file.allocate(len)?;
+    }
+    file.set_len(len)
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is known of each block of a file that is being written.
+
+use crate::{blocks::BlockHash, journal::Record};
+use std::ops::Range;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Missing,
+    Writing,
+    Written,
+    Durable,
+}
+
+/// What is known of each block: 33 bytes of memory a block, 40 more if it was there from the start, and 8 more while it is written but not
+/// durable.
+pub(super) struct State {
+    /// Those that this is about.
+    pub(super) within: Range<u64>,
+    pub(super) kinds: Vec<Kind>,
+    pub(super) hashes: Vec<BlockHash>,
+    pub(super) written: Vec<u64>,
+    /// Of those, what an earlier run made durable, 40 bytes each, until it was checked.
+    pub(super) inherited: Vec<Record>,
+    /// Whether all that is missing reads as zeros.
+    pub(super) clean: bool,
+    pub(super) broken: bool,
+}
+
+impl State {
+    pub(super) fn empty(within: Range<u64>) -> Self {
+        let count = (within.end - within.start) as usize;
+        Self {
+            within,
+            kinds: vec![Kind::Missing; count],
+            hashes: vec![BlockHash::default(); count],
+            written: Vec::new(),
+            inherited: Vec::new(),
+            clean: true,
+            broken: false,
+        }
+    }
+
+    /// Records of other blocks are passed over.
+    pub(super) fn with(within: Range<u64>, records: &[Record]) -> Self {
+        let mut state = Self::empty(within);
+        state.clean = false;
+        for (index, hash) in records {
+            if let Some(at) = state.at(*index) {
+                state.kinds[at] = Kind::Durable;
+                state.hashes[at] = *hash;
+            }
+        }
+        state.inherited = state.durable();
+        state
+            .inherited
+            .retain(|(_, hash)| *hash != BlockHash::UNKNOWN);
+        state
+    }
+
+    /// Where a block is in here.
+    pub(super) fn at(&self, index: u64) -> Option<usize> {
+        let within = self.within.contains(&index);
+        within.then(|| (index - self.within.start) as usize)
+    }
+
+    pub(super) fn all_hashed(&self) -> bool {
+        !self.hashes.contains(&BlockHash::UNKNOWN)
+    }
+
+    pub(super) fn lacks(&self, index: u64) -> bool {
+        let at = self.at(index);
+        at.is_some_and(|at| self.kinds[at] == Kind::Missing)
+    }
+
+    pub(super) fn become_kind(&mut self, index: u64, kind: Kind) {
+        if let Some(at) = self.at(index) {
+            self.kinds[at] = kind;
+        }
+    }
+
+    pub(super) fn claim(&mut self, index: u64) -> bool {
+        let lacks = self.lacks(index);
+        if lacks {
+            self.become_kind(index, Kind::Writing);
+        }
+        lacks
+    }
+
+    pub(super) fn written(&mut self, index: u64, hash: BlockHash, done: bool) {
+        let Some(at) = self.at(index) else { return };
+        if done {
+            self.kinds[at] = Kind::Written;
+            self.hashes[at] = hash;
+            self.written.push(index);
+        } else {
+            self.kinds[at] = Kind::Missing;
+            self.clean = false;
+        }
+    }
+
+    pub(super) fn take_written(&mut self) -> Vec<Record> {
+        let mut indexes = std::mem::take(&mut self.written);
+        indexes.sort_unstable();
+        let record = |index: u64| Some((index, self.hashes[self.at(index)?]));
+        indexes.into_iter().filter_map(record).collect()
+    }
+
+    /// An error of a sync is told once, and the pages count as clean afterwards: nothing that was
+    /// not durable then can be relied upon.
+    pub(super) fn settle(&mut self, batch: &[Record], done: bool) {
+        self.broken |= !done;
+        for (index, _) in batch.iter().filter(|_| done) {
+            self.become_kind(*index, Kind::Durable);
+        }
+    }
+
+    pub(super) fn durable(&self) -> Vec<Record> {
+        let all = self.kinds.iter().zip(&self.hashes).zip(self.within.clone());
+        all.filter(|((kind, _), _)| **kind == Kind::Durable)
+            .map(|((_, hash), index)| (index, *hash))
+            .collect()
+    }
+
+    pub(super) fn missing(&self) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        let all = self.kinds.iter().zip(self.within.clone());
+        for (_, index) in all.filter(|(kind, _)| **kind == Kind::Missing) {
+            match runs.last_mut() {
+                Some(run) if run.end == index => run.end += 1,
+                _ => runs.push(index..index + 1),
+            }
+        }
+        runs
+    }
+}
