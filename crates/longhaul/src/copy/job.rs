@@ -118,20 +118,15 @@ impl<'a> Job<'a> {
         Far::start(host, self.args, &self.keys)
     }
 
-    /// A source by itself, which says what there is.
-    pub(super) fn survey(&self, pair: Pair<'_>) -> Result<Far> {
-        let mut source = self.start(pair.source)?;
-        let nobody = Hello::of(&mut source)?;
-        source.tell(&self.begin((Role::Source, Task::Survey), &nobody, Meeting::Later))?;
-        Ok(source)
-    }
-
-    /// A target by itself.
-    pub(super) fn target_alone(&self, pair: Pair<'_>, task: Task) -> Result<Far> {
-        let mut target = self.start(pair.target)?;
-        let nobody = Hello::of(&mut target)?;
-        target.tell(&self.begin((Role::Target, task), &nobody, Meeting::Later))?;
-        Ok(target)
+    /// An end that meets nobody.
+    pub(super) fn alone(&self, pair: Pair<'_>, role: Role, task: Task) -> Result<Far> {
+        let mut far = self.start(match role {
+            Role::Source => pair.source,
+            Role::Target => pair.target,
+        })?;
+        let nobody = Hello::of(&mut far)?;
+        far.tell(&self.begin((role, task), &nobody, Meeting::Later))?;
+        Ok(far)
     }
 
     /// Two processes that know each other.

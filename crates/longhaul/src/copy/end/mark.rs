@@ -5,7 +5,7 @@ use super::{Reporter, reach::Reach};
 use crate::{
     copy::{
         message,
-        order::{Begin, Meeting, Progress, Report},
+        order::{Begin, Meeting, Options, Progress, Report},
     },
     exit::Refusal,
 };
@@ -21,7 +21,7 @@ pub(super) fn make(
     reach: &Reach,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    let (root, name) = (root(begin, reach)?, name(number)?);
+    let (root, name) = (root(begin, reach, &begin.options)?, name(number)?);
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
     root.open_with(&name, flags, Mode::RUSR | Mode::WUSR)
         .map_err(Refusal::usage)?;
@@ -38,14 +38,21 @@ pub(super) fn seek(
     reach: &Reach,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    let found = root(begin, reach)?.stat(&name(number)?).is_ok();
+    // Nothing is made here: where there is no such directory, the mark is not.
+    let options = Options {
+        into_directory: false,
+        origin: [0; 32],
+        ..begin.options.clone()
+    };
+    let root = root(begin, reach, &options);
+    let found = root.is_ok_and(|root| name(number).is_ok_and(|name| root.stat(&name).is_ok()));
     reporter.say(&Report::Marked(found));
     Ok(Progress::default())
 }
 
-fn root(begin: &Begin, reach: &Reach) -> Result<Root> {
+fn root(begin: &Begin, reach: &Reach, options: &Options) -> Result<Root> {
     let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
-    Ok(reach.target(path, &begin.options)?.0)
+    Ok(reach.target(path, options)?.0)
 }
 
 fn name(number: u128) -> Result<RelPath> {

@@ -11,7 +11,7 @@ use crate::{
     },
     exit::Refusal,
 };
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use lease::Lease;
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -245,7 +245,7 @@ impl Conversation<'_> {
             }
             return Ok(());
         };
-        match postcard::from_bytes(&lease.body).context("not an extent of this version")? {
+        match Work::of(&lease)? {
             Work::Extent(extent) => {
                 let bytes = lease.bytes;
                 let number = self.held.take(lease);

@@ -4,7 +4,7 @@
 use super::{
     Said,
     holding::Holding,
-    work::{Shared, Work},
+    work::{Shared, Work, wrong},
 };
 use crate::{
     copy::{
@@ -14,7 +14,7 @@ use crate::{
     },
     exit::Refusal,
 };
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use lease::{Board, Lease};
 use std::{sync::mpsc::Sender, thread, time::Duration};
 
@@ -85,7 +85,7 @@ impl<'a> Mover<'a> {
                 Err(error) => (format!("{error:#}"), 0),
             };
             let Some(pause) = patience.lose(gained > 0) else {
-                bail!("{why}; given up");
+                bail!("{why}; given up, the same command goes on from here");
             };
             self.note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
             thread::sleep(pause);
@@ -102,8 +102,7 @@ impl<'a> Mover<'a> {
             }
             Next::Lease(lease) => lease,
         };
-        let work = postcard::from_bytes(&lease.body);
-        match work.context("the database holds extents of another version of longhaul")? {
+        match Work::of(&lease)? {
             Work::Plan => self.plan(lease).map(Some),
             Work::Extent(extent) => self.converse(lease, extent).map(Some),
         }
@@ -118,8 +117,8 @@ impl<'a> Mover<'a> {
     }
 
     pub(super) fn take(&self) -> Result<Option<Lease>> {
-        let taken = self.board.take(self.shared, &self.name, 1, self.ttl())?;
-        Ok(taken.into_iter().next())
+        let taken = self.board.take(self.shared, &self.name, 1, self.ttl());
+        Ok(taken.map_err(wrong)?.into_iter().next())
     }
 
     pub(super) fn is_over(&self) -> Result<bool> {

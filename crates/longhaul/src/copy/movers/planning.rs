@@ -5,7 +5,7 @@ use super::{mover::Mover, work::new_extent};
 use crate::{
     copy::{
         hearing::Ending,
-        order::{Content, Extent, Found, Report, Role},
+        order::{Content, Extent, Found, Report, Role, Task},
     },
     exit::Refusal,
 };
@@ -48,7 +48,8 @@ impl Mover<'_> {
             gathered: BTreeMap::new(),
             ready: Vec::new(),
         };
-        let mut source = held.renewing(|| self.job.survey(self.pair()))??;
+        let mut source =
+            held.renewing(|| self.job.alone(self.pair(), Role::Source, Task::Survey))??;
         let (to, from) = channel();
         source.report_to(Role::Source, to)?;
         loop {

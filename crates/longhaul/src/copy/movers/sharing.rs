@@ -5,7 +5,7 @@ use crate::{
     copy::{
         far::Far,
         job::Job,
-        order::{Meeting, Report, Task},
+        order::{Meeting, Report, Role, Task},
     },
     exit::Refusal,
 };
@@ -21,7 +21,7 @@ pub(super) fn check(job: &Job<'_>) -> Result<()> {
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, GetRandomFlags::empty())?;
     let number = u128::from_ne_bytes(random);
-    let ask = |host: usize, task| answer(job.target_alone(job.pair(host), task));
+    let ask = |host: usize, task| answer(job.alone(job.pair(host), Role::Target, task));
     let hosts = 0..job.target.len();
     let Some((first, mut marking)) = hosts.clone().find_map(|host| {
         let (far, _) = ask(host, Task::Mark(number)).ok()?;

@@ -8,7 +8,7 @@ use crate::copy::{
 };
 use crate::exit::Refusal;
 use anyhow::Result;
-use lease::{Board, NewExtent, Standing};
+use lease::{Board, Lease, NewExtent, Standing};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fs};
@@ -20,6 +20,16 @@ pub(super) enum Work {
     /// To find out what there is, and to add the extents of it.
     Plan,
     Extent(Extent),
+}
+
+impl Work {
+    pub(super) fn of(lease: &Lease) -> Result<Self> {
+        postcard::from_bytes(&lease.body).map_err(|_| {
+            Refusal::usage(
+                "the job in the database is of another version of longhaul: remove it (longhaul copy jobs --leases … --forget NUMBER)",
+            )
+        })
+    }
 }
 
 /// A copy that movers share.
@@ -62,7 +72,7 @@ impl Shared {
 }
 
 /// What no repetition mends is the command's mistake.
-fn wrong(error: lease::Error) -> anyhow::Error {
+pub(super) fn wrong(error: lease::Error) -> anyhow::Error {
     match error.is_unreachable() {
         true => error.into(),
         false => Refusal::usage(error),
