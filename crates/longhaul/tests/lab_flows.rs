@@ -27,6 +27,20 @@ between = ["server", "client"]
 vary = {}
 "#;
 
+/// As [`WIRE`], with a rate that makes two seconds of 50 MB: a sample, ten of which are taken a
+/// second, sees who sends it.
+const LINE: &str = r#"
+title = "test"
+question = "does it work?"
+repetitions = 1
+[[links]]
+name = "wire"
+rate = "200mbit"
+between = ["server", "client"]
+[[cells]]
+vary = {}
+"#;
+
 /// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
 fn may_use_namespaces() -> bool {
     let root = rustix::process::geteuid().is_root();
@@ -55,8 +69,12 @@ fn registered() -> BTreeSet<String> {
 
 /// The scenario's result, and what was said.
 fn run(flows: &str, out: &Path) -> (Value, String) {
+    run_over(WIRE, flows, out)
+}
+
+fn run_over(link: &str, flows: &str, out: &Path) -> (Value, String) {
     let file = out.join("test.toml");
-    fs::write(&file, [WIRE, flows].concat()).unwrap();
+    fs::write(&file, [link, flows].concat()).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(["lab", "run"])
         .arg(&file)
@@ -220,10 +238,9 @@ fn a_relays_legs_have_longhauls_controls_too() {
     let relay = "[[links]]\nname = 'side'\nkind = 'veth'\nbetween = ['client', 'relay']\n\
                  [relays.relay]\nhttp = '0.0.0.0:3128'\nallow_from = '10.9.0.0/16'\n\
                  cc_near = 'lh_scalable:md_shift=2'\n";
-    // So large that a sample sees it.
-    let get = flow("get", "curl", "size = '200MB'\nproxy = 'http://relay:3128'");
+    let get = flow("get", "curl", "size = '50MB'\nproxy = 'http://relay:3128'");
     let out = tempfile::tempdir().unwrap();
-    let (result, said) = run(&[relay, &get].concat(), out.path());
+    let (result, said) = run_over(LINE, &[relay, &get].concat(), out.path());
     good(&result, &said);
     let provided = &result["congestion_controls"][0];
     assert_eq!(provided["asked"], "lh_scalable:md_shift=2");
@@ -291,9 +308,8 @@ fn an_ftp_server_sends_as_its_host_does() {
     };
     let out = tempfile::tempdir().unwrap();
     let host = "[hosts.server]\ncongestion_control = 'lh_scalable:md_shift=2'\n";
-    // Paced by nobody and over at once: so large that a sample sees it.
-    let flow = flow("get", "ftp", "size = '200MB'");
-    let (result, said) = run(&[host, &flow].concat(), out.path());
+    let flow = flow("get", "ftp", "size = '50MB'");
+    let (result, said) = run_over(LINE, &[host, &flow].concat(), out.path());
     good(&result, &said);
     let name = result["congestion_controls"][0]["name"].as_str().unwrap();
     let samples = samples(&result, out.path());
@@ -312,8 +328,9 @@ fn a_flow_of_ftp_has_a_control_of_its_own() {
     let host = "[hosts.server]\ncongestion_control = 'cubic'\n";
     for direction in ["download", "upload"] {
         let out = tempfile::tempdir().unwrap();
-        let keys = format!("size = '200MB'\ncc = 'reno'\ndirection = '{direction}'");
-        let (result, said) = run(&[host, &flow("f", "ftp", &keys)].concat(), out.path());
+        let keys = format!("size = '50MB'\ncc = 'reno'\ndirection = '{direction}'");
+        let flow = flow("f", "ftp", &keys);
+        let (result, said) = run_over(LINE, &[host, &flow].concat(), out.path());
         good(&result, &said);
         let samples = samples(&result, out.path());
         assert!(!samples.is_empty(), "{direction}");
