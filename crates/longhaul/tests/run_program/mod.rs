@@ -9,7 +9,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     net::{SocketAddr, TcpListener, TcpStream},
     process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// No test waits longer for anything; it decides only how long a failure takes.
@@ -50,7 +50,9 @@ impl Running {
         // A signal that comes just before bash waits for a line is looked at when that has lasted a second.
         let wait = "until read -t 1; do [ $? -gt 128 ] || break; done";
         let script = format!("{script}\necho $$; {wait}");
-        Self::spawn(command(flags, &["bash", "-ec", &script]))
+        // What is ignored (nohup, a shell's background) bash can't trap.
+        let bash = ["env", "--default-signal", "bash", "-ec", &script];
+        Self::spawn(command(flags, &bash))
     }
 
     /// The command prints the number.
@@ -97,7 +99,14 @@ impl Running {
 
     /// Waits for longhaul's end, while the program's input goes on.
     pub(crate) fn wait(&mut self) -> Option<i32> {
-        self.longhaul.wait().unwrap().code()
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.longhaul.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begin.elapsed() < PATIENCE, "it goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Ends its input, and with it the program; its exit code and what else it printed.
