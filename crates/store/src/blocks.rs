@@ -197,6 +197,18 @@ impl Blocks {
     }
 }
 
+/// Numbers of blocks, in their order, as runs.
+pub(crate) fn runs(indexes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for index in indexes {
+        match runs.last_mut() {
+            Some(run) if run.end == index => run.end += 1,
+            _ => runs.push(index..index + 1),
+        }
+    }
+    runs
+}
+
 /// The hash of block `index` of a file of `file_len` bytes.
 pub fn block_hash(file_len: u64, index: u64, bytes: &[u8]) -> Result<BlockHash, NoSuchBlock> {
     Blocks::of(file_len).hash(index, bytes)

@@ -3,16 +3,19 @@
 //!
 //! While a tree is copied, what each finished directory holds too much is noted; it is removed at
 //! the end, and only if the source was seen whole. Never touched are what lies outside directories
-//! that were copied, what a pattern excludes, and the copy's own files.
+//! that were copied, what a pattern excludes, and the copy's own files, but for the pieces of files that are too much
+//! ([`crate::piece`]): those are what there is of the file here.
 
 use crate::{
     entry::{Entry, Kind},
     filter::{Filter, Verdict},
     path::{OWN_PREFIX, RelPath},
-    root::{Failure, Root},
+    piece::{self, OwnNames},
+    root::{Failure, Names, Root},
     scan::Ended,
 };
 use rustix::{
+    fd::AsFd,
     fs::{FileType, Stat},
     io::Errno,
 };
@@ -128,9 +131,14 @@ impl<'a> Extras<'a> {
         if let Some(error) = error {
             return Err(error);
         }
-        let unknown = names.iter().filter(|name| !frame.names.contains(*name));
+        let files = pieces(self.root, frame.path.as_ref(), &names)?;
+        let pieces = files.iter().map(AsRef::as_ref);
+        let all = names.iter().filter(|name| !name.starts_with(OWN_PREFIX));
+        let unknown = all
+            .chain(pieces)
+            .filter(|name| !frame.names.contains(*name));
         let mut found = Vec::new();
-        for name in unknown.filter(|name| !name.starts_with(OWN_PREFIX)) {
+        for name in unknown {
             found.push(below(frame.path.as_ref(), name)?);
         }
         found.retain(|path| !self.is_excluded(path));
@@ -176,6 +184,12 @@ fn below(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, Failure> {
     })
 }
 
+/// The files that a directory has pieces of. What is called like a label and is none is left alone.
+fn pieces(root: &Root, dir: Option<&RelPath>, names: &Names) -> Result<Vec<Box<[u8]>>, Failure> {
+    let dir = root.dir(dir)?;
+    Ok(piece::in_directory(dir.as_fd(), names).0)
+}
+
 fn is_dir(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode).is_dir()
 }
@@ -186,8 +200,8 @@ fn is_excluded(root: &Root, filter: &Filter, path: &RelPath) -> bool {
 }
 
 /// To be called before directories get their metadata back ([`crate::place::Placer::finish`]):
-/// removes `path` with all that is in it but what a pattern excludes and the copy's own files; the
-/// directories of those stay. Says how much was removed and what could not be.
+/// removes `path`, a file, a piece of one or a directory with all that is in it but what a pattern excludes and the
+/// copy's own files that are of no piece; the directories of those stay. Says how much was removed and what could not be.
 #[must_use]
 pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Failure>) {
     let above = path
@@ -246,7 +260,10 @@ impl<S: FnMut(&RelPath)> Listing<'_, S> {
     }
 
     fn goes(&mut self, path: &RelPath, above: Verdict) -> Result<bool, Failure> {
-        let dir = is_dir(&self.root.stat(path)?);
+        let dir = match self.root.stat(path) {
+            Err(failure) if failure.is_not_found() && piece::is_of(self.root, path) => false,
+            stat => is_dir(&stat?),
+        };
         let verdict = match above {
             Verdict::Excluded => above,
             _ => self.filter.verdict(path, dir, above),
@@ -257,7 +274,12 @@ impl<S: FnMut(&RelPath)> Listing<'_, S> {
         let mut all = true;
         if dir {
             let (names, error) = self.root.list(Some(path))?;
-            for name in names.iter() {
+            let files = pieces(self.root, Some(path), &names)?;
+            let with_pieces = OwnNames::of(&files);
+            let alone = files.iter().map(AsRef::as_ref);
+            let alone = alone.filter(|file| !names.contains(file));
+            let others = names.iter().filter(|name| !with_pieces.have(name));
+            for name in others.chain(alone) {
                 all &= self.all_goes(&path.join(name)?, verdict);
             }
             error.map_or(Ok(()), Err)?;
@@ -299,7 +321,7 @@ impl Removal<'_> {
     ) -> Result<(), Failure> {
         let dir = match self.root.stat(path) {
             Ok(stat) => is_dir(&stat),
-            Err(failure) if failure.is_not_found() => return Ok(()),
+            Err(failure) if failure.is_not_found() => false,
             Err(failure) => return Err(failure),
         };
         let verdict = match above {
@@ -309,13 +331,20 @@ impl Removal<'_> {
         if path.is_own() || verdict == Verdict::Excluded {
             return Ok(());
         }
+        if piece::is_of(self.root, path) {
+            let done = self.count(|root| piece::remove(root, path));
+            self.failures.extend(done.err());
+        }
         if !dir {
             return self.count(|root| root.remove(path));
         }
         self.root.unlock(Some(path))?;
         let (names, error) = self.root.list(Some(path))?;
         steps.push(Step::Leave(path.clone()));
-        for name in names.iter() {
+        let files = pieces(self.root, Some(path), &names)?;
+        let alone = files.iter().map(AsRef::as_ref);
+        let alone = alone.filter(|file| !names.contains(file));
+        for name in names.iter().chain(alone) {
             steps.push(Step::Enter(path.join(name)?, verdict));
         }
         error.map_or(Ok(()), Err)

@@ -230,6 +230,11 @@ impl<M: Medium> Journal<M> {
         Ok(())
     }
 
+    /// Whether it has this header.
+    pub(crate) fn is_of(&self, header: &Header) -> bool {
+        self.key.0 == header.key().0
+    }
+
     /// The file, for its lock.
     pub(crate) fn into_file(self) -> M {
         self.file

@@ -4,7 +4,8 @@
 //!
 //! [`scan`] finds what there is to copy and [`place`] makes what needs no data. What is durable at a
 //! destination, and how it becomes so, is in [`part`] (files of many blocks), [`small`] (files of
-//! one) and [`manifest`] (what is complete); [`origin`] says whose copy a directory is. All of it happens beneath a [`root`].
+//! one) and [`manifest`] (what is complete); [`origin`] says whose copy a directory is; a [`piece`] is
+//! what one of several places keeps of a file. All of it happens beneath a [`root`].
 
 pub mod blocks;
 pub mod delete;
@@ -19,6 +20,7 @@ pub mod metadata;
 pub mod origin;
 pub mod part;
 pub mod path;
+pub mod piece;
 pub mod place;
 #[cfg(test)]
 mod power_loss;

@@ -358,7 +358,8 @@ fn acceptable(stat: &Stat, how: How) -> Result<(), OpenError> {
     }
 }
 
-fn ours(stat: &Stat) -> Result<(), Refusal> {
+/// Whether nobody else could have made or could change it.
+pub(crate) fn ours(stat: &Stat) -> Result<(), Refusal> {
     if stat.st_nlink != 1 {
         return Err(Refusal::HardLinks);
     }

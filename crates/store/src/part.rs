@@ -14,6 +14,9 @@
 //!   and then the journal goes. A crash before that leaves a journal without part, beside the file
 //!   that it describes.
 //!
+//! A part that is to stay one, because other blocks of the file stay elsewhere, has a label besides
+//! ([`Part::keep`], [`crate::piece`]).
+//!
 //! Several may write one file, a slice each ([`Part::open_slice`]): see `part/slots.rs`.
 
 mod error;
@@ -29,8 +32,10 @@ pub use slots::SLICES_MAX;
 use crate::{
     blocks::{BLOCK, BlockHash, Blocks, FileHash, NoSuchBlock},
     direct::Direct,
-    journal::{Journal, Record, Version},
+    entry::Entry,
+    journal::{Header, Journal, Record, Version},
     medium::{Dir, Directory, Medium},
+    piece::{BadLabel, label},
 };
 use start::Start;
 use state::{Kind, State};
@@ -109,6 +114,17 @@ impl<D: Directory> Part<D> {
         Self::open_slice_sized(dir, name, origin, within, BLOCK)
     }
 
+    /// As [`Part::open_slice`], of blocks that are apart; in order, none twice. Others between them are missing here, and not
+    /// to be written.
+    pub fn open_slices(
+        dir: &D,
+        name: &[u8],
+        origin: &Origin,
+        blocks: &[Range<u64>],
+    ) -> Result<Opened<D>, PartError> {
+        Self::open_slices_sized(dir, name, origin, blocks, BLOCK)
+    }
+
     pub(crate) fn open_slice_sized(
         dir: &D,
         name: &[u8],
@@ -116,10 +132,20 @@ impl<D: Directory> Part<D> {
         within: Range<u64>,
         block_len: u64,
     ) -> Result<Opened<D>, PartError> {
+        Self::open_slices_sized(dir, name, origin, &[within], block_len)
+    }
+
+    pub(crate) fn open_slices_sized(
+        dir: &D,
+        name: &[u8],
+        origin: &Origin,
+        blocks: &[Range<u64>],
+        block_len: u64,
+    ) -> Result<Opened<D>, PartError> {
         let join = || {
             let site = Site::new(dir, name)?;
             let header = site.header(origin, block_len)?;
-            slots::join(site, header, within.clone())
+            slots::join(site, header, blocks)
         };
         unless_busy(join().and_then(|joined| {
             if let Some(slice) = joined {
@@ -315,12 +341,45 @@ impl<D: Directory> Part<D> {
         self.merged()
     }
 
+    /// Ends it as a piece of the file, which has more in other places: a label of this `entry` beside it says what
+    /// it is (see [`crate::piece`]), part and journal stay. What was written is made durable first.
+    ///
+    /// # Errors
+    /// The entry is not that of this file in this version, this is a slice, a commit failed before, or the system
+    /// refuses. The part is as good as before.
+    pub fn keep(self, entry: &Entry) -> Result<(), PartError> {
+        self.commit()?;
+        let label = self.label(entry).map_err(|why| PartError::Label {
+            name: self.site.shown(),
+            why,
+        })?;
+        // Its length, if no block came.
+        self.site.io("make it durable", self.file.sync_data())?;
+        self.site.put_label(&label)
+    }
+
+    fn label(&self, entry: &Entry) -> Result<Vec<u8>, BadLabel> {
+        let version = label::of_file(entry)?;
+        let header = Header {
+            version: version.into(),
+            blocks: Blocks::sized(version.size, self.blocks.block_len()),
+        };
+        if self.shared {
+            return Err(BadLabel::Slice);
+        }
+        if entry.path.name() != self.site.name || !lock(&self.journal).is_of(&header) {
+            return Err(BadLabel::Other);
+        }
+        label::encode(entry)
+    }
+
     /// Throws the part and its journal away. A slice is only let go: others may be at the same file.
     pub fn discard(self) -> Result<(), PartError> {
         if self.shared {
             return Ok(());
         }
         let site = &self.site;
+        site.remove_label()?;
         site.io("remove its journal", site.dir.remove(&site.journal))?;
         site.io("remove its part", site.dir.remove(&site.part))
     }
@@ -464,8 +523,9 @@ pub struct Finished<D: Directory = Dir> {
 }
 
 impl<D: Directory> Finished<D> {
-    /// Removes the journal. It is for the owner to call, once the manifest says durably that the
-    /// file is complete: until then the journal saves it from being copied again.
+    /// Removes the journal, and the label of a piece that grew to the whole. It is for the owner to
+    /// call, once the manifest says durably that the file is complete: until then the journal saves
+    /// it from being copied again.
     pub fn forget_journal(self) -> Result<(), PartError> {
         let site = &self.site;
         let ours = site.io(
@@ -475,6 +535,7 @@ impl<D: Directory> Finished<D> {
         if !ours {
             return Ok(());
         }
+        site.remove_own(&site.label)?;
         site.io("remove its journal", site.dir.remove(&site.journal))
     }
 }
@@ -482,11 +543,7 @@ impl<D: Directory> Finished<D> {
 /// Removes what is left beside a file that is complete and known to the manifest, or that nobody
 /// wants any more.
 pub fn remove_leftovers<D: Directory>(dir: &D, name: &[u8]) -> Result<(), PartError> {
-    let site = Site::new(dir, name)?;
-    site.remove_journals()?;
-    [&site.part, &site.whole]
-        .into_iter()
-        .try_for_each(|own| site.remove_own(own).map(drop))
+    Site::new(dir, name)?.remove_leftovers()
 }
 
 #[cfg(test)]

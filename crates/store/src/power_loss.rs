@@ -17,6 +17,8 @@ use crate::{
 };
 use std::{collections::BTreeSet, fmt::Debug};
 
+mod pieces;
+
 const BLOCK: u64 = 1024;
 const CASES: u64 = 800;
 const STEPS: usize = 250;
@@ -43,6 +45,8 @@ struct Source {
     slices: Vec<Part<SimulatedDir>>,
     /// Blocks that were said to be durable.
     told: BTreeSet<u64>,
+    /// Those that it had when it was said to be kept as a piece.
+    kept: Option<BTreeSet<u64>>,
     /// The manifest has it.
     finished: bool,
 }
@@ -65,6 +69,8 @@ struct Counts {
     kept_by_slices: u64,
     completed_by_journal: u64,
     finished: u64,
+    kept_pieces: u64,
+    held_blocks: u64,
     small: u64,
     compacted: u64,
 }
@@ -97,6 +103,7 @@ impl Source {
             part: None,
             slices: Vec::new(),
             told: BTreeSet::new(),
+            kept: None,
             finished: false,
         }
     }
@@ -212,12 +219,14 @@ impl World {
         if self.sources[at].finished && self.dice.chance(40) {
             return self.change(at);
         }
-        match self.dice.below(20) {
+        match self.dice.below(22) {
             0..9 => self.write(at),
             9..13 => self.commit(at),
             13..16 => self.finish(at),
             16..18 => self.change(at),
             18 => self.compact(),
+            19 => self.keep(at),
+            20 => self.throw_away(at),
             _ => {
                 self.die();
                 Ok(())
@@ -237,6 +246,8 @@ impl World {
         if source.part.is_some() || !source.slices.is_empty() || source.finished {
             return Ok(());
         }
+        let held = self.sources[at].check_held();
+        self.counts.held_blocks += self.lit(held)?;
         if self.dice.chance(30) {
             return self.open_slices(at, sparse);
         }
@@ -277,6 +288,7 @@ impl World {
             Opened::Busy => panic!("nobody else writes"),
             Opened::Fresh(part) => {
                 assert_eq!(self.sources[at].told, BTreeSet::new(), "all is lost");
+                assert_eq!(self.sources[at].kept, None, "a piece is lost");
                 self.sources[at].part = Some(part);
             }
             Opened::Resumed(part) => {
@@ -337,6 +349,7 @@ impl World {
         };
         let expected = hash(self.sources[at].content());
         let label = self.new_label(at);
+        self.sources[at].kept = None;
         let finished = part.finish(Some(expected), |file| file.set_label(label));
         let finished = self.lit(finished)?;
         self.record(at, finished.hash.unwrap())?;
@@ -357,6 +370,7 @@ impl World {
         self.lit(appended)?;
         self.sources[at].finished = true;
         self.sources[at].told.clear();
+        self.sources[at].kept = None;
         self.counts.finished += 1;
         Ok(())
     }
@@ -370,6 +384,7 @@ impl World {
     /// some of which are so many that they are synced together.
     fn small(&mut self, at: usize) -> Step {
         self.sources[at].told.clear();
+        self.sources[at].kept = None;
         let label = self.new_label(at);
         let source = &self.sources[at];
         let (dir, name, content) = (&source.dir, &source.name, source.content());
@@ -417,6 +432,7 @@ impl World {
             let version = dice.below(source.versions.len());
             if version != std::mem::replace(&mut source.version, version) {
                 source.told.clear();
+                source.kept = None;
             }
         }
         if dice.chance(50) {
@@ -450,6 +466,7 @@ impl World {
         let manifest = Manifest::load(&self.root).unwrap();
         for source in &self.sources {
             source.check_final(&manifest);
+            self.counts.held_blocks += source.check_held().unwrap();
         }
         self.arm();
     }
@@ -473,6 +490,8 @@ fn promises_are_kept_through_losses_of_power() {
         ("blocks kept", total.kept_blocks),
         ("blocks kept by slices", total.kept_by_slices),
         ("finished", total.finished),
+        ("pieces", total.kept_pieces),
+        ("blocks of pieces", total.held_blocks),
         ("small", total.small),
     ] {
         assert!(count > CASES, "{what}: {total:?}");
@@ -489,10 +508,11 @@ fn promises_are_kept_through_losses_of_power() {
 /// power goes at each operation of that.
 #[test]
 fn leftovers_are_not_believed_when_the_power_goes_while_a_file_is_begun_again() {
-    for operations in 1..=14 {
+    for operations in 1..=16 {
         for seed in 0..150 {
             begun_again(operations, seed, World::copy);
             begun_again(operations, seed, World::copy_some_of_another_version);
+            begun_again(operations, seed, World::keep_some_of_another_version);
         }
     }
 }
@@ -546,6 +566,8 @@ impl Counts {
         self.kept_by_slices += other.kept_by_slices;
         self.completed_by_journal += other.completed_by_journal;
         self.finished += other.finished;
+        self.kept_pieces += other.kept_pieces;
+        self.held_blocks += other.held_blocks;
         self.small += other.small;
         self.compacted += other.compacted;
     }

@@ -6,7 +6,11 @@
 //! this cannot prevent: a directory that somebody moves out of the tree with `rename` while we
 //! hold it open stays the directory it is, and what we were about to make in it arrives there.
 
-use crate::path::{BadPath, RelPath};
+use crate::{
+    part::PartError,
+    path::{BadPath, RelPath},
+    piece::BadLabel,
+};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     fs::{self, Access, AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat},
@@ -61,6 +65,22 @@ pub enum Failure {
     /// A name that cannot be copied.
     #[error(transparent)]
     Name(#[from] BadPath),
+    /// A piece of a file cannot be read.
+    #[error("{path}: {why}")]
+    Piece {
+        /// Our own of it that something is wrong with.
+        path: RelPath,
+        /// What.
+        why: BadLabel,
+    },
+    /// A piece cannot be removed.
+    #[error("{}{error}", path.parent().map_or_else(String::new, |dir| format!("{dir}/")))]
+    Part {
+        /// Its file.
+        path: RelPath,
+        /// Why not; names the file without its directory.
+        error: Box<PartError>,
+    },
     /// We refuse.
     #[error("{path}: {why}")]
     Refused {
@@ -97,7 +117,11 @@ impl Failure {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::System { errno, .. } => Some(*errno),
-            Self::Name(_) | Self::Refused { .. } => None,
+            Self::Piece {
+                why: BadLabel::System(errno),
+                ..
+            } => Some(*errno),
+            _ => None,
         }
     }
 
@@ -607,6 +631,16 @@ impl Names {
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let &(start, len) = self.spans.get(index)?;
         Some(&self.bytes[start as usize..][..usize::from(len)])
+    }
+
+    /// Whether this is one of them.
+    #[must_use]
+    pub fn contains(&self, name: &[u8]) -> bool {
+        let found = self.spans.binary_search_by(|&(start, len)| {
+            let there = &self.bytes[start as usize..][..usize::from(len)];
+            there.cmp(name)
+        });
+        found.is_ok()
     }
 
     /// All names, bytewise.

@@ -2,20 +2,21 @@
 //! What there is to copy, one thing after another.
 //!
 //! Depth first, names bytewise, a directory before what is in it. Nothing is kept of what has been
-//! said but (1) the names of the directories on the way down, see [`Names`]; (2) of each file with
-//! more than one name: its path, some 60 bytes, and that only until the last of its names was seen;
-//! (3) with several sources, the first names of what they copy. A tree of millions of files
-//! streams.
+//! said but (1) the names in the directories on the way down, see [`Names`], and those of files that
+//! there are pieces of; (2) of each file with more than one name: its path, some 60 bytes, and that
+//! only until the last of its names was seen; (3) with several sources, the first names of what they
+//! copy. A tree of millions of files streams.
 
 use crate::{
     entry::{Entry, Kind, TARGET_LEN_MAX, Version},
     filter::{Filter, Verdict},
     metadata::{LeftOut, Metadata},
     path::{OWN_PREFIX, RelPath},
+    piece::{self, OpenPiece},
     root::{Failure, Handle, Names, Root, handle},
 };
 use rustix::{
-    fd::AsFd,
+    fd::{AsFd, BorrowedFd},
     fs::{self, FileType},
     io::Errno,
 };
@@ -23,6 +24,7 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque, hash_map},
     fs::File,
     io,
+    ops::Range,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -194,6 +196,29 @@ impl Source {
         })
     }
 
+    /// Opens the piece of a file that a scan found here, by the file's name in the copy. Compare its version: it
+    /// may be another by now.
+    ///
+    /// # Errors
+    /// As the system says, or there is no label any more that means this file.
+    pub fn open_piece(&self, path: &RelPath) -> Result<OpenPiece, Failure> {
+        let below = self.below(path).ok_or(Errno::NOENT);
+        let below = below.map_err(Failure::at(Some(path), "open the piece of"))?;
+        let (dir, name) = self.root.place(&below)?;
+        OpenPiece::open(dir.as_fd(), name).map_err(|why| why.at(path.parent().as_ref()))
+    }
+
+    /// How many names a file has that a scan found here, by one of them in the copy.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn links(&self, path: &RelPath) -> Result<u64, Failure> {
+        let below = self.below(path).ok_or(Errno::NOENT);
+        let below = below.map_err(Failure::at(Some(path), "look at"))?;
+        let stat = self.root.stat(&below)?;
+        Ok(u64::from(stat.st_nlink as u32))
+    }
+
     /// The path in the root of what is called `path` in the copy.
     fn below(&self, path: &RelPath) -> Option<RelPath> {
         let below = match &self.name {
@@ -228,6 +253,8 @@ fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
 pub struct Options {
     /// Directories on which another file system is mounted are copied, what is in them is not.
     pub one_file_system: bool,
+    /// Pieces of files ([`crate::piece`]) are said, too.
+    pub pieces: bool,
 }
 
 /// What a scan says.
@@ -248,6 +275,16 @@ pub enum Item {
         metadata: Metadata,
         /// What could not be read of it.
         left_out: Vec<LeftOut>,
+    },
+    /// A piece of a file that is not here as a whole; only if [`Options::pieces`]. Those of a directory come before all
+    /// else in it, by name.
+    Piece {
+        /// Which of the sources it is in.
+        source: usize,
+        /// The file, as its label says.
+        entry: Entry,
+        /// The blocks of it that are here, as runs; none if only the label is left.
+        held: Vec<Range<u64>>,
     },
     /// Something that is not copied by its nature.
     Skipped {
@@ -317,6 +354,8 @@ struct Frame {
     verdict: Verdict,
     names: Names,
     next: usize,
+    /// The files of which there are pieces, to be said first.
+    pieces: VecDeque<Box<[u8]>>,
 }
 
 /// The first name of each file that has further ones.
@@ -408,6 +447,11 @@ impl Scan {
         let Some(frame) = self.frames.last_mut() else {
             return self.begin_source();
         };
+        if let Some(name) = frame.pieces.pop_front() {
+            self.look_at_piece(&name)
+                .unwrap_or_else(|failure| self.fail(failure));
+            return true;
+        }
         let Some(name) = frame.names.get(frame.next).map(<[u8]>::to_vec) else {
             self.frames.pop();
             return true;
@@ -472,17 +516,7 @@ impl Scan {
         let Some(frame) = self.frames.last() else {
             return Ok(());
         };
-        let join = |dir: &Option<RelPath>| match dir {
-            Some(dir) => dir.join(name),
-            None => RelPath::parse(name),
-        };
-        let here = Here {
-            source: frame.source,
-            inside: Some(join(&frame.inside)?),
-            path: join(&frame.path)?,
-            device: frame.device,
-        };
-        let parent = frame.verdict;
+        let (here, parent) = (frame.at(name)?, frame.verdict);
         let root = Arc::clone(&self.sources[frame.source].root);
         let dir = root.dir(frame.inside.as_ref())?;
         if self.excluded_unseen(&here.path, parent) {
@@ -495,6 +529,31 @@ impl Scan {
             .verdict(&here.path, held.kind().is_dir(), parent);
         self.claim(&here, verdict)?;
         self.found(&here, &held, verdict)
+    }
+
+    fn look_at_piece(&mut self, name: &[u8]) -> Result<(), Failure> {
+        let Some(frame) = self.frames.last() else {
+            return Ok(());
+        };
+        let (here, parent) = (frame.at(name)?, frame.verdict);
+        let verdict = self.filter.verdict(&here.path, false, parent);
+        if verdict == Verdict::Excluded {
+            return Ok(());
+        }
+        let root = Arc::clone(&self.sources[frame.source].root);
+        let dir = root.dir(frame.inside.as_ref())?;
+        self.claim(&here, verdict)?;
+        let looked = piece::look(dir.as_fd(), name);
+        let (entry, held) = looked.map_err(|why| why.at(here.path.parent().as_ref()))?;
+        self.ready.push_back(Item::Piece {
+            source: here.source,
+            entry: Entry {
+                path: here.path,
+                ..entry
+            },
+            held,
+        });
+        Ok(())
     }
 
     /// What is excluded whatever it is need not be there, nor readable.
@@ -594,7 +653,7 @@ impl Scan {
         if let Some(errno) = error {
             self.fail(Failure::at(path.as_ref(), "read the directory")(errno));
         }
-        self.frames.push(Frame {
+        let mut frame = Frame {
             source,
             inside,
             path,
@@ -602,7 +661,38 @@ impl Scan {
             verdict,
             names,
             next: 0,
-        });
+            pieces: VecDeque::new(),
+        };
+        if self.options.pieces {
+            self.find_pieces(&mut frame, held.fd.as_fd());
+        }
+        self.frames.push(frame);
+    }
+
+    /// A whole file counts more than a piece of it.
+    fn find_pieces(&mut self, frame: &mut Frame, dir: BorrowedFd<'_>) {
+        let (files, bad) = piece::in_directory(dir, &frame.names);
+        let lack = files.into_iter().filter(|file| !frame.names.contains(file));
+        frame.pieces = lack.collect();
+        for unusable in bad {
+            self.fail(unusable.at(frame.path.as_ref()));
+        }
+    }
+}
+
+impl Frame {
+    /// Where a name in it is.
+    fn at(&self, name: &[u8]) -> Result<Here, Failure> {
+        let join = |dir: &Option<RelPath>| match dir {
+            Some(dir) => dir.join(name),
+            None => RelPath::parse(name),
+        };
+        Ok(Here {
+            source: self.source,
+            inside: Some(join(&self.inside)?),
+            path: join(&self.path)?,
+            device: self.device,
+        })
     }
 }
 

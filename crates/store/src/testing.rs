@@ -2,7 +2,14 @@
 //! What tests of several modules need: a tree as a list of all there is to know of it, and another
 //! user's rights.
 
-use crate::{entry::extents, metadata::Metadata};
+use crate::{
+    blocks::BLOCK,
+    entry::{Entry, Kind, Version, extents},
+    medium::Dir,
+    metadata::{Metadata, Time},
+    part::{Opened, Origin, Part},
+    path::RelPath,
+};
 use rustix::{
     process::{Gid, Uid},
     thread::{
@@ -13,9 +20,13 @@ use rustix::{
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, File},
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{FileTypeExt, MetadataExt},
+    ops::Range,
+    os::{
+        fd::AsFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileTypeExt, MetadataExt},
+        },
     },
     path::{Path, PathBuf},
     thread,
@@ -77,6 +88,74 @@ pub(crate) fn acl(user: u8, group: u8, named: u8) -> Vec<u8> {
         entry(0x20, 0, none),
     ]
     .concat()
+}
+
+/// A file of two blocks and a thousand bytes, in a version of its own.
+pub(crate) fn file_in_pieces(path: &str, version: i64) -> Entry {
+    let modified = Time {
+        seconds: version,
+        nanos: 1,
+    };
+    let version = Version {
+        size: 2 * BLOCK + 1000,
+        modified,
+        changed: modified,
+        inode: 5,
+        device: 6,
+    };
+    Entry {
+        path: RelPath::parse(path.as_bytes()).unwrap(),
+        kind: Kind::File {
+            version,
+            sparse: true,
+        },
+        metadata: Metadata {
+            mode: 0o640,
+            modified,
+            ..Metadata::default()
+        },
+    }
+}
+
+/// Its part in the directory that it is in, below `top`.
+pub(crate) fn part_of(top: &Path, entry: &Entry) -> Part {
+    let dir = dir_of(top, entry);
+    match Part::open(&dir, entry.path.name(), &origin_of(entry)).unwrap() {
+        Opened::Fresh(part) | Opened::Resumed(part) => part,
+        _ => panic!("somebody is at it"),
+    }
+}
+
+pub(crate) fn origin_of(entry: &Entry) -> Origin {
+    let Kind::File { version, .. } = &entry.kind else {
+        panic!("no file");
+    };
+    Origin {
+        version: version.into(),
+        length: version.size,
+        sparse: true,
+    }
+}
+
+pub(crate) fn dir_of(top: &Path, entry: &Entry) -> Dir {
+    let dir = top.join(entry.path.as_path());
+    Dir::new(File::open(dir.parent().unwrap()).unwrap().as_fd()).unwrap()
+}
+
+/// Brings blocks of it, each full of its number, and keeps it as a piece.
+pub(crate) fn keep_piece(top: &Path, entry: &Entry, indexes: Range<u64>) {
+    let part = part_of(top, entry);
+    for index in indexes {
+        write_block(&part, index);
+    }
+    part.keep(entry).unwrap();
+}
+
+pub(crate) fn write_block(part: &Part, index: u64) {
+    let range = part.blocks().range(index).unwrap();
+    let bytes = vec![index as u8 + 1; (range.end - range.start) as usize];
+    let hash = part.blocks().hash(index, &bytes).unwrap();
+    assert!(part.write(index, &bytes, Some(hash)).unwrap());
 }
 
 /// All there is to know of a tree, by path: "." is the top. Without times of access, which looking

@@ -4,6 +4,7 @@
 use crate::{
     blocks::{BlockHash, FILE_LEN_MAX, FileHash, NoSuchBlock},
     medium::OpenError,
+    piece::BadLabel,
 };
 use std::io;
 
@@ -101,6 +102,14 @@ pub enum PartError {
         offset: u64,
         /// Blocks after it that are not.
         more: usize,
+    },
+    /// It cannot be kept as a piece.
+    #[error("{name}: cannot be kept as a piece: {why}")]
+    Label {
+        /// The file.
+        name: String,
+        /// Why not.
+        why: BadLabel,
     },
     /// The whole is not what it should be, though each block is: it changed while it was read. It
     /// was thrown away.

@@ -18,6 +18,7 @@ pub(crate) struct Site<D> {
     pub(crate) part: Vec<u8>,
     pub(crate) journal: Vec<u8>,
     pub(crate) whole: Vec<u8>,
+    pub(crate) label: Vec<u8>,
 }
 
 impl<D: Directory> Site<D> {
@@ -32,6 +33,7 @@ impl<D: Directory> Site<D> {
             part: own_name(name, "part"),
             journal: own_name(name, "journal"),
             whole: own_name(name, "whole"),
+            label: own_name(name, "piece"),
         })
     }
 
@@ -61,7 +63,7 @@ impl<D: Directory> Site<D> {
         })
     }
 
-    pub(super) fn open(&self, own: &[u8], how: How) -> Result<Option<D::File>, PartError> {
+    pub(crate) fn open(&self, own: &[u8], how: How) -> Result<Option<D::File>, PartError> {
         self.dir.open(own, how).map_err(|source| PartError::Open {
             name: self.shown(),
             own: Escaped(own).to_string(),
@@ -88,6 +90,7 @@ impl<D: Directory> Site<D> {
 
     /// An empty file for bytes that come whole. It is not the part, whose length means something.
     pub(crate) fn new_whole(&self) -> Result<D::File, PartError> {
+        self.remove_label()?;
         self.remove_journals()?;
         self.remove_own(&self.part)?;
         self.empty(&self.whole)
@@ -115,6 +118,38 @@ impl<D: Directory> Site<D> {
         };
         slots::remove(self)?;
         self.io("remove its journal", self.dir.remove(&self.journal))
+    }
+
+    /// Removes the label, durably, before anything happens to what it is of.
+    pub(super) fn remove_label(&self) -> Result<(), PartError> {
+        match self.remove_own(&self.label)? {
+            true => self.io("make durable that its label is gone", self.dir.sync()),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes all that is beside it. The label goes last, when the rest is gone durably: as long as it is there, that
+    /// is found by it.
+    pub(crate) fn remove_leftovers(&self) -> Result<(), PartError> {
+        self.remove_journals()?;
+        self.remove_own(&self.part)?;
+        self.remove_own(&self.whole)?;
+        let Some(_held) = self.open(&self.label, How::Hold)? else {
+            return Ok(());
+        };
+        self.io("make durable that its part is gone", self.dir.sync())?;
+        self.io("remove its label", self.dir.remove(&self.label))
+    }
+
+    /// Puts a label beside the part, durably. On its way it is a file that comes whole: whoever holds the journal is
+    /// alone with both.
+    pub(super) fn put_label(&self, bytes: &[u8]) -> Result<(), PartError> {
+        let file = self.empty(&self.whole)?;
+        self.io("write its label", file.write_at(bytes, 0))?;
+        self.io("make its label durable", file.sync_all())?;
+        let renamed = self.dir.rename(&self.whole, &self.label);
+        self.io("give its label its name", renamed)?;
+        self.io("make its label durable", self.dir.sync())
     }
 
     /// Under the final name only what is complete, even after a loss of power.

@@ -29,7 +29,7 @@ pub const SLICES_MAX: usize = 64;
 pub(super) fn join<D: Directory>(
     site: Site<D>,
     header: Header,
-    within: Range<u64>,
+    blocks: &[Range<u64>],
 ) -> Result<Option<Part<D>>, PartError> {
     let Some(file) = site.open(&site.part, How::Share)? else {
         return Ok(None);
@@ -42,8 +42,16 @@ pub(super) fn join<D: Directory>(
     };
     let journal = take(&site, &header, &mut records)?;
     let count = header.blocks.count();
-    let start = within.start.min(count);
-    let within = start..within.end.clamp(start, count);
+    let start = blocks.first().map_or(0, |first| first.start.min(count));
+    let end = blocks.last().map_or(0, |last| last.end);
+    let within = start..end.clamp(start, count);
+    // What is between them others look at.
+    records.retain(|(index, _)| {
+        let behind = blocks.partition_point(|range| range.end <= *index);
+        blocks
+            .get(behind)
+            .is_some_and(|range| range.contains(index))
+    });
     let slice = Part {
         state: Mutex::new(State::with(within, &records)),
         blocks: header.blocks,

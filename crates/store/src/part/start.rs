@@ -71,6 +71,7 @@ impl<D: Directory> Start<D> {
 
     fn begin(self) -> Result<Part<D>, PartError> {
         let (site, header) = (self.site, self.header);
+        site.remove_label()?;
         if self.used {
             slots::remove(&site)?;
         }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is known of each block of a file that is being written.
 
-use crate::{blocks::BlockHash, journal::Record};
+use crate::{
+    blocks::{BlockHash, runs},
+    journal::Record,
+};
 use std::ops::Range;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,14 +126,8 @@ impl State {
     }
 
     pub(super) fn missing(&self) -> Vec<Range<u64>> {
-        let mut runs: Vec<Range<u64>> = Vec::new();
         let all = self.kinds.iter().zip(self.within.clone());
-        for (_, index) in all.filter(|(kind, _)| **kind == Kind::Missing) {
-            match runs.last_mut() {
-                Some(run) if run.end == index => run.end += 1,
-                _ => runs.push(index..index + 1),
-            }
-        }
-        runs
+        let missing = all.filter(|(kind, _)| **kind == Kind::Missing);
+        runs(missing.map(|(_, index)| index))
     }
 }

@@ -549,6 +549,32 @@ fn a_block_of_another_slice_is_passed_over() {
     assert_eq!(slice.commit().unwrap(), [0; 0]);
 }
 
+/// What is between its runs is others', whatever is known of it.
+#[test]
+fn slices_that_are_apart_know_only_their_own_blocks() {
+    let place = Place::new();
+    let first = place.slice(2..8);
+    place.write(&first, 2..8);
+    first.commit().unwrap();
+    drop(first);
+    let runs = [0..3, 6..10];
+    let opened = Part::open_slices_sized(&place.dir, b"file", &place.origin, &runs, LEN);
+    let Ok(Opened::Resumed(apart)) = opened else {
+        panic!("it is there");
+    };
+    let durable: Vec<u64> = apart.durable().iter().map(|(index, _)| *index).collect();
+    assert_eq!(durable, [2, 6, 7]);
+    assert_eq!(apart.missing(), [0..2, 3..6, 8..10]);
+    place.write(&apart, 0..2);
+    place.write(&apart, 8..10);
+    apart.commit().unwrap();
+    drop(apart);
+    let Ok(Opened::Resumed(whole)) = place.open() else {
+        panic!("it is there");
+    };
+    assert_eq!(whole.missing(), [0..0; 0]);
+}
+
 #[test]
 fn a_slice_has_no_more_than_the_file() {
     let place = Place::new();

@@ -17,6 +17,7 @@ fn extras(
             Item::Entry { entry, .. } => extras.see(&entry),
             Item::Top { .. } => extras.top(),
             Item::Skipped { path, .. } => extras.spare(&path),
+            Item::Piece { entry, .. } => extras.see(&entry),
             Item::Failed(failure) | Item::SourceFailed { failure, .. } => panic!("{failure}"),
         }
     }

@@ -3,6 +3,7 @@
 
 mod deleting;
 mod hostile;
+mod pieces;
 mod placing;
 mod random;
 mod scanning;
@@ -72,6 +73,7 @@ fn said(scan: &mut Scan) -> Vec<String> {
     scan.map(|item| match item {
         Item::Entry { entry, .. } => entry.path.to_string(),
         Item::Top { .. } => ".".into(),
+        Item::Piece { entry, held, .. } => format!("{}: piece {held:?}", entry.path),
         Item::Skipped { path, why } => format!("{path}: {why}"),
         Item::Failed(failure) => failure.to_string(),
         Item::SourceFailed { failure, .. } => format!("source {failure}"),
@@ -118,7 +120,7 @@ fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> 
                 }
             }
             Item::Top { metadata, .. } => placer.top(metadata),
-            Item::Skipped { .. } => {}
+            Item::Piece { .. } | Item::Skipped { .. } => {}
             Item::Failed(failure) | Item::SourceFailed { failure, .. } => {
                 counts.failures.push(failure.to_string());
             }

@@ -2,14 +2,16 @@
 //! The threads that read: each takes the next block, of whatever file, so that one large file has all of them.
 
 use super::{
-    files::{Files, Found, Next, ToRead, What},
+    files::{Files, Found, Next, Opened, ToRead, What},
     findings::Findings,
 };
 use std::{
-    fs::File,
     io,
+    iter::{Flatten, Peekable},
+    ops::Range,
     os::unix::fs::FileExt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    vec,
 };
 use store::blocks::BlockHash;
 
@@ -21,14 +23,16 @@ pub(super) struct Crew<'a> {
 
 struct Queue<'a> {
     files: Files<'a>,
-    /// The file that is being read, and the block that is next.
-    current: Option<(Arc<Reading>, u64)>,
+    /// The file that is being read, and the blocks that are next.
+    current: Option<(Arc<Reading>, Ahead)>,
 }
+
+type Ahead = Peekable<Flatten<vec::IntoIter<Range<u64>>>>;
 
 /// A file under way.
 struct Reading {
     of: ToRead,
-    file: File,
+    from: Opened,
     state: Mutex<State>,
 }
 
@@ -97,12 +101,13 @@ impl<'a> Crew<'a> {
 
     fn begin(&self, queue: &mut Queue<'_>, file: ToRead) {
         match Reading::begin(file) {
-            Ok(reading) if reading.of.blocks.count() == 0 => {
-                let same = reading.of.blocks.file_hash(&[]) == Some(reading.of.record.hash);
-                let found = same.then_some(()).ok_or(What::Differs("another hash"));
-                self.finish(&reading, found);
+            Ok(reading) => {
+                let mut ahead = reading.of.held().into_iter().flatten().peekable();
+                match ahead.peek() {
+                    None => self.finish(&reading, reading.found(&[])),
+                    Some(_) => queue.current = Some((Arc::new(reading), ahead)),
+                }
             }
-            Ok(reading) => queue.current = Some((Arc::new(reading), 0)),
             Err(found) => lock(self.findings).say(&found),
         }
     }
@@ -110,10 +115,10 @@ impl<'a> Crew<'a> {
 
 impl Queue<'_> {
     fn block(&mut self) -> Option<(Arc<Reading>, u64)> {
-        let (reading, index) = self.current.take()?;
-        let next = index + 1;
-        if next < reading.of.blocks.count() {
-            self.current = Some((reading.clone(), next));
+        let (reading, mut ahead) = self.current.take()?;
+        let index = ahead.next()?;
+        if ahead.peek().is_some() {
+            self.current = Some((reading.clone(), ahead));
         }
         Some((reading, index))
     }
@@ -121,17 +126,18 @@ impl Queue<'_> {
 
 impl Reading {
     fn begin(of: ToRead) -> Result<Self, Found> {
-        let file = of.open().map_err(|failure| Found {
+        let from = of.open().map_err(|failure| Found {
             path: of.path.to_string(),
             what: What::Unreadable(failure.to_string()),
         })?;
-        let blocks = of.blocks.count();
+        let left = of.held().iter().map(|range| range.end - range.start).sum();
+        let hashes = vec![BlockHash::default(); of.blocks.count() as usize];
         Ok(Self {
             of,
-            file,
+            from,
             state: Mutex::new(State {
-                hashes: vec![BlockHash::default(); blocks as usize],
-                left: blocks,
+                hashes,
+                left,
                 failed: false,
             }),
         })
@@ -140,7 +146,7 @@ impl Reading {
     fn hash(&self, index: u64, buffer: &mut Vec<u8>) -> io::Result<BlockHash> {
         let range = self.of.blocks.range(index).map_err(io::Error::other)?;
         buffer.resize((range.end - range.start) as usize, 0);
-        self.file.read_exact_at(buffer, range.start)?;
+        self.from.file().read_exact_at(buffer, range.start)?;
         self.of.blocks.hash(index, buffer).map_err(io::Error::other)
     }
 
@@ -148,21 +154,27 @@ impl Reading {
     fn enter(&self, index: u64, hash: io::Result<BlockHash>) -> Option<Result<(), What>> {
         let mut state = lock(&self.state);
         state.left -= 1;
-        match hash {
-            Ok(hash) => state.hashes[index as usize] = hash,
-            Err(error) => {
-                let first = !std::mem::replace(&mut state.failed, true);
-                return first.then(|| Err(What::Unreadable(error.to_string())));
+        let wrong = match hash {
+            Ok(hash) if self.from.agrees(index, hash) => {
+                state.hashes[index as usize] = hash;
+                None
             }
+            Ok(_) => Some(self.of.difference()),
+            Err(error) => Some(What::Unreadable(error.to_string())),
+        };
+        if let Some(what) = wrong {
+            let first = !std::mem::replace(&mut state.failed, true);
+            return first.then_some(Err(what));
         }
-        if state.left > 0 || state.failed {
-            return None;
+        let all = state.left == 0 && !state.failed;
+        all.then(|| self.found(&state.hashes))
+    }
+
+    fn found(&self, hashes: &[BlockHash]) -> Result<(), What> {
+        match self.of.is_as_expected(hashes) {
+            true => Ok(()),
+            false => Err(self.of.difference()),
         }
-        let same = self.of.blocks.file_hash(&state.hashes) == Some(self.of.record.hash);
-        Some(
-            same.then_some(())
-                .ok_or(What::Differs(self.of.difference())),
-        )
     }
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What there is in a tree, and what of it there should be.
 
-use std::{collections::BTreeSet, fs::File, path::Path, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, fs::File, ops::Range, path::Path, sync::Arc};
 use store::{
-    blocks::Blocks,
+    blocks::{BlockHash, Blocks},
     entry::{Entry, Kind, Version},
     filter::Filter,
     manifest::{Manifest, Record},
     path::RelPath,
+    piece::{self, OpenPiece},
     root::Failure,
     scan::{Item, Options, Scan, Source, SourceError},
 };
@@ -31,32 +32,89 @@ pub(super) struct Found {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum What {
-    Differs(&'static str),
+    Differs(Cow<'static, str>),
     Missing,
     Unknown,
     Unreadable(String),
 }
 
-/// A file that is to be read.
+/// A file that is to be read, or a piece of one.
 pub(super) struct ToRead {
     pub(super) path: RelPath,
-    pub(super) record: Record,
     pub(super) version: Version,
     pub(super) blocks: Blocks,
+    pub(super) expected: Expected,
     source: Source,
 }
 
+/// What it should be.
+pub(super) enum Expected {
+    /// All of it has a hash.
+    Whole(Record),
+    /// Each of these blocks has one.
+    Piece(Vec<Range<u64>>),
+}
+
+/// It is being read.
+pub(super) enum Opened {
+    Whole(File),
+    Piece(OpenPiece),
+}
+
 impl ToRead {
-    pub(super) fn open(&self) -> Result<File, Failure> {
-        self.source.open_file(&self.path)
+    pub(super) fn open(&self) -> Result<Opened, Failure> {
+        match self.expected {
+            Expected::Whole(_) => self.source.open_file(&self.path).map(Opened::Whole),
+            Expected::Piece(_) => self.source.open_piece(&self.path).map(Opened::Piece),
+        }
+    }
+
+    /// Blocks that there are of it.
+    pub(super) fn held(&self) -> Vec<Range<u64>> {
+        match &self.expected {
+            Expected::Whole(_) => std::iter::once(0..self.blocks.count()).collect(),
+            Expected::Piece(held) => held.clone(),
+        }
+    }
+
+    /// Whether it is as expected, by the hashes of all its blocks. Those of a piece were looked at one by one.
+    pub(super) fn is_as_expected(&self, hashes: &[BlockHash]) -> bool {
+        match &self.expected {
+            Expected::Whole(record) => self.blocks.file_hash(hashes) == Some(record.hash),
+            Expected::Piece(_) => true,
+        }
     }
 
     /// What to say if its hash is another.
-    pub(super) fn difference(&self) -> &'static str {
+    pub(super) fn difference(&self) -> What {
         let modified = self.version.modified;
-        match (modified.seconds, modified.nanos) == self.record.mtime {
-            true => "other contents, though size and time are the same: damaged",
-            false => "other contents, written since",
+        What::Differs(match &self.expected {
+            Expected::Whole(record) if (modified.seconds, modified.nanos) == record.mtime => {
+                "other contents, though size and time are the same: damaged".into()
+            }
+            Expected::Whole(_) => "other contents, written since".into(),
+            Expected::Piece(_) => format!(
+                "its piece here is damaged: remove {} beside it, and copy it here again",
+                piece::part_name(self.path.name())
+            )
+            .into(),
+        })
+    }
+}
+
+impl Opened {
+    pub(super) fn file(&self) -> &File {
+        match self {
+            Self::Whole(file) => file,
+            Self::Piece(piece) => &piece.file,
+        }
+    }
+
+    /// Whether a block may have this hash.
+    pub(super) fn agrees(&self, index: u64, hash: BlockHash) -> bool {
+        match self {
+            Self::Whole(_) => true,
+            Self::Piece(piece) => piece.agrees(index, hash),
         }
     }
 }
@@ -74,7 +132,11 @@ impl<'a> Files<'a> {
     pub(super) fn open(top: &Path, manifest: &'a Manifest) -> Result<Self, SourceError> {
         // Its contents, not the directory under its name.
         let source = Source::open(&top.join(""))?;
-        let scan = Scan::new([source], Filter::default(), Options::default())?;
+        let options = Options {
+            pieces: true,
+            ..Options::default()
+        };
+        let scan = Scan::new([source], Filter::default(), options)?;
         Ok(Self {
             sources: scan.sources().clone(),
             scan,
@@ -93,23 +155,37 @@ impl<'a> Files<'a> {
         match (&entry.kind, record) {
             (Kind::File { version, .. }, Some(record)) if version.size == record.size => {
                 Next::File(ToRead {
-                    record,
+                    expected: Expected::Whole(record),
                     version: *version,
                     blocks: Blocks::of(version.size),
                     source: self.sources[source].clone(),
                     path: entry.path,
                 })
             }
-            (Kind::File { .. }, Some(_)) => said(What::Differs("another size")),
+            (Kind::File { .. }, Some(_)) => said(What::Differs("another size".into())),
             (Kind::File { .. }, None) => said(What::Unknown),
             // Read under its first name.
             (Kind::HardLink { to }, _) if self.manifest.lookup(to.as_bytes()).is_some() => {
                 Next::Nothing
             }
             (Kind::HardLink { .. }, _) => said(What::Unknown),
-            (_, Some(_)) => said(What::Differs("no file any more")),
+            (_, Some(_)) => said(What::Differs("no file any more".into())),
             (_, None) => Next::Nothing,
         }
+    }
+
+    fn piece(&mut self, entry: Entry, held: Vec<Range<u64>>, source: usize) -> Next {
+        let Kind::File { version, .. } = entry.kind else {
+            return Next::Nothing;
+        };
+        self.unseen.remove(entry.path.as_bytes());
+        Next::File(ToRead {
+            expected: Expected::Piece(held),
+            version,
+            blocks: Blocks::of(version.size),
+            source: self.sources[source].clone(),
+            path: entry.path,
+        })
     }
 }
 
@@ -121,6 +197,11 @@ impl Iterator for Files<'_> {
             Some(Item::Entry { source, entry, .. }) => Some(self.judge(entry, source)),
             Some(Item::Failed(failure)) => Some(unreadable(&failure.to_string())),
             Some(Item::SourceFailed { failure, .. }) => Some(unreadable(&failure.to_string())),
+            Some(Item::Piece {
+                source,
+                entry,
+                held,
+            }) => Some(self.piece(entry, held, source)),
             Some(Item::Top { .. } | Item::Skipped { .. }) => Some(Next::Nothing),
             None => {
                 let path = self.unseen.pop_first()?;

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pieces among the other things of a tree.
+
+use super::open::{Unusable, read_label};
+use crate::{
+    medium::Dir,
+    part::{own_name, remove_leftovers},
+    path::{OWN_PREFIX, RelPath},
+    root::{Failure, Names, Root},
+};
+use rustix::{
+    fd::{AsFd, BorrowedFd},
+    io::Errno,
+};
+use std::collections::HashSet;
+
+/// The files that a directory has pieces of, in order: their names' bytes and sixteen each. And what is called like a
+/// label and is none.
+pub(crate) fn in_directory(dir: BorrowedFd<'_>, names: &Names) -> (Vec<Box<[u8]>>, Vec<Unusable>) {
+    let (mut files, mut bad) = (Vec::new(), Vec::new());
+    for own in names.iter().filter(|name| is_label(name)) {
+        match read_label(dir, own) {
+            Ok(entry) => files.push(entry.path.name().into()),
+            Err(unusable) => bad.push(unusable),
+        }
+    }
+    files.sort_unstable();
+    (files, bad)
+}
+
+fn is_label(name: &[u8]) -> bool {
+    name.starts_with(OWN_PREFIX) && name.ends_with(b".piece")
+}
+
+/// Those names of our own that go with the pieces of some files.
+pub(crate) struct OwnNames(HashSet<Vec<u8>>);
+
+impl OwnNames {
+    pub(crate) fn of(files: &[Box<[u8]>]) -> Self {
+        Self(files.iter().map(|file| own_name(file, "")).collect())
+    }
+
+    pub(crate) fn have(&self, own: &[u8]) -> bool {
+        let Some(dot) = own.iter().rposition(|byte| *byte == b'.') else {
+            return false;
+        };
+        let (prefix, kind) = own.split_at(dot + 1);
+        let of_a_piece = matches!(kind, b"piece" | b"part" | b"journal" | b"whole")
+            || kind.starts_with(b"journal-");
+        of_a_piece && self.0.contains(prefix)
+    }
+}
+
+/// Whether there is a piece of a file.
+pub(crate) fn is_of(root: &Root, file: &RelPath) -> bool {
+    let place = root.place(file);
+    place.is_ok_and(|(dir, name)| read_label(dir.as_fd(), &own_name(name, "piece")).is_ok())
+}
+
+/// Removes the piece of a file unless somebody is at it.
+pub(crate) fn remove(root: &Root, file: &RelPath) -> Result<(), Failure> {
+    let parent = file.parent();
+    let opened = root.open_dir(parent.as_ref())?;
+    let dir = Dir::new(opened.as_fd()).map_err(|error| Failure::System {
+        path: parent,
+        doing: "open the directory",
+        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    })?;
+    remove_leftovers(&dir, file.name()).map_err(|error| Failure::Part {
+        path: file.clone(),
+        error: Box::new(error),
+    })
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A label's bytes: a format number and the file's entry as postcard, and BLAKE3 of both. Whoever may write to the
+//! directory may have made them: what they say is believed only of the file whose hash the label's name has.
+
+use crate::{
+    blocks::FILE_LEN_MAX,
+    entry::{Entry, Kind, Version},
+    medium::Refusal,
+    part::own_name,
+    path::RelPath,
+};
+use rustix::io::Errno;
+
+/// Bytes in a label, at most: of an entry's attributes there are 256 KiB. So much memory while one is read, and
+/// 64 MiB more if it was made to cost that.
+pub const LABEL_LEN_MAX: usize = 2 << 20;
+
+const FORMAT: u32 = 1;
+
+/// Why one of our own files with a piece is not believed, or not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadLabel {
+    /// The system's answer.
+    #[error("cannot read it: {0}")]
+    System(#[from] Errno),
+    /// Somebody may have put it there.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// Longer than [`LABEL_LEN_MAX`].
+    #[error("longer than a label may be, {LABEL_LEN_MAX} bytes")]
+    TooLong,
+    /// Not the bytes that were written.
+    #[error("no label of a piece, or damaged")]
+    Damaged,
+    /// A later version of this program wrote it.
+    #[error("a label in a format that this version does not know")]
+    Format,
+    /// Of a file whose label is called otherwise, or of none that may be called so.
+    #[error("a label with the name of another file in it")]
+    Name,
+    /// Of a directory, or a link.
+    #[error("what it is of is no file that can be in pieces")]
+    NoFile,
+    /// The part is of another file or of another version.
+    #[error("what arrived is not of this version of this file")]
+    Other,
+    /// Others write it, too.
+    #[error("only some of its blocks are here to be written")]
+    Slice,
+}
+
+/// The version of a file that can be in pieces.
+pub(crate) fn of_file(entry: &Entry) -> Result<&Version, BadLabel> {
+    match &entry.kind {
+        Kind::File { version, .. } if version.size <= FILE_LEN_MAX => Ok(version),
+        _ => Err(BadLabel::NoFile),
+    }
+}
+
+/// A label for this entry. Of its path only the last name is kept.
+pub(crate) fn encode(entry: &Entry) -> Result<Vec<u8>, BadLabel> {
+    let entry = Entry {
+        path: RelPath::parse(entry.path.name()).map_err(|_| BadLabel::Name)?,
+        ..entry.clone()
+    };
+    let bytes = postcard::to_stdvec(&(FORMAT, &entry)).map_err(|_| BadLabel::Damaged)?;
+    let label = sealed(bytes);
+    // What could not be read again is not written.
+    decode(&label, &own_name(entry.path.name(), "piece"))?;
+    Ok(label)
+}
+
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let check = blake3::hash(&bytes);
+    bytes.extend(check.as_bytes());
+    bytes
+}
+
+/// The entry in a label that is called `own`.
+pub(crate) fn decode(label: &[u8], own: &[u8]) -> Result<Entry, BadLabel> {
+    if label.len() > LABEL_LEN_MAX {
+        return Err(BadLabel::TooLong);
+    }
+    let entry = opened(label)?;
+    let name = entry.path.as_bytes();
+    let plain = entry.path.components().count() == 1 && !entry.path.is_own();
+    if !plain || own_name(name, "piece") != own {
+        return Err(BadLabel::Name);
+    }
+    of_file(&entry)?;
+    Ok(entry)
+}
+
+fn opened(label: &[u8]) -> Result<Entry, BadLabel> {
+    let damaged = |_| BadLabel::Damaged;
+    let (bytes, check) = label.split_last_chunk::<32>().ok_or(BadLabel::Damaged)?;
+    if blake3::hash(bytes).as_bytes() != check {
+        return Err(BadLabel::Damaged);
+    }
+    let (format, rest) = postcard::take_from_bytes::<u32>(bytes).map_err(damaged)?;
+    if format != FORMAT {
+        return Err(BadLabel::Format);
+    }
+    match postcard::take_from_bytes(rest) {
+        Ok((entry, [])) => Ok(entry),
+        _ => Err(BadLabel::Damaged),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::{Metadata, Time, XATTRS_MAX, Xattr};
+    use proptest::{collection::vec, prelude::*};
+
+    fn entry(path: &[u8]) -> Entry {
+        let time = Time {
+            seconds: -5,
+            nanos: 7,
+        };
+        let version = Version {
+            size: FILE_LEN_MAX,
+            modified: time,
+            changed: time,
+            inode: 3,
+            device: 4,
+        };
+        Entry {
+            path: RelPath::parse(path).unwrap(),
+            kind: Kind::File {
+                version,
+                sparse: true,
+            },
+            metadata: Metadata {
+                mode: 0o4755,
+                xattrs: vec![Xattr {
+                    name: (*b"user.a").into(),
+                    value: [0; XATTRS_MAX].into(),
+                }],
+                ..Metadata::default()
+            },
+        }
+    }
+
+    fn own(name: &[u8]) -> Vec<u8> {
+        own_name(name, "piece")
+    }
+
+    fn forged(format: u32, entry: &Entry) -> Vec<u8> {
+        sealed(postcard::to_stdvec(&(format, entry)).unwrap())
+    }
+
+    #[test]
+    fn an_entry_comes_back_under_its_last_name() {
+        let label = encode(&entry(b"a/b/na\xffme")).unwrap();
+        assert_eq!(decode(&label, &own(b"na\xffme")), Ok(entry(b"na\xffme")));
+        assert_eq!(decode(&label, &own(b"name")), Err(BadLabel::Name));
+    }
+
+    #[test]
+    fn no_label_means_something_elsewhere_or_of_our_own() {
+        for name in [&b"a/b"[..], b".longhaul-x", b".longhaul-x/y"] {
+            let label = forged(FORMAT, &entry(name));
+            assert_eq!(decode(&label, &own(name)), Err(BadLabel::Name));
+        }
+        let like_a_path = |name: &[u8]| {
+            let entry = entry(b"x");
+            let label = (FORMAT, name, entry.kind, entry.metadata);
+            decode(&sealed(postcard::to_stdvec(&label).unwrap()), &own(name))
+        };
+        assert!(like_a_path(b"x").is_ok());
+        for name in [&b"../x"[..], b"/x", b"..", b"", b"x/", b"x\0"] {
+            assert_eq!(like_a_path(name), Err(BadLabel::Damaged));
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_or_too_long_has_no_label() {
+        let mut other = entry(b"x");
+        other.kind = Kind::Directory;
+        assert_eq!(encode(&other), Err(BadLabel::NoFile));
+        assert_eq!(
+            decode(&forged(FORMAT, &other), &own(b"x")),
+            Err(BadLabel::NoFile)
+        );
+        let mut long = entry(b"x");
+        if let Kind::File { version, .. } = &mut long.kind {
+            version.size += 1;
+        }
+        assert_eq!(encode(&long), Err(BadLabel::NoFile));
+        let mut large = entry(b"x");
+        large.metadata.xattrs[0].value = vec![0; LABEL_LEN_MAX].into();
+        assert_eq!(encode(&large), Err(BadLabel::TooLong));
+        assert_eq!(encode(&entry(b".longhaul-x")), Err(BadLabel::Name));
+    }
+
+    #[test]
+    fn another_format_is_said() {
+        let label = forged(FORMAT + 1, &entry(b"x"));
+        assert_eq!(decode(&label, &own(b"x")), Err(BadLabel::Format));
+    }
+
+    #[test]
+    fn damage_anywhere_is_noticed() {
+        let mut small = entry(b"x");
+        small.metadata.xattrs.clear();
+        let label = encode(&small).unwrap();
+        for at in 0..label.len() {
+            let mut damaged = label.clone();
+            damaged[at] ^= 1;
+            assert_eq!(decode(&damaged, &own(b"x")), Err(BadLabel::Damaged));
+            assert_eq!(decode(&label[..at], &own(b"x")), Err(BadLabel::Damaged));
+        }
+        let longer = sealed([&label[..label.len() - 32], b"?"].concat());
+        assert_eq!(decode(&longer, &own(b"x")), Err(BadLabel::Damaged));
+    }
+
+    /// Nothing, or a file that is called so in this very directory.
+    fn harmless(label: &[u8], name: &[u8]) {
+        if let Ok(entry) = decode(label, &own(name)) {
+            assert_eq!(entry.path.as_bytes(), name);
+            assert_eq!(entry.path.components().count(), 1);
+            assert!(!entry.path.is_own() && of_file(&entry).is_ok());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_are_harmless(bytes in vec(any::<u8>(), 0..200), name in vec(any::<u8>(), 0..6)) {
+            harmless(&bytes, &name);
+            harmless(&sealed(bytes.clone()), &name);
+            harmless(&sealed([&[1][..], &bytes].concat()), &name);
+        }
+
+        /// Whoever makes labels makes their check, too.
+        #[test]
+        fn changed_labels_are_harmless(damage in vec((0usize..90, any::<u8>()), 0..6)) {
+            let mut small = entry(b"..x");
+            small.metadata.xattrs.clear();
+            let label = encode(&small).unwrap();
+            let mut bytes = label[..label.len() - 32].to_vec();
+            for (at, byte) in damage {
+                if let Some(place) = bytes.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            let label = sealed(bytes);
+            for name in [&b"..x"[..], b"..", b"./x", b"../", b"/.x", b"..\0", b"."] {
+                harmless(&label, name);
+            }
+        }
+    }
+}

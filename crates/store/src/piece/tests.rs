@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#![allow(clippy::single_range_in_vec_init)] // a run of blocks is what is meant
+
+use super::*;
+use crate::{
+    blocks::BlockHash,
+    medium::Refusal,
+    part::{Opened, Part, own_name, remove_leftovers},
+    path::RelPath,
+    testing::{dir_of, file_in_pieces, keep_piece, origin_of, part_of, write_block},
+};
+use std::{
+    fs,
+    os::{
+        fd::AsFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileExt, symlink},
+        },
+    },
+    path::PathBuf,
+};
+
+const ALL: Range<u64> = 0..3;
+
+struct Place {
+    temp: tempfile::TempDir,
+    entry: Entry,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            temp: tempfile::tempdir().unwrap(),
+            entry: file_in_pieces("file", 1),
+        }
+    }
+
+    fn keep(&self, indexes: Range<u64>) {
+        keep_piece(self.temp.path(), &self.entry, indexes);
+    }
+
+    fn part(&self) -> Part {
+        part_of(self.temp.path(), &self.entry)
+    }
+
+    fn slice(&self) -> Part {
+        let dir = dir_of(self.temp.path(), &self.entry);
+        match Part::open_slice(&dir, b"file", &origin_of(&self.entry), ALL) {
+            Ok(Opened::Resumed(slice)) => slice,
+            _ => panic!("no slice"),
+        }
+    }
+
+    fn held(&self) -> Option<Vec<Range<u64>>> {
+        self.held_of(&self.entry)
+    }
+
+    fn held_of(&self, entry: &Entry) -> Option<Vec<Range<u64>>> {
+        held(&dir_of(self.temp.path(), entry), entry).unwrap()
+    }
+
+    fn own(&self, kind: &str) -> PathBuf {
+        let own = own_name(self.entry.path.name(), kind);
+        self.temp.path().join(std::ffi::OsStr::from_bytes(&own))
+    }
+
+    fn names(&self) -> usize {
+        fs::read_dir(self.temp.path()).unwrap().count()
+    }
+
+    fn open(&self) -> Result<OpenPiece, String> {
+        let dir = fs::File::open(self.temp.path()).unwrap();
+        let opened = OpenPiece::open(dir.as_fd(), self.entry.path.name());
+        opened.map_err(|unusable| unusable.at(None).to_string())
+    }
+}
+
+#[test]
+fn a_piece_is_kept_and_goes_on_where_it_was() {
+    let place = Place::new();
+    let part = place.part();
+    write_block(&part, 1);
+    part.commit().unwrap();
+    assert_eq!(place.held(), None, "not kept yet");
+    part.keep(&place.entry).unwrap();
+    assert_eq!(place.names(), 3, "part, journal, label");
+    assert_eq!(place.held(), Some(vec![1..2]));
+    let mut elsewhere = place.entry.clone();
+    elsewhere.metadata.mode = 0;
+    assert_eq!(place.held_of(&elsewhere), Some(vec![1..2]));
+
+    let part = place.part();
+    assert_eq!(part.missing(), [0..1, 2..3]);
+    write_block(&part, 2);
+    part.keep(&place.entry).unwrap();
+    assert_eq!(place.held(), Some(vec![1..3]));
+    assert_eq!(place.names(), 3);
+}
+
+#[test]
+fn a_piece_may_hold_nothing() {
+    let place = Place::new();
+    place.keep(0..0);
+    assert_eq!(place.held(), Some(vec![]));
+}
+
+#[test]
+fn another_version_is_not_held_and_takes_the_label_away() {
+    let mut place = Place::new();
+    place.keep(ALL);
+    place.entry = file_in_pieces("file", 2);
+    assert_eq!(place.held(), None);
+    drop(place.part());
+    assert!(!place.own("piece").exists());
+    assert_eq!(place.held_of(&file_in_pieces("file", 1)), None);
+    place.keep(0..1);
+    assert_eq!(place.held(), Some(vec![0..1]));
+}
+
+#[test]
+fn nothing_is_held_without_one_of_the_three() {
+    for kind in ["piece", "part", "journal"] {
+        let place = Place::new();
+        place.keep(ALL);
+        fs::remove_file(place.own(kind)).unwrap();
+        assert_eq!(place.held(), None, "{kind}");
+    }
+    let place = Place::new();
+    place.keep(ALL);
+    let part = fs::File::options().write(true).open(place.own("part"));
+    part.unwrap().set_len(5).unwrap();
+    assert_eq!(place.held(), None);
+}
+
+#[test]
+fn a_label_that_is_none_holds_nothing_and_is_written_anew() {
+    let place = Place::new();
+    place.keep(ALL);
+    for nonsense in [&b""[..], b"nonsense", &vec![0; LABEL_LEN_MAX + 1]] {
+        fs::write(place.own("piece"), nonsense).unwrap();
+        assert_eq!(place.held(), None);
+    }
+    place.keep(0..0);
+    assert_eq!(place.held(), Some(vec![ALL]));
+}
+
+#[test]
+fn the_label_goes_when_the_file_gets_its_name() {
+    let place = Place::new();
+    place.keep(0..2);
+    let part = place.part();
+    write_block(&part, 2);
+    part.commit().unwrap();
+    let finished = part.finish(None, |_| Ok(())).unwrap();
+    assert_eq!(place.held(), None);
+    finished.forget_journal().unwrap();
+    assert_eq!(place.names(), 1);
+}
+
+#[test]
+fn the_label_goes_with_what_is_thrown_away_or_left_over() {
+    let place = Place::new();
+    place.keep(ALL);
+    place.part().discard().unwrap();
+    assert_eq!(place.names(), 0);
+    place.keep(ALL);
+    remove_leftovers(&dir_of(place.temp.path(), &place.entry), b"file").unwrap();
+    assert_eq!(place.names(), 0);
+    // What a kill leaves.
+    fs::write(place.own("whole"), "half a label").unwrap();
+    place.keep(0..1);
+    assert_eq!(place.names(), 3);
+    let dir = dir_of(place.temp.path(), &place.entry);
+    drop(crate::small::Small::write(&dir, b"file", b"", None, |_| Ok(())).unwrap());
+    assert_eq!(place.names(), 1, "a small file on its way");
+}
+
+#[test]
+fn only_this_version_of_this_file_as_a_whole_is_kept() {
+    let place = Place::new();
+    let refused = |part: Part, entry: &Entry| {
+        let error = part.keep(entry).unwrap_err().to_string();
+        assert!(error.starts_with("file: cannot be kept"), "{error}");
+        assert!(!place.own("piece").exists());
+    };
+    refused(place.part(), &file_in_pieces("other", 1));
+    refused(place.part(), &file_in_pieces("file", 2));
+    let slice = place.slice();
+    refused(slice, &place.entry);
+    place.part().keep(&file_in_pieces("d/file", 1)).unwrap();
+}
+
+#[test]
+fn what_slices_noted_counts_once_it_is_gathered() {
+    let place = Place::new();
+    place.keep(0..1);
+    let slice = place.slice();
+    write_block(&slice, 2);
+    slice.commit().unwrap();
+    drop(slice);
+    assert_eq!(place.held(), Some(vec![0..1]));
+    drop(place.part());
+    assert_eq!(place.held(), Some(vec![0..1, 2..3]));
+}
+
+#[test]
+fn a_piece_is_read_with_its_hashes() {
+    let place = Place::new();
+    place.keep(1..2);
+    let part = place.part();
+    let bytes = vec![3; 1000];
+    assert!(part.write(2, &bytes, None).unwrap());
+    part.keep(&place.entry).unwrap();
+    let piece = place.open().unwrap();
+    let blocks = Blocks::of(2 * BLOCK + 1000);
+    let hash = blocks.hash(1, &vec![2; BLOCK as usize]).ok();
+    assert_eq!(piece.hash_of(0), None);
+    assert_eq!(piece.hash_of(1), hash);
+    assert_eq!(piece.hash_of(2), Some(BlockHash::UNKNOWN));
+    assert_eq!(piece.hash_of(3), None);
+    let other = BlockHash([9; 32]);
+    assert!(piece.agrees(1, hash.unwrap()) && !piece.agrees(1, other));
+    assert!(piece.agrees(1, BlockHash::UNKNOWN) && piece.agrees(2, other));
+    assert!(!piece.agrees(0, other) && !piece.agrees(0, BlockHash::UNKNOWN));
+    assert_eq!(
+        Some(&*part_name(b"file")),
+        place.own("part").file_name().unwrap().to_str()
+    );
+    assert_eq!(Some(&piece.version), label::of_file(&place.entry).ok());
+    let mut last = [0; 1000];
+    piece.file.read_exact_at(&mut last, 2 * BLOCK).unwrap();
+    assert_eq!(last, [3; 1000]);
+}
+
+#[test]
+fn what_is_planted_in_the_place_of_ours_is_not_read() {
+    let precious = |place: &Place| place.temp.path().join("precious");
+    for kind in ["piece", "part", "journal"] {
+        let place = Place::new();
+        place.keep(ALL);
+        let own = place.own(kind);
+        fs::rename(&own, precious(&place)).unwrap();
+        let shown = own.file_name().unwrap().to_str().unwrap();
+        fs::hard_link(precious(&place), &own).unwrap();
+        let refused = format!("{shown}: {}", Refusal::HardLinks);
+        assert_eq!(place.open().unwrap_err(), refused);
+        fs::remove_file(&own).unwrap();
+        fs::create_dir(&own).unwrap();
+        let refused = format!("{shown}: {}", Refusal::NotRegular);
+        assert_eq!(place.open().unwrap_err(), refused);
+        fs::remove_dir(&own).unwrap();
+        symlink(precious(&place), &own).unwrap();
+        assert_eq!(place.open().unwrap_err(), refused);
+        let dir = dir_of(place.temp.path(), &place.entry);
+        assert!(held(&dir, &place.entry).is_err());
+    }
+}
+
+#[test]
+fn of_two_records_the_later_counts() {
+    let (first, second) = (BlockHash([1; 32]), BlockHash([2; 32]));
+    let records = vec![(7, first), (3, first), (7, second)];
+    assert_eq!(latest(records), [(3, first), (7, second)]);
+}
+
+#[test]
+fn names_of_a_piece_are_told_from_others() {
+    let names = OwnNames::of(&[(*b"file").into()]);
+    let own = |kind: &str| own_name(b"file", kind);
+    for kind in ["piece", "part", "journal", "journal-12", "whole"] {
+        assert!(names.have(&own(kind)), "{kind}");
+    }
+    for other in [own("new"), own_name(b"x", "part")] {
+        assert!(!names.have(&other));
+    }
+    assert!(!names.have(b"file") && !names.have(b"file.part"));
+}
+
+#[test]
+fn a_path_says_where_the_label_is() {
+    let place = Place::new();
+    let dir = fs::File::open(place.temp.path()).unwrap();
+    let unusable = look(dir.as_fd(), b"file").unwrap_err();
+    let shown = unusable
+        .at(Some(&RelPath::parse(b"d/e").unwrap()))
+        .to_string();
+    assert!(shown.starts_with("d/e/.longhaul-"), "{shown}");
+    assert!(
+        shown.contains(".piece: cannot read it: No such file"),
+        "{shown}"
+    );
+}

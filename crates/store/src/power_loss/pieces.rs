@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pieces: what one is said to hold is there, and one that was said to be kept stays.
+
+use super::*;
+use crate::{
+    entry::{self, Entry, Kind},
+    metadata::{Metadata, Time},
+    part::{PartError, own_name, remove_leftovers},
+    path::RelPath,
+    piece::held_sized,
+};
+
+impl Source {
+    fn entry(&self, version: usize) -> Entry {
+        let modified = Time {
+            seconds: version as i64,
+            nanos: 0,
+        };
+        let version = entry::Version {
+            size: self.versions[version].len() as u64,
+            modified,
+            changed: Time::default(),
+            inode: 0,
+            device: 0,
+        };
+        Entry {
+            path: RelPath::parse(&self.name).unwrap(),
+            kind: Kind::File {
+                version,
+                sparse: true,
+            },
+            metadata: Metadata::default(),
+        }
+    }
+
+    fn held(&self, version: usize) -> Result<Option<BTreeSet<u64>>, PartError> {
+        let held = held_sized(&self.dir, &self.entry(version), BLOCK)?;
+        Ok(held.map(|held| held.into_iter().flatten().collect()))
+    }
+
+    /// In whatever version, what is said to be held is there; how many blocks that are.
+    pub(super) fn check_held(&self) -> Result<u64, PartError> {
+        let mut count = 0;
+        for version in 0..self.versions.len() {
+            let held = self.held(version)?;
+            if let Some(kept) = self.kept.as_ref().filter(|_| version == self.version) {
+                let held = held.as_ref().expect("a piece that was kept");
+                assert!(held.is_superset(kept), "a promised block is lost");
+            }
+            count += self.check_bytes(version, &held.unwrap_or_default());
+        }
+        Ok(count)
+    }
+
+    fn check_bytes(&self, version: usize, held: &BTreeSet<u64>) -> u64 {
+        let part = self.dir.bytes(&own_name(&self.name, "part"));
+        let (part, content) = (part.unwrap_or_default(), &self.versions[version]);
+        let blocks = Blocks::sized(content.len() as u64, BLOCK);
+        for index in held {
+            let range = blocks.range(*index).unwrap();
+            let range = range.start as usize..range.end as usize;
+            assert_eq!(part[range.clone()], content[range], "held, but not there");
+        }
+        held.len() as u64
+    }
+
+    fn has(&self, kind: &str) -> bool {
+        self.dir.bytes(&own_name(&self.name, kind)).is_some()
+    }
+}
+
+impl World {
+    pub(super) fn keep(&mut self, at: usize) -> Step {
+        let source = &mut self.sources[at];
+        let entry = source.entry(source.version);
+        let Some(part) = source.part.take() else {
+            return Ok(());
+        };
+        let durable = part.durable().into_iter().map(|(index, _)| index);
+        let durable = durable.collect();
+        self.lit(part.keep(&entry))?;
+        self.sources[at].kept = Some(durable);
+        self.counts.kept_pieces += 1;
+        Ok(())
+    }
+
+    /// What arrived is worth nothing, or nobody wants it.
+    pub(super) fn throw_away(&mut self, at: usize) -> Step {
+        let source = &mut self.sources[at];
+        if source.finished {
+            return Ok(());
+        }
+        source.slices.clear();
+        source.told.clear();
+        source.kept = None;
+        let thrown = match source.part.take() {
+            Some(part) => part.discard(),
+            None => remove_leftovers(&source.dir, &source.name),
+        };
+        self.lit(thrown)
+    }
+
+    /// Keeps a piece of a file, whose source then changes, and later changes back.
+    pub(super) fn keep_some_of_another_version(&mut self) -> Step {
+        self.open(0)?;
+        self.write_all()?;
+        self.commit(0)?;
+        self.keep(0)?;
+        self.change_version()
+    }
+
+    fn change_version(&mut self) -> Step {
+        let source = &mut self.sources[0];
+        source.told.clear();
+        (source.kept, source.version) = (None, 1);
+        Ok(())
+    }
+
+    /// It has two versions of one length.
+    fn with_a_file(seed: u64) -> Self {
+        let mut world = Self::new(seed);
+        let of = |byte| vec![byte; 3 * BLOCK as usize + 100];
+        world.sources[0].versions = vec![of(1), of(2)];
+        world
+    }
+}
+
+/// The power goes at each operation of an act on a file of which a piece was kept.
+fn at_each_operation(act: impl Fn(&mut World) -> Step, check: impl Fn(&Source)) {
+    let cut = |operations, seed: &u64| is_cut(*seed, operations, &act, &check);
+    let count = |operations| (0..150).filter(|seed| cut(operations, seed)).count();
+    let whole = (1..100).find(|operations| count(*operations) == 0);
+    assert!(whole.expect("an end") > 3, "nothing was cut");
+}
+
+/// Whether the power went before the act was done.
+fn is_cut(
+    seed: u64,
+    operations: u64,
+    act: impl Fn(&mut World) -> Step,
+    check: impl Fn(&Source),
+) -> bool {
+    let mut world = World::with_a_file(seed);
+    assert!(world.keep_a_piece().is_ok());
+    world.disk.cut_after(operations);
+    let done = act(&mut world);
+    world.crash();
+    world.disk.go_on();
+    check(&world.sources[0]);
+    world.sources[0].kept = None;
+    assert!(world.open(0).is_ok(), "{operations}, {seed}");
+    done.is_err()
+}
+
+impl World {
+    fn keep_a_piece(&mut self) -> Step {
+        // Another way to begin would make it no piece.
+        while self.sources[0].part.is_none() {
+            self.die();
+            self.open(0)?;
+        }
+        self.write_all()?;
+        self.commit(0)?;
+        self.keep(0)
+    }
+}
+
+#[test]
+fn a_piece_stays_one_when_the_power_goes_while_it_is_kept_again() {
+    at_each_operation(World::keep_a_piece, |source| {
+        assert_eq!(source.check_held().unwrap(), 4);
+    });
+}
+
+#[test]
+fn a_label_goes_after_all_that_it_is_of() {
+    let forget = |world: &mut World| {
+        world.sources[0].kept = None;
+        world.sources[0].told.clear();
+        let source = &world.sources[0];
+        let removed = remove_leftovers(&source.dir, &source.name);
+        world.lit(removed)
+    };
+    at_each_operation(forget, |source| {
+        let rest = source.has("part") || source.has("journal");
+        assert!(source.has("piece") || !rest, "nobody will find the rest");
+    });
+}
+
+#[test]
+fn a_piece_that_grew_to_the_whole_is_the_file_or_still_a_piece() {
+    let finish = |world: &mut World| {
+        world.open(0)?;
+        world.finish(0)
+    };
+    at_each_operation(finish, |source| {
+        let there = source.dir.bytes(&source.name).is_some();
+        assert!(there || source.check_held().unwrap() == 4);
+    });
+}
+
+#[test]
+fn what_is_begun_anew_is_no_piece_until_it_is_kept() {
+    let begin = |world: &mut World| {
+        world.change_version()?;
+        world.open(0)
+    };
+    at_each_operation(begin, |source| {
+        let label = source.has("piece");
+        let origin = source.origin(true);
+        let opened = Part::open_sized(&source.dir, &source.name, &origin, BLOCK);
+        let resumed = matches!(opened, Ok(Opened::Resumed(_)));
+        assert!(!(resumed && label), "a part beside the label of another");
+    });
+}
+
+#[test]
+fn a_part_that_is_broken_is_not_kept() {
+    let disk = Disk::default();
+    let mut source = Source::new(0, &disk.directory(), &mut Dice(1));
+    source.versions = vec![vec![1; BLOCK as usize]];
+    let opened = Part::open_sized(&source.dir, &source.name, &source.origin(true), BLOCK);
+    let Ok(Opened::Fresh(part)) = opened else {
+        panic!("not fresh");
+    };
+    let bytes = source.block(0);
+    let hash = source.blocks().hash(0, bytes).ok();
+    assert!(part.write(0, bytes, hash).unwrap());
+    disk.cut_after(1);
+    assert!(part.commit().is_err());
+    disk.go_on();
+    let refused = part.keep(&source.entry(0));
+    assert!(matches!(refused, Err(PartError::Broken { .. })));
+    assert!(!source.has("piece"));
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pieces in a tree: what a scan says of them, and what becomes of those that the source does not have.
+
+use super::*;
+use crate::{
+    blocks::{BLOCK, Blocks},
+    delete::list_all,
+    testing::{file_in_pieces, keep_piece, part_of},
+};
+use std::ops::Range;
+
+fn scan_with_pieces(argument: &Path, filter: Filter) -> Scan {
+    let options = Options {
+        pieces: true,
+        ..Options::default()
+    };
+    Scan::new([Source::open(argument).unwrap()], filter, options).unwrap()
+}
+
+fn keep(top: &Path, path: &str, indexes: Range<u64>) {
+    keep_piece(top, &file_in_pieces(path, 1), indexes);
+}
+
+/// One of our own beside a file.
+fn own(top: &Path, path: &str, kind: &str) -> PathBuf {
+    let name = crate::part::own_name(rel(path).name(), kind);
+    let dir = top.join(path);
+    let name = std::ffi::OsStr::from_bytes(&name);
+    dir.parent().unwrap().join(name)
+}
+
+#[test]
+fn pieces_come_before_all_else_in_their_directory_by_name() {
+    let temp = dirs();
+    let src = temp.path().join("src");
+    fs::create_dir(src.join("a")).unwrap();
+    fs::write(src.join("a/b"), "").unwrap();
+    fs::write(src.join("0"), "").unwrap();
+    // The hashes of these have another order.
+    for (path, held) in [("z", 0..1), ("y", 1..3), ("x", 0..0), ("a/c", 2..3)] {
+        keep(&src, path, held);
+    }
+    let said_of = |argument: &Path| {
+        let mut scan = scan_with_pieces(argument, Filter::default());
+        let said = said(&mut scan);
+        assert_eq!(scan.ended(), Ended::Whole);
+        said
+    };
+    let wanted = [
+        ".",
+        "x: piece []",
+        "y: piece [1..3]",
+        "z: piece [0..1]",
+        "0",
+        "a",
+        "a/c: piece [2..3]",
+        "a/b",
+    ];
+    assert_eq!(said_of(&contents(&src)), wanted);
+    assert_eq!(said_of(&src)[1], "src/x: piece []");
+    let plain = said(&mut scan(&contents(&src), Filter::default()));
+    assert_eq!(plain, [".", "0", "a", "a/b"], "unless it is asked for");
+}
+
+#[test]
+fn a_piece_has_the_entry_of_its_label() {
+    let temp = dirs();
+    let src = temp.path().join("src");
+    fs::create_dir(src.join("d")).unwrap();
+    keep(&src, "d/x", 0..1);
+    let pieces = scan_with_pieces(&src, Filter::default()).filter_map(|item| match item {
+        Item::Piece { entry, source, .. } => Some((source, entry)),
+        _ => None,
+    });
+    let wanted = file_in_pieces("src/d/x", 1);
+    assert_eq!(pieces.collect::<Vec<_>>(), [(0, wanted)]);
+}
+
+#[test]
+fn patterns_are_of_the_file_and_a_whole_file_counts_more() {
+    let temp = dirs();
+    let src = temp.path().join("src");
+    for path in ["keep.dat", "leave.tmp", "whole"] {
+        keep(&src, path, 0..1);
+    }
+    fs::write(src.join("whole"), "").unwrap();
+    let mut scan = scan_with_pieces(&contents(&src), exclude("*.tmp"));
+    assert_eq!(said(&mut scan), [".", "keep.dat: piece [0..1]", "whole"]);
+}
+
+#[test]
+fn what_is_no_label_is_said_and_the_rest_goes_on() {
+    let temp = dirs();
+    let src = temp.path().join("src");
+    for path in ["a", "b", "c", "d"] {
+        keep(&src, path, 0..1);
+    }
+    fs::write(own(&src, "a", "piece"), "nonsense").unwrap();
+    fs::rename(own(&src, "b", "piece"), own(&src, "elsewhere", "piece")).unwrap();
+    fs::remove_file(own(&src, "c", "part")).unwrap();
+    let mut scan = scan_with_pieces(&contents(&src), Filter::default());
+    let mut said = said(&mut scan);
+    let failed: Vec<_> = said.drain(1..3).collect();
+    for (path, why) in [("a", "no label"), ("elsewhere", "a label with the name")] {
+        let label = own(&src, path, "piece");
+        let label = label.file_name().unwrap().to_str().unwrap();
+        let begin = format!("{label}: {why}");
+        assert!(
+            failed.iter().any(|said| said.starts_with(&begin)),
+            "{failed:?}"
+        );
+    }
+    assert_eq!(said, [".", "c: piece []", "d: piece [0..1]"]);
+    assert_eq!(scan.ended(), Ended::Failures(2));
+}
+
+/// The owner and mode that a label says are given to what it is of.
+#[test]
+fn somebody_elses_label_is_not_believed() {
+    if !is_root() {
+        eprintln!("skipped: needs root to be somebody else");
+        return;
+    }
+    for kind in ["piece", "part", "journal"] {
+        let temp = dirs();
+        let src = temp.path().join("src");
+        keep(&src, "a", 0..1);
+        std::os::unix::fs::chown(own(&src, "a", kind), Some(1234), None).unwrap();
+        let said = said(&mut scan_with_pieces(&contents(&src), Filter::default()));
+        assert!(said[1].ends_with("belongs to another user"), "{said:?}");
+    }
+}
+
+#[test]
+fn two_sources_do_not_have_pieces_of_one_file() {
+    let temp = dirs();
+    let tops = ["src", "dst"].map(|top| temp.path().join(top));
+    tops.iter().for_each(|top| keep(top, "a", 0..1));
+    let sources = tops.map(|top| Source::open(&contents(&top)).unwrap());
+    let options = Options {
+        pieces: true,
+        ..Options::default()
+    };
+    let mut scan = Scan::new(sources, Filter::default(), options).unwrap();
+    let said = said(&mut scan);
+    assert!(
+        said[3].starts_with("a: cannot copy it from two"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_piece_that_was_found_is_opened() {
+    let temp = dirs();
+    let src = temp.path().join("src");
+    fs::create_dir(src.join("d")).unwrap();
+    keep(&src, "d/x", 2..3);
+    let source = Source::open(&src).unwrap();
+    let piece = source.open_piece(&rel("src/d/x")).unwrap();
+    let hash = Blocks::of(2 * BLOCK + 1000).hash(2, &[3; 1000]).unwrap();
+    assert_eq!((piece.hash_of(1), piece.hash_of(2)), (None, Some(hash)));
+    let mut bytes = [0; 1000];
+    piece.file.read_exact_at(&mut bytes, 2 * BLOCK).unwrap();
+    assert_eq!(bytes, [3; 1000]);
+    for none in ["src/d/y", "src/e/x", "d/x"] {
+        let failure = source.open_piece(&rel(none)).unwrap_err();
+        assert!(failure.is_not_found(), "{failure}");
+    }
+}
+
+#[test]
+fn names_of_a_file_are_counted() {
+    let temp = dirs();
+    let src = temp.path().join("src");
+    fs::write(src.join("a"), "").unwrap();
+    let source = Source::open(&src).unwrap();
+    assert_eq!(source.links(&rel("src/a")).unwrap(), 1);
+    fs::hard_link(src.join("a"), temp.path().join("b")).unwrap();
+    assert_eq!(source.links(&rel("src/a")).unwrap(), 2);
+    assert!(source.links(&rel("src/b")).unwrap_err().is_not_found());
+    assert!(source.links(&rel("a")).unwrap_err().is_not_found());
+}
+
+/// What would be deleted at `dst` after a copy of `src/`, and what that would remove.
+fn extras(temp: &TempDir, filter: &Filter) -> (Vec<String>, Vec<String>) {
+    let root = Root::open(&temp.path().join("dst")).unwrap();
+    let mut scan = scan_with_pieces(&contents(&temp.path().join("src")), filter.clone());
+    let mut extras = Extras::new(&root, filter);
+    for item in scan.by_ref() {
+        match item {
+            Item::Entry { entry, .. } | Item::Piece { entry, .. } => extras.see(&entry),
+            Item::Top { .. } => extras.top(),
+            other => panic!("{other:?}"),
+        }
+    }
+    let (found, failures) = extras.finish(scan.ended()).unwrap();
+    assert!(failures.is_empty(), "{failures:?}");
+    let mut listed = Vec::new();
+    for path in &found {
+        let failures = list_all(&root, filter, path, |path| listed.push(path.to_string()));
+        assert!(failures.is_empty(), "{failures:?}");
+    }
+    (found.iter().map(RelPath::to_string).collect(), listed)
+}
+
+#[test]
+fn a_piece_of_a_file_that_the_source_does_not_have_is_too_much() {
+    let temp = dirs();
+    let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+    fs::create_dir(src.join("d")).unwrap();
+    fs::write(src.join("whole there"), "").unwrap();
+    keep(&src, "in pieces there", 1..2);
+    for dir in ["d", "extra"] {
+        fs::create_dir(dst.join(dir)).unwrap();
+    }
+    let paths = [
+        "whole there",
+        "in pieces there",
+        "d/gone",
+        "gone too",
+        "x.me",
+        "extra/deep",
+    ];
+    paths.iter().for_each(|path| keep(&dst, path, 0..1));
+    fs::write(dst.join("gone too"), "whole").unwrap();
+    // Of a copy that goes on, or of nothing.
+    drop(part_of(&dst, &file_in_pieces("on its way", 1)));
+    fs::write(own(&dst, "none", "piece"), "nonsense").unwrap();
+    let filter = exclude("*.me");
+    let (found, listed) = extras(&temp, &filter);
+    assert_eq!(found, ["d/gone", "extra", "gone too"]);
+    assert_eq!(listed, ["d/gone", "extra/deep", "extra", "gone too"]);
+
+    let root = Root::open(&dst).unwrap();
+    let removed = found.iter().map(|path| {
+        let (removed, failures) = remove_all(&root, &filter, &rel(path));
+        assert!(failures.is_empty(), "{failures:?}");
+        removed
+    });
+    assert_eq!(removed.sum::<u64>(), 5);
+    assert_eq!(fs::read_dir(dst.join("d")).unwrap().count(), 0);
+    assert!(!dst.join("extra").exists() && !dst.join("gone too").exists());
+    // Three pieces, the part with its journal, the nonsense, d.
+    assert_eq!(fs::read_dir(&dst).unwrap().count(), 3 * 3 + 2 + 1 + 1);
+    assert_eq!(extras(&temp, &filter).0, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_no_piece_keeps_its_directory_and_a_busy_one_is_named() {
+    let temp = dirs();
+    let dst = temp.path().join("dst");
+    fs::create_dir_all(dst.join("extra/on its way")).unwrap();
+    keep(&dst, "extra/busy", 0..1);
+    drop(part_of(&dst, &file_in_pieces("extra/on its way/x", 1)));
+    let somebody = part_of(&dst, &file_in_pieces("extra/busy", 1));
+    let (found, listed) = extras(&temp, &Filter::default());
+    assert_eq!(
+        (found, listed),
+        (vec!["extra".into()], vec!["extra/busy".into()])
+    );
+    let root = Root::open(&dst).unwrap();
+    let (removed, failures) = remove_all(&root, &Filter::default(), &rel("extra"));
+    assert_eq!((removed, failures.len()), (0, 1));
+    let said = failures[0].to_string();
+    assert!(
+        said.starts_with("extra/busy: cannot open .longhaul-"),
+        "{said}"
+    );
+    drop(somebody);
+    assert_eq!(remove_all(&root, &Filter::default(), &rel("extra")).0, 1);
+    assert_eq!(fs::read_dir(dst.join("extra")).unwrap().count(), 1);
+    assert_eq!(
+        fs::read_dir(dst.join("extra/on its way")).unwrap().count(),
+        2
+    );
+}
+
+/// A removal that was cut short is found by the label that is left.
+#[test]
+fn what_is_left_of_a_piece_is_removed_by_its_label() {
+    let temp = dirs();
+    let dst = temp.path().join("dst");
+    keep(&dst, "a", 0..1);
+    for kind in ["journal", "part"] {
+        fs::remove_file(own(&dst, "a", kind)).unwrap();
+    }
+    assert_eq!(extras(&temp, &Filter::default()).1, ["a"]);
+    let root = Root::open(&dst).unwrap();
+    assert_eq!(remove_all(&root, &Filter::default(), &rel("a")).0, 1);
+    assert_eq!(fs::read_dir(&dst).unwrap().count(), 0);
+}
