@@ -19,6 +19,8 @@ Examples:
       what would be made, changed and removed there
   longhaul copy --leases postgresql://longhaul@db/longhaul a1,a2:/data/run42 b1,b2:/archive
       two pairs of hosts, which have the path in common, share the work
+  longhaul copy --apart target data/ b1,b2,b3:/scratch/data
+      spread over three hosts, which keep a share each on their own disks; --apart source b1,b2,b3:/scratch/data/ DIR gathers it
   longhaul copy verify /srv/data
       whether everything is still as it was copied";
 
@@ -135,6 +137,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), requires = "leases")]
     pub(super) movers: Option<u8>,
 
+    /// Hosts before a path, as a1,a2:PATH, have no file system in common: each has a share of what is there, on disks of its own. target
+    /// spreads what is copied over them, large files in stripes; source brings it together again; both copies each share to the host of
+    /// the same place in the other list. DST is a directory then
+    #[arg(long, value_name = "SIDE", conflicts_with_all = ["leases", "dry_run", "checksum"])]
+    pub(super) apart: Option<Apart>,
+
+    /// Bytes of a large file that lie together on one host, with --apart target: 16MB to 64GB [default: a 1024th of a file, 64 MiB to
+    /// 64 GiB]
+    #[arg(long, value_name = "SIZE", value_parser = extent, requires = "apart")]
+    pub(super) stripe: Option<Bytes>,
+
     /// What one mover takes at a time: 16MB to 64GB [default: a 64th of a file, 1 GiB to 64 GiB]
     #[arg(long, value_name = "SIZE", value_parser = extent, requires = "leases")]
     pub(super) extent: Option<Bytes>,
@@ -166,6 +179,27 @@ pub(crate) struct Args {
     /// Hear first what may be touched
     #[arg(long, hide = true, requires = "end")]
     pub(super) confined: bool,
+}
+
+/// Which side's hosts keep a share each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Apart {
+    Source,
+    Target,
+    Both,
+}
+
+impl FromStr for Apart {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "source" => Ok(Self::Source),
+            "target" => Ok(Self::Target),
+            "both" => Ok(Self::Both),
+            _ => Err("want source, target or both".to_owned()),
+        }
+    }
 }
 
 /// How blocks are divided among streams.

@@ -3,12 +3,14 @@
 //! and starts them again when the conversation breaks.
 
 use super::{
+    apart,
     args::Args,
-    hearing::{Ending, Hearing},
-    job::{Job, Met},
+    hearing::{Ending, Hearing, Listener, follow},
+    job::{Job, Met, Pair},
     movers,
     order::Task,
     patience::Patience,
+    standing::Record,
 };
 use crate::exit::Refusal;
 use anyhow::{Result, bail};
@@ -16,36 +18,41 @@ use std::time::Instant;
 
 pub(super) fn run(args: &Args) -> Result<()> {
     let job = Job::read(args)?;
-    let began = Instant::now();
-    let mut hearing = Hearing::new(args, began);
+    let mut hearing = Hearing::new(args, Instant::now());
+    if let Some(side) = args.apart {
+        return finish(args, &apart::run(&job, side, &mut hearing)?);
+    }
     let shared = match &args.leases {
         Some(address) => Some(movers::run(&job, address, &mut hearing)?),
         None => None,
     };
-    converse(
-        &job,
-        shared.as_ref().map_or(0, |shared| shared.pair),
-        &mut hearing,
-    )?;
+    let first = shared.as_ref().map_or(0, |shared| shared.pair);
+    let pair = |number| job.pair(first + number);
+    converse(&job, pair, Task::Whole, &mut hearing)?;
     if let Some(shared) = shared {
         shared.forget();
     }
-    finish(args, &mut hearing)
+    finish(args, &hearing.conclude())
 }
 
-/// Conversations until one comes to its end, the first between this pair.
-fn converse(job: &Job<'_>, first: usize, hearing: &mut Hearing) -> Result<()> {
+/// Conversations until one comes to its end, each between the next pair.
+pub(super) fn converse<'a>(
+    job: &Job<'a>,
+    pair: impl Fn(usize) -> Pair<'a>,
+    task: Task,
+    listener: &mut impl Listener,
+) -> Result<()> {
     let mut patience = Patience::new();
     for number in 0.. {
-        match conversation(job, first, number, hearing)? {
+        match conversation(job, pair(number), (number, task), listener)? {
             Ending::Over => break,
             Ending::Broken { why, gained } => {
                 let Some(pause) = patience.lose(gained > 0) else {
                     bail!("{why}; given up, the same command goes on from here");
                 };
-                hearing.note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
+                listener.note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
                 std::thread::sleep(pause);
-                hearing.again();
+                listener.again();
             }
         }
     }
@@ -56,14 +63,14 @@ fn converse(job: &Job<'_>, first: usize, hearing: &mut Hearing) -> Result<()> {
 /// time will not be the next.
 fn conversation(
     job: &Job<'_>,
-    first: usize,
-    number: usize,
-    hearing: &mut Hearing,
+    pair: Pair<'_>,
+    (number, task): (usize, Task),
+    listener: &mut impl Listener,
 ) -> Result<Ending> {
     let first_abroad = number == 0 && job.goes_abroad() && job.pairs() == 1;
-    let met = job.meet(job.pair(first + number), Task::Whole);
+    let met = job.meet(pair, task);
     let ending = met.and_then(|met| match met {
-        Met::Both { source, target } => hearing.follow(source, target),
+        Met::Both { source, target } => follow(listener, source, target),
         Met::Early(ending) => Ok(ending),
     });
     match ending {
@@ -75,10 +82,9 @@ fn conversation(
     }
 }
 
-fn finish(args: &Args, hearing: &mut Hearing) -> Result<()> {
-    let record = hearing.conclude();
+fn finish(args: &Args, record: &Record) -> Result<()> {
     match (args.json, args.quiet) {
-        (true, _) => println!("{}", serde_json::to_string(&record)?),
+        (true, _) => println!("{}", serde_json::to_string(record)?),
         (false, false) => println!("{record}"),
         (false, true) => {}
     }

@@ -62,17 +62,6 @@ impl Hearing {
         self.standing.brought(brought, record);
     }
 
-    /// Says something beside what is shown.
-    pub(super) fn note(&self, said: &str) {
-        self.display.note(said);
-    }
-
-    /// Another conversation begins.
-    pub(super) fn again(&mut self) {
-        self.standing.again();
-        self.plan = self.plan.as_ref().map(|_| Plan::default());
-    }
-
     /// All is over, and nothing more is shown.
     pub(super) fn conclude(&mut self) -> Record {
         self.display.clear();
@@ -83,67 +72,104 @@ impl Hearing {
             None => record,
         }
     }
+}
 
-    /// Hears both ends until they say that all is done, or one of them is gone.
-    pub(super) fn follow(&mut self, mut source: Far, mut target: Far) -> Result<Ending> {
-        let (to, from) = channel();
-        source.report_to(Role::Source, to.clone())?;
-        target.report_to(Role::Target, to)?;
-        loop {
-            let now = Instant::now();
-            self.display.show(|| self.standing.now(now), now);
-            let why = match from.recv_timeout(TICK) {
-                Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => "both ends went away".to_owned(),
-                Ok((role, Some(Report::Over(progress)))) => {
-                    self.standing.hear(role, progress, Instant::now());
-                    self.await_other(role, &from);
-                    return Ok(Ending::Over);
-                }
-                Ok((role, report)) => match self.hear(role, report)? {
-                    Some(why) => why,
-                    None => continue,
-                },
-            };
-            let gained = self.standing.gained();
-            return Ok(Ending::Broken { why, gained });
-        }
-    }
+/// Who hears what both ends of a conversation say.
+pub(super) trait Listener {
+    /// A report that neither ends the conversation nor breaks it.
+    fn hear(&mut self, role: Role, report: Report);
 
-    /// A report; why the conversation is broken, if it is.
-    fn hear(&mut self, role: Role, report: Option<Report>) -> Result<Option<String>> {
+    /// Time goes by.
+    fn look(&mut self) {}
+
+    /// Bytes and entries that became durable in this conversation.
+    fn gained(&self) -> u64;
+
+    /// Says something beside what is shown.
+    fn note(&self, said: &str);
+
+    /// Another conversation begins.
+    fn again(&mut self);
+}
+
+impl Listener for Hearing {
+    fn hear(&mut self, role: Role, report: Report) {
         match report {
-            Some(Report::Progress(progress)) => {
+            Report::Progress(progress) | Report::Over(progress) => {
                 self.standing.hear(role, progress, Instant::now());
             }
-            Some(Report::Problem(problem)) => self.display.note(&problem),
-            Some(Report::Planned(planned)) => {
+            Report::Problem(problem) => self.display.note(&problem),
+            Report::Planned(planned) => {
                 self.display.plan(&planned);
                 self.plan.get_or_insert_default().add(&planned);
             }
-            Some(Report::Streams(figures)) => self.streams = figures,
-            Some(Report::Broken(why)) => return Ok(Some(why)),
-            Some(Report::Refused(why)) => return Err(Refusal::usage(why)),
-            None => return Ok(Some(format!("the {} went away", role.name()))),
-            Some(_) => {}
+            Report::Streams(figures) => self.streams = figures,
+            _ => {}
         }
-        Ok(None)
     }
 
-    /// One end has said that all is done; the other says so too, or was killed then.
-    fn await_other(&mut self, first: Role, from: &Receiver<(Role, Option<Report>)>) {
-        let until = Instant::now() + LAST_WORDS;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match from.recv_timeout(left) {
-                Ok((role, Some(Report::Over(progress)))) => {
-                    return self.standing.hear(role, progress, Instant::now());
-                }
-                Ok((role, None)) if role == first => {}
-                // Whatever it is, all is done.
-                Ok((role, report @ Some(_))) => drop(self.hear(role, report)),
-                Ok((_, None)) | Err(_) => return,
+    fn look(&mut self) {
+        let now = Instant::now();
+        self.display.show(|| self.standing.now(now), now);
+    }
+
+    fn gained(&self) -> u64 {
+        self.standing.gained()
+    }
+
+    fn note(&self, said: &str) {
+        self.display.note(said);
+    }
+
+    fn again(&mut self) {
+        self.standing.again();
+        self.plan = self.plan.as_ref().map(|_| Plan::default());
+    }
+}
+
+/// Hears both ends until they say that all is done, or one of them is gone.
+pub(super) fn follow(
+    listener: &mut impl Listener,
+    mut source: Far,
+    mut target: Far,
+) -> Result<Ending> {
+    let (to, from) = channel();
+    source.report_to(Role::Source, to.clone())?;
+    target.report_to(Role::Target, to)?;
+    loop {
+        listener.look();
+        let why = match from.recv_timeout(TICK) {
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => "both ends went away".to_owned(),
+            Ok((role, Some(over @ Report::Over(_)))) => {
+                listener.hear(role, over);
+                await_other(listener, role, &from);
+                return Ok(Ending::Over);
             }
+            Ok((_, Some(Report::Refused(why)))) => return Err(Refusal::usage(why)),
+            Ok((_, Some(Report::Broken(why)))) => why,
+            Ok((role, None)) => format!("the {} went away", role.name()),
+            Ok((role, Some(report))) => {
+                listener.hear(role, report);
+                continue;
+            }
+        };
+        let gained = listener.gained();
+        return Ok(Ending::Broken { why, gained });
+    }
+}
+
+/// One end has said that all is done; the other says so too, or was killed then.
+fn await_other(listener: &mut impl Listener, first: Role, from: &Receiver<(Role, Option<Report>)>) {
+    let until = Instant::now() + LAST_WORDS;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match from.recv_timeout(left) {
+            Ok((role, Some(over @ Report::Over(_)))) => return listener.hear(role, over),
+            Ok((role, None)) if role == first => {}
+            // Whatever it is, all is done.
+            Ok((role, Some(report))) => listener.hear(role, report),
+            Ok((_, None)) | Err(_) => return,
         }
     }
 }

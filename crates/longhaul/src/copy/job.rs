@@ -78,9 +78,10 @@ impl<'a> Job<'a> {
             target,
             keys,
         };
-        if args.leases.is_none() && job.pairs() > 1 {
+        if args.leases.is_none() && args.apart.is_none() && job.pairs() > 1 {
             return Err(Refusal::usage(
-                "several hosts share their work through a database: --leases postgresql://… (or name one host)",
+                "several hosts that see the same files share their work through a database: --leases postgresql://…; if each has \
+                 files of its own: --apart source, target or both (or name one host)",
             ));
         }
         Ok(job)
@@ -94,13 +95,30 @@ impl<'a> Job<'a> {
 
     /// Hosts of both sides, in turn.
     pub(super) fn pair(&self, number: usize) -> Pair<'_> {
+        self.pair_of(number, number)
+    }
+
+    /// A host of either side, in turn.
+    pub(super) fn pair_of(&self, source: usize, target: usize) -> Pair<'_> {
+        let sources = self.sources.first();
         Pair {
-            source: self
-                .sources
-                .first()
-                .and_then(|first| host_of(first, number)),
-            target: host_of(&self.target, number),
+            source: sources.and_then(|places| host_of(places, source)),
+            target: host_of(&self.target, target),
         }
+    }
+
+    pub(super) fn source_name(&self, host: usize) -> String {
+        name(self.pair(host).source)
+    }
+
+    /// Where each host of the target is among them all in the order of their names: so it is the same in whichever order they
+    /// are given.
+    pub(super) fn target_ranks(&self) -> Vec<u16> {
+        let names: Vec<String> = (0..self.target.len())
+            .map(|host| self.pair(host).target_name())
+            .collect();
+        let before = |name: &String| names.iter().filter(|other| *other < name).count() as u16;
+        names.iter().map(before).collect()
     }
 
     /// From one place of this machine to another.
@@ -200,7 +218,7 @@ impl<'a> Job<'a> {
             dry_run: args.dry_run,
             checksum: args.checksum,
             // Only who sees all of it knows what is too much.
-            delete: args.delete && task == Task::Whole,
+            delete: args.delete && !matches!(task, Task::Extents | Task::Gather(_)),
             update: args.update,
             exclude: args.exclude.clone(),
             include: args.include.clone(),
@@ -219,11 +237,12 @@ impl<'a> Job<'a> {
         Sha256::digest(sources.collect::<Vec<_>>().join("\n")).into()
     }
 
-    /// With movers always: what one of them makes must not change what the next one means.
+    /// With several always: what one of them makes must not change what the next one means.
     fn goes_into_directory(&self) -> bool {
         let slash = |place: &Place| place.path.as_bytes().ends_with(b"/");
         self.sources.len() > 1
             || self.args.leases.is_some()
+            || self.args.apart.is_some()
             || self.target.iter().any(slash)
             || self.sources.iter().flatten().any(slash)
     }

@@ -26,7 +26,12 @@ pub(crate) enum Order {
         share: Share,
     },
     /// A file that changed while it was read, as it is now: what arrived of it under its old number is worth nothing.
-    Again { old: u64, number: u64, entry: Entry },
+    Again {
+        old: u64,
+        number: u64,
+        entry: Entry,
+        share: Share,
+    },
     /// What is in a source is copied into the target itself, which gets this.
     Top(Metadata),
     /// Something that is not copied by its nature, and not deleted either.
@@ -56,6 +61,10 @@ pub(crate) enum Share {
     Blocks(Range<u64>),
     /// Others brought all of it in this copy: it gets its name.
     Assembled,
+    /// These blocks, and they stay a piece of it.
+    Kept(Vec<Range<u64>>),
+    /// These blocks, of a piece that was kept elsewhere; with the last piece it gets its name.
+    Piece(Vec<Range<u64>>),
 }
 
 /// From the target to the source.

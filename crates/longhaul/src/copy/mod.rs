@@ -6,6 +6,7 @@
 //! other ([`order`]). Those two connect: orders one way, answers the other, and streams of blocks ([`message`],
 //! [`wire::block`]). Files are the matter of the crate `store`; what goes next on which stream, of `model::copy`.
 
+mod apart;
 mod args;
 mod connection;
 mod display;
@@ -22,6 +23,7 @@ mod outbox;
 mod patience;
 mod place;
 mod plan;
+mod sharing;
 mod standing;
 mod threads;
 mod verify;

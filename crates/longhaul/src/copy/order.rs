@@ -6,7 +6,7 @@ use super::{
     args::{Balance, Pace, Ports, Streams, Switch},
     message::Outcome,
 };
-use model::copy::Measured;
+use model::copy::{Measured, placement::Placement};
 use serde::{Deserialize, Serialize};
 use std::{
     net::{IpAddr, SocketAddr},
@@ -36,14 +36,29 @@ pub(super) struct Begin {
 pub(super) enum Task {
     /// All of it.
     Whole,
-    /// Only to say what files there are: for a source, which meets nobody then.
+    /// Only to say what files, and pieces of files, there are: for a source, which meets nobody then.
     Survey,
+    /// What one of several targets keeps, each on disks of its own: some files, and pieces of large ones.
+    Spread(Placement),
+    /// All that one of several such hosts has, pieces included: a file gets its name when the last of them has come.
+    Gather(Pass),
+    /// All that one of them has, pieces as pieces, for one that keeps them.
+    Pieces,
     /// The data of extents, as the driver assigns them. What belongs to no file's data comes with another conversation.
     Extents,
     /// For targets of several hosts, before anything else: one makes a file of this number in the target's directory, and
     /// takes it away when its standard input ends; the others say whether they see it.
     Mark(u128),
     Seek(u128),
+}
+
+/// Gathering from several hosts: what has to be done while others are at it, and what after them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Pass {
+    /// Files, and all else but the metadata of directories, in which others may still write.
+    Data,
+    /// That, too, and what changed or failed meanwhile.
+    Last,
 }
 
 /// To a source that copies extents, while it does.
@@ -181,6 +196,8 @@ pub(super) struct Found {
     pub(super) source: u32,
     pub(super) path: RelPath,
     pub(super) version: Version,
+    /// The blocks that are there, if it is a piece.
+    pub(super) held: Option<Vec<Range<u64>>>,
 }
 
 /// Something that would be done.

@@ -29,6 +29,8 @@ pub(super) struct Standing {
     /// Bytes sent and made durable in conversations before this one.
     sent_before: u64,
     durable_before: u64,
+    /// Things made in the pass before this one, over what is the same.
+    made_before: u64,
     /// The most streams that were open at a time.
     streams_max: u32,
     brought: Option<Brought>,
@@ -100,6 +102,7 @@ impl Standing {
             target: Heard::default(),
             sent_before: 0,
             durable_before: 0,
+            made_before: 0,
             streams_max: 0,
             brought: None,
         }
@@ -117,6 +120,12 @@ impl Standing {
         self.sent_before += self.source.last().sent;
         self.durable_before += self.target.last().durable;
         (self.source, self.target) = (Heard::default(), Heard::default());
+    }
+
+    /// All was brought, and another pass finds it.
+    pub(super) fn pass(&mut self) {
+        self.made_before += self.source.last().made;
+        self.again();
     }
 
     pub(super) fn hear(&mut self, role: Role, progress: Progress, now: Instant) {
@@ -166,8 +175,8 @@ impl Standing {
             entries: source.entries,
             bytes: source.bytes,
             scanned: source.scanned,
-            same: source.same,
-            made: source.made,
+            same: source.same.saturating_sub(self.made_before),
+            made: self.made_before + source.made,
             failed: source.failed.max(target.failed),
             removed: source.removed,
             there_bytes: source.there,
@@ -244,6 +253,20 @@ impl Record {
         let rate = all.now_bps.filter(|rate| *rate > 0);
         all.left_s = rate.map(|rate| (all.bytes - all.at) as f64 * 8.0 / rate as f64);
         all
+    }
+
+    /// What several conversations do, each with things of its own.
+    pub(super) fn sum(each: Vec<Self>) -> Self {
+        let scanned = each.iter().all(|one| one.scanned);
+        let of_all = |what: fn(&Self) -> u64| each.iter().map(what).sum();
+        let (failed, removed) = (of_all(|one| one.failed), of_all(|one| one.removed));
+        let bytes = of_all(|one| one.bytes);
+        Self {
+            scanned,
+            failed,
+            removed,
+            ..Self::together(each, bytes, 0)
+        }
     }
 
     fn add(&mut self, one: &Self) {

@@ -81,15 +81,39 @@ impl Hosts {
         command
     }
 
-    /// `SCRIPT -- HOST PROGRAM …`: unlike a shell's `exec`, a process between, and the far end lives on without it.
+    /// `SCRIPT -- HOST PROGRAM …`: unlike a shell's `exec`, processes between, and the far end lives on without them; but they end when
+    /// it does.
     pub(crate) fn ssh(&self, folder: &Path) -> String {
+        self.ssh_through(folder, "")
+    }
+
+    /// As [`Self::ssh`], but each host has a disk of its own at `folder`/disk: here, `folder`/disks/HOST.
+    pub(crate) fn ssh_to_own_disks(&self, folder: &Path) -> String {
+        let (disk, disks) = (folder.join("disk"), folder.join("disks"));
+        fs::create_dir(&disk).unwrap();
+        for (name, _) in &self.hosts {
+            fs::create_dir_all(disks.join(name)).unwrap();
+        }
+        let mount = format!(
+            "unshare --mount sh -c 'mount --bind \"$0\" {}; exec \"$@\"' {}/$host",
+            disk.display(),
+            disks.display()
+        );
+        self.ssh_through(folder, &mount)
+    }
+
+    fn ssh_through(&self, folder: &Path, through: &str) -> String {
         let case = |(number, (name, _)): (usize, &(String, Netns))| {
             format!("{name}) at={} ;;\n", address(number))
         };
         let cases: String = self.hosts.iter().enumerate().map(case).collect();
+        let feed = folder.join("feed");
         let text = format!(
-            "#!/bin/sh\nhost=$2\nshift 2\ncase $host in\n{cases}esac\n\
-             cat | SSH_CONNECTION=\"10.78.0.254 1 $at 22\" nsenter --net=/run/netns/{}-$host \"$@\" | cat\n",
+            "#!/bin/sh\nhost=$2\nshift 2\ncase $host in\n{cases}esac\nfeed={}.$$\n\
+             mkfifo $feed\nexec 3<&0\ncat <&3 >$feed &\n\
+             SSH_CONNECTION=\"10.78.0.254 1 $at 22\" nsenter --net=/run/netns/{}-$host {through} \"$@\" <$feed | cat\n\
+             rm $feed\nkill $!\n",
+            feed.display(),
             self.prefix
         );
         let script = folder.join("ssh");

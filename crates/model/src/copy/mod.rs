@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul copy` decides: which block goes next and on which stream ([`Work`]), what must go again when a stream
 //! breaks ([`Ledger`]), how many streams there are ([`streams`]), how several movers divide it ([`extents`]), who may send
-//! when several share a rate ([`limit`]), and what keeps it from being faster ([`Verdict`]).
+//! when several share a rate ([`limit`]), which host has what when each keeps a share ([`placement`]), and what keeps it from being faster ([`Verdict`]).
 
 mod bottleneck;
 pub mod extents;
 mod ledger;
 pub mod limit;
 mod measured;
+pub mod placement;
 pub mod streams;
 mod work;
 

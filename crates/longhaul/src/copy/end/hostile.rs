@@ -290,6 +290,50 @@ fn paths_that_lead_out_end_the_conversation() {
 }
 
 #[test]
+#[allow(
+    clippy::reversed_empty_ranges,
+    clippy::single_range_in_vec_init,
+    reason = "that is what it lies about"
+)]
+fn pieces_that_a_file_can_not_have_are_refused() {
+    let mut liar = Liar::to(Role::Target);
+    let _stream = liar.meet();
+    liar.order(&Order::Tops(Vec::new()));
+    let nonsense = [
+        vec![],
+        vec![0..3],
+        vec![1..2, 0..1],
+        vec![0..1, 0..2],
+        vec![2..1],
+        vec![0..1, u64::MAX - 1..u64::MAX],
+    ];
+    let shares = [Share::Kept, Share::Piece];
+    let all = shares
+        .iter()
+        .flat_map(|share| nonsense.iter().cloned().map(share));
+    for (number, share) in (0..).zip(all) {
+        liar.order(&Order::Entry {
+            number,
+            entry: entry(&format!("large{number}"), file(BLOCK + 1)),
+            share: share.clone(),
+        });
+        let outcome = liar.outcome(number);
+        assert!(
+            matches!(outcome, Outcome::Failed(_)),
+            "{share:?}: {outcome:?}"
+        );
+    }
+    let (end, folder) = liar.hang_up();
+    assert!(end.is_err(), "it went without an end");
+    let left = fs::read_dir(folder.path().join("to")).unwrap().flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert!(
+        left.iter().all(|name| name == ".longhaul-manifest"),
+        "{left:?}"
+    );
+}
+
+#[test]
 fn no_link_leads_out_not_even_one_that_comes_later() {
     let mut liar = Liar::to(Role::Target);
     let mut stream = liar.meet();

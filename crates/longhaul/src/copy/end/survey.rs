@@ -34,8 +34,14 @@ pub(super) fn run(begin: &Begin, reach: &Reach, reporter: &Reporter) -> Result<P
 
 /// What can't be read is said by the conversation that copies the rest, as are links and directories.
 fn file(item: Item) -> Option<Found> {
-    let Item::Entry { source, entry, .. } = item else {
-        return None;
+    let (source, entry, held) = match item {
+        Item::Entry { source, entry, .. } => (source, entry, None),
+        Item::Piece {
+            source,
+            entry,
+            held,
+        } => (source, entry, Some(held)),
+        _ => return None,
     };
     let Kind::File { version, .. } = entry.kind else {
         return None;
@@ -44,5 +50,6 @@ fn file(item: Item) -> Option<Found> {
         source: source as u32,
         path: entry.path,
         version,
+        held,
     })
 }

@@ -11,13 +11,13 @@ mod holding;
 pub(super) mod jobs;
 mod mover;
 mod planning;
-mod sharing;
 mod work;
 
 use super::{
-    hearing::Hearing,
+    hearing::{Hearing, Listener as _},
     job::Job,
     order::{Progress, Role},
+    sharing,
     standing::{Brought, Record, Standing},
     threads,
 };
@@ -51,7 +51,7 @@ enum Said {
 
 /// Brings the data, with everybody who does the same. Whoever has the result may forget the job.
 pub(super) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result<Shared> {
-    sharing::check(job)?;
+    sharing::must_be_shared(job)?;
     let mut shared = Shared::join(job, address)?;
     let count = job.args.movers.map_or(job.pairs(), usize::from);
     let (to, from) = channel();

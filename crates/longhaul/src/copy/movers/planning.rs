@@ -57,7 +57,8 @@ impl Mover<'_> {
             match from.recv_timeout(super::TICK) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok((_, Some(Report::Found(found)))) => {
-                    for file in found {
+                    // Pieces are the matter of `--apart`.
+                    for file in found.into_iter().filter(|file| file.held.is_none()) {
                         planner.offer(file)?;
                         if planner.is_full() {
                             held.add(&planner.take())?;
@@ -102,6 +103,7 @@ impl Planner {
             source,
             path,
             version,
+            ..
         } = file;
         let bytes = version.size;
         for blocks in cut(bytes, BLOCK, extent) {

@@ -6,7 +6,7 @@ use super::{
     sending::{Lost, SourceFile},
     state::{Shared, State},
 };
-use crate::copy::message::{Order, Share};
+use crate::copy::message::Order;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -46,40 +46,49 @@ impl Source {
         let Some(file) = self.shared.look(known) else {
             return;
         };
-        match again(&file) {
+        match self.again(&file) {
             Ok((entry, new)) => {
+                let share = new.share.clone();
                 self.tally.add(|now| {
-                    now.bytes = (now.bytes + new.version.size).saturating_sub(file.version.size);
+                    now.bytes = (now.bytes + new.bytes()).saturating_sub(file.bytes());
                 });
                 let number = self.shared.change(|state| {
                     state.announced.remove(&old);
                     state.announce(&entry.kind, Some(Arc::new(new)))
                 });
-                self.orders.put(Order::Again { old, number, entry });
+                self.orders.put(Order::Again {
+                    old,
+                    number,
+                    entry,
+                    share,
+                });
             }
             Err(lost) => self.withdraw(old, &file, &lost),
         }
     }
-}
 
-/// A file as it is now.
-fn again(file: &SourceFile) -> Result<(Entry, SourceFile), Lost> {
-    let entry = file.sources[file.source].look_again(&file.path);
-    let entry = entry.map_err(|error| Lost::Unreadable(error.to_string()))?;
-    let Kind::File { version, sparse } = entry.kind else {
-        return Err(Lost::Changed);
-    };
-    let new = SourceFile {
-        sources: file.sources.clone(),
-        path: file.path.clone(),
-        version,
-        sparse,
-        share: Share::Whole,
-        assignment: None,
-        tries: file.tries + 1,
-        ..*file
-    };
-    Ok((entry, new))
+    /// A file as it is now.
+    fn again(&self, file: &SourceFile) -> Result<(Entry, SourceFile), Lost> {
+        let place = &file.sources[file.source];
+        let entry = place.look_again(&file.path);
+        let entry = entry.map_err(|error| Lost::Unreadable(error.to_string()))?;
+        let Kind::File { version, sparse } = entry.kind else {
+            return Err(Lost::Changed);
+        };
+        // Where it would go elsewhere now, the next copy brings it.
+        let share = self.share_of(place, &file.path, &version);
+        let new = SourceFile {
+            sources: file.sources.clone(),
+            path: file.path.clone(),
+            version,
+            sparse,
+            share: share.ok_or(Lost::Changed)?,
+            assignment: None,
+            tries: file.tries + 1,
+            ..*file
+        };
+        Ok((entry, new))
+    }
 }
 
 impl Shared {

@@ -3,17 +3,16 @@
 
 use super::{
     Source,
-    sending::{Lost, Sending, SourceFile},
+    sending::{Lost, Opened, Sending, SourceFile},
 };
 use crate::copy::{args::Switch, connection::Connection, end::gauges::Gauge, message::Order};
 use anyhow::{Result, bail};
 use model::copy::{HasEnded, Parcel, Stage};
 use std::{
-    fs::File,
     io::{self, BufWriter, Write},
     sync::Arc,
 };
-use store::blocks::BlockHash;
+use store::{blocks::BlockHash, piece};
 use wire::block::{BLOCK_LEN, Content, Header};
 
 /// Headers and small files are gathered up to this before they are encrypted.
@@ -29,7 +28,7 @@ struct Stream {
     /// One block.
     buffer: Vec<u8>,
     /// The file that was read last: the next block is likely another of it.
-    open: Option<(u64, File)>,
+    open: Option<(u64, Opened)>,
     gauge: Gauge,
 }
 
@@ -162,7 +161,6 @@ impl Stream {
             _ => source.open()?,
         };
         let hole = source.read(&opened, block, &mut self.buffer)?;
-        self.open = Some((file, opened));
         self.gauge.begin(Stage::Hashing);
         let hash = match hash {
             Switch::On => source.blocks().hash(block, &self.buffer),
@@ -170,6 +168,13 @@ impl Stream {
         };
         self.gauge.begin(Stage::Sending);
         let hash = hash.map_err(|error| Lost::Unreadable(error.to_string()))?;
+        if !opened.agrees(block, hash) {
+            return Err(Lost::Damaged {
+                offset: block * source.blocks().block_len(),
+                own: piece::part_name(source.path.name()),
+            });
+        }
+        self.open = Some((file, opened));
         Ok(Header {
             file,
             block,

@@ -9,6 +9,7 @@ mod assigned;
 mod carry;
 mod hashing;
 mod limit;
+mod placed;
 mod scanning;
 mod sending;
 mod state;
@@ -57,6 +58,7 @@ struct Source {
     tuning: Arc<Tuning>,
     limit: Option<Arc<Limit>>,
     hash: Switch,
+    task: Task,
 }
 
 pub(super) fn run(
@@ -122,6 +124,7 @@ pub(super) fn serve(
         tuning: Arc::new(ready.tuning),
         limit: ready.limit.map(Arc::new),
         hash: begin.options.hash,
+        task: begin.task,
     });
     let Lines { orders, answers } = meet(&begin, identity, reporter, source.clone())?;
     threads::begin(move || sender.run(orders))?;

@@ -5,7 +5,7 @@ use super::{Source, refused, sending::SourceFile};
 use crate::copy::{
     end::{filter, reach::Reach},
     message::{Order, Share},
-    order::Begin,
+    order::{Begin, Task},
 };
 use anyhow::Result;
 use model::copy::Stage;
@@ -26,8 +26,11 @@ impl Scanning {
         let filter = filter(&begin.options)?;
         let tops = places.iter().filter_map(Place::name);
         let filter = filter.with_tops(tops);
-        let scan = Scan::new(places, filter, Options::default()).map_err(refused)?;
-        Ok(Self(scan))
+        let options = Options {
+            pieces: matches!(begin.task, Task::Survey | Task::Gather(_) | Task::Pieces),
+            ..Options::default()
+        };
+        Ok(Self(Scan::new(places, filter, options).map_err(refused)?))
     }
 
     pub(super) fn sources(&self) -> &Arc<[Place]> {
@@ -49,8 +52,20 @@ impl Source {
                     entry,
                     left_out,
                 } => {
-                    self.leave_out(&entry.path, &left_out);
-                    let file = file_of(&entry, &sources, source);
+                    if let Some(file) = self.announced(&entry, &sources, source) {
+                        self.leave_out(&entry.path, &left_out);
+                        self.announce_one(entry, file.map(Arc::new));
+                    }
+                }
+                Item::Piece { entry, held, .. } if held.is_empty() => {
+                    self.unread(&format!("{}: nothing is left of its piece", entry.path));
+                }
+                Item::Piece {
+                    source,
+                    entry,
+                    held,
+                } => {
+                    let file = self.piece(&entry, held, &sources, source);
                     self.announce_one(entry, file.map(Arc::new));
                 }
                 Item::Top { metadata, left_out } => {
@@ -117,6 +132,7 @@ pub(super) fn file_of(entry: &Entry, sources: &Arc<[Place]>, source: usize) -> O
         sparse,
         tries: 1,
         share: Share::Whole,
+        in_piece: false,
         assignment: None,
     })
 }

@@ -11,6 +11,7 @@ use store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::Version,
     path::RelPath,
+    piece::OpenPiece,
     scan::Source,
 };
 
@@ -28,8 +29,34 @@ pub(super) struct SourceFile {
     pub(super) tries: u32,
     /// How much of it is copied here.
     pub(super) share: Share,
+    /// It lies there as a piece, which an earlier copy brought.
+    pub(super) in_piece: bool,
     /// The extent that it is of, if the driver assigned it.
     pub(super) assignment: Option<u64>,
+}
+
+/// A file that is being read.
+#[derive(Debug)]
+pub(super) enum Opened {
+    File(File),
+    Piece(OpenPiece),
+}
+
+impl Opened {
+    fn file(&self) -> &File {
+        match self {
+            Self::File(file) => file,
+            Self::Piece(piece) => &piece.file,
+        }
+    }
+
+    /// Whether a block may have this hash: of a piece, it is what arrived.
+    pub(super) fn agrees(&self, index: u64, hash: BlockHash) -> bool {
+        match self {
+            Self::File(_) => true,
+            Self::Piece(piece) => piece.agrees(index, hash),
+        }
+    }
 }
 
 /// Why bytes of a file can't be had.
@@ -37,6 +64,10 @@ pub(super) struct SourceFile {
 pub(super) enum Lost {
     #[error("it changed each time that it was read")]
     Changed,
+    #[error(
+        "the block at offset {offset} is not what was copied there: remove {own} beside it, and copy it there again"
+    )]
+    Damaged { offset: u64, own: String },
     #[error("{0}")]
     Unreadable(String),
 }
@@ -53,32 +84,48 @@ impl SourceFile {
         match &self.share {
             Share::Whole => blocks.file_len(),
             Share::Blocks(within) => end(within.end) - end(within.start),
+            Share::Kept(ranges) | Share::Piece(ranges) => ranges
+                .iter()
+                .map(|range| end(range.end) - end(range.start))
+                .sum(),
             Share::Assembled => 0,
         }
     }
 
-    pub(super) fn open(&self) -> Result<File, Lost> {
-        let opened = self.sources[self.source].open_file(&self.path);
-        opened.map_err(|error| Lost::Unreadable(error.to_string()))
+    pub(super) fn open(&self) -> Result<Opened, Lost> {
+        let place = &self.sources[self.source];
+        let opened = match self.in_piece {
+            true => place.open_piece(&self.path).map(Opened::Piece),
+            false => place.open_file(&self.path).map(Opened::File),
+        };
+        match opened {
+            Ok(Opened::Piece(piece)) if piece.version != self.version => Err(Lost::Changed),
+            other => other.map_err(|error| Lost::Unreadable(error.to_string())),
+        }
     }
 
     /// The bytes of block `index`, if the file is still the one that was announced; whether they are a hole.
-    pub(super) fn read(&self, file: &File, index: u64, into: &mut Vec<u8>) -> Result<bool, Lost> {
+    pub(super) fn read(&self, from: &Opened, index: u64, into: &mut Vec<u8>) -> Result<bool, Lost> {
         let range = self.blocks().range(index);
         let range = range.map_err(|error| Lost::Unreadable(error.to_string()))?;
         into.clear();
         into.resize((range.end - range.start) as usize, 0);
+        let file = from.file();
         if self.sparse && is_hole(file, &range) {
-            return self.check(file).map(|()| true);
+            return self.check(from).map(|()| true);
         }
         match file.read_exact_at(into, range.start) {
-            Ok(()) => self.check(file).map(|()| false),
+            Ok(()) => self.check(from).map(|()| false),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Lost::Changed),
             Err(error) => Err(Lost::Unreadable(error.to_string())),
         }
     }
 
-    fn check(&self, file: &File) -> Result<(), Lost> {
+    /// Of a piece each block is known by its hash.
+    fn check(&self, from: &Opened) -> Result<(), Lost> {
+        let Opened::File(file) = from else {
+            return Ok(());
+        };
         let now = Version::of_file(file).map_err(|error| Lost::Unreadable(error.to_string()))?;
         match now == self.version {
             true => Ok(()),

@@ -9,7 +9,7 @@ use super::{
 use crate::copy::{
     connection::Connection,
     message::{self, Answer, Need, Order, Outcome, Share},
-    order::Task,
+    order::{Pass, Task},
     threads,
 };
 use anyhow::{Context as _, Result, bail, ensure};
@@ -111,7 +111,12 @@ impl Target {
                 }
             }),
             Order::Hashed { file, hash } => self.hear_hash(file, hash),
-            Order::Again { old, number, entry } => self.hear_again(old, number, entry),
+            Order::Again {
+                old,
+                number,
+                entry,
+                share,
+            } => self.hear_again(old, number, entry, share),
             Order::Withdrawn { file } => self.withdraw(file),
             Order::Gone { stream } => self.give_up_stream(stream),
             Order::Streams(count) => self.opener.want(count.into()),
@@ -144,7 +149,7 @@ impl Target {
         };
         // Others put things into them, too; the conversation after all extents puts them right.
         let directories = match self.task {
-            Task::Extents => Vec::new(),
+            Task::Extents | Task::Gather(Pass::Data) => Vec::new(),
             _ => site.placer.finish(),
         };
         let changed = site.changed || removed > 0;
@@ -207,14 +212,14 @@ impl Target {
     }
 
     /// A file that was wanted already; it goes on under another number.
-    fn hear_again(&self, old: u64, number: u64, mut entry: Entry) {
+    fn hear_again(&self, old: u64, number: u64, mut entry: Entry, share: Share) {
         // First: nothing must look finished between the two.
         self.shared.change(|state| state.unsettled += 1);
         self.withdraw(old);
         match self.here(entry.path.clone()) {
             Ok(path) if !path.is_own() => {
                 entry.path = path;
-                self.want(number, entry, Share::Whole);
+                self.want(number, entry, share);
             }
             _ => {
                 let why = format!("{}: no name for a file", entry.path);
@@ -270,7 +275,10 @@ impl Target {
                 }
                 Err(failure) => Outcome::Failed(failure.to_string()),
             },
-            Ok((Placed::Wanted, _)) => return self.want(number, entry, share),
+            Ok((Placed::Wanted, _)) => match self.is_kept(&entry, &share) {
+                Some(outcome) => outcome,
+                None => return self.want(number, entry, share),
+            },
             Err(failure) => Outcome::Failed(failure.to_string()),
         };
         self.settle(number, &entry.path, outcome);
@@ -336,7 +344,7 @@ impl Target {
         while let Some((number, entry, share)) = self.shared.change(next) {
             let path = entry.path.clone();
             match Large::open(&self.root, entry, &share) {
-                Ok(Begun::Renamed(entry, renamed)) => self.finish_renamed(number, entry, renamed),
+                Ok(Begun::Renamed(entry, renamed)) => self.finish_renamed(number, *entry, renamed),
                 Ok(Begun::Lacking(large)) => {
                     let missing = large.missing();
                     if missing.is_empty() {
@@ -347,7 +355,7 @@ impl Target {
                             large.trust();
                         }
                     }
-                    let large = Arc::new(large);
+                    let large: Arc<Large> = large.into();
                     self.shared.change(|state| {
                         state.to_check.push_back(large.clone());
                         state.large.insert(number, large);

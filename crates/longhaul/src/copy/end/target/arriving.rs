@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file of several blocks on its way.
 
+use super::pieces::Wanted;
 use crate::copy::message::Share;
 use std::{
     fs::File,
@@ -13,9 +14,10 @@ use std::{
 use store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::{Entry, Kind},
+    journal::Record,
     medium::Dir,
     metadata::{LeftOut, Metadata},
-    part::{Finished, Opened, Origin, Part, Renamed, remove_leftovers},
+    part::{Finished, Opened, Origin, Part, PartError, Renamed, remove_leftovers},
     path::RelPath,
     root::Root,
 };
@@ -26,9 +28,11 @@ use wire::block::Content;
 pub(super) struct Large {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Blocks,
-    within: Range<u64>,
-    /// Others bring the rest of it.
-    shared: bool,
+    /// What of it this conversation brings.
+    wanted: Wanted,
+    share: Share,
+    dir: Dir,
+    origin: Origin,
     part: RwLock<Option<Part>>,
     sealed: Mutex<Option<Sealed>>,
 }
@@ -40,9 +44,9 @@ struct Sealed(Option<FileHash>);
 /// What there was of a file.
 pub(super) enum Begun {
     /// Maybe something, not all.
-    Lacking(Large),
+    Lacking(Box<Large>),
     /// All, under its name: the last copy came no further.
-    Renamed(Entry, Renamed),
+    Renamed(Box<Entry>, Renamed),
 }
 
 /// The last things that a file under its name lacks.
@@ -73,38 +77,44 @@ impl Large {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(format!("{}: no file", entry.path));
         };
+        let wanted = Wanted::of(share, Blocks::of(version.size))
+            .ok_or_else(|| format!("{}: it has no such blocks", entry.path))?;
         let dir = directory(root, &entry.path)?;
         let origin = Origin {
             version: (&version).into(),
             length: version.size,
-            sparse,
+            // The rest of a piece is elsewhere, and needs no space here.
+            sparse: sparse || matches!(share, Share::Kept(_)),
         };
-        let name = entry.path.name();
         let opened = unless_busy(
-            || match share {
-                Share::Blocks(within) => Part::open_slice(&dir, name, &origin, within.clone()),
-                Share::Whole | Share::Assembled => Part::open(&dir, name, &origin),
-            },
+            || open(&dir, entry.path.name(), &origin, share, &wanted),
             |opened| matches!(opened, Ok(Opened::Busy)),
         );
         let part = match opened.map_err(|error| in_its_place(&entry, &error))? {
             Opened::Busy => return Err(format!("{}: another copy is writing it", entry.path)),
             Opened::Fresh(part) | Opened::Resumed(part) => part,
-            Opened::Renamed(renamed) => return Ok(Begun::Renamed(entry, renamed)),
+            Opened::Renamed(renamed) => return Ok(Begun::Renamed(Box::new(entry), renamed)),
         };
-        Ok(Begun::Lacking(Self {
+        if matches!(share, Share::Kept(_)) {
+            // Whoever gathers the pieces looks at each block.
+            part.trust();
+        }
+        Ok(Begun::Lacking(Box::new(Self {
             blocks: Blocks::of(version.size),
-            within: part.within(),
-            shared: matches!(share, Share::Blocks(_)),
+            wanted,
+            share: share.clone(),
+            dir,
+            origin,
             entry: Arc::new(entry),
             part: RwLock::new(Some(part)),
             sealed: Mutex::new(None),
-        }))
+        })))
     }
 
     /// What it lacks.
     pub(super) fn missing(&self) -> Vec<Range<u64>> {
-        self.with(|part| Ok(part.missing())).unwrap_or_default()
+        let missing = self.with(|part| Ok(part.missing()));
+        self.wanted.among(&missing.unwrap_or_default())
     }
 
     /// Takes a block.
@@ -137,9 +147,12 @@ impl Large {
     /// Whether all of it is durable, and the source has said that it did not change.
     pub(super) fn is_complete(&self) -> bool {
         let sealed = self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
-        let durable = self.with(|part| Ok(part.durable().len() as u64));
-        sealed.is_some()
-            && durable.is_ok_and(|durable| durable == self.within.end - self.within.start)
+        let durable = self.with(|part| Ok(part.durable()));
+        let wanted = |durable: Vec<Record>| {
+            let indices = durable.iter().map(|(index, _)| *index);
+            indices.filter(|index| self.wanted.has(*index)).count() as u64
+        };
+        sealed.is_some() && durable.is_ok_and(|durable| wanted(durable) == self.wanted.count())
     }
 
     /// The hash of it, once it is complete, unless the source has another.
@@ -169,20 +182,65 @@ impl Large {
         });
     }
 
-    /// Gives it its name and metadata, unless others bring the rest of it.
+    /// A piece has come, maybe the last one: from now on the file is all that there is of it.
+    pub(super) fn assemble(&self) -> Result<(), String> {
+        if !matches!(self.share, Share::Piece(_)) {
+            return Ok(());
+        }
+        // Others that come to here find it busy as long as this one holds its piece.
+        drop(self.take()?);
+        let opened = Part::open(&self.dir, self.entry.path.name(), &self.origin);
+        let whole = match opened.map_err(|error| in_its_place(&self.entry, &error))? {
+            Opened::Resumed(part) => part.missing().is_empty().then_some(part),
+            // Another has given it its name meanwhile.
+            Opened::Fresh(part) => {
+                let discarded = part.discard();
+                discarded.map_err(|error| in_its_place(&self.entry, &error))?;
+                None
+            }
+            // Who is at it does that, or did.
+            Opened::Busy | Opened::Renamed(_) => None,
+        };
+        if let Some(whole) = &whole {
+            // Each block was looked at by who brought it.
+            whole.trust();
+        }
+        *self.part.write().unwrap_or_else(PoisonError::into_inner) = whole;
+        Ok(())
+    }
+
+    /// Gives it its name and metadata, if it gets them here and now.
     pub(super) fn finish(&self) -> Result<Option<Named>, String> {
+        let mut part = self.part.write().unwrap_or_else(PoisonError::into_inner);
+        let part = match (&self.share, part.take()) {
+            (Share::Blocks(_), Some(_)) | (Share::Piece(_), None) => return Ok(None),
+            (Share::Kept(_), Some(part)) => {
+                let kept = part.keep(&self.entry);
+                return kept
+                    .map(|()| None)
+                    .map_err(|error| in_its_place(&self.entry, &error));
+            }
+            (_, Some(part)) => part,
+            (_, None) => return Err(self.gone()),
+        };
+        self.name(part).map(Some)
+    }
+
+    fn name(&self, part: Part) -> Result<Named, String> {
+        // Of a file that was in pieces nobody knows the hash of the whole.
         let expected = self.expected();
         let mut left_out = Vec::new();
-        let part = self.take()?;
-        if self.shared {
-            return Ok(None);
-        }
         let finished = part.finish(expected, |file| {
             left_out = apply(&self.entry.metadata, file)?;
             Ok(())
         });
         let finished = finished.map_err(|error| in_its_place(&self.entry, &error))?;
-        Ok(Some(Named { finished, left_out }))
+        Ok(Named { finished, left_out })
+    }
+
+    /// Whether it stays a piece.
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(self.share, Share::Kept(_))
     }
 
     /// What arrived of it is worth nothing.
@@ -198,10 +256,7 @@ impl Large {
         part.take().ok_or_else(|| self.gone())
     }
 
-    fn with<T>(
-        &self,
-        act: impl FnOnce(&Part) -> Result<T, store::part::PartError>,
-    ) -> Result<T, String> {
+    fn with<T>(&self, act: impl FnOnce(&Part) -> Result<T, PartError>) -> Result<T, String> {
         let part = self.part.read().unwrap_or_else(PoisonError::into_inner);
         let part = part.as_ref().ok_or_else(|| self.gone())?;
         act(part).map_err(|error| in_its_place(&self.entry, &error))
@@ -209,6 +264,19 @@ impl Large {
 
     fn gone(&self) -> String {
         format!("{}: done with already", self.entry.path)
+    }
+}
+
+fn open(
+    dir: &Dir,
+    name: &[u8],
+    origin: &Origin,
+    share: &Share,
+    wanted: &Wanted,
+) -> Result<Opened, PartError> {
+    match share {
+        Share::Blocks(_) | Share::Piece(_) => Part::open_slices(dir, name, origin, wanted.ranges()),
+        Share::Whole | Share::Assembled | Share::Kept(_) => Part::open(dir, name, origin),
     }
 }
 

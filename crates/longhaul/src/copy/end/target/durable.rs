@@ -167,15 +167,25 @@ impl Target {
                     continue;
                 }
             }
-            if large.is_complete() {
-                complete.push((number, large));
+            if !large.is_complete() {
+                continue;
+            }
+            match large.assemble() {
+                Ok(()) => complete.push((number, large)),
+                Err(why) => self.give_up(number, &large, why),
             }
         }
         complete
     }
 
     fn name_large(&self, number: u64, large: &Large) -> Option<Done> {
-        match large.finish() {
+        let finished = large.finish().and_then(|named| {
+            if large.is_kept() {
+                self.leave_no_name(&large.entry)?;
+            }
+            Ok(named)
+        });
+        match finished {
             Ok(named) => {
                 self.shared.change(|state| state.large.remove(&number));
                 let Some(named) = named else {

@@ -11,6 +11,7 @@ mod checking;
 mod comparing;
 mod durable;
 mod forgetting;
+mod pieces;
 mod planning;
 mod receiving;
 mod state;

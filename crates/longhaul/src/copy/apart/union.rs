@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What several hosts have together, before anything of it is copied: two files of one name that are not the same would
+//! overwrite each other, and of a file in pieces one may be missing.
+//!
+//! Each host says what it has in the order of a scan, so that two of one name meet and nothing of it has to be kept but
+//! pieces.
+
+use crate::{
+    copy::{
+        hearing::{Hearing, Listener as _},
+        job::Job,
+        order::{Found, Report, Role, Task},
+    },
+    exit::Refusal,
+};
+use anyhow::{Result, bail};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    ops::Range,
+};
+use store::{blocks::Blocks, journal};
+
+/// What one host says, and where it is in that.
+struct Survey {
+    far: crate::copy::far::Far,
+    ready: VecDeque<Found>,
+    over: bool,
+}
+
+/// Where a file is in the order of a scan: by source, then by the names on its way.
+type Key = (u32, Vec<Vec<u8>>);
+
+/// Pieces of one file, each with its host.
+type Pieces = Vec<(usize, Found)>;
+
+/// Looks at all hosts; how many files can't be whole, which is said of each. Refused where hosts have different files of one
+/// name.
+pub(super) fn survey(job: &Job<'_>, hearing: &Hearing) -> Result<u64> {
+    let hosts = 0..job.sources.first().map_or(0, Vec::len);
+    let begin = |host| {
+        let survey = Survey::begin(job, host);
+        survey.map_err(|error| error.context(job.source_name(host)))
+    };
+    let mut surveys: Vec<Survey> = hosts.map(begin).collect::<Result<_>>()?;
+    let mut union = Union::default();
+    for host in 0..surveys.len() {
+        union.advance(&mut surveys, host)?;
+    }
+    while let Some((key, host, found)) = union.next() {
+        if let Some(other) = union.differs(&key, host, &found) {
+            return Err(Refusal::usage(format!(
+                "{}: {} and {} have different files of this name: copy them one after the other",
+                found.path,
+                job.source_name(other),
+                job.source_name(host),
+            )));
+        }
+        union.last = Some((key, host, found));
+        union.advance(&mut surveys, host)?;
+    }
+    let mut missing = 0;
+    for pieces in union.pieces.values() {
+        if let Some(why) = what_is_wrong(pieces, |host| job.source_name(host)) {
+            hearing.note(&why);
+            missing += 1;
+        }
+    }
+    Ok(missing)
+}
+
+impl Survey {
+    fn begin(job: &Job<'_>, host: usize) -> Result<Self> {
+        Ok(Self {
+            far: job.alone(job.pair_of(host, host), Role::Source, Task::Survey)?,
+            ready: VecDeque::new(),
+            over: false,
+        })
+    }
+
+    fn next(&mut self) -> Result<Option<Found>> {
+        while self.ready.is_empty() && !self.over {
+            match self.far.report()? {
+                Some(Report::Found(found)) => self.ready.extend(found),
+                Some(Report::Over(_)) => self.over = true,
+                Some(Report::Refused(why)) => return Err(Refusal::usage(why)),
+                Some(Report::Broken(why)) => bail!("{why}"),
+                Some(_) => {}
+                None => bail!("it went away"),
+            }
+        }
+        Ok(self.ready.pop_front())
+    }
+}
+
+/// Streams of files, as one.
+#[derive(Default)]
+struct Union {
+    heads: BinaryHeap<Reverse<(Key, usize)>>,
+    found: BTreeMap<usize, Found>,
+    last: Option<(Key, usize, Found)>,
+    pieces: BTreeMap<Key, Pieces>,
+}
+
+impl Union {
+    /// The next whole file of a host becomes its head; pieces are set aside.
+    fn advance(&mut self, surveys: &mut [Survey], host: usize) -> Result<()> {
+        while let Some(found) = surveys[host].next()? {
+            let key = key(&found);
+            if found.held.is_some() {
+                self.pieces.entry(key).or_default().push((host, found));
+                continue;
+            }
+            self.heads.push(Reverse((key, host)));
+            self.found.insert(host, found);
+            break;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<(Key, usize, Found)> {
+        let Reverse((key, host)) = self.heads.pop()?;
+        let found = self.found.remove(&host)?;
+        Some((key, host, found))
+    }
+
+    /// Who has another file of this name, or a piece of another. What has the same size and time is the same.
+    fn differs(&self, key: &Key, host: usize, found: &Found) -> Option<usize> {
+        let other = |one: &Found| {
+            let of = |found: &Found| (found.version.size, found.version.modified);
+            of(one) != of(found)
+        };
+        let last = self.last.iter().filter(|(last, ..)| last == key);
+        let last = last.map(|(_, host, found)| (*host, found));
+        let pieces = self.pieces.get(key).into_iter().flatten();
+        let pieces = pieces.map(|(host, found)| (*host, found));
+        let mut others = last.chain(pieces).filter(|(other, _)| *other != host);
+        others.find(|(_, one)| other(one)).map(|(host, _)| host)
+    }
+}
+
+fn key(found: &Found) -> Key {
+    let names = found.path.components().map(<[u8]>::to_vec);
+    (found.source, names.collect())
+}
+
+/// Why these pieces are no whole file.
+fn what_is_wrong(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<String> {
+    let (first_host, first) = pieces.first()?;
+    let version = |found: &Found| journal::Version::from(&found.version);
+    let other = pieces
+        .iter()
+        .find(|(_, one)| version(one) != version(first));
+    if let Some((host, _)) = other {
+        return Some(format!(
+            "{}: the pieces on {} and {} are of different versions of it: copy it there again",
+            first.path,
+            name(*first_host),
+            name(*host),
+        ));
+    }
+    let count = Blocks::of(first.version.size).count();
+    let held = pieces.iter().filter_map(|(_, found)| found.held.as_ref());
+    let there = covered(held.flatten().cloned().collect());
+    (there < count).then(|| {
+        format!(
+            "{}: {} of its {count} blocks are on none of these hosts",
+            first.path,
+            count - there
+        )
+    })
+}
+
+/// How many blocks are in some of these runs.
+fn covered(mut runs: Vec<Range<u64>>) -> u64 {
+    runs.sort_unstable_by_key(|run| run.start);
+    let mut end = 0;
+    runs.iter().fold(0, |blocks, run| {
+        let new = run.end.saturating_sub(run.start.max(end));
+        end = end.max(run.end);
+        blocks + new
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::single_range_in_vec_init,
+        reason = "a run of blocks is what is meant"
+    )]
+    use super::*;
+    use store::{entry::Version, metadata::Time, path::RelPath};
+
+    fn found(path: &str, size: u64, held: Option<Vec<Range<u64>>>) -> Found {
+        let time = Time {
+            seconds: 7,
+            nanos: 0,
+        };
+        Found {
+            source: 0,
+            path: RelPath::parse(path.as_bytes()).unwrap(),
+            version: Version {
+                size,
+                modified: time,
+                changed: time,
+                inode: 1,
+                device: 1,
+            },
+            held,
+        }
+    }
+
+    #[test]
+    fn runs_are_counted_once() {
+        assert_eq!(covered(vec![4..9, 0..2, 1..3, 5..6]), 8);
+        assert_eq!(covered(Vec::new()), 0);
+    }
+
+    #[test]
+    fn what_is_missing_of_pieces_is_said() {
+        let size = 10 * store::blocks::BLOCK;
+        let name = |host: usize| format!("a{host}");
+        let piece = |host, size, held: Range<u64>| (host, found("f", size, Some(vec![held])));
+        let wrong = |pieces: Pieces| what_is_wrong(&pieces, name);
+        assert_eq!(
+            wrong(vec![piece(0, size, 0..6), piece(1, size, 6..10)]),
+            None
+        );
+        let few = wrong(vec![piece(0, size, 0..6), piece(1, size, 5..8)]).unwrap();
+        assert!(few.contains("2 of its 10 blocks"), "{few}");
+        let other = wrong(vec![piece(0, size, 0..6), piece(1, size + 1, 6..10)]).unwrap();
+        assert!(other.contains("a0 and a1"), "{other}");
+    }
+
+    /// As a scan goes: into a directory before what comes after it by name.
+    #[test]
+    fn files_are_in_the_order_of_a_scan() {
+        let scanned = ["a/b", "a/c/d", "a-b", "b"];
+        let keys: Vec<Key> = scanned.map(|path| key(&found(path, 1, None))).into();
+        assert!(keys.is_sorted());
+    }
+
+    #[test]
+    fn files_of_one_name_are_the_same_or_not() {
+        let mut union = Union::default();
+        let (file, larger) = (found("f", 1, None), found("f", 2, None));
+        union.last = Some((key(&file), 0, file.clone()));
+        assert_eq!(union.differs(&key(&file), 1, &file), None);
+        assert_eq!(union.differs(&key(&file), 1, &larger), Some(0));
+        union.last = None;
+        let piece = found("f", 2, Some(vec![0..1]));
+        union.pieces.insert(key(&piece), vec![(2, piece)]);
+        assert_eq!(union.differs(&key(&file), 1, &file), Some(2));
+        assert_eq!(union.differs(&key(&larger), 1, &larger), None);
+    }
+}

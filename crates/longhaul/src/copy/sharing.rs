@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether the target's directory is one on all its hosts, or another on each: either is refused where the other was meant,
+//! before anything is copied.
+//!
+//! One makes a file in it under a name that nobody else has, and the others look for it.
+
+use super::{
+    far::Far,
+    job::Job,
+    order::{Meeting, Report, Role, Task},
+};
+use crate::exit::Refusal;
+use anyhow::{Result, bail};
+use rustix::rand::GetRandomFlags;
+
+/// Refuses a directory that the hosts do not share: each would get some of the data, and none all of it.
+pub(super) fn must_be_shared(job: &Job<'_>) -> Result<()> {
+    let Some((first, blind)) = find(job, false)? else {
+        return Ok(());
+    };
+    Err(Refusal::usage(format!(
+        "{blind} does not see what is in the target's directory on {first}: name hosts that share a file system, or let each keep a \
+         share: --apart target",
+    )))
+}
+
+/// Refuses one that some of them share: two would keep their shares in one place.
+pub(super) fn must_be_apart(job: &Job<'_>) -> Result<()> {
+    let Some((first, seeing)) = find(job, true)? else {
+        return Ok(());
+    };
+    Err(Refusal::usage(format!(
+        "{seeing} sees what is in the target's directory on {first}: hosts that share it are not --apart; --leases has them share \
+         the work",
+    )))
+}
+
+/// The first host, and another that does, or does not, see what is in its directory. A host that can't be reached now is not
+/// asked: its conversation will not get far either.
+fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
+    let number = random()?;
+    let ask = |host: usize, task| answer(job.alone(job.pair(host), Role::Target, task));
+    let hosts = 0..job.target.len();
+    let marked = |host: usize| Some((host, ask(host, Task::Mark(number)).ok()?.0));
+    // With one host there is nothing to find.
+    let Some((first, mut marking)) = hosts
+        .clone()
+        .take(hosts.len().saturating_sub(1))
+        .find_map(marked)
+    else {
+        return Ok(None);
+    };
+    let found =
+        |host: &usize| matches!(ask(*host, Task::Seek(number)), Ok((_, seen)) if seen == sees);
+    let found = hosts.skip(first + 1).find(found);
+    marking.tell(&Meeting::Later)?;
+    marking.report()?;
+    let name = |host: usize| job.pair(host).target_name();
+    Ok(found.map(|found| (name(first), name(found))))
+}
+
+fn random() -> Result<u128> {
+    let mut random = [0; 16];
+    rustix::rand::getrandom(&mut random, GetRandomFlags::empty())?;
+    Ok(u128::from_ne_bytes(random))
+}
+
+fn answer(far: Result<Far>) -> Result<(Far, bool)> {
+    let mut far = far?;
+    match far.report()? {
+        Some(Report::Marked(seen)) => Ok((far, seen)),
+        Some(Report::Refused(why)) => Err(Refusal::usage(why)),
+        _ => bail!("it went away"),
+    }
+}
