@@ -7,16 +7,17 @@ mod copy_testbed;
 
 use copy_testbed::{
     BLOCK, Ground,
+    disk::Disk,
     durable::own_name,
     finish,
     tree::{self, bytes},
 };
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, Write},
+    io::Write,
     os::{fd::AsFd, unix::fs::FileExt},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 use store::{
     blocks::Blocks,
@@ -36,9 +37,8 @@ const FREE: u64 = 8 << 20;
 /// An ext4 file system in a file, by a loop device in a mount namespace of its own, which goes with it. The file's end is
 /// cut off, and what stood there gives EIO.
 struct BadDisk {
-    keeper: Child,
+    disk: Disk,
     image: PathBuf,
-    at: PathBuf,
     /// What is cut off, and where.
     cut: (u64, Vec<u8>),
 }
@@ -68,9 +68,8 @@ impl BadDisk {
         let sector = debug(&format!("bmap {name} {}", readable / SECTOR));
         let sector: u64 = sector.lines().last().unwrap().trim().parse().unwrap();
         let mut disk = Self {
-            keeper: mount(&image, &at),
+            disk: Disk::mount(&["-o".as_ref(), "loop".as_ref(), image.as_os_str()], at),
             image,
-            at,
             cut: (sector * SECTOR, Vec::new()),
         };
         disk.break_it();
@@ -101,55 +100,14 @@ impl BadDisk {
         file.write_all_at(tail, *from).unwrap();
     }
 
-    /// What is on it, as seen from here.
-    fn seen(&self) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
-        root.join(self.at.strip_prefix("/").unwrap())
-    }
-
+    /// The exit code, bytes that were sent, and what was said.
     fn copy(&self, ground: &Ground, from: &Path, to: &Path) -> (Option<i32>, u64, String) {
-        let mut command = ground.within("nsenter");
-        command.args(["--mount", "--target", &self.keeper.id().to_string(), "--"]);
-        command.args([env!("CARGO_BIN_EXE_longhaul"), "copy", "--json"]);
-        command.arg(from.join("")).arg(to).stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = finish(command.spawn().unwrap());
+        let output = self.disk.copy(ground, from, to);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         let sent = done["sent_bytes"].as_u64().unwrap_or(u64::MAX);
         (output.status.code(), sent, said)
     }
-}
-
-impl Drop for BadDisk {
-    fn drop(&mut self) {
-        drop(self.keeper.kill());
-        drop(self.keeper.wait());
-    }
-}
-
-fn mount(image: &Path, at: &Path) -> Child {
-    let script = "mount -o loop \"$1\" \"$2\" && echo mounted && exec cat";
-    let mut keeper = Command::new("unshare")
-        .args([
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            script,
-            "sh",
-        ])
-        .args([image, at])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = String::new();
-    let mut from = BufReader::new(keeper.stdout.take().unwrap());
-    from.read_line(&mut said).unwrap();
-    assert_eq!(said, "mounted\n", "needs root and loop devices");
-    keeper
 }
 
 fn said(command: &mut Command) -> String {
@@ -243,7 +201,7 @@ fn a_source_file_that_cannot_be_read_is_named_and_the_rest_goes_on() {
     make_small(&small);
     fs::write(&large, bytes(7, 4 * BLOCK)).unwrap();
     let disk = BadDisk::new(&ground, &small, ("large", &large), 2 * BLOCK + 8192);
-    let (code, _, said) = disk.copy(&ground, &disk.at, &to);
+    let (code, _, said) = disk.copy(&ground, &disk.disk.at, &to);
     assert_eq!(code, Some(1), "{said}");
     for name in ["large", "rest"] {
         let of = |line: &&str| line.contains(&format!("{name}: ")) && line.contains("Input/output");
@@ -252,9 +210,9 @@ fn a_source_file_that_cannot_be_read_is_named_and_the_rest_goes_on() {
     }
     small_are_same(&small, &to);
     disk.mend();
-    let (code, _, said) = disk.copy(&ground, &disk.at, &to);
+    let (code, _, said) = disk.copy(&ground, &disk.disk.at, &to);
     assert_eq!((code, &said[..]), (Some(0), ""));
-    tree::assert_same(&disk.seen(), &to, "mended");
+    tree::assert_same(&disk.disk.seen(), &to, "mended");
     assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new());
 }
 
@@ -278,18 +236,18 @@ fn what_an_earlier_run_wrote_and_cannot_be_read_gets_no_name() {
         let bad = ground.path("bad");
         fs::rename(there.join(&name), &bad).unwrap();
         let disk = BadDisk::new(&ground, &there, (&name, &bad), readable);
-        let (code, _, said) = disk.copy(&ground, &from, &disk.at);
+        let (code, _, said) = disk.copy(&ground, &from, &disk.disk.at);
         assert_eq!(code, Some(1), "{said}");
         let wanted = format!("longhaul: large: {said_of_it}: Input/output error");
         assert!(said.starts_with(&wanted), "{said}");
-        assert!(!disk.seen().join("large").exists());
-        small_are_same(&from, &disk.seen());
+        assert!(!disk.disk.seen().join("large").exists());
+        small_are_same(&from, &disk.disk.seen());
         disk.mend();
-        let (code, sent, said) = disk.copy(&ground, &from, &disk.at);
+        let (code, sent, said) = disk.copy(&ground, &from, &disk.disk.at);
         assert_eq!((code, &said[..]), (Some(0), ""));
         assert_eq!(sent, 0, "all was there");
-        let same =
-            fs::read(from.join("large")).unwrap() == fs::read(disk.seen().join("large")).unwrap();
+        let same = fs::read(from.join("large")).unwrap()
+            == fs::read(disk.disk.seen().join("large")).unwrap();
         assert!(same);
         drop(disk);
         fs::rename(&bad, there.join(&name)).unwrap();
@@ -311,11 +269,12 @@ fn a_manifest_that_cannot_be_read_is_named_and_left_as_it_is() {
     assert!(copied.status.success());
     fs::write(from.join("new"), "new").unwrap();
     let disk = BadDisk::new(&ground, &there, (MANIFEST, &to.join(MANIFEST)), 0);
-    let (_, _, said) = disk.copy(&ground, &from, &disk.at);
+    let (_, _, said) = disk.copy(&ground, &from, &disk.disk.at);
     let wanted = "no record of hashes is kept: cannot read .longhaul-manifest: Input/output error";
     assert!(said.contains(wanted), "{said}");
-    small_are_same(&from, &disk.seen());
+    small_are_same(&from, &disk.disk.seen());
     disk.mend();
-    let manifest = Manifest::load(&Dir::new(File::open(disk.seen()).unwrap().as_fd()).unwrap());
+    let manifest =
+        Manifest::load(&Dir::new(File::open(disk.disk.seen()).unwrap().as_fd()).unwrap());
     assert_eq!(manifest.unwrap().iter().count(), 5);
 }

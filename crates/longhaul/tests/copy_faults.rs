@@ -7,16 +7,17 @@ mod copy_testbed;
 
 use copy_testbed::{
     BLOCK, Ground,
+    disk::Disk,
     durable::{lacking, own_name, progress},
     finish, kill,
     tree::{self, bytes},
 };
 use std::{
+    ffi::OsStr,
     fs::{self, File},
-    io::{BufRead, BufReader},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::Output,
     time::Duration,
 };
 use store::journal;
@@ -46,76 +47,24 @@ fn interrupt(ground: &Ground, from: &Path, to: &Path) {
     panic!("it was never interrupted in time");
 }
 
-/// A small file system in a mount namespace of its own, which goes with it.
-struct SmallDisk {
-    keeper: Child,
-    at: PathBuf,
+/// A file system in memory, of so many MiB.
+fn small_disk(ground: &Ground, mib: u64) -> Disk {
+    let at = ground.path("disk");
+    fs::create_dir(&at).unwrap();
+    let size = format!("size={mib}m");
+    Disk::mount(&["-t", "tmpfs", "-o", &size, "tmpfs"].map(OsStr::new), at)
 }
 
-impl SmallDisk {
-    fn mount(at: PathBuf, mib: u64) -> Self {
-        fs::create_dir_all(&at).unwrap();
-        let script = "mount -t tmpfs -o size=$1m tmpfs \"$2\" && echo mounted && exec cat";
-        let mut keeper = Command::new("unshare")
-            .args([
-                "--mount",
-                "--propagation",
-                "private",
-                "sh",
-                "-c",
-                script,
-                "sh",
-            ])
-            .arg(mib.to_string())
-            .arg(&at)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = String::new();
-        let mut from = BufReader::new(keeper.stdout.take().unwrap());
-        from.read_line(&mut said).unwrap();
-        assert_eq!(said, "mounted\n", "needs root (CAP_SYS_ADMIN)");
-        Self { keeper, at }
-    }
-
-    fn within(&self, ground: &Ground) -> Command {
-        let mut command = ground.within("nsenter");
-        command.args(["--mount", "--target", &self.keeper.id().to_string(), "--"]);
-        command
-    }
-
-    fn remount(&self, ground: &Ground, option: &str) {
-        let mut mount = self.within(ground);
-        mount.args(["mount", "-o", &format!("remount,{option}")]);
-        assert!(mount.arg(&self.at).status().unwrap().success());
-    }
-
-    fn copy_to(&self, ground: &Ground, from: &Path) -> (Option<i32>, String) {
-        let mut command = self.within(ground);
-        command.args([env!("CARGO_BIN_EXE_longhaul"), "copy", "--json"]);
-        command.args([from.join("").as_path(), &self.at.join("to")]);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let output = finish(command.spawn().unwrap());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), said)
-    }
-
-    /// What is on it, as seen from here.
-    fn seen(&self) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
-        root.join(self.at.strip_prefix("/").unwrap())
-    }
+fn remount(disk: &Disk, ground: &Ground, option: &str) {
+    let mut mount = disk.within(ground, "mount");
+    mount.args(["-o", &format!("remount,{option}")]);
+    assert!(mount.arg(&disk.at).status().unwrap().success());
 }
 
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        drop(self.keeper.kill());
-        drop(self.keeper.wait());
-    }
+fn copy_to(disk: &Disk, ground: &Ground, from: &Path) -> (Option<i32>, String) {
+    let output = disk.copy(ground, from, &disk.at.join("to"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
 }
 
 /// A large file of six blocks and some small ones.
@@ -136,8 +85,8 @@ fn a_full_disk_is_named_and_the_copy_goes_on_when_there_is_room() {
     let ground = Ground::new();
     let from = ground.path("from");
     make(&from);
-    let disk = SmallDisk::mount(ground.path("disk"), 8);
-    let (code, said) = disk.copy_to(&ground, &from);
+    let disk = small_disk(&ground, 8);
+    let (code, said) = copy_to(&disk, &ground, &from);
     assert_eq!(code, Some(1), "{said}");
     assert!(
         said.contains("large") && said.contains("No space left"),
@@ -148,8 +97,8 @@ fn a_full_disk_is_named_and_the_copy_goes_on_when_there_is_room() {
         assert!(to.join(format!("small-{number}")).exists(), "{number}");
     }
     assert!(!to.join("large").exists());
-    disk.remount(&ground, "size=64m");
-    let (code, said) = disk.copy_to(&ground, &from);
+    remount(&disk, &ground, "size=64m");
+    let (code, said) = copy_to(&disk, &ground, &from);
     assert_eq!((code, &said[..]), (Some(0), ""));
     tree::assert_same(&from, &to, "with room");
     assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new());
@@ -160,13 +109,13 @@ fn where_nothing_may_be_written_every_file_is_named_and_nothing_changes() {
     let ground = Ground::new();
     let from = ground.path("from");
     make(&from);
-    let disk = SmallDisk::mount(ground.path("disk"), 64);
+    let disk = small_disk(&ground, 64);
     let to = disk.seen().join("to");
     fs::create_dir(&to).unwrap();
     fs::write(to.join("small-3"), "another").unwrap();
-    disk.remount(&ground, "ro");
+    remount(&disk, &ground, "ro");
     let before = tree::listing(&to);
-    let (code, said) = disk.copy_to(&ground, &from);
+    let (code, said) = copy_to(&disk, &ground, &from);
     assert_eq!(code, Some(1), "{said}");
     for name in before.keys().chain(tree::listing(&from).keys()) {
         let start = format!("longhaul: {}: ", name.display());
@@ -174,8 +123,8 @@ fn where_nothing_may_be_written_every_file_is_named_and_nothing_changes() {
         assert_eq!(said.lines().filter(of).count(), 1, "{start}: {said}");
     }
     assert_eq!(tree::listing(&to), before);
-    disk.remount(&ground, "rw");
-    let (code, said) = disk.copy_to(&ground, &from);
+    remount(&disk, &ground, "rw");
+    let (code, said) = copy_to(&disk, &ground, &from);
     assert_eq!((code, &said[..]), (Some(0), ""));
     tree::assert_same(&from, &to, "when it may be written");
 }

@@ -14,32 +14,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Two hosts, so near that a run is over at once.
-const WIRE: &str = r#"
+/// Two hosts, but for what is between them.
+const HOSTS: &str = r#"
 title = "test"
 question = "does it work?"
 repetitions = 1
-[[links]]
-name = "wire"
-kind = "veth"
-between = ["server", "client"]
 [[cells]]
 vary = {}
+[[links]]
+name = "wire"
+between = ["server", "client"]
 "#;
 
-/// As [`WIRE`], with a rate that makes two seconds of 50 MB: a sample, ten of which are taken a
-/// second, sees who sends it.
-const LINE: &str = r#"
-title = "test"
-question = "does it work?"
-repetitions = 1
-[[links]]
-name = "wire"
-rate = "200mbit"
-between = ["server", "client"]
-[[cells]]
-vary = {}
-"#;
+/// So near that a run is over at once.
+const WIRE: &str = "kind = 'veth'\n";
+
+/// With a rate that makes two seconds of 50 MB: a sample, ten of which are taken a second, sees who sends it.
+const LINE: &str = "rate = '200mbit'\n";
 
 /// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
 fn may_use_namespaces() -> bool {
@@ -74,7 +65,7 @@ fn run(flows: &str, out: &Path) -> (Value, String) {
 
 fn run_over(link: &str, flows: &str, out: &Path) -> (Value, String) {
     let file = out.join("test.toml");
-    fs::write(&file, [link, flows].concat()).unwrap();
+    fs::write(&file, [HOSTS, link, flows].concat()).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(["lab", "run"])
         .arg(&file)
@@ -266,7 +257,7 @@ fn kill_9_takes_longhauls_controls_away() {
         "iperf3",
         "duration = '60s'\ncc = 'lh_scalable:ai=77'",
     );
-    fs::write(&file, [WIRE, &flow].concat()).unwrap();
+    fs::write(&file, [HOSTS, WIRE, &flow].concat()).unwrap();
     let before = registered();
     let mut lab = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(["lab", "run"])

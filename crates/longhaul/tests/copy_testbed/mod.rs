@@ -3,6 +3,7 @@
 //! nothing may stay.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod disk;
 pub(crate) mod durable;
 pub(crate) mod hosts;
 pub(crate) mod tree;

@@ -83,15 +83,8 @@ impl<D: Directory> Start<D> {
             let _gives_back_the_space = file.set_len(0);
         }
         site.io("make room for it", sized)?;
-        Ok(Part {
-            state: Mutex::new(State::empty(0..header.blocks.count())),
-            blocks: header.blocks,
-            shared: false,
-            site,
-            direct: Direct::into(&file),
-            file,
-            journal: Mutex::new(journal),
-        })
+        let state = State::empty(0..header.blocks.count());
+        Ok(whole(site, &header, file, journal, state))
     }
 
     /// The part has its length, so the names are durable.
@@ -103,15 +96,8 @@ impl<D: Directory> Start<D> {
         let journal = Journal::resume(self.journal, &header, end);
         let mut journal = site.io("make its journal durable", journal)?;
         let records = slots::gather(&site, &header, &mut journal, records)?;
-        Ok(Part {
-            state: Mutex::new(State::with(0..header.blocks.count(), &records)),
-            blocks: header.blocks,
-            shared: false,
-            site,
-            direct: Direct::into(&file),
-            file,
-            journal: Mutex::new(journal),
-        })
+        let state = State::with(0..header.blocks.count(), &records);
+        Ok(whole(site, &header, file, journal, state))
     }
 
     /// What has the final name, if every block of it is what the journal says.
@@ -142,6 +128,24 @@ fn is_as_known(file: &impl Medium, blocks: Blocks, hashes: &[BlockHash]) -> io::
         }
     }
     Ok(true)
+}
+
+fn whole<D: Directory>(
+    site: Site<D>,
+    header: &Header,
+    file: D::File,
+    journal: Journal<D::File>,
+    state: State,
+) -> Part<D> {
+    Part {
+        state: Mutex::new(state),
+        blocks: header.blocks,
+        shared: false,
+        site,
+        direct: Direct::into(&file),
+        file,
+        journal: Mutex::new(journal),
+    }
 }
 
 fn size(file: &impl Medium, len: u64, sparse: bool) -> io::Result<()> {
