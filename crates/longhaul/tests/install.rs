@@ -49,12 +49,14 @@ fn everything_is_put_below_destdir_and_taken_away_again() {
     assert!(checked.status.success(), "{checked:?}");
     let printed = run(&binary, &["relay", "--print-default-config"]).stdout;
     assert_eq!(fs::read(&config).unwrap(), printed);
-    let unit = at("usr/local/lib/systemd/system/longhaul-relay.service");
-    let unit = fs::read_to_string(unit).unwrap();
-    assert!(
-        unit.contains("ExecStart=/usr/local/bin/longhaul relay"),
-        "{unit}"
-    );
+    for command in ["relay", "site"] {
+        let unit = at(&format!(
+            "usr/local/lib/systemd/system/longhaul-{command}.service"
+        ));
+        let unit = fs::read_to_string(unit).unwrap();
+        let start = format!("ExecStart=/usr/local/bin/longhaul {command} ");
+        assert!(unit.contains(&start), "{unit}");
+    }
     assert!(at("usr/local/share/doc/longhaul/relay.md").exists());
 
     make("uninstall", directory.path());

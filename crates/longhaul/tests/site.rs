@@ -8,10 +8,11 @@ use rustix::process::Signal;
 use site_process::{
     Client, Home, LONGHAUL, PATIENCE, Site, listing, make_tree, wait_for_the_end_of,
 };
+use socket2::{Domain, Socket, Type};
 use std::{
     fs,
     io::{Read, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
     os::unix::fs::symlink,
     path::Path,
     process::{Command, Stdio},
@@ -315,18 +316,29 @@ fn strangers_get_nothing_and_harm_nobody() {
     Client::knowing(&[(&site, &token)]).copy(&[text(&folder.path().join("from")), &site.at("")]);
 }
 
-/// Connections that say nothing hold no more than they may: beyond that, newcomers are closed at once.
+/// Connections that say nothing hold no more than they may: beyond that, newcomers are closed at once. One address does not keep the
+/// others out.
 #[test]
 fn the_silent_are_few() {
     let home = Home::new();
     let site = home.site(&[]);
-    let silent: Vec<_> = (0..64)
-        .map(|_| TcpStream::connect(site.address).unwrap())
-        .collect();
-    let mut one_more = TcpStream::connect(site.address).unwrap();
-    one_more.set_read_timeout(Some(PATIENCE)).unwrap();
-    assert_eq!(one_more.read(&mut [0]).unwrap(), 0);
-    drop(silent);
+    let connect = |from: [u8; 4]| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+        socket.connect(&site.address.into()).unwrap();
+        TcpStream::from(socket)
+    };
+    let is_closed = |mut stream: TcpStream| {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    };
+    let silent: Vec<_> = (0..32).map(|_| connect([127, 0, 0, 2])).collect();
+    is_closed(connect([127, 0, 0, 2]));
+    assert!(Raw::open(&site, b"longhaul-site/1").is_ok());
+    site.says("refused");
+    let others: Vec<_> = (0..32).map(|_| connect([127, 0, 0, 3])).collect();
+    is_closed(connect([127, 0, 0, 4]));
+    drop((silent, others));
     for _ in 0..64 {
         site.says("refused");
     }

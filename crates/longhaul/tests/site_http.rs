@@ -165,6 +165,35 @@ fn directories_are_listed_for_people_and_for_programs() {
 }
 
 #[test]
+fn exports_are_listed_at_the_top_for_those_who_may_see_them() {
+    let web = Web::new();
+    let (status, page) = web.curl(&[], "/");
+    let page = String::from_utf8(page).unwrap();
+    assert_eq!(status, 200);
+    for link in ["href=\"/data/\"", "href=\"/closed/\""] {
+        assert!(page.contains(link), "{page}");
+    }
+    let one = web.home.token(&["new", "one", "--export", "closed"]);
+    let (_, page) = curl(
+        &["-H", &format!("Authorization: Bearer {one}")],
+        &web.url("/"),
+    );
+    let page = String::from_utf8(page).unwrap();
+    assert!(
+        page.contains("/closed/") && !page.contains("/data/"),
+        "{page}"
+    );
+    assert_eq!(curl(&[], &web.url("/")).0, 401);
+    for other in [
+        &["-X", "PROPFIND"][..],
+        &["-X", "DELETE"],
+        &["-X", "PUT", "-d", "x"],
+    ] {
+        assert!(web.status(other, "/") >= 400, "{other:?}");
+    }
+}
+
+#[test]
 fn what_is_put_is_there_whole_or_not_at_all() {
     let web = Web::new();
     let here = web.home.data().parent().unwrap().join("here");
@@ -293,7 +322,6 @@ fn nothing_beyond_an_export_and_nothing_of_a_copy_is_served() {
         "/data/%2fetc/passwd",
         "//etc/passwd",
         "/../data",
-        "/",
         "/none/x",
     ] {
         for arguments in [

@@ -27,6 +27,7 @@ mod stop;
 mod token;
 mod token_command;
 mod tokens;
+mod vestibule;
 mod visit;
 
 pub(crate) use address::{Address, SCHEME};

@@ -10,6 +10,7 @@ use super::{
     record::{Record, Records},
     stop::Stopped,
     tokens::Tokens,
+    vestibule::Vestibule,
 };
 use crate::copy::{self, Confinement, message};
 use anyhow::{Context as _, Result, ensure};
@@ -28,15 +29,12 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-/// Connections that are not let in yet, at most: each costs some 50 KB. Beyond them newcomers are closed at once.
-const HANDSHAKES_MAX: usize = 64;
-
 /// What all visits have.
 pub(super) struct Site {
     config: Arc<Config>,
     acceptor: TlsAcceptor,
     records: Records,
-    handshakes: Arc<Semaphore>,
+    vestibule: Vestibule,
     copies: Arc<Semaphore>,
     next_copy: AtomicU64,
     news: Arc<News>,
@@ -60,7 +58,7 @@ impl Site {
     ) -> Result<Self> {
         Ok(Self {
             acceptor: identity.certificate.acceptor(PROTOCOL)?,
-            handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
+            vestibule: Vestibule::default(),
             copies: Arc::new(Semaphore::new(config.copies_max)),
             next_copy: AtomicU64::new(1),
             config,
@@ -105,14 +103,14 @@ pub(super) async fn visit(
     client: SocketAddr,
     mut stopped: Stopped,
 ) {
-    let Ok(shaking) = site.handshakes.clone().try_acquire_owned() else {
+    let Some(guest) = site.vestibule.enter(client.ip()) else {
         return;
     };
     let let_in = tokio::select! {
         let_in = timeout(PATIENCE, receive(&site, socket)) => let_in,
         _ = stopped.reached() => return,
     };
-    drop(shaking);
+    drop(guest);
     let (tls, admission) = match let_in.unwrap_or_else(|_| Err(anyhow::Error::msg("too slow"))) {
         Ok(let_in) => let_in,
         Err(error) => {

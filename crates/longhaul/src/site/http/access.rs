@@ -6,7 +6,7 @@ use super::{Answer, said};
 use crate::site::{
     config::Config,
     token::{Fingerprint, Token},
-    tokens::Tokens,
+    tokens::{Grant, Tokens},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hyper::{
@@ -51,7 +51,14 @@ impl Refusal {
     }
 }
 
-impl Access {
+/// Who asks.
+#[derive(Debug)]
+pub(super) struct Visitor {
+    token: String,
+    grant: Grant,
+}
+
+impl Visitor {
     pub(super) fn of<B>(
         request: &Request<B>,
         config: &Config,
@@ -62,14 +69,27 @@ impl Access {
         let shown = shown.ok_or(Refusal::NoToken)?;
         let tokens = Tokens::read(&config.state).map_err(|_| Refusal::Unavailable)?;
         let (name, grant) = tokens.find(&shown.secret).ok_or(Refusal::NoToken)?;
-        let export = request.uri().path().split('/').nth(1).unwrap_or_default();
-        let found = config.exports.get(export).filter(|_| grant.is_for(export));
-        let found = found.ok_or(Refusal::NoExport)?;
         Ok(Self {
+            token: name.to_owned(),
+            grant: grant.clone(),
+        })
+    }
+
+    /// The exports that the token is for.
+    pub(super) fn exports<'c>(&self, config: &'c Config) -> Vec<&'c str> {
+        let names = config.exports.keys().map(String::as_str);
+        names.filter(|name| self.grant.is_for(name)).collect()
+    }
+
+    pub(super) fn enter(self, export: &str, config: &Config) -> Result<Access, Refusal> {
+        let found = config.exports.get(export);
+        let found = found.filter(|_| self.grant.is_for(export));
+        let found = found.ok_or(Refusal::NoExport)?;
+        Ok(Access {
             export: export.to_owned(),
             directory: found.directory.clone(),
-            writable: found.writable && !grant.read_only,
-            token: name.to_owned(),
+            writable: found.writable && !self.grant.read_only,
+            token: self.token,
         })
     }
 }

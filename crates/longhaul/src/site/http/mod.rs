@@ -6,6 +6,7 @@
 
 mod access;
 mod files;
+mod index;
 mod reading;
 mod upload;
 
@@ -14,7 +15,7 @@ use super::{
     stop::Stopped,
 };
 use crate::copy;
-use access::Access;
+use access::{Access, Refusal, Visitor};
 use anyhow::Result;
 use dav_server::{DavConfig, body::Body, fakels::FakeLs};
 use files::Files;
@@ -133,22 +134,29 @@ impl Http {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let mut answer = match Access::of(&request, &self.config, &self.identity.fingerprint) {
-            Ok(access) => {
-                let reads = READ_ONLY.contains(&request.method().as_str());
-                let answer = dav(&access, request).await;
-                if !reads && answer.status().is_success() {
-                    self.news.came(&access.export);
-                }
-                answer
-            }
-            Err(refusal) => refusal.answer(),
-        };
+        let answered = self.admitted(request).await;
+        let mut answer = answered.unwrap_or_else(|refusal| refusal.answer());
         for (name, value) in ALWAYS {
             let value = HeaderValue::from_static(value);
             answer.headers_mut().insert(name, value);
         }
         answer
+    }
+
+    async fn admitted(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let config = &self.config;
+        let visitor = Visitor::of(&request, config, &self.identity.fingerprint)?;
+        if index::is_asked(&request) {
+            return Ok(index::page(&visitor.exports(config)));
+        }
+        let export = request.uri().path().split('/').nth(1).unwrap_or_default();
+        let access = visitor.enter(export, config)?;
+        let reads = READ_ONLY.contains(&request.method().as_str());
+        let answer = dav(&access, request).await;
+        if !reads && answer.status().is_success() {
+            self.news.came(&access.export);
+        }
+        Ok(answer)
     }
 }
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where clients stand until they are let in: bounded, and no address may fill it.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Connections that are not let in yet, at most: each costs some 50 KB. Beyond them newcomers are closed at once.
+const GUESTS_MAX: usize = 64;
+
+/// Of them from one address, or one network of IPv6 that a single host may have (64 bits): both ends of a copy between eight hosts come
+/// from one at once.
+const GUESTS_OF_ONE_MAX: usize = 32;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Vestibule(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// Somebody in it, until dropped.
+#[derive(Debug)]
+pub(super) struct Guest {
+    vestibule: Vestibule,
+    from: IpAddr,
+}
+
+impl Vestibule {
+    /// `None`: there is no room for one more from there.
+    pub(super) fn enter(&self, from: IpAddr) -> Option<Guest> {
+        let from = network(from);
+        let mut guests = self.guests();
+        let all: usize = guests.values().sum();
+        let of_one = guests.get(&from).copied().unwrap_or_default();
+        if all == GUESTS_MAX || of_one == GUESTS_OF_ONE_MAX {
+            return None;
+        }
+        guests.insert(from, of_one + 1);
+        let vestibule = self.clone();
+        Some(Guest { vestibule, from })
+    }
+
+    fn guests(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let mut guests = self.vestibule.guests();
+        match guests.get_mut(&self.from) {
+            Some(of_one) if *of_one > 1 => *of_one -= 1,
+            _ => drop(guests.remove(&self.from)),
+        }
+    }
+}
+
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = address.to_bits() & !u128::from(u64::MAX);
+            Ipv6Addr::from_bits(network).into()
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_address_takes_the_room_of_all_others() {
+        let vestibule = Vestibule::default();
+        let enter = |from: &str| vestibule.enter(from.parse().unwrap());
+        let greedy: Vec<_> = std::iter::from_fn(|| enter("192.0.2.1")).collect();
+        assert_eq!(greedy.len(), GUESTS_OF_ONE_MAX);
+        assert!(
+            enter("::ffff:192.0.2.1").is_none(),
+            "the same in other clothes"
+        );
+        let networks = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"];
+        let [one, same, other] = networks.map(|from| network(from.parse().unwrap()));
+        assert!(one == same && one != other);
+        let others: Vec<_> = (0..100)
+            .map_while(|number| enter(&format!("198.51.100.{number}")))
+            .collect();
+        assert_eq!(others.len(), GUESTS_MAX - GUESTS_OF_ONE_MAX);
+        drop(greedy);
+        assert!(enter("192.0.2.1").is_some());
+        drop(others);
+        assert!(vestibule.guests().is_empty(), "who went is forgotten");
+    }
+}
