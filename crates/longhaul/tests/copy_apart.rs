@@ -163,6 +163,14 @@ fn what_three_hosts_keep_comes_together_again() {
         (&again["sent_bytes"], &again["made"]),
         (&0.into(), &0.into())
     );
+    // Metadata alone are no reason to send data, and each piece has them.
+    let large = site.path("from/tree/large");
+    fs::set_permissions(&large, fs::Permissions::from_mode(0o751)).unwrap();
+    let third = record(site.spread(&[], THREE), "with another mode");
+    assert_eq!(
+        (&third["sent_bytes"], &third["made"]),
+        (&0.into(), &3.into())
+    );
 
     let gathered = record(site.gather(THREE), "gather");
     assert_eq!(gathered["sent_bytes"], site.bytes());
@@ -295,6 +303,15 @@ fn a_piece_that_was_damaged_on_its_disk_is_found_and_brought_again() {
     let sent = again["sent_bytes"].as_u64().unwrap();
     assert!(sent > 0 && sent < site.bytes() / 2, "{sent}");
     assert!(verified().status.success());
+    // Who does not ask for pieces hears that there is one.
+    let plain = finish(site.start(&[], ("d2", "disk/tree"), ("t1", "disk")));
+    assert_eq!(plain.status.code(), Some(1), "{}", said(&plain));
+    assert!(
+        said(&plain).contains("tree/large: only a piece of it is here"),
+        "{}",
+        said(&plain)
+    );
+    site.forget(&["t1"]);
     record(site.gather(THREE), "gathered");
     site.is_gathered("gathered");
 }
@@ -337,7 +354,7 @@ fn what_can_not_be_meant_is_refused_before_anything_is_touched() {
     };
     refused(
         site.gather("d1,d2"),
-        "tree/a: d1 and d2 have different files of this name",
+        "tree/a: d1 and d2 have different things of this name",
     );
     fs::create_dir(site.path("shared")).unwrap();
     let shared = site.start(

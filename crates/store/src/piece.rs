@@ -66,6 +66,22 @@ pub(crate) fn held_sized<D: Directory>(
     Ok(records.map(|records| runs_of(&records)))
 }
 
+/// What the label of a piece of this file says, if there is one: its metadata are as of the time when it was kept last.
+///
+/// # Errors
+/// The system's.
+pub fn label<D: Directory>(dir: &D, file: &[u8]) -> Result<Option<Entry>, PartError> {
+    labelled(&Site::new(dir, file)?)
+}
+
+fn labelled<D: Directory>(site: &Site<D>) -> Result<Option<Entry>, PartError> {
+    let Some(label) = site.open(&site.label, How::Read)? else {
+        return Ok(None);
+    };
+    let entry = site.io("read its label", read(&label, &site.label))?;
+    Ok(entry.ok())
+}
+
 /// What the part of a file is called that has this name, for those who are to remove it.
 #[must_use]
 pub fn part_name(file: &[u8]) -> String {
@@ -80,12 +96,9 @@ fn header(version: &Version, block_len: u64) -> Header {
 }
 
 fn is_labelled_so<D: Directory>(site: &Site<D>, header: &Header) -> Result<bool, PartError> {
-    let Some(label) = site.open(&site.label, How::Read)? else {
-        return Ok(false);
-    };
-    let entry = site.io("read its label", read(&label, &site.label))?;
-    let version = entry.as_ref().map_err(|why| *why).and_then(label::of_file);
-    Ok(version.is_ok_and(|version| journal::Version::from(version) == header.version))
+    let entry = labelled(site)?;
+    let version = entry.as_ref().and_then(|entry| label::of_file(entry).ok());
+    Ok(version.is_some_and(|version| journal::Version::from(version) == header.version))
 }
 
 fn read(label: &impl Medium, own: &[u8]) -> io::Result<Result<Entry, BadLabel>> {

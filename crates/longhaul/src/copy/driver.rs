@@ -43,8 +43,19 @@ pub(super) fn converse<'a>(
     listener: &mut impl Listener,
 ) -> Result<()> {
     let mut patience = Patience::new();
+    // A host that can't be reached the first time will not be the next, unless another stands in for it.
+    let mut reached = !job.goes_abroad() || pair(0) != pair(1);
     for number in 0.. {
-        match conversation(job, pair(number), (number, task), listener)? {
+        let ended = conversation(job, pair(number), task, listener);
+        let ended = match ended {
+            Err(error) if reached && !error.is::<Refusal>() => Ending::Broken {
+                why: format!("{error:#}"),
+                gained: 0,
+            },
+            other => other?,
+        };
+        reached = true;
+        match ended {
             Ending::Over => break,
             Ending::Broken { why, gained } => {
                 let Some(pause) = patience.lose(gained > 0) else {
@@ -59,26 +70,15 @@ pub(super) fn converse<'a>(
     Ok(())
 }
 
-/// What goes wrong in a conversation ends it, and another may follow. But a host that can't be reached the first
-/// time will not be the next.
 fn conversation(
     job: &Job<'_>,
     pair: Pair<'_>,
-    (number, task): (usize, Task),
+    task: Task,
     listener: &mut impl Listener,
 ) -> Result<Ending> {
-    let first_abroad = number == 0 && job.goes_abroad() && job.pairs() == 1;
-    let met = job.meet(pair, task);
-    let ending = met.and_then(|met| match met {
+    match job.meet(pair, task)? {
         Met::Both { source, target } => follow(listener, source, target),
         Met::Early(ending) => Ok(ending),
-    });
-    match ending {
-        Err(error) if !first_abroad && !error.is::<Refusal>() => Ok(Ending::Broken {
-            why: format!("{error:#}"),
-            gained: 0,
-        }),
-        other => other,
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Job<'a> {
 }
 
 /// Where the two ends of a conversation are.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair<'a> {
     source: Option<&'a Host>,
     target: Option<&'a Host>,

@@ -13,7 +13,11 @@ use std::{
     ops::Range,
     time::Duration,
 };
-use store::{entry::Version, origin::Origin, path::RelPath};
+use store::{
+    entry::{Kind, Version},
+    origin::Origin,
+    path::RelPath,
+};
 
 /// Stands before an end's first message.
 pub(super) const GREETING: &[u8] = b"longhaul copy 1\n";
@@ -36,7 +40,7 @@ pub(super) struct Begin {
 pub(super) enum Task {
     /// All of it.
     Whole,
-    /// Only to say what files, and pieces of files, there are: for a source, which meets nobody then.
+    /// Only to say what there is, pieces of files included: for a source, which meets nobody then.
     Survey,
     /// What one of several targets keeps, each on disks of its own: some files, and pieces of large ones.
     Spread(Placement),
@@ -171,7 +175,7 @@ pub(super) enum Report {
     Problem(String),
     /// Whether what was marked is there.
     Marked(bool),
-    /// Files that a survey found.
+    /// Things that a survey found.
     Found(Vec<Found>),
     /// An extent is done with: whether all of it is durable at the target, and if not, why not.
     Done {
@@ -190,12 +194,12 @@ pub(super) enum Report {
     Refused(String),
 }
 
-/// A file that there is to copy.
+/// Something that there is to copy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Found {
     pub(super) source: u32,
     pub(super) path: RelPath,
-    pub(super) version: Version,
+    pub(super) kind: Kind,
     /// The blocks that are there, if it is a piece.
     pub(super) held: Option<Vec<Range<u64>>>,
 }

@@ -356,20 +356,27 @@ fn count(number: u64, what: &str) -> String {
     }
 }
 
+impl Record {
+    fn sent(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, seconds) = (self.sent_bytes, self.seconds);
+        if bytes == 0 {
+            return write!(f, "no data sent in {seconds:.1} s");
+        }
+        let rate = (bytes as f64 * 8.0 / seconds.max(1e-9)) as u64;
+        let (bytes, rate) = (Bytes::new(bytes), BitRate::from_bits(rate));
+        write!(f, "{bytes} of data in {seconds:.1} s ({rate})")
+    }
+}
+
 /// What is said at the end.
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.plan {
             Some(plan) => write!(f, "{plan}; {} there already", self.same)?,
-            None => write!(
-                f,
-                "{} copied, {} there already, {} of data in {:.1} s ({})",
-                self.made,
-                self.same,
-                Bytes::new(self.sent_bytes),
-                self.seconds,
-                BitRate::from_bits((self.sent_bytes as f64 * 8.0 / self.seconds.max(1e-9)) as u64),
-            )?,
+            None => {
+                write!(f, "{} copied, {} there already, ", self.made, self.same)?;
+                self.sent(f)?;
+            }
         }
         for (count, what) in [(self.failed, "failed"), (self.removed, "removed")] {
             if count > 0 {
@@ -443,6 +450,45 @@ mod tests {
         let over = standing.over(began + Duration::from_secs(1), Vec::new());
         assert_eq!((over.durable_bytes, over.there_bytes), (12, 5));
         assert_eq!(over.left(), Some(0));
+    }
+
+    #[test]
+    fn shares_are_one_copy_and_a_last_pass_finds_what_the_first_made() {
+        let began = Instant::now();
+        let standing = |bytes, made| {
+            let mut standing = Standing::new(began);
+            let first = Progress {
+                made,
+                ..source(bytes, 0)
+            };
+            standing.hear(Role::Source, first, began);
+            standing.hear(Role::Target, target(bytes), began);
+            standing.pass();
+            let last = Progress {
+                same: made,
+                failed: 1,
+                ..source(bytes, bytes)
+            };
+            standing.hear(Role::Source, last, began);
+            standing.over(began + Duration::from_secs(2), Vec::new())
+        };
+        let all = Record::sum(vec![standing(100, 3), standing(50, 4)]);
+        assert_eq!((all.made, all.same, all.failed), (7, 0, 2));
+        assert_eq!(
+            (all.bytes, all.durable_bytes, all.left()),
+            (150, 150, Some(0))
+        );
+        assert!(all.scanned);
+    }
+
+    #[test]
+    fn a_copy_that_sent_nothing_has_no_rate() {
+        let standing = Standing::new(Instant::now());
+        let over = standing.over(standing.began, Vec::new());
+        assert_eq!(
+            over.to_string(),
+            "0 copied, 0 there already, no data sent in 0.0 s"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What several hosts have together, before anything of it is copied: two files of one name that are not the same would
+//! What several hosts have together, before anything of it is copied: two things of one name that are not the same would
 //! overwrite each other, and of a file in pieces one may be missing.
 //!
 //! Each host says what it has in the order of a scan, so that two of one name meet and nothing of it has to be kept but
@@ -19,7 +19,7 @@ use std::{
     collections::{BTreeMap, BinaryHeap, VecDeque},
     ops::Range,
 };
-use store::{blocks::Blocks, journal};
+use store::{blocks::Blocks, entry::Kind};
 
 /// What one host says, and where it is in that.
 struct Survey {
@@ -28,13 +28,13 @@ struct Survey {
     over: bool,
 }
 
-/// Where a file is in the order of a scan: by source, then by the names on its way.
+/// Where something is in the order of a scan: by source, then by the names on its way.
 type Key = (u32, Vec<Vec<u8>>);
 
 /// Pieces of one file, each with its host.
 type Pieces = Vec<(usize, Found)>;
 
-/// Looks at all hosts; how many files can't be whole, which is said of each. Refused where hosts have different files of one
+/// Looks at all hosts; how many files can't be whole, which is said of each. Refused where hosts have different things of one
 /// name.
 pub(super) fn survey(job: &Job<'_>, hearing: &Hearing) -> Result<u64> {
     let hosts = 0..job.sources.first().map_or(0, Vec::len);
@@ -50,7 +50,7 @@ pub(super) fn survey(job: &Job<'_>, hearing: &Hearing) -> Result<u64> {
     while let Some((key, host, found)) = union.next() {
         if let Some(other) = union.differs(&key, host, &found) {
             return Err(Refusal::usage(format!(
-                "{}: {} and {} have different files of this name: copy them one after the other",
+                "{}: {} and {} have different things of this name: copy them one after the other",
                 found.path,
                 job.source_name(other),
                 job.source_name(host),
@@ -93,7 +93,7 @@ impl Survey {
     }
 }
 
-/// Streams of files, as one.
+/// Streams of what was found, as one.
 #[derive(Default)]
 struct Union {
     heads: BinaryHeap<Reverse<(Key, usize)>>,
@@ -103,7 +103,7 @@ struct Union {
 }
 
 impl Union {
-    /// The next whole file of a host becomes its head; pieces are set aside.
+    /// The next thing of a host becomes its head; pieces are set aside.
     fn advance(&mut self, surveys: &mut [Survey], host: usize) -> Result<()> {
         while let Some(found) = surveys[host].next()? {
             let key = key(&found);
@@ -124,18 +124,25 @@ impl Union {
         Some((key, host, found))
     }
 
-    /// Who has another file of this name, or a piece of another. What has the same size and time is the same.
+    /// Who has something else of this name, or a piece of something else.
     fn differs(&self, key: &Key, host: usize, found: &Found) -> Option<usize> {
-        let other = |one: &Found| {
-            let of = |found: &Found| (found.version.size, found.version.modified);
-            of(one) != of(found)
-        };
         let last = self.last.iter().filter(|(last, ..)| last == key);
         let last = last.map(|(_, host, found)| (*host, found));
         let pieces = self.pieces.get(key).into_iter().flatten();
         let pieces = pieces.map(|(host, found)| (*host, found));
         let mut others = last.chain(pieces).filter(|(other, _)| *other != host);
-        others.find(|(_, one)| other(one)).map(|(host, _)| host)
+        let differing = others.find(|(_, other)| !is_same(&other.kind, &found.kind));
+        differing.map(|(host, _)| host)
+    }
+}
+
+/// Files are the same if size and time are. What else there is of directories the last host says.
+fn is_same(one: &Kind, other: &Kind) -> bool {
+    match (one, other) {
+        (Kind::File { version: one, .. }, Kind::File { version: other, .. }) => {
+            (one.size, one.modified) == (other.size, other.modified)
+        }
+        (one, other) => one == other,
     }
 }
 
@@ -147,10 +154,9 @@ fn key(found: &Found) -> Key {
 /// Why these pieces are no whole file.
 fn what_is_wrong(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<String> {
     let (first_host, first) = pieces.first()?;
-    let version = |found: &Found| journal::Version::from(&found.version);
     let other = pieces
         .iter()
-        .find(|(_, one)| version(one) != version(first));
+        .find(|(_, one)| !is_same(&one.kind, &first.kind));
     if let Some((host, _)) = other {
         return Some(format!(
             "{}: the pieces on {} and {} are of different versions of it: copy it there again",
@@ -159,7 +165,10 @@ fn what_is_wrong(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<Stri
             name(*host),
         ));
     }
-    let count = Blocks::of(first.version.size).count();
+    let Kind::File { version, .. } = first.kind else {
+        return None;
+    };
+    let count = Blocks::of(version.size).count();
     let held = pieces.iter().filter_map(|(_, found)| found.held.as_ref());
     let there = covered(held.flatten().cloned().collect());
     (there < count).then(|| {
@@ -199,12 +208,15 @@ mod tests {
         Found {
             source: 0,
             path: RelPath::parse(path.as_bytes()).unwrap(),
-            version: Version {
-                size,
-                modified: time,
-                changed: time,
-                inode: 1,
-                device: 1,
+            kind: Kind::File {
+                version: Version {
+                    size,
+                    modified: time,
+                    changed: time,
+                    inode: 1,
+                    device: 1,
+                },
+                sparse: false,
             },
             held,
         }
@@ -247,6 +259,11 @@ mod tests {
         union.last = Some((key(&file), 0, file.clone()));
         assert_eq!(union.differs(&key(&file), 1, &file), None);
         assert_eq!(union.differs(&key(&file), 1, &larger), Some(0));
+        let link = Found {
+            kind: Kind::Fifo,
+            ..file.clone()
+        };
+        assert_eq!(union.differs(&key(&file), 1, &link), Some(0));
         union.last = None;
         let piece = found("f", 2, Some(vec![0..1]));
         union.pieces.insert(key(&piece), vec![(2, piece)]);

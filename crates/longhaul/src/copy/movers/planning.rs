@@ -16,7 +16,10 @@ use std::{
     collections::BTreeMap,
     sync::mpsc::{RecvTimeoutError, channel},
 };
-use store::blocks::BLOCK;
+use store::{
+    blocks::BLOCK,
+    entry::{Kind, Version},
+};
 
 /// Extents that are added in one go, and bytes of them: some tenth of a second of the database's time.
 const ADDED_MAX: usize = 500;
@@ -57,9 +60,8 @@ impl Mover<'_> {
             match from.recv_timeout(super::TICK) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok((_, Some(Report::Found(found)))) => {
-                    // Pieces are the matter of `--apart`.
-                    for file in found.into_iter().filter(|file| file.held.is_none()) {
-                        planner.offer(file)?;
+                    for (file, version) in found.into_iter().filter_map(file) {
+                        planner.offer(file, version)?;
                         if planner.is_full() {
                             held.add(&planner.take())?;
                         }
@@ -82,14 +84,22 @@ impl Mover<'_> {
     }
 }
 
+/// A file that movers bring: the rest is the last conversation's matter, and pieces are that of `--apart`.
+fn file(found: Found) -> Option<(Found, Version)> {
+    match found.kind {
+        Kind::File { version, .. } if found.held.is_none() => Some((found, version)),
+        _ => None,
+    }
+}
+
 impl Planner {
-    fn offer(&mut self, file: Found) -> Result<()> {
-        let extent = self.extent.unwrap_or_else(|| extent_len(file.version.size));
-        if file.version.size > extent {
-            return self.cut(file, extent);
+    fn offer(&mut self, file: Found, version: Version) -> Result<()> {
+        let extent = self.extent.unwrap_or_else(|| extent_len(version.size));
+        if version.size > extent {
+            return self.cut(file, version, extent);
         }
         let (gathered, paths) = self.gathered.entry(file.source).or_default();
-        gathered.add(file.version.size, file.path.as_bytes().len());
+        gathered.add(version.size, file.path.as_bytes().len());
         paths.push(file.path);
         match gathered.is_enough(self.extent.unwrap_or(EXTENT_MIN)) {
             true => self.bundle(file.source),
@@ -98,13 +108,8 @@ impl Planner {
     }
 
     /// A file that several bring: the extents of its blocks, and one to give it its name when all are there.
-    fn cut(&mut self, file: Found, extent: u64) -> Result<()> {
-        let Found {
-            source,
-            path,
-            version,
-            ..
-        } = file;
+    fn cut(&mut self, file: Found, version: Version, extent: u64) -> Result<()> {
+        let Found { source, path, .. } = file;
         let bytes = version.size;
         for blocks in cut(bytes, BLOCK, extent) {
             let len = bytes.min(blocks.end * BLOCK) - blocks.start * BLOCK;

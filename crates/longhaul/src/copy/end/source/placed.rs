@@ -59,6 +59,11 @@ impl Source {
         }
     }
 
+    /// Whether pieces are what is copied: to who does not expect them they would pass for whole files.
+    pub(super) fn takes_pieces(&self) -> bool {
+        matches!(self.task, Task::Gather(_) | Task::Pieces)
+    }
+
     /// A piece of a file, which was brought by an earlier copy.
     pub(super) fn piece(
         &self,

@@ -5,7 +5,7 @@ use super::{Source, refused, sending::SourceFile};
 use crate::copy::{
     end::{filter, reach::Reach},
     message::{Order, Share},
-    order::{Begin, Task},
+    order::Begin,
 };
 use anyhow::Result;
 use model::copy::Stage;
@@ -27,7 +27,7 @@ impl Scanning {
         let tops = places.iter().filter_map(Place::name);
         let filter = filter.with_tops(tops);
         let options = Options {
-            pieces: matches!(begin.task, Task::Survey | Task::Gather(_) | Task::Pieces),
+            pieces: true,
             ..Options::default()
         };
         Ok(Self(Scan::new(places, filter, options).map_err(refused)?))
@@ -56,6 +56,12 @@ impl Source {
                         self.leave_out(&entry.path, &left_out);
                         self.announce_one(entry, file.map(Arc::new));
                     }
+                }
+                Item::Piece { entry, .. } if !self.takes_pieces() => {
+                    self.unread(&format!(
+                        "{}: only a piece of it is here: longhaul copy --apart source brings all of them together",
+                        entry.path
+                    ));
                 }
                 Item::Piece { entry, held, .. } if held.is_empty() => {
                     self.unread(&format!("{}: nothing is left of its piece", entry.path));

@@ -117,7 +117,11 @@ impl SourceFile {
         match file.read_exact_at(into, range.start) {
             Ok(()) => self.check(from).map(|()| false),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Lost::Changed),
-            Err(error) => Err(Lost::Unreadable(error.to_string())),
+            // What is no file any more can't be read as one.
+            Err(error) => Err(self
+                .check(from)
+                .err()
+                .unwrap_or(Lost::Unreadable(error.to_string()))),
         }
     }
 

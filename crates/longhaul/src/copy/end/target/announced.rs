@@ -4,6 +4,7 @@
 use super::{
     Target,
     arriving::{Begun, Large, directory, finish_renamed, said, tidy},
+    pieces::of_pieces,
     state::State,
 };
 use crate::copy::{
@@ -189,6 +190,7 @@ impl Target {
         share: Share,
     ) -> Result<()> {
         entry.path = self.here(entry.path)?;
+        entry.kind = of_pieces(entry.kind, &share);
         if let Kind::HardLink { to } = &mut entry.kind {
             *to = self.here(to.clone())?;
         }
@@ -219,6 +221,7 @@ impl Target {
         match self.here(entry.path.clone()) {
             Ok(path) if !path.is_own() => {
                 entry.path = path;
+                entry.kind = of_pieces(entry.kind, &share);
                 self.want(number, entry, share);
             }
             _ => {

@@ -9,8 +9,9 @@ use crate::copy::message::{Outcome, Share};
 use std::ops::Range;
 use store::{
     blocks::Blocks,
-    entry::{Entry, Kind},
+    entry::{Entry, Kind, Version},
     medium::Directory as _,
+    metadata::Metadata,
     piece,
 };
 
@@ -72,6 +73,23 @@ impl Wanted {
     }
 }
 
+/// A file in pieces is the same if its size and time are, as a whole one is: what the system knows of it beside that is another
+/// thing each time that its mode changes, and at each host that has a copy.
+pub(super) fn of_pieces(kind: Kind, share: &Share) -> Kind {
+    match (kind, share) {
+        (Kind::File { version, sparse }, Share::Kept(_) | Share::Piece(_)) => Kind::File {
+            version: Version {
+                changed: version.modified,
+                inode: 0,
+                device: 0,
+                ..version
+            },
+            sparse,
+        },
+        (kind, _) => kind,
+    }
+}
+
 impl Target {
     /// A piece that shall stay here and is here already.
     pub(super) fn is_kept(&self, entry: &Entry, share: &Share) -> Option<Outcome> {
@@ -81,7 +99,13 @@ impl Target {
         let wanted = Wanted::of(share, Blocks::of(version.size))?;
         let dir = directory(&self.root, &entry.path).ok()?;
         let held = piece::held(&dir, entry).ok()??;
-        let all = wanted.among(&held) == wanted.ranges();
+        let label = piece::label(&dir, entry.path.name()).ok()??;
+        // When it was read last says nothing of it.
+        let metadata = Metadata {
+            accessed: label.metadata.accessed,
+            ..entry.metadata.clone()
+        };
+        let all = wanted.among(&held) == wanted.ranges() && label.metadata == metadata;
         all.then(|| match self.leave_no_name(entry) {
             Ok(()) => Outcome::Same,
             Err(why) => Outcome::Failed(why),
