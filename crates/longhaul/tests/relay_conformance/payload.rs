@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bytes of any number whose hash tells a lost, doubled or displaced one.
 
-use rand_xoshiro::{
-    Xoshiro256PlusPlus,
-    rand_core::{Rng, SeedableRng},
-};
 use sha2::{Digest, Sha256};
 use std::{
     io::{Read, Write},
@@ -25,11 +21,14 @@ pub(crate) fn send(
     bytes: u64,
     on_write: impl Fn(u64),
 ) -> std::io::Result<Seen> {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    // A crate's own code is fast in a test's build, too, but what it has others inline is not.
+    let mut random = blake3::Hasher::new()
+        .update(&seed.to_be_bytes())
+        .finalize_xof();
     let (mut hash, mut block, mut left) = (Sha256::new(), [0; 1 << 16], bytes);
     while left > 0 {
         let part = &mut block[..left.min(1 << 16) as usize];
-        random.fill_bytes(part);
+        random.fill(part);
         to.write_all(part)?;
         hash.update(&*part);
         left -= part.len() as u64;
