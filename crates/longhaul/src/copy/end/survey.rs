@@ -7,7 +7,7 @@ use crate::copy::{
     threads,
 };
 use anyhow::Result;
-use store::scan::Item;
+use store::{entry::Kind, scan::Item};
 
 /// Things in one report, and bytes of their names and ranges, at most one thing more: far less than a message may have.
 const FOUND_MAX: usize = 4096;
@@ -23,8 +23,7 @@ pub(super) fn run(begin: &Begin, reach: &Reach, reporter: &Reporter) -> Result<P
     let mut all = Progress::default();
     for thing in scan.filter_map(thing) {
         all.entries += 1;
-        bytes +=
-            thing.path.as_bytes().len() + thing.held.as_ref().map_or(0, |held| RANGE * held.len());
+        bytes += len(&thing);
         found.push(thing);
         if found.len() == FOUND_MAX || bytes > BYTES_MAX {
             reporter.say(&Report::Found(std::mem::take(&mut found)));
@@ -33,6 +32,17 @@ pub(super) fn run(begin: &Begin, reach: &Reach, reporter: &Reporter) -> Result<P
     }
     reporter.say(&Report::Found(found));
     Ok(all)
+}
+
+/// Bytes of all that may be long.
+fn len(thing: &Found) -> usize {
+    let pointed_to = match &thing.kind {
+        Kind::Symlink { target } => target.len(),
+        Kind::HardLink { to } => to.as_bytes().len(),
+        _ => 0,
+    };
+    let held = thing.held.as_ref().map_or(0, Vec::len);
+    thing.path.as_bytes().len() + pointed_to + RANGE * held
 }
 
 /// What can't be read is said by the conversation that copies the rest.
@@ -52,4 +62,33 @@ fn thing(item: Item) -> Option<Found> {
         kind: entry.kind,
         held,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::path::RelPath;
+
+    /// All else of a thing are some numbers.
+    #[test]
+    fn what_may_be_long_is_counted() {
+        let long = RelPath::parse(&[b'a'; 200]).unwrap();
+        let kinds = [
+            Kind::Symlink {
+                target: [b'b'; 4095].into(),
+            },
+            Kind::HardLink { to: long.clone() },
+            Kind::Directory,
+        ];
+        for kind in kinds {
+            let thing = Found {
+                source: u32::MAX,
+                path: long.clone(),
+                kind,
+                held: Some(vec![u64::MAX - 1..u64::MAX; 100]),
+            };
+            let written = postcard::to_stdvec(&thing).unwrap().len();
+            assert!(written <= len(&thing) + 100, "{thing:?}");
+        }
+    }
 }
