@@ -102,40 +102,20 @@ impl<D: Directory> Part<D> {
     }
 
     /// Opens blocks of a file while others write others of it, or the same: at most
-    /// [`SLICES_MAX`] at once, on hosts that share the file system and its locks. What is durable of
+    /// [`SLICES_MAX`] at once, on hosts that share the file system and its locks. The blocks are runs in order, none twice; others
+    /// between them are missing here, and not to be written. What is durable of
     /// them already was read again: what is not as its record says is missing. [`Part::open`] finds
     /// the file busy as long as one of them is there. Blocks that the file does not have are passed over.
     pub fn open_slice(
         dir: &D,
         name: &[u8],
         origin: &Origin,
-        within: Range<u64>,
-    ) -> Result<Opened<D>, PartError> {
-        Self::open_slice_sized(dir, name, origin, within, BLOCK)
-    }
-
-    /// As [`Part::open_slice`], of blocks that are apart; in order, none twice. Others between them are missing here, and not
-    /// to be written.
-    pub fn open_slices(
-        dir: &D,
-        name: &[u8],
-        origin: &Origin,
         blocks: &[Range<u64>],
     ) -> Result<Opened<D>, PartError> {
-        Self::open_slices_sized(dir, name, origin, blocks, BLOCK)
+        Self::open_slice_sized(dir, name, origin, blocks, BLOCK)
     }
 
     pub(crate) fn open_slice_sized(
-        dir: &D,
-        name: &[u8],
-        origin: &Origin,
-        within: Range<u64>,
-        block_len: u64,
-    ) -> Result<Opened<D>, PartError> {
-        Self::open_slices_sized(dir, name, origin, &[within], block_len)
-    }
-
-    pub(crate) fn open_slices_sized(
         dir: &D,
         name: &[u8],
         origin: &Origin,

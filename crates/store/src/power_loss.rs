@@ -269,7 +269,8 @@ impl World {
             let first = self.dice.below(count as usize + 1) as u64;
             let within = first..count.min(first + 1 + self.dice.below(8) as u64);
             let origin = source.origin(sparse);
-            let opened = Part::open_slice_sized(&source.dir, &source.name, &origin, within, BLOCK);
+            let opened =
+                Part::open_slice_sized(&source.dir, &source.name, &origin, &[within], BLOCK);
             match self.lit(opened)? {
                 Opened::Resumed(slice) => {
                     let own = slice.own_name().to_vec();

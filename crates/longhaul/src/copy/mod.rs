@@ -18,6 +18,7 @@ mod identity;
 mod job;
 pub(crate) mod message;
 mod movers;
+mod opened;
 mod order;
 mod outbox;
 mod patience;

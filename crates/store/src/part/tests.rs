@@ -77,7 +77,7 @@ impl Place {
     }
 
     fn slice(&self, within: Range<u64>) -> Part {
-        match Part::open_slice_sized(&self.dir, b"file", &self.origin, within, LEN) {
+        match Part::open_slice_sized(&self.dir, b"file", &self.origin, &[within], LEN) {
             Ok(Opened::Resumed(part)) => part,
             Ok(_) => panic!("no slice"),
             Err(error) => panic!("{error}"),
@@ -558,7 +558,7 @@ fn slices_that_are_apart_know_only_their_own_blocks() {
     first.commit().unwrap();
     drop(first);
     let runs = [0..3, 6..10];
-    let opened = Part::open_slices_sized(&place.dir, b"file", &place.origin, &runs, LEN);
+    let opened = Part::open_slice_sized(&place.dir, b"file", &place.origin, &runs, LEN);
     let Ok(Opened::Resumed(apart)) = opened else {
         panic!("it is there");
     };
@@ -593,7 +593,7 @@ fn a_slice_of_another_version_waits_until_the_former_is_let_go() {
     place.write(&slice, 0..10);
     slice.commit().unwrap();
     place.origin.version.ctime.1 += 1;
-    let other = Part::open_slice_sized(&place.dir, b"file", &place.origin, 0..5, LEN);
+    let other = Part::open_slice_sized(&place.dir, b"file", &place.origin, &[0..5], LEN);
     assert!(matches!(other, Ok(Opened::Busy)));
     drop(slice);
     assert_eq!(place.slice(0..5).missing(), [0..5]);
@@ -603,7 +603,7 @@ fn a_slice_of_another_version_waits_until_the_former_is_let_go() {
 fn so_many_slices_and_no_more() {
     let place = Place::new();
     let slices: Vec<Part> = (0..SLICES_MAX).map(|_| place.slice(0..10)).collect();
-    let one_more = Part::open_slice_sized(&place.dir, b"file", &place.origin, 0..10, LEN);
+    let one_more = Part::open_slice_sized(&place.dir, b"file", &place.origin, &[0..10], LEN);
     assert!(matches!(one_more, Ok(Opened::Busy)));
     drop(slices);
     drop(place.slice(0..10));

@@ -46,7 +46,7 @@ impl Place {
 
     fn slice(&self) -> Part {
         let dir = dir_of(self.temp.path(), &self.entry);
-        match Part::open_slice(&dir, b"file", &origin_of(&self.entry), ALL) {
+        match Part::open_slice(&dir, b"file", &origin_of(&self.entry), &[ALL]) {
             Ok(Opened::Resumed(slice)) => slice,
             _ => panic!("no slice"),
         }

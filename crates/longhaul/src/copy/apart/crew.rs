@@ -3,8 +3,7 @@
 
 use super::teller::{Said, Told};
 use crate::copy::{
-    hearing::{Hearing, Listener},
-    order::{Report, Role},
+    hearing::{Hearing, Listener as _},
     standing::{Record, Standing},
 };
 use std::{
@@ -62,10 +61,9 @@ impl<'a> Crew<'a> {
         self.hearing.note(said);
     }
 
-    /// Who hears the last pass over what a host has, in which all that was brought is found.
-    pub(super) fn last_of(&mut self, host: usize) -> Last<'_, 'a> {
+    /// All that a host has was brought; another pass finds it.
+    pub(super) fn pass(&mut self, host: usize) {
         self.standings[host].pass();
-        Last { crew: self, host }
     }
 
     /// How it stands at the end; so many things are known to be missing at all hosts.
@@ -77,44 +75,5 @@ impl<'a> Crew<'a> {
         let mut all = Record::sum(all.collect());
         all.failed += missing;
         all
-    }
-}
-
-pub(super) struct Last<'c, 'a> {
-    crew: &'c mut Crew<'a>,
-    host: usize,
-}
-
-impl Last<'_, '_> {
-    fn standing(&mut self) -> &mut Standing {
-        &mut self.crew.standings[self.host]
-    }
-}
-
-impl Listener for Last<'_, '_> {
-    fn hear(&mut self, role: Role, report: Report) {
-        match report {
-            Report::Progress(progress) | Report::Over(progress) => {
-                self.standing().hear(role, progress, Instant::now());
-            }
-            Report::Problem(problem) => self.note(&problem),
-            _ => {}
-        }
-    }
-
-    fn look(&mut self) {
-        self.crew.show();
-    }
-
-    fn gained(&self) -> u64 {
-        self.crew.standings[self.host].gained()
-    }
-
-    fn note(&self, said: &str) {
-        self.crew.note(said);
-    }
-
-    fn again(&mut self) {
-        self.standing().again();
     }
 }

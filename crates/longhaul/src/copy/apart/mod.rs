@@ -148,11 +148,10 @@ fn all_done(failed: Vec<(String, anyhow::Error)>, crew: &Crew<'_>) -> Result<()>
 
 /// Directories get their metadata when nobody writes in them any more.
 fn gather_last(job: &Job<'_>, crew: &mut Crew<'_>) -> Result<()> {
-    let side = Apart::Source;
     for host in 0..job.sources.first().map_or(0, Vec::len) {
-        let pair = |number| pair(job, side, host, number);
+        crew.pass(host);
         let task = Task::Gather(Pass::Last);
-        converse(job, pair, task, &mut crew.last_of(host))?;
+        carry(job, Apart::Source, &[Share { host, task }], crew)?;
     }
     Ok(())
 }

@@ -2,9 +2,10 @@
 //! The threads that read: each takes the next block, of whatever file, so that one large file has all of them.
 
 use super::{
-    files::{Files, Found, Next, Opened, ToRead, What},
+    files::{Files, Found, Next, ToRead, What},
     findings::Findings,
 };
+use crate::copy::opened::Opened;
 use std::{
     io,
     iter::{Flatten, Peekable},

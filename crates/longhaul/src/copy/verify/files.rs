@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What there is in a tree, and what of it there should be.
 
-use std::{borrow::Cow, collections::BTreeSet, fs::File, ops::Range, path::Path, sync::Arc};
+use crate::copy::opened::Opened;
+use std::{borrow::Cow, collections::BTreeSet, ops::Range, path::Path, sync::Arc};
 use store::{
     blocks::{BlockHash, Blocks},
     entry::{Entry, Kind, Version},
     filter::Filter,
     manifest::{Manifest, Record},
     path::RelPath,
-    piece::{self, OpenPiece},
+    piece,
     root::Failure,
     scan::{Item, Options, Scan, Source, SourceError},
 };
@@ -55,18 +56,10 @@ pub(super) enum Expected {
     Piece(Vec<Range<u64>>),
 }
 
-/// It is being read.
-pub(super) enum Opened {
-    Whole(File),
-    Piece(OpenPiece),
-}
-
 impl ToRead {
     pub(super) fn open(&self) -> Result<Opened, Failure> {
-        match self.expected {
-            Expected::Whole(_) => self.source.open_file(&self.path).map(Opened::Whole),
-            Expected::Piece(_) => self.source.open_piece(&self.path).map(Opened::Piece),
-        }
+        let in_piece = matches!(self.expected, Expected::Piece(_));
+        Opened::of(&self.source, &self.path, in_piece)
     }
 
     /// Blocks that there are of it.
@@ -99,23 +92,6 @@ impl ToRead {
             )
             .into(),
         })
-    }
-}
-
-impl Opened {
-    pub(super) fn file(&self) -> &File {
-        match self {
-            Self::Whole(file) => file,
-            Self::Piece(piece) => &piece.file,
-        }
-    }
-
-    /// Whether a block may have this hash.
-    pub(super) fn agrees(&self, index: u64, hash: BlockHash) -> bool {
-        match self {
-            Self::Whole(_) => true,
-            Self::Piece(piece) => piece.agrees(index, hash),
-        }
     }
 }
 

@@ -76,7 +76,7 @@ impl Source {
             return Err(Lost::Changed);
         };
         // Where it would go elsewhere now, the next copy brings it.
-        let share = self.share_of(place, &file.path, &version);
+        let share = self.share_of(place, &entry);
         let new = SourceFile {
             sources: file.sources.clone(),
             path: file.path.clone(),

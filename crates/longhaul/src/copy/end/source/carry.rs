@@ -3,9 +3,11 @@
 
 use super::{
     Source,
-    sending::{Lost, Opened, Sending, SourceFile},
+    sending::{Lost, Sending, SourceFile},
 };
-use crate::copy::{args::Switch, connection::Connection, end::gauges::Gauge, message::Order};
+use crate::copy::{
+    args::Switch, connection::Connection, end::gauges::Gauge, message::Order, opened::Opened,
+};
 use anyhow::{Result, bail};
 use model::copy::{HasEnded, Parcel, Stage};
 use std::{

@@ -3,59 +3,36 @@
 
 use super::{Source, scanning::file_of, sending::SourceFile};
 use crate::copy::{message::Share, order::Task};
-use model::copy::placement::{Kept, Placement};
+use model::copy::placement::Kept;
 use sha2::{Digest as _, Sha256};
 use std::{ops::Range, sync::Arc};
 use store::{
     blocks::BLOCK,
-    entry::{Entry, Kind, Version},
+    entry::{Entry, Kind},
     path::RelPath,
     scan::Source as Place,
 };
 
 impl Source {
-    /// How much of a file is copied here; `None`: nothing, another host has it.
-    pub(super) fn share_of(
-        &self,
-        place: &Place,
-        path: &RelPath,
-        version: &Version,
-    ) -> Option<Share> {
+    /// How much of something is copied here; `None`: nothing, another host has it. All have all directories.
+    pub(super) fn share_of(&self, place: &Place, entry: &Entry) -> Option<Share> {
         let Task::Spread(placement) = self.task else {
             return Some(Share::Whole);
         };
-        // What has several names has all of them at one host. Who can't be asked is not divided.
-        let divisible = || place.links(path).is_ok_and(|links| links == 1);
-        match placement.of_file(number(path), version.size, BLOCK, divisible) {
-            Kept::Nothing => None,
-            Kept::Whole => Some(Share::Whole),
-            Kept::Blocks(blocks) => Some(Share::Kept(blocks)),
-        }
-    }
-
-    /// Whether something goes here, and if it is a file, how much of it.
-    pub(super) fn announced(
-        &self,
-        entry: &Entry,
-        sources: &Arc<[Place]>,
-        source: usize,
-    ) -> Option<Option<SourceFile>> {
-        let Some(file) = file_of(entry, sources, source) else {
-            return self.goes_here(entry).then_some(None);
-        };
-        let share = self.share_of(&sources[source], &entry.path, &file.version)?;
-        Some(Some(SourceFile { share, ..file }))
-    }
-
-    /// All hosts have all directories.
-    fn goes_here(&self, entry: &Entry) -> bool {
-        let Task::Spread(placement) = self.task else {
-            return true;
-        };
+        let whole = |path| placement.has(number(path)).then_some(Share::Whole);
         match &entry.kind {
-            Kind::Directory => true,
-            Kind::HardLink { to } => has(placement, to),
-            _ => has(placement, &entry.path),
+            Kind::Directory => Some(Share::Whole),
+            Kind::HardLink { to } => whole(to),
+            Kind::File { version, .. } => {
+                // What has several names has all of them at one host. Who can't be asked is not divided.
+                let divisible = || place.links(&entry.path).is_ok_and(|links| links == 1);
+                match placement.of_file(number(&entry.path), version.size, BLOCK, divisible) {
+                    Kept::Nothing => None,
+                    Kept::Whole => Some(Share::Whole),
+                    Kept::Blocks(blocks) => Some(Share::Kept(blocks)),
+                }
+            }
+            _ => whole(&entry.path),
         }
     }
 
@@ -83,10 +60,6 @@ impl Source {
             ..file
         })
     }
-}
-
-fn has(placement: Placement, path: &RelPath) -> bool {
-    placement.has(number(path))
 }
 
 /// The same for the same name, always and everywhere.

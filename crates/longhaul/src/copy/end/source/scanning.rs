@@ -52,10 +52,13 @@ impl Source {
                     entry,
                     left_out,
                 } => {
-                    if let Some(file) = self.announced(&entry, &sources, source) {
-                        self.leave_out(&entry.path, &left_out);
-                        self.announce_one(entry, file.map(Arc::new));
-                    }
+                    let Some(share) = self.share_of(&sources[source], &entry) else {
+                        continue;
+                    };
+                    self.leave_out(&entry.path, &left_out);
+                    let file = file_of(&entry, &sources, source);
+                    let file = file.map(|file| Arc::new(SourceFile { share, ..file }));
+                    self.announce_one(entry, file);
                 }
                 Item::Piece { entry, .. } if !self.takes_pieces() => {
                     self.unread(&format!(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the source knows of a file that the target wants.
 
-use crate::copy::message::Share;
+use crate::copy::{message::Share, opened::Opened};
 use rustix::{
     fs::{SeekFrom, seek},
     io::Errno,
@@ -11,7 +11,6 @@ use store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::Version,
     path::RelPath,
-    piece::OpenPiece,
     scan::Source,
 };
 
@@ -33,30 +32,6 @@ pub(super) struct SourceFile {
     pub(super) in_piece: bool,
     /// The extent that it is of, if the driver assigned it.
     pub(super) assignment: Option<u64>,
-}
-
-/// A file that is being read.
-#[derive(Debug)]
-pub(super) enum Opened {
-    File(File),
-    Piece(OpenPiece),
-}
-
-impl Opened {
-    fn file(&self) -> &File {
-        match self {
-            Self::File(file) => file,
-            Self::Piece(piece) => &piece.file,
-        }
-    }
-
-    /// Whether a block may have this hash: of a piece, it is what arrived.
-    pub(super) fn agrees(&self, index: u64, hash: BlockHash) -> bool {
-        match self {
-            Self::File(_) => true,
-            Self::Piece(piece) => piece.agrees(index, hash),
-        }
-    }
 }
 
 /// Why bytes of a file can't be had.
@@ -94,11 +69,7 @@ impl SourceFile {
 
     pub(super) fn open(&self) -> Result<Opened, Lost> {
         let place = &self.sources[self.source];
-        let opened = match self.in_piece {
-            true => place.open_piece(&self.path).map(Opened::Piece),
-            false => place.open_file(&self.path).map(Opened::File),
-        };
-        match opened {
+        match Opened::of(place, &self.path, self.in_piece) {
             Ok(Opened::Piece(piece)) if piece.version != self.version => Err(Lost::Changed),
             other => other.map_err(|error| Lost::Unreadable(error.to_string())),
         }
@@ -127,7 +98,7 @@ impl SourceFile {
 
     /// Of a piece each block is known by its hash.
     fn check(&self, from: &Opened) -> Result<(), Lost> {
-        let Opened::File(file) = from else {
+        let Opened::Whole(file) = from else {
             return Ok(());
         };
         let now = Version::of_file(file).map_err(|error| Lost::Unreadable(error.to_string()))?;

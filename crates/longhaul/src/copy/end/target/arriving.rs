@@ -275,7 +275,7 @@ fn open(
     wanted: &Wanted,
 ) -> Result<Opened, PartError> {
     match share {
-        Share::Blocks(_) | Share::Piece(_) => Part::open_slices(dir, name, origin, wanted.ranges()),
+        Share::Blocks(_) | Share::Piece(_) => Part::open_slice(dir, name, origin, wanted.ranges()),
         Share::Whole | Share::Assembled | Share::Kept(_) => Part::open(dir, name, origin),
     }
 }

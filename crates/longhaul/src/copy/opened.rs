@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is read of a file: all of it, or a piece, whose blocks have hashes.
+
+use std::fs::File;
+use store::{blocks::BlockHash, path::RelPath, piece::OpenPiece, root::Failure, scan::Source};
+
+#[derive(Debug)]
+pub(super) enum Opened {
+    Whole(File),
+    Piece(OpenPiece),
+}
+
+impl Opened {
+    pub(super) fn of(place: &Source, path: &RelPath, in_piece: bool) -> Result<Self, Failure> {
+        match in_piece {
+            true => place.open_piece(path).map(Self::Piece),
+            false => place.open_file(path).map(Self::Whole),
+        }
+    }
+
+    pub(super) fn file(&self) -> &File {
+        match self {
+            Self::Whole(file) => file,
+            Self::Piece(piece) => &piece.file,
+        }
+    }
+
+    /// Whether a block may have this hash: of a piece, it is what arrived.
+    pub(super) fn agrees(&self, index: u64, hash: BlockHash) -> bool {
+        match self {
+            Self::Whole(_) => true,
+            Self::Piece(piece) => piece.agrees(index, hash),
+        }
+    }
+}
