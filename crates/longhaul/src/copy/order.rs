@@ -250,6 +250,8 @@ pub(super) struct Progress {
     /// Bytes sent in this conversation, and those that are durable.
     pub(super) sent: u64,
     pub(super) durable: u64,
+    /// Bytes sent a second time, because the stream that had them was slow.
+    pub(super) repeated: u64,
     /// Bytes that need not be sent, because they are at the target already.
     pub(super) there: u64,
     /// What the end has measured of itself in this conversation.

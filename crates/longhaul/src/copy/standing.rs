@@ -26,8 +26,9 @@ pub(super) struct Standing {
     began: Instant,
     source: Heard,
     target: Heard,
-    /// Bytes sent and made durable in conversations before this one.
+    /// Bytes sent, sent twice and made durable in conversations before this one.
     sent_before: u64,
+    repeated_before: u64,
     durable_before: u64,
     /// Things made in the pass before this one, over what is the same.
     made_before: u64,
@@ -68,6 +69,8 @@ pub(super) struct Record {
     there_bytes: u64,
     sent_bytes: u64,
     durable_bytes: u64,
+    /// Sent on another stream, too, at the end.
+    repeated_bytes: u64,
     seconds: f64,
     average_bps: u64,
     /// In the last seconds; not at the end.
@@ -101,6 +104,7 @@ impl Standing {
             source: Heard::default(),
             target: Heard::default(),
             sent_before: 0,
+            repeated_before: 0,
             durable_before: 0,
             made_before: 0,
             streams_max: 0,
@@ -112,12 +116,14 @@ impl Standing {
     pub(super) fn brought(&mut self, brought: Brought, record: &Record) {
         self.brought = Some(brought);
         self.sent_before += record.sent_bytes;
+        self.repeated_before += record.repeated_bytes;
         self.durable_before += record.durable_bytes;
     }
 
     /// Another conversation begins: both ends count from 0 again.
     pub(super) fn again(&mut self) {
         self.sent_before += self.source.last().sent;
+        self.repeated_before += self.source.last().repeated;
         self.durable_before += self.target.last().durable;
         (self.source, self.target) = (Heard::default(), Heard::default());
     }
@@ -182,6 +188,7 @@ impl Standing {
             there_bytes: source.there,
             sent_bytes: self.sent_before + source.sent,
             durable_bytes: durable,
+            repeated_bytes: self.repeated_before + source.repeated,
             seconds,
             average_bps: (durable as f64 * 8.0 / seconds.max(1e-9)) as u64,
             now_bps: None,
@@ -275,6 +282,7 @@ impl Record {
         self.entries += one.entries;
         self.there_bytes += one.there_bytes;
         self.sent_bytes += one.sent_bytes;
+        self.repeated_bytes += one.repeated_bytes;
         self.durable_bytes += one.durable_bytes;
         self.seconds = self.seconds.max(one.seconds);
         self.average_bps += one.average_bps;

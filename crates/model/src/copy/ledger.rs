@@ -3,6 +3,7 @@
 
 use super::Parcel;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use units::Time;
 
 /// Of all streams of a conversation. Memory: a parcel's number for each that is under way, and of small files 8 bytes
 /// each; what is under way is bounded by the buffers that hold it. And 8 bytes for each stream that has ended.
@@ -12,10 +13,21 @@ pub struct Ledger {
     ended: BTreeSet<u64>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Stream {
     confirmed: u64,
-    under_way: VecDeque<Parcel>,
+    under_way: VecDeque<Flight>,
+    /// Since when the first of them has the stream for itself.
+    since: Time,
+}
+
+/// A parcel under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flight {
+    /// What it is.
+    pub parcel: Parcel,
+    /// Its length in bytes.
+    pub bytes: u64,
 }
 
 /// A far end confirmed what it was never sent.
@@ -33,23 +45,40 @@ pub struct Overcounted {
 pub struct HasEnded(pub Parcel);
 
 impl Ledger {
-    /// A stream begins to carry a parcel.
-    pub fn sent(&mut self, stream: u64, parcel: Parcel) -> Result<(), HasEnded> {
+    /// A stream begins to carry a parcel of so many bytes.
+    pub fn sent(
+        &mut self,
+        stream: u64,
+        parcel: Parcel,
+        bytes: u64,
+        now: Time,
+    ) -> Result<(), HasEnded> {
         if self.ended.contains(&stream) {
             return Err(HasEnded(parcel));
         }
-        let stream = self.streams.entry(stream).or_default();
-        stream.under_way.push_back(parcel);
+        let stream = self.stream(stream, now);
+        if stream.under_way.is_empty() {
+            stream.since = now;
+        }
+        stream.under_way.push_back(Flight { parcel, bytes });
         Ok(())
+    }
+
+    fn stream(&mut self, number: u64, now: Time) -> &mut Stream {
+        self.streams.entry(number).or_insert_with(|| Stream {
+            confirmed: 0,
+            under_way: VecDeque::new(),
+            since: now,
+        })
     }
 
     /// The far end has received `count` parcels of a stream, from its beginning on. What it confirmed before it may
     /// confirm again, also after the stream's end: it counts and tells in several threads.
-    pub fn received(&mut self, stream: u64, count: u64) -> Result<(), Overcounted> {
+    pub fn received(&mut self, stream: u64, count: u64, now: Time) -> Result<(), Overcounted> {
         if self.ended.contains(&stream) {
             return Ok(());
         }
-        let of = self.streams.entry(stream).or_default();
+        let of = self.stream(stream, now);
         let sent = of.confirmed + of.under_way.len() as u64;
         if count > sent {
             return Err(Overcounted {
@@ -59,17 +88,33 @@ impl Ledger {
             });
         }
         let more = count.saturating_sub(of.confirmed);
-        of.under_way.drain(..more as usize);
-        of.confirmed += more;
+        if more > 0 {
+            of.under_way.drain(..more as usize);
+            of.confirmed += more;
+            of.since = now;
+        }
         Ok(())
     }
 
     /// A stream has ended, and its far end received `count` parcels of it: what did not arrive. Nothing more is sent on it.
-    pub fn ended(&mut self, stream: u64, count: u64) -> Result<VecDeque<Parcel>, Overcounted> {
-        self.received(stream, count)?;
+    pub fn ended(
+        &mut self,
+        stream: u64,
+        count: u64,
+        now: Time,
+    ) -> Result<VecDeque<Parcel>, Overcounted> {
+        self.received(stream, count, now)?;
         self.ended.insert(stream);
-        let ended = self.streams.remove(&stream).unwrap_or_default();
-        Ok(ended.under_way)
+        let under_way = self.streams.remove(&stream).map(|ended| ended.under_way);
+        let lost = under_way.into_iter().flatten().map(|flight| flight.parcel);
+        Ok(lost.collect())
+    }
+
+    /// Streams that have something under way: since when the first of it, and all of it in its order.
+    pub fn under_way(&self) -> impl Iterator<Item = (u64, Time, &VecDeque<Flight>)> {
+        let all = self.streams.iter();
+        all.filter(|(_, stream)| !stream.under_way.is_empty())
+            .map(|(number, stream)| (*number, stream.since, &stream.under_way))
     }
 
     /// Whether all that was sent was confirmed.
@@ -85,6 +130,8 @@ impl Ledger {
 mod tests {
     use super::*;
 
+    const NOW: Time = Time::ZERO;
+
     fn block(block: u64) -> Parcel {
         Parcel::Block { file: 1, block }
     }
@@ -93,12 +140,12 @@ mod tests {
     fn what_a_broken_stream_did_not_deliver_is_known() {
         let mut ledger = Ledger::default();
         for number in 0..4 {
-            ledger.sent(number % 2, block(number)).unwrap();
+            ledger.sent(number % 2, block(number), 9, NOW).unwrap();
         }
-        ledger.received(0, 1).unwrap();
-        assert_eq!(ledger.ended(0, 1).unwrap(), [block(2)]);
+        ledger.received(0, 1, NOW).unwrap();
+        assert_eq!(ledger.ended(0, 1, NOW).unwrap(), [block(2)]);
         assert!(!ledger.is_settled());
-        assert_eq!(ledger.ended(1, 2).unwrap(), []);
+        assert_eq!(ledger.ended(1, 2, NOW).unwrap(), []);
         assert!(ledger.is_settled());
     }
 
@@ -106,27 +153,31 @@ mod tests {
     #[test]
     fn nothing_is_sent_on_a_stream_that_has_ended() {
         let mut ledger = Ledger::default();
-        ledger.sent(0, block(0)).unwrap();
-        assert_eq!(ledger.ended(0, 0).unwrap(), [block(0)]);
-        assert_eq!(ledger.sent(0, block(1)), Err(HasEnded(block(1))));
+        ledger.sent(0, block(0), 9, NOW).unwrap();
+        assert_eq!(ledger.ended(0, 0, NOW).unwrap(), [block(0)]);
+        assert_eq!(ledger.sent(0, block(1), 9, NOW), Err(HasEnded(block(1))));
         assert!(ledger.is_settled());
-        assert_eq!(ledger.ended(0, 0).unwrap(), []);
-        ledger.received(0, 1).unwrap();
+        assert_eq!(ledger.ended(0, 0, NOW).unwrap(), []);
+        ledger.received(0, 1, NOW).unwrap();
         assert!(ledger.is_settled());
-        assert_eq!(ledger.ended(7, 0).unwrap(), [], "one that never carried");
-        assert!(ledger.sent(7, block(1)).is_err());
+        assert_eq!(
+            ledger.ended(7, 0, NOW).unwrap(),
+            [],
+            "one that never carried"
+        );
+        assert!(ledger.sent(7, block(1), 9, NOW).is_err());
     }
 
     #[test]
     fn a_late_count_takes_nothing_back_and_an_excess_is_refused() {
         let mut ledger = Ledger::default();
-        ledger.sent(0, block(0)).unwrap();
-        ledger.sent(0, block(1)).unwrap();
-        ledger.received(0, 2).unwrap();
-        ledger.received(0, 1).unwrap();
+        ledger.sent(0, block(0), 9, NOW).unwrap();
+        ledger.sent(0, block(1), 9, NOW).unwrap();
+        ledger.received(0, 2, NOW).unwrap();
+        ledger.received(0, 1, NOW).unwrap();
         assert!(ledger.is_settled());
-        let refused = ledger.received(0, 3).unwrap_err().to_string();
+        let refused = ledger.received(0, 3, NOW).unwrap_err().to_string();
         assert_eq!(refused, "stream 0: 3 parcels confirmed of 2 that were sent");
-        assert!(ledger.received(9, 1).is_err());
+        assert!(ledger.received(9, 1, NOW).is_err());
     }
 }

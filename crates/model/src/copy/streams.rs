@@ -4,7 +4,9 @@
 //! A stream moves a window a round trip at most, so a long path wants as many as fill it. How much it holds nobody says,
 //! so the first number is a guess from what is known at once: the round trip, and the largest window that buffers
 //! allow, or that is quickly back after a loss. From there it is tried: twice as many as long as that makes the whole faster, and
-//! back again if it does not. A stream too many costs little: memory, and a share of the path that others lack.
+//! back again if it does not. Where a queue stands the path is full already, and nothing is tried: more streams would only take
+//! what others have, and those that come to a full path stay slow, which everybody waits for at the end. Where none stands and the
+//! path has carried more before, losses hold windows small, and more of them help at once.
 
 use units::{BitRate, Time};
 
@@ -19,25 +21,38 @@ const GUESSED_RATE: BitRate = BitRate::from_bits(1_000_000_000);
 /// seconds after a loss, and a stream of many times that only after as many more (RFC 9438 §4.2: the cube root of the
 /// window, in seconds).
 const GUESSED_WINDOW_MAX: u64 = 3_000_000;
-/// A trial lasts so many round trips, for slow start takes about twelve of them to a window of 3 MB, and at least so long.
-const TRIAL_ROUNDS: u64 = 16;
-const TRIAL_MIN: Time = Time::from_millis(1500);
+/// So many round trips count, and at least so long. When the number has changed as many go by before them, for slow start
+/// takes about eight to fill a gigabit by sixteen streams.
+const COUNTED_ROUNDS: u64 = 8;
+const COUNTED_MIN: Time = Time::from_millis(750);
 /// More streams stay if they bring so much more.
 const GAIN: f64 = 1.05;
-/// After a trial that brought nothing, so many trials' time goes by before the next.
-const REST_TRIALS: u64 = 8;
+/// Otherwise they go one in so many at a time: what they have under way the others have to grow into.
+const STEPS_BACK: usize = 8;
+/// After a trial that brought nothing, so many trials' time goes by before the next,
+const REST_TRIALS: u64 = 16;
+/// but for a rate that has fallen below this share of the best.
+const FALLEN: f64 = 0.85;
 /// The path, not the disks, is what a copy waits for if this share of streams has data waiting.
 const WAITING: f64 = 0.7;
+/// A queue stands where this share of streams sees one.
+const QUEUED: f64 = 0.5;
+/// Which a stream does whose round trips last so many times as long as the shortest of them, and so much longer: what a
+/// host's scheduling and delayed acknowledgements add is less.
+const QUEUED_RATIO: f64 = 1.25;
+const QUEUED_MIN: Time = Time::from_millis(4);
 
 /// What a look at all streams shows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Look {
     /// Bytes that have been acknowledged on all streams since the beginning.
     pub acked_bytes: u64,
-    /// The longest smoothed round trip of them.
+    /// The longest round trip of them without what waits in queues.
     pub rtt: Time,
     /// The share of streams that have data which the path has not taken yet, 0 to 1.
     pub waiting: f64,
+    /// The share of streams that see a queue ([`sees_queue`]), 0 to 1.
+    pub queued: f64,
     /// Bytes that are still to be sent, if that is known.
     pub left_bytes: Option<u64>,
 }
@@ -48,21 +63,53 @@ pub struct Streams {
     count: usize,
     most: usize,
     trial: Option<Trial>,
-    /// Before the number was raised: what there was, and its rate in bytes a second.
-    before: Option<(usize, f64)>,
-    /// No larger number is tried before then.
+    /// There are new streams, whose windows are not what they will be.
+    grown: bool,
+    /// It was raised, which has to prove itself.
+    raised: Option<Raised>,
+    /// It was raised for nothing, and goes back to this.
+    enough: Option<usize>,
+    /// The best rate since a trial last brought nothing.
+    best: f64,
+    /// No larger number is tried before then, unless the rate falls.
     rest_until: Time,
 }
 
-/// A while in which the number stays as it is: its first half fills windows, the second counts.
+#[derive(Debug, Clone, Copy)]
+struct Raised {
+    from: usize,
+    /// It stays if there are more bytes a second than that.
+    beyond: f64,
+}
+
+/// A while in which the number stays as it is.
 #[derive(Debug, Clone)]
 struct Trial {
     began: Time,
+    /// For windows to fill, before it counts.
+    filling: Time,
     length: Time,
-    /// When the second half began, and what had been acknowledged.
-    half: Option<(Time, u64)>,
+    /// When it began to count, and what had been acknowledged.
+    counts_from: Option<(Time, u64)>,
     looks: u32,
     waiting: f64,
+    queued: f64,
+}
+
+/// What a trial showed.
+#[derive(Debug)]
+struct Shown {
+    /// Bytes a second.
+    rate: f64,
+    /// Shares of streams, over its second half.
+    waiting: f64,
+    queued: f64,
+}
+
+/// Whether the path of a stream holds more than it carries, by its smoothed round trip and the shortest that it has seen.
+#[must_use]
+pub fn sees_queue(rtt: Time, rtt_min: Time) -> bool {
+    rtt > rtt_min + QUEUED_MIN && rtt.as_secs_f64() > rtt_min.as_secs_f64() * QUEUED_RATIO
 }
 
 /// The first guess: as many windows as a path of 1 Gbit/s holds, within [`STREAMS_MIN`] and `most`.
@@ -82,7 +129,10 @@ impl Streams {
             count: count.clamp(1, most.max(1)),
             most: most.max(1),
             trial: None,
-            before: None,
+            grown: true,
+            raised: None,
+            enough: None,
+            best: 0.0,
             rest_until: Time::ZERO,
         }
     }
@@ -95,60 +145,98 @@ impl Streams {
 
     /// Takes in a look; how many there shall be from now on. Looks are a fraction of a second apart.
     pub fn look(&mut self, now: Time, look: &Look) -> usize {
-        let trial = self.trial.get_or_insert_with(|| Trial::new(now, look.rtt));
-        if let Some((rate, waiting)) = trial.look(now, look) {
-            let length = trial.length;
+        let trial = self
+            .trial
+            .get_or_insert_with(|| Trial::new(now, look.rtt, self.grown));
+        if let Some(shown) = trial.look(now, look) {
+            let before = self.count;
             self.trial = None;
-            // What ends before the next trial does gains nothing by more streams.
-            let worth = look
-                .left_bytes
-                .is_none_or(|left| left as f64 > rate * length.as_secs_f64());
-            self.conclude(now, length, rate, worth && waiting >= WAITING);
+            self.conclude(now, look, &shown);
+            self.grown = self.count > before;
         }
         self.count
     }
 
     /// A trial has ended.
-    fn conclude(&mut self, now: Time, length: Time, rate: f64, wants_more: bool) {
-        let gained = self.before.is_none_or(|(_, before)| rate > before * GAIN);
-        if let Some((count, _)) = self.before.take()
-            && !gained
+    fn conclude(&mut self, now: Time, look: &Look, shown: &Shown) {
+        let rate = shown.rate;
+        if let Some(raised) = self.raised.take()
+            && rate <= raised.beyond
         {
-            self.count = count;
-            self.rest_until = now + length * REST_TRIALS;
-        } else if wants_more && self.count < self.most && now >= self.rest_until {
-            self.before = Some((self.count, rate));
+            self.enough = Some(raised.from);
+            self.best = rate;
+            self.rest_until = now + counted(look.rtt) * 2 * REST_TRIALS;
+        }
+        self.best = self.best.max(rate);
+        let least = self.best * FALLEN;
+        let fallen = rate < least;
+        if let Some(enough) = self.enough.filter(|_| !fallen) {
+            self.count = (self.count - self.count.div_ceil(STEPS_BACK)).max(enough);
+            self.enough = (self.count > enough).then_some(enough);
+        } else if (fallen || now >= self.rest_until)
+            && self.count < self.most
+            && wants_more(look, shown)
+        {
+            let gain = rate * GAIN;
+            self.raised = Some(Raised {
+                from: self.count,
+                // Windows that go on to wear away hide what more of them bring.
+                beyond: if fallen { gain.min(least) } else { gain },
+            });
+            self.enough = None;
             self.count = (self.count * 2).min(self.most);
         }
     }
 }
 
+/// Whether more streams may bring more: the path is what is waited for, it is not full, and there is enough left that a trial
+/// is worth it.
+fn wants_more(look: &Look, shown: &Shown) -> bool {
+    let trial = shown.rate * 2.0 * counted(look.rtt).as_secs_f64();
+    let worth = look.left_bytes.is_none_or(|left| left as f64 > trial);
+    worth && shown.waiting >= WAITING && shown.queued < QUEUED
+}
+
+/// How long a trial counts.
+fn counted(rtt: Time) -> Time {
+    (rtt * COUNTED_ROUNDS).max(COUNTED_MIN)
+}
+
 impl Trial {
-    fn new(began: Time, rtt: Time) -> Self {
+    fn new(began: Time, rtt: Time, grown: bool) -> Self {
+        let counted = counted(rtt);
+        let filling = if grown { counted } else { Time::ZERO };
         Self {
             began,
-            length: (rtt * TRIAL_ROUNDS).max(TRIAL_MIN),
-            half: None,
+            filling,
+            length: filling + counted,
+            counts_from: None,
             looks: 0,
             waiting: 0.0,
+            queued: 0.0,
         }
     }
 
-    /// At its end: bytes a second, and the share of streams that had data waiting.
-    fn look(&mut self, now: Time, look: &Look) -> Option<(f64, f64)> {
+    /// At its end, what it showed.
+    fn look(&mut self, now: Time, look: &Look) -> Option<Shown> {
         let lasted = now.since(self.began);
-        if lasted * 2 < self.length {
+        if lasted < self.filling {
             return None;
         }
-        let (half, acked) = *self.half.get_or_insert((now, look.acked_bytes));
+        let (from, acked) = *self.counts_from.get_or_insert((now, look.acked_bytes));
         self.looks += 1;
         self.waiting += look.waiting;
-        if lasted < self.length || now == half {
+        self.queued += look.queued;
+        if lasted < self.length || now == from {
             return None;
         }
         let bytes = look.acked_bytes.saturating_sub(acked);
-        let rate = bytes as f64 / now.since(half).as_secs_f64();
-        Some((rate, self.waiting / f64::from(self.looks)))
+        let looks = f64::from(self.looks);
+        Some(Shown {
+            rate: bytes as f64 / now.since(from).as_secs_f64(),
+            waiting: self.waiting / looks,
+            queued: self.queued / looks,
+        })
     }
 }
 
@@ -159,41 +247,82 @@ mod tests {
     const MBIT: f64 = 1e6 / 8.0;
 
     /// A path that carries so many bytes a second, of which each stream gets a window a round trip.
+    #[derive(Clone, Copy)]
     struct Path {
         rate: f64,
         window: f64,
         rtt: Time,
+        /// In BDP. Where there is hardly any, packets that are too many are lost.
+        queue: f64,
     }
 
-    /// What a copy of so many seconds came to: how many streams there were at its end, and the most.
-    fn run(path: &Path, source: f64, seconds: u64, streams: &mut Streams) -> (usize, usize) {
-        run_with(path, source, seconds, streams, None)
-    }
+    const GIGABIT: Path = Path {
+        rate: 1000.0 * MBIT,
+        window: 1e6,
+        rtt: Time::from_millis(350),
+        queue: 0.1,
+    };
 
-    fn run_with(
-        path: &Path,
+    /// A copy over it.
+    struct Copy {
+        path: Path,
+        /// What the disks give.
         source: f64,
-        seconds: u64,
-        streams: &mut Streams,
         size: Option<u64>,
-    ) -> (usize, usize) {
-        let (mut acked, mut most) = (0.0, 0);
-        let step = Time::from_millis(250);
-        let mut now = Time::ZERO;
-        while now < Time::from_secs(seconds) {
-            let streams_carry = streams.count() as f64 * path.window / path.rtt.as_secs_f64();
-            let path_carries = streams_carry.min(path.rate);
-            acked += path_carries.min(source) * step.as_secs_f64();
-            now += step;
-            let look = Look {
-                acked_bytes: acked as u64,
-                rtt: path.rtt,
-                waiting: if source > path_carries { 1.0 } else { 0.1 },
-                left_bytes: size.map(|size| size.saturating_sub(acked as u64)),
-            };
-            most = most.max(streams.look(now, &look));
+        streams: Streams,
+        now: Time,
+        acked: f64,
+        /// The most streams there were.
+        most: usize,
+    }
+
+    impl Copy {
+        fn over(path: Path, streams: Streams) -> Self {
+            Self {
+                path,
+                source: f64::INFINITY,
+                size: None,
+                most: streams.count(),
+                streams,
+                now: Time::ZERO,
+                acked: 0.0,
+            }
         }
-        (streams.count(), most)
+
+        /// How many streams there are after so many seconds more, and the most that were.
+        fn run(&mut self, seconds: u64) -> (usize, usize) {
+            let end = self.now + Time::from_secs(seconds);
+            while self.now < end {
+                self.step(Time::from_millis(250));
+            }
+            (self.streams.count(), self.most)
+        }
+
+        fn step(&mut self, step: Time) {
+            let Path {
+                rate,
+                window,
+                rtt,
+                queue,
+            } = self.path;
+            let carry = self.streams.count() as f64 * window / rtt.as_secs_f64();
+            // What windows hold beyond the path waits in its queue.
+            let queued = rtt.as_secs_f64() * (carry / rate - 1.0).clamp(0.0, queue);
+            self.acked += carry.min(rate).min(self.source) * step.as_secs_f64();
+            self.now += step;
+            let look = Look {
+                acked_bytes: self.acked as u64,
+                rtt,
+                waiting: if self.source > carry.min(rate) {
+                    1.0
+                } else {
+                    0.1
+                },
+                queued: f64::from(sees_queue(rtt + Time::from_secs_f64(queued), rtt)),
+                left_bytes: self.size.map(|size| size.saturating_sub(self.acked as u64)),
+            };
+            self.most = self.most.max(self.streams.look(self.now, &look));
+        }
     }
 
     #[test]
@@ -209,12 +338,7 @@ mod tests {
 
     #[test]
     fn there_come_as_many_as_fill_the_path_and_no_more() {
-        let path = Path {
-            rate: 1000.0 * MBIT,
-            window: 1e6,
-            rtt: Time::from_millis(350),
-        };
-        let (count, most) = run(&path, f64::INFINITY, 120, &mut Streams::new(4, 256));
+        let (count, most) = Copy::over(GIGABIT, Streams::new(4, 256)).run(120);
         // 44 windows fill it; the last trial is one of more that brought nothing.
         assert!((44..=64).contains(&count), "{count}");
         assert_eq!(most, 128);
@@ -226,49 +350,109 @@ mod tests {
             rate: 100.0 * MBIT,
             window: 1e7,
             rtt: Time::from_millis(20),
+            ..GIGABIT
         };
-        let (count, most) = run(&path, f64::INFINITY, 60, &mut Streams::new(4, 64));
-        assert_eq!((count, most), (4, 8));
+        let mut copy = Copy::over(path, Streams::new(4, 64));
+        let counts: Vec<usize> = (0..120).map(|_| copy.run(1).0).collect();
+        assert_eq!(copy.most, 8);
+        let at_four = counts.iter().filter(|count| **count == 4).count();
+        assert!(at_four > 80, "{counts:?}");
+    }
+
+    /// What bench/copy showed at 350 ms: 15 more streams came to a full path, and the last blocks were theirs.
+    #[test]
+    fn where_a_queue_stands_no_number_is_tried() {
+        let most = |window| {
+            let path = Path {
+                window,
+                queue: 1.0,
+                ..GIGABIT
+            };
+            Copy::over(path, Streams::new(15, 64)).run(120).1
+        };
+        assert_eq!(most(5e6), 15);
+        assert_eq!(most(1e6), 60, "15 leave it half empty");
+    }
+
+    /// Slow start has filled the path, a trial has shown that more bring nothing, and then losses wear windows away.
+    #[test]
+    fn where_losses_wear_windows_away_more_streams_come_soon() {
+        let path = Path {
+            window: 5e6,
+            ..GIGABIT
+        };
+        let mut copy = Copy::over(path, Streams::new(15, 64));
+        assert_eq!(copy.run(40), (15, 30));
+        let mut worst = f64::INFINITY;
+        for _ in 0..60 {
+            copy.path.window = (copy.path.window * 0.95).max(8e5);
+            let acked = copy.acked;
+            copy.run(1);
+            worst = (copy.acked - acked).min(worst);
+        }
+        assert!(copy.streams.count() >= 55);
+        assert!(worst > 0.6 * path.rate, "{worst}");
+    }
+
+    /// As where others have taken half of the path.
+    #[test]
+    fn where_more_bring_nothing_although_the_rate_has_fallen_they_are_tried_once() {
+        let path = Path {
+            window: 5e6,
+            ..GIGABIT
+        };
+        let mut copy = Copy::over(path, Streams::new(15, 64));
+        copy.run(40);
+        copy.path.rate /= 2.0;
+        let mut tried = 0;
+        for _ in 0..60 {
+            let before = copy.streams.count();
+            tried += usize::from(copy.run(1).0 > before);
+        }
+        assert_eq!((tried, copy.streams.count()), (1, 15));
+    }
+
+    #[test]
+    fn what_hosts_add_is_no_queue() {
+        let sees = |rtt, rtt_min| sees_queue(Time::from_micros(rtt), Time::from_micros(rtt_min));
+        assert!(!sees(3_000, 100) && !sees(23_000, 20_000) && !sees(400_000, 350_000));
+        assert!(sees(5_000, 100) && sees(30_000, 20_000) && sees(450_000, 350_000));
     }
 
     #[test]
     fn a_disk_that_is_slower_than_the_path_asks_for_none() {
         let path = Path {
-            rate: 1000.0 * MBIT,
-            window: 1e6,
             rtt: Time::from_millis(100),
+            ..GIGABIT
         };
-        let (count, most) = run(&path, 100.0 * MBIT, 60, &mut Streams::new(4, 64));
-        assert_eq!((count, most), (4, 4));
+        let mut copy = Copy::over(path, Streams::new(4, 64));
+        copy.source = 100.0 * MBIT;
+        assert_eq!(copy.run(60), (4, 4));
     }
 
     #[test]
     fn what_is_almost_done_asks_for_none() {
-        let path = Path {
-            rate: 1000.0 * MBIT,
-            window: 1e6,
-            rtt: Time::from_millis(350),
+        let most = |size| {
+            let mut copy = Copy::over(GIGABIT, Streams::new(4, 64));
+            copy.size = Some(size);
+            copy.run(12).1
         };
         // Twelve seconds by four streams, and a trial takes six.
-        let size = Some(130_000_000);
-        let (_, most) = run_with(&path, f64::INFINITY, 12, &mut Streams::new(4, 64), size);
-        assert_eq!(most, 4);
-        let size = Some(1_300_000_000);
-        let (_, most) = run_with(&path, f64::INFINITY, 12, &mut Streams::new(4, 64), size);
-        assert_eq!(most, 16);
+        assert_eq!(most(130_000_000), 4);
+        assert_eq!(most(1_300_000_000), 16);
     }
 
     #[test]
     fn a_path_that_grows_faster_is_found_again() {
-        let mut path = Path {
+        let path = Path {
             rate: 100.0 * MBIT,
-            window: 1e6,
             rtt: Time::from_millis(100),
+            ..GIGABIT
         };
-        let mut streams = Streams::new(4, 64);
-        run(&path, f64::INFINITY, 60, &mut streams);
-        path.rate *= 4.0;
-        let (count, _) = run(&path, f64::INFINITY, 120, &mut streams);
+        let mut copy = Copy::over(path, Streams::new(4, 64));
+        copy.run(60);
+        copy.path.rate *= 4.0;
+        let (count, _) = copy.run(120);
         assert!(count >= 5, "{count}");
     }
 }

@@ -23,7 +23,7 @@ pub enum Missing {
 }
 
 /// What one stream carries in one go.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Parcel {
     /// A block of a file.
     Block {

@@ -18,8 +18,9 @@ use crate::copy::{
 use anyhow::Result;
 use serde::de::DeserializeOwned;
 use std::{
+    collections::BTreeSet,
     fs,
-    io::{self, Write},
+    io::{self, Read, Write},
     net::TcpListener,
     os::unix::{ffi::OsStrExt, fs::symlink},
     path::{Path, PathBuf},
@@ -32,7 +33,7 @@ use store::{
     metadata::{Metadata, Time},
     path::RelPath,
 };
-use wire::block::{Content, Header};
+use wire::block::{Content, HEADER_LEN, Header};
 
 /// The far end: it has accepted what an end opens, and says what it likes.
 struct Liar {
@@ -68,6 +69,10 @@ fn options() -> Options {
 impl Liar {
     /// Lies to a target in the directory `to`, or to a source of what is in the directory `from`.
     fn to(role: Role) -> Self {
+        Self::over_streams(1, role)
+    }
+
+    fn over_streams(count: u16, role: Role) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (folder.path().join("from"), folder.path().join("to"));
         fs::create_dir(&from).unwrap();
@@ -80,7 +85,10 @@ impl Liar {
                 Role::Source => from.join("").as_os_str().as_bytes().to_vec(),
                 Role::Target => to.as_os_str().as_bytes().to_vec(),
             }],
-            options: options(),
+            options: Options {
+                streams: Streams::Exactly(count),
+                ..options()
+            },
             peer_certificate: own.certificate().to_vec(),
             meeting: Meeting::Connect(listener.local_addr().unwrap()),
             task: Task::Whole,
@@ -120,16 +128,22 @@ impl Liar {
 
     /// The first stream, once both others are there, too.
     fn meet(&mut self) -> Connection {
-        let mut first = None;
-        while first.is_none() || self.orders.is_none() || self.answers.is_none() {
+        let [(_, first)] = self.meet_all();
+        first
+    }
+
+    /// The first streams, once both others are there, too.
+    fn meet_all<const STREAMS: usize>(&mut self) -> [(u64, Connection); STREAMS] {
+        let mut streams = Vec::new();
+        while streams.len() < STREAMS || self.orders.is_none() || self.answers.is_none() {
             let (socket, _) = self.listener.accept().unwrap();
             match Connection::accept(socket, &self.trust, Switch::On).unwrap() {
-                (stream, Purpose::Data(_)) => first = Some(stream),
+                (stream, Purpose::Data(number)) => streams.push((number, stream)),
                 (orders, Purpose::Orders) => self.orders = Some(orders),
                 (answers, Purpose::Answers) => self.answers = Some(answers),
             }
         }
-        first.unwrap()
+        streams.try_into().ok().unwrap()
     }
 
     fn order(&mut self, order: &Order) {
@@ -522,4 +536,41 @@ fn a_source_that_is_asked_for_what_it_has_not_withdraws() {
     let said = Liar::hear(&mut liar.orders);
     assert!(matches!(said, Order::Withdrawn { file: 0 }), "{said:?}");
     drop(liar.hang_up());
+}
+
+fn receive(from: &mut Connection) -> Header {
+    let mut header = [0; HEADER_LEN];
+    from.read_exact(&mut header).unwrap();
+    let header = Header::parse(&header).unwrap();
+    if let Content::Data(length) = header.content {
+        from.read_exact(&mut vec![0; length as usize]).unwrap();
+    }
+    header
+}
+
+/// A stream that has stalled keeps a copy waiting no longer than another takes for what it had.
+#[test]
+fn what_a_stream_does_not_get_through_goes_on_another() {
+    let mut liar = Liar::over_streams(2, Role::Source);
+    let [(_, stalled), (number, mut good)] = liar.meet_all();
+    while !matches!(Liar::hear(&mut liar.orders), Order::ScanEnded) {}
+    liar.answer(&Answer::Need {
+        file: 0,
+        missing: Need::Blocks(vec![0..2]),
+    });
+    let mut blocks = BTreeSet::new();
+    for received in 1..=2 {
+        blocks.insert(receive(&mut good).block);
+        liar.answer(&Answer::Received {
+            stream: number,
+            blocks: received,
+        });
+    }
+    assert_eq!(blocks, BTreeSet::from([0, 1]));
+    liar.answer(&Answer::Over {
+        removed: 0,
+        failed: 0,
+    });
+    liar.end.join().unwrap().unwrap();
+    drop(stalled);
 }

@@ -9,12 +9,16 @@ use crate::copy::{
     args::Switch, connection::Connection, end::gauges::Gauge, message::Order, opened::Opened,
 };
 use anyhow::{Result, bail};
+use host::clock;
 use model::copy::{HasEnded, Parcel, Stage};
 use std::{
     io::{self, BufWriter, Write},
     sync::Arc,
 };
-use store::{blocks::BlockHash, piece};
+use store::{
+    blocks::{BlockHash, FileHash},
+    piece,
+};
 use wire::block::{BLOCK_LEN, Content, Header};
 
 /// Headers and small files are gathered up to this before they are encrypted.
@@ -32,6 +36,14 @@ struct Stream {
     /// The file that was read last: the next block is likely another of it.
     open: Option<(u64, Opened)>,
     gauge: Gauge,
+}
+
+/// What a stream begins to send.
+struct Begun {
+    /// Another has it under way, but is slow.
+    repeated: bool,
+    /// With it all of its file was read, which has this hash, if it has one.
+    sealed: Option<Option<FileHash>>,
 }
 
 impl Source {
@@ -92,7 +104,11 @@ impl Source {
 
     fn send_read(&self, stream: &mut Stream, header: &Header) -> Result<()> {
         let Header { file, block, .. } = *header;
-        let sealed = self.shared.change(|state| {
+        let length = match header.content {
+            Content::Data(length) => length.into(),
+            Content::Hole => 0,
+        };
+        let begun = self.shared.change(|state| {
             let Some(sending) = state.sending.get_mut(&file) else {
                 return Ok(None);
             };
@@ -100,15 +116,20 @@ impl Source {
                 1 => Parcel::Files(vec![file]),
                 _ => Parcel::Block { file, block },
             };
+            let repeated = state.stragglers.has_repeated(&parcel);
             // Before it leaves: the answer may be quick.
-            if let Err(HasEnded(parcel)) = state.ledger.sent(stream.number, parcel) {
+            let begun = state
+                .ledger
+                .sent(stream.number, parcel, length, clock::now());
+            if let Err(HasEnded(parcel)) = begun {
                 state.work.again(parcel);
                 bail!("the far end has ended it");
             }
             let last = sending.was_read(block, BlockHash(header.hash));
-            Ok(Some(last.then(|| sending.hash())))
+            let sealed = last.then(|| sending.hash());
+            Ok(Some(Begun { repeated, sealed }))
         });
-        let Some(sealed) = sealed? else {
+        let Some(Begun { repeated, sealed }) = begun? else {
             return Ok(());
         };
         // Even if this stream breaks now: the file was read as it was announced, and what is lost goes again.
@@ -117,10 +138,13 @@ impl Source {
             self.orders.put(Order::Sealed { file, hash });
         }
         stream.to.write_all(&header.encode())?;
-        if let Content::Data(length) = header.content {
+        if length > 0 {
             self.send_bytes(stream)?;
-            self.tally.add(|now| now.sent += u64::from(length));
         }
+        self.tally.add(|now| match repeated {
+            true => now.repeated += length,
+            false => now.sent += length,
+        });
         Ok(())
     }
 

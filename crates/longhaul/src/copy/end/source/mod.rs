@@ -36,6 +36,7 @@ use crate::{
 };
 use anyhow::{Result, bail, ensure};
 use assigned::Assignment;
+use host::clock;
 use limit::Limit;
 use model::copy::Missing;
 pub(super) use scanning::Scanning;
@@ -162,9 +163,9 @@ impl Source {
                 Answer::Settled { number, outcome } => self.settled(number, &outcome),
                 Answer::Received { stream, blocks } => self
                     .shared
-                    .change(|state| state.ledger.received(stream, blocks))?,
+                    .change(|state| state.ledger.received(stream, blocks, clock::now()))?,
                 Answer::Ended { stream, blocks } => self.shared.change(|state| {
-                    let lost = state.ledger.ended(stream, blocks)?;
+                    let lost = state.ledger.ended(stream, blocks, clock::now())?;
                     state.again(lost);
                     anyhow::Ok(())
                 })?,

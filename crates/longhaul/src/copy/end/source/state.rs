@@ -7,13 +7,14 @@ use super::{
     sending::{Sending, SourceFile},
 };
 use crate::copy::connection::Handle;
-use model::copy::{Ledger, Missing, Parcel, Work};
+use model::copy::{Ledger, Missing, Pace, Parcel, Stragglers, Work};
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Instant,
 };
 use store::entry::Kind;
+use units::Time;
 
 /// Entries that the target was told of and has not yet settled, at most, and all hard links: some 300 bytes
 /// each at either end.
@@ -25,6 +26,7 @@ pub(super) type Shared = Watched<State>;
 pub(super) struct State {
     pub(super) work: Work,
     pub(super) ledger: Ledger,
+    pub(super) stragglers: Stragglers,
     /// Announced, and neither settled nor withdrawn. Only files have more to say.
     pub(super) announced: HashMap<u64, Option<Arc<SourceFile>>>,
     pub(super) sending: HashMap<u64, Sending>,
@@ -52,6 +54,7 @@ impl Shared {
         Self::new(State {
             work: Work::new(lanes),
             ledger: Ledger::default(),
+            stragglers: Stragglers::default(),
             announced: HashMap::new(),
             sending: HashMap::new(),
             links: 0,
@@ -115,9 +118,12 @@ impl State {
         lane
     }
 
-    /// Whether a stream is one too many; it is not counted any more then.
+    /// Whether a stream is one too many; it is not counted any more then. Those that came last go: the others have their
+    /// windows.
     fn retires(&mut self, stream: u64) -> bool {
-        self.streams.len() > self.streams_max && self.streams.remove(&stream).is_some()
+        let first_too_many = self.streams.keys().nth(self.streams_max);
+        first_too_many.is_some_and(|first| stream >= *first)
+            && self.streams.remove(&stream).is_some()
     }
 
     /// The target wants a file; `false` if it has said so before.
@@ -138,6 +144,15 @@ impl State {
     pub(super) fn settle(&mut self, number: u64) -> Option<Option<Arc<SourceFile>>> {
         self.sending.remove(&number);
         self.announced.remove(&number)
+    }
+
+    /// What slow streams have under way goes on others, too, if those have nothing else to carry. Where blocks have a fixed
+    /// place there are none that could.
+    pub(super) fn repeat(&mut self, paces: &BTreeMap<u64, Pace>, now: Time) {
+        if self.lanes.len() == 1 && self.work.is_empty() {
+            let late = self.stragglers.repeat(&self.ledger, paces, now);
+            self.again(late.into());
+        }
     }
 
     /// What a broken stream did not deliver goes again, but for files that are done with.

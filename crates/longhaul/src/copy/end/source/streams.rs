@@ -9,7 +9,10 @@ use crate::copy::{
     threads,
 };
 use host::{clock, tcp_info::TcpInfo};
-use model::copy::streams::{Look, STREAMS_MAX, Streams};
+use model::copy::{
+    Pace,
+    streams::{Look, STREAMS_MAX, Streams, sees_queue},
+};
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use units::Time;
 
@@ -40,19 +43,25 @@ impl Source {
             if !fixed {
                 self.decide(&mut seen, &infos);
             }
+            let paces = infos
+                .iter()
+                .map(|(number, info)| (*number, pace_of(info)))
+                .collect();
+            self.shared
+                .change(|state| state.repeat(&paces, clock::now()));
         }
         let figures = seen.figures.into_values().collect();
         self.reporter.say(&Report::Streams(figures));
     }
 
     /// What each stream has done so far; each gets its share if their number has changed.
-    fn look(&self, seen: &mut Seen, streams: &[(u64, Handle)]) -> Vec<TcpInfo> {
+    fn look(&self, seen: &mut Seen, streams: &[(u64, Handle)]) -> BTreeMap<u64, TcpInfo> {
         if seen.there != streams.len() {
             seen.there = streams.len();
             self.tuning.share(streams.iter().map(|(_, stream)| stream));
         }
         let now = clock::now();
-        let mut infos = Vec::new();
+        let mut infos = BTreeMap::new();
         for (number, stream) in streams {
             let Ok(info) = TcpInfo::of(stream.socket()) else {
                 continue;
@@ -61,7 +70,7 @@ impl Source {
             figures.enter(now, &info);
             self.tuning
                 .keep_short(stream, info.delivery_rate_bytes_per_s);
-            infos.push(info);
+            infos.insert(*number, info);
         }
         infos
     }
@@ -72,15 +81,20 @@ impl Source {
         now.scanned.then(|| now.bytes.saturating_sub(now.sent))
     }
 
-    fn decide(&self, seen: &mut Seen, infos: &[TcpInfo]) {
-        let Some(rtt) = infos.iter().map(|info| info.rtt_us).max() else {
+    fn decide(&self, seen: &mut Seen, infos: &BTreeMap<u64, TcpInfo>) {
+        let sampled = |info: &&TcpInfo| info.rtt_min_us < u32::MAX;
+        let infos: Vec<&TcpInfo> = infos.values().filter(sampled).collect();
+        let Some(rtt) = infos.iter().map(|info| info.rtt_min_us).max() else {
             return;
         };
-        let waiting = infos.iter().filter(|info| info.notsent_bytes > 0).count();
+        let share = |which: fn(&TcpInfo) -> bool| {
+            infos.iter().filter(|info| which(info)).count() as f64 / infos.len() as f64
+        };
         let look = Look {
             acked_bytes: seen.figures.values().map(|one| one.acked_bytes).sum(),
-            rtt: Time::from_micros(rtt.into()),
-            waiting: waiting as f64 / infos.len() as f64,
+            rtt: micros(rtt),
+            waiting: share(|info| info.notsent_bytes > 0),
+            queued: share(|info| sees_queue(micros(info.rtt_us), micros(info.rtt_min_us))),
             left_bytes: self.left(),
         };
         let streams = seen
@@ -89,7 +103,10 @@ impl Source {
         let before = streams.count();
         let count = streams.look(clock::now(), &look);
         if count != before {
-            tracing::debug!("{before} streams become {count}: {look:?}");
+            eprintln!(
+                "{:?} {before} streams become {count}: {look:?} {streams:?}",
+                clock::now()
+            );
             self.shared.change(|state| state.streams_max = count);
             self.opener.want(count);
             self.orders.put(Order::Streams(count as u16));
@@ -119,6 +136,18 @@ impl Source {
             self.problem(format!("streams are not held back: {error:#}"));
         }
     }
+}
+
+fn pace_of(info: &TcpInfo) -> Pace {
+    Pace {
+        window_bytes: u64::from(info.cwnd_segments) * u64::from(info.mss_bytes),
+        rtt: micros(info.rtt_us),
+        most_bytes_per_s: info.max_pacing_rate_bytes_per_s,
+    }
+}
+
+fn micros(count: u32) -> Time {
+    Time::from_micros(count.into())
 }
 
 fn destination(far: &SocketAddr) -> String {

@@ -117,7 +117,7 @@ impl Large {
         self.wanted.among(&missing.unwrap_or_default())
     }
 
-    /// Takes a block.
+    /// Takes a block, unless the file is done with: a copy of it that came on another stream was sooner.
     pub(super) fn write(
         &self,
         index: u64,
@@ -125,11 +125,17 @@ impl Large {
         bytes: &[u8],
         hash: Option<BlockHash>,
     ) -> Result<(), String> {
-        let taken = self.with(|part| match content {
+        let part = self.part.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(part) = part.as_ref() else {
+            return Ok(());
+        };
+        let taken = match content {
             Content::Hole => part.hole(index),
             Content::Data(_) => part.write(index, bytes, hash),
-        });
-        taken.map(drop)
+        };
+        taken
+            .map(drop)
+            .map_err(|error| in_its_place(&self.entry, &error))
     }
 
     /// Makes durable what was written; how many bytes that are.
@@ -327,5 +333,63 @@ pub(super) fn in_its_place(entry: &Entry, error: &dyn std::error::Error) -> Stri
     match entry.path.parent() {
         Some(parent) => format!("{parent}/{error}"),
         None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{
+        blocks::BLOCK,
+        entry::Version,
+        metadata::{Metadata, Time},
+    };
+
+    fn large(root: &Root, size: u64) -> Large {
+        let time = Time {
+            seconds: 7,
+            nanos: 7,
+        };
+        let version = Version {
+            size,
+            modified: time,
+            changed: time,
+            inode: 1,
+            device: 1,
+        };
+        let entry = Entry {
+            path: RelPath::parse(b"file").unwrap(),
+            kind: Kind::File {
+                version,
+                sparse: true,
+            },
+            metadata: Metadata {
+                mode: 0o644,
+                uid: host::process::user(),
+                gid: 0,
+                modified: time,
+                accessed: time,
+                xattrs: Vec::new(),
+            },
+        };
+        match Large::open(root, entry, &Share::Whole) {
+            Ok(Begun::Lacking(large)) => *large,
+            _ => panic!("it lacks all"),
+        }
+    }
+
+    /// A slow stream's copy of a block comes after all is done, while the file gets its name even.
+    #[test]
+    fn a_block_of_a_file_that_has_its_name_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let large = large(&root, 2 * BLOCK);
+        let hole = |index| large.write(index, Content::Hole, &[], None);
+        assert_eq!((hole(0), hole(1), hole(0)), (Ok(()), Ok(()), Ok(())));
+        large.commit().unwrap();
+        large.seal(None);
+        assert!(large.is_complete() && large.finish().unwrap().is_some());
+        assert_eq!(hole(1), Ok(()));
+        assert!(large.finish().is_err(), "it has its name once");
     }
 }
