@@ -13,6 +13,7 @@ use host::clock;
 use model::copy::{HasEnded, Parcel, Stage};
 use std::{
     io::{self, BufWriter, Write},
+    ops::Range,
     sync::Arc,
 };
 use store::{
@@ -26,6 +27,9 @@ const GATHERED: usize = 256 << 10;
 
 /// What a `--limit` lets pass in one go: at 1 Mbit/s half a second.
 const LIMITED: usize = 64 << 10;
+
+/// So many blocks ahead the disk is told to read at most, however many streams there are: 64 MiB of page cache.
+const AHEAD_MAX: usize = 16;
 
 /// A stream and what its thread has at hand.
 struct Stream {
@@ -88,12 +92,15 @@ impl Source {
     /// Reads a block and sends it, or gives its file up, at least for now.
     fn send_block(&self, stream: &mut Stream, file: u64, block: u64) -> Result<()> {
         let sending = |sending: &Sending| sending.file.clone();
-        let source = self
-            .shared
-            .look(|state| state.sending.get(&file).map(sending));
+        let (source, streams) = self.shared.look(|state| {
+            let source = state.sending.get(&file).map(sending);
+            (source, state.streams.len())
+        });
         // Withdrawn, or given up by the target.
         let Some(source) = source else { return Ok(()) };
-        match stream.read(file, &source, block, self.hash) {
+        // Streams take blocks in turn: by then each will have had another one.
+        let next = block + streams.min(AHEAD_MAX) as u64;
+        match stream.read(file, &source, block..next, self.hash) {
             Ok(header) => self.send_read(stream, &header),
             Err(lost) => {
                 self.lose(file, &source, &lost);
@@ -173,19 +180,21 @@ impl Source {
 }
 
 impl Stream {
-    /// Reads a block into the buffer; its header.
+    /// Reads the first of these blocks into the buffer; its header. The one behind them will be the next.
     fn read(
         &mut self,
         file: u64,
         source: &Arc<SourceFile>,
-        block: u64,
+        blocks: Range<u64>,
         hash: Switch,
     ) -> Result<Header, Lost> {
+        let block = blocks.start;
         self.gauge.begin(Stage::Reading);
         let opened = match self.open.take() {
             Some((number, opened)) if number == file => opened,
             _ => source.open()?,
         };
+        source.expect(&opened, blocks.end);
         let hole = source.read(&opened, block, &mut self.buffer)?;
         self.gauge.begin(Stage::Hashing);
         let hash = match hash {

@@ -3,10 +3,13 @@
 
 use crate::copy::{message::Share, opened::Opened};
 use rustix::{
-    fs::{SeekFrom, seek},
+    fs::{Advice, SeekFrom, fadvise, seek},
     io::Errno,
 };
-use std::{collections::HashMap, fs::File, io, ops::Range, os::unix::fs::FileExt, sync::Arc};
+use std::{
+    collections::HashMap, fs::File, io, num::NonZeroU64, ops::Range, os::unix::fs::FileExt,
+    sync::Arc,
+};
 use store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::Version,
@@ -75,14 +78,23 @@ impl SourceFile {
         }
     }
 
+    /// Block `index` will be read soon: the disk may begin with it. None that the file has not is asked for.
+    pub(super) fn expect(&self, from: &Opened, index: u64) {
+        let Ok(range) = self.blocks().range(index) else {
+            return;
+        };
+        let length = NonZeroU64::new(range.end - range.start);
+        let _only_slower = fadvise(from.file(), range.start, length, Advice::WillNeed);
+    }
+
     /// The bytes of block `index`, if the file is still the one that was announced; whether they are a hole.
     pub(super) fn read(&self, from: &Opened, index: u64, into: &mut Vec<u8>) -> Result<bool, Lost> {
         let range = self.blocks().range(index);
         let range = range.map_err(|error| Lost::Unreadable(error.to_string()))?;
-        into.clear();
         into.resize((range.end - range.start) as usize, 0);
         let file = from.file();
         if self.sparse && is_hole(file, &range) {
+            into.fill(0);
             return self.check(from).map(|()| true);
         }
         match file.read_exact_at(into, range.start) {
