@@ -203,6 +203,38 @@ fn shares_move_on_as_they_are() {
     site.is_gathered("gathered from the others");
 }
 
+/// One can't be reached, one has a file where the copy should go.
+#[test]
+fn who_can_not_have_a_share_keeps_nobody_from_theirs() {
+    let site = Site::new();
+    let stripe = STRIPE.to_string();
+    let spread = |hosts| {
+        let arguments = ["--apart", "target", "--stripe", &stripe];
+        site.start(&arguments, ("s1,s2", "from/tree"), (hosts, "disk/below"))
+    };
+    let partly = |hosts, named: &str| {
+        let output = finish(spread(hosts));
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(named), "{}", said(&output));
+    };
+    // In the order of d1, d2 and d3.
+    partly("d1,d2,nobody", "nobody");
+    make_removable(&site.on("d2", ""));
+    fs::remove_dir_all(site.on("d2", "below")).unwrap();
+    fs::write(site.on("d2", "below"), "a file").unwrap();
+    partly("d1,d2,d3", "d2");
+    fs::remove_file(site.on("d2", "below")).unwrap();
+    let last = record(spread("d1,d2,d3"), "the one that had a file there");
+    let sent = last["sent_bytes"].as_u64().unwrap();
+    assert!((1..site.bytes() / 2).contains(&sent), "{sent}");
+    let from = ("d1,d2,d3", "disk/below/tree");
+    record(
+        site.start(&["--apart", "source"], from, ("t1", "disk")),
+        "gathered",
+    );
+    site.is_gathered("all are there");
+}
+
 #[test]
 fn without_one_of_them_files_are_named_that_can_not_be_whole_and_the_rest_comes() {
     let site = Site::new();

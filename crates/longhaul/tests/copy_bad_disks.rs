@@ -255,7 +255,7 @@ fn what_an_earlier_run_wrote_and_cannot_be_read_gets_no_name() {
     }
 }
 
-/// Files are copied without a record of hashes then, and that is said.
+/// Files are copied without a record of hashes then, and that is said, also by the exit code.
 #[test]
 fn a_manifest_that_cannot_be_read_is_named_and_left_as_it_is() {
     if !is_root() {
@@ -269,7 +269,8 @@ fn a_manifest_that_cannot_be_read_is_named_and_left_as_it_is() {
     assert!(copied.status.success());
     fs::write(from.join("new"), "new").unwrap();
     let disk = BadDisk::new(&ground, &there, (MANIFEST, &to.join(MANIFEST)), 0);
-    let (_, _, said) = disk.copy(&ground, &from, &disk.disk.at);
+    let (code, _, said) = disk.copy(&ground, &from, &disk.disk.at);
+    assert_eq!(code, Some(1), "{said}");
     let wanted = "no record of hashes is kept: cannot read .longhaul-manifest: Input/output error";
     assert!(said.contains(wanted), "{said}");
     small_are_same(&from, &disk.disk.seen());

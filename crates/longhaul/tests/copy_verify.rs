@@ -123,6 +123,29 @@ fn what_is_gone_on_purpose_is_not_missed() {
     assert_eq!((code, unknown), (0, findings.len()), "{findings:?}");
 }
 
+/// Its hashes lie beside what was copied under a new name, and further up for a directory of it.
+#[test]
+fn any_directory_of_a_copy_can_be_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    make(&from);
+    copy(&[], &from, &to);
+    for (dir, same) in [
+        (to.clone(), 8),
+        (to.join("dir"), 6),
+        (folder.path().to_owned(), 8),
+    ] {
+        let (findings, totals, code) = verify(&dir);
+        assert_eq!((&totals["same"], code), (&same.into(), 0), "{findings:?}");
+        assert_eq!(totals["missing"], 0);
+    }
+    fs::write(to.join("dir/1"), "x").unwrap();
+    fs::remove_file(to.join("dir/0")).unwrap();
+    let (findings, _, code) = verify(&to.join("dir"));
+    let named: Vec<&str> = findings.keys().map(String::as_str).collect();
+    assert_eq!((named, code), (vec!["0", "1"], 1));
+}
+
 #[test]
 fn without_hashes_there_is_nothing_to_verify() {
     let folder = tempfile::tempdir().unwrap();

@@ -43,18 +43,19 @@ pub(super) fn converse<'a>(
     listener: &mut impl Listener,
 ) -> Result<()> {
     let mut patience = Patience::new();
-    // A host that can't be reached the first time will not be the next, unless another stands in for it.
-    let mut reached = !job.goes_abroad() || pair(0) != pair(1);
+    let mut reached = !job.goes_abroad();
     for number in 0.. {
         let ended = conversation(job, pair(number), task, listener);
+        reached |= ended.is_ok();
+        // Who can't be reached the first time will not be the next, unless another stands in.
+        let goes_on = reached || pair(number + 1) != pair(0);
         let ended = match ended {
-            Err(error) if reached && !error.is::<Refusal>() => Ending::Broken {
+            Err(error) if goes_on && !error.is::<Refusal>() => Ending::Broken {
                 why: format!("{error:#}"),
                 gained: 0,
             },
             other => other?,
         };
-        reached = true;
         match ended {
             Ending::Over => break,
             Ending::Broken { why, gained } => {

@@ -75,8 +75,10 @@ pub struct Streams {
     rest_until: Time,
 }
 
+/// More streams than before.
 #[derive(Debug, Clone, Copy)]
 struct Raised {
+    /// How many there were.
     from: usize,
     /// It stays if there are more bytes a second than that.
     beyond: f64,
@@ -160,6 +162,18 @@ impl Streams {
     /// A trial has ended.
     fn conclude(&mut self, now: Time, look: &Look, shown: &Shown) {
         let rate = shown.rate;
+        self.judge(now, look, rate);
+        self.best = self.best.max(rate);
+        let fallen = rate < self.best * FALLEN;
+        match self.enough {
+            Some(enough) if !fallen => self.step_back(enough),
+            _ if (fallen || now >= self.rest_until) && wants_more(look, shown) => self.raise(rate),
+            _ => {}
+        }
+    }
+
+    /// What brought nothing is taken back.
+    fn judge(&mut self, now: Time, look: &Look, rate: f64) {
         if let Some(raised) = self.raised.take()
             && rate <= raised.beyond
         {
@@ -167,25 +181,25 @@ impl Streams {
             self.best = rate;
             self.rest_until = now + counted(look.rtt) * 2 * REST_TRIALS;
         }
-        self.best = self.best.max(rate);
-        let least = self.best * FALLEN;
-        let fallen = rate < least;
-        if let Some(enough) = self.enough.filter(|_| !fallen) {
-            self.count = (self.count - self.count.div_ceil(STEPS_BACK)).max(enough);
-            self.enough = (self.count > enough).then_some(enough);
-        } else if (fallen || now >= self.rest_until)
-            && self.count < self.most
-            && wants_more(look, shown)
-        {
-            let gain = rate * GAIN;
-            self.raised = Some(Raised {
-                from: self.count,
-                // Windows that go on to wear away hide what more of them bring.
-                beyond: if fallen { gain.min(least) } else { gain },
-            });
-            self.enough = None;
-            self.count = (self.count * 2).min(self.most);
+    }
+
+    fn step_back(&mut self, enough: usize) {
+        self.count = (self.count - self.count.div_ceil(STEPS_BACK)).max(enough);
+        self.enough = (self.count > enough).then_some(enough);
+    }
+
+    fn raise(&mut self, rate: f64) {
+        if self.count == self.most {
+            return;
         }
+        let (gain, least) = (rate * GAIN, self.best * FALLEN);
+        self.raised = Some(Raised {
+            from: self.count,
+            // Windows that go on to wear away hide what more of them bring: near the best again is enough.
+            beyond: if rate < least { gain.min(least) } else { gain },
+        });
+        self.enough = None;
+        self.count = (self.count * 2).min(self.most);
     }
 }
 

@@ -128,11 +128,13 @@ fn carry(job: &Job<'_>, side: Apart, shares: &[Share], crew: &mut Crew<'_>) -> R
         }
         failed
     });
-    all_done(failed, crew)
+    all_done(failed, shares.len(), crew)
 }
 
-/// The first one that failed is the error, the others are said.
-fn all_done(failed: Vec<(String, anyhow::Error)>, crew: &Crew<'_>) -> Result<()> {
+/// The first one that failed is the error, the others are said. What some refuse and others have done was not refused before
+/// anything was touched.
+fn all_done(failed: Vec<(String, anyhow::Error)>, all: usize, crew: &Crew<'_>) -> Result<()> {
+    let refused = failed.len() == all;
     let mut failed = failed.into_iter();
     let Some((pair, error)) = failed.next() else {
         return Ok(());
@@ -140,7 +142,7 @@ fn all_done(failed: Vec<(String, anyhow::Error)>, crew: &Crew<'_>) -> Result<()>
     for (pair, error) in failed {
         crew.note(&format!("{pair}: {error:#}"));
     }
-    match error.is::<Refusal>() {
+    match refused && error.is::<Refusal>() {
         true => Err(Refusal::usage(format!("{pair}: {error:#}"))),
         false => bail!("{pair}: {error:#}"),
     }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What there is in a tree, and what of it there should be.
 
+use super::kept::Kept;
 use crate::copy::opened::Opened;
 use std::{borrow::Cow, collections::BTreeSet, ops::Range, path::Path, sync::Arc};
 use store::{
     blocks::{BlockHash, Blocks},
     entry::{Entry, Kind, Version},
     filter::Filter,
-    manifest::{Manifest, Record},
+    manifest::Record,
     path::RelPath,
     piece,
     root::Failure,
@@ -99,13 +100,13 @@ impl ToRead {
 pub(super) struct Files<'a> {
     scan: Scan,
     sources: Arc<[Source]>,
-    manifest: &'a Manifest,
+    kept: &'a Kept,
     /// Paths that have a hash and were not seen yet.
     unseen: BTreeSet<&'a [u8]>,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn open(top: &Path, manifest: &'a Manifest) -> Result<Self, SourceError> {
+    pub(super) fn open(top: &Path, kept: &'a Kept) -> Result<Self, SourceError> {
         // Its contents, not the directory under its name.
         let source = Source::open(&top.join(""))?;
         let options = Options {
@@ -116,13 +117,13 @@ impl<'a> Files<'a> {
         Ok(Self {
             sources: scan.sources().clone(),
             scan,
-            manifest,
-            unseen: manifest.iter().map(|(path, _)| path).collect(),
+            kept,
+            unseen: kept.iter().map(|(path, _)| path).collect(),
         })
     }
 
     fn judge(&mut self, entry: Entry, source: usize) -> Next {
-        let record = self.manifest.lookup(entry.path.as_bytes()).copied();
+        let record = self.kept.lookup(entry.path.as_bytes());
         self.unseen.remove(entry.path.as_bytes());
         let said = |what| {
             let path = entry.path.to_string();
@@ -141,7 +142,7 @@ impl<'a> Files<'a> {
             (Kind::File { .. }, Some(_)) => said(What::Differs("another size".into())),
             (Kind::File { .. }, None) => said(What::Unknown),
             // Read under its first name.
-            (Kind::HardLink { to }, _) if self.manifest.lookup(to.as_bytes()).is_some() => {
+            (Kind::HardLink { to }, _) if self.kept.lookup(to.as_bytes()).is_some() => {
                 Next::Nothing
             }
             (Kind::HardLink { .. }, _) => said(What::Unknown),

@@ -4,21 +4,17 @@
 mod crew;
 mod files;
 mod findings;
+mod kept;
 
 use crate::exit::Refusal;
 use anyhow::{Result, bail};
 use crew::Crew;
 use files::Files;
 use findings::Findings;
+use kept::Kept;
 use std::{
-    fs::File,
-    os::fd::AsFd,
     path::PathBuf,
     sync::{Mutex, PoisonError},
-};
-use store::{
-    manifest::{MANIFEST, Manifest},
-    medium::Dir,
 };
 
 const EXAMPLES: &str = "\
@@ -35,7 +31,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The top of what was copied, where .longhaul-manifest is
+    /// What was copied, or a directory of it: the nearest .longhaul-manifest, here or further up, that knows something of it counts
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -45,9 +41,9 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<()> {
-    let manifest = manifest(args)?;
-    let findings = Mutex::new(Findings::new(args.json, total(&manifest)));
-    let files = Files::open(&args.dir, &manifest).map_err(Refusal::usage)?;
+    let kept = Kept::of(&args.dir)?;
+    let findings = Mutex::new(Findings::new(args.json, kept.bytes()));
+    let files = Files::open(&args.dir, &kept).map_err(Refusal::usage)?;
     Crew::new(files, &findings).work();
     let findings = findings
         .into_inner()
@@ -60,24 +56,4 @@ pub(super) fn run(args: &Args) -> Result<()> {
             args.dir.display()
         ),
     }
-}
-
-fn manifest(args: &Args) -> Result<Manifest> {
-    let shown = args.dir.display();
-    let refused = |error: &dyn std::fmt::Display| Refusal::usage(format!("{shown}: {error}"));
-    let opened = File::open(&args.dir).map_err(|error| refused(&error))?;
-    let dir = Dir::new(opened.as_fd()).map_err(|error| refused(&error))?;
-    let manifest = Manifest::load(&dir).map_err(|error| refused(&error))?;
-    let empty = manifest.iter().next().is_none();
-    match empty {
-        false => Ok(manifest),
-        true => Err(refused(&format!(
-            "no hashes are kept in {MANIFEST}; the top of a copy has them"
-        ))),
-    }
-}
-
-/// Bytes to be read.
-fn total(manifest: &Manifest) -> u64 {
-    manifest.iter().map(|(_, record)| record.size).sum()
 }

@@ -43,12 +43,7 @@ impl Source {
             if !fixed {
                 self.decide(&mut seen, &infos);
             }
-            let paces = infos
-                .iter()
-                .map(|(number, info)| (*number, pace_of(info)))
-                .collect();
-            self.shared
-                .change(|state| state.repeat(&paces, clock::now()));
+            self.repeat(&infos);
         }
         let figures = seen.figures.into_values().collect();
         self.reporter.say(&Report::Streams(figures));
@@ -111,6 +106,17 @@ impl Source {
             self.opener.want(count);
             self.orders.put(Order::Streams(count as u16));
         }
+    }
+
+    /// Has idle streams carry what slow ones have under way. Under a `--limit` none is slow by itself.
+    fn repeat(&self, infos: &BTreeMap<u64, TcpInfo>) {
+        if self.limit.is_some() {
+            return;
+        }
+        let pace = |(number, info): (&u64, &TcpInfo)| (*number, pace_of(info));
+        let paces = infos.iter().map(pace).collect();
+        self.shared
+            .change(|state| state.repeat(&paces, clock::now()));
     }
 
     /// Begins to hold fast streams back, if that was asked for.

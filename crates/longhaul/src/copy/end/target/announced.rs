@@ -5,7 +5,7 @@ use super::{
     Target,
     arriving::{Begun, Large, directory, finish_renamed, said, tidy},
     pieces::of_pieces,
-    state::State,
+    state::{State, count_blocks},
 };
 use crate::copy::{
     connection::Connection,
@@ -340,34 +340,38 @@ impl Target {
 
     /// Opens files of several blocks, as many as may be open, and asks for what they lack.
     pub(super) fn open_waiting(&self) {
-        let next = |state: &mut State| match state.large.len() < state.room.open {
-            true => state.waiting.pop_front(),
-            false => None,
+        while let Some((number, entry, share)) = self.shared.change(State::next_to_open) {
+            let blocks = count_blocks(&entry);
+            let large = self.open(number, entry, &share);
+            let missing = large.as_ref().map(|large| large.missing());
+            self.shared
+                .change(|state| state.opened(blocks, number, large));
+            self.ask(number, missing.unwrap_or_default());
+        }
+    }
+
+    /// Opens a file, unless it is done with by that.
+    fn open(&self, number: u64, entry: Entry, share: &Share) -> Option<Arc<Large>> {
+        let path = entry.path.clone();
+        let large = match Large::open(&self.root, entry, share) {
+            Ok(Begun::Lacking(large)) => large,
+            Ok(Begun::Renamed(entry, renamed)) => {
+                self.finish_renamed(number, *entry, renamed);
+                return None;
+            }
+            Err(why) => {
+                self.settle(number, &path, Outcome::Failed(why));
+                return None;
+            }
         };
-        while let Some((number, entry, share)) = self.shared.change(next) {
-            let path = entry.path.clone();
-            match Large::open(&self.root, entry, &share) {
-                Ok(Begun::Renamed(entry, renamed)) => self.finish_renamed(number, *entry, renamed),
-                Ok(Begun::Lacking(large)) => {
-                    let missing = large.missing();
-                    if missing.is_empty() {
-                        // Killed when only the name was missing, or others brought it: nothing is to be sent, so
-                        // nobody would say so.
-                        large.seal(None);
-                        if share == Share::Assembled {
-                            large.trust();
-                        }
-                    }
-                    let large: Arc<Large> = large.into();
-                    self.shared.change(|state| {
-                        state.to_check.push_back(large.clone());
-                        state.large.insert(number, large);
-                    });
-                    self.ask(number, missing);
-                }
-                Err(why) => self.settle(number, &path, Outcome::Failed(why)),
+        if large.missing().is_empty() {
+            // Killed when only the name was missing, or others brought it: nothing is to be sent, so nobody would say so.
+            large.seal(None);
+            if *share == Share::Assembled {
+                large.trust();
             }
         }
+        Some(large.into())
     }
 
     /// The committing thread keeps its hash.
@@ -449,7 +453,8 @@ impl Target {
         removed
     }
 
-    fn fail(&self, why: String) {
+    /// Something that belongs to no file.
+    pub(super) fn fail(&self, why: String) {
         self.tally.add(|now| now.failed += 1);
         self.problem(why);
     }

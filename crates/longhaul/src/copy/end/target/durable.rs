@@ -107,7 +107,7 @@ impl Target {
         });
         let loaded = dir.and_then(|dir| Manifest::load(&dir).map_err(|error| error.to_string()));
         loaded
-            .map_err(|why| self.problem(format!("no record of hashes is kept: {why}")))
+            .map_err(|why| self.fail(format!("no record of hashes is kept: {why}")))
             .ok()
     }
 
@@ -227,7 +227,7 @@ impl Target {
             && let Err(error) = manifest.append(&records)
         {
             let count = records.len();
-            self.problem(format!("hashes of {count} files are not kept: {error}"));
+            self.fail(format!("hashes of {count} files are not kept: {error}"));
         }
     }
 
@@ -238,7 +238,7 @@ impl Target {
         let known = paths.filter(|path| manifest.lookup(path).is_some());
         let gone: Vec<(&[u8], Record)> = known.map(|path| (path, Record::GONE)).collect();
         if let Err(error) = manifest.append(&gone) {
-            self.problem(format!("hashes that are not known any more stay: {error}"));
+            self.fail(format!("hashes that are not known any more stay: {error}"));
         }
     }
 

@@ -21,7 +21,7 @@ impl Target {
             .map(|path| (path.as_slice(), Record::GONE))
             .collect();
         if let Err(error) = manifest.append(&records) {
-            self.problem(format!("hashes of removed files are still kept: {error}"));
+            self.fail(format!("hashes of removed files are still kept: {error}"));
         }
     }
 

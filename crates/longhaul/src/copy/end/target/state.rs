@@ -11,10 +11,16 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
-use store::{entry::Entry, small::Small};
+use store::{
+    blocks::Blocks,
+    entry::{Entry, Kind},
+    small::Small,
+};
 
 /// Files of several blocks that are open at once, at most; four descriptors each.
 const OPEN_MAX: usize = 64;
+/// Blocks of all of them, unless one alone has more: 16 TiB, of which the target keeps 140 MB.
+const OPEN_BLOCKS_MAX: u64 = 4 << 20;
 /// Small files that are written and not yet durable, at most; two descriptors each, and as many again are written while
 /// these become durable.
 const BATCH_MAX: usize = 256;
@@ -77,6 +83,8 @@ pub(super) struct State {
     pub(super) to_check: VecDeque<Arc<Large>>,
     /// Those that wait until one of these is done.
     pub(super) waiting: VecDeque<(u64, Entry, Share)>,
+    /// Files that are being opened, and blocks of theirs.
+    opening: (usize, u64),
     /// Under their names already, without a record of it.
     pub(super) renamed: Vec<(u64, Entry, Named)>,
     /// Written, without a name yet.
@@ -132,6 +140,35 @@ impl State {
     /// Whether more may be written before some of it is durable.
     pub(super) fn has_room(&self) -> bool {
         self.at_risk() < AT_RISK_MAX
+    }
+
+    /// A file that waited, if it may be opened now. Whoever gets it says afterwards that it [is open, or is not](Self::opened).
+    pub(super) fn next_to_open(&mut self) -> Option<(u64, Entry, Share)> {
+        let (files, blocks) = self.opening;
+        let open = files + self.large.len();
+        let open_blocks = blocks
+            + self
+                .large
+                .values()
+                .map(|large| large.blocks.count())
+                .sum::<u64>();
+        let (_, entry, _) = self.waiting.front()?;
+        let next = count_blocks(entry);
+        let fits = open < self.room.open && open_blocks.saturating_add(next) <= OPEN_BLOCKS_MAX;
+        if open > 0 && !fits {
+            return None;
+        }
+        self.opening = (files + 1, blocks + next);
+        self.waiting.pop_front()
+    }
+
+    /// What was to be opened is open, or can't be.
+    pub(super) fn opened(&mut self, blocks: u64, number: u64, large: Option<Arc<Large>>) {
+        self.opening = (self.opening.0 - 1, self.opening.1 - blocks);
+        if let Some(large) = large {
+            self.to_check.push_back(large.clone());
+            self.large.insert(number, large);
+        }
     }
 
     /// Whether so much was written that its commit shall not wait.
@@ -211,9 +248,85 @@ impl State {
     }
 }
 
+/// Of a file.
+pub(super) fn count_blocks(entry: &Entry) -> u64 {
+    match entry.kind {
+        Kind::File { version, .. } => Blocks::of(version.size).count(),
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use store::{
+        blocks::BLOCK,
+        entry::Version,
+        metadata::{Metadata, Time},
+        path::RelPath,
+    };
+
+    fn file(size: u64) -> Entry {
+        let time = Time {
+            seconds: 7,
+            nanos: 7,
+        };
+        let version = Version {
+            size,
+            modified: time,
+            changed: time,
+            inode: 1,
+            device: 1,
+        };
+        Entry {
+            path: RelPath::parse(b"file").unwrap(),
+            kind: Kind::File {
+                version,
+                sparse: true,
+            },
+            metadata: Metadata {
+                mode: 0o644,
+                uid: 0,
+                gid: 0,
+                modified: time,
+                accessed: time,
+                xattrs: Vec::new(),
+            },
+        }
+    }
+
+    /// A source may announce any number of sparse files of 64 TiB.
+    #[test]
+    fn huge_files_are_opened_one_after_the_other() {
+        let huge = (OPEN_BLOCKS_MAX + 1) * BLOCK;
+        let mut state = State::default();
+        for (number, size) in [5 * BLOCK, huge, huge, 5 * BLOCK].into_iter().enumerate() {
+            state
+                .waiting
+                .push_back((number as u64, file(size), Share::Whole));
+        }
+        let open = |state: &mut State| state.next_to_open().map(|(number, ..)| number);
+        assert_eq!((open(&mut state), open(&mut state)), (Some(0), None));
+        state.opened(5, 0, None);
+        assert_eq!((open(&mut state), open(&mut state)), (Some(1), None));
+        state.opened(OPEN_BLOCKS_MAX + 1, 1, None);
+        assert_eq!(open(&mut state), Some(2));
+        state.opened(OPEN_BLOCKS_MAX + 1, 2, None);
+        assert_eq!((open(&mut state), open(&mut state)), (Some(3), None));
+    }
+
+    #[test]
+    fn no_more_files_are_open_than_descriptors_allow() {
+        let mut state = State::default();
+        state.room.open = 2;
+        for number in 0..3 {
+            state
+                .waiting
+                .push_back((number, file(2 * BLOCK), Share::Whole));
+        }
+        let opened = std::iter::from_fn(|| state.next_to_open()).count();
+        assert_eq!(opened, 2);
+    }
 
     #[test]
     fn where_descriptors_are_few_fewer_files_are_open() {

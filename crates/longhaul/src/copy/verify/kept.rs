@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The hashes that are kept of a directory: in its own manifest, or in one further up, if it came as part of a larger copy or under
+//! a name of its own.
+
+use crate::exit::Refusal;
+use anyhow::Result;
+use rustix::fs::{self, Mode, OFlags};
+use std::{
+    borrow::Cow,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+};
+use store::{
+    manifest::{MANIFEST, Manifest, Record},
+    medium::Dir,
+};
+
+/// What a manifest says of a directory.
+pub(super) struct Kept {
+    manifest: Manifest,
+    /// The directory's path beneath the manifest's, with a slash behind it; empty if they are the same.
+    beneath: Vec<u8>,
+}
+
+impl Kept {
+    /// The nearest that knows something in `dir`.
+    pub(super) fn of(dir: &Path) -> Result<Self> {
+        let refused = |why: String| Refusal::usage(format!("{}: {why}", dir.display()));
+        let here = dir
+            .canonicalize()
+            .map_err(|error| refused(error.to_string()))?;
+        let mut beneath = PathBuf::new();
+        for top in here.ancestors() {
+            let manifest = load(top).map_err(refused)?;
+            let kept = Self {
+                manifest,
+                beneath: with_slash(&beneath),
+            };
+            if kept.iter().next().is_some() {
+                kept.say_where(top);
+                return Ok(kept);
+            }
+            let name = top.file_name().unwrap_or_default();
+            beneath = Path::new(name).join(beneath);
+        }
+        Err(refused(format!(
+            "no hashes are kept of it, in its {MANIFEST} or one further up"
+        )))
+    }
+
+    fn say_where(&self, top: &Path) {
+        if !self.beneath.is_empty() {
+            eprintln!("its hashes are in {}", top.join(MANIFEST).display());
+        }
+    }
+
+    /// What is known of a path in the directory.
+    pub(super) fn lookup(&self, path: &[u8]) -> Option<Record> {
+        let path = match self.beneath.as_slice() {
+            [] => Cow::Borrowed(path),
+            beneath => Cow::Owned([beneath, path].concat()),
+        };
+        self.manifest.lookup(&path).copied()
+    }
+
+    /// Paths in the directory, and what is known of each.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Record)> {
+        let all = self.manifest.iter();
+        all.filter_map(|(path, record)| Some((path.strip_prefix(self.beneath.as_slice())?, record)))
+    }
+
+    /// Bytes to be read.
+    pub(super) fn bytes(&self) -> u64 {
+        self.iter().map(|(_, record)| record.size).sum()
+    }
+}
+
+/// None is as good as an empty one. Directories further up need not be readable.
+fn load(top: &Path) -> Result<Manifest, String> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = fs::open(top, flags, Mode::empty()).map_err(|error| error.to_string())?;
+    let dir = Dir::new(opened.as_fd()).map_err(|error| error.to_string())?;
+    Manifest::load(&dir).map_err(|error| error.to_string())
+}
+
+fn with_slash(path: &Path) -> Vec<u8> {
+    let bytes = path.as_os_str().as_bytes();
+    match bytes {
+        [] | [.., b'/'] => bytes.to_vec(),
+        _ => [bytes, b"/"].concat(),
+    }
+}
