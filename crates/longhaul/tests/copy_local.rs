@@ -150,6 +150,46 @@ fn a_tree_arrives_whole_and_a_second_run_does_nothing() {
     assert_eq!(listing(&from), listing(&to));
 }
 
+/// What is mounted in the tree stays there, and what lies at the target in its place, too.
+#[test]
+fn another_file_system_is_left_out_on_request() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    for (file, text) in [("from/file", "one"), ("to/mounted/own", "two")] {
+        let file = folder.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    fs::create_dir(from.join("mounted")).unwrap();
+    let script = "mount -t tmpfs tmpfs from/mounted && echo three > from/mounted/file && exec \"$0\" copy -q --delete \"$@\" from/ to";
+    let copy = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args([
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            env!("CARGO_BIN_EXE_longhaul"),
+        ]);
+        let done = command
+            .args(arguments)
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    copy(&["--one-file-system"]);
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"one");
+    assert_eq!(fs::read(to.join("mounted/own")).unwrap(), b"two");
+    assert!(!to.join("mounted/file").exists());
+    copy(&[]);
+    assert_eq!(fs::read(to.join("mounted/file")).unwrap(), b"three\n");
+    assert!(!to.join("mounted/own").exists());
+}
+
 /// Every way to carry data brings the same tree, and knows the hash of every file, unless it shall not.
 #[test]
 fn whatever_carries_it_the_tree_is_the_same() {

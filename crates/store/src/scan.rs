@@ -253,8 +253,6 @@ fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
 pub struct Options {
     /// Directories on which another file system is mounted are copied, what is in them is not.
     pub one_file_system: bool,
-    /// Pieces of files ([`crate::piece`]) are said, too.
-    pub pieces: bool,
 }
 
 /// What a scan says.
@@ -663,9 +661,7 @@ impl Scan {
             next: 0,
             pieces: VecDeque::new(),
         };
-        if self.options.pieces {
-            self.find_pieces(&mut frame, held.fd.as_fd());
-        }
+        self.find_pieces(&mut frame, held.fd.as_fd());
         self.frames.push(frame);
     }
 

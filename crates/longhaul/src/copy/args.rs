@@ -98,6 +98,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) update: bool,
 
+    /// Leave out what is in directories on which another file system is mounted
+    #[arg(long, short = 'x')]
+    pub(super) one_file_system: bool,
+
     /// Leave out what matches, in the syntax of .gitignore; repeatable
     #[arg(long, value_name = "PATTERN")]
     pub(super) exclude: Vec<String>,

@@ -220,6 +220,7 @@ impl<'a> Job<'a> {
             // Only who sees all of it knows what is too much.
             delete: args.delete && !matches!(task, Task::Extents | Task::Gather(_)),
             update: args.update,
+            one_file_system: args.one_file_system,
             exclude: args.exclude.clone(),
             include: args.include.clone(),
             into_directory: self.goes_into_directory(),

@@ -142,6 +142,7 @@ pub(super) struct Options {
     pub(super) checksum: bool,
     pub(super) delete: bool,
     pub(super) update: bool,
+    pub(super) one_file_system: bool,
     pub(super) exclude: Vec<String>,
     pub(super) include: Vec<String>,
     /// Several sources, or one into a directory that is there: each goes below the target under its name.
@@ -310,6 +311,7 @@ mod tests {
                 checksum: true,
                 delete: true,
                 update: false,
+                one_file_system: true,
                 exclude: vec!["*.tmp".to_owned()],
                 include: vec!["a/".to_owned(), String::new()],
                 into_directory: true,

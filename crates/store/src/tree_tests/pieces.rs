@@ -9,14 +9,6 @@ use crate::{
 };
 use std::ops::Range;
 
-fn scan_with_pieces(argument: &Path, filter: Filter) -> Scan {
-    let options = Options {
-        pieces: true,
-        ..Options::default()
-    };
-    Scan::new([Source::open(argument).unwrap()], filter, options).unwrap()
-}
-
 fn keep(top: &Path, path: &str, indexes: Range<u64>) {
     keep_piece(top, &file_in_pieces(path, 1), indexes);
 }
@@ -41,7 +33,7 @@ fn pieces_come_before_all_else_in_their_directory_by_name() {
         keep(&src, path, held);
     }
     let said_of = |argument: &Path| {
-        let mut scan = scan_with_pieces(argument, Filter::default());
+        let mut scan = scan(argument, Filter::default());
         let said = said(&mut scan);
         assert_eq!(scan.ended(), Ended::Whole);
         said
@@ -58,8 +50,6 @@ fn pieces_come_before_all_else_in_their_directory_by_name() {
     ];
     assert_eq!(said_of(&contents(&src)), wanted);
     assert_eq!(said_of(&src)[1], "src/x: piece []");
-    let plain = said(&mut scan(&contents(&src), Filter::default()));
-    assert_eq!(plain, [".", "0", "a", "a/b"], "unless it is asked for");
 }
 
 #[test]
@@ -68,7 +58,7 @@ fn a_piece_has_the_entry_of_its_label() {
     let src = temp.path().join("src");
     fs::create_dir(src.join("d")).unwrap();
     keep(&src, "d/x", 0..1);
-    let pieces = scan_with_pieces(&src, Filter::default()).filter_map(|item| match item {
+    let pieces = scan(&src, Filter::default()).filter_map(|item| match item {
         Item::Piece { entry, source, .. } => Some((source, entry)),
         _ => None,
     });
@@ -84,7 +74,7 @@ fn patterns_are_of_the_file_and_a_whole_file_counts_more() {
         keep(&src, path, 0..1);
     }
     fs::write(src.join("whole"), "").unwrap();
-    let mut scan = scan_with_pieces(&contents(&src), exclude("*.tmp"));
+    let mut scan = scan(&contents(&src), exclude("*.tmp"));
     assert_eq!(said(&mut scan), [".", "keep.dat: piece [0..1]", "whole"]);
 }
 
@@ -98,7 +88,7 @@ fn what_is_no_label_is_said_and_the_rest_goes_on() {
     fs::write(own(&src, "a", "piece"), "nonsense").unwrap();
     fs::rename(own(&src, "b", "piece"), own(&src, "elsewhere", "piece")).unwrap();
     fs::remove_file(own(&src, "c", "part")).unwrap();
-    let mut scan = scan_with_pieces(&contents(&src), Filter::default());
+    let mut scan = scan(&contents(&src), Filter::default());
     let mut said = said(&mut scan);
     let failed: Vec<_> = said.drain(1..3).collect();
     for (path, why) in [("a", "no label"), ("elsewhere", "a label with the name")] {
@@ -126,7 +116,7 @@ fn somebody_elses_label_is_not_believed() {
         let src = temp.path().join("src");
         keep(&src, "a", 0..1);
         std::os::unix::fs::chown(own(&src, "a", kind), Some(1234), None).unwrap();
-        let said = said(&mut scan_with_pieces(&contents(&src), Filter::default()));
+        let said = said(&mut scan(&contents(&src), Filter::default()));
         assert!(said[1].ends_with("belongs to another user"), "{said:?}");
     }
 }
@@ -137,11 +127,7 @@ fn two_sources_do_not_have_pieces_of_one_file() {
     let tops = ["src", "dst"].map(|top| temp.path().join(top));
     tops.iter().for_each(|top| keep(top, "a", 0..1));
     let sources = tops.map(|top| Source::open(&contents(&top)).unwrap());
-    let options = Options {
-        pieces: true,
-        ..Options::default()
-    };
-    let mut scan = Scan::new(sources, Filter::default(), options).unwrap();
+    let mut scan = Scan::new(sources, Filter::default(), Options::default()).unwrap();
     let said = said(&mut scan);
     assert!(
         said[3].starts_with("a: cannot copy it from two"),
@@ -184,7 +170,7 @@ fn names_of_a_file_are_counted() {
 /// What would be deleted at `dst` after a copy of `src/`, and what that would remove.
 fn extras(temp: &TempDir, filter: &Filter) -> (Vec<String>, Vec<String>) {
     let root = Root::open(&temp.path().join("dst")).unwrap();
-    let mut scan = scan_with_pieces(&contents(&temp.path().join("src")), filter.clone());
+    let mut scan = scan(&contents(&temp.path().join("src")), filter.clone());
     let mut extras = Extras::new(&root, filter);
     for item in scan.by_ref() {
         match item {

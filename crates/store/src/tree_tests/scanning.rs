@@ -193,7 +193,6 @@ fn another_file_system_is_named_and_not_entered() {
     }
     let options = Options {
         one_file_system: true,
-        ..Options::default()
     };
     let source = Source::open(Path::new("/dev/")).unwrap();
     let mut scan = Scan::new([source], exclude("/[a-rt-z]*"), options).unwrap();

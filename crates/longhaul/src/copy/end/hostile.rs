@@ -59,6 +59,7 @@ fn options() -> Options {
         silence: 60_000,
         delete: false,
         update: false,
+        one_file_system: false,
         exclude: Vec::new(),
         include: Vec::new(),
         into_directory: true,

@@ -233,6 +233,7 @@ mod tests {
             checksum: false,
             delete: false,
             update: false,
+            one_file_system: false,
             exclude: Vec::new(),
             include: Vec::new(),
             into_directory,

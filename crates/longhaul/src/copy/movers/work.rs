@@ -88,6 +88,7 @@ pub(super) struct Spec {
     exclude: Vec<String>,
     include: Vec<String>,
     update: bool,
+    one_file_system: bool,
     extent: Option<u64>,
 }
 
@@ -100,6 +101,7 @@ impl Spec {
             exclude: args.exclude.clone(),
             include: args.include.clone(),
             update: args.update,
+            one_file_system: args.one_file_system,
             extent: args.extent.map(units::Bytes::get),
         }
     }
@@ -112,6 +114,7 @@ impl Spec {
             exclude: Vec::new(),
             include: Vec::new(),
             update: false,
+            one_file_system: false,
             extent: None,
         })
     }

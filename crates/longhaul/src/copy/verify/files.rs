@@ -109,11 +109,7 @@ impl<'a> Files<'a> {
     pub(super) fn open(top: &Path, kept: &'a Kept) -> Result<Self, SourceError> {
         // Its contents, not the directory under its name.
         let source = Source::open(&top.join(""))?;
-        let options = Options {
-            pieces: true,
-            ..Options::default()
-        };
-        let scan = Scan::new([source], Filter::default(), options)?;
+        let scan = Scan::new([source], Filter::default(), Options::default())?;
         Ok(Self {
             sources: scan.sources().clone(),
             scan,

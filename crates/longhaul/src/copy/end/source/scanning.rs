@@ -27,8 +27,7 @@ impl Scanning {
         let tops = places.iter().filter_map(Place::name);
         let filter = filter.with_tops(tops);
         let options = Options {
-            pieces: true,
-            ..Options::default()
+            one_file_system: begin.options.one_file_system,
         };
         Ok(Self(Scan::new(places, filter, options).map_err(refused)?))
     }

@@ -118,11 +118,9 @@ impl State {
         lane
     }
 
-    /// Whether a stream is one too many; it is not counted any more then. Those that came last go: the others have their
-    /// windows.
+    /// Whether a stream is one too many; it is not counted any more then.
     fn retires(&mut self, stream: u64) -> bool {
-        let first_too_many = self.streams.keys().nth(self.streams_max);
-        first_too_many.is_some_and(|first| stream >= *first)
+        is_too_many(&self.streams, self.streams_max, stream)
             && self.streams.remove(&stream).is_some()
     }
 
@@ -169,6 +167,12 @@ impl State {
     }
 }
 
+/// Whether a stream is beyond the first `most`: those that came last go, for the others have their windows.
+fn is_too_many<T>(streams: &BTreeMap<u64, T>, most: usize, stream: u64) -> bool {
+    let first_too_many = streams.keys().nth(most);
+    first_too_many.is_some_and(|first| stream >= *first)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +196,19 @@ mod tests {
         assert!(!shared.look(State::has_room));
         shared.change(|state| state.settle(max));
         assert!(shared.look(State::has_room));
+    }
+
+    #[test]
+    fn the_streams_that_came_last_are_too_many() {
+        let streams: BTreeMap<u64, ()> = [1, 4, 6, 9].map(|number| (number, ())).into();
+        let too_many = |most| -> Vec<u64> {
+            let all = streams.keys().copied();
+            all.filter(|stream| is_too_many(&streams, most, *stream))
+                .collect()
+        };
+        assert_eq!(too_many(2), [6, 9]);
+        assert_eq!(too_many(0), [1, 4, 6, 9]);
+        assert!(too_many(4).is_empty() && too_many(usize::MAX).is_empty());
     }
 
     #[test]
