@@ -274,7 +274,7 @@ pub enum Item {
         /// What could not be read of it.
         left_out: Vec<LeftOut>,
     },
-    /// A piece of a file that is not here as a whole; only if [`Options::pieces`]. Those of a directory come before all
+    /// A piece of a file that is not here as a whole. Those of a directory come before all
     /// else in it, by name.
     Piece {
         /// Which of the sources it is in.

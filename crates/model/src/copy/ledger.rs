@@ -110,6 +110,13 @@ impl Ledger {
         Ok(lost.collect())
     }
 
+    /// Whether a stream has nothing under way.
+    #[must_use]
+    pub fn is_idle(&self, stream: u64) -> bool {
+        let of = self.streams.get(&stream);
+        of.is_none_or(|stream| stream.under_way.is_empty())
+    }
+
     /// Streams that have something under way: since when the first of it, and all of it in its order.
     pub fn under_way(&self) -> impl Iterator<Item = (u64, Time, &VecDeque<Flight>)> {
         let all = self.streams.iter();

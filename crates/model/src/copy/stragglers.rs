@@ -43,10 +43,9 @@ impl Stragglers {
     ) -> Vec<Parcel> {
         let busy: Vec<Busy<'_>> = ledger.under_way().collect();
         self.forget(&busy);
-        let is_idle = |stream: &u64| busy.iter().all(|(busy, ..)| busy != stream);
         let idle: Vec<Pace> = paces
             .iter()
-            .filter(|(stream, _)| is_idle(stream))
+            .filter(|(stream, _)| ledger.is_idle(**stream))
             .map(|(_, pace)| *pace)
             .collect();
         let Some(usual) = usual(idle.clone()) else {

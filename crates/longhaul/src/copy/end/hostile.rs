@@ -7,7 +7,12 @@
     reason = "such ranges are what is sent"
 )]
 
-use super::{Reporter, reach::Reach, source, target};
+use super::{
+    Reporter,
+    reach::Reach,
+    samples::{entry, file},
+    source, target,
+};
 use crate::copy::{
     args::{Balance, Pace, Streams, Switch},
     connection::{Connection, Purpose},
@@ -29,9 +34,7 @@ use std::{
 };
 use store::{
     blocks::{BLOCK, Blocks},
-    entry::{Entry, Kind, Version},
-    metadata::{Metadata, Time},
-    path::RelPath,
+    entry::Kind,
 };
 use wire::block::{Content, HEADER_LEN, Header};
 
@@ -201,45 +204,6 @@ impl Liar {
     fn hang_up(self) -> (Result<Progress>, tempfile::TempDir) {
         drop((self.orders, self.answers, self.listener));
         (self.end.join().unwrap(), self.folder)
-    }
-}
-
-fn entry(path: &str, kind: Kind) -> Entry {
-    let metadata = Metadata {
-        mode: 0o644,
-        uid: host::process::user(),
-        gid: 0,
-        modified: Time {
-            seconds: 7,
-            nanos: 7,
-        },
-        accessed: Time {
-            seconds: 7,
-            nanos: 7,
-        },
-        xattrs: Vec::new(),
-    };
-    Entry {
-        path: RelPath::parse(path.as_bytes()).unwrap(),
-        kind,
-        metadata,
-    }
-}
-
-fn file(size: u64) -> Kind {
-    let time = Time {
-        seconds: 7,
-        nanos: 7,
-    };
-    Kind::File {
-        version: Version {
-            size,
-            modified: time,
-            changed: time,
-            inode: 1,
-            device: 1,
-        },
-        sparse: true,
     }
 }
 

@@ -9,6 +9,8 @@ mod mark;
 mod meeting;
 mod progress;
 mod reach;
+#[cfg(test)]
+mod samples;
 mod source;
 mod stopwatch;
 mod survey;

@@ -27,6 +27,8 @@ pub(super) struct State {
     pub(super) work: Work,
     pub(super) ledger: Ledger,
     pub(super) stragglers: Stragglers,
+    /// What goes a second time, on a stream that has nothing else under way.
+    late: VecDeque<Parcel>,
     /// Announced, and neither settled nor withdrawn. Only files have more to say.
     pub(super) announced: HashMap<u64, Option<Arc<SourceFile>>>,
     pub(super) sending: HashMap<u64, Sending>,
@@ -55,6 +57,7 @@ impl Shared {
             work: Work::new(lanes),
             ledger: Ledger::default(),
             stragglers: Stragglers::default(),
+            late: VecDeque::new(),
             announced: HashMap::new(),
             sending: HashMap::new(),
             links: 0,
@@ -78,7 +81,7 @@ impl Shared {
     pub(super) fn next(&self, stream: u64, lane: usize) -> Option<Parcel> {
         self.wait_for(|state| match state.over || state.retires(stream) {
             true => Some(None),
-            false => state.work.next(lane).map(Some),
+            false => state.next(stream, lane).map(Some),
         })
     }
 
@@ -147,10 +150,18 @@ impl State {
     /// What slow streams have under way goes on others, too, if those have nothing else to carry. Where blocks have a fixed
     /// place there are none that could.
     pub(super) fn repeat(&mut self, paces: &BTreeMap<u64, Pace>, now: Time) {
-        if self.lanes.len() == 1 && self.work.is_empty() {
-            let late = self.stragglers.repeat(&self.ledger, paces, now);
-            self.again(late.into());
+        if self.lanes.len() == 1 && self.work.is_empty() && self.late.is_empty() {
+            self.late = self.stragglers.repeat(&self.ledger, paces, now).into();
         }
+    }
+
+    /// What a stream carries next. A slow one must not get its own again.
+    fn next(&mut self, stream: u64, lane: usize) -> Option<Parcel> {
+        let next = self.work.next(lane);
+        next.or_else(|| match self.ledger.is_idle(stream) {
+            true => self.late.pop_front(),
+            false => None,
+        })
     }
 
     /// What a broken stream did not deliver goes again, but for files that are done with.

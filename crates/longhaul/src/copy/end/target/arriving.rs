@@ -339,51 +339,18 @@ pub(super) fn in_its_place(entry: &Entry, error: &dyn std::error::Error) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::{
-        blocks::BLOCK,
-        entry::Version,
-        metadata::{Metadata, Time},
-    };
-
-    fn large(root: &Root, size: u64) -> Large {
-        let time = Time {
-            seconds: 7,
-            nanos: 7,
-        };
-        let version = Version {
-            size,
-            modified: time,
-            changed: time,
-            inode: 1,
-            device: 1,
-        };
-        let entry = Entry {
-            path: RelPath::parse(b"file").unwrap(),
-            kind: Kind::File {
-                version,
-                sparse: true,
-            },
-            metadata: Metadata {
-                mode: 0o644,
-                uid: host::process::user(),
-                gid: 0,
-                modified: time,
-                accessed: time,
-                xattrs: Vec::new(),
-            },
-        };
-        match Large::open(root, entry, &Share::Whole) {
-            Ok(Begun::Lacking(large)) => *large,
-            _ => panic!("it lacks all"),
-        }
-    }
+    use crate::copy::end::samples::{entry, file};
+    use store::blocks::BLOCK;
 
     /// A slow stream's copy of a block comes after all is done, while the file gets its name even.
     #[test]
     fn a_block_of_a_file_that_has_its_name_is_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
-        let large = large(&root, 2 * BLOCK);
+        let entry = entry("file", file(2 * BLOCK));
+        let Ok(Begun::Lacking(large)) = Large::open(&root, entry, &Share::Whole) else {
+            panic!("it lacks all");
+        };
         let hole = |index| large.write(index, Content::Hole, &[], None);
         assert_eq!((hole(0), hole(1), hole(0)), (Ok(()), Ok(()), Ok(())));
         large.commit().unwrap();

@@ -259,40 +259,11 @@ pub(super) fn count_blocks(entry: &Entry) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::{
-        blocks::BLOCK,
-        entry::Version,
-        metadata::{Metadata, Time},
-        path::RelPath,
-    };
+    use crate::copy::end::samples::{entry, file};
+    use store::blocks::BLOCK;
 
-    fn file(size: u64) -> Entry {
-        let time = Time {
-            seconds: 7,
-            nanos: 7,
-        };
-        let version = Version {
-            size,
-            modified: time,
-            changed: time,
-            inode: 1,
-            device: 1,
-        };
-        Entry {
-            path: RelPath::parse(b"file").unwrap(),
-            kind: Kind::File {
-                version,
-                sparse: true,
-            },
-            metadata: Metadata {
-                mode: 0o644,
-                uid: 0,
-                gid: 0,
-                modified: time,
-                accessed: time,
-                xattrs: Vec::new(),
-            },
-        }
+    fn waiting(number: u64, size: u64) -> (u64, Entry, Share) {
+        (number, entry("file", file(size)), Share::Whole)
     }
 
     /// A source may announce any number of sparse files of 64 TiB.
@@ -301,9 +272,7 @@ mod tests {
         let huge = (OPEN_BLOCKS_MAX + 1) * BLOCK;
         let mut state = State::default();
         for (number, size) in [5 * BLOCK, huge, huge, 5 * BLOCK].into_iter().enumerate() {
-            state
-                .waiting
-                .push_back((number as u64, file(size), Share::Whole));
+            state.waiting.push_back(waiting(number as u64, size));
         }
         let open = |state: &mut State| state.next_to_open().map(|(number, ..)| number);
         assert_eq!((open(&mut state), open(&mut state)), (Some(0), None));
@@ -320,9 +289,7 @@ mod tests {
         let mut state = State::default();
         state.room.open = 2;
         for number in 0..3 {
-            state
-                .waiting
-                .push_back((number, file(2 * BLOCK), Share::Whole));
+            state.waiting.push_back(waiting(number, 2 * BLOCK));
         }
         let opened = std::iter::from_fn(|| state.next_to_open()).count();
         assert_eq!(opened, 2);

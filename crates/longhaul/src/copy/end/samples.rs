@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What tests announce.
+
+use store::{
+    entry::{Entry, Kind, Version},
+    metadata::{Metadata, Time},
+    path::RelPath,
+};
+
+pub(super) fn entry(path: &str, kind: Kind) -> Entry {
+    let metadata = Metadata {
+        mode: 0o644,
+        uid: host::process::user(),
+        gid: 0,
+        modified: Time {
+            seconds: 7,
+            nanos: 7,
+        },
+        accessed: Time {
+            seconds: 7,
+            nanos: 7,
+        },
+        xattrs: Vec::new(),
+    };
+    Entry {
+        path: RelPath::parse(path.as_bytes()).unwrap(),
+        kind,
+        metadata,
+    }
+}
+
+/// Of so many bytes.
+pub(super) fn file(size: u64) -> Kind {
+    let time = Time {
+        seconds: 7,
+        nanos: 7,
+    };
+    Kind::File {
+        version: Version {
+            size,
+            modified: time,
+            changed: time,
+            inode: 1,
+            device: 1,
+        },
+        sparse: true,
+    }
+}
