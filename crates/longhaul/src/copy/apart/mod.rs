@@ -18,7 +18,7 @@ use super::{
     threads,
 };
 use crate::exit::Refusal;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use crew::Crew;
 use model::copy::placement::Placement;
 use std::{sync::mpsc::channel, thread};
@@ -153,7 +153,9 @@ fn gather_last(job: &Job<'_>, crew: &mut Crew<'_>) -> Result<()> {
     for host in 0..job.sources.first().map_or(0, Vec::len) {
         crew.pass(host);
         let task = Task::Gather(Pass::Last);
-        carry(job, Apart::Source, &[Share { host, task }], crew)?;
+        // What it refuses now it did not refuse before anything was touched.
+        let carried = carry(job, Apart::Source, &[Share { host, task }], crew);
+        carried.map_err(|error| anyhow!("{error:#}"))?;
     }
     Ok(())
 }

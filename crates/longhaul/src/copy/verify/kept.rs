@@ -44,7 +44,7 @@ impl Kept {
             beneath = Path::new(name).join(beneath);
         }
         Err(refused(format!(
-            "no hashes are kept of it, in its {MANIFEST} or one further up"
+            "no hashes are kept of it, in its {MANIFEST} or one further up: name what longhaul copy brought, without --hash off"
         )))
     }
 

@@ -5,7 +5,7 @@ use super::{
     Target,
     arriving::{Begun, Large, directory, finish_renamed, said, tidy},
     pieces::of_pieces,
-    state::{State, count_blocks},
+    state::State,
 };
 use crate::copy::{
     connection::Connection,
@@ -341,11 +341,9 @@ impl Target {
     /// Opens files of several blocks, as many as may be open, and asks for what they lack.
     pub(super) fn open_waiting(&self) {
         while let Some((number, entry, share)) = self.shared.change(State::next_to_open) {
-            let blocks = count_blocks(&entry);
             let large = self.open(number, entry, &share);
             let missing = large.as_ref().map(|large| large.missing());
-            self.shared
-                .change(|state| state.opened(blocks, number, large));
+            self.shared.change(|state| state.opened(number, large));
             self.ask(number, missing.unwrap_or_default());
         }
     }

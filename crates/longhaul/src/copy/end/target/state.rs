@@ -83,8 +83,8 @@ pub(super) struct State {
     pub(super) to_check: VecDeque<Arc<Large>>,
     /// Those that wait until one of these is done.
     pub(super) waiting: VecDeque<(u64, Entry, Share)>,
-    /// Files that are being opened, and blocks of theirs.
-    opening: (usize, u64),
+    /// Files that are being opened, and how many blocks each has.
+    opening: HashMap<u64, u64>,
     /// Under their names already, without a record of it.
     pub(super) renamed: Vec<(u64, Entry, Named)>,
     /// Written, without a name yet.
@@ -144,27 +144,22 @@ impl State {
 
     /// A file that waited, if it may be opened now. Whoever gets it says afterwards that it [is open, or is not](Self::opened).
     pub(super) fn next_to_open(&mut self) -> Option<(u64, Entry, Share)> {
-        let (files, blocks) = self.opening;
-        let open = files + self.large.len();
-        let open_blocks = blocks
-            + self
-                .large
-                .values()
-                .map(|large| large.blocks.count())
-                .sum::<u64>();
-        let (_, entry, _) = self.waiting.front()?;
-        let next = count_blocks(entry);
-        let fits = open < self.room.open && open_blocks.saturating_add(next) <= OPEN_BLOCKS_MAX;
+        let (number, entry, _) = self.waiting.front()?;
+        let (number, next) = (*number, count_blocks(entry));
+        let open = self.opening.len() + self.large.len();
+        let large = self.large.values().map(|large| large.blocks.count());
+        let blocks: u64 = self.opening.values().copied().chain(large).sum();
+        let fits = open < self.room.open && blocks.saturating_add(next) <= OPEN_BLOCKS_MAX;
         if open > 0 && !fits {
             return None;
         }
-        self.opening = (files + 1, blocks + next);
+        self.opening.insert(number, next);
         self.waiting.pop_front()
     }
 
     /// What was to be opened is open, or can't be.
-    pub(super) fn opened(&mut self, blocks: u64, number: u64, large: Option<Arc<Large>>) {
-        self.opening = (self.opening.0 - 1, self.opening.1 - blocks);
+    pub(super) fn opened(&mut self, number: u64, large: Option<Arc<Large>>) {
+        self.opening.remove(&number);
         if let Some(large) = large {
             self.to_check.push_back(large.clone());
             self.large.insert(number, large);
@@ -249,7 +244,7 @@ impl State {
 }
 
 /// Of a file.
-pub(super) fn count_blocks(entry: &Entry) -> u64 {
+fn count_blocks(entry: &Entry) -> u64 {
     match entry.kind {
         Kind::File { version, .. } => Blocks::of(version.size).count(),
         _ => 0,
@@ -276,11 +271,11 @@ mod tests {
         }
         let open = |state: &mut State| state.next_to_open().map(|(number, ..)| number);
         assert_eq!((open(&mut state), open(&mut state)), (Some(0), None));
-        state.opened(5, 0, None);
+        state.opened(0, None);
         assert_eq!((open(&mut state), open(&mut state)), (Some(1), None));
-        state.opened(OPEN_BLOCKS_MAX + 1, 1, None);
+        state.opened(1, None);
         assert_eq!(open(&mut state), Some(2));
-        state.opened(OPEN_BLOCKS_MAX + 1, 2, None);
+        state.opened(2, None);
         assert_eq!((open(&mut state), open(&mut state)), (Some(3), None));
     }
 
