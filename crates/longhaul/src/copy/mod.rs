@@ -24,6 +24,8 @@ mod outbox;
 mod patience;
 mod place;
 mod plan;
+#[cfg(test)]
+mod samples;
 mod sharing;
 mod standing;
 mod threads;

@@ -198,26 +198,14 @@ mod tests {
         reason = "a run of blocks is what is meant"
     )]
     use super::*;
-    use store::{entry::Version, metadata::Time, path::RelPath};
+    use crate::copy::samples::file;
+    use store::path::RelPath;
 
     fn found(path: &str, size: u64, held: Option<Vec<Range<u64>>>) -> Found {
-        let time = Time {
-            seconds: 7,
-            nanos: 0,
-        };
         Found {
             source: 0,
             path: RelPath::parse(path.as_bytes()).unwrap(),
-            kind: Kind::File {
-                version: Version {
-                    size,
-                    modified: time,
-                    changed: time,
-                    inode: 1,
-                    device: 1,
-                },
-                sparse: false,
-            },
+            kind: file(size),
             held,
         }
     }

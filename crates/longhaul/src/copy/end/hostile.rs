@@ -7,18 +7,14 @@
     reason = "such ranges are what is sent"
 )]
 
-use super::{
-    Reporter,
-    reach::Reach,
-    samples::{entry, file},
-    source, target,
-};
+use super::{Reporter, reach::Reach, source, target};
 use crate::copy::{
     args::{Balance, Pace, Streams, Switch},
     connection::{Connection, Purpose},
     identity::{Identity, Responder},
     message::{self, Answer, Need, Order, Outcome, Share},
     order::{Begin, Meeting, Options, Progress, Role, Task},
+    samples::{entry, file},
 };
 use anyhow::Result;
 use serde::de::DeserializeOwned;

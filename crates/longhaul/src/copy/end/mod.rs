@@ -9,8 +9,6 @@ mod mark;
 mod meeting;
 mod progress;
 mod reach;
-#[cfg(test)]
-mod samples;
 mod source;
 mod stopwatch;
 mod survey;

@@ -339,7 +339,7 @@ pub(super) fn in_its_place(entry: &Entry, error: &dyn std::error::Error) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::end::samples::{entry, file};
+    use crate::copy::samples::{entry, file};
     use store::blocks::BLOCK;
 
     /// A slow stream's copy of a block comes after all is done, while the file gets its name even.

@@ -254,7 +254,7 @@ fn count_blocks(entry: &Entry) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::end::samples::{entry, file};
+    use crate::copy::samples::{entry, file};
     use store::blocks::BLOCK;
 
     fn waiting(number: u64, size: u64) -> (u64, Entry, Share) {
