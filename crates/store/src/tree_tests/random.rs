@@ -15,15 +15,15 @@ enum Make {
     Xattr(Vec<u8>),
 }
 
+/// Seconds since 1970 that every file system keeps. ext4 brings what is before 1901 to 1901, and then
+/// two files of one size with other data are the same by time and size.
+const KEPT_TIMES: std::ops::Range<i64> = -2_000_000_000..2_000_000_000;
+
 fn any_make() -> impl Strategy<Value = Make> {
     let target = vec(1u8..=255, 1..20);
     prop_oneof![
         (0o500u32..=0o777).prop_map(|mode| Make::Dir(mode | 0o500)),
-        (
-            vec(any::<u8>(), 0..50),
-            0u32..=0o7777,
-            -4_000_000_000i64..4_000_000_000
-        )
+        (vec(any::<u8>(), 0..50), 0u32..=0o7777, KEPT_TIMES)
             .prop_map(|(data, mode, time)| Make::File(data, mode, time)),
         target.prop_map(Make::Symlink),
         Just(Make::LinkToLast),
