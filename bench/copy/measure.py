@@ -10,6 +10,8 @@ from tools import Call
 BEGUN_BYTES = 100_000
 # The largest files may take so much longer than the link does, whatever the limit is.
 PATIENT = 3
+# Whoever has less than this share at half of the time won't be done by its end, nor by twice that.
+HALFWAY = 0.2
 # Time for the far end of a tool that is done to end as well.
 PATIENCE_S = 3
 
@@ -29,12 +31,18 @@ class Watch:
             self.connections = self.bed.sent_by_connection()
         return 0.002 if came < BEGUN_BYTES else 0.05
 
+    def came(self):
+        return self.series[-1][1]
+
+    def share(self):
+        return self.came() / self.expected
+
     def reached(self, amount):
         return next((at for at, came in self.series if came >= amount), None)
 
     def figures(self):
         begun, half, most = (self.reached(a) for a in (BEGUN_BYTES, self.expected / 2, self.expected * 0.95))
-        got = {"received_bytes": self.series[-1][1], "begun_s": begun}
+        got = {"received_bytes": self.came(), "begun_s": begun}
         if half and most and most > half:
             got["steady_utilisation"] = 0.45 * self.expected * 8 / (most - half) / (RATE_BPS * PAYLOAD)
         # Control connections carry little.
@@ -50,6 +58,9 @@ class Silent:
 
     def look(self, _):
         return 0.1
+
+    def share(self):
+        return 1
 
     def figures(self):
         return {}
@@ -128,8 +139,8 @@ def attend(process, watch, began, limit_s, stop_at):
     while not ended(process, wait_s):
         now_s = time.monotonic() - began
         wait_s = watch.look(now_s)
-        stopped = stop_at is not None and watch.series[-1][1] >= stop_at
-        if stopped or now_s > limit_s:
+        stopped = stop_at is not None and watch.came() >= stop_at
+        if stopped or now_s > limit_s or now_s > limit_s / 2 and watch.share() < HALFWAY:
             process.kill()
             process.wait()
             return "stopped" if stopped else "cut"

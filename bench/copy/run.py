@@ -7,9 +7,9 @@
 
 Two namespaces, 1 Gbit/s between them, losses in both directions, CUBIC; servers are started here and end with it. Each
 run begins with its source out of the page cache and ends when its target's file system is synced; what came is compared
-by SHA-256 after that. Tools take turns, round by round. A run that takes longer than --limit is killed, and what had come
-by then is its figure. DIR/runs.jsonl has a line a run, DIR/table.md the medians. --again keeps the runs that are there and
-does only the others, so a long series may be interrupted.
+by SHA-256 after that. Tools take turns, round by round. A run that takes longer than --limit, or has less than a fifth at
+half of it, is killed, and what had come by then is its figure. DIR/runs.jsonl has a line a run, DIR/table.md the medians.
+--again keeps the runs that are there and does only the others, so a long series may be interrupted.
 
  --only keys: rtt_ms, loss, buffers (default: the machine's; tuned: 2 BDP), job (large, small, tree), tool
  --estimate prints how long it takes at the least and at the most, and does nothing
