@@ -426,16 +426,28 @@ impl<'a> Placer<'a> {
     ) -> Result<(Placed, Vec<LeftOut>), Failure> {
         // To look at what is in it; the right to write is taken when something is made there.
         let seen = Access::READ_OK | Access::EXEC_OK;
-        match there {
-            There::Nothing => self.root.make_dir(&entry.path)?,
-            _ if self.root.may(Some(&entry.path), seen)? => {}
-            _ => self.root.unlock(Some(&entry.path))?,
+        let made = *there == There::Nothing && self.make_directory(&entry.path)?;
+        if !made && !self.root.may(Some(&entry.path), seen)? {
+            self.root.unlock(Some(&entry.path))?;
         }
         self.dirs.insert(entry.path.clone(), entry.metadata.clone());
         Ok(match decision {
             Decision::Unchanged => (Placed::Unchanged, Vec::new()),
             _ => (Placed::Changed, Vec::new()),
         })
+    }
+
+    /// Whether it was made here: another copy into the same tree may have been faster.
+    fn make_directory(&self, path: &RelPath) -> Result<bool, Failure> {
+        match self.root.make_dir(path) {
+            Err(failure) if failure.errno() == Some(Errno::EXIST) => {
+                match self.root.handle(path)?.kind() {
+                    FileType::Directory => Ok(false),
+                    _ => Err(failure),
+                }
+            }
+            made => made.map(|()| true),
+        }
     }
 }
 
@@ -493,4 +505,49 @@ fn beside(path: &RelPath) -> Result<RelPath, Failure> {
         Some(dir) => dir.join(name.as_bytes())?,
         None => RelPath::parse(name.as_bytes())?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::CWD;
+    use tempfile::TempDir;
+
+    /// A directory entry, decided on when nothing was there, after something else came.
+    fn make_directory_over(
+        come: impl FnOnce(&std::path::Path),
+    ) -> (TempDir, Result<Placed, Failure>) {
+        let temp = TempDir::new().unwrap();
+        let root = Root::open(temp.path()).unwrap();
+        let metadata = Metadata::of(&root.top_handle().unwrap()).0;
+        let entry = Entry {
+            path: RelPath::parse(b"dir").unwrap(),
+            kind: Kind::Directory,
+            metadata,
+        };
+        come(&temp.path().join("dir"));
+        let mut placer = Placer::new(&root, Options::default());
+        let made = placer.act(&entry, Decision::Make, &There::Nothing);
+        assert!(placer.finish().is_empty());
+        (temp, made.map(|(placed, _)| placed))
+    }
+
+    #[test]
+    fn a_directory_that_another_copy_makes_meanwhile_is_as_good() {
+        let (temp, made) = make_directory_over(|dir| {
+            std::fs::create_dir(dir).unwrap();
+            fs::chmodat(CWD, dir, fs::Mode::empty(), fs::AtFlags::empty()).unwrap();
+        });
+        assert_eq!(made.unwrap(), Placed::Changed);
+        let modes =
+            ["dir", ""].map(|path| temp.path().join(path).metadata().unwrap().permissions());
+        assert_eq!(modes[0], modes[1]);
+    }
+
+    #[test]
+    fn a_file_that_somebody_puts_there_meanwhile_stays() {
+        let (temp, made) = make_directory_over(|dir| std::fs::write(dir, "a file").unwrap());
+        assert_eq!(made.unwrap_err().errno(), Some(Errno::EXIST));
+        assert_eq!(std::fs::read(temp.path().join("dir")).unwrap(), b"a file");
+    }
 }
