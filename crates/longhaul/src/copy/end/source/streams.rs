@@ -98,10 +98,6 @@ impl Source {
         let before = streams.count();
         let count = streams.look(clock::now(), &look);
         if count != before {
-            eprintln!(
-                "{:?} {before} streams become {count}: {look:?} {streams:?}",
-                clock::now()
-            );
             self.shared.change(|state| state.streams_max = count);
             self.opener.want(count);
             self.orders.put(Order::Streams(count as u16));
