@@ -130,6 +130,55 @@ fn make_tree(top: &Path) {
     mode("closed", 0o500);
 }
 
+/// Larger and smaller than a block, with some data, little, and none.
+#[test]
+fn holes_stay_holes() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    fs::create_dir(&from).unwrap();
+    let sizes = [100, 1 << 20, BLOCK, 3 * BLOCK, 5 * BLOCK + 100];
+    for (size, data) in sizes.iter().flat_map(|size| [(*size, 0), (*size, 100)]) {
+        let file = File::create(from.join(format!("{size} {data}"))).unwrap();
+        file.set_len(size).unwrap();
+        file.write_all_at(&vec![7; data], size / 2).unwrap();
+    }
+    for hash in ["on", "off"] {
+        let to = folder.path().join(hash);
+        let done = copy(&["--hash", hash], &from.join(""), &to);
+        assert_eq!(done["failed"], 0, "{done}");
+        assert_eq!(listing(&from), listing(&to));
+        for file in fs::read_dir(&from).unwrap().map(Result::unwrap) {
+            let space = |path: PathBuf| fs::metadata(path).unwrap().blocks() * 512;
+            let (there, here) = (space(to.join(file.file_name())), space(file.path()));
+            assert!(there <= here + 4096, "{:?}: {there}", file.file_name());
+        }
+    }
+}
+
+#[test]
+fn the_last_pattern_that_matches_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir_all(from.join("old")).unwrap();
+    for name in ["a.dat", "b.tmp", "keep.tmp", "old/c.dat"] {
+        fs::write(from.join(name), name).unwrap();
+    }
+    let copied = |patterns: &[&str]| {
+        copy(patterns, &from.join(""), &to);
+        let files = listing(&to).into_keys();
+        let files: Vec<_> = files.filter(|path| to.join(path).is_file()).collect();
+        fs::remove_dir_all(&to).unwrap();
+        files
+    };
+    let exception = copied(&["--exclude", "*.tmp", "--include", "keep.tmp"]);
+    assert_eq!(
+        exception,
+        ["a.dat", "keep.tmp", "old/c.dat"].map(PathBuf::from)
+    );
+    let only = copied(&["--include", "*.dat", "--exclude", "old/"]);
+    assert_eq!(only, [PathBuf::from("a.dat")]);
+}
+
 #[test]
 fn a_tree_arrives_whole_and_a_second_run_does_nothing() {
     let folder = tempfile::tempdir().unwrap();

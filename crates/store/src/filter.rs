@@ -4,18 +4,19 @@
 //! A pattern with a slash at its start or within is anchored at the top of the tree that is copied,
 //! the directory named as the source; any other matches at every depth. One with a slash at its end
 //! matches directories. The last pattern that matches decides. What an excluded directory holds is
-//! not even looked at. Where there are patterns to include, what none of them matches is left out,
-//! but for directories on the way and for what lies in an included directory.
+//! not even looked at. Where the first pattern is one to include, what none matches is left out, but
+//! for directories on the way and for what lies in an included directory; else it is copied.
 
 use crate::path::{RelPath, Shown};
 use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
 };
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// One pattern.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rule {
     /// Copy what matches.
     Include(String),
@@ -82,7 +83,7 @@ impl Filter {
         })?;
         Ok(Self {
             patterns,
-            only: rules.iter().any(|rule| matches!(rule, Rule::Include(_))),
+            only: matches!(rules.first(), Some(Rule::Include(_))),
             tops: BTreeSet::new(),
         })
     }
@@ -230,7 +231,15 @@ mod tests {
     }
 
     #[test]
-    fn includes_alone_mean_nothing_else() {
+    fn what_is_included_after_an_exclusion_is_an_exception() {
+        let rules = [exclude("*.tmp"), include("keep.tmp")];
+        assert!(copied(&rules, "a/keep.tmp", false));
+        assert!(!copied(&rules, "a/x.tmp", false));
+        assert!(copied(&rules, "a/x.txt", false));
+    }
+
+    #[test]
+    fn an_inclusion_first_means_nothing_else() {
         let rules = [include("*.dat"), include("/results/")];
         assert!(copied(&rules, "a/x.dat", false));
         assert!(!copied(&rules, "a/x.txt", false));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul copy`, as typed.
 
+use super::patterns::Patterns;
 use serde::{Deserialize, Serialize};
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 use units::{BitRate, Bytes, Time};
@@ -102,13 +103,8 @@ pub(crate) struct Args {
     #[arg(long, short = 'x')]
     pub(super) one_file_system: bool,
 
-    /// Leave out what matches, in the syntax of .gitignore; repeatable
-    #[arg(long, value_name = "PATTERN")]
-    pub(super) exclude: Vec<String>,
-
-    /// Copy what matches even if it is excluded; repeatable
-    #[arg(long, value_name = "PATTERN")]
-    pub(super) include: Vec<String>,
+    #[command(flatten)]
+    pub(super) patterns: Patterns,
 
     /// Ports for data on the side that is connected to [default: any]
     #[arg(long, value_name = "FIRST-LAST")]

@@ -221,8 +221,7 @@ impl<'a> Job<'a> {
             delete: args.delete && !matches!(task, Task::Extents | Task::Gather(_)),
             update: args.update,
             one_file_system: args.one_file_system,
-            exclude: args.exclude.clone(),
-            include: args.include.clone(),
+            rules: args.patterns.rules.clone(),
             into_directory: self.goes_into_directory(),
             origin: self.origin(),
         }

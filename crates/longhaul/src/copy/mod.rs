@@ -22,6 +22,7 @@ mod opened;
 mod order;
 mod outbox;
 mod patience;
+mod patterns;
 mod place;
 mod plan;
 #[cfg(test)]

@@ -15,6 +15,7 @@ use std::{
 };
 use store::{
     entry::{Kind, Version},
+    filter::Rule,
     origin::Origin,
     path::RelPath,
 };
@@ -143,8 +144,7 @@ pub(super) struct Options {
     pub(super) delete: bool,
     pub(super) update: bool,
     pub(super) one_file_system: bool,
-    pub(super) exclude: Vec<String>,
-    pub(super) include: Vec<String>,
+    pub(super) rules: Vec<Rule>,
     /// Several sources, or one into a directory that is there: each goes below the target under its name.
     pub(super) into_directory: bool,
     /// Tells this command's source from others': what it gave a name once, it finds again.
@@ -312,8 +312,10 @@ mod tests {
                 delete: true,
                 update: false,
                 one_file_system: true,
-                exclude: vec!["*.tmp".to_owned()],
-                include: vec!["a/".to_owned(), String::new()],
+                rules: vec![
+                    Rule::Exclude("*.tmp".to_owned()),
+                    Rule::Include(String::new()),
+                ],
                 into_directory: true,
             },
             peer_certificate: vec![0x30; 300],

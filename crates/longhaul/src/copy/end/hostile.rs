@@ -59,8 +59,7 @@ fn options() -> Options {
         delete: false,
         update: false,
         one_file_system: false,
-        exclude: Vec::new(),
-        include: Vec::new(),
+        rules: Vec::new(),
         into_directory: true,
         origin: [0; 32],
     }

@@ -27,7 +27,7 @@ use std::{
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
-use store::filter::{Filter, Rule};
+use store::filter::Filter;
 
 pub(crate) use reach::Confinement;
 use reach::Reach;
@@ -101,12 +101,8 @@ fn perform(
     }
 }
 
-/// What is included is included though it is excluded: later patterns count.
 fn filter(options: &Options) -> Result<Filter> {
-    let excluded = options.exclude.iter().cloned().map(Rule::Exclude);
-    let included = options.include.iter().cloned().map(Rule::Include);
-    let rules: Vec<Rule> = excluded.chain(included).collect();
-    Filter::new(&rules).map_err(Refusal::usage)
+    Filter::new(&options.rules).map_err(Refusal::usage)
 }
 
 /// Says that this end has what it needs, if that is asked, and hears where the other one is.

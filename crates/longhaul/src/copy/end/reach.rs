@@ -234,8 +234,7 @@ mod tests {
             delete: false,
             update: false,
             one_file_system: false,
-            exclude: Vec::new(),
-            include: Vec::new(),
+            rules: Vec::new(),
             into_directory,
             origin: [0; 32],
         }

@@ -12,7 +12,7 @@ use lease::{Board, Lease, NewExtent, Standing};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fs};
-use store::path::RelPath;
+use store::{filter::Rule, path::RelPath};
 
 /// What a mover may take.
 #[derive(Debug, Serialize, Deserialize)]
@@ -85,8 +85,7 @@ pub(super) fn wrong(error: lease::Error) -> anyhow::Error {
 pub(super) struct Spec {
     pub(super) sources: Vec<String>,
     pub(super) target: String,
-    exclude: Vec<String>,
-    include: Vec<String>,
+    rules: Vec<Rule>,
     update: bool,
     one_file_system: bool,
     extent: Option<u64>,
@@ -98,8 +97,7 @@ impl Spec {
         Self {
             sources: job.sources.iter().map(|source| shown(source)).collect(),
             target: shown(&job.target),
-            exclude: args.exclude.clone(),
-            include: args.include.clone(),
+            rules: args.patterns.rules.clone(),
             update: args.update,
             one_file_system: args.one_file_system,
             extent: args.extent.map(units::Bytes::get),
@@ -111,8 +109,7 @@ impl Spec {
         postcard::from_bytes(bytes).unwrap_or_else(|_| Self {
             sources: vec!["(of another version of longhaul)".to_owned()],
             target: String::new(),
-            exclude: Vec::new(),
-            include: Vec::new(),
+            rules: Vec::new(),
             update: false,
             one_file_system: false,
             extent: None,

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--exclude` and `--include`, in the order in which they were given: the last one that matches counts.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
+use store::filter::Rule;
+
+/// What makes a rule of a pattern.
+type Kind = fn(String) -> Rule;
+
+const KINDS: [(&str, Kind, &str); 2] = [
+    (
+        "exclude",
+        Rule::Exclude,
+        "Leave out what matches, in the syntax of .gitignore; repeatable, and of all patterns the last that matches counts",
+    ),
+    (
+        "include",
+        Rule::Include,
+        "Copy what matches though a pattern before leaves it out; where the first pattern is one of these, nothing else is copied",
+    ),
+];
+
+#[derive(Debug, Default)]
+pub(super) struct Patterns {
+    pub(super) rules: Vec<Rule>,
+}
+
+impl Args for Patterns {
+    fn augment_args(command: Command) -> Command {
+        command.args(KINDS.map(|(name, _, help)| {
+            let repeatable = Arg::new(name).long(name).action(ArgAction::Append);
+            repeatable.value_name("PATTERN").help(help)
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Patterns {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut rules: Vec<(usize, Rule)> = KINDS
+            .into_iter()
+            .flat_map(|(name, kind, _)| given(matches, name, kind))
+            .collect();
+        rules.sort_by_key(|(place, _)| *place);
+        Ok(Self {
+            rules: rules.into_iter().map(|(_, rule)| rule).collect(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Each with its place among all words.
+fn given(matches: &ArgMatches, name: &str, kind: Kind) -> impl Iterator<Item = (usize, Rule)> {
+    let places = matches.indices_of(name).into_iter().flatten();
+    let patterns = matches.get_many::<String>(name).into_iter().flatten();
+    let rules = patterns.cloned().map(kind);
+    places.zip(rules).collect::<Vec<_>>().into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_in_the_order_of_the_command_line() {
+        let words = "copy --include=a --exclude b --include c --exclude=d";
+        let command = Patterns::augment_args(Command::new("copy"));
+        let matches = command.get_matches_from(words.split(' '));
+        let expected = [
+            Rule::Include("a".into()),
+            Rule::Exclude("b".into()),
+            Rule::Include("c".into()),
+            Rule::Exclude("d".into()),
+        ];
+        assert_eq!(
+            Patterns::from_arg_matches(&matches).unwrap().rules,
+            expected
+        );
+    }
+}
