@@ -97,6 +97,10 @@ impl Directory for Folder {
         })
     }
 
+    fn displace(&self, name: &[u8]) -> Result<(), OpenError> {
+        Ok(self.remove(name)?)
+    }
+
     fn names(&self, name: &[u8], file: &Memory) -> io::Result<bool> {
         let files = self.0.lock().unwrap();
         Ok(files

@@ -13,6 +13,7 @@ pub mod direct;
 pub mod entry;
 mod escape;
 pub mod filter;
+mod holes;
 pub mod journal;
 pub mod manifest;
 pub mod medium;

@@ -66,6 +66,9 @@ pub trait Directory: Clone {
     /// Opens a file; `None` if there is none and none was to be made. Whatever stands at the name
     /// instead of a file of ours is an error, and untouched.
     fn open(&self, name: &[u8], how: How) -> Result<Option<Self::File>, OpenError>;
+    /// Removes the file at a name of ours, whoever owns it and may write it, unless somebody has the lock. Nothing
+    /// there is as good.
+    fn displace(&self, name: &[u8]) -> Result<(), OpenError>;
     /// Whether the name is still that of this open file.
     fn names(&self, name: &[u8], file: &Self::File) -> io::Result<bool>;
     /// Gives a file another name, whose former file loses it.
@@ -278,8 +281,11 @@ impl Dir {
     /// renamed or removed it.
     fn held(&self, name: &[u8], file: File, how: How) -> Result<Option<File>, OpenError> {
         lock(&file, how)?;
-        acceptable_still(&file, how)?;
-        Ok(self.names(name, &file)?.then_some(file))
+        if !self.names(name, &file)? {
+            return Ok(None);
+        }
+        acceptable(&rustix::fs::fstat(&file)?, how)?;
+        Ok(Some(file))
     }
 }
 
@@ -291,6 +297,28 @@ impl Directory for Dir {
             if let Some(opened) = self.attempt(name, how)? {
                 return Ok(opened);
             }
+        }
+    }
+
+    fn displace(&self, name: &[u8]) -> Result<(), OpenError> {
+        let Some(stat) = self.stat(name)? else {
+            return Ok(());
+        };
+        acceptable(&stat, How::Read)?;
+        // A lock wants the right to write on some file systems, the right to read on others.
+        let opened = match self.openat(name, OFlags::RDWR) {
+            Err(Errno::ACCESS) => self.openat(name, OFlags::RDONLY),
+            opened => opened,
+        };
+        let file = match opened {
+            Err(Errno::NOENT) => return Ok(()),
+            opened => opened?,
+        };
+        lock(&file, How::Hold)?;
+        match self.names(name, &file)? {
+            true => Ok(self.remove(name)?),
+            // Renamed meanwhile, and what is there now is another's.
+            false => Err(OpenError::Busy),
         }
     }
 
@@ -337,15 +365,6 @@ fn lock(file: &File, how: How) -> Result<(), OpenError> {
         Err(Errno::WOULDBLOCK) => Err(OpenError::Busy),
         locked => Ok(locked?),
     }
-}
-
-/// Looked at through the descriptor, and gone by now is as good: [`Directory::names`] tells.
-fn acceptable_still(file: &File, how: How) -> Result<(), OpenError> {
-    let stat = rustix::fs::fstat(file)?;
-    if stat.st_nlink == 0 {
-        return Ok(());
-    }
-    acceptable(&stat, how)
 }
 
 fn acceptable(stat: &Stat, how: How) -> Result<(), OpenError> {

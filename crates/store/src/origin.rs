@@ -35,10 +35,11 @@ pub fn note<D: Directory>(
     if read(dir, name)? == bytes(inode, origin) {
         return Ok(());
     }
-    let file = dir.open(&note_name(name), How::Make)?;
+    let file = dir.open(&note_name(name), How::MakeAndWait)?;
     let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
-    file.set_len(0)?;
+    // Never empty once it was there: another copy may read it at any moment.
     file.write_at(&bytes(inode, origin), 0)?;
+    file.set_len(LEN as u64)?;
     file.sync_data()?;
     Ok(dir.sync()?)
 }

@@ -33,6 +33,7 @@ use crate::{
     blocks::{BLOCK, BlockHash, Blocks, FileHash, NoSuchBlock},
     direct::Direct,
     entry::Entry,
+    holes::{Run, runs},
     journal::{Header, Journal, Record, Version},
     medium::{Dir, Directory, Medium},
     piece::{BadLabel, label},
@@ -78,6 +79,8 @@ pub struct Part<D: Directory = Dir> {
     blocks: Blocks,
     /// Others may be at the same file.
     shared: bool,
+    /// It gets holes wherever it is zero.
+    sparse: bool,
     file: D::File,
     direct: Direct<D::File>,
     journal: Mutex<Journal<D::File>>,
@@ -125,7 +128,7 @@ impl<D: Directory> Part<D> {
         let join = || {
             let site = Site::new(dir, name)?;
             let header = site.header(origin, block_len)?;
-            slots::join(site, header, blocks)
+            slots::join(site, header, origin.sparse, blocks)
         };
         unless_busy(join().and_then(|joined| {
             if let Some(slice) = joined {
@@ -208,7 +211,22 @@ impl<D: Directory> Part<D> {
             None => self.has_length(index, bytes.len() as u64)?,
         }
         self.put(index, hash.unwrap_or(BlockHash::UNKNOWN), || {
-            self.direct.write(&self.file, bytes, range.start)
+            match self.sparse {
+                true => self.lay_sparse(bytes, range.start),
+                false => self.direct.write(&self.file, bytes, range.start),
+            }
+        })
+    }
+
+    fn lay_sparse(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        runs(bytes).try_for_each(|run| match run {
+            Run::Data(range) => {
+                let at = offset + range.start as u64;
+                self.direct.write(&self.file, &bytes[range], at)
+            }
+            Run::Zeros(range) => {
+                self.make_hole(offset + range.start as u64..offset + range.end as u64)
+            }
         })
     }
 
@@ -219,13 +237,15 @@ impl<D: Directory> Part<D> {
             return Ok(false);
         }
         let hash = self.named(self.blocks.hole_hash(index))?;
-        self.put(index, hash, || {
-            let reads_as_zeros = self.state().clean;
-            if reads_as_zeros {
-                return Ok(());
-            }
-            self.file.zero(range)
-        })
+        self.put(index, hash, || self.make_hole(range))
+    }
+
+    fn make_hole(&self, range: Range<u64>) -> io::Result<()> {
+        let reads_as_zeros = self.state().clean;
+        match reads_as_zeros {
+            true => Ok(()),
+            false => self.file.zero(range),
+        }
     }
 
     /// Makes durable what was written before the call, and says which blocks that are. Others may

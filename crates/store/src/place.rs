@@ -18,6 +18,9 @@ use rustix::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Times that something is replaced at the most, while other copies replace the same.
+const REPLACE_TRIES: u32 = 16;
+
 /// How to decide.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -374,24 +377,40 @@ impl<'a> Placer<'a> {
             (_, Decision::Same) => self.apply(&entry.path, entry).map(placed),
             (_, Decision::Make) => match self.make(entry, &entry.path) {
                 // Somebody was faster.
-                Err(failure) if failure.errno() == Some(Errno::EXIST) => self.replace(entry),
+                Err(failure) if is_disturbed(&failure) => self.replace(entry),
                 made => made,
             },
             _ => self.replace(entry),
         }
     }
 
-    /// What is made beside its place and renamed over what is there is never half there.
+    /// What is made beside its place and renamed over what is there is never half there. Another copy
+    /// may be about to replace the same, under the same name beside it: then again.
     fn replace(&self, entry: &Entry) -> Result<(Placed, Vec<LeftOut>), Failure> {
         let beside = beside(&entry.path)?;
-        match self.root.remove(&beside) {
+        let mut replaced = self.replace_by(&beside, entry);
+        for _ in 1..REPLACE_TRIES {
+            if !replaced.as_ref().is_err_and(is_disturbed) {
+                break;
+            }
+            replaced = self.replace_by(&beside, entry);
+        }
+        replaced
+    }
+
+    fn replace_by(
+        &self,
+        beside: &RelPath,
+        entry: &Entry,
+    ) -> Result<(Placed, Vec<LeftOut>), Failure> {
+        match self.root.remove(beside) {
             Err(failure) if !failure.is_not_found() => return Err(failure),
             _ => {}
         }
-        let made = self.make(entry, &beside)?;
-        self.root.rename(&beside, &entry.path)?;
+        let made = self.make(entry, beside)?;
+        self.root.rename(beside, &entry.path)?;
         // Renaming one name of a file over another of the same does nothing.
-        let _ = self.root.remove(&beside);
+        let _ = self.root.remove(beside);
         Ok(made)
     }
 
@@ -495,6 +514,12 @@ fn apply_top(root: &Root, metadata: &Metadata) -> Result<Applied, Failure> {
     metadata
         .apply(&held)
         .map_err(Failure::at(None, "set the metadata of"))
+}
+
+/// Something of ours was gone, was there already, or had become something else.
+fn is_disturbed(failure: &Failure) -> bool {
+    let errnos = [Errno::NOENT, Errno::EXIST, Errno::STALE];
+    failure.errno().is_some_and(|errno| errnos.contains(&errno))
 }
 
 /// The name that `path`'s successor is made under: one of our own, of the length of a part's.

@@ -7,6 +7,7 @@
 
 use crate::{
     blocks::FileHash,
+    holes::{Run, runs},
     medium::{Dir, Directory, Medium},
     part::{PartError, Site},
 };
@@ -40,12 +41,36 @@ impl<D: Directory> Small<D> {
         expected: Option<FileHash>,
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
     ) -> Result<Self, PartError> {
+        let lay = |file: &D::File| file.write_at(bytes, 0);
+        Self::laid(dir, name, bytes, expected, lay, prepare)
+    }
+
+    /// Likewise, of a file that has holes: it gets some wherever it is zero.
+    pub fn write_sparse(
+        dir: &D,
+        name: &[u8],
+        bytes: &[u8],
+        expected: Option<FileHash>,
+        prepare: impl FnOnce(&D::File) -> io::Result<()>,
+    ) -> Result<Self, PartError> {
+        let lay = |file: &D::File| lay_sparse(file, bytes);
+        Self::laid(dir, name, bytes, expected, lay, prepare)
+    }
+
+    fn laid(
+        dir: &D,
+        name: &[u8],
+        bytes: &[u8],
+        expected: Option<FileHash>,
+        lay: impl FnOnce(&D::File) -> io::Result<()>,
+        prepare: impl FnOnce(&D::File) -> io::Result<()>,
+    ) -> Result<Self, PartError> {
         let site = Site::new(dir, name)?;
         if let Some(expected) = expected {
             check(&site, bytes, expected)?;
         }
         let file = site.new_whole()?;
-        file.write_at(bytes, 0).map_err(|source| PartError::Write {
+        lay(&file).map_err(|source| PartError::Write {
             name: site.shown(),
             offset: 0,
             source,
@@ -61,6 +86,14 @@ impl<D: Directory> Small<D> {
     fn sync(&self) -> Result<(), PartError> {
         self.site.io("make it durable", self.file.sync_all())
     }
+}
+
+fn lay_sparse(file: &impl Medium, bytes: &[u8]) -> io::Result<()> {
+    file.set_len(bytes.len() as u64)?;
+    runs(bytes).try_for_each(|run| match run {
+        Run::Zeros(_) => Ok(()),
+        Run::Data(range) => file.write_at(&bytes[range.clone()], range.start as u64),
+    })
 }
 
 fn check<D: Directory>(site: &Site<D>, bytes: &[u8], expected: FileHash) -> Result<(), PartError> {
@@ -160,7 +193,15 @@ fn copied(error: &io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, fs::File, os::fd::AsFd, path::Path};
+    use crate::testing::{as_ordinary_user, is_root};
+    use std::{
+        fs::{self, File, Permissions},
+        os::{
+            fd::AsFd,
+            unix::fs::{MetadataExt, PermissionsExt, fchown},
+        },
+        path::Path,
+    };
 
     fn dir(path: &Path) -> Dir {
         Dir::new(File::open(path).unwrap().as_fd()).unwrap()
@@ -212,6 +253,48 @@ mod tests {
         let error = done.err().unwrap().to_string();
         assert!(error.starts_with("a: its hash is"), "{error}");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_with_holes_gets_them_wherever_it_is_zero() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut bytes = vec![0; 1 << 20];
+        bytes[500_000] = 1;
+        for bytes in [&bytes[..], &bytes[..400_000]] {
+            let dir = dir(temp.path());
+            let small = Small::write_sparse(&dir, b"a", bytes, Some(hash(bytes)), |_| Ok(()));
+            assert!(commit(vec![small.unwrap()], |_| {})[0].is_ok());
+            let found = temp.path().join("a");
+            assert!(found.metadata().unwrap().blocks() * 512 <= 64 << 10);
+            assert_eq!(fs::read(found).unwrap(), bytes);
+        }
+    }
+
+    /// It has its owner and mode already, but not its name: another copy is at it, or was killed.
+    fn begin_again_after(give_away: impl FnOnce(&File)) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        let first = Small::write(&dir, b"a", b"a", None, |file| {
+            give_away(file);
+            Ok(())
+        });
+        let busy = Small::write(&dir, b"a", b"b", None, |_| Ok(())).err();
+        assert!(busy.unwrap().is_busy());
+        drop(first.unwrap());
+        let again = Small::write(&dir, b"a", b"b", None, |_| Ok(()));
+        assert!(commit(vec![again.unwrap()], |_| {})[0].is_ok());
+        assert_eq!(fs::read(temp.path().join("a")).unwrap(), b"b");
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_was_killed_before_it_had_its_name_is_made_anew() {
+        as_ordinary_user(|| {
+            begin_again_after(|file| file.set_permissions(Permissions::from_mode(0o444)).unwrap());
+        });
+        if is_root() {
+            begin_again_after(|file| fchown(file, Some(1234), None).unwrap());
+        }
     }
 
     #[test]

@@ -430,6 +430,13 @@ impl Directory for SimulatedDir {
         Ok(Some(SimulatedFile { disk, id, lock }))
     }
 
+    fn displace(&self, name: &[u8]) -> Result<(), OpenError> {
+        match self.open(name, How::Hold)? {
+            Some(_held) => Ok(self.remove(name)?),
+            None => Ok(()),
+        }
+    }
+
     fn names(&self, name: &[u8], file: &SimulatedFile) -> io::Result<bool> {
         Ok(self.find(name)? == Some(file.id))
     }

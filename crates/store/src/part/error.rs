@@ -3,7 +3,7 @@
 
 use crate::{
     blocks::{BlockHash, FILE_LEN_MAX, FileHash, NoSuchBlock},
-    medium::OpenError,
+    medium::{OpenError, Refusal},
     piece::BadLabel,
 };
 use std::io;
@@ -135,5 +135,17 @@ impl PartError {
                 ..
             }
         )
+    }
+
+    /// Whether a file of ours has an owner or a mode already with which we can't write it any more.
+    pub(super) fn is_given_away(&self) -> bool {
+        match self {
+            Self::Open { source, .. } => match source {
+                OpenError::Refused(refusal) => *refusal == Refusal::Owner,
+                OpenError::Io(error) => error.kind() == io::ErrorKind::PermissionDenied,
+                OpenError::Busy => false,
+            },
+            _ => false,
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     blocks::{Blocks, FILE_LEN_MAX},
     escape::Escaped,
     journal::Header,
-    medium::{Directory, How, Medium},
+    medium::{Directory, How, Medium, OpenError},
     part::Origin,
 };
 use std::io;
@@ -64,11 +64,16 @@ impl<D: Directory> Site<D> {
     }
 
     pub(crate) fn open(&self, own: &[u8], how: How) -> Result<Option<D::File>, PartError> {
-        self.dir.open(own, how).map_err(|source| PartError::Open {
+        let opened = self.dir.open(own, how);
+        opened.map_err(|source| self.not_opened(own, source))
+    }
+
+    fn not_opened(&self, own: &[u8], source: OpenError) -> PartError {
+        PartError::Open {
             name: self.shown(),
             own: Escaped(own).to_string(),
             source,
-        })
+        }
     }
 
     /// The journal of a slice.
@@ -84,7 +89,6 @@ impl<D: Directory> Site<D> {
     /// An empty part. A former one is not cut but replaced, because its journal may still be
     /// believed after a crash.
     pub(super) fn new_part(&self) -> Result<D::File, PartError> {
-        self.remove_own(&self.part)?;
         self.empty(&self.part)
     }
 
@@ -92,14 +96,20 @@ impl<D: Directory> Site<D> {
     pub(crate) fn new_whole(&self) -> Result<D::File, PartError> {
         self.remove_label()?;
         self.remove_journals()?;
-        self.remove_own(&self.part)?;
+        self.displace(&self.part)?;
         self.empty(&self.whole)
     }
 
+    /// A file of ours, made anew.
     pub(super) fn empty(&self, own: &[u8]) -> Result<D::File, PartError> {
-        let file = self.make(own)?;
-        self.io("empty what is beside it", file.set_len(0))?;
-        Ok(file)
+        self.displace(own)?;
+        self.make(own)
+    }
+
+    /// Removes a part or a whole of an earlier run unless somebody is at it. It may have its final owner and mode already.
+    fn displace(&self, own: &[u8]) -> Result<(), PartError> {
+        let displaced = self.dir.displace(own);
+        displaced.map_err(|source| self.not_opened(own, source))
     }
 
     /// Removes a file of ours unless somebody is at it; whether it was there.
@@ -132,8 +142,8 @@ impl<D: Directory> Site<D> {
     /// is found by it.
     pub(crate) fn remove_leftovers(&self) -> Result<(), PartError> {
         self.remove_journals()?;
-        self.remove_own(&self.part)?;
-        self.remove_own(&self.whole)?;
+        self.displace(&self.part)?;
+        self.displace(&self.whole)?;
         let Some(_held) = self.open(&self.label, How::Hold)? else {
             return Ok(());
         };

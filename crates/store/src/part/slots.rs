@@ -29,9 +29,14 @@ pub const SLICES_MAX: usize = 64;
 pub(super) fn join<D: Directory>(
     site: Site<D>,
     header: Header,
+    sparse: bool,
     blocks: &[Range<u64>],
 ) -> Result<Option<Part<D>>, PartError> {
-    let Some(file) = site.open(&site.part, How::Share)? else {
+    let file = match site.open(&site.part, How::Share) {
+        Err(error) if error.is_given_away() => None,
+        found => found?,
+    };
+    let Some(file) = file else {
         return Ok(None);
     };
     let len = site.io("look at its part", file.len())?;
@@ -56,6 +61,7 @@ pub(super) fn join<D: Directory>(
         state: Mutex::new(State::with(within, &records)),
         blocks: header.blocks,
         shared: true,
+        sparse,
         site,
         direct: Direct::into(&file),
         file,

@@ -42,7 +42,7 @@ impl<D: Directory> Start<D> {
     }
 
     pub(super) fn open(mut self) -> Result<Opened<D>, PartError> {
-        let part = self.site.open(&self.site.part, How::Hold)?;
+        let part = self.earlier()?;
         let contents = self.contents.take();
         match (part, contents) {
             (Some(part), Some(contents)) if self.has_its_length(&part)? => {
@@ -61,6 +61,15 @@ impl<D: Directory> Start<D> {
                 drop(part);
                 Ok(Opened::Fresh(self.begin()?))
             }
+        }
+    }
+
+    /// The part of an earlier run; none that had its final owner and mode already, but not its name, and
+    /// can't be written any more. Its journal is ours, so it was nobody else's.
+    fn earlier(&self) -> Result<Option<D::File>, PartError> {
+        match self.site.open(&self.site.part, How::Hold) {
+            Err(error) if error.is_given_away() => Ok(None),
+            found => found,
         }
     }
 
@@ -84,7 +93,7 @@ impl<D: Directory> Start<D> {
         }
         site.io("make room for it", sized)?;
         let state = State::empty(0..header.blocks.count());
-        Ok(whole(site, &header, file, journal, state))
+        Ok(whole(site, &header, self.sparse, file, journal, state))
     }
 
     /// The part has its length, so the names are durable.
@@ -97,7 +106,7 @@ impl<D: Directory> Start<D> {
         let mut journal = site.io("make its journal durable", journal)?;
         let records = slots::gather(&site, &header, &mut journal, records)?;
         let state = State::with(0..header.blocks.count(), &records);
-        Ok(whole(site, &header, file, journal, state))
+        Ok(whole(site, &header, self.sparse, file, journal, state))
     }
 
     /// What has the final name, if every block of it is what the journal says.
@@ -133,6 +142,7 @@ fn is_as_known(file: &impl Medium, blocks: Blocks, hashes: &[BlockHash]) -> io::
 fn whole<D: Directory>(
     site: Site<D>,
     header: &Header,
+    sparse: bool,
     file: D::File,
     journal: Journal<D::File>,
     state: State,
@@ -141,6 +151,7 @@ fn whole<D: Directory>(
         state: Mutex::new(state),
         blocks: header.blocks,
         shared: false,
+        sparse,
         site,
         direct: Direct::into(&file),
         file,

@@ -5,6 +5,7 @@ use super::*;
 use crate::{
     blocks::FILE_LEN_MAX,
     medium::simulated::{Dice, Disk},
+    testing::{as_ordinary_user, is_root},
 };
 use std::{
     collections::BTreeSet,
@@ -13,10 +14,10 @@ use std::{
         fd::AsFd,
         unix::{
             ffi::OsStrExt,
-            fs::{MetadataExt, symlink},
+            fs::{MetadataExt, PermissionsExt, chown, symlink},
         },
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 const LEN: u64 = 64 << 10;
@@ -291,6 +292,23 @@ fn holes_take_no_space_and_are_zeros() {
 }
 
 #[test]
+fn a_file_with_holes_gets_them_wherever_a_block_is_zero() {
+    let mut place = Place::new();
+    place.origin.sparse = true;
+    let earlier = place.fresh();
+    place.write(&earlier, 0..10);
+    drop(earlier);
+    place.content[LEN as usize / 2..LEN as usize * 9].fill(0);
+    let part = place.resumed();
+    place.write(&part, 0..10);
+    part.commit().unwrap();
+    part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    let metadata = fs::metadata(place.path(b"file")).unwrap();
+    assert!(metadata.blocks() * 512 <= 2 * LEN, "{metadata:?}");
+    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
+}
+
+#[test]
 fn a_hole_takes_the_place_of_what_an_earlier_run_left() {
     let place = Place::new();
     let part = place.fresh();
@@ -462,6 +480,37 @@ fn leftovers_go_unless_somebody_is_at_them() {
     drop(part);
     remove_leftovers(&place.dir, b"file").unwrap();
     assert_eq!(place.names(), 0);
+}
+
+/// Killed when it had its owner and mode already, but not its name.
+#[test]
+fn a_part_that_was_given_away_is_begun_anew() {
+    let again = |give_away: fn(&Path)| {
+        let place = Place::new();
+        let part = place.fresh();
+        place.write(&part, 0..10);
+        part.commit().unwrap();
+        let path = place.path(part.own_name());
+        drop(part);
+        give_away(&path);
+        let slice = place.slice(2..8);
+        place.write(&slice, 2..8);
+        slice.commit().unwrap();
+        drop(slice);
+        give_away(&path);
+        let part = place.fresh();
+        place.write(&part, 0..10);
+        part.commit().unwrap();
+        let finished = part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+        finished.forget_journal().unwrap();
+        assert_eq!(place.names(), 1);
+    };
+    as_ordinary_user(|| {
+        again(|path| fs::set_permissions(path, fs::Permissions::from_mode(0o444)).unwrap());
+    });
+    if is_root() {
+        again(|path| chown(path, Some(1234), None).unwrap());
+    }
 }
 
 #[test]

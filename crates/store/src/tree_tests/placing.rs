@@ -232,3 +232,25 @@ fn attributes_are_compared_by_name_and_value() {
     assert!(with(b"1").differs(&with(b"2"), false));
     assert!(!with(b"1").differs(&with(b"1"), false));
 }
+
+/// Each makes the link its own, over and over.
+#[test]
+fn copies_that_replace_the_same_thing_at_once_all_succeed() {
+    let temp = dirs();
+    let dst = temp.path().join("dst");
+    symlink("neither", dst.join("x")).unwrap();
+    let replace = |target: &str| {
+        let root = Root::open(&dst).unwrap();
+        let mut placer = Placer::new(&root, PlaceOptions::default());
+        for _ in 0..2_000 {
+            placer.place(&entry("x", to(target))).unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| replace("one"));
+        replace("other");
+    });
+    assert_eq!(fs::read_dir(&dst).unwrap().count(), 1);
+    let last = fs::read_link(dst.join("x")).unwrap();
+    assert!(["one", "other"].contains(&last.to_str().unwrap()));
+}

@@ -42,8 +42,9 @@ struct Site<'a> {
     /// Hard links: the file must be there first.
     links: Vec<(u64, Entry)>,
     unread: u64,
-    /// Whether anything was made or changed that is no file's data: directories, links, metadata.
-    changed: bool,
+    /// Whether there is anything that is no file's data: directories, links, metadata. What is as it should be was
+    /// made a moment ago perhaps, by another copy or one that was killed.
+    to_sync: bool,
 }
 
 impl Target {
@@ -61,7 +62,7 @@ impl Target {
             filter: &filter,
             links: Vec::new(),
             unread: 0,
-            changed: false,
+            to_sync: false,
         };
         let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
         loop {
@@ -153,14 +154,14 @@ impl Target {
             Task::Extents | Task::Gather(Pass::Data) => Vec::new(),
             _ => site.placer.finish(),
         };
-        let changed = site.changed || removed > 0;
+        let to_sync = site.to_sync || removed > 0;
         for (path, applied) in directories {
             if let Err(failure) = applied {
                 let path = path.map_or(".".to_owned(), |path| path.to_string());
                 self.fail(format!("{path}: {failure}"));
             }
         }
-        if changed && !self.options.dry_run {
+        if to_sync && !self.options.dry_run {
             self.sync();
         }
         let failed = self.tally.now().failed - failed;
@@ -264,16 +265,19 @@ impl Target {
             Ok((placed @ (Placed::Changed | Placed::Wanted), _)) if self.options.dry_run => {
                 self.plan(&entry, &placed)
             }
-            Ok((Placed::Unchanged, _)) => self.is_there(&entry),
+            Ok((Placed::Unchanged, _)) => {
+                site.to_sync |= !matches!(entry.kind, Kind::File { .. });
+                self.is_there(&entry)
+            }
             Ok((Placed::Newer, _)) => Outcome::Newer,
             Ok((Placed::Changed, left_out)) => {
-                site.changed = true;
+                site.to_sync = true;
                 without(left_out)
             }
             Ok((Placed::Compare, _)) => match site.placer.make_room(&entry.path) {
                 Ok(()) => {
                     // Maybe: its metadata may be put right.
-                    site.changed = true;
+                    site.to_sync = true;
                     return self.compare(number, entry);
                 }
                 Err(failure) => Outcome::Failed(failure.to_string()),
@@ -330,7 +334,7 @@ impl Target {
             .note(|state| state.small.insert(number, entry.clone()));
         if version.size == 0 {
             // There is nothing to send.
-            return self.write_small(number, &[], Some(hash_of_nothing()));
+            return self.write_small(number, Some(&[]), Some(hash_of_nothing()));
         }
         self.answers.put(Answer::Need {
             file: number,

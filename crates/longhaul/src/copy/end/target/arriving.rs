@@ -302,10 +302,13 @@ pub(super) fn unless_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) ->
     act()
 }
 
-/// What a kill left beside a file that is there.
+/// What a kill left beside a file that is there. Another copy that is still at it removes that itself.
 pub(super) fn tidy(root: &Root, entry: &Entry) -> Result<(), String> {
-    let removed = remove_leftovers(&directory(root, &entry.path)?, entry.path.name());
-    removed.map_err(|error| in_its_place(entry, &error))
+    let dir = directory(root, &entry.path)?;
+    match remove_leftovers(&dir, entry.path.name()) {
+        Err(error) if !error.is_busy() => Err(in_its_place(entry, &error)),
+        _ => Ok(()),
+    }
 }
 
 /// The directory that a file is written in.

@@ -9,11 +9,11 @@ use super::{
 use crate::copy::{args::Switch, connection::Connection, message::Outcome};
 use anyhow::{Context as _, Result, bail};
 use model::copy::Stage;
-use std::{io::Read, sync::Arc};
+use std::{fs::File, io::Read, sync::Arc};
 use store::{
-    blocks::{BlockHash, FileHash},
+    blocks::{BLOCK, BlockHash, FileHash},
     direct::Buffer,
-    entry::Entry,
+    entry::{Entry, Kind},
     small::Small,
 };
 use wire::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
@@ -54,6 +54,7 @@ impl Target {
             (large, state.small.contains_key(&header.file))
         });
         if small {
+            let bytes = matches!(header.content, Content::Data(_)).then_some(bytes);
             return self.write_small(header.file, bytes, hash.map(FileHash));
         }
         let Some(large) = large else { return };
@@ -68,14 +69,15 @@ impl Target {
         }
     }
 
-    /// Writes a file of one block; the committing thread gives it its name.
-    pub(super) fn write_small(&self, number: u64, bytes: &[u8], hash: Option<FileHash>) {
+    /// Writes a file of one block, which may be a hole; the committing thread gives it its name.
+    pub(super) fn write_small(&self, number: u64, bytes: Option<&[u8]>, hash: Option<FileHash>) {
         self.shared
             .wait_until(|state| state.batch.len() < state.room.batch);
         let Some(entry) = self.shared.note(|state| state.small.remove(&number)) else {
             return;
         };
-        match self.written(&entry, bytes, hash) {
+        let zeros = vec![0; bytes.map_or(length(&entry), |_| 0)];
+        match self.written(&entry, bytes.unwrap_or(&zeros), hash) {
             Ok((small, left_out)) => {
                 let written = Written {
                     number,
@@ -99,10 +101,14 @@ impl Target {
         let dir = directory(&self.root, &entry.path)?;
         let mut left_out = Vec::new();
         let write = || {
-            Small::write(&dir, entry.path.name(), bytes, hash, |file| {
+            let prepare = |file: &File| {
                 left_out = apply(&entry.metadata, file)?;
                 Ok(())
-            })
+            };
+            match has_holes(entry) {
+                true => Small::write_sparse(&dir, entry.path.name(), bytes, hash, prepare),
+                false => Small::write(&dir, entry.path.name(), bytes, hash, prepare),
+            }
         };
         let small = unless_busy(
             write,
@@ -111,6 +117,18 @@ impl Target {
         let small = small.map_err(|error| in_its_place(entry, &error))?;
         Ok((small, left_out))
     }
+}
+
+/// What was announced of a small file: at most a block.
+fn length(entry: &Entry) -> usize {
+    match entry.kind {
+        Kind::File { version, .. } => version.size.min(BLOCK) as usize,
+        _ => 0,
+    }
+}
+
+fn has_holes(entry: &Entry) -> bool {
+    matches!(entry.kind, Kind::File { sparse: true, .. })
 }
 
 /// Reads a header; `false` where the stream ends in good order, before one.

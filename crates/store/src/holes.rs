@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where bytes are zeros for so long that a file with holes needs no space for them.
+
+use std::ops::Range;
+
+/// Holes are multiples of so many bytes, the block of most file systems.
+const GRAIN: usize = 4096;
+
+/// A part of some bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Run {
+    Data(Range<usize>),
+    Zeros(Range<usize>),
+}
+
+impl Run {
+    fn of(grain: &[u8], at: usize) -> Self {
+        let range = at..at + grain.len();
+        match *grain == [0; GRAIN][..grain.len()] {
+            true => Self::Zeros(range),
+            false => Self::Data(range),
+        }
+    }
+
+    /// The next one as part of this one, if it is of the same kind.
+    fn takes(&mut self, next: &Self) -> bool {
+        match (self, next) {
+            (Self::Data(own), Self::Data(next)) | (Self::Zeros(own), Self::Zeros(next)) => {
+                own.end = next.end;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The runs of bytes that begin at a multiple of the grain in their file, in order, each as long as can be.
+pub(crate) fn runs(bytes: &[u8]) -> impl Iterator<Item = Run> {
+    let mut grains = bytes.chunks(GRAIN).enumerate();
+    let mut grains = std::iter::from_fn(move || {
+        let (index, grain) = grains.next()?;
+        Some(Run::of(grain, index * GRAIN))
+    })
+    .peekable();
+    std::iter::from_fn(move || {
+        let mut run = grains.next()?;
+        while grains.next_if(|next| run.takes(next)).is_some() {}
+        Some(run)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_told_from_data_by_the_grain() {
+        let mut bytes = vec![0; 5 * GRAIN + 10];
+        assert_eq!(
+            runs(&bytes).collect::<Vec<_>>(),
+            [Run::Zeros(0..bytes.len())]
+        );
+        bytes[GRAIN] = 1;
+        bytes[3 * GRAIN - 1] = 1;
+        let expected = [
+            Run::Zeros(0..GRAIN),
+            Run::Data(GRAIN..3 * GRAIN),
+            Run::Zeros(3 * GRAIN..bytes.len()),
+        ];
+        assert_eq!(runs(&bytes).collect::<Vec<_>>(), expected);
+        assert_eq!(runs(&[1]).collect::<Vec<_>>(), [Run::Data(0..1)]);
+        assert_eq!(runs(&[]).next(), None);
+    }
+}
