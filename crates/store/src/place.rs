@@ -16,7 +16,10 @@ use rustix::{
     fs::{self, Access, FileType},
     io::Errno,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::fd::AsFd,
+};
 
 /// Times that something is replaced at the most, while other copies replace the same.
 const REPLACE_TRIES: u32 = 16;
@@ -282,22 +285,25 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Puts the metadata right of a file whose data was found to be the same.
+    /// Puts the metadata right of a file whose data was found to be the same: of this very one, for another copy
+    /// may have given its name to another.
     ///
     /// # Errors
     /// It cannot be looked at.
-    pub fn settle(&self, entry: &Entry) -> Result<(Placed, Vec<LeftOut>), Failure> {
-        if !self.options.dry_run {
-            return self.apply(&entry.path, entry).map(placed);
-        }
-        let changed = match self.look(&entry.path)? {
-            There::Something { metadata, .. } => entry.metadata.differs(&metadata, false),
-            _ => true,
+    pub fn settle(
+        &self,
+        entry: &Entry,
+        file: &impl AsFd,
+    ) -> Result<(Placed, Vec<LeftOut>), Failure> {
+        let applied = match self.options.dry_run {
+            true => Metadata::of_file(file).map(|(now, _)| Applied {
+                changed: entry.metadata.differs(&now, false),
+                ..Applied::default()
+            }),
+            false => entry.metadata.apply_to_file(file),
         };
-        Ok(placed(Applied {
-            changed,
-            ..Applied::default()
-        }))
+        let failed = Failure::at(Some(&entry.path), "set the metadata of what was there");
+        applied.map(placed).map_err(failed)
     }
 
     /// The metadata of a source whose contents are copied into the root itself.

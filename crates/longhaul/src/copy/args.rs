@@ -66,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     pub(super) cc: Option<String>,
 
-    /// Send at most this rate, shared with all copies from this host that have a limit
+    /// Send at most this rate, shared with all copies of this user from this host that have a limit; 100kbit at the least
     #[arg(long, value_name = "RATE", value_parser = limit)]
     pub(super) limit: Option<BitRate>,
 

@@ -162,11 +162,13 @@ fn with_checksums_the_caller_compares_files_of_one_size() {
         dry_run: true,
         ..PlaceOptions::default()
     };
-    let imagined = Placer::new(&root, dry_run).settle(&entry).unwrap().0;
+    let file = root.open_file(&rel("f")).unwrap();
+    let imagined = Placer::new(&root, dry_run).settle(&entry, &file);
+    let imagined = imagined.unwrap().0;
     assert_eq!(imagined, Placed::Changed);
     let placer = Placer::new(&root, options);
-    assert_eq!(placer.settle(&entry).unwrap().0, Placed::Changed);
-    assert_eq!(placer.settle(&entry).unwrap().0, Placed::Unchanged);
+    assert_eq!(placer.settle(&entry, &file).unwrap().0, Placed::Changed);
+    assert_eq!(placer.settle(&entry, &file).unwrap().0, Placed::Unchanged);
     assert_eq!(listing(&dst)[Path::new("f")], listing(&src)[Path::new("f")]);
 }
 
@@ -175,9 +177,13 @@ fn metadata_is_not_given_to_what_took_the_place_meanwhile() {
     let temp = dirs();
     fs::write(temp.path().join("dst/f"), "").unwrap();
     let root = Root::open(&temp.path().join("dst")).unwrap();
+    let compared = root.open_file(&rel("f")).unwrap();
+    fs::write(temp.path().join("dst/new"), "").unwrap();
+    fs::rename(temp.path().join("dst/new"), temp.path().join("dst/f")).unwrap();
     let before = listing(&temp.path().join("dst"));
     let placer = Placer::new(&root, PlaceOptions::default());
-    assert!(placer.settle(&entry("f", Kind::Fifo)).is_err());
+    let settled = placer.settle(&entry("f", file(0, 10)), &compared);
+    assert_eq!(settled.unwrap().0, Placed::Changed);
     assert_eq!(listing(&temp.path().join("dst")), before);
 }
 

@@ -11,8 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 use store::{
+    filter::Filter,
     manifest::{MANIFEST, Manifest, Record},
     medium::Dir,
+    scan::{Item, Options, Scan, Source},
 };
 
 /// What a manifest says of a directory.
@@ -42,6 +44,12 @@ impl Kept {
             }
             let name = top.file_name().unwrap_or_default();
             beneath = Path::new(name).join(beneath);
+        }
+        if has_pieces(&here) {
+            return Ok(Self {
+                manifest: load(&here).map_err(refused)?,
+                beneath: Vec::new(),
+            });
         }
         Err(refused(format!(
             "no hashes are kept of it, in its {MANIFEST} or one further up: name what longhaul copy brought, without --hash off"
@@ -81,6 +89,13 @@ fn load(top: &Path) -> Result<Manifest, String> {
     let opened = fs::open(top, flags, Mode::empty()).map_err(|error| error.to_string())?;
     let dir = Dir::new(opened.as_fd()).map_err(|error| error.to_string())?;
     Manifest::load(&dir).map_err(|error| error.to_string())
+}
+
+/// Whether there are pieces of files in it: their hashes are beside them.
+fn has_pieces(dir: &Path) -> bool {
+    let source = Source::open(&dir.join(""));
+    let scan = source.and_then(|source| Scan::new([source], Filter::default(), Options::default()));
+    scan.is_ok_and(|mut scan| scan.any(|item| matches!(item, Item::Piece { .. })))
 }
 
 fn with_slash(path: &Path) -> Vec<u8> {

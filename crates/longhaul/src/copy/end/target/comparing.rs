@@ -13,7 +13,7 @@ use crate::copy::{
 };
 use anyhow::Result;
 use model::copy::Stage;
-use std::{os::unix::fs::FileExt, sync::Arc};
+use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 use store::{
     blocks::{Blocks, FileHash},
     entry::{Entry, Kind},
@@ -73,8 +73,8 @@ impl Target {
             hash,
         } = comparison;
         // What can't be read here is replaced.
-        if self.hash_here(&entry) == Some(hash) {
-            let outcome = self.is_same(&entry);
+        if let Some((file, _)) = self.hash_here(&entry).filter(|(_, own)| *own == hash) {
+            let outcome = self.is_same(&entry, &file);
             return self.settle(number, &entry.path, outcome);
         }
         match self.options.dry_run {
@@ -86,7 +86,7 @@ impl Target {
         }
     }
 
-    fn hash_here(&self, entry: &Entry) -> Option<FileHash> {
+    fn hash_here(&self, entry: &Entry) -> Option<(File, FileHash)> {
         let Kind::File { version, .. } = entry.kind else {
             return None;
         };
@@ -102,16 +102,16 @@ impl Target {
             file.read_exact_at(&mut buffer, range.start).ok()?;
             hashes.push(blocks.hash(index, &buffer).ok()?);
         }
-        blocks.file_hash(&hashes)
+        blocks.file_hash(&hashes).map(|hash| (file, hash))
     }
 
     /// Its metadata may still be another.
-    fn is_same(&self, entry: &Entry) -> Outcome {
+    fn is_same(&self, entry: &Entry, file: &File) -> Outcome {
         let options = Options {
             dry_run: self.options.dry_run,
             ..Options::default()
         };
-        match Placer::new(&self.root, options).settle(entry) {
+        match Placer::new(&self.root, options).settle(entry, file) {
             Ok((Placed::Unchanged, _)) if self.options.dry_run => Outcome::Same,
             Ok((Placed::Unchanged, _)) => self.is_there(entry),
             Ok((placed, _)) if self.options.dry_run => self.plan(entry, &placed),
