@@ -121,11 +121,22 @@ impl<D: Directory> Site<D> {
         Ok(held.is_some())
     }
 
-    /// Removes its journal, and before that those of slices, which are nowhere without it.
+    /// The part of an earlier run, held alone; none that had its final owner and mode already, but not its name,
+    /// and can't be written any more. For who holds its journal: that is ours, so the part was nobody else's.
+    pub(super) fn earlier_part(&self) -> Result<Option<D::File>, PartError> {
+        match self.open(&self.part, How::Hold) {
+            Err(error) if error.is_given_away() => Ok(None),
+            found => found,
+        }
+    }
+
+    /// Removes its journal, and before that those of slices, which are nowhere without it; none while a slice is
+    /// written.
     pub(super) fn remove_journals(&self) -> Result<(), PartError> {
         let Some(_held) = self.open(&self.journal, How::Hold)? else {
             return Ok(());
         };
+        let _alone = self.earlier_part()?;
         slots::remove(self)?;
         self.io("remove its journal", self.dir.remove(&self.journal))
     }

@@ -157,8 +157,9 @@ pub(super) fn gather<D: Directory>(
     let mut new = Vec::new();
     let mut any = false;
     for slot in 0..SLICES_MAX {
+        // One before it may be gone: names that were removed are lost in any order with the power.
         let Some(file) = site.open(&site.slot(slot), How::Hold)? else {
-            break;
+            continue;
         };
         any = true;
         let contents = site.io("read its journal", journal::read(&file, header))?;

@@ -42,7 +42,7 @@ impl<D: Directory> Start<D> {
     }
 
     pub(super) fn open(mut self) -> Result<Opened<D>, PartError> {
-        let part = self.earlier()?;
+        let part = self.site.earlier_part()?;
         let contents = self.contents.take();
         match (part, contents) {
             (Some(part), Some(contents)) if self.has_its_length(&part)? => {
@@ -61,15 +61,6 @@ impl<D: Directory> Start<D> {
                 drop(part);
                 Ok(Opened::Fresh(self.begin()?))
             }
-        }
-    }
-
-    /// The part of an earlier run; none that had its final owner and mode already, but not its name, and
-    /// can't be written any more. Its journal is ours, so it was nobody else's.
-    fn earlier(&self) -> Result<Option<D::File>, PartError> {
-        match self.site.open(&self.site.part, How::Hold) {
-            Err(error) if error.is_given_away() => Ok(None),
-            found => found,
         }
     }
 

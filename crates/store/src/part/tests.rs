@@ -567,6 +567,36 @@ fn several_write_one_file_and_one_gives_it_its_name() {
     assert_eq!(place.names(), 1);
 }
 
+/// Its file is there as it was, so somebody tidies up beside it.
+#[test]
+fn what_slices_noted_stays_while_one_is_written() {
+    let place = Place::new();
+    let done = place.slice(0..4);
+    place.write(&done, 0..4);
+    done.commit().unwrap();
+    let open = place.slice(4..8);
+    drop(done);
+    assert!(remove_leftovers(&place.dir, b"file").unwrap_err().is_busy());
+    drop(open);
+    assert_eq!(place.resumed().missing(), std::slice::from_ref(&(4..10)));
+}
+
+/// A loss of power keeps some of the names that were removed.
+#[test]
+fn the_journal_of_a_slice_counts_without_those_before_it() {
+    let place = Place::new();
+    let slices = [0..4, 4..8].map(|within| place.slice(within));
+    for (slice, within) in slices.iter().zip([0..4, 4..8]) {
+        place.write(slice, within);
+        slice.commit().unwrap();
+    }
+    let first = own_name(b"file", "journal-0");
+    drop(slices);
+    fs::remove_file(place.path(&first)).unwrap();
+    assert_eq!(place.resumed().missing(), [0..4, 8..10]);
+    assert_eq!(place.names(), 2, "the part and one journal");
+}
+
 #[test]
 fn who_takes_a_slice_over_finds_what_is_durable_and_writes_what_changed_again() {
     let place = Place::new();
