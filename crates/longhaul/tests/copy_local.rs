@@ -425,6 +425,29 @@ fn a_file_that_lacks_only_its_name_gets_it() {
     assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
 }
 
+/// It keeps its journal until it has noted what it copied.
+#[test]
+fn a_file_that_is_there_is_no_failure_while_another_copy_is_at_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::write(&from, bytes(6, BLOCK + 1)).unwrap();
+    copy(&[], &from, &to);
+    let other = Origin {
+        version: store::journal::Version::default(),
+        length: 3 * BLOCK,
+        sparse: false,
+    };
+    let dir = Dir::new(File::open(folder.path()).unwrap().as_fd()).unwrap();
+    let Opened::Fresh(at_it) = Part::open(&dir, b"to", &other).unwrap() else {
+        panic!("something is there");
+    };
+    let again = copy(&[], &from, &to);
+    assert_eq!((&again["same"], &again["failed"]), (&1.into(), &0.into()));
+    drop(at_it);
+    copy(&[], &from, &to);
+    assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
+}
+
 /// What stands for ssh: it forgets the host and runs the rest here, after a login's chatter.
 fn chatty_ssh(folder: &Path) -> String {
     let script = folder.join("ssh");

@@ -193,7 +193,12 @@ fn copied(error: &io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{as_ordinary_user, is_root};
+    use crate::{
+        blocks::BLOCK,
+        journal::Version,
+        part::{Opened, Origin, Part},
+        testing::{as_ordinary_user, is_root},
+    };
     use std::{
         fs::{self, File, Permissions},
         os::{
@@ -274,12 +279,19 @@ mod tests {
     fn begin_again_after(give_away: impl FnOnce(&File)) {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
+        let large = Origin {
+            version: Version::default(),
+            length: 2 * BLOCK,
+            sparse: true,
+        };
         let first = Small::write(&dir, b"a", b"a", None, |file| {
             give_away(file);
             Ok(())
         });
         let busy = Small::write(&dir, b"a", b"b", None, |_| Ok(())).err();
         assert!(busy.unwrap().is_busy());
+        let large = Part::open(&dir, b"a", &large).unwrap();
+        assert!(matches!(large, Opened::Busy));
         drop(first.unwrap());
         let again = Small::write(&dir, b"a", b"b", None, |_| Ok(()));
         assert!(commit(vec![again.unwrap()], |_| {})[0].is_ok());

@@ -107,7 +107,7 @@ impl<D: Directory> Site<D> {
     }
 
     /// Removes a part or a whole of an earlier run unless somebody is at it. It may have its final owner and mode already.
-    fn displace(&self, own: &[u8]) -> Result<(), PartError> {
+    pub(super) fn displace(&self, own: &[u8]) -> Result<(), PartError> {
         let displaced = self.dir.displace(own);
         displaced.map_err(|source| self.not_opened(own, source))
     }

@@ -28,6 +28,8 @@ pub(super) struct Start<D: Directory> {
 
 impl<D: Directory> Start<D> {
     pub(super) fn new(site: Site<D>, header: Header, sparse: bool) -> Result<Self, PartError> {
+        // Another version of it may be so small that it is written whole.
+        site.displace(&site.whole)?;
         let journal = site.make(&site.journal)?;
         let used = !site.io("look at its journal", journal.is_empty())?;
         let contents = site.io("read its journal", journal::read(&journal, &header))?;
