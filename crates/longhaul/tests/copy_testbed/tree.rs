@@ -11,7 +11,7 @@ use std::{
         fd::AsFd,
         unix::{
             ffi::OsStrExt,
-            fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink},
+            fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, chown, symlink},
         },
     },
     path::{Path, PathBuf},
@@ -35,8 +35,8 @@ pub(crate) fn bytes(seed: u64, length: u64) -> Vec<u8> {
     bytes
 }
 
-/// Files on both sides of every boundary, many small ones, links of both kinds, a fifo, a sparse file, attributes,
-/// modes and times; and one large file of so many blocks and some bytes.
+/// Files on both sides of every boundary, many small ones, links of both kinds, a fifo, files with holes, attributes,
+/// owners, modes and times; and one large file of so many blocks and some bytes.
 pub(crate) fn make(top: &Path, large_blocks: u64) {
     fs::create_dir_all(top.join("sizes")).unwrap();
     fs::create_dir_all(top.join("many/deep/er")).unwrap();
@@ -65,8 +65,15 @@ pub(crate) fn make(top: &Path, large_blocks: u64) {
     let sparse = File::create(top.join("sparse")).unwrap();
     sparse.set_len(10 * BLOCK).unwrap();
     sparse.write_all_at(b"in the middle", 5 * BLOCK).unwrap();
+    let hole = File::create(top.join("hole")).unwrap();
+    hole.set_len(100_000).unwrap();
     let value = XattrFlags::empty();
     lsetxattr(top.join("large"), "user.origin", b"telescope", value).unwrap();
+    let other_owners = (0..300).step_by(3);
+    let other_owners = other_owners.map(|number| format!("many/deep/er/{number}"));
+    for path in other_owners.chain(["large".to_owned()]) {
+        let _only_root_may = chown(top.join(path), Some(1234), Some(1234));
+    }
     let mode = |path: &str, mode| {
         fs::set_permissions(top.join(path), Permissions::from_mode(mode)).unwrap();
     };
