@@ -425,6 +425,40 @@ fn a_file_that_lacks_only_its_name_gets_it() {
     assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
 }
 
+/// As another copy has it that writes another version.
+fn hold(folder: &Path, name: &str) -> Part {
+    let other = Origin {
+        version: store::journal::Version::default(),
+        length: 3 * BLOCK,
+        sparse: false,
+    };
+    let dir = Dir::new(File::open(folder).unwrap().as_fd()).unwrap();
+    let Opened::Fresh(part) = Part::open(&dir, name.as_bytes(), &other).unwrap() else {
+        panic!("something is there");
+    };
+    part
+}
+
+#[test]
+fn a_file_that_another_copy_writes_is_left_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    fs::create_dir(&to).unwrap();
+    for name in ["a", "b"] {
+        fs::write(from.join(name), bytes(6, BLOCK + 1)).unwrap();
+    }
+    let at_it = hold(&to, "a");
+    let partly = command(&[], &from.join(""), &to).output().unwrap();
+    let said = String::from_utf8_lossy(&partly.stderr);
+    assert!(said.contains("a: another copy is writing it"), "{said}");
+    assert_eq!(partly.status.code(), Some(1));
+    assert!(to.join("b").exists() && !to.join("a").exists());
+    drop(at_it);
+    copy(&[], &from.join(""), &to);
+    assert_eq!(listing(&from), listing(&to));
+}
+
 /// It keeps its journal until it has noted what it copied.
 #[test]
 fn a_file_that_is_there_is_no_failure_while_another_copy_is_at_it() {
@@ -432,15 +466,7 @@ fn a_file_that_is_there_is_no_failure_while_another_copy_is_at_it() {
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::write(&from, bytes(6, BLOCK + 1)).unwrap();
     copy(&[], &from, &to);
-    let other = Origin {
-        version: store::journal::Version::default(),
-        length: 3 * BLOCK,
-        sparse: false,
-    };
-    let dir = Dir::new(File::open(folder.path()).unwrap().as_fd()).unwrap();
-    let Opened::Fresh(at_it) = Part::open(&dir, b"to", &other).unwrap() else {
-        panic!("something is there");
-    };
+    let at_it = hold(folder.path(), "to");
     let again = copy(&[], &from, &to);
     assert_eq!((&again["same"], &again["failed"]), (&1.into(), &0.into()));
     drop(at_it);

@@ -5,7 +5,7 @@ use super::{
     Target,
     arriving::{Begun, Large, directory, finish_renamed, said, tidy},
     pieces::of_pieces,
-    state::State,
+    state::{State, Waiting},
 };
 use crate::copy::{
     connection::Connection,
@@ -14,6 +14,7 @@ use crate::copy::{
     threads,
 };
 use anyhow::{Context as _, Result, bail, ensure};
+use host::clock;
 use model::copy::Stage;
 use std::{ops::Range, sync::Arc};
 use store::{
@@ -326,7 +327,7 @@ impl Target {
         };
         if version.size > BLOCK {
             self.shared
-                .note(|state| state.waiting.push_back((number, entry, share)));
+                .note(|state| state.waiting.push_back(Waiting::new(number, entry, share)));
             return self.open_waiting();
         }
         let entry = Arc::new(entry);
@@ -344,26 +345,35 @@ impl Target {
 
     /// Opens files of several blocks, as many as may be open, and asks for what they lack.
     pub(super) fn open_waiting(&self) {
-        while let Some((number, entry, share)) = self.shared.change(State::next_to_open) {
-            let large = self.open(number, entry, &share);
+        while let Some(next) = self.shared.change(State::next_to_open) {
+            let number = next.number;
+            let (large, busy) = match self.open(next) {
+                Ok(large) => (large, None),
+                Err(busy) => (None, Some(busy)),
+            };
             let missing = large.as_ref().map(|large| large.missing());
             self.shared.change(|state| state.opened(number, large));
             self.ask(number, missing.unwrap_or_default());
+            if let Some(busy) = busy {
+                self.wait_for_another(*busy);
+            }
         }
     }
 
-    /// Opens a file, unless it is done with by that.
-    fn open(&self, number: u64, entry: Entry, share: &Share) -> Option<Arc<Large>> {
-        let path = entry.path.clone();
-        let large = match Large::open(&self.root, entry, share) {
+    /// Opens a file, unless it is done with by that, or given back because another copy is at it.
+    fn open(&self, waiting: Waiting) -> Result<Option<Arc<Large>>, Box<Waiting>> {
+        let number = waiting.number;
+        let (path, share) = (&waiting.entry.path, &waiting.share);
+        let large = match Large::open(&self.root, &waiting.entry, share) {
             Ok(Begun::Lacking(large)) => large,
-            Ok(Begun::Renamed(entry, renamed)) => {
-                self.finish_renamed(number, *entry, renamed);
-                return None;
+            Ok(Begun::Renamed(renamed)) => {
+                self.finish_renamed(number, waiting.entry, renamed);
+                return Ok(None);
             }
+            Ok(Begun::Busy) => return Err(waiting.into()),
             Err(why) => {
-                self.settle(number, &path, Outcome::Failed(why));
-                return None;
+                self.settle(number, path, Outcome::Failed(why));
+                return Ok(None);
             }
         };
         if large.missing().is_empty() {
@@ -373,7 +383,18 @@ impl Target {
                 large.trust();
             }
         }
-        Some(large.into())
+        Ok(Some(large.into()))
+    }
+
+    fn wait_for_another(&self, waiting: Waiting) {
+        let now = clock::now();
+        let given_up = self
+            .shared
+            .change(|state| state.wait_for_another(waiting, now));
+        if let Some(file) = given_up {
+            let why = format!("{}: another copy is writing it", file.entry.path);
+            self.settle(file.number, &file.entry.path, Outcome::Failed(why));
+        }
     }
 
     /// The committing thread keeps its hash.
@@ -405,10 +426,9 @@ impl Target {
         let gone = self.shared.change(|state| {
             let small = state.small.remove(&file).is_some();
             let large = state.large.remove(&file);
-            let waiting = state.waiting.len();
-            state.waiting.retain(|(number, ..)| *number != file);
+            let waiting = state.forget_waiting(file);
             let compared = state.forget_comparison(file);
-            if small || compared || large.is_some() || state.waiting.len() < waiting {
+            if small || compared || large.is_some() || waiting {
                 state.unsettled -= 1;
             }
             large

@@ -46,7 +46,9 @@ pub(super) enum Begun {
     /// Maybe something, not all.
     Lacking(Box<Large>),
     /// All, under its name: the last copy came no further.
-    Renamed(Box<Entry>, Renamed),
+    Renamed(Renamed),
+    /// Another copy is at it.
+    Busy,
 }
 
 /// The last things that a file under its name lacks.
@@ -73,7 +75,7 @@ impl std::fmt::Debug for Named {
 }
 
 impl Large {
-    pub(super) fn open(root: &Root, entry: Entry, share: &Share) -> Result<Begun, String> {
+    pub(super) fn open(root: &Root, entry: &Entry, share: &Share) -> Result<Begun, String> {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(format!("{}: no file", entry.path));
         };
@@ -86,14 +88,11 @@ impl Large {
             // The rest of a piece is elsewhere, and needs no space here.
             sparse: sparse || matches!(share, Share::Kept(_)),
         };
-        let opened = unless_busy(
-            || open(&dir, entry.path.name(), &origin, share, &wanted),
-            |opened| matches!(opened, Ok(Opened::Busy)),
-        );
-        let part = match opened.map_err(|error| in_its_place(&entry, &error))? {
-            Opened::Busy => return Err(format!("{}: another copy is writing it", entry.path)),
+        let opened = open(&dir, entry.path.name(), &origin, share, &wanted);
+        let part = match opened.map_err(|error| in_its_place(entry, &error))? {
+            Opened::Busy => return Ok(Begun::Busy),
             Opened::Fresh(part) | Opened::Resumed(part) => part,
-            Opened::Renamed(renamed) => return Ok(Begun::Renamed(Box::new(entry), renamed)),
+            Opened::Renamed(renamed) => return Ok(Begun::Renamed(renamed)),
         };
         if matches!(share, Share::Kept(_)) {
             // Whoever gathers the pieces looks at each block.
@@ -105,7 +104,7 @@ impl Large {
             share: share.clone(),
             dir,
             origin,
-            entry: Arc::new(entry),
+            entry: Arc::new(entry.clone()),
             part: RwLock::new(Some(part)),
             sealed: Mutex::new(None),
         })))
@@ -351,7 +350,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let entry = entry("file", file(2 * BLOCK));
-        let Ok(Begun::Lacking(large)) = Large::open(&root, entry, &Share::Whole) else {
+        let Ok(Begun::Lacking(large)) = Large::open(&root, &entry, &Share::Whole) else {
             panic!("it lacks all");
         };
         let hole = |index| large.write(index, Content::Hole, &[], None);

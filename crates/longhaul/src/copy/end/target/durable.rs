@@ -67,6 +67,9 @@ impl Target {
                 done.into_iter().for_each(|file| self.forget_journal(file));
                 self.open_waiting();
             }
+            if self.shared.change(State::look_again) {
+                self.open_waiting();
+            }
             gauge.begin(Stage::Resting);
         }
     }

@@ -16,6 +16,7 @@ use store::{
     entry::{Entry, Kind},
     small::Small,
 };
+use units::Time;
 
 /// Files of several blocks that are open at once, at most; four descriptors each.
 const OPEN_MAX: usize = 64;
@@ -30,6 +31,9 @@ const OTHER_DESCRIPTORS: usize = 64;
 /// Bytes that were written and are not yet durable, at most, and a block a stream: a kill costs no more, and what is
 /// under way. At 1 Gbit/s a disk may take a second for a sync before streams wait for it.
 pub(super) const AT_RISK_MAX: u64 = 128 << 20;
+
+/// How long another copy may be at a file. Whoever held it may have been killed a moment ago.
+pub(super) const BUSY_MAX: Time = Time::from_secs(3);
 
 pub(super) type Shared = Watched<State>;
 
@@ -82,7 +86,9 @@ pub(super) struct State {
     /// Those of them of which an earlier run brought something, which nobody has read again.
     pub(super) to_check: VecDeque<Arc<Large>>,
     /// Those that wait until one of these is done.
-    pub(super) waiting: VecDeque<(u64, Entry, Share)>,
+    pub(super) waiting: VecDeque<Waiting>,
+    /// Those that another copy is at: they are looked at again now and then.
+    busy: Vec<Waiting>,
     /// Files that are being opened, and how many blocks each has.
     opening: HashMap<u64, u64>,
     /// Under their names already, without a record of it.
@@ -97,6 +103,27 @@ pub(super) struct State {
     ended: HashSet<u64>,
     pub(super) over: bool,
     pub(super) source_gone: bool,
+}
+
+/// A file of several blocks that is not open yet.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) number: u64,
+    pub(super) entry: Entry,
+    pub(super) share: Share,
+    /// Another copy was at it: how long this one waits for that.
+    until: Option<Time>,
+}
+
+impl Waiting {
+    pub(super) fn new(number: u64, entry: Entry, share: Share) -> Self {
+        Self {
+            number,
+            entry,
+            share,
+            until: None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -143,9 +170,9 @@ impl State {
     }
 
     /// A file that waited, if it may be opened now. Whoever gets it says afterwards that it [is open, or is not](Self::opened).
-    pub(super) fn next_to_open(&mut self) -> Option<(u64, Entry, Share)> {
-        let (number, entry, _) = self.waiting.front()?;
-        let (number, next) = (*number, count_blocks(entry));
+    pub(super) fn next_to_open(&mut self) -> Option<Waiting> {
+        let next = self.waiting.front()?;
+        let (number, next) = (next.number, count_blocks(&next.entry));
         let open = self.opening.len() + self.large.len();
         let large = self.large.values().map(|large| large.blocks.count());
         let blocks: u64 = self.opening.values().copied().chain(large).sum();
@@ -164,6 +191,34 @@ impl State {
             self.to_check.push_back(large.clone());
             self.large.insert(number, large);
         }
+    }
+
+    /// Another copy is at a file that was to be opened: it waits apart, so that others don't wait for it. Given back if it has
+    /// waited long enough.
+    pub(super) fn wait_for_another(&mut self, mut file: Waiting, now: Time) -> Option<Waiting> {
+        let until = *file.until.get_or_insert(now + BUSY_MAX);
+        if now >= until {
+            return Some(file);
+        }
+        self.busy.push(file);
+        None
+    }
+
+    /// Those that another copy was at are to be opened next.
+    pub(super) fn look_again(&mut self) -> bool {
+        let any = !self.busy.is_empty();
+        self.busy
+            .drain(..)
+            .for_each(|file| self.waiting.push_front(file));
+        any
+    }
+
+    /// A file is not to be opened any more; whether it was to be.
+    pub(super) fn forget_waiting(&mut self, number: u64) -> bool {
+        let all = self.waiting.len() + self.busy.len();
+        self.waiting.retain(|file| file.number != number);
+        self.busy.retain(|file| file.number != number);
+        self.waiting.len() + self.busy.len() < all
     }
 
     /// Whether so much was written that its commit shall not wait.
@@ -257,8 +312,8 @@ mod tests {
     use crate::copy::samples::{entry, file};
     use store::blocks::BLOCK;
 
-    fn waiting(number: u64, size: u64) -> (u64, Entry, Share) {
-        (number, entry("file", file(size)), Share::Whole)
+    fn waiting(number: u64, size: u64) -> Waiting {
+        Waiting::new(number, entry("file", file(size)), Share::Whole)
     }
 
     /// A source may announce any number of sparse files of 64 TiB.
@@ -269,7 +324,7 @@ mod tests {
         for (number, size) in [5 * BLOCK, huge, huge, 5 * BLOCK].into_iter().enumerate() {
             state.waiting.push_back(waiting(number as u64, size));
         }
-        let open = |state: &mut State| state.next_to_open().map(|(number, ..)| number);
+        let open = |state: &mut State| state.next_to_open().map(|file| file.number);
         assert_eq!((open(&mut state), open(&mut state)), (Some(0), None));
         state.opened(0, None);
         assert_eq!((open(&mut state), open(&mut state)), (Some(1), None));
@@ -288,6 +343,30 @@ mod tests {
         }
         let opened = std::iter::from_fn(|| state.next_to_open()).count();
         assert_eq!(opened, 2);
+    }
+
+    #[test]
+    fn who_waits_for_another_copy_keeps_nobody_waiting() {
+        let mut state = State::default();
+        state.room.open = 1;
+        let begun = Time::from_secs(100);
+        state
+            .waiting
+            .extend([waiting(0, 2 * BLOCK), waiting(1, 2 * BLOCK)]);
+        let busy = state.next_to_open().unwrap();
+        assert!(state.wait_for_another(busy, begun).is_none());
+        state.opened(0, None);
+        assert_eq!(state.next_to_open().unwrap().number, 1);
+        state.opened(1, None);
+        for (elapsed, given_up) in [(BUSY_MAX - Time::from_millis(1), false), (BUSY_MAX, true)] {
+            assert!(state.look_again());
+            let busy = state.next_to_open().unwrap();
+            state.opened(0, None);
+            let given_back = state.wait_for_another(busy, begun + elapsed);
+            assert_eq!(given_back.is_some(), given_up);
+        }
+        assert!(!state.look_again());
+        assert!(!state.forget_waiting(0));
     }
 
     #[test]
