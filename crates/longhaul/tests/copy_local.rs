@@ -288,6 +288,19 @@ fn names_are_cp_s() {
     fs::create_dir(at("there")).unwrap();
     copy(&[], &at("one"), &at("renamed"));
     copy(&[], &at("one"), &at("there"));
+    fs::create_dir_all(at("dir/sub")).unwrap();
+    fs::write(at("dir/three"), "3").unwrap();
+    fs::write(at("dir/sub/four"), "4").unwrap();
+    fs::set_permissions(at("dir"), fs::Permissions::from_mode(0o711)).unwrap();
+    let mode = || fs::metadata(folder.path()).unwrap().mode();
+    let around = (listing(folder.path()), mode());
+    for contents in ["dir/.", "dir/", "dir/sub/.."] {
+        let made = copy(&["--delete"], &at(contents), &at("made"));
+        assert_eq!(made["removed"], 0, "{contents}: {made}");
+        assert_eq!(listing(&at("dir")), listing(&at("made")), "{contents}");
+        fs::remove_dir_all(at("made")).unwrap();
+        assert_eq!((listing(folder.path()), mode()), around, "{contents}");
+    }
     let mut both = command(&[], &at("one"), &at("two"));
     assert!(both.arg(at("new")).output().unwrap().status.success());
     for (name, wanted) in [

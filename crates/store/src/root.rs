@@ -598,14 +598,20 @@ impl Names {
     fn fill(&mut self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         let mut entries = RawDir::new(dir, &mut buffer);
+        let mut all_fit = Ok(());
         while let Some(entry) = entries.next() {
-            match entry {
-                Ok(entry) => self.push(entry.file_name().to_bytes())?,
-                Err(Errno::INTR) => {}
+            let pushed = match entry {
+                Ok(entry) => self.push(entry.file_name().to_bytes()),
+                Err(Errno::INTR) => Ok(()),
                 Err(error) => return Err(error),
+            };
+            match pushed {
+                // Some file systems count characters; those beside it are read all the same.
+                Err(Errno::NAMETOOLONG) => all_fit = pushed,
+                pushed => pushed?,
             }
         }
-        Ok(())
+        all_fit
     }
 
     /// A directory of 4 GiB of names is more than can be held.

@@ -233,14 +233,23 @@ impl Source {
     }
 }
 
-/// The name that a source is copied under: none for `dir/`, `.`, `..` and `/`.
-fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
+/// Whether an argument of a copy stands for what is in it, not for the thing itself: `dir/`, `.`, `..` and `/`.
+#[must_use]
+pub fn means_contents(argument: &Path) -> bool {
+    matches!(last_name(argument), b"" | b"." | b"..")
+}
+
+fn last_name(argument: &Path) -> &[u8] {
     let bytes = argument.as_os_str().as_bytes();
-    let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or(bytes);
-    if matches!(last, b"" | b"." | b"..") {
+    bytes.rsplit(|&byte| byte == b'/').next().unwrap_or(bytes)
+}
+
+/// The name that a source is copied under: none if only what is in it is copied.
+fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
+    if means_contents(argument) {
         return Ok(None);
     }
-    let name = RelPath::parse(last)?;
+    let name = RelPath::parse(last_name(argument))?;
     if name.is_own() {
         let why = crate::root::Refusal::OwnName;
         return Err(Failure::Refused { path: name, why });
@@ -493,6 +502,9 @@ impl Scan {
                 self.found(&here, &held, verdict)
             }
             None => {
+                if !held.kind().is_dir() {
+                    return Err(Failure::at(None, "read the directory")(Errno::NOTDIR));
+                }
                 if let Some(errno) = held.unreadable {
                     return Err(Failure::at(None, "read the directory")(errno));
                 }

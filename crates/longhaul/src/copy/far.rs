@@ -45,7 +45,12 @@ impl Far {
     /// Starts it here, or on `host`.
     pub(super) fn start(host: Option<&Host>, args: &Args, keys: &Keyring) -> Result<Self> {
         let mut far = match host {
-            None => Self::spawn(Command::new(std::env::current_exe()?)),
+            None => {
+                let mut own = Command::new(std::env::current_exe()?);
+                // Of the session that we were called in, which is no way to here.
+                own.env_remove("SSH_CONNECTION");
+                Self::spawn(own)
+            }
             Some(Host::Ssh(host)) => {
                 let mut words = args.ssh.split_whitespace();
                 let mut ssh = Command::new(words.next().unwrap_or("ssh"));

@@ -15,8 +15,9 @@ use std::{
     fmt,
     net::{IpAddr, Ipv4Addr},
     os::unix::ffi::OsStrExt,
+    path::Path,
 };
-use store::origin::Origin;
+use store::{origin::Origin, scan::means_contents};
 
 /// Streams within one machine: a thread at either end each, and no path to fill.
 const STREAMS_HERE: u16 = 4;
@@ -240,11 +241,12 @@ impl<'a> Job<'a> {
     /// With several always: what one of them makes must not change what the next one means.
     fn goes_into_directory(&self) -> bool {
         let slash = |place: &Place| place.path.as_bytes().ends_with(b"/");
+        let contents = |place: &Place| means_contents(Path::new(&place.path));
         self.sources.len() > 1
             || self.args.leases.is_some()
             || self.args.apart.is_some()
             || self.target.iter().any(slash)
-            || self.sources.iter().flatten().any(slash)
+            || self.sources.iter().flatten().any(contents)
     }
 
     fn listening(&self, who: &Hello) -> Meeting {

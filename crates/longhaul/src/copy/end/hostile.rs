@@ -72,6 +72,15 @@ impl Liar {
     }
 
     fn over_streams(count: u16, role: Role) -> Self {
+        let streams = Streams::Exactly(count);
+        let options = Options {
+            streams,
+            ..options()
+        };
+        Self::with(options, role)
+    }
+
+    fn with(options: Options, role: Role) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (folder.path().join("from"), folder.path().join("to"));
         fs::create_dir(&from).unwrap();
@@ -84,10 +93,7 @@ impl Liar {
                 Role::Source => from.join("").as_os_str().as_bytes().to_vec(),
                 Role::Target => to.as_os_str().as_bytes().to_vec(),
             }],
-            options: Options {
-                streams: Streams::Exactly(count),
-                ..options()
-            },
+            options,
             peer_certificate: own.certificate().to_vec(),
             meeting: Meeting::Connect(listener.local_addr().unwrap()),
             task: Task::Whole,
@@ -260,6 +266,31 @@ fn paths_that_lead_out_end_the_conversation() {
         assert!(end.is_err(), "{evil:?}");
         assert_eq!(names(folder.path()), ["from", "to"], "{evil:?}");
         assert_eq!(names(&folder.path().join("to")), [""; 0], "{evil:?}");
+    }
+}
+
+/// What is around it is nobody's to change, nor, with `--delete`, to empty.
+#[test]
+fn contents_are_refused_where_one_thing_gets_a_name() {
+    let top = || Order::Top(entry("a", Kind::Directory).metadata);
+    let one = entry("a", Kind::Directory).path;
+    for lie in [
+        vec![Order::Tops(vec![]), top()],
+        vec![Order::Tops(vec![one]), top()],
+    ] {
+        let options = Options {
+            into_directory: false,
+            delete: true,
+            ..options()
+        };
+        let mut liar = Liar::with(options, Role::Target);
+        let _stream = liar.meet();
+        lie.iter().for_each(|order| liar.order(order));
+        liar.order(&Order::ScanEnded);
+        let (end, folder) = liar.hang_up();
+        let why = format!("{:#}", end.unwrap_err());
+        assert!(why.contains("one thing was to get a name"), "{why}");
+        assert_eq!(names(folder.path()), ["from"]);
     }
 }
 

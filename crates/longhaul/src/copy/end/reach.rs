@@ -76,17 +76,15 @@ impl Reach {
 
     /// What is to be copied.
     pub(super) fn sources(&self, paths: &[Vec<u8>]) -> Result<Vec<Source>> {
-        let path = |bytes: &Vec<u8>| Path::new(OsStr::from_bytes(bytes)).to_owned();
-        let paths = paths.iter().map(path);
+        let paths = paths.iter().map(|path| Path::new(OsStr::from_bytes(path)));
         let Self::Export(export) = self else {
-            let open = |path: PathBuf| Source::open(&path).map_err(Refusal::usage);
-            return paths.map(open).collect();
+            return Source::open_all(paths).map_err(Refusal::usage);
         };
         let root = Arc::new(export.open()?);
         paths
             .map(|path| {
-                let inside = export.inside(&path)?;
-                Source::open_below(&root, inside, &path).map_err(Refusal::usage)
+                let inside = export.inside(path)?;
+                Source::open_below(&root, inside, path).map_err(Refusal::usage)
             })
             .collect()
     }

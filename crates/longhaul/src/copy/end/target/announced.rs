@@ -32,6 +32,9 @@ use store::{
 /// What a source may have announced that is not settled: what it allows itself, and what its streams are withdrawing.
 const UNSETTLED_MAX: u64 = crate::copy::end::source::UNSETTLED_MAX as u64 + 1024;
 
+const CONTENTS_FOR_ONE: &str =
+    "the source copies what is in a directory, where one thing was to get a name";
+
 /// Ranges of missing blocks in one answer; 20 bytes each at most.
 const RANGES_MAX: usize = 65_536;
 
@@ -78,6 +81,8 @@ impl Target {
                     entry,
                     share,
                 }) => self.hear_of(&mut site, number, entry, share)?,
+                // What is around the place of a thing that gets a name here is none of a source's affairs.
+                Some(Order::Top(_)) if self.renamed.is_some() => bail!("{CONTENTS_FOR_ONE}"),
                 Some(Order::Top(metadata)) => {
                     site.placer.top(metadata);
                     // In a directory that is not there, nothing is too much.
@@ -100,6 +105,7 @@ impl Target {
         let Some(Order::Tops(tops)) = message::read(from)? else {
             bail!("the source does not say what it copies");
         };
+        ensure!(self.renamed.is_none() || tops.len() == 1, CONTENTS_FOR_ONE);
         let here = tops.into_iter().map(|top| self.here(top));
         let tops: Vec<RelPath> = here.collect::<Result<_>>()?;
         Ok(crate::copy::end::filter(&self.options)?.with_tops(tops.iter()))
