@@ -13,6 +13,7 @@ use crate::copy::{
     order::{Pass, Task},
     threads,
 };
+use crate::exit::Refusal;
 use anyhow::{Context as _, Result, bail, ensure};
 use host::clock;
 use model::copy::Stage;
@@ -82,7 +83,9 @@ impl Target {
                     share,
                 }) => self.hear_of(&mut site, number, entry, share)?,
                 // What is around the place of a thing that gets a name here is none of a source's affairs.
-                Some(Order::Top(_)) if self.renamed.is_some() => bail!("{CONTENTS_FOR_ONE}"),
+                Some(Order::Top(_)) if self.renamed.is_some() => {
+                    return Err(Refusal::usage(CONTENTS_FOR_ONE));
+                }
                 Some(Order::Top(metadata)) => {
                     site.placer.top(metadata);
                     // In a directory that is not there, nothing is too much.
@@ -105,7 +108,9 @@ impl Target {
         let Some(Order::Tops(tops)) = message::read(from)? else {
             bail!("the source does not say what it copies");
         };
-        ensure!(self.renamed.is_none() || tops.len() == 1, CONTENTS_FOR_ONE);
+        if self.renamed.is_some() && tops.len() != 1 {
+            return Err(Refusal::usage(CONTENTS_FOR_ONE));
+        }
         let here = tops.into_iter().map(|top| self.here(top));
         let tops: Vec<RelPath> = here.collect::<Result<_>>()?;
         Ok(crate::copy::end::filter(&self.options)?.with_tops(tops.iter()))
