@@ -25,7 +25,7 @@ pub type Origin = [u8; 32];
 /// copy of `origin`.
 ///
 /// # Errors
-/// Another is writing the note, or the system refuses to.
+/// The system refuses to.
 pub fn note<D: Directory>(
     dir: &D,
     name: &[u8],

@@ -33,7 +33,7 @@ const OTHER_DESCRIPTORS: usize = 64;
 pub(super) const AT_RISK_MAX: u64 = 128 << 20;
 
 /// How long another copy may be at a file. Whoever held it may have been killed a moment ago.
-pub(super) const BUSY_MAX: Time = Time::from_secs(3);
+const BUSY_MAX: Time = Time::from_secs(3);
 
 pub(super) type Shared = Watched<State>;
 
