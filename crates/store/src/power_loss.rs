@@ -390,12 +390,19 @@ impl World {
         let source = &self.sources[at];
         let (dir, name, content) = (&source.dir, &source.name, source.content());
         let prepare = |file: &SimulatedFile| file.set_label(label);
-        let small = Small::write(dir, name, content, Some(hash(content)), prepare);
+        let small = Small::write(dir, name, content, Some(hash(content)), false, prepare);
         let mut batch = vec![self.lit(small)?];
         for other in 0..[0, 12][self.dice.below(2)] {
             let (dir, name) = (&self.others, format!("{other}"));
             let bytes = hash(name.as_bytes()).0;
-            let small = Small::write(dir, name.as_bytes(), &bytes, Some(hash(&bytes)), |_| Ok(()));
+            let small = Small::write(
+                dir,
+                name.as_bytes(),
+                &bytes,
+                Some(hash(&bytes)),
+                false,
+                |_| Ok(()),
+            );
             batch.push(self.lit(small)?);
         }
         let mut outcomes = small::commit(batch, |_| {}).into_iter();

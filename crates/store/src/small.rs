@@ -32,37 +32,14 @@ pub struct Small<D: Directory = Dir> {
 
 impl<D: Directory> Small<D> {
     /// Writes a file of these bytes, if they have this hash, and its metadata by `prepare`; without a
-    /// hash they are believed. It gets
+    /// hash they are believed. A `sparse` one gets holes wherever it is zero. It gets
     /// its name by [`commit`]; dropped, it leaves a file that the next one replaces.
     pub fn write(
         dir: &D,
         name: &[u8],
         bytes: &[u8],
         expected: Option<FileHash>,
-        prepare: impl FnOnce(&D::File) -> io::Result<()>,
-    ) -> Result<Self, PartError> {
-        let lay = |file: &D::File| file.write_at(bytes, 0);
-        Self::laid(dir, name, bytes, expected, lay, prepare)
-    }
-
-    /// Likewise, of a file that has holes: it gets some wherever it is zero.
-    pub fn write_sparse(
-        dir: &D,
-        name: &[u8],
-        bytes: &[u8],
-        expected: Option<FileHash>,
-        prepare: impl FnOnce(&D::File) -> io::Result<()>,
-    ) -> Result<Self, PartError> {
-        let lay = |file: &D::File| lay_sparse(file, bytes);
-        Self::laid(dir, name, bytes, expected, lay, prepare)
-    }
-
-    fn laid(
-        dir: &D,
-        name: &[u8],
-        bytes: &[u8],
-        expected: Option<FileHash>,
-        lay: impl FnOnce(&D::File) -> io::Result<()>,
+        sparse: bool,
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
     ) -> Result<Self, PartError> {
         let site = Site::new(dir, name)?;
@@ -70,7 +47,11 @@ impl<D: Directory> Small<D> {
             check(&site, bytes, expected)?;
         }
         let file = site.new_whole()?;
-        lay(&file).map_err(|source| PartError::Write {
+        let laid = match sparse {
+            true => lay_sparse(&file, bytes),
+            false => file.write_at(bytes, 0),
+        };
+        laid.map_err(|source| PartError::Write {
             name: site.shown(),
             offset: 0,
             source,
@@ -218,7 +199,7 @@ mod tests {
 
     fn write(dir: &Dir, name: &str) -> Small {
         let bytes = name.as_bytes();
-        Small::write(dir, bytes, bytes, Some(hash(bytes)), |_| Ok(())).unwrap()
+        Small::write(dir, bytes, bytes, Some(hash(bytes)), false, |_| Ok(())).unwrap()
     }
 
     #[test]
@@ -254,7 +235,14 @@ mod tests {
     #[test]
     fn damage_on_the_way_does_not_reach_the_disk() {
         let temp = tempfile::tempdir().unwrap();
-        let done = Small::write(&dir(temp.path()), b"a", b"b", Some(hash(b"a")), |_| Ok(()));
+        let done = Small::write(
+            &dir(temp.path()),
+            b"a",
+            b"b",
+            Some(hash(b"a")),
+            false,
+            |_| Ok(()),
+        );
         let error = done.err().unwrap().to_string();
         assert!(error.starts_with("a: its hash is"), "{error}");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0);
@@ -267,7 +255,7 @@ mod tests {
         bytes[500_000] = 1;
         for bytes in [&bytes[..], &bytes[..400_000]] {
             let dir = dir(temp.path());
-            let small = Small::write_sparse(&dir, b"a", bytes, Some(hash(bytes)), |_| Ok(()));
+            let small = Small::write(&dir, b"a", bytes, Some(hash(bytes)), true, |_| Ok(()));
             assert!(commit(vec![small.unwrap()], |_| {})[0].is_ok());
             let found = temp.path().join("a");
             assert!(found.metadata().unwrap().blocks() * 512 <= 64 << 10);
@@ -284,16 +272,16 @@ mod tests {
             length: 2 * BLOCK,
             sparse: true,
         };
-        let first = Small::write(&dir, b"a", b"a", None, |file| {
+        let first = Small::write(&dir, b"a", b"a", None, false, |file| {
             give_away(file);
             Ok(())
         });
-        let busy = Small::write(&dir, b"a", b"b", None, |_| Ok(())).err();
+        let busy = Small::write(&dir, b"a", b"b", None, false, |_| Ok(())).err();
         assert!(busy.unwrap().is_busy());
         let large = Part::open(&dir, b"a", &large).unwrap();
         assert!(matches!(large, Opened::Busy));
         drop(first.unwrap());
-        let again = Small::write(&dir, b"a", b"b", None, |_| Ok(()));
+        let again = Small::write(&dir, b"a", b"b", None, false, |_| Ok(()));
         assert!(commit(vec![again.unwrap()], |_| {})[0].is_ok());
         assert_eq!(fs::read(temp.path().join("a")).unwrap(), b"b");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
@@ -323,7 +311,7 @@ mod tests {
             fs::write(temp.path().join(String::from_utf8(own).unwrap()), kind).unwrap();
         }
         let small = write(&dir, "a");
-        let second = Small::write(&dir, b"a", b"a", Some(hash(b"a")), |_| Ok(()));
+        let second = Small::write(&dir, b"a", b"a", Some(hash(b"a")), false, |_| Ok(()));
         let error = second.err().unwrap().to_string();
         assert!(error.ends_with("somebody else is writing it"), "{error}");
         assert!(commit(vec![small], |_| {})[0].is_ok());

@@ -172,7 +172,7 @@ fn the_label_goes_with_what_is_thrown_away_or_left_over() {
     place.keep(0..1);
     assert_eq!(place.names(), 3);
     let dir = dir_of(place.temp.path(), &place.entry);
-    drop(crate::small::Small::write(&dir, b"file", b"", None, |_| Ok(())).unwrap());
+    drop(crate::small::Small::write(&dir, b"file", b"", None, false, |_| Ok(())).unwrap());
     assert_eq!(place.names(), 1, "a small file on its way");
 }
 

@@ -105,10 +105,8 @@ impl Target {
                 left_out = apply(&entry.metadata, file)?;
                 Ok(())
             };
-            match has_holes(entry) {
-                true => Small::write_sparse(&dir, entry.path.name(), bytes, hash, prepare),
-                false => Small::write(&dir, entry.path.name(), bytes, hash, prepare),
-            }
+            let sparse = has_holes(entry);
+            Small::write(&dir, entry.path.name(), bytes, hash, sparse, prepare)
         };
         let small = unless_busy(
             write,
