@@ -19,8 +19,9 @@ PATIENCE_S = 3
 class Watch:
     """What came to the target over the time of a run, and how the connections stood at half."""
 
-    def __init__(self, bed, expected_bytes):
+    def __init__(self, bed, expected_bytes, halfway):
         self.bed, self.expected, self.base = bed, expected_bytes, bed.received()
+        self.halfway = halfway * expected_bytes
         self.series, self.connections = [], []
 
     def look(self, now_s):
@@ -34,8 +35,9 @@ class Watch:
     def came(self):
         return self.series[-1][1]
 
-    def share(self):
-        return self.came() / self.expected
+    def is_hopeless(self):
+        """At half of the time."""
+        return self.came() < self.halfway
 
     def reached(self, amount):
         return next((at for at, came in self.series if came >= amount), None)
@@ -59,8 +61,8 @@ class Silent:
     def look(self, _):
         return 0.1
 
-    def share(self):
-        return 1
+    def is_hopeless(self):
+        return False
 
     def figures(self):
         return {}
@@ -75,7 +77,9 @@ def run(bed, tool, job, limit_s, stop_at=None, target=None):
     jobs.forget(job)
     call = Call(job, place, directory, bed.options)
     words = list(map(str, tool.command(call)))
-    watch = Watch(bed, job.bytes) if hasattr(bed, "received") else Silent()
+    # Of what is there in part already, nobody knows how much is still to come.
+    halfway = HALFWAY if target is None else 0
+    watch = Watch(bed, job.bytes, halfway) if hasattr(bed, "received") else Silent()
     before = cpu(bed)
     record = start_and_watch(bed, tool, words, watch, limit_s, stop_at)
     record["left_processes"] = sum(group.sweep(PATIENCE_S if record["end"] == "done" else 0) for group in bed.groups.values())
@@ -140,7 +144,7 @@ def attend(process, watch, began, limit_s, stop_at):
         now_s = time.monotonic() - began
         wait_s = watch.look(now_s)
         stopped = stop_at is not None and watch.came() >= stop_at
-        if stopped or now_s > limit_s or now_s > limit_s / 2 and watch.share() < HALFWAY:
+        if stopped or now_s > limit_s or now_s > limit_s / 2 and watch.is_hopeless():
             process.kill()
             process.wait()
             return "stopped" if stopped else "cut"
