@@ -25,6 +25,7 @@ pub mod netns;
 pub mod packet_ring;
 pub mod pipe_pool;
 pub mod process;
+pub mod process_sockets;
 pub mod sandbox;
 pub mod single_segments;
 pub mod sock_diag;

@@ -13,19 +13,20 @@
 //! The limit is worked out when a route is found (`sk_setup_caps`, net/core/sock.c), so a socket
 //! that is connected has to look for its route again.
 
+use crate::{
+    process_sockets,
+    socket::{PlainOption, get_option, set_option},
+};
 use rustix::{
-    fs::readlink,
-    net::{AddressFamily, SocketType, sockopt},
-    process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open},
+    net::{AddressFamily, sockopt},
+    process::Pid,
 };
 use std::{
     collections::HashSet,
-    fs, io,
+    io,
     net::{Ipv4Addr, Ipv6Addr},
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd},
 };
-
-use crate::socket::{PlainOption, get_option, set_option};
 
 /// Never anyone's: reserved by RFC 1112.
 const NOBODY: Ipv4Addr = Ipv4Addr::new(240, 0, 0, 1);
@@ -87,7 +88,7 @@ fn write_address(address: &mut [u8; 128], family: AddressFamily) {
 /// Finds sockets of other processes, each once.
 #[derive(Debug, Default)]
 pub struct Finder {
-    /// `/proc/PID/fd/N` of those that have been looked at.
+    /// Names of those that have been looked at.
     seen: HashSet<Vec<u8>>,
 }
 
@@ -105,43 +106,16 @@ impl Finder {
     }
 
     fn in_process(&mut self, pid: Pid) -> usize {
-        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
-            return 0;
-        };
-        let fresh = self.fresh_sockets(pid);
-        let enforced = fresh.iter().filter(|(number, _)| {
-            let socket = pidfd_getfd(&process, *number, PidfdGetfdFlags::empty());
-            socket.is_ok_and(|socket| is_tcp(&socket) && enforce(&socket).is_ok())
-        });
-        enforced.count()
+        let fresh = |name: &[u8]| self.seen.insert(name.to_vec());
+        let sockets = process_sockets::tcp(pid.as_raw_pid().unsigned_abs(), fresh);
+        sockets.filter(|socket| enforce(socket).is_ok()).count()
     }
-
-    /// Descriptors whose target `socket:[INODE]` is new.
-    fn fresh_sockets(&mut self, pid: Pid) -> Vec<(i32, Vec<u8>)> {
-        let directory = format!("/proc/{pid}/fd");
-        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-        let sockets = entries.filter_map(|entry| {
-            let number = entry.file_name().to_str()?.parse().ok()?;
-            let target = readlink(entry.path(), Vec::new()).ok()?.into_bytes();
-            target.starts_with(b"socket:").then_some((number, target))
-        });
-        sockets
-            .filter(|(_, target)| self.seen.insert(target.clone()))
-            .collect()
-    }
-}
-
-fn is_tcp(socket: &OwnedFd) -> bool {
-    let family = sockopt::socket_domain(socket);
-    sockopt::socket_type(socket) == Ok(SocketType::STREAM)
-        && matches!(family, Ok(AddressFamily::INET | AddressFamily::INET6))
-        && sockopt::socket_protocol(socket).is_ok_and(|p| p == Some(rustix::net::ipproto::TCP))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::{net::TcpListener, os::fd::OwnedFd, process::Command};
 
     #[test]
     fn both_families_take_the_key_and_each_socket_once() {
@@ -154,12 +128,16 @@ mod tests {
     #[test]
     fn sockets_of_a_process_are_found_once() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sleeps = Command::new("sleep");
+        let mut child = sleeps
+            .arg("60")
+            .stdin(OwnedFd::from(listener))
+            .spawn()
+            .unwrap();
         let mut finder = Finder::default();
-        let mut finds = || {
-            let found = finder.fresh_sockets(rustix::process::getpid());
-            found.iter().any(|(fd, _)| *fd == listener.as_raw_fd())
-        };
-        assert!(finds());
-        assert!(!finds());
+        let enforced = [(); 2].map(|()| finder.enforce(&[Pid::from_child(&child)]));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(enforced, [1, 0]);
     }
 }

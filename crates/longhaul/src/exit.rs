@@ -36,7 +36,7 @@ pub(crate) fn number(outcome: &anyhow::Result<()>) -> u8 {
     let Err(error) = outcome else {
         return 0;
     };
-    eprintln!("longhaul: {error:#}");
+    note!("longhaul: {error:#}");
     match error.downcast_ref::<Refusal>() {
         Some(Refusal::Usage(_)) => 2,
         Some(Refusal::Unsupported(_)) => 3,

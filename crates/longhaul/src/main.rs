@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul`: moves data fast over long fat networks. One binary, one subcommand a job.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
+#[macro_use]
+mod console;
+
 mod admin;
 mod cc;
 mod copy;
@@ -75,5 +80,5 @@ fn main() -> ExitCode {
         Command::Tap(args) => tap::run(&args),
         Command::Lab(args) => lab::run(args),
     };
-    exit::code(&outcome)
+    exit::code(&console::checked(outcome))
 }

@@ -60,11 +60,11 @@ impl Display {
             Form::Screen(screen) => screen.set_message(lines(&record()).join("\n")),
             Form::Lines => {
                 self.due = now + LINE_EVERY;
-                eprintln!("{}", lines(&record())[1..].join("; "));
+                note!("{}", lines(&record())[1..].join("; "));
             }
             Form::Json => {
                 self.due = now + Duration::from_secs(1);
-                println!("{}", serde_json::json!({ "progress": record() }));
+                say!("{}", serde_json::json!({ "progress": record() }));
             }
         }
     }
@@ -72,18 +72,18 @@ impl Display {
     /// Something that would be done.
     pub(super) fn plan(&self, planned: &Planned) {
         match &self.form {
-            _ if self.json => println!("{}", planned.json()),
+            _ if self.json => say!("{}", planned.json()),
             Form::Nothing => {}
-            Form::Screen(screen) => screen.suspend(|| println!("{planned}")),
-            _ => println!("{planned}"),
+            Form::Screen(screen) => screen.suspend(|| say!("{planned}")),
+            _ => say!("{planned}"),
         }
     }
 
     /// Says something beside it.
     pub(super) fn note(&self, said: &str) {
         match &self.form {
-            Form::Screen(screen) => screen.suspend(|| eprintln!("longhaul: {said}")),
-            _ => eprintln!("longhaul: {said}"),
+            Form::Screen(screen) => screen.suspend(|| note!("longhaul: {said}")),
+            _ => note!("longhaul: {said}"),
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) fn converse<'a>(
     task: Task,
     listener: &mut impl Listener,
 ) -> Result<()> {
-    let mut patience = Patience::new();
+    let mut patience = Patience::default();
     let mut reached = !job.goes_abroad();
     for number in 0.. {
         let ended = conversation(job, pair(number), task, listener);
@@ -59,7 +59,7 @@ pub(super) fn converse<'a>(
         match ended {
             Ending::Over => break,
             Ending::Broken { why, gained } => {
-                let Some(pause) = patience.lose(gained > 0) else {
+                let Some(pause) = patience.lose(gained > 0, Instant::now()) else {
                     bail!("{why}; given up, the same command goes on from here");
                 };
                 listener.note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
@@ -85,8 +85,8 @@ fn conversation(
 
 fn finish(args: &Args, record: &Record) -> Result<()> {
     match (args.json, args.quiet) {
-        (true, _) => println!("{}", serde_json::to_string(record)?),
-        (false, false) => println!("{record}"),
+        (true, _) => say!("{}", serde_json::to_string(record)?),
+        (false, false) => say!("{record}"),
         (false, true) => {}
     }
     match record.failed {

@@ -4,6 +4,7 @@
 
 use super::{
     args::Args,
+    harmless::harmless,
     message,
     order::{GREETING, Report, Role},
     place::Host,
@@ -11,17 +12,18 @@ use super::{
 };
 use crate::site::{self, Duplex, Keyring};
 use anyhow::{Context as _, Result, bail};
+use host::process_sockets;
 use serde::Serialize;
 use std::{
     fmt::Display,
     io::{BufRead, BufReader, Read, Write},
-    net::IpAddr,
+    net::{IpAddr, TcpStream},
     process::{Child, Command, Stdio},
     sync::mpsc::Sender,
 };
 
 /// What a login may print before the greeting, in bytes.
-const NOISE_MAX: usize = 64 << 10;
+const NOISE_MAX: u64 = 64 << 10;
 
 /// The process, and the way to it. Dropped, it ends.
 pub(super) struct Far {
@@ -45,12 +47,7 @@ impl Far {
     /// Starts it here, or on `host`.
     pub(super) fn start(host: Option<&Host>, args: &Args, keys: &Keyring) -> Result<Self> {
         let mut far = match host {
-            None => {
-                let mut own = Command::new(std::env::current_exe()?);
-                // Of the session that we were called in, which is no way to here.
-                own.env_remove("SSH_CONNECTION");
-                Self::spawn(own)
-            }
+            None => Self::spawn(Command::new(std::env::current_exe()?)),
             Some(Host::Ssh(host)) => {
                 let mut words = args.ssh.split_whitespace();
                 let mut ssh = Command::new(words.next().unwrap_or("ssh"));
@@ -66,11 +63,15 @@ impl Far {
         Ok(far)
     }
 
-    /// Where the site was reached that has it.
-    pub(super) fn site(&self) -> Option<IpAddr> {
+    /// Where the site that has it was reached, or its host by ssh, if that went there without detours.
+    pub(super) fn reached(&self) -> Option<IpAddr> {
         match &self.way {
             Way::Site(line) => Some(line.peer()),
-            Way::Child(_) => None,
+            Way::Child(ssh) => {
+                let mut sockets = process_sockets::tcp(ssh.id(), |_| true);
+                let peer = sockets.find_map(|socket| TcpStream::from(socket).peer_addr().ok())?;
+                Some(peer.ip().to_canonical())
+            }
         }
     }
 
@@ -99,8 +100,8 @@ impl Far {
     /// Reads past whatever a login prints.
     fn greeted(&mut self, host: Option<&Host>) -> Result<()> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
-        let mut noise = Vec::new();
-        while noise.len() < NOISE_MAX {
+        let (mut from, mut noise) = (from.take(NOISE_MAX), Vec::new());
+        loop {
             let begin = noise.len();
             if from.read_until(b'\n', &mut noise)? == 0 {
                 break;
@@ -116,7 +117,7 @@ impl Far {
             "no longhaul answers on {place} (--remote-program says where it is there){}",
             match said.trim() {
                 "" => String::new(),
-                said => format!(": {}", said.lines().last().unwrap_or_default()),
+                said => format!(": {}", harmless(said.lines().last().unwrap_or_default())),
             }
         );
     }
@@ -124,7 +125,7 @@ impl Far {
     /// The next report; `None` when it has ended.
     pub(super) fn report(&mut self) -> Result<Option<Report>> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
-        message::read(from)
+        Ok(message::read(from)?.map(Report::harmless))
     }
 
     /// A [`super::order::Begin`], or the meeting that was put off.
@@ -144,6 +145,7 @@ impl Far {
             loop {
                 // What can't be read is an end, too.
                 let report = message::read(&mut from).unwrap_or_default();
+                let report = report.map(Report::harmless);
                 let over = report.is_none();
                 if to.send((role, report)).is_err() || over {
                     return;

@@ -10,7 +10,7 @@ use super::{
     standing::{Brought, Record, Standing},
 };
 use crate::exit::Refusal;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     time::{Duration, Instant},
@@ -82,7 +82,7 @@ pub(super) trait Listener {
     /// Time goes by.
     fn look(&mut self) {}
 
-    /// Bytes and entries that became durable in this conversation.
+    /// What this conversation brought that those before it did not, in bytes and entries.
     fn gained(&self) -> u64;
 
     /// Says something beside what is shown.
@@ -179,6 +179,7 @@ impl Ending {
     pub(super) fn early(report: Option<Report>) -> Result<Self> {
         match report {
             Some(Report::Refused(why)) => Err(Refusal::usage(why)),
+            Some(Report::Occupied(why)) => Err(anyhow!(why)),
             Some(Report::Broken(why)) => Ok(Self::Broken { why, gained: 0 }),
             _ => Ok(Self::Broken {
                 why: "an end of the copy went away".to_owned(),

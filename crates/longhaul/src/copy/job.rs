@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail};
 use sha2::{Digest as _, Sha256};
 use std::{
     fmt,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::unix::ffi::OsStrExt,
     path::Path,
 };
@@ -139,11 +139,12 @@ impl<'a> Job<'a> {
 
     /// An end that meets nobody.
     pub(super) fn alone(&self, pair: Pair<'_>, role: Role, task: Task) -> Result<Far> {
-        let mut far = self.start(match role {
+        let host = match role {
             Role::Source => pair.source,
             Role::Target => pair.target,
-        })?;
-        let nobody = Hello::of(&mut far)?;
+        };
+        let mut far = self.start(host)?;
+        let nobody = Hello::of(&mut far, host)?;
         far.tell(&self.begin((role, task), &nobody, Meeting::Later))?;
         Ok(far)
     }
@@ -152,26 +153,27 @@ impl<'a> Job<'a> {
     pub(super) fn meet(&self, pair: Pair<'_>, task: Task) -> Result<Met> {
         let mut source = self.start(pair.source)?;
         let mut target = self.start(pair.target)?;
-        let [near, far] = [Hello::of(&mut source)?, Hello::of(&mut target)?];
+        let near = Hello::of(&mut source, pair.source)?;
+        let far = Hello::of(&mut target, pair.target)?;
         // Who is elsewhere can be reached: ssh did. And the source begins: before it has what it shall copy, the
         // target must not be touched.
         let source_listens = pair.source.is_some() && pair.target.is_none();
         let meeting = match source_listens {
-            true => self.listening(&near),
+            true => self.listening(&near)?,
             false => Meeting::Later,
         };
         source.tell(&self.begin((Role::Source, task), &far, meeting))?;
         let as_target = (Role::Target, task);
         match (source.report()?, source_listens) {
             (Some(Report::Listening(port)), true) => {
-                let meeting = Meeting::Connect((near.address(), port).into());
-                target.tell(&self.begin(as_target, &near, meeting))?;
+                target.tell(&self.begin(as_target, &near, near.at(port)))?;
             }
             (Some(Report::Ready), false) => {
-                target.tell(&self.begin(as_target, &near, self.listening(&far)))?;
+                let meeting = self.listening(&far)?;
+                target.tell(&self.begin(as_target, &near, meeting))?;
                 match target.report()? {
                     Some(Report::Listening(port)) => {
-                        source.tell(&Meeting::Connect((far.address(), port).into()))?;
+                        source.tell(&far.at(port))?;
                     }
                     other => return Ending::early(other).map(Met::Early),
                 }
@@ -249,11 +251,11 @@ impl<'a> Job<'a> {
             || self.sources.iter().flatten().any(contents)
     }
 
-    fn listening(&self, who: &Hello) -> Meeting {
-        Meeting::Listen {
-            at: who.address(),
+    fn listening(&self, who: &Hello) -> Result<Meeting> {
+        Ok(Meeting::Listen {
+            at: who.listens_at()?,
             ports: self.args.ports,
-        }
+        })
     }
 }
 
@@ -279,34 +281,62 @@ fn on_one_side(sources: &[Vec<Place>]) -> Result<()> {
     }
 }
 
-/// What an end says of itself.
+/// What is known of an end before it begins.
 struct Hello {
     certificate: Vec<u8>,
-    /// Where ssh or we reached it.
-    reached: Option<IpAddr>,
+    /// Its own address, of those it was reached at.
+    own: Option<IpAddr>,
+    /// Where it can be reached: as its host and as ours call it, which may differ (network address translation).
+    addresses: Vec<IpAddr>,
 }
 
 impl Hello {
-    /// What is here is reached from here alone.
-    fn address(&self) -> IpAddr {
-        self.reached.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
-    }
-
-    fn of(far: &mut Far) -> Result<Self> {
+    fn of(far: &mut Far, host: Option<&Host>) -> Result<Self> {
         match far.report()? {
             Some(Report::Hello {
                 certificate,
                 ssh,
                 version,
-            }) if version == env!("CARGO_PKG_VERSION") => Ok(Self {
-                certificate,
-                reached: far.site().or(ssh.map(|(_, own)| own)),
-            }),
+            }) if version == env!("CARGO_PKG_VERSION") => {
+                let (own, reached) = match host {
+                    // What is here is reached from here alone.
+                    None => (Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), None),
+                    Some(Host::Site { .. }) => (far.reached(), None),
+                    Some(Host::Ssh(_)) => (ssh.map(|(_, own)| own), far.reached()),
+                };
+                let other = reached.filter(|reached| Some(*reached) != own);
+                Ok(Self {
+                    certificate,
+                    own,
+                    addresses: own.into_iter().chain(other).collect(),
+                })
+            }
             Some(Report::Hello { version, .. }) => Err(Refusal::usage(format!(
                 "the other side is longhaul {version}, this one {}: they must be the same",
                 env!("CARGO_PKG_VERSION")
             ))),
             _ => bail!("an end of the copy went away at once"),
         }
+    }
+
+    /// Where it listens: on all its addresses, if ssh's own is not known (sudo takes `SSH_CONNECTION` away).
+    fn listens_at(&self) -> Result<IpAddr> {
+        let any = |reached: &IpAddr| match reached {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let at = self.own.or(self.addresses.first().map(any));
+        at.ok_or_else(|| {
+            Refusal::usage(
+                "it is not known where the other side can be reached: keep SSH_CONNECTION for longhaul there (with sudo: \
+                 --remote-program 'sudo --preserve-env=SSH_CONNECTION longhaul')",
+            )
+        })
+    }
+
+    /// How to come to what listens there.
+    fn at(&self, port: u16) -> Meeting {
+        let addresses = self.addresses.iter();
+        Meeting::Connect(addresses.map(|ip| (*ip, port).into()).collect())
     }
 }

@@ -13,6 +13,7 @@ mod display;
 mod driver;
 mod end;
 mod far;
+mod harmless;
 mod hearing;
 mod identity;
 mod job;

@@ -120,11 +120,9 @@ pub(super) enum Meeting {
     /// Says another message, once this end is ready.
     Later,
     /// On this address.
-    Listen {
-        at: IpAddr,
-        ports: Option<Ports>,
-    },
-    Connect(SocketAddr),
+    Listen { at: IpAddr, ports: Option<Ports> },
+    /// To the first of these that answers.
+    Connect(Vec<SocketAddr>),
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -171,6 +169,8 @@ pub(super) enum Report {
     /// Has what it needs, and waits to hear of the meeting.
     Ready,
     Listening(u16),
+    /// Where it shall listen, something else does: for good, or until the end of a conversation that broke is gone.
+    Occupied(String),
     Progress(Progress),
     /// Something that could not be copied, or not wholly.
     Problem(String),

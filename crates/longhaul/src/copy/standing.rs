@@ -3,6 +3,7 @@
 
 use super::{
     order::{Progress, Role, StreamFigures},
+    patience::Gain,
     plan::Plan,
 };
 use model::copy::{End, Measured, Verdict};
@@ -32,6 +33,7 @@ pub(super) struct Standing {
     durable_before: u64,
     /// Things made in the pass before this one, over what is the same.
     made_before: u64,
+    gain: Gain,
     /// The most streams that were open at a time.
     streams_max: u32,
     brought: Option<Brought>,
@@ -107,6 +109,7 @@ impl Standing {
             repeated_before: 0,
             durable_before: 0,
             made_before: 0,
+            gain: Gain::default(),
             streams_max: 0,
             brought: None,
         }
@@ -125,6 +128,7 @@ impl Standing {
         self.sent_before += self.source.last().sent;
         self.repeated_before += self.source.last().repeated;
         self.durable_before += self.target.last().durable;
+        self.gain.again();
         (self.source, self.target) = (Heard::default(), Heard::default());
     }
 
@@ -136,16 +140,16 @@ impl Standing {
 
     pub(super) fn hear(&mut self, role: Role, progress: Progress, now: Instant) {
         self.streams_max = self.streams_max.max(progress.measured.network.streams);
+        self.gain.hear(role, &progress);
         match role {
             Role::Source => self.source.hear(progress, now),
             Role::Target => self.target.hear(progress, now),
         }
     }
 
-    /// Bytes and entries that became durable in this conversation.
+    /// What this conversation brought that those before it did not.
     pub(super) fn gained(&self) -> u64 {
-        let target = self.target.last();
-        target.durable + target.made
+        self.gain.so_far()
     }
 
     /// As it stands while it goes on.

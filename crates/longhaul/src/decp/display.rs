@@ -46,7 +46,7 @@ impl Display {
             table.set_message(self::table(look));
         } else if self.is_due(look) {
             self.last_line = Some((look.at_s, look.levelling));
-            eprintln!("{look}");
+            note!("{look}");
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Display {
         if self.json {
             return print(&Last { summary });
         }
-        eprintln!("{summary}");
+        note!("{summary}");
         Ok(())
     }
 }

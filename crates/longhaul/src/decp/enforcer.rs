@@ -96,6 +96,6 @@ pub(super) fn lift(connections: &[Connection]) -> Result<()> {
         left == 0,
         "{left} connections stayed in recovery and kept their caps"
     );
-    eprintln!("{} connections have no cap", connections.len());
+    note!("{} connections have no cap", connections.len());
     Ok(())
 }

@@ -42,8 +42,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let findings = checks::all(&facts, path);
     match args.json {
-        true => println!("{}", report::json(path, &facts, &findings)?),
-        false => print!(
+        true => say!("{}", report::json(path, &facts, &findings)?),
+        false => say!(
             "{}",
             report::text(path, &findings, std::io::stdout().is_terminal())
         ),

@@ -94,8 +94,8 @@ pub(super) fn facts_in(text: &str) -> anyhow::Result<Facts> {
 /// Prints what was changed; an error if something could not be.
 pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     match json {
-        true => println!("{}", serde_json::to_string_pretty(outcome)?),
-        false => print!("{}", changes(outcome)),
+        true => say!("{}", serde_json::to_string_pretty(outcome)?),
+        false => say!("{}", changes(outcome)),
     }
     let problems = outcome.changes.iter().filter(|c| c.problem.is_some());
     match problems.count() {

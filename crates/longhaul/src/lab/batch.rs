@@ -62,10 +62,10 @@ impl Batch {
         for (n, lab) in self.labs.into_iter().enumerate() {
             let head = format!("({}/{count}) {}", n + 1, lab.book.name);
             if !self.fresh && stands(&lab) {
-                eprintln!("{head}: stands, kept (--fresh runs it anew)");
+                note!("{head}: stands, kept (--fresh runs it anew)");
                 continue;
             }
-            eprintln!("{head}: {}", lab.book.base.title);
+            note!("{head}: {}", lab.book.base.title);
             let code = lab.perform()?;
             if !NEXT.contains(&code) {
                 return Ok(code);
@@ -78,10 +78,10 @@ impl Batch {
             .map(|result| Ok(Experiment::of(&result?, String::new())))
             .collect::<Result<Vec<_>>>()?;
         if !self.json {
-            print!("\n{}\n", text(&experiments));
+            say!("\n{}", text(&experiments));
             pages
                 .iter()
-                .for_each(|page| println!("All of them: {}", page.display()));
+                .for_each(|page| say!("All of them: {}", page.display()));
         }
         Ok(u8::from(!experiments.iter().all(Experiment::passed)))
     }

@@ -81,7 +81,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Command::Compare(args) => compare::run(&args),
         Command::Report(rebuild) => {
             for page in report::pages(&rebuild.directories, rebuild.index.as_deref())? {
-                println!("{}", page.display());
+                say!("{}", page.display());
             }
             Ok(())
         }
@@ -91,13 +91,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
 fn list() -> Result<()> {
     for name in library::names() {
         let book = Book::open(&library::find(name)?, &Choices::default())?;
-        println!("{name}\t{}", book.base.title);
+        say!("{name}\t{}", book.base.title);
     }
     Ok(())
 }
 
 fn show(scenario: &str) -> Result<()> {
-    print!("{}", library::find(scenario)?.text);
+    say!("{}", library::find(scenario)?.text);
     Ok(())
 }
 
@@ -105,14 +105,14 @@ fn show(scenario: &str) -> Result<()> {
 fn show_resolved(scenario: &str) -> Result<()> {
     let source = library::find(scenario)?;
     Book::open(&source, &Choices::default())?;
-    print!("{}", inherit::Family::gather(&source)?.resolved()?);
+    say!("{}", inherit::Family::gather(&source)?.resolved()?);
     Ok(())
 }
 
 fn check(scenario: &str) -> Result<()> {
     let book = Book::open(&library::find(scenario)?, &Choices::default())?;
     simulated::check(&book)?;
-    println!(
+    say!(
         "{}: {} cells, {} runs each",
         book.name,
         book.cells.len(),

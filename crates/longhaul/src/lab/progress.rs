@@ -75,8 +75,8 @@ impl Progress {
     /// Says something beside the runs.
     pub(crate) fn note(&self, text: &str) {
         match &self.screen {
-            Some(screen) => screen.all.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(screen) => screen.all.suspend(|| note!("{text}")),
+            None => note!("{text}"),
         }
     }
 
@@ -134,11 +134,11 @@ impl Progress {
         let Some(screen) = &mut self.screen else {
             let said =
                 failed.unwrap_or_else(|| format!("{}: {}", running.head, figures(&run.metrics)));
-            eprintln!("{said}{left}");
+            note!("{said}{left}");
             return;
         };
         if let Some(failed) = failed {
-            screen.all.suspend(|| eprintln!("{failed}"));
+            screen.all.suspend(|| note!("{failed}"));
         }
         if counted {
             screen.add(running.cell, run);

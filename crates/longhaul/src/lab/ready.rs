@@ -90,7 +90,7 @@ impl Ready {
             .build()?;
         let journal = Journal::open(out, &self.identity, self.fresh)?;
         if !journal.done.is_empty() {
-            eprintln!(
+            note!(
                 "Going on: {} runs are done (--fresh begins anew)",
                 journal.done.len()
             );
@@ -104,9 +104,9 @@ impl Ready {
         resume::finish(out)?;
         let page = report::rebuild(out)?;
         match self.json {
-            true => println!("{text}"),
-            false => print!(
-                "{}\nReport: {}\n",
+            true => say!("{text}"),
+            false => say!(
+                "{}\nReport: {}",
                 table::text(&result, columns()),
                 page.display()
             ),

@@ -139,7 +139,7 @@ pub(super) fn set(link: &str, key: String, value: String, way: Option<Way>) -> R
 pub(super) fn show(link: &str) -> Result<()> {
     if let Answer::Counters(snapshots) = ask(link, &Request::Show {})? {
         for snapshot in snapshots {
-            println!("{}", serde_json::to_string(&snapshot)?);
+            say!("{}", serde_json::to_string(&snapshot)?);
         }
     }
     Ok(())

@@ -34,7 +34,7 @@ impl Display {
         let records = start.counters.as_deref().map(open).transpose()?;
         let terminal = stderr().is_terminal().then(Terminal::new);
         for link in links {
-            eprintln!("{}", describe(link));
+            note!("{}", describe(link));
         }
         Ok(Self { records, terminal })
     }
@@ -58,7 +58,7 @@ impl Display {
         if let Some(terminal) = &mut self.terminal {
             terminal.clear();
         }
-        eprintln!("{check}");
+        note!("{check}");
         Ok(())
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn run(start: &Start) -> Result<()> {
         running.push(Running::start(link, ends, start, tap, &snapshots)?);
     }
     drop(snapshots);
-    eprintln!("ready");
+    note!("ready");
     runtime.block_on(async {
         let controls = sockets
             .into_iter()

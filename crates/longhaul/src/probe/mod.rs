@@ -74,12 +74,12 @@ fn tell(args: &Args, recording: &Recording, verdict: Option<&judge::Verdict>) ->
         all.extend(judged);
     }
     if args.json {
-        println!("{all}");
+        say!("{all}");
         return Ok(());
     }
-    println!("{}", recording.summary);
+    say!("{}", recording.summary);
     if let Some(verdict) = verdict {
-        println!("{verdict}");
+        say!("{verdict}");
     }
     Ok(())
 }

@@ -70,7 +70,7 @@ fn write(mut sink: impl Write, records: &Receiver<Record>) {
     for record in records {
         let line = serde_json::to_string(&record).expect("a record is plain data");
         if let Err(error) = writeln!(sink, "{line}").and_then(|()| sink.flush()) {
-            eprintln!("longhaul relay: counters: {error}; no more are written");
+            note!("longhaul relay: counters: {error}; no more are written");
             return;
         }
     }

@@ -53,8 +53,8 @@ impl Memory {
             .send_if_modified(|now| std::mem::replace(now, room) != room);
         match (changed, room) {
             (false, _) => {}
-            (true, true) => eprintln!("longhaul relay: memory below its budget: accepting again"),
-            (true, false) => eprintln!(
+            (true, true) => note!("longhaul relay: memory below its budget: accepting again"),
+            (true, false) => note!(
                 "longhaul relay: {held} bytes in buffers, budget {} (limits.memory): new \
                  connections wait",
                 self.budget

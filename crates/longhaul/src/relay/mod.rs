@@ -175,7 +175,7 @@ impl Relay {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some((directory, names)) = args.make_certificates.split_first() {
         authority::make(directory.as_ref(), names)?;
-        println!("{}", authority::explanation(directory.as_ref(), names));
+        say!("{}", authority::explanation(directory.as_ref(), names));
         return Ok(());
     }
     if args.print_default_config {
@@ -271,7 +271,7 @@ fn is_possible(listener: &Listener) -> bool {
     let transparent = matches!(listener.kind, Kind::Transparent { .. });
     let possible = !transparent || listener.address.is_ipv4() || !host::interface::ipv6_is_off();
     if !possible {
-        eprintln!(
+        note!(
             "longhaul relay: IPv6 is off here: transparent {} is left out",
             listener.address
         );
@@ -329,7 +329,7 @@ fn budget(config: &Config) -> anyhow::Result<Budget> {
 
 fn warn_of_few(places: usize, wanted: u32) {
     if places < wanted as usize {
-        eprintln!(
+        note!(
             "longhaul relay: RLIMIT_NOFILE has room for {places} connections at once, not \
              {wanted}: others wait"
         );
@@ -391,7 +391,7 @@ fn serve_admin(relay: &Arc<Relay>, endpoint: Option<TcpListener>) -> anyhow::Res
     let Some(endpoint) = endpoint else {
         return Ok(());
     };
-    eprintln!("listening admin {}", endpoint.local_addr()?);
+    note!("listening admin {}", endpoint.local_addr()?);
     let looked_at = relay.clone();
     tokio::spawn(async move { looked_at.survey.go_round(&looked_at).await });
     let remembered = relay.clone();
@@ -481,7 +481,7 @@ async fn supervise(
     let manager = ServiceManager::find();
     let reloading = reload_at_sighup(relay, args, workers, &manager)?;
     for door in relay.doors.open() {
-        eprintln!("listening {} {}", door.listener().kind, door.address);
+        note!("listening {} {}", door.listener().kind, door.address);
     }
     manager.ready(relay);
     let mut told_to_end = async || {
@@ -526,8 +526,8 @@ fn reload_at_sighup(
             let problem = reload::reload(relay, args, workers).err();
             let problem = problem.map(|error| format!("{error:#}"));
             match &problem {
-                None => eprintln!("longhaul relay: configuration reloaded"),
-                Some(problem) => eprintln!("longhaul relay: not reloaded: {problem}"),
+                None => note!("longhaul relay: configuration reloaded"),
+                Some(problem) => note!("longhaul relay: not reloaded: {problem}"),
             }
             manager.reloaded(relay, problem.as_deref());
         }
@@ -563,8 +563,8 @@ async fn wind_down(relay: &Relay, impatient: impl Future<Output = ()>) {
     relay.sessions.cut();
     let _ = timeout(CUT_TIME, relay.places.acquire_many(all)).await;
     match cut {
-        0 => eprintln!("longhaul relay: stopped, no connection cut"),
-        n => eprintln!("longhaul relay: stopped, {n} connections cut"),
+        0 => note!("longhaul relay: stopped, no connection cut"),
+        n => note!("longhaul relay: stopped, {n} connections cut"),
     }
 }
 

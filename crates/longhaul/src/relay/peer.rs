@@ -124,7 +124,7 @@ impl Peer {
     /// The peer has said that it knows no groups.
     pub(crate) fn refuse_stripes(&self) {
         if self.refused().replace(Instant::now()).is_none() {
-            eprintln!("longhaul relay: peer {} takes one stream only", self.name);
+            note!("longhaul relay: peer {} takes one stream only", self.name);
         }
     }
 
@@ -135,8 +135,8 @@ impl Peer {
         }
         let (name, streams) = (&self.name, self.streams);
         match missing {
-            [] => eprintln!("longhaul relay: peer {name}: all {streams} streams join again"),
-            [why, ..] => eprintln!(
+            [] => note!("longhaul relay: peer {name}: all {streams} streams join again"),
+            [why, ..] => note!(
                 "longhaul relay: peer {name}: {} of {streams} streams could not join: {why}; the \
                  others carry on",
                 missing.len()
@@ -157,7 +157,7 @@ impl Peer {
             Ok(_) | Err(Failure::Exhausted) => {}
             Err(failure) => {
                 if self.health.missed(Instant::now(), jitter()) {
-                    eprintln!("longhaul relay: peer {} is down: {failure}", self.name);
+                    note!("longhaul relay: peer {} is down: {failure}", self.name);
                 }
             }
         }
@@ -168,7 +168,7 @@ impl Peer {
     pub(crate) async fn reach_again(&self, limit: Duration) -> Result<Leg, Failure> {
         let outcome = within(limit, self.attempt(limit)).await;
         if outcome.is_ok() && self.health.reached() {
-            eprintln!("longhaul relay: peer {} is back", self.name);
+            note!("longhaul relay: peer {} is back", self.name);
         }
         outcome
     }
@@ -190,7 +190,7 @@ impl Peer {
         let tls = by.protect(socket).await;
         tls.map(Arc::new).map_err(|error| {
             if self.health.is_up() {
-                eprintln!("longhaul relay: peer {}: TLS: {error}", self.name);
+                note!("longhaul relay: peer {}: TLS: {error}", self.name);
             }
             Failure::PeerProtocol
         })

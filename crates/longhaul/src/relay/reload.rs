@@ -139,7 +139,7 @@ fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
     relay.places.add_permits(room.saturating_sub(now));
     relay.places_all.store(room as u32, Relaxed);
     if room != now {
-        eprintln!("longhaul relay: RLIMIT_NOFILE has room for {room} connections at once now");
+        note!("longhaul relay: RLIMIT_NOFILE has room for {room} connections at once now");
     }
     Ok(())
 }
@@ -164,7 +164,7 @@ pub(crate) fn reload(
     let ready = open(&config, &plan, &doors)?;
     share_out(relay, &config).map_err(anyhow::Error::msg)?;
     for key in fixed {
-        eprintln!("longhaul relay: {key} takes a restart to change");
+        note!("longhaul relay: {key} takes a restart to change");
     }
     relay.set_config(config);
     let open = ready.iter().map(|(door, ..)| door.clone()).collect();
@@ -210,7 +210,7 @@ fn settle(
         hand_out(door, sockets, workers)?;
     }
     if is_new {
-        eprintln!("listening {} {}", door.listener().kind, door.address);
+        note!("listening {} {}", door.listener().kind, door.address);
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ impl ServiceManager {
 
     fn tell(&self, news: &[NotifyState]) {
         if let Err(error) = sd_notify::notify(news) {
-            eprintln!("longhaul relay: NOTIFY_SOCKET: {error}");
+            note!("longhaul relay: NOTIFY_SOCKET: {error}");
         }
     }
 

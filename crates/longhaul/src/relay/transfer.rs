@@ -451,13 +451,13 @@ pub(super) fn report_shortfall(pool: &Pool) {
     static TOLD: Once = Once::new();
     if let Some(shortfall) = pool.take_shortfall() {
         TOLD.call_once(|| match shortfall {
-            Shortfall::SmallPipes(bytes) => eprintln!(
+            Shortfall::SmallPipes(bytes) => note!(
                 "longhaul relay: the kernel grants pipes of {} KiB only, which costs CPU: raise \
                  fs.pipe-max-size and fs.pipe-user-pages-soft",
                 bytes / 1024
             ),
             Shortfall::NoPipe(error) => {
-                eprintln!("longhaul relay: no pipe ({error}): bytes are copied instead");
+                note!("longhaul relay: no pipe ({error}): bytes are copied instead");
             }
         });
     }

@@ -235,14 +235,14 @@ impl Shortage {
             return;
         }
         if !std::mem::replace(&mut self.told, true) {
-            eprintln!("longhaul relay: {error}; new connections wait");
+            note!("longhaul relay: {error}; new connections wait");
         }
         sleep(shortage::PAUSE).await;
     }
 
     fn ended(&mut self) {
         if std::mem::take(&mut self.told) {
-            eprintln!("longhaul relay: accepting again");
+            note!("longhaul relay: accepting again");
         }
     }
 }

@@ -114,10 +114,10 @@ fn write_record(record: &Record, mut output: Box<dyn Write>) -> Result<()> {
 /// What sockets went without is said in any case.
 fn tell(record: &Record, verbose: bool) {
     for complaint in record.complaints() {
-        eprintln!("longhaul: {complaint}");
+        note!("longhaul: {complaint}");
     }
     if verbose {
-        eprintln!("longhaul: {}", record.summary());
+        note!("longhaul: {}", record.summary());
     }
 }
 

@@ -112,6 +112,6 @@ async fn serve(config: Arc<Config>) -> Result<()> {
 /// The service manager, if one listens.
 fn tell(news: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(news) {
-        eprintln!("longhaul site: NOTIFY_SOCKET: {error}");
+        note!("longhaul site: NOTIFY_SOCKET: {error}");
     }
 }

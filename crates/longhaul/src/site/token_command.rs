@@ -44,7 +44,7 @@ fn make(state: &State, name: &str, exports: &[String], read_only: bool) -> Resul
     let grant = Grant::new(&secret, exports, read_only);
     tokens.0.insert(name.to_owned(), grant);
     tokens.write(state, &held)?;
-    println!("{}", Token { site, secret }.text());
+    say!("{}", Token { site, secret }.text());
     Ok(())
 }
 
@@ -59,7 +59,7 @@ fn list(state: &State) -> Result<()> {
         } else {
             "read and write"
         };
-        println!("{name}: {rights} {exports}, since {:.0}", grant.made);
+        say!("{name}: {rights} {exports}, since {:.0}", grant.made);
     }
     Ok(())
 }

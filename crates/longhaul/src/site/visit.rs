@@ -126,7 +126,7 @@ pub(super) async fn visit(
         export: admission.confinement.export.clone(),
     });
     if let Err(error) = bridge(tls, &admission.confinement, stopped).await {
-        eprintln!("longhaul site: copy {copy}: {error:#}");
+        note!("longhaul site: copy {copy}: {error:#}");
     }
     if admission.confinement.writable {
         site.news.came(&admission.confinement.export);

@@ -10,13 +10,17 @@ use units::{BitRate, Time};
 /// How far behind the line may be free: what nobody used is lost beyond that. A burst of so long at the full rate.
 const BURST: Time = Time::from_millis(20);
 
-/// The line can't be taken longer ahead than that; more is what another time, or another clock, has left behind.
+/// The line can't be taken longer ahead than that, or than [`WAITING_MAX`] takes; more is what another time, or another
+/// clock, has left behind.
 const AHEAD_MAX: Time = Time::from_secs(60);
+
+/// Bytes of all who may wait at a time: 64 KiB each of the 256 streams of four copies.
+const WAITING_MAX: u64 = 4 * 256 * (64 << 10);
 
 /// Takes the line for `bytes` at `rate`: when they may be sent, and when it is free after that.
 #[must_use]
 pub fn take(now: Time, free: Time, rate: BitRate, bytes: u64) -> (Time, Time) {
-    let believed = match free.since(now) <= AHEAD_MAX {
+    let believed = match free.since(now) <= AHEAD_MAX.max(rate.time_for(WAITING_MAX)) {
         true => free,
         false => now,
     };
@@ -47,6 +51,15 @@ mod tests {
         let all = sent[0] + sent[1];
         assert!((10_000_000..10_200_000).contains(&all), "{all}");
         assert!(sent[0].abs_diff(sent[1]) <= 128_000, "{sent:?}");
+    }
+
+    #[test]
+    fn as_many_as_there_can_be_wait_at_a_rate_for_one() {
+        let (rate, now, mut free) = (BitRate::from_bits(1_000_000), Time::ZERO, Time::ZERO);
+        for _ in 0..1024 {
+            free = take(now, free, rate, 64 << 10).1;
+        }
+        assert_eq!(free, rate.time_for(64 << 20));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use crate::copy::{
     hearing::Listener,
     order::{Progress, Report, Role},
+    patience::Gain,
 };
 use std::sync::mpsc::Sender;
 
@@ -21,7 +22,7 @@ pub(super) enum Said {
 pub(super) struct Teller {
     host: usize,
     to: Sender<Told>,
-    gained: u64,
+    gain: Gain,
 }
 
 impl Teller {
@@ -29,7 +30,7 @@ impl Teller {
         Self {
             host,
             to,
-            gained: 0,
+            gain: Gain::default(),
         }
     }
 
@@ -42,9 +43,7 @@ impl Listener for Teller {
     fn hear(&mut self, role: Role, report: Report) {
         match report {
             Report::Progress(progress) | Report::Over(progress) => {
-                if role == Role::Target {
-                    self.gained = progress.durable + progress.made;
-                }
+                self.gain.hear(role, &progress);
                 self.say(Said::Progress(role, Box::new(progress)));
             }
             Report::Problem(problem) => self.note(&problem),
@@ -53,7 +52,7 @@ impl Listener for Teller {
     }
 
     fn gained(&self) -> u64 {
-        self.gained
+        self.gain.so_far()
     }
 
     fn note(&self, said: &str) {
@@ -61,7 +60,7 @@ impl Listener for Teller {
     }
 
     fn again(&mut self) {
-        self.gained = 0;
+        self.gain.again();
         self.say(Said::Again);
     }
 }

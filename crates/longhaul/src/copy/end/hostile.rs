@@ -95,7 +95,7 @@ impl Liar {
             }],
             options,
             peer_certificate: own.certificate().to_vec(),
-            meeting: Meeting::Connect(listener.local_addr().unwrap()),
+            meeting: Meeting::Connect(vec![listener.local_addr().unwrap()]),
             task: Task::Whole,
         };
         let trust = own.responder(theirs.certificate()).unwrap();

@@ -4,7 +4,7 @@
 
 use super::{Reporter, watched::Watched};
 use crate::copy::{
-    args::Switch,
+    args::{Ports, Switch},
     connection::{Connection, Purpose, end_when_silent},
     identity::{Identity, Initiator, Responder},
     order::{Begin, Meeting, Options, Report},
@@ -15,14 +15,15 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use host::tcp_info::TcpInfo;
 use model::copy::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use std::{
-    net::{SocketAddr, TcpListener, TcpStream},
+    io,
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
         mpsc::{Receiver, Sender, channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use units::Time;
 
@@ -53,6 +54,10 @@ struct Openings {
     wanted: usize,
     /// Those that are there, or on their way.
     open: usize,
+    /// Those that are there.
+    carried: usize,
+    /// When the first failed after the last that was there.
+    none_since: Option<Instant>,
     over: bool,
 }
 
@@ -83,6 +88,26 @@ impl Opener {
     fn one_has_ended(&self) {
         self.0.change(|openings| openings.open -= 1);
     }
+
+    fn carry(&self, carry: impl FnOnce()) {
+        self.0.note(|openings| {
+            openings.carried += 1;
+            openings.none_since = None;
+        });
+        carry();
+        self.0.note(|openings| openings.carried -= 1);
+    }
+
+    /// One could not be opened: how long that has gone so for all of them.
+    fn one_has_failed(&self) -> Duration {
+        self.0.note(|openings| match openings.carried {
+            0 => openings
+                .none_since
+                .get_or_insert_with(Instant::now)
+                .elapsed(),
+            _ => Duration::ZERO,
+        })
+    }
 }
 
 /// Whatever the other end says.
@@ -92,6 +117,8 @@ const STREAMS_MAX: usize = 256;
 const HANDSHAKE: Duration = Duration::from_secs(20);
 /// Handshakes at the same time, a thread each: all streams that there can be, and some strangers.
 const HANDSHAKES_MAX: usize = 300;
+/// Addresses of one host that are tried.
+const ADDRESSES_MAX: usize = 4;
 /// Before a stream is opened anew.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -103,25 +130,22 @@ pub(super) fn meet<S: Streams>(
     streams: Arc<S>,
 ) -> Result<Lines> {
     let (encrypt, silence) = (begin.options.encrypt, begin.options.silence());
-    match begin.meeting {
+    match &begin.meeting {
         Meeting::Later => bail!("no meeting was said"),
-        Meeting::Connect(address) => {
+        Meeting::Connect(addresses) => {
             let trust = identity.initiator(&begin.peer_certificate)?;
+            let first = reach_any(addresses)?;
             let way = Way {
-                address,
+                address: first.peer_addr()?,
                 trust,
                 encrypt,
                 silence,
             };
-            connect(&way, &begin.options, streams)
+            connect(&way, first, &begin.options, reporter, streams)
         }
         Meeting::Listen { at, ports } => {
             let trust = identity.responder(&begin.peer_certificate)?;
-            let (first, last) = ports.map_or((0, 0), |ports| (ports.first, ports.last));
-            let listener = (first..=last).find_map(|port| TcpListener::bind((at, port)).ok());
-            let listener = listener.ok_or_else(|| {
-                Refusal::usage(format!("{at}: no port from {first} to {last} is free"))
-            })?;
+            let listener = listen(*at, *ports)?;
             let port = listener.local_addr()?.port();
             let (to, from) = channel();
             threads::begin(move || {
@@ -131,6 +155,30 @@ pub(super) fn meet<S: Streams>(
             lines(&from)
         }
     }
+}
+
+/// None is free, for now: the far end of a conversation that broke keeps its port until it notices.
+#[derive(Debug, thiserror::Error)]
+#[error("{at}: no port from {} to {} is free (--ports)", .ports.first, .ports.last)]
+pub(super) struct Occupied {
+    at: IpAddr,
+    ports: Ports,
+}
+
+fn listen(at: IpAddr, ports: Option<Ports>) -> Result<TcpListener> {
+    let any = Ports { first: 0, last: 0 };
+    let ports = ports.unwrap_or(any);
+    for port in ports.first..=ports.last {
+        match TcpListener::bind((at, port)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => {
+                let why = format!("{}: {error} (--ports)", SocketAddr::from((at, port)));
+                return Err(Refusal::usage(why));
+            }
+            Ok(listener) => return Ok(listener),
+        }
+    }
+    Err(Occupied { at, ports }.into())
 }
 
 /// How the other end is reached.
@@ -143,15 +191,20 @@ struct Way {
 }
 
 /// One connection tells how far it is; all others are opened at once, each of which takes two round trips.
-fn connect<S: Streams>(way: &Way, options: &Options, streams: Arc<S>) -> Result<Lines> {
-    let first = way.reach()?;
+fn connect<S: Streams>(
+    way: &Way,
+    first: TcpStream,
+    options: &Options,
+    reporter: &Reporter,
+    streams: Arc<S>,
+) -> Result<Lines> {
     let rtt = TcpInfo::of(&first).map_or(Time::ZERO, |info| Time::from_micros(info.rtt_us.into()));
     let wanted = options
         .streams_fixed()
         .map_or_else(|| guess(rtt, window(), STREAMS_AUTO_MAX), usize::from);
     streams.opener().want(wanted);
-    let opening = way.clone();
-    threads::begin(move || keep_open(&opening, &streams))?;
+    let (opening, reporter) = (way.clone(), reporter.clone());
+    threads::begin(move || keep_open(&opening, &reporter, &streams))?;
     thread::scope(|scope| {
         let answers = threads::begin_within(scope, || way.open(Purpose::Answers))?;
         let orders = way.shake_hands(first, Purpose::Orders);
@@ -174,14 +227,15 @@ fn window() -> u64 {
     limits.into_iter().flatten().min().unwrap_or(4 << 20) / 2
 }
 
-fn keep_open<S: Streams>(way: &Way, streams: &Arc<S>) {
+fn keep_open<S: Streams>(way: &Way, reporter: &Reporter, streams: &Arc<S>) {
     let mut number = 0;
     while streams.opener().one_is_missing() {
-        let (way, opening) = (way.clone(), streams.clone());
+        let (way, reporter, opening) = (way.clone(), reporter.clone(), streams.clone());
         let begun = threads::begin(move || {
             let streams = opening;
-            if let Ok(stream) = way.open(Purpose::Data(number)) {
-                streams.carry(number, stream);
+            match way.open(Purpose::Data(number)) {
+                Ok(stream) => streams.opener().carry(|| streams.carry(number, stream)),
+                Err(error) => give_up_if_none_opens(&way, &reporter, &*streams, &error),
             }
             if !streams.is_over() {
                 thread::sleep(PAUSE);
@@ -197,17 +251,55 @@ fn keep_open<S: Streams>(way: &Way, streams: &Arc<S>) {
     }
 }
 
+/// Orders and answers pass, and no stream does: what is between the ends lets no more connections through than those.
+fn give_up_if_none_opens<S: Streams>(
+    way: &Way,
+    reporter: &Reporter,
+    streams: &S,
+    error: &anyhow::Error,
+) {
+    if streams.opener().one_has_failed() < way.silence || streams.is_over() {
+        return;
+    }
+    reporter.say(&Report::Broken(format!(
+        "no stream can be opened: {error:#}"
+    )));
+    std::process::exit(0)
+}
+
+/// The first of a host's addresses that answers: it is not seen from everywhere under the same (network address
+/// translation).
+fn reach_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
+    if let [address] = *addresses {
+        return reach(address);
+    }
+    let (to, from) = channel();
+    for address in addresses.iter().take(ADDRESSES_MAX).copied() {
+        let to = to.clone();
+        // Who comes later is not needed.
+        threads::begin(move || drop(to.send(reach(address))))?;
+    }
+    drop(to);
+    let mut failed = Vec::new();
+    for reached in from {
+        match reached {
+            Ok(socket) => return Ok(socket),
+            Err(error) => failed.push(format!("{error:#}")),
+        }
+    }
+    bail!("{}", failed.join("; "))
+}
+
+fn reach(address: SocketAddr) -> Result<TcpStream> {
+    let socket = TcpStream::connect_timeout(&address, HANDSHAKE);
+    socket.with_context(|| {
+        format!("cannot connect to {address} (if a firewall is in the way: --ports names what it lets pass)")
+    })
+}
+
 impl Way {
     fn open(&self, purpose: Purpose) -> Result<Connection> {
-        self.shake_hands(self.reach()?, purpose)
-    }
-
-    fn reach(&self) -> Result<TcpStream> {
-        let address = self.address;
-        let socket = TcpStream::connect_timeout(&address, HANDSHAKE);
-        socket.with_context(|| {
-            format!("cannot connect to {address} (if a firewall is in the way: --ports names what it lets pass)")
-        })
+        self.shake_hands(reach(self.address)?, purpose)
     }
 
     fn shake_hands(&self, socket: TcpStream, purpose: Purpose) -> Result<Connection> {

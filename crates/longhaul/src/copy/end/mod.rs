@@ -29,6 +29,7 @@ use std::{
 };
 use store::filter::Filter;
 
+use meeting::Occupied;
 pub(crate) use reach::Confinement;
 use reach::Reach;
 
@@ -75,6 +76,7 @@ pub(super) fn run(confined: bool) -> Result<()> {
         Ok(progress) => Report::Over(progress),
         Err(error) => match error.downcast_ref::<Refusal>() {
             Some(refusal) => Report::Refused(refusal.to_string()),
+            None if error.is::<Occupied>() => Report::Occupied(error.to_string()),
             None => Report::Broken(format!("{error:#}")),
         },
     };

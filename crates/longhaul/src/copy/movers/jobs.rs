@@ -81,8 +81,8 @@ fn show(board: &Board, job: &Listed, json: bool) -> Result<()> {
         movers: standing.holders.into_iter().map(|one| one.name).collect(),
     };
     match json {
-        true => println!("{}", serde_json::to_string(&shown)?),
-        false => println!("{shown}"),
+        true => say!("{}", serde_json::to_string(&shown)?),
+        false => say!("{shown}"),
     }
     Ok(())
 }

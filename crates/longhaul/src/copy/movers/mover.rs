@@ -16,7 +16,11 @@ use crate::{
 };
 use anyhow::{Result, bail};
 use lease::{Board, Lease};
-use std::{sync::mpsc::Sender, thread, time::Duration};
+use std::{
+    sync::mpsc::Sender,
+    thread,
+    time::{Duration, Instant},
+};
 
 /// Between two looks whether there is something to take.
 const POLL: Duration = Duration::from_secs(1);
@@ -72,11 +76,11 @@ impl<'a> Mover<'a> {
 
     /// Until nothing is left to do, or this one can't.
     pub(super) fn work(&self) -> Result<()> {
-        let mut patience = Patience::new();
+        let mut patience = Patience::default();
         loop {
             let (why, gained) = match self.step() {
                 Ok(Some(Ending::Over)) => {
-                    patience = Patience::new();
+                    patience = Patience::default();
                     continue;
                 }
                 Ok(None) => return Ok(()),
@@ -84,7 +88,7 @@ impl<'a> Mover<'a> {
                 Err(error) if error.is::<Refusal>() => return Err(error),
                 Err(error) => (format!("{error:#}"), 0),
             };
-            let Some(pause) = patience.lose(gained > 0) else {
+            let Some(pause) = patience.lose(gained > 0, Instant::now()) else {
                 bail!("{why}; given up, the same command goes on from here");
             };
             self.note(&format!("{why}; going on in {} s", pause.as_secs_f32()));

@@ -66,7 +66,7 @@ impl Shared {
     /// Nothing of it stays in the database.
     pub(in crate::copy) fn forget(&self) {
         if let Err(error) = self.board.forget(self.job) {
-            eprintln!("longhaul: the job stays in {}: {error}", self.board.label());
+            note!("longhaul: the job stays in {}: {error}", self.board.label());
         }
     }
 }

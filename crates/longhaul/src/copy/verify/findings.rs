@@ -79,8 +79,8 @@ impl Findings {
         *count += 1;
         let json = self.json;
         self.bar.suspend(|| match json {
-            true => println!("{}", found.json()),
-            false => println!("{found}"),
+            true => say!("{}", found.json()),
+            false => say!("{found}"),
         });
     }
 
@@ -90,8 +90,8 @@ impl Findings {
         let totals = &mut self.totals;
         totals.seconds = self.began.elapsed().as_secs_f64();
         match self.json {
-            true => println!("{}", serde_json::to_string(totals)?),
-            false => println!("{totals}"),
+            true => say!("{}", serde_json::to_string(totals)?),
+            false => say!("{totals}"),
         }
         Ok(totals.differ + totals.missing + totals.unreadable)
     }

@@ -58,7 +58,7 @@ impl Kept {
 
     fn say_where(&self, top: &Path) {
         if !self.beneath.is_empty() {
-            eprintln!("its hashes are in {}", top.join(MANIFEST).display());
+            note!("its hashes are in {}", top.join(MANIFEST).display());
         }
     }
 

@@ -111,8 +111,8 @@ pub(super) fn run(args: &Compare) -> Result<()> {
             .with_context(|| format!("cannot write {}", page.display()))?;
     }
     match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&comparison)?),
-        false => print!("{}", text::text(&comparison, args.all)),
+        true => say!("{}", serde_json::to_string_pretty(&comparison)?),
+        false => say!("{}", text::text(&comparison, args.all)),
     }
     Ok(())
 }

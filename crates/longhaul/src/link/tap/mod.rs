@@ -125,7 +125,7 @@ impl Tap {
         let scribe = self.scribe.join();
         let mut scribe = scribe.map_err(|_| anyhow::anyhow!("the tap's thread panicked"))?;
         let [written, missed] = scribe.conclude(checks, clock::now());
-        eprintln!(
+        note!(
             "tap {}: {written} records, {missed} missing",
             self.path.display()
         );

@@ -156,7 +156,7 @@ impl Scribe {
         if !self.out.is_empty() && self.broken.is_none() {
             self.broken = self.file.write_all(&self.out).err();
             if let Some(error) = &self.broken {
-                eprintln!("the tap ends here: {error}");
+                note!("the tap ends here: {error}");
             }
         }
         self.out.clear();

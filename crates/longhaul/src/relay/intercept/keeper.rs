@@ -115,7 +115,7 @@ fn remove(family: Family, port: u16) {
     let rules = nft::delete_table(family, &rules::table(port)).map_err(|error| error.to_string());
     let routing = undo_diversion(family, mark, mark).map_err(|error| error.to_string());
     for problem in [rules, routing].into_iter().filter_map(Result::err) {
-        eprintln!("longhaul relay: {problem}");
+        note!("longhaul relay: {problem}");
     }
 }
 
@@ -219,10 +219,10 @@ impl Gates {
     fn renew(&self) {
         for gate in &self.0 {
             if let Err(error) = gate.lease.renew(LEASE) {
-                eprintln!("longhaul relay: the rules are gone ({error}): installing them again");
+                note!("longhaul relay: the rules are gone ({error}): installing them again");
                 let again = gate.install().and_then(|()| Ok(gate.lease.renew(LEASE)?));
                 if let Err(error) = again {
-                    eprintln!("longhaul relay: not intercepting: {error:#}");
+                    note!("longhaul relay: not intercepting: {error:#}");
                 }
             }
         }
@@ -263,8 +263,8 @@ impl Drop for Gates {
 
 fn report(was_steady: bool, is_steady: bool) {
     match (was_steady, is_steady) {
-        (true, false) => eprintln!("longhaul relay: a thread stalls: new connections pass by"),
-        (false, true) => eprintln!("longhaul relay: intercepting again"),
+        (true, false) => note!("longhaul relay: a thread stalls: new connections pass by"),
+        (false, true) => note!("longhaul relay: intercepting again"),
         _ => {}
     }
 }

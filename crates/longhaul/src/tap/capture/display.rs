@@ -70,7 +70,7 @@ impl Display {
         self.dropped = dropped;
         match &self.line {
             Some(line) => line.set_message(summary.progress()),
-            None if news => eprintln!("{}", summary.progress()),
+            None if news => note!("{}", summary.progress()),
             None => {}
         }
     }

@@ -94,7 +94,7 @@ impl Capture {
         for (number, tap) in (0..).zip(taps) {
             capture.record(tap, number, source.snaplen, ended.clone())?;
         }
-        eprintln!("capturing on {}", source.interfaces.join(", "));
+        note!("capturing on {}", source.interfaces.join(", "));
         Ok(capture)
     }
 
@@ -160,9 +160,9 @@ impl Capture {
     fn tell(&self, files: Vec<String>, json: bool) -> Result<()> {
         let summary = self.summary(files);
         if json {
-            println!("{}", serde_json::to_string(&summary)?);
+            say!("{}", serde_json::to_string(&summary)?);
         } else {
-            eprintln!("{summary}");
+            note!("{summary}");
         }
         Ok(())
     }

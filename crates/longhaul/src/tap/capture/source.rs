@@ -149,7 +149,7 @@ fn clock(interface: &str) -> Clock {
     match HardwareClock::of(interface) {
         Ok(HardwareClock::InStep) => Clock::Hardware,
         Ok(HardwareClock::Apart(offset)) => {
-            eprintln!(
+            note!(
                 "{interface}: its clock is {offset} from the system's, so the kernel stamps packets; \
                  phc2sys brings them together"
             );

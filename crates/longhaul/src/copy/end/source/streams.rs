@@ -120,10 +120,10 @@ impl Source {
         let Some(cooperation) = self.tuning.cooperation() else {
             return;
         };
-        let local = stream.socket().local_addr().map(|address| address.port());
-        let filter = match (meeting, local) {
-            (Meeting::Connect(far), _) => destination(far),
-            (_, Ok(port)) => format!("sport {port}"),
+        let (local, far) = (stream.socket().local_addr(), stream.socket().peer_addr());
+        let filter = match (meeting, local, far) {
+            (Meeting::Connect(_), _, Ok(far)) => destination(&far),
+            (_, Ok(local), _) => format!("sport {}", local.port()),
             _ => return,
         };
         let (shared, reporter) = (self.shared.clone(), self.reporter.clone());

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Standard output and standard error that take nothing: a full disk, a reader that went away. Work is done all the same,
+//! and only an answer that was lost makes the command fail.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
+
+fn longhaul(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn full() -> File {
+    OpenOptions::new().write(true).open("/dev/full").unwrap()
+}
+
+#[test]
+fn a_lost_answer_is_an_error() {
+    let output = longhaul(&["lab", "list"]).stdout(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("standard output: No space left"), "{said}");
+}
+
+#[test]
+fn who_has_read_enough_may_go() {
+    let mut lists = longhaul(&["lab", "list"]);
+    let lists = lists.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = lists.spawn().unwrap();
+    let mut first = String::new();
+    let mut out = BufReader::with_capacity(1, child.stdout.take().unwrap());
+    out.read_line(&mut first).unwrap();
+    drop(out);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn a_copy_is_made_whoever_hears_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("from"), "data").unwrap();
+    let mut copies = longhaul(&["copy", "--json", &at("from"), &at("to")]);
+    let status = copies.stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(fs::read(at("to")).unwrap(), b"data");
+    let mut refused = longhaul(&["copy", &at("nothing"), &at("new")]);
+    let status = refused.stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
