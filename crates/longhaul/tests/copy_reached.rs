@@ -182,7 +182,7 @@ fn a_port_that_something_else_has_is_said_at_once() {
 fn a_port_that_an_old_far_end_still_has_is_waited_for() {
     let Some(ground) = Ground::new() else { return };
     let ssh = ground.ssh(&ground.plain());
-    let options = ["--ports", "7000", "--limit", "100mbit"];
+    let options = ["--ports", "7000", "--limit", "40mbit"];
     let mut child = ground.push(&ssh, &options, "to");
     wait_until_there(&ground.path("to"));
     // It hears nothing of the link's end.
@@ -191,7 +191,10 @@ fn a_port_that_an_old_far_end_still_has_is_waited_for() {
         let pid = Pid::from_raw(pid.cast_signed()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
     }
+    ground.hosts.plug("far", false);
     let mut said = said(&mut child);
+    wait_until_said(&mut said, "going on in");
+    ground.hosts.plug("far", true);
     wait_until_said(&mut said, "no port from 7000 to 7000");
     old.into_iter().for_each(kill);
     let rest: Vec<_> = said.map(Result::unwrap).collect();

@@ -46,6 +46,20 @@ pub struct Time {
     pub nanos: u32,
 }
 
+/// Nanoseconds in the units in which file systems keep times: ext4, XFS, Btrfs; SMB and NTFS; some servers; exFAT; ext3,
+/// HFS+, SFTP.
+const UNITS: [u32; 6] = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000];
+
+impl Time {
+    /// Whether a file system that was given this time may have kept it as `kept`, cut to its unit. Where that is a second, what
+    /// changed within one passes for the same, as it does there for everyone who looks at times.
+    #[must_use]
+    pub fn is_kept_as(&self, kept: &Self) -> bool {
+        let cut = |unit: u32| self.nanos - self.nanos % unit;
+        self.seconds == kept.seconds && UNITS.iter().any(|unit| cut(*unit) == kept.nanos)
+    }
+}
+
 /// One extended attribute, of those that are copied: `user.*`, `trusted.*`, POSIX access control
 /// lists and `security.capability`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,8 +200,10 @@ impl Metadata {
     /// Whether something with the metadata `now` would have to be changed to have this.
     #[must_use]
     pub fn differs(&self, now: &Self, symlink: bool) -> bool {
-        let essence = |m: &Self| (m.uid, m.gid, m.modified, if symlink { 0 } else { m.mode });
-        essence(self) != essence(now) || changes(&self.xattrs, &now.xattrs).next().is_some()
+        let essence = |m: &Self| (m.uid, m.gid, if symlink { 0 } else { m.mode });
+        essence(self) != essence(now)
+            || !self.modified.is_kept_as(&now.modified)
+            || changes(&self.xattrs, &now.xattrs).next().is_some()
     }
 }
 
@@ -462,7 +478,8 @@ impl Work<'_> {
     }
 
     fn times(&mut self, want: &Metadata, now: &Metadata) {
-        if want.modified == now.modified && !self.applied.changed {
+        let kept = want.modified.is_kept_as(&now.modified);
+        if kept && !self.applied.changed {
             return;
         }
         let times = Timestamps {
@@ -470,7 +487,7 @@ impl Work<'_> {
             last_modification: timespec(want.modified),
         };
         match self.target.set_times(&times) {
-            Ok(()) => self.applied.changed |= want.modified != now.modified,
+            Ok(()) => self.applied.changed |= !kept,
             failed => self.note(What::Times, failed),
         }
     }
@@ -519,6 +536,31 @@ mod tests {
 
     fn now(file: &File) -> Metadata {
         Metadata::of_file(file).unwrap().0
+    }
+
+    #[test]
+    fn a_time_is_the_same_if_it_was_cut_to_a_unit_of_file_systems() {
+        let time = |seconds, nanos| Time { seconds, nanos };
+        let given = time(7, 987_654_321);
+        for kept in [
+            987_654_321,
+            987_654_300,
+            987_654_000,
+            987_000_000,
+            980_000_000,
+            0,
+        ] {
+            assert!(given.is_kept_as(&time(7, kept)), "{kept}");
+        }
+        for other in [
+            time(7, 987_654_320),
+            time(7, 900_000_000),
+            time(8, 0),
+            time(6, 0),
+        ] {
+            assert!(!given.is_kept_as(&other), "{other:?}");
+        }
+        assert!(!time(7, 0).is_kept_as(&given), "it was cut, not kept finer");
     }
 
     #[test]

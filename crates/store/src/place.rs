@@ -146,7 +146,7 @@ fn for_file(entry: &Entry, version: &Version, there: &There, options: &Options) 
         Decision::Newer
     } else if size && options.checksum {
         Decision::Compare
-    } else if size && here.modified == version.modified {
+    } else if size && version.modified.is_kept_as(&here.modified) {
         settled(entry, metadata)
     } else {
         Decision::Wanted

@@ -20,7 +20,7 @@ use std::{
     ops::DerefMut,
     os::fd::AsFd,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// What a connection is for. Orders go from the source to the target, answers back.
@@ -73,14 +73,25 @@ pub(super) enum Connection {
 /// What each side says before it goes on without TLS.
 const PLAIN_FROM_HERE: [u8; 1] = [b'P'];
 
+/// How long a handshake may take: some round trips, on any path.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(20);
+
 /// A socket that is read in large pieces.
 pub(super) struct Socket {
     read: BufReader<TcpStream>,
     write: TcpStream,
+    /// When the handshake has to be over. A stranger may send a byte now and then.
+    until: Option<Instant>,
 }
 
 impl Read for Socket {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if let Some(until) = self.until {
+            let left = until.saturating_duration_since(Instant::now());
+            // None at all would be for ever.
+            let left = left.max(Duration::from_millis(1));
+            self.write.set_read_timeout(Some(left))?;
+        }
         self.read.read(bytes)
     }
 }
@@ -107,17 +118,19 @@ impl Connection {
         purpose: Purpose,
         encrypt: Switch,
     ) -> Result<Self> {
-        let socket = Socket::new(socket)?;
+        let socket = Socket::new(socket, HANDSHAKE)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         shake_hands(&mut stream.conn, &mut stream.sock)?;
         stream.write_all(&purpose.encode())?;
         stream.flush()?;
         if !purpose.goes_on_plain(encrypt) {
+            stream.sock.take_its_time()?;
             return Ok(Self::Opened(stream));
         }
         expect(&mut stream, PLAIN_FROM_HERE)?;
         let mut socket = stream.sock;
         socket.write_all(&PLAIN_FROM_HERE)?;
+        socket.take_its_time()?;
         Ok(Self::Plain(socket))
     }
 
@@ -127,7 +140,7 @@ impl Connection {
         trust: &Responder,
         encrypt: Switch,
     ) -> Result<(Self, Purpose)> {
-        let socket = Socket::new(socket)?;
+        let socket = Socket::new(socket, HANDSHAKE)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         shake_hands(&mut stream.conn, &mut stream.sock)?;
         let mut purpose = [0; 9];
@@ -136,12 +149,14 @@ impl Connection {
             bail!("a connection for nothing that is known");
         };
         if !purpose.goes_on_plain(encrypt) {
+            stream.sock.take_its_time()?;
             return Ok((Self::Accepted(stream), purpose));
         }
         stream.write_all(&PLAIN_FROM_HERE)?;
         stream.flush()?;
         let mut socket = stream.sock;
         expect(&mut socket, PLAIN_FROM_HERE)?;
+        socket.take_its_time()?;
         Ok((Self::Plain(socket), purpose))
     }
 
@@ -166,13 +181,21 @@ impl Connection {
 }
 
 impl Socket {
-    fn new(socket: TcpStream) -> Result<Self> {
+    /// One on which hands are shaken so soon.
+    fn new(socket: TcpStream, handshake: Duration) -> Result<Self> {
         socket.set_nodelay(true)?;
         let write = socket.try_clone().context("no descriptor is left")?;
         Ok(Self {
             read: BufReader::with_capacity(RECEIVE_LEN, socket),
             write,
+            until: Some(Instant::now() + handshake),
         })
+    }
+
+    /// The handshake is over.
+    fn take_its_time(&mut self) -> io::Result<()> {
+        self.until = None;
+        self.write.set_read_timeout(None)
     }
 }
 
@@ -268,5 +291,29 @@ impl Handle {
     pub(super) fn cut(&self) {
         // It may have ended by itself.
         let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{net::TcpListener, thread};
+
+    /// A read timeout of its own would begin anew with each byte.
+    #[test]
+    fn who_sends_a_byte_now_and_then_shakes_hands_no_longer_than_others() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stranger = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let trickle = thread::spawn(move || {
+            while stranger.write_all(&[0]).is_ok() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let mut socket = Socket::new(accepted, Duration::from_millis(100)).unwrap();
+        let mut bytes = [0; 1 << 20];
+        assert!(socket.read_exact(&mut bytes).is_err());
+        drop(socket);
+        trickle.join().unwrap();
     }
 }

@@ -62,7 +62,14 @@ impl Place {
                 ))
             })
         });
-        let (host, path) = (host.transpose()?, OsString::from_vec(path.to_vec()));
+        let host = host.transpose()?;
+        let path = match host {
+            Some(_) => at_home(path).ok_or_else(|| {
+                Refusal::usage(format!("{shown:?}: no other user's home: say its path"))
+            })?,
+            None => path,
+        };
+        let path = OsString::from_vec(path.to_vec());
         match (&host, path.is_empty()) {
             (None, true) => Err(Refusal::usage("\"\": no path")),
             // ssh begins at home.
@@ -136,6 +143,19 @@ fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&text[..colon], &text[colon + 1..]))
 }
 
+/// `~/` is where ssh begins; a shell over there would know other homes. `./~` is a name.
+fn at_home(path: &[u8]) -> Option<&[u8]> {
+    match path {
+        b"~" => Some(b""),
+        [b'~', b'/', rest @ ..] => {
+            let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
+            Some(&rest[slashes..])
+        }
+        [b'~', ..] => None,
+        _ => Some(path),
+    }
+}
+
 /// ssh takes what begins with a hyphen for an option.
 fn is_host(host: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@._-:%+".contains(c);
@@ -158,7 +178,13 @@ mod tests {
         let here = |path: &str| Some((None, path.to_owned()));
         assert_eq!(parsed("far:/data"), there("far", "/data"));
         assert_eq!(parsed("me@far:a:b"), there("me@far", "a:b"));
-        assert_eq!(parsed("far:"), there("far", "."));
+        for home in ["far:", "far:~", "far:~/", "far:~//"] {
+            assert_eq!(parsed(home), there("far", "."));
+        }
+        assert_eq!(parsed("far:~/a"), there("far", "a"));
+        assert_eq!(parsed("far:~you/a"), None);
+        assert_eq!(parsed("far:./~a"), there("far", "./~a"));
+        assert_eq!(parsed("~a"), here("~a"));
         assert_eq!(parsed("[2001:db8::1]:/data"), there("2001:db8::1", "/data"));
         assert_eq!(parsed("./a:b"), here("./a:b"));
         assert_eq!(parsed("/a:b"), here("/a:b"));

@@ -31,6 +31,7 @@ use std::{
 use store::{
     blocks::{BLOCK, Blocks},
     entry::Kind,
+    metadata::{XATTR_VALUE_MAX, Xattr},
 };
 use wire::block::{Content, HEADER_LEN, Header};
 
@@ -471,6 +472,25 @@ fn absurd_sizes_and_numbers_are_refused() {
     assert!(matches!(liar.outcome(0), Outcome::Failed(_)));
     for number in 1..100_000 {
         liar.announce(number, &format!("{number}"), file(1));
+    }
+    let end = liar.end.join().unwrap().unwrap_err().to_string();
+    assert!(end.contains("more than it may"), "{end}");
+
+    let mut liar = Liar::to(Role::Target);
+    let _stream = liar.meet();
+    liar.order(&Order::Tops(Vec::new()));
+    let xattr = |number: u8| Xattr {
+        name: format!("user.{number}").into_bytes().into(),
+        value: vec![number; XATTR_VALUE_MAX - 1024].into(),
+    };
+    let mut heavy = entry("heavy", file(1));
+    heavy.metadata.xattrs = (0..4).map(xattr).collect();
+    for number in 0..1500 {
+        liar.order(&Order::Entry {
+            number,
+            entry: heavy.clone(),
+            share: Share::Whole,
+        });
     }
     let end = liar.end.join().unwrap().unwrap_err().to_string();
     assert!(end.contains("more than it may"), "{end}");

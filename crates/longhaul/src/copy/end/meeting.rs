@@ -5,7 +5,7 @@
 use super::{Reporter, watched::Watched};
 use crate::copy::{
     args::{Ports, Switch},
-    connection::{Connection, Purpose, end_when_silent},
+    connection::{Connection, HANDSHAKE, Purpose, end_when_silent},
     identity::{Identity, Initiator, Responder},
     order::{Begin, Meeting, Options, Report},
     threads,
@@ -113,8 +113,6 @@ impl Opener {
 /// Whatever the other end says.
 const STREAMS_MAX: usize = 256;
 
-/// How long a handshake may take: some round trips, on any path.
-const HANDSHAKE: Duration = Duration::from_secs(20);
 /// Handshakes at the same time, a thread each: all streams that there can be, and some strangers.
 const HANDSHAKES_MAX: usize = 300;
 /// Addresses of one host that are tried.
@@ -303,19 +301,9 @@ impl Way {
     }
 
     fn shake_hands(&self, socket: TcpStream, purpose: Purpose) -> Result<Connection> {
-        guard(&socket, self.silence)?;
-        let end = socket.try_clone()?;
-        let connection = Connection::open(socket, &self.trust, purpose, self.encrypt)?;
-        end.set_read_timeout(None)?;
-        Ok(connection)
+        end_when_silent(&socket, self.silence)?;
+        Connection::open(socket, &self.trust, purpose, self.encrypt)
     }
-}
-
-/// A silent far end is an error, first of the handshake, then of what was sent. Shorter interruptions of a path are TCP's
-/// matter.
-fn guard(socket: &TcpStream, silence: Duration) -> Result<()> {
-    socket.set_read_timeout(Some(HANDSHAKE))?;
-    Ok(end_when_silent(socket, silence)?)
 }
 
 type Met = (Purpose, Connection);
@@ -367,11 +355,8 @@ fn accept(
     trust: &Responder,
     (encrypt, silence): (Switch, Duration),
 ) -> Result<(Connection, Purpose)> {
-    guard(&socket, silence)?;
-    let end = socket.try_clone()?;
-    let accepted = Connection::accept(socket, trust, encrypt)?;
-    end.set_read_timeout(None)?;
-    Ok(accepted)
+    end_when_silent(&socket, silence)?;
+    Connection::accept(socket, trust, encrypt)
 }
 
 fn lines(from: &Receiver<Met>) -> Result<Lines> {

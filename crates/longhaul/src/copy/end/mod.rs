@@ -2,6 +2,7 @@
 //! One end of a copy: a process that hears from the driver who it is, meets the other end and does its part. It can be
 //! killed at any moment; it ends by itself when the driver is gone.
 
+mod attributes;
 mod gauges;
 #[cfg(test)]
 mod hostile;

@@ -9,6 +9,7 @@ use store::{
     entry::{Entry, Kind, Version},
     filter::Filter,
     manifest::Record,
+    metadata::Time,
     path::RelPath,
     piece,
     root::Failure,
@@ -83,7 +84,7 @@ impl ToRead {
     pub(super) fn difference(&self) -> What {
         let modified = self.version.modified;
         What::Differs(match &self.expected {
-            Expected::Whole(record) if (modified.seconds, modified.nanos) == record.mtime => {
+            Expected::Whole(record) if noted(record).is_kept_as(&modified) => {
                 "other contents, though size and time are the same: damaged".into()
             }
             Expected::Whole(_) => "other contents, written since".into(),
@@ -94,6 +95,12 @@ impl ToRead {
             .into(),
         })
     }
+}
+
+/// When the source's file was written.
+fn noted(record: &Record) -> Time {
+    let (seconds, nanos) = record.mtime;
+    Time { seconds, nanos }
 }
 
 /// All files, one after the other.

@@ -53,8 +53,8 @@ impl Source {
                     now.bytes = (now.bytes + new.bytes()).saturating_sub(file.bytes());
                 });
                 let number = self.shared.change(|state| {
-                    state.announced.remove(&old);
-                    state.announce(&entry.kind, Some(Arc::new(new)))
+                    state.forget(old);
+                    state.announce(&entry, Some(Arc::new(new)))
                 });
                 self.orders.put(Order::Again {
                     old,

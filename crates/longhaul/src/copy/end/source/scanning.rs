@@ -109,7 +109,11 @@ impl Source {
     }
 
     /// Waits while the target has much to settle.
-    pub(super) fn announce_one(&self, entry: Entry, file: Option<Arc<SourceFile>>) {
+    pub(super) fn announce_one(&self, mut entry: Entry, file: Option<Arc<SourceFile>>) {
+        if matches!(entry.kind, Kind::HardLink { .. }) {
+            // They came with the file.
+            entry.metadata.xattrs.clear();
+        }
         self.shared.has_room();
         self.tally.add(|now| {
             now.entries += 1;
@@ -117,7 +121,7 @@ impl Source {
         });
         let number = self
             .shared
-            .change(|state| state.announce(&entry.kind, file.clone()));
+            .change(|state| state.announce(&entry, file.clone()));
         let share = file.map_or(Share::Whole, |file| file.share.clone());
         self.orders.put(Order::Entry {
             number,

@@ -2,7 +2,7 @@
 //! What all threads of a source share: what is to be sent, what is under way, what is not yet done with.
 
 use super::{
-    super::watched::Watched,
+    super::{attributes::Attributes, watched::Watched},
     assigned::Unsettled,
     sending::{Sending, SourceFile},
 };
@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
     time::Instant,
 };
-use store::entry::Kind;
+use store::entry::{Entry, Kind};
 use units::Time;
 
 /// Entries that the target was told of and has not yet settled, at most, and all hard links: some 300 bytes
@@ -31,6 +31,8 @@ pub(super) struct State {
     late: VecDeque<Parcel>,
     /// Announced, and neither settled nor withdrawn. Only files have more to say.
     pub(super) announced: HashMap<u64, Option<Arc<SourceFile>>>,
+    /// What those have that are no data.
+    attributes: Attributes,
     pub(super) sending: HashMap<u64, Sending>,
     /// Hard links among what was announced: the target makes them when it has heard of all else.
     links: usize,
@@ -59,6 +61,7 @@ impl Shared {
             stragglers: Stragglers::default(),
             late: VecDeque::new(),
             announced: HashMap::new(),
+            attributes: Attributes::default(),
             sending: HashMap::new(),
             links: 0,
             to_hash: VecDeque::new(),
@@ -101,15 +104,16 @@ impl State {
 
     /// Whether another entry may be announced. No link waits for that, nor does anything for a link.
     fn has_room(&self) -> bool {
-        self.announced.len() < UNSETTLED_MAX + self.links
+        self.announced.len() < UNSETTLED_MAX + self.links && self.attributes.have_room()
     }
 
     /// The number under which the target is told of something.
-    pub(super) fn announce(&mut self, kind: &Kind, file: Option<Arc<SourceFile>>) -> u64 {
+    pub(super) fn announce(&mut self, entry: &Entry, file: Option<Arc<SourceFile>>) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
         self.announced.insert(number, file);
-        self.links += usize::from(matches!(kind, Kind::HardLink { .. }));
+        self.attributes.add(number, &entry.metadata);
+        self.links += usize::from(matches!(entry.kind, Kind::HardLink { .. }));
         number
     }
 
@@ -144,6 +148,12 @@ impl State {
     /// An entry is done with; its file, if it is one, unless it was done with before. What is still to be sent of it is passed over.
     pub(super) fn settle(&mut self, number: u64) -> Option<Option<Arc<SourceFile>>> {
         self.sending.remove(&number);
+        self.forget(number)
+    }
+
+    /// What was announced is known under that number no more.
+    pub(super) fn forget(&mut self, number: u64) -> Option<Option<Arc<SourceFile>>> {
+        self.attributes.remove(number);
         self.announced.remove(&number)
     }
 
@@ -187,6 +197,7 @@ fn is_too_many<T>(streams: &BTreeMap<u64, T>, most: usize, stream: u64) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copy::samples::entry;
     use store::path::RelPath;
 
     /// The target makes links at the end: who waited for them would wait for ever.
@@ -196,7 +207,10 @@ mod tests {
         let to = RelPath::parse(b"a").unwrap();
         let link = Kind::HardLink { to };
         let max = UNSETTLED_MAX as u64;
-        let announce = |kind: &Kind| shared.change(|state| state.announce(kind, None));
+        let announce = |kind: &Kind| {
+            let entry = entry("b", kind.clone());
+            shared.change(|state| state.announce(&entry, None))
+        };
         for _ in 0..max {
             announce(&link);
         }

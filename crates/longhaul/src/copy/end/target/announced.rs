@@ -9,6 +9,7 @@ use super::{
 };
 use crate::copy::{
     connection::Connection,
+    end::attributes,
     message::{self, Answer, Need, Order, Outcome, Share},
     order::{Pass, Task},
     threads,
@@ -23,6 +24,7 @@ use store::{
     delete::{Extras, remove_all},
     entry::{Entry, Kind},
     filter::Filter,
+    metadata::Metadata,
     origin::{self, NOT_YET},
     part::Renamed,
     path::RelPath,
@@ -30,8 +32,8 @@ use store::{
     scan::Ended,
 };
 
-/// What a source may have announced that is not settled: what it allows itself, and what its streams are withdrawing.
-const UNSETTLED_MAX: u64 = crate::copy::end::source::UNSETTLED_MAX as u64 + 1024;
+/// Bytes of all directories' attributes, at most: 256 of each of four million.
+const OF_DIRECTORIES_MAX: u64 = 1 << 30;
 
 const CONTENTS_FOR_ONE: &str =
     "the source copies what is in a directory, where one thing was to get a name";
@@ -47,6 +49,8 @@ struct Site<'a> {
     /// Hard links: the file must be there first.
     links: Vec<(u64, Entry)>,
     unread: u64,
+    /// Bytes of the attributes that directories get at the end.
+    of_directories: u64,
     /// Whether there is anything that is no file's data: directories, links, metadata. What is as it should be was
     /// made a moment ago perhaps, by another copy or one that was killed.
     to_sync: bool,
@@ -67,6 +71,7 @@ impl Target {
             filter: &filter,
             links: Vec::new(),
             unread: 0,
+            of_directories: 0,
             to_sync: false,
         };
         let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
@@ -206,16 +211,21 @@ impl Target {
         entry.kind = of_pieces(entry.kind, &share);
         if let Kind::HardLink { to } = &mut entry.kind {
             *to = self.here(to.clone())?;
+            entry.metadata = Metadata::default();
+        }
+        if entry.kind == Kind::Directory {
+            site.of_directories += attributes::bytes(&entry.metadata);
         }
         self.tally.add(|now| now.entries += 1);
         let link = matches!(entry.kind, Kind::HardLink { .. });
-        let others = self.shared.note(|state| {
+        let too_much = self.shared.note(|state| {
             state.unsettled += 1;
             state.links += u64::from(link);
-            state.unsettled - state.links
+            state.attributes.add(number, &entry.metadata);
+            state.announced_too_much()
         });
         ensure!(
-            others <= UNSETTLED_MAX,
+            !too_much && site.of_directories <= OF_DIRECTORIES_MAX,
             "the source announces more than it may"
         );
         site.extras.see(&entry);
@@ -229,7 +239,10 @@ impl Target {
     /// A file that was wanted already; it goes on under another number.
     fn hear_again(&self, old: u64, number: u64, mut entry: Entry, share: Share) {
         // First: nothing must look finished between the two.
-        self.shared.change(|state| state.unsettled += 1);
+        self.shared.change(|state| {
+            state.unsettled += 1;
+            state.attributes.add(number, &entry.metadata);
+        });
         self.withdraw(old);
         match self.here(entry.path.clone()) {
             Ok(path) if !path.is_own() => {
@@ -441,6 +454,7 @@ impl Target {
             let compared = state.forget_comparison(file);
             if small || compared || large.is_some() || waiting {
                 state.unsettled -= 1;
+                state.attributes.remove(file);
             }
             large
         });

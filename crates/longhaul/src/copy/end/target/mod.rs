@@ -124,7 +124,10 @@ impl Target {
         // Before the last one counts as settled: what ends the conversation comes behind it.
         self.answers.put(Answer::Settled { number, outcome });
         self.shared.change_if(
-            |state| state.unsettled -= 1,
+            |state| {
+                state.unsettled -= 1;
+                state.attributes.remove(number);
+            },
             |state| state.unsettled <= state.links || state.wants_a_commit(),
         );
     }

@@ -2,7 +2,7 @@
 //! What all threads of a target share.
 
 use super::{
-    super::watched::Watched,
+    super::{attributes::Attributes, watched::Watched},
     arriving::{Large, Named},
     comparing::Comparison,
 };
@@ -31,6 +31,9 @@ const OTHER_DESCRIPTORS: usize = 64;
 /// Bytes that were written and are not yet durable, at most, and a block a stream: a kill costs no more, and what is
 /// under way. At 1 Gbit/s a disk may take a second for a sync before streams wait for it.
 pub(super) const AT_RISK_MAX: u64 = 128 << 20;
+
+/// What a source may have announced that is not settled: what it allows itself, and what its streams are withdrawing.
+const UNSETTLED_MAX: u64 = crate::copy::end::source::UNSETTLED_MAX as u64 + 1024;
 
 /// How long another copy may be at a file. Whoever held it may have been killed a moment ago.
 const BUSY_MAX: Time = Time::from_secs(3);
@@ -74,6 +77,8 @@ pub(super) struct State {
     pub(super) room: Room,
     /// Entries that were announced and are neither settled nor withdrawn.
     pub(super) unsettled: u64,
+    /// What those have that are no data.
+    pub(super) attributes: Attributes,
     /// Hard links among them: the files have to be there first.
     pub(super) links: u64,
     /// Small files that are wanted.
@@ -159,6 +164,11 @@ impl Shared {
 }
 
 impl State {
+    /// Whether the source is no honest one.
+    pub(super) fn announced_too_much(&self) -> bool {
+        self.unsettled - self.links > UNSETTLED_MAX || self.attributes.are_too_many()
+    }
+
     /// Bytes that a kill would cost.
     fn at_risk(&self) -> u64 {
         self.written - self.committed
