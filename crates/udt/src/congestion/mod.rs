@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who decides how fast a sender sends. UDT's own is [`Native`]; anybody may plug in another.
+
+mod native;
+
+use crate::number::Seq;
+use std::fmt::Debug;
+use units::Time;
+
+pub use native::Native;
+
+/// Between two decisions, and between two full ACKs: SYN (draft-gg-udt-03 §6, 10 ms).
+pub const SYN: Time = Time::from_millis(10);
+
+/// A congestion control: it hears what becomes of the packets and says when, and how many, may go.
+pub trait Control: Debug + Send {
+    /// Packets arrived.
+    fn on_ack(&mut self, news: &News);
+
+    /// Packets are missing, of which the first is `first`.
+    fn on_loss(&mut self, first: Seq, news: &News);
+
+    /// Nothing was heard for so long that all that is under way counts as lost.
+    fn on_timeout(&mut self, news: &News);
+
+    /// From one packet to the next.
+    fn period(&self) -> Time;
+
+    /// Packets that may be under way.
+    fn window(&self) -> u32;
+}
+
+/// What is known when a control is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct News {
+    /// The present.
+    pub now: Time,
+    /// All packets before this one have arrived.
+    pub acked: Seq,
+    /// The last that was sent.
+    pub sent: Seq,
+    /// The smoothed round trip.
+    pub rtt: Time,
+    /// Packets a second at which they arrive over there; 0 while that is not known.
+    pub arrival: f64,
+    /// Packets a second that the link carries, by packet pairs.
+    pub capacity: f64,
+    /// Bytes of a packet with the headers of IP and UDP.
+    pub mss: u32,
+    /// Packets that the other end has room for.
+    pub flow_window: u32,
+}

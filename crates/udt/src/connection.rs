@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An open connection: packets and the time go in, packets and deadlines come out (draft-gg-udt-03 §6).
+
+use crate::{
+    config::{Agreed, Config, Mode},
+    congestion::{Control, SYN},
+    handshake::{Handshake, Step},
+    packet::{Body, Data, Losses, Packet},
+    receive_buffer::ReceiveBuffer,
+    receiving::{Acking, Receiver},
+    send_buffer::{Expiring, SendBuffer},
+    sending::{Counts, Sender},
+};
+use std::collections::VecDeque;
+use units::Time;
+
+/// Expirations without a word before a connection is broken, and the least time (§6.1; UDT4: 5 s).
+const EXPIRATIONS: u32 = 16;
+const SILENCE: Time = Time::from_secs(10);
+/// The least time before something counts as expired, for each time that it did (UDT4's code; its comment and the
+/// draft: 100 ms).
+const EXPIRY_MIN: Time = Time::from_millis(300);
+
+/// How a connection came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Here, with [`Connection::close`], after all was acknowledged.
+    Here,
+    /// Over there. What had arrived can still be read.
+    There,
+    /// Nothing was heard any more.
+    Silence,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    own: u32,
+    peer: u32,
+    began: Time,
+    payload_max: usize,
+    sender: Sender,
+    receiver: Receiver,
+    expiry: Expiry,
+    /// To be said next.
+    ack2: Option<u32>,
+    dropped: VecDeque<Expiring>,
+    answer: Option<Handshake>,
+    answers: bool,
+    keep_alive: bool,
+    closing: bool,
+    end: Option<End>,
+    over_again: bool,
+    /// Loss reports are put together here.
+    report: Vec<u8>,
+}
+
+/// When what is under way counts as lost.
+#[derive(Debug)]
+struct Expiry {
+    count: u32,
+    since: Time,
+    heard: Time,
+}
+
+impl Connection {
+    /// `answer` is said again when the other end asks again to open it.
+    pub(crate) fn new(
+        config: &Config,
+        agreed: &Agreed,
+        answer: Option<Handshake>,
+        control: Box<dyn Control>,
+        now: Time,
+    ) -> Self {
+        let payload_max = agreed.payload_max();
+        let sending = SendBuffer::new(agreed.first, config.send_packets, payload_max);
+        let receiving = ReceiveBuffer::new(agreed.peer_first, config.receive_packets, payload_max);
+        let is_stream = config.mode == Mode::Stream;
+        Self {
+            own: agreed.own,
+            peer: agreed.peer,
+            began: now,
+            payload_max,
+            sender: Sender::new(sending, agreed.flight, agreed.mss, control),
+            receiver: Receiver::new(agreed.peer_first, receiving, (is_stream, payload_max), now),
+            expiry: Expiry {
+                count: 1,
+                since: now,
+                heard: now,
+            },
+            ack2: None,
+            dropped: VecDeque::new(),
+            answer,
+            answers: false,
+            keep_alive: false,
+            closing: false,
+            end: None,
+            over_again: false,
+            report: Vec::new(),
+        }
+    }
+
+    /// Our name for it, by which the other end's packets say that they are its.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.own
+    }
+
+    /// How it ended, if it did.
+    #[must_use]
+    pub fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// The smoothed round trip, as the sending half knows it.
+    #[must_use]
+    pub fn rtt(&self) -> Time {
+        self.sender.rtt().mean.min(self.receiver.rtt().mean)
+    }
+
+    /// What the sending half has done.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.sender.counts
+    }
+
+    /// Packets a second that the congestion control asks for.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.sender.rate()
+    }
+
+    /// Takes bytes of a stream, as many as there is room for; how many. None after [`Self::close`].
+    pub fn write(&mut self, bytes: &[u8]) -> usize {
+        match self.is_open() {
+            true => self.sender.buffer.write(bytes),
+            false => 0,
+        }
+    }
+
+    /// Takes a message, or nothing if there is no room for all of it; it is given up if it has not arrived by `until`.
+    /// The receiver gets it before all later ones that are in order, if it is.
+    pub fn write_message(&mut self, bytes: &[u8], in_order: bool, until: Time) -> bool {
+        self.is_open() && self.sender.buffer.write_message(bytes, in_order, until)
+    }
+
+    /// Reads bytes of a stream; how many there were.
+    pub fn read(&mut self, to: &mut [u8]) -> usize {
+        self.receiver.buffer.read(to)
+    }
+
+    /// Reads a message into `to`, which it replaces; whether there was one.
+    pub fn read_message(&mut self, to: &mut Vec<u8>) -> bool {
+        self.receiver.buffer.read_message(to)
+    }
+
+    /// Whether a stream has something to read.
+    #[must_use]
+    pub fn can_read(&self) -> bool {
+        self.receiver.buffer.can_read()
+    }
+
+    /// Whether a message may be read.
+    #[must_use]
+    pub fn has_message(&self) -> bool {
+        self.receiver.buffer.has_message()
+    }
+
+    /// Packets that may be written.
+    #[must_use]
+    pub fn room(&self) -> u32 {
+        self.sender.buffer.room()
+    }
+
+    /// Whether all that was written was acknowledged.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.sender.buffer.is_empty()
+    }
+
+    /// Nothing more is written; once all is acknowledged the other end hears that it is over.
+    pub fn close(&mut self) {
+        self.closing = true;
+    }
+
+    fn is_open(&self) -> bool {
+        !self.closing && self.end.is_none()
+    }
+
+    /// A packet of the other end came.
+    pub fn handle(&mut self, packet: &Packet<'_>, now: Time) {
+        if packet.destination != self.own {
+            return;
+        }
+        if let Some(end) = self.end {
+            // It has not heard that it is over. (UDT4 says so once.)
+            self.over_again = end == End::Here && !matches!(packet.body, Body::Shutdown);
+            return;
+        }
+        let believed = match packet.body {
+            Body::Data(data) => {
+                self.receiver.on_data(&data, now);
+                true
+            }
+            Body::Ack(ack) => {
+                let believed = self.sender.on_ack(&ack, now);
+                self.ack2 = believed.then_some(ack.number).or(self.ack2);
+                believed
+            }
+            Body::LightAck(next) => self.sender.on_light_ack(next),
+            Body::Nak(losses) => self.sender.on_nak(losses, now),
+            Body::Ack2(number) => {
+                self.receiver.on_ack2(number, now);
+                true
+            }
+            Body::Drop {
+                message,
+                first,
+                last,
+            } => {
+                self.receiver.give_up(message, first, last);
+                true
+            }
+            Body::Shutdown => {
+                self.end = Some(End::There);
+                true
+            }
+            Body::Handshake(asked) => {
+                self.ask_again(&asked);
+                true
+            }
+            Body::KeepAlive | Body::CongestionWarning | Body::Error(_) | Body::User(_) => true,
+        };
+        if believed {
+            self.expiry.heard(now);
+        }
+    }
+
+    /// Whether it is the one that is asked for.
+    pub(crate) fn is_of(&self, asked: &Handshake) -> bool {
+        asked.socket == self.peer && self.answer.is_some()
+    }
+
+    /// The other end has not heard that it is open, and asks again: it is answered again, unless that is an answer itself.
+    pub fn ask_again(&mut self, asked: &Handshake) {
+        let asks = asked.step != Step::Agreement && asked.socket == self.peer;
+        self.answers |= asks && self.answer.is_some();
+    }
+
+    /// Time went by: what was to happen until `now` does.
+    fn look(&mut self, now: Time) {
+        while let Some(gone) = self.sender.buffer.expired(now) {
+            self.sender.forget(gone.first, gone.last);
+            self.dropped.push_back(gone);
+        }
+        if self.end.is_none() && self.expiry.due(self.sender.rtt().long()) <= now {
+            self.expire(now);
+        }
+    }
+
+    fn expire(&mut self, now: Time) {
+        let expiry = &mut self.expiry;
+        if expiry.count > EXPIRATIONS && now.since(expiry.heard) > SILENCE {
+            self.end = Some(End::Silence);
+            return;
+        }
+        expiry.count += 1;
+        expiry.since = now;
+        match self.sender.is_waiting() {
+            true => self.sender.on_timeout(now),
+            false => self.keep_alive = true,
+        }
+    }
+
+    /// Appends the next datagram, if one is to go now.
+    pub fn transmit(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+        if self.end.is_some() {
+            let again = std::mem::take(&mut self.over_again);
+            if again {
+                self.say_over(now, to);
+            }
+            return again;
+        }
+        self.look(now);
+        self.end.is_none() && (self.say(now, to) || self.send(now, to))
+    }
+
+    /// All but data.
+    fn say(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+        let (peer, timestamp_us) = (self.peer, self.timestamp(now));
+        let packet = |body| Packet {
+            timestamp_us,
+            destination: peer,
+            body,
+        };
+        if let Some(answer) = self.answer.filter(|_| std::mem::take(&mut self.answers)) {
+            packet(Body::Handshake(answer)).write(to);
+        } else if let Some(number) = self.ack2.take() {
+            packet(Body::Ack2(number)).write(to);
+        } else if let Some(acking) = self.receiver.ack(now) {
+            let body = match acking {
+                Acking::Full(ack) => Body::Ack(ack),
+                Acking::Light(next) => Body::LightAck(next),
+            };
+            packet(body).write(to);
+        } else if let Some(runs) = self.receiver.losses(now) {
+            self.report.clear();
+            Losses::encode(runs, self.payload_max, &mut self.report);
+            packet(Body::Nak(Losses::of(&self.report))).write(to);
+        } else if let Some(gone) = self.dropped.pop_front() {
+            let Expiring {
+                message,
+                first,
+                last,
+                ..
+            } = gone;
+            let body = Body::Drop {
+                message,
+                first,
+                last,
+            };
+            packet(body).write(to);
+        } else if self.closing && self.is_flushed() {
+            self.end = Some(End::Here);
+            self.say_over(now, to);
+        } else if std::mem::take(&mut self.keep_alive) {
+            packet(Body::KeepAlive).write(to);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn say_over(&self, now: Time, to: &mut Vec<u8>) {
+        let packet = Packet {
+            timestamp_us: self.timestamp(now),
+            destination: self.peer,
+            body: Body::Shutdown,
+        };
+        packet.write(to);
+    }
+
+    fn send(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+        let Some(seq) = self.sender.next(now) else {
+            return false;
+        };
+        let (message, payload) = self.sender.buffer.packet(seq);
+        let data = Data {
+            seq,
+            message,
+            payload,
+        };
+        let packet = Packet {
+            timestamp_us: self.timestamp(now),
+            destination: self.peer,
+            body: Body::Data(data),
+        };
+        packet.write(to);
+        true
+    }
+
+    /// The name that the other end has for it.
+    pub(crate) fn peer(&self) -> u32 {
+        self.peer
+    }
+
+    /// When [`Self::transmit`] may have something next; `None` after the end.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        if self.end.is_some() {
+            return self.over_again.then_some(Time::ZERO);
+        }
+        let at_once = self.ack2.is_some()
+            || self.answers
+            || self.keep_alive
+            || !self.dropped.is_empty()
+            || (self.closing && self.is_flushed());
+        let expiry = self.expiry.due(self.sender.rtt().long());
+        [
+            at_once.then_some(Time::ZERO),
+            self.receiver.due(),
+            self.sender.due(),
+            self.sender.buffer.next_expiry(),
+            Some(expiry),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn timestamp(&self, now: Time) -> u32 {
+        (now.since(self.began).as_nanos() / 1000) as u32
+    }
+}
+
+impl Expiry {
+    fn heard(&mut self, now: Time) {
+        *self = Self {
+            count: 1,
+            since: now,
+            heard: now,
+        };
+    }
+
+    fn due(&self, long: Time) -> Time {
+        let each = (long + SYN).max(EXPIRY_MIN).as_nanos();
+        self.since + Time::from_nanos(each * u64::from(self.count))
+    }
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Any number of connections over one UDP port: whose a datagram is, and whose turn it is.
+
+use crate::{
+    config::Config,
+    congestion::Control,
+    connection::{Connection, End},
+    handshake::Handshake,
+    listening::{Heard, Listener},
+    number::Seq,
+    opening::{Opened, Opening},
+    packet::{Body, Packet},
+};
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    net::SocketAddr,
+};
+use units::Time;
+
+/// Connections at a time, and those that are being opened: 256 bytes each until data comes.
+const CONNECTIONS_MAX: usize = 4096;
+
+/// Connections that were closed here and whose other end may not have heard it, at most; those before them are forgotten.
+const GONE_MAX: usize = 1024;
+
+/// All connections of a port.
+#[derive(Debug)]
+pub struct Endpoint<M, R> {
+    config: Config,
+    listener: Option<Listener>,
+    /// Makes a congestion control.
+    controls: M,
+    /// Random numbers, which nobody else can tell.
+    random: R,
+    all: HashMap<u32, One>,
+    /// Who wants to say something when.
+    due: BTreeSet<(Time, u32)>,
+    /// What a listener has answered, and to whom.
+    answers: Vec<(SocketAddr, Vec<u8>)>,
+    events: VecDeque<Event>,
+    /// Connections that were closed and forgotten here: whose they were, and both names.
+    gone: VecDeque<(SocketAddr, u32, u32)>,
+}
+
+#[derive(Debug)]
+struct One {
+    peer: SocketAddr,
+    due: Option<Time>,
+    state: State,
+    /// Its end was said.
+    ended: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Opening(Box<Opening>),
+    Open(Box<Connection>),
+}
+
+/// What became of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// Another host asked for it, and it is open.
+    Accepted(u32),
+    /// It was asked for here, and is open.
+    Opened(u32),
+    /// The other end does not want it, and says this code.
+    Refused(u32, u32),
+    /// Nobody answers.
+    Unanswered(u32),
+    /// It came to its end. What had arrived can be read until it is [forgotten](Endpoint::forget).
+    Ended(u32, End),
+}
+
+impl<M, R> Endpoint<M, R>
+where
+    M: Fn(Seq, u32) -> Box<dyn Control>,
+    R: FnMut() -> u32,
+{
+    /// With no connections; it listens if it is told to.
+    pub fn new(config: Config, controls: M, random: R) -> Self {
+        Self {
+            config,
+            listener: None,
+            controls,
+            random,
+            all: HashMap::new(),
+            due: BTreeSet::new(),
+            answers: Vec::new(),
+            events: VecDeque::new(),
+            gone: VecDeque::new(),
+        }
+    }
+
+    /// Takes connections from now on.
+    pub fn listen(&mut self) {
+        let mut key = [0; 32];
+        for four in key.chunks_exact_mut(4) {
+            four.copy_from_slice(&(self.random)().to_be_bytes());
+        }
+        self.listener = Some(Listener::new(self.config, key));
+    }
+
+    /// Asks a listener for a connection; its name, unless there are too many.
+    pub fn connect(&mut self, peer: SocketAddr, now: Time) -> Option<u32> {
+        let (own, first) = (self.name()?, Seq::new((self.random)()));
+        let opening = Opening::to_listener(self.config, peer.ip(), own, first, now);
+        Some(self.begin(own, peer, opening))
+    }
+
+    /// Meets an end that does the same.
+    pub fn rendezvous(&mut self, peer: SocketAddr, now: Time) -> Option<u32> {
+        let (own, first) = (self.name()?, Seq::new((self.random)()));
+        let opening = Opening::rendezvous(self.config, peer.ip(), own, first, now);
+        Some(self.begin(own, peer, opening))
+    }
+
+    fn begin(&mut self, own: u32, peer: SocketAddr, opening: Opening) -> u32 {
+        self.put(own, peer, State::Opening(opening.into()));
+        own
+    }
+
+    /// A name that no connection has.
+    fn name(&mut self) -> Option<u32> {
+        let room = self.all.len() < CONNECTIONS_MAX;
+        let names = std::iter::from_fn(|| Some((self.random)() & 0x7fff_ffff));
+        let all = &self.all;
+        room.then(|| {
+            names
+                .into_iter()
+                .find(|name| *name != 0 && !all.contains_key(name))
+        })?
+    }
+
+    fn put(&mut self, own: u32, peer: SocketAddr, state: State) {
+        let one = One {
+            peer,
+            due: None,
+            state,
+            ended: false,
+        };
+        self.all.insert(own, one);
+        self.wake(own);
+    }
+
+    /// An open connection. Who writes to it, reads from it or closes it [wakes](Self::wake) it then.
+    pub fn connection(&mut self, id: u32) -> Option<&mut Connection> {
+        match &mut self.all.get_mut(&id)?.state {
+            State::Open(connection) => Some(connection),
+            State::Opening(_) => None,
+        }
+    }
+
+    /// Whose packets it takes.
+    #[must_use]
+    pub fn peer(&self, id: u32) -> Option<SocketAddr> {
+        self.all.get(&id).map(|one| one.peer)
+    }
+
+    /// It may have something to say earlier than before.
+    pub fn wake(&mut self, id: u32) {
+        let Some(one) = self.all.get_mut(&id) else {
+            return;
+        };
+        let (due, end) = match &one.state {
+            State::Opening(opening) => (Some(opening.deadline()), None),
+            State::Open(connection) => (connection.deadline(), connection.end()),
+        };
+        if let Some(end) = end
+            && !std::mem::replace(&mut one.ended, true)
+        {
+            self.events.push_back(Event::Ended(id, end));
+        }
+        if let Some(before) = std::mem::replace(&mut one.due, due) {
+            self.due.remove(&(before, id));
+        }
+        self.due.extend(due.map(|due| (due, id)));
+    }
+
+    /// It is forgotten, whatever its state.
+    pub fn forget(&mut self, id: u32) {
+        let Some(one) = self.all.remove(&id) else {
+            return;
+        };
+        if let Some(due) = one.due {
+            self.due.remove(&(due, id));
+        }
+        if let State::Open(connection) = one.state
+            && connection.end() == Some(End::Here)
+        {
+            if self.gone.len() == GONE_MAX {
+                self.gone.pop_front();
+            }
+            self.gone.push_back((one.peer, id, connection.peer()));
+        }
+    }
+
+    /// A datagram came. What it is no packet of is passed over.
+    pub fn handle(&mut self, datagram: &[u8], from: SocketAddr, now: Time) {
+        match Packet::read(datagram) {
+            Some(packet) if packet.destination == 0 => {
+                self.hear_stranger(&packet, datagram, from, now);
+            }
+            Some(packet) => self.hear(packet.destination, &packet, from, now),
+            None => {}
+        }
+    }
+
+    /// What became of connections.
+    pub fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn hear(&mut self, id: u32, packet: &Packet<'_>, from: SocketAddr, now: Time) {
+        let Some(one) = self.all.get_mut(&id).filter(|one| one.peer == from) else {
+            return self.say_gone(id, packet, from);
+        };
+        match &mut one.state {
+            State::Open(connection) => connection.handle(packet, now),
+            State::Opening(opening) => match opening.handle(packet, now, &self.controls) {
+                Opened::Waiting => {}
+                Opened::Open(connection) => {
+                    one.state = State::Open(connection);
+                    self.events.push_back(Event::Opened(id));
+                }
+                Opened::Refused(code) => {
+                    self.forget(id);
+                    self.events.push_back(Event::Refused(id, code));
+                }
+            },
+        }
+        self.wake(id);
+    }
+
+    /// Of a connection that is gone the other end hears so.
+    fn say_gone(&mut self, id: u32, packet: &Packet<'_>, from: SocketAddr) {
+        let was = |(peer, own, _): &&(SocketAddr, u32, u32)| (*peer, *own) == (from, id);
+        let Some((_, _, peer)) = self.gone.iter().find(was) else {
+            return;
+        };
+        if matches!(packet.body, Body::Shutdown) || self.answers.len() >= CONNECTIONS_MAX {
+            return;
+        }
+        let over = Packet {
+            timestamp_us: 0,
+            destination: *peer,
+            body: Body::Shutdown,
+        };
+        let mut answer = Vec::new();
+        over.write(&mut answer);
+        self.answers.push((from, answer));
+    }
+
+    /// A packet that names no connection: one is asked for, here or by the other end of a rendezvous.
+    fn hear_stranger(&mut self, packet: &Packet<'_>, datagram: &[u8], from: SocketAddr, now: Time) {
+        let Body::Handshake(asked) = packet.body else {
+            return;
+        };
+        if let Some(id) = self.known(&asked, from) {
+            return self.hear_again(id, packet, &asked, now);
+        }
+        let (Some(own), Some(listener)) = (self.name(), &self.listener) else {
+            return;
+        };
+        let mut answer = Vec::new();
+        let heard = listener.hear(datagram, from, own, now, &self.controls, &mut answer);
+        if !answer.is_empty() && self.answers.len() < CONNECTIONS_MAX {
+            self.answers.push((from, answer));
+        }
+        if let Heard::Open(connection) = heard {
+            self.put(own, from, State::Open(connection));
+            self.events.push_back(Event::Accepted(own));
+        }
+    }
+
+    fn hear_again(&mut self, id: u32, packet: &Packet<'_>, asked: &Handshake, now: Time) {
+        let Some(one) = self.all.get_mut(&id) else {
+            return;
+        };
+        match &mut one.state {
+            State::Open(connection) => connection.ask_again(asked),
+            State::Opening(_) => {
+                let named = Packet {
+                    destination: id,
+                    ..*packet
+                };
+                let peer = one.peer;
+                return self.hear(id, &named, peer, now);
+            }
+        }
+        self.wake(id);
+    }
+
+    /// The connection that is asked for again, or the rendezvous that is.
+    fn known(&self, asked: &Handshake, from: SocketAddr) -> Option<u32> {
+        let is_it = |one: &One| match &one.state {
+            State::Open(connection) => connection.is_of(asked),
+            State::Opening(opening) => opening.is_rendezvous(),
+        };
+        let mut all = self.all.iter();
+        all.find(|(_, one)| one.peer == from && is_it(one))
+            .map(|(id, _)| *id)
+    }
+
+    /// Appends the next datagram, if one is to go now; where to.
+    pub fn transmit(&mut self, now: Time, to: &mut Vec<u8>) -> Option<SocketAddr> {
+        if let Some((peer, answer)) = self.answers.pop() {
+            to.extend_from_slice(&answer);
+            return Some(peer);
+        }
+        while let Some(&(due, id)) = self.due.first()
+            && due <= now
+        {
+            let one = self.all.get_mut(&id)?;
+            let (sent, unanswered) = match &mut one.state {
+                State::Opening(opening) => (opening.transmit(now, to), opening.until() <= now),
+                State::Open(connection) => (connection.transmit(now, to), false),
+            };
+            if sent {
+                return Some(one.peer);
+            }
+            match unanswered {
+                true => {
+                    self.forget(id);
+                    self.events.push_back(Event::Unanswered(id));
+                }
+                false => self.wake(id),
+            }
+        }
+        None
+    }
+
+    /// When [`Self::transmit`] may have something next.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        match self.answers.is_empty() {
+            true => self.due.first().map(|(due, _)| *due),
+            false => Some(Time::ZERO),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! UDT4 (draft-gg-udt-03, and the code of libudt 4.11, with which it speaks) as state machines without I/O: datagrams
+//! and the time go in, datagrams and deadlines come out.
+//!
+//! [`Opening`] and [`Listener`] make [`Connection`]s. Whoever drives one gives it each packet that names it
+//! ([`Connection::handle`]), takes what is to be sent ([`Connection::transmit`], again and again until there is nothing),
+//! and comes back at its [deadline](Connection::deadline). How fast it sends a [`congestion::Control`] decides.
+//!
+//! Nothing that a peer says is believed beyond what was sent or announced: a packet that says more is passed over,
+//! where libudt would break the connection, and with that anybody could who guesses its number.
+//!
+//! # Where the draft, the note of 2009 and the code of UDT4 differ
+//!
+//! | what | draft, note | code | here |
+//! |---|---|---|---|
+//! | variation of the round trip, of the old | 3/4 (note: 7/8) | 3/4 | 3/4 |
+//! | first window | 2 (note) | 16 | 16 |
+//! | rate after slow start when none is known | window / (RTT + SYN) | its inverse | as the draft |
+//! | the least increase | 1/MSS | 0.01 packets a SYN | 0.01 |
+//! | decreases in a period of losses | no bound | 5 | 5 |
+//! | periodic loss reports | yes | switched off | each RTT + 4 variations + SYN |
+//! | least time of an expiration | 100 ms | 300 ms | 300 ms |
+//! | silence that breaks a connection | 16 expirations and 10 s | 16 and 5 s | 16 and 10 s |
+//! | a cookie of the minute before | good | never matches | good |
+//! | an ACK or a loss report of what was not sent | – | breaks the connection | passed over |
+
+mod config;
+pub mod congestion;
+mod connection;
+mod endpoint;
+pub mod estimate;
+pub mod handshake;
+mod listening;
+pub mod loss;
+mod number;
+mod opening;
+pub mod packet;
+mod receive_buffer;
+mod receiving;
+mod send_buffer;
+mod sending;
+mod slots;
+pub mod socket;
+
+pub use config::{Config, Mode};
+pub use connection::{Connection, End};
+pub use endpoint::{Endpoint, Event};
+pub use listening::{Heard, Listener};
+pub use number::{MessageNumber, Seq};
+pub use opening::{Controls, Opened, Opening};
+pub use sending::Counts;

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Packets as they are on the wire (draft-gg-udt-03 §4): sixteen bytes of header, big-endian, and a body.
+
+use crate::{
+    handshake::Handshake,
+    number::{MessageNumber, Seq},
+};
+
+/// Bytes of each packet's header.
+pub const HEADER: usize = 16;
+/// Set in the first word of a control packet, and in the first word of a run in a loss report.
+const HIGH: u32 = 1 << 31;
+
+/// What a datagram holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Microseconds since the sender's connection began; wraps around after 71 minutes.
+    pub timestamp_us: u32,
+    /// The receiver's name for the connection; 0 asks for one.
+    pub destination: u32,
+    /// The rest.
+    pub body: Body<'a>,
+}
+
+/// The kinds of packets. Numbers are the type field's (§4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// Payload.
+    Data(Data<'a>),
+    /// 0: a connection is opened.
+    Handshake(Handshake),
+    /// 1: nothing else is to be said.
+    KeepAlive,
+    /// 2: what has arrived, and how.
+    Ack(Ack),
+    /// 2 with nothing but the next number: sent between those, every 64 packets.
+    LightAck(Seq),
+    /// 3: what is missing.
+    Nak(Losses<'a>),
+    /// 4: delay grows. UDT4 never sends it.
+    CongestionWarning,
+    /// 5: the connection is closed.
+    Shutdown,
+    /// 6: an ACK of this number came.
+    Ack2(u32),
+    /// 7: this message will not be sent (again); these are its packets.
+    Drop {
+        /// Of the message.
+        message: MessageNumber,
+        /// Its first packet.
+        first: Seq,
+        /// Its last one.
+        last: Seq,
+    },
+    /// 8: an error at the other end that sending more won't mend (UDT4 code: a file that can't be written).
+    Error(u32),
+    /// 0x7fff: of a congestion control's own.
+    User(&'a [u8]),
+}
+
+/// A data packet without the header fields that all have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Data<'a> {
+    /// Its number.
+    pub seq: Seq,
+    /// Which message it is of.
+    pub message: Message,
+    /// What it carries.
+    pub payload: &'a [u8],
+}
+
+/// The second word of a data packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// Its number.
+    pub number: MessageNumber,
+    /// It is the message's first packet.
+    pub is_first: bool,
+    /// It is the message's last packet.
+    pub is_last: bool,
+    /// It is delivered only after all messages before it.
+    pub in_order: bool,
+}
+
+/// An acknowledgement (§4.2, type 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ack {
+    /// Its own number, which the ACK2 repeats.
+    pub number: u32,
+    /// All packets before this one have arrived.
+    pub next: Seq,
+    /// The receiver's round trip, in microseconds.
+    pub rtt_us: u32,
+    /// How much it varies, in microseconds.
+    pub rtt_var_us: u32,
+    /// Packets that the receiver has room for.
+    pub room: u32,
+    /// Every 10 ms at the most.
+    pub rates: Option<Rates>,
+}
+
+/// What a receiver measured, in packets a second; 0 if it does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rates {
+    /// At which packets arrive.
+    pub arrival: u32,
+    /// That the link carries, from pairs of packets.
+    pub capacity: u32,
+}
+
+/// A loss report's numbers, undecoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Losses<'a>(&'a [u8]);
+
+impl<'a> Packet<'a> {
+    /// Reads a datagram; `None` if it is no packet of UDT4.
+    #[must_use]
+    pub fn read(datagram: &'a [u8]) -> Option<Self> {
+        let (header, body) = datagram.split_first_chunk::<HEADER>()?;
+        let word =
+            |n: usize| u32::from_be_bytes(header[4 * n..4 * n + 4].try_into().unwrap_or_default());
+        let read = match word(0) & HIGH {
+            0 => Some(Body::Data(Data {
+                seq: Seq::new(word(0)),
+                message: Message::from_word(word(1)),
+                payload: body,
+            })),
+            _ => control(word(0) >> 16 & 0x7fff, word(1), body),
+        };
+        read.map(|body| Self {
+            timestamp_us: word(2),
+            destination: word(3),
+            body,
+        })
+    }
+
+    /// Appends the datagram.
+    pub fn write(&self, to: &mut Vec<u8>) {
+        let (kind, info) = match self.body {
+            Body::Data(Data { seq, message, .. }) => (seq.get(), message.to_word()),
+            Body::Handshake(_) => (HIGH, 0),
+            Body::KeepAlive => (HIGH | 1 << 16, 0),
+            Body::Ack(ack) => (HIGH | 2 << 16, ack.number),
+            Body::LightAck(_) => (HIGH | 2 << 16, 0),
+            Body::Nak(_) => (HIGH | 3 << 16, 0),
+            Body::CongestionWarning => (HIGH | 4 << 16, 0),
+            Body::Shutdown => (HIGH | 5 << 16, 0),
+            Body::Ack2(number) => (HIGH | 6 << 16, number),
+            Body::Drop { message, .. } => (HIGH | 7 << 16, message.get()),
+            Body::Error(code) => (HIGH | 8 << 16, code),
+            Body::User(_) => (HIGH | 0x7fff << 16, 0),
+        };
+        put(to, &[kind, info, self.timestamp_us, self.destination]);
+        self.body.write(to);
+    }
+}
+
+impl Body<'_> {
+    fn write(&self, to: &mut Vec<u8>) {
+        match *self {
+            Self::Data(data) => to.extend(data.payload),
+            Self::Handshake(handshake) => handshake.write(to),
+            Self::Ack(ack) => ack.write(to),
+            Self::LightAck(next) => put(to, &[next.get()]),
+            Self::Nak(losses) => to.extend(losses.0),
+            Self::Drop { first, last, .. } => put(to, &[first.get(), last.get()]),
+            Self::User(body) => to.extend(body),
+            // libudt sends and expects a word where there is nothing to say (UDT4 packet.cpp, pack).
+            Self::KeepAlive
+            | Self::CongestionWarning
+            | Self::Shutdown
+            | Self::Ack2(_)
+            | Self::Error(_) => {
+                put(to, &[0]);
+            }
+        }
+    }
+}
+
+fn control(kind: u32, info: u32, body: &[u8]) -> Option<Body<'_>> {
+    Some(match kind {
+        0 => Body::Handshake(Handshake::read(body)?),
+        1 => Body::KeepAlive,
+        2 if body.len() == 4 => Body::LightAck(Seq::new(words(body).next()?)),
+        2 => Body::Ack(Ack::read(info, body)?),
+        3 => Body::Nak(Losses(body)),
+        4 => Body::CongestionWarning,
+        5 => Body::Shutdown,
+        6 => Body::Ack2(info),
+        7 => {
+            let mut words = words(body);
+            Body::Drop {
+                message: MessageNumber::new(info),
+                first: Seq::new(words.next()?),
+                last: Seq::new(words.next()?),
+            }
+        }
+        8 => Body::Error(info),
+        0x7fff => Body::User(body),
+        _ => return None,
+    })
+}
+
+impl Message {
+    fn from_word(word: u32) -> Self {
+        Self {
+            number: MessageNumber::new(word),
+            is_first: word & 1 << 31 != 0,
+            is_last: word & 1 << 30 != 0,
+            in_order: word & 1 << 29 != 0,
+        }
+    }
+
+    fn to_word(self) -> u32 {
+        let flags = [(self.is_first, 31), (self.is_last, 30), (self.in_order, 29)];
+        flags.iter().fold(self.number.get(), |word, &(is, bit)| {
+            word | u32::from(is) << bit
+        })
+    }
+}
+
+impl Ack {
+    fn read(number: u32, body: &[u8]) -> Option<Self> {
+        let mut words = words(body);
+        Some(Self {
+            number,
+            next: Seq::new(words.next()?),
+            rtt_us: words.next()?,
+            rtt_var_us: words.next()?,
+            room: words.next()?,
+            rates: words
+                .next()
+                .zip(words.next())
+                .map(|(arrival, capacity)| Rates { arrival, capacity }),
+        })
+    }
+
+    fn write(&self, to: &mut Vec<u8>) {
+        put(
+            to,
+            &[self.next.get(), self.rtt_us, self.rtt_var_us, self.room],
+        );
+        if let Some(rates) = self.rates {
+            put(to, &[rates.arrival, rates.capacity]);
+        }
+    }
+}
+
+impl<'a> Losses<'a> {
+    /// Encodes runs of lost packets (§4.3) until `to` has `bytes_max` more bytes; a run of one takes one word, any other two.
+    pub fn encode(runs: impl IntoIterator<Item = (Seq, Seq)>, bytes_max: usize, to: &mut Vec<u8>) {
+        let end = to.len() + bytes_max;
+        for (first, last) in runs {
+            let words: &[u32] = match first == last {
+                true => &[first.get()],
+                false => &[first.get() | HIGH, last.get()],
+            };
+            if to.len() + words.len() * 4 > end {
+                return;
+            }
+            put(to, words);
+        }
+    }
+
+    /// Those encoded so.
+    #[must_use]
+    pub fn of(encoded: &'a [u8]) -> Self {
+        Self(encoded)
+    }
+
+    /// The runs, each its first and its last, as they were sent: a last one may come before its first. A run without its
+    /// end is left out.
+    pub fn runs(&self) -> impl Iterator<Item = (Seq, Seq)> + use<'a> {
+        let mut words = words(self.0);
+        std::iter::from_fn(move || {
+            let first = words.next()?;
+            let last = match first & HIGH {
+                0 => first,
+                _ => words.next()?,
+            };
+            Some((Seq::new(first), Seq::new(last)))
+        })
+    }
+}
+
+/// Whole words; what is left over is passed over.
+fn words(body: &[u8]) -> impl Iterator<Item = u32> + use<'_> {
+    body.chunks_exact(4)
+        .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+}
+
+fn put(to: &mut Vec<u8>, words: &[u32]) {
+    to.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+
+    fn read_again(body: Body<'_>) {
+        let packet = Packet {
+            timestamp_us: 0x0102_0304,
+            destination: 0x7fff_fffe,
+            body,
+        };
+        let mut bytes = Vec::new();
+        packet.write(&mut bytes);
+        assert_eq!(Packet::read(&bytes), Some(packet));
+    }
+
+    #[test]
+    fn a_data_packet_is_as_in_the_draft() {
+        let packet = Packet {
+            timestamp_us: 5,
+            destination: 6,
+            body: Body::Data(Data {
+                seq: Seq::new(0x1234_5678),
+                message: Message {
+                    number: MessageNumber::new(9),
+                    is_first: true,
+                    is_last: true,
+                    in_order: false,
+                },
+                payload: b"data",
+            }),
+        };
+        let mut bytes = Vec::new();
+        packet.write(&mut bytes);
+        let expected = b"\x12\x34\x56\x78\xc0\0\0\x09\0\0\0\x05\0\0\0\x06data";
+        assert_eq!(bytes, expected);
+        assert_eq!(Packet::read(expected), Some(packet));
+    }
+
+    #[test]
+    fn control_packets_are_read_as_written() {
+        let ack = Ack {
+            number: 1,
+            next: Seq::new(2),
+            rtt_us: 3,
+            rtt_var_us: 4,
+            room: 5,
+            rates: None,
+        };
+        let rates = Some(Rates {
+            arrival: 6,
+            capacity: 7,
+        });
+        read_again(Body::Ack(ack));
+        read_again(Body::Ack(Ack { rates, ..ack }));
+        read_again(Body::LightAck(Seq::new(8)));
+        read_again(Body::Ack2(9));
+        read_again(Body::KeepAlive);
+        read_again(Body::Shutdown);
+        read_again(Body::CongestionWarning);
+        read_again(Body::Error(4));
+        read_again(Body::User(&[1, 2, 3]));
+        read_again(Body::Drop {
+            message: MessageNumber::new(3),
+            first: Seq::new(4),
+            last: Seq::new(5),
+        });
+    }
+
+    proptest! {
+        #[test]
+        fn losses_are_read_as_written(runs in vec((any::<u32>(), 0u32..5), 0..20)) {
+            let runs: Vec<_> = runs.into_iter().map(|(first, more)| (Seq::new(first), Seq::new(first).plus(more))).collect();
+            let mut encoded = Vec::new();
+            Losses::encode(runs.iter().copied(), 1_000, &mut encoded);
+            prop_assert_eq!(Losses::of(&encoded).runs().collect::<Vec<_>>(), runs);
+            read_again(Body::Nak(Losses::of(&encoded)));
+        }
+
+        #[test]
+        fn whatever_comes_is_read_or_not(datagram in vec(any::<u8>(), 0..100)) {
+            if let Some(Packet { body: Body::Nak(losses), .. }) = Packet::read(&datagram) {
+                prop_assert!(losses.runs().count() <= datagram.len() / 4);
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What was written and is not acknowledged, cut into packets.
+
+use crate::{
+    number::{MessageNumber, Seq},
+    packet::Message,
+    slots::Slots,
+};
+use std::collections::VecDeque;
+use units::Time;
+
+/// Packets from the first that is not acknowledged to the last that was written.
+#[derive(Debug)]
+pub(crate) struct SendBuffer {
+    slots: Slots,
+    payload_max: usize,
+    /// The first that is not acknowledged, the first that was never sent, the one behind the last.
+    acked: Seq,
+    unsent: Seq,
+    end: Seq,
+    message: MessageNumber,
+    /// Messages that are worth nothing after a moment.
+    expiring: VecDeque<Expiring>,
+}
+
+/// A message that is not to be sent after a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expiring {
+    pub(crate) message: MessageNumber,
+    pub(crate) first: Seq,
+    pub(crate) last: Seq,
+    after: Time,
+}
+
+impl SendBuffer {
+    /// An empty one, for so many packets from `first` on.
+    pub(crate) fn new(first: Seq, packets: u32, payload_max: usize) -> Self {
+        Self {
+            slots: Slots::new(packets, payload_max),
+            payload_max,
+            acked: first,
+            unsent: first,
+            end: first,
+            message: MessageNumber::new(1),
+            expiring: VecDeque::new(),
+        }
+    }
+
+    /// The first that is not acknowledged.
+    pub(crate) fn acked(&self) -> Seq {
+        self.acked
+    }
+
+    /// The first that was never sent.
+    pub(crate) fn unsent(&self) -> Seq {
+        self.unsent
+    }
+
+    /// Whether something was never sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.unsent != self.end
+    }
+
+    /// Whether all was acknowledged.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.acked == self.end
+    }
+
+    /// Packets that may be written.
+    pub(crate) fn room(&self) -> u32 {
+        self.slots.capacity() - self.end.since(self.acked) as u32
+    }
+
+    /// Takes what there is room for; how many bytes that are. A packet that was not sent and is not full
+    /// takes more: libudt begins a packet with each call.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = match self.has_unsent() {
+            true => self.slots.append(self.end.minus(1), bytes),
+            false => 0,
+        };
+        while taken < bytes.len() && self.room() > 0 {
+            let length = (bytes.len() - taken).min(self.payload_max);
+            self.push(&bytes[taken..taken + length], (true, true), false);
+            self.message = self.message.next();
+            taken += length;
+        }
+        taken
+    }
+
+    /// Takes a whole message, or nothing if there is no room; `after` that it need not be sent.
+    pub(crate) fn write_message(&mut self, bytes: &[u8], in_order: bool, after: Time) -> bool {
+        let packets = bytes.len().div_ceil(self.payload_max).max(1);
+        if packets > self.room() as usize {
+            return false;
+        }
+        let first = self.end;
+        for packet in 0..packets {
+            let begin = packet * self.payload_max;
+            let payload = &bytes[begin..bytes.len().min(begin + self.payload_max)];
+            self.push(payload, (packet == 0, packet + 1 == packets), in_order);
+        }
+        if after != Time::MAX {
+            self.expiring.push_back(Expiring {
+                message: self.message,
+                first,
+                last: self.end.minus(1),
+                after,
+            });
+        }
+        self.message = self.message.next();
+        true
+    }
+
+    fn push(&mut self, payload: &[u8], (is_first, is_last): (bool, bool), in_order: bool) {
+        let message = Message {
+            number: self.message,
+            is_first,
+            is_last,
+            in_order,
+        };
+        self.slots.put(self.end, message, payload);
+        self.end = self.end.plus(1);
+    }
+
+    /// The next that was never sent.
+    pub(crate) fn take_unsent(&mut self) -> Option<Seq> {
+        let seq = self.has_unsent().then_some(self.unsent)?;
+        self.unsent = seq.plus(1);
+        Some(seq)
+    }
+
+    /// A packet that was written.
+    pub(crate) fn packet(&self, seq: Seq) -> (Message, &[u8]) {
+        (self.slots.message(seq), self.slots.payload(seq))
+    }
+
+    /// All before `next` have arrived; how many are new. More than was sent is believed by nobody:
+    /// `None`.
+    pub(crate) fn acknowledge(&mut self, next: Seq) -> Option<u32> {
+        let sent = self.unsent.since(self.acked);
+        let new = next.since(self.acked);
+        if new > sent {
+            return None;
+        }
+        let new = u32::try_from(new).unwrap_or(0);
+        self.acked = self.acked.plus(new);
+        while let Some(oldest) = self.expiring.front()
+            && oldest.last.is_before(self.acked)
+        {
+            self.expiring.pop_front();
+        }
+        Some(new)
+    }
+
+    /// The next message that need not be sent any more, if it is under way or next. It counts as sent.
+    pub(crate) fn expired(&mut self, now: Time) -> Option<Expiring> {
+        let unsent = self.unsent;
+        let is_due = |one: &Expiring| one.after <= now && !unsent.is_before(one.first);
+        let at = self.expiring.iter().position(is_due)?;
+        let mut gone = self.expiring.remove(at)?;
+        if gone.first.is_before(self.acked) {
+            gone.first = self.acked;
+        }
+        if !gone.last.is_before(self.unsent) {
+            self.unsent = gone.last.plus(1);
+        }
+        Some(gone)
+    }
+
+    /// When the next message that is under way need not be sent any more.
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
+        let begun = self
+            .expiring
+            .iter()
+            .filter(|one| !self.unsent.is_before(one.first));
+        begun.map(|one| one.after).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+
+    const FIRST: Seq = Seq::new(0x7fff_fffd);
+
+    #[test]
+    fn small_writes_fill_a_packet_until_it_is_sent() {
+        let mut buffer = SendBuffer::new(FIRST, 4, 10);
+        assert_eq!(buffer.write(b"abc") + buffer.write(b"defghijkl"), 12);
+        assert_eq!(buffer.packet(FIRST).1, b"abcdefghij");
+        assert_eq!(
+            (buffer.take_unsent(), buffer.take_unsent()),
+            (Some(FIRST), Some(FIRST.plus(1)))
+        );
+        buffer.write(b"m");
+        assert_eq!(buffer.packet(FIRST.plus(1)).1, b"kl");
+        assert_eq!(buffer.packet(FIRST.plus(2)).1, b"m");
+        assert_eq!(buffer.write(&[0; 100]), 9 + 10);
+        assert_eq!(buffer.write(b"x"), 0);
+        assert_eq!(buffer.acknowledge(FIRST.plus(2)), Some(2));
+        assert_eq!(buffer.write(&[0; 100]), 20);
+    }
+
+    #[test]
+    fn what_was_not_sent_is_not_acknowledged() {
+        let mut buffer = SendBuffer::new(FIRST, 4, 10);
+        buffer.write(&[0; 40]);
+        buffer.take_unsent();
+        assert_eq!(buffer.acknowledge(FIRST.plus(2)), None);
+        assert_eq!(buffer.acknowledge(FIRST.plus(1)), Some(1));
+        assert_eq!(buffer.acknowledge(FIRST), Some(0));
+        assert_eq!(buffer.acked(), FIRST.plus(1));
+    }
+
+    #[test]
+    fn a_message_is_taken_whole_or_not() {
+        let mut buffer = SendBuffer::new(FIRST, 4, 10);
+        assert!(buffer.write_message(&[1; 25], true, Time::MAX));
+        assert!(!buffer.write_message(&[2; 11], true, Time::MAX));
+        assert!(buffer.write_message(&[2; 10], false, Time::MAX));
+        let ends = (0..4).map(|n| buffer.packet(FIRST.plus(n)).0);
+        let ends: Vec<_> = ends
+            .map(|m| (m.number.get(), m.is_first, m.is_last, m.in_order))
+            .collect();
+        let expected = [
+            (1, true, false, true),
+            (1, false, false, true),
+            (1, false, true, true),
+            (2, true, true, false),
+        ];
+        assert_eq!(ends, expected);
+    }
+
+    #[test]
+    fn a_message_that_is_too_old_is_passed_over() {
+        let mut buffer = SendBuffer::new(FIRST, 8, 10);
+        let soon = Time::from_millis(5);
+        buffer.write_message(&[1; 20], true, soon);
+        buffer.write_message(&[2; 10], true, Time::MAX);
+        buffer.take_unsent();
+        assert_eq!(
+            (buffer.next_expiry(), buffer.expired(Time::ZERO)),
+            (Some(soon), None)
+        );
+        let gone = buffer.expired(soon).unwrap();
+        assert_eq!((gone.first, gone.last), (FIRST, FIRST.plus(1)));
+        assert_eq!(buffer.take_unsent(), Some(FIRST.plus(2)));
+        assert_eq!(buffer.expired(soon), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_stream_is_what_was_written(writes in vec(vec(any::<u8>(), 0..50), 0..20)) {
+            let mut buffer = SendBuffer::new(FIRST, 256, 7);
+            let written: Vec<u8> = writes.concat();
+            let taken: usize = writes.iter().map(|bytes| buffer.write(bytes)).sum();
+            prop_assert_eq!(taken, written.len());
+            let mut sent = Vec::new();
+            while let Some(seq) = buffer.take_unsent() {
+                sent.extend_from_slice(buffer.packet(seq).1);
+            }
+            prop_assert_eq!(sent, written);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The half of a connection that sends data: what goes next, and when (draft-gg-udt-03 §6.1, sender).
+
+use crate::{
+    congestion::{Control, News},
+    estimate::RoundTrip,
+    loss::LossList,
+    number::Seq,
+    packet::{Ack, Losses, Rates},
+    send_buffer::SendBuffer,
+};
+use units::Time;
+
+/// Every so many packets two go back to back, by which the receiver measures the link (§6.1).
+const PAIR_EVERY: u32 = 16;
+
+/// What a late timer makes up for, at most: with 1 Gbit/s some 160 packets at once.
+const CATCH_UP: Time = Time::from_millis(2);
+
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) buffer: SendBuffer,
+    control: Box<dyn Control>,
+    lost: LossList,
+    /// Packets that the receiver has room for behind the last acknowledged.
+    flow_window: u32,
+    mss: u32,
+    rtt: RoundTrip,
+    /// Packets a second, as the receiver says, smoothed.
+    arrival: f64,
+    capacity: f64,
+    /// When the next packet may go.
+    next_at: Time,
+    /// The second packet of a pair goes at once.
+    paired: bool,
+    pub(crate) counts: Counts,
+}
+
+/// What a sender has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Data packets, those that went again included.
+    pub sent: u64,
+    /// Those that went again.
+    pub sent_again: u64,
+    /// Packets that the receiver reported missing.
+    pub lost: u64,
+    /// Times that nothing was heard for so long that all under way counted as lost.
+    pub timeouts: u64,
+}
+
+impl Sender {
+    pub(crate) fn new(
+        buffer: SendBuffer,
+        window: u32,
+        mss: u32,
+        control: Box<dyn Control>,
+    ) -> Self {
+        Self {
+            lost: LossList::new(buffer.acked(), buffer.room()),
+            buffer,
+            control,
+            flow_window: window,
+            mss,
+            rtt: RoundTrip::FIRST,
+            arrival: 0.0,
+            capacity: 0.0,
+            next_at: Time::ZERO,
+            paired: false,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The smoothed round trip.
+    pub(crate) fn rtt(&self) -> RoundTrip {
+        self.rtt
+    }
+
+    /// Packets a second that the control asks for.
+    pub(crate) fn rate(&self) -> f64 {
+        1.0 / self.control.period().as_secs_f64().max(1e-9)
+    }
+
+    /// An acknowledgement; `false` if it is of what was never sent.
+    pub(crate) fn on_ack(&mut self, ack: &Ack, now: Time) -> bool {
+        if !self.advance(ack.next) {
+            return false;
+        }
+        self.flow_window = ack.room;
+        self.rtt.measured(Time::from_micros(ack.rtt_us.into()));
+        if let Some(Rates { arrival, capacity }) = ack.rates {
+            self.arrival = smoothed(self.arrival, arrival);
+            self.capacity = smoothed(self.capacity, capacity);
+        }
+        let news = self.news(now);
+        self.control.on_ack(&news);
+        true
+    }
+
+    /// One between two full ones: nothing is known of the receiver's room but what it was before.
+    pub(crate) fn on_light_ack(&mut self, next: Seq) -> bool {
+        let before = self.buffer.acked();
+        let believed = self.advance(next);
+        let new = self.buffer.acked().since(before) as u32;
+        self.flow_window = self.flow_window.saturating_sub(new);
+        believed
+    }
+
+    fn advance(&mut self, next: Seq) -> bool {
+        let believed = self.buffer.acknowledge(next).is_some();
+        self.lost.advance(self.buffer.acked());
+        believed
+    }
+
+    /// A loss report; `false`, and nothing is done, if it has runs that never were on their way.
+    pub(crate) fn on_nak(&mut self, losses: Losses<'_>, now: Time) -> bool {
+        let unsent = self.buffer.unsent();
+        let nonsense = |(first, last): (Seq, Seq)| last.is_before(first) || !last.is_before(unsent);
+        if losses.runs().any(nonsense) {
+            return false;
+        }
+        let Some((first, _)) = losses.runs().next() else {
+            return false;
+        };
+        let new: u32 = losses
+            .runs()
+            .map(|(first, last)| self.lost.insert(first, last))
+            .sum();
+        self.counts.lost += u64::from(new);
+        if new > 0 {
+            let news = self.news(now);
+            self.control.on_loss(first, &news);
+        }
+        true
+    }
+
+    /// Nothing was heard for long.
+    pub(crate) fn on_timeout(&mut self, now: Time) {
+        self.counts.timeouts += 1;
+        let (acked, unsent) = (self.buffer.acked(), self.buffer.unsent());
+        if self.lost.is_empty() && acked != unsent {
+            self.lost.insert(acked, unsent.minus(1));
+        }
+        let news = self.news(now);
+        self.control.on_timeout(&news);
+    }
+
+    /// These need not be sent again.
+    pub(crate) fn forget(&mut self, first: Seq, last: Seq) {
+        self.lost.remove(first, last);
+    }
+
+    /// Whether something was sent that is not acknowledged.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.buffer.acked() != self.buffer.unsent()
+    }
+
+    /// The next packet, if one may go now.
+    pub(crate) fn next(&mut self, now: Time) -> Option<Seq> {
+        if self.due().is_none_or(|due| due > now) {
+            return None;
+        }
+        let again = self.lost.first();
+        let seq = match again {
+            Some(seq) => {
+                self.lost.remove(seq, seq);
+                self.counts.sent_again += 1;
+                seq
+            }
+            None => self.buffer.take_unsent()?,
+        };
+        self.counts.sent += 1;
+        // A pair is one of new packets: of others the receiver believes nothing.
+        let pairs = again.is_none() && seq.get().is_multiple_of(PAIR_EVERY);
+        if !std::mem::replace(&mut self.paired, pairs) {
+            let earliest = Time::from_nanos(now.as_nanos().saturating_sub(CATCH_UP.as_nanos()));
+            self.next_at = self.next_at.max(earliest);
+        }
+        self.next_at += self.control.period();
+        Some(seq)
+    }
+
+    /// When the next packet may go, unless something has to come first.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let may = !self.lost.is_empty() || (self.buffer.has_unsent() && self.window_is_open());
+        may.then_some(match self.paired {
+            true => Time::ZERO,
+            false => self.next_at,
+        })
+    }
+
+    fn window_is_open(&self) -> bool {
+        let under_way = self.buffer.unsent().since(self.buffer.acked()) as u32;
+        under_way < self.flow_window.min(self.control.window())
+    }
+
+    fn news(&self, now: Time) -> News {
+        News {
+            now,
+            acked: self.buffer.acked(),
+            sent: self.buffer.unsent().minus(1),
+            rtt: self.rtt.mean,
+            arrival: self.arrival,
+            capacity: self.capacity,
+            mss: self.mss,
+            flow_window: self.flow_window,
+        }
+    }
+}
+
+/// The first value counts as it is (UDT4 begins with 16 packets a second, and takes seconds to leave that).
+fn smoothed(old: f64, new: u32) -> f64 {
+    match (old > 0.0, new > 0) {
+        (_, false) => old,
+        (false, true) => f64::from(new),
+        (true, true) => old * 0.875 + f64::from(new) * 0.125,
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread that receives and sends for all connections of a socket. It waits by ppoll(2), whose timer counts
+//! microseconds; tokio's counts milliseconds.
+
+use super::{Shared, State, train::Train};
+use crate::packet::Packet;
+use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use std::{
+    io::{self, IoSliceMut},
+    net::UdpSocket,
+    sync::Arc,
+    thread,
+};
+use units::Time;
+
+/// Packets that are due within so long go together. A path whose queue is shorter than that loses some.
+const TRAIN: Time = Time::from_micros(500);
+
+/// Bytes that are received at once, of each of several pieces.
+const PIECE_MAX: usize = 65_536;
+
+/// What the kernel keeps for a socket while the task does something else, 1 Gbit/s for 64 ms: as much of it as
+/// `net.core.rmem_max` and `wmem_max` allow.
+const SOCKET_BUFFER: usize = 8 << 20;
+
+/// How long a full socket is waited for before it is asked again.
+const FULL: Time = Time::from_millis(10);
+
+struct Driver {
+    socket: UdpSocket,
+    udp: UdpSocketState,
+    shared: Arc<Shared>,
+    pieces: Vec<u8>,
+    train: Train,
+    /// Connections of which something came.
+    touched: Vec<u32>,
+}
+
+/// Starts the thread. It ends when nobody has the socket or one of its connections any more.
+pub(super) fn start(socket: UdpSocket, shared: &Arc<Shared>) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    let udp = UdpSocketState::new(UdpSockRef::from(&socket))?;
+    // With less it is slower, and works.
+    let _smaller = udp.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
+    let _smaller = udp.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
+    let mut driver = Driver {
+        socket,
+        train: Train::new(udp.max_gso_segments()),
+        udp,
+        shared: shared.clone(),
+        pieces: vec![0; BATCH_SIZE * PIECE_MAX],
+        touched: Vec::new(),
+    };
+    let thread = thread::Builder::new().name("udt".to_owned());
+    thread.spawn(move || {
+        if let Err(error) = driver.run() {
+            driver.shared.lock().break_all(error.kind());
+        }
+    })?;
+    Ok(())
+}
+
+impl Driver {
+    fn run(&mut self) -> io::Result<()> {
+        while Arc::strong_count(&self.shared) > 1 || !self.shared.lock().is_idle() {
+            self.receive()?;
+            let deadline = self.send()?;
+            let left = |deadline: Time| deadline.since(self.shared.now());
+            // Not earlier: what is due within a train goes with it.
+            self.wait(deadline.map(|deadline| left(deadline).max(TRAIN)))?;
+        }
+        Ok(())
+    }
+
+    /// Until something comes, is to be sent, or is due.
+    fn wait(&self, at_most: Option<Time>) -> io::Result<()> {
+        let mut ready = [
+            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::new(&self.shared.wakeup, PollFlags::IN),
+        ];
+        let at_most = at_most.map(timespec);
+        match poll(&mut ready, at_most.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !ready[1].revents().is_empty() {
+            self.shared.wakeup.answer();
+        }
+        Ok(())
+    }
+
+    /// Until the socket takes more, or did not for a while.
+    fn wait_for_room(&self) -> io::Result<()> {
+        let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
+        match poll(&mut ready, Some(&timespec(FULL))) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// All that has come.
+    fn receive(&mut self) -> io::Result<()> {
+        let mut metas = [RecvMeta::default(); BATCH_SIZE];
+        loop {
+            let mut pieces = self.pieces.chunks_mut(PIECE_MAX).map(IoSliceMut::new);
+            let empty = || IoSliceMut::new(&mut []);
+            let mut pieces: [_; BATCH_SIZE] =
+                std::array::from_fn(|_| pieces.next().unwrap_or_else(empty));
+            let socket = UdpSockRef::from(&self.socket);
+            match self.udp.recv(socket, &mut pieces, &mut metas) {
+                Ok(count) => self.take(&metas[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // A port where nobody listens is like silence.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take(&mut self, metas: &[RecvMeta]) {
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        for (meta, piece) in metas.iter().zip(self.pieces.chunks(PIECE_MAX)) {
+            for datagram in piece[..meta.len].chunks(meta.stride.max(1)) {
+                state.endpoint.handle(datagram, meta.addr, now);
+                let whose = Packet::read(datagram).map(|packet| packet.destination);
+                if whose.is_some() && whose != self.touched.last().copied() {
+                    self.touched.extend(whose);
+                }
+            }
+        }
+        state.tell();
+        self.touched.drain(..).for_each(|id| state.wake(id));
+    }
+
+    /// All that is due; when the next is.
+    fn send(&mut self) -> io::Result<Option<Time>> {
+        loop {
+            let deadline = self.fill();
+            match self.train.ready().is_some() {
+                true => self.flush()?,
+                false => return Ok(deadline),
+            }
+        }
+    }
+
+    /// Puts packets together that may go with one call.
+    fn fill(&mut self) -> Option<Time> {
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        let State { endpoint, .. } = &mut *state;
+        while !self.train.is_closed() && self.train.add(|bytes| endpoint.transmit(now, bytes)) {}
+        state.tell();
+        state.endpoint.deadline()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Some((destination, contents, packet_len)) = self.train.ready() else {
+            return Ok(());
+        };
+        let transmit = Transmit {
+            destination,
+            ecn: None,
+            contents,
+            segment_size: Some(packet_len),
+            src_ip: None,
+        };
+        loop {
+            let socket = UdpSockRef::from(&self.socket);
+            match self.udp.try_send(socket, &transmit) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for_room()?,
+                // As if it were lost on the way: no route for a moment, a packet that is too long.
+                _ => break,
+            }
+        }
+        self.train.leave();
+        Ok(())
+    }
+}
+
+fn timespec(time: Time) -> Timespec {
+    Timespec {
+        tv_sec: (time.as_nanos() / 1_000_000_000) as i64,
+        tv_nsec: (time.as_nanos() % 1_000_000_000) as i64,
+    }
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Against libudt 4.11 (Debian's libudt-dev): a program of ours, built here, is the other end, and between the two are losses,
+//! packets that come twice, and some that come late.
+
+mod testbed;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, UdpSocket},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+use testbed::{byte, config};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use udt::{
+    Mode,
+    congestion::Native,
+    socket::{Socket, Stream},
+};
+
+/// How long anything may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// What goes one way.
+const BYTES: u64 = 4_000_000;
+const MESSAGES: u32 = 300;
+
+/// The program, or nothing if libudt is not here.
+fn peer() -> Option<&'static PathBuf> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            let to = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("libudt-peer");
+            let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/libudt/peer.cpp");
+            let mut compiler = Command::new("c++");
+            compiler.args(["-O2", "-Wall", "-Werror", source, "-o"]);
+            let built = compiler.arg(&to).args(["-ludt", "-lpthread"]).output();
+            match built {
+                Ok(output) if output.status.success() => Some(to),
+                failed if std::env::var_os("ALLOW_SKIP").is_some() => {
+                    eprintln!("skipped: no libudt ({failed:?})");
+                    None
+                }
+                failed => panic!("{failed:?}"),
+            }
+        })
+        .as_ref()
+}
+
+/// A path of UDP between two ports, on which losses, doubles and late packets are.
+struct Between {
+    port: u16,
+    over: Arc<AtomicBool>,
+}
+
+impl Between {
+    /// Who writes to it first is the one end, `to` the other.
+    fn to(to: SocketAddr, seed: u64) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let short = Some(Duration::from_millis(20));
+        socket.set_read_timeout(short).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let over = Arc::new(AtomicBool::new(false));
+        let until = over.clone();
+        thread::spawn(move || pass(&socket, to, seed, &until));
+        Self { port, over }
+    }
+
+    fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        self.over.store(true, Relaxed);
+    }
+}
+
+fn pass(socket: &UdpSocket, to: SocketAddr, seed: u64, over: &AtomicBool) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let (mut first, mut late) = (None, None);
+    let mut datagram = [0; 2000];
+    while !over.load(Relaxed) {
+        let Ok((length, from)) = socket.recv_from(&mut datagram) else {
+            continue;
+        };
+        let other = match from == to {
+            true => first.unwrap_or(to),
+            false => {
+                first = Some(from);
+                to
+            }
+        };
+        match random.random_range(0..100) {
+            0 => continue,
+            1 => drop(socket.send_to(&datagram[..length], other)),
+            2 if late.is_none() => {
+                late = Some((datagram[..length].to_vec(), other));
+                continue;
+            }
+            _ => {}
+        }
+        drop(socket.send_to(&datagram[..length], other));
+        if random.random_range(0..4) == 0
+            && let Some((datagram, other)) = late.take()
+        {
+            drop(socket.send_to(&datagram, other));
+        }
+    }
+}
+
+/// libudt's end. It says on standard error when it may be connected to.
+fn start(task: &str, kind: &str, how: &str, ports: [u16; 2]) -> Option<Child> {
+    let mut command = Command::new("timeout");
+    command.arg("90").arg(peer()?);
+    command
+        .args([task, kind, how])
+        .args(ports.map(|port| port.to_string()));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    Some(child)
+}
+
+fn bind(mode: Mode) -> Socket {
+    let native = |first, window| Box::new(Native::new(first, window, 1)) as _;
+    Socket::bind(
+        "127.0.0.1:0".parse().unwrap(),
+        config(mode),
+        Box::new(native),
+    )
+    .unwrap()
+}
+
+fn free_port() -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.local_addr().unwrap().port()
+}
+
+fn stream() -> Vec<u8> {
+    (0..BYTES).map(byte).collect()
+}
+
+fn message(number: u32) -> Vec<u8> {
+    let length = 1 + number as usize * 37 % 20_000;
+    (0..length as u64)
+        .map(|at| byte(at + u64::from(number)))
+        .collect()
+}
+
+fn messages() -> Vec<u8> {
+    let framed = |number| {
+        let message = message(number);
+        [&(message.len() as u32).to_be_bytes(), message.as_slice()].concat()
+    };
+    (0..MESSAGES).flat_map(framed).collect()
+}
+
+fn kind(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Stream => "stream",
+        Mode::Message => "message",
+    }
+}
+
+async fn we_send(mut to: Stream, mode: Mode) {
+    match mode {
+        Mode::Stream => to.write_all(&stream()).await.unwrap(),
+        Mode::Message => {
+            for number in 0..MESSAGES {
+                to.send(&message(number), true, None).await.unwrap();
+            }
+        }
+    }
+    to.shutdown().await.unwrap();
+}
+
+async fn we_receive(mut from: Stream, mode: Mode) {
+    match mode {
+        Mode::Stream => {
+            let mut all = Vec::new();
+            from.read_to_end(&mut all).await.unwrap();
+            assert!(all == stream(), "{} bytes came", all.len());
+        }
+        Mode::Message => {
+            let mut came = Vec::new();
+            for number in 0..MESSAGES {
+                assert!(from.receive(&mut came).await.unwrap());
+                assert!(came == message(number), "{number}");
+            }
+            assert!(!from.receive(&mut came).await.unwrap());
+        }
+    }
+}
+
+/// What libudt received.
+fn they_received(mut child: Child, mode: Mode) {
+    let mut all = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut all).unwrap();
+    let expected = match mode {
+        Mode::Stream => stream(),
+        Mode::Message => messages(),
+    };
+    assert!(
+        all == expected,
+        "{} bytes came of {}",
+        all.len(),
+        expected.len()
+    );
+    assert!(child.wait().unwrap().success());
+}
+
+/// What libudt sends, from a thread of its own.
+fn they_send(child: &mut Child, mode: Mode) {
+    let mut to = child.stdin.take().unwrap();
+    thread::spawn(move || {
+        let all = match mode {
+            Mode::Stream => stream(),
+            Mode::Message => messages(),
+        };
+        to.write_all(&all).unwrap();
+    });
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let within = async { tokio::time::timeout(PATIENCE, test).await.unwrap() };
+    runtime.unwrap().block_on(within);
+}
+
+#[test]
+fn libudt_receives_what_we_send_to_its_listener() {
+    for (seed, mode) in [(1, Mode::Stream), (2, Mode::Message)] {
+        let port = free_port();
+        let Some(child) = start("receive", kind(mode), "listen", [port, 0]) else {
+            return;
+        };
+        let between = Between::to(([127, 0, 0, 1], port).into(), seed);
+        run(async { we_send(bind(mode).connect(between.address()).await.unwrap(), mode).await });
+        they_received(child, mode);
+    }
+}
+
+#[test]
+fn we_receive_what_libudt_sends_to_our_listener() {
+    for (seed, mode) in [(3, Mode::Stream), (4, Mode::Message)] {
+        run(async {
+            let listener = bind(mode);
+            listener.listen();
+            let between = Between::to(listener.local_addr(), seed);
+            let started = start("send", kind(mode), "connect", [free_port(), between.port]);
+            let Some(mut child) = started else { return };
+            they_send(&mut child, mode);
+            we_receive(listener.accept().await.unwrap(), mode).await;
+            assert!(child.wait().unwrap().success());
+        });
+    }
+}
+
+#[test]
+fn we_receive_what_libudt_s_listener_sends() {
+    for (seed, mode) in [(5, Mode::Stream), (6, Mode::Message)] {
+        let port = free_port();
+        let Some(mut child) = start("send", kind(mode), "listen", [port, 0]) else {
+            return;
+        };
+        they_send(&mut child, mode);
+        let between = Between::to(([127, 0, 0, 1], port).into(), seed);
+        run(async { we_receive(bind(mode).connect(between.address()).await.unwrap(), mode).await });
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn both_meet_though_neither_listens() {
+    for mode in [Mode::Stream, Mode::Message] {
+        run(async {
+            let ours = bind(mode);
+            let port = free_port();
+            let ports = [port, ours.local_addr().port()];
+            let Some(mut child) = start("send", kind(mode), "rendezvous", ports) else {
+                return;
+            };
+            they_send(&mut child, mode);
+            let theirs = ([127, 0, 0, 1], port).into();
+            we_receive(ours.rendezvous(theirs).await.unwrap(), mode).await;
+            assert!(child.wait().unwrap().success());
+        });
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// One end of a connection of libudt, which carries what comes on its standard input, or writes what it receives to its
+// standard output.
+//
+//   peer send|receive stream|message listen|connect|rendezvous LOCAL_PORT REMOTE_PORT
+//
+// All on 127.0.0.1. Messages have their length in four bytes, big-endian, before them on the standard streams.
+
+#include <arpa/inet.h>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <udt/udt.h>
+
+namespace {
+
+constexpr int longest_message = 1 << 20;
+
+[[noreturn]] void give_up(const char* what) {
+    std::fprintf(stderr, "%s: %s\n", what, UDT::getlasterror().getErrorMessage());
+    std::exit(1);
+}
+
+sockaddr_in loopback(const char* port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(port)));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+}
+
+UDTSOCKET open(const std::string& kind, const std::string& how, const char* local, const char* remote) {
+    UDTSOCKET end = UDT::socket(AF_INET, kind == "stream" ? SOCK_STREAM : SOCK_DGRAM, 0);
+    bool meets = how == "rendezvous";
+    UDT::setsockopt(end, 0, UDT_RENDEZVOUS, &meets, sizeof meets);
+    sockaddr_in here = loopback(local);
+    if (UDT::bind(end, reinterpret_cast<sockaddr*>(&here), sizeof here) == UDT::ERROR) give_up("bind");
+    if (how == "listen") {
+        if (UDT::listen(end, 4) == UDT::ERROR) give_up("listen");
+        std::fprintf(stderr, "ready\n");
+        sockaddr_in from{};
+        int length = sizeof from;
+        UDTSOCKET accepted = UDT::accept(end, reinterpret_cast<sockaddr*>(&from), &length);
+        if (accepted == UDT::INVALID_SOCK) give_up("accept");
+        return accepted;
+    }
+    sockaddr_in there = loopback(remote);
+    std::fprintf(stderr, "ready\n");
+    if (UDT::connect(end, reinterpret_cast<sockaddr*>(&there), sizeof there) == UDT::ERROR) give_up("connect");
+    return end;
+}
+
+bool read_all(char* to, std::size_t length) { return std::fread(to, 1, length, stdin) == length; }
+
+void send_stream(UDTSOCKET to) {
+    std::vector<char> buffer(100000);
+    while (std::size_t length = std::fread(buffer.data(), 1, buffer.size(), stdin)) {
+        for (std::size_t sent = 0; sent < length;) {
+            int more = UDT::send(to, buffer.data() + sent, static_cast<int>(length - sent), 0);
+            if (more == UDT::ERROR) give_up("send");
+            sent += static_cast<std::size_t>(more);
+        }
+    }
+}
+
+void send_messages(UDTSOCKET to) {
+    std::vector<char> message(longest_message);
+    std::uint32_t length = 0;
+    while (read_all(reinterpret_cast<char*>(&length), sizeof length)) {
+        length = ntohl(length);
+        if (!read_all(message.data(), length)) return;
+        if (UDT::sendmsg(to, message.data(), static_cast<int>(length), -1, true) == UDT::ERROR) give_up("sendmsg");
+    }
+}
+
+void receive_stream(UDTSOCKET from) {
+    std::vector<char> buffer(100000);
+    for (;;) {
+        int length = UDT::recv(from, buffer.data(), static_cast<int>(buffer.size()), 0);
+        // The other end is gone, and all that it sent was read.
+        if (length == UDT::ERROR) return;
+        std::fwrite(buffer.data(), 1, static_cast<std::size_t>(length), stdout);
+    }
+}
+
+void receive_messages(UDTSOCKET from) {
+    std::vector<char> message(longest_message);
+    for (;;) {
+        int length = UDT::recvmsg(from, message.data(), static_cast<int>(message.size()));
+        if (length == UDT::ERROR) return;
+        std::uint32_t framed = htonl(static_cast<std::uint32_t>(length));
+        std::fwrite(&framed, 1, sizeof framed, stdout);
+        std::fwrite(message.data(), 1, static_cast<std::size_t>(length), stdout);
+    }
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+    if (count != 6) return 2;
+    const std::string task = words[1], kind = words[2];
+    UDT::startup();
+    UDTSOCKET end = open(kind, words[3], words[4], words[5]);
+    if (task == "send") {
+        kind == "stream" ? send_stream(end) : send_messages(end);
+    } else {
+        kind == "stream" ? receive_stream(end) : receive_messages(end);
+    }
+    std::fflush(stdout);
+    // It waits until all was acknowledged.
+    UDT::close(end);
+    UDT::cleanup();
+    return 0;
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connections over real sockets, on the loopback.
+
+mod testbed;
+
+use std::{io::ErrorKind, net::SocketAddr, time::Duration};
+use testbed::{byte, config};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+use udt::{
+    Config, Mode,
+    congestion::Native,
+    socket::{Socket, Stream},
+};
+
+/// How long anything may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn bind(at: &str, config: Config) -> Socket {
+    let native = |first, window| Box::new(Native::new(first, window, 1)) as _;
+    Socket::bind(at.parse().unwrap(), config, Box::new(native)).unwrap()
+}
+
+async fn pair(at: &str, config: Config) -> (Stream, Stream) {
+    let (listener, other) = (bind(at, config), bind(at, config));
+    listener.listen();
+    let to = listener.local_addr();
+    let (accepted, connected) = tokio::join!(listener.accept(), other.connect(to));
+    (accepted.unwrap(), connected.unwrap())
+}
+
+async fn send_all(mut stream: Stream, bytes: u64) {
+    let mut buffer = vec![0; 100_000];
+    let mut sent = 0;
+    while sent < bytes {
+        let length = buffer.len().min((bytes - sent) as usize);
+        for (offset, to) in buffer[..length].iter_mut().enumerate() {
+            *to = byte(sent + offset as u64);
+        }
+        stream.write_all(&buffer[..length]).await.unwrap();
+        sent += length as u64;
+    }
+    stream.shutdown().await.unwrap();
+}
+
+/// How many bytes came, all of them the right ones.
+async fn receive_all(mut stream: Stream) -> u64 {
+    let mut buffer = vec![0; 100_000];
+    let mut received = 0;
+    loop {
+        let length = stream.read(&mut buffer).await.unwrap();
+        if length == 0 {
+            return received;
+        }
+        testbed::assert_bytes(received, &buffer[..length]);
+        received += length as u64;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_goes_through_both_families() {
+    for at in ["127.0.0.1:0", "[::1]:0"] {
+        let transfer = async {
+            let (accepted, connected) = pair(at, config(Mode::Stream)).await;
+            let bytes = 30_000_000;
+            let ((), received) = tokio::join!(send_all(connected, bytes), receive_all(accepted));
+            assert_eq!(received, bytes);
+        };
+        timeout(PATIENCE, transfer).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_goes_though_all_handles_are_dropped() {
+    let transfer = async {
+        let (accepted, mut connected) = pair("127.0.0.1:0", config(Mode::Stream)).await;
+        let bytes: Vec<u8> = (0..2_000_000).map(byte).collect();
+        connected.write_all(&bytes).await.unwrap();
+        drop(connected);
+        assert_eq!(receive_all(accepted).await, 2_000_000);
+    };
+    timeout(PATIENCE, transfer).await.unwrap();
+}
+
+#[tokio::test]
+async fn messages_go_both_ways() {
+    let transfer = async {
+        let (one, other) = pair("127.0.0.1:0", config(Mode::Message)).await;
+        let talk = async |stream: &Stream, seed: u8| {
+            let mut message = Vec::new();
+            for number in 0..200_u32 {
+                let sent = vec![seed ^ number as u8; 1 + number as usize * 50];
+                stream.send(&sent, true, None).await.unwrap();
+                assert!(stream.receive(&mut message).await.unwrap());
+                let expected = vec![!seed ^ number as u8; 1 + number as usize * 50];
+                assert!(message == expected, "{number}");
+            }
+        };
+        tokio::join!(talk(&one, 0), talk(&other, 0xff));
+        drop(one);
+        assert!(!other.receive(&mut Vec::new()).await.unwrap());
+    };
+    timeout(PATIENCE, transfer).await.unwrap();
+}
+
+#[tokio::test]
+async fn many_connections_share_a_port() {
+    let transfer = async {
+        let (listener, other) = (
+            bind("127.0.0.1:0", config(Mode::Stream)),
+            bind("127.0.0.1:0", config(Mode::Stream)),
+        );
+        listener.listen();
+        let to = listener.local_addr();
+        let mut receiving = Vec::new();
+        for _ in 0..30 {
+            let connected = other.connect(to).await.unwrap();
+            let accepted = listener.accept().await.unwrap();
+            tokio::spawn(send_all(connected, 300_000));
+            receiving.push(tokio::spawn(receive_all(accepted)));
+        }
+        for one in receiving {
+            assert_eq!(one.await.unwrap(), 300_000);
+        }
+    };
+    timeout(PATIENCE, transfer).await.unwrap();
+}
+
+#[tokio::test]
+async fn two_sockets_meet() {
+    let meeting = async {
+        let (one, other) = (
+            bind("127.0.0.1:0", config(Mode::Stream)),
+            bind("127.0.0.1:0", config(Mode::Stream)),
+        );
+        let addresses: [SocketAddr; 2] = [one.local_addr(), other.local_addr()];
+        let (one, other) =
+            tokio::join!(one.rendezvous(addresses[1]), other.rendezvous(addresses[0]));
+        let ((), received) = tokio::join!(
+            send_all(one.unwrap(), 1_000_000),
+            receive_all(other.unwrap())
+        );
+        assert_eq!(received, 1_000_000);
+    };
+    timeout(PATIENCE, meeting).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_is_refused_or_not_answered_hears_so() {
+    let asking = async {
+        let (listener, other) = (
+            bind("127.0.0.1:0", config(Mode::Stream)),
+            bind("127.0.0.1:0", config(Mode::Message)),
+        );
+        listener.listen();
+        let refused = other.connect(listener.local_addr()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        let nobody = bind("127.0.0.1:0", config(Mode::Stream)).local_addr();
+        let unanswered = other.connect(nobody).await.unwrap_err();
+        assert_eq!(unanswered.kind(), ErrorKind::TimedOut);
+    };
+    timeout(PATIENCE, asking).await.unwrap();
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Two ends with two emulated lines between them, under simulated time.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use model::link::{Delivered, Event, Line, Schedule, Segment, Setting, Shape};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+};
+use udt::{
+    Config, Connection, Controls, Heard, Listener, Mode, Opened, Opening, Seq,
+    congestion::{Control, Native},
+    packet::Packet,
+};
+use units::Time;
+
+/// Headers of IP and UDP, which a line counts, too.
+const HEADERS: u32 = 28;
+
+/// A line that carries datagrams.
+pub(crate) struct Wire {
+    line: Line,
+    datagrams: HashMap<u64, (Vec<u8>, u32)>,
+    count: u64,
+    arrived: Vec<Vec<u8>>,
+    free: Vec<Vec<u8>>,
+    events: Vec<Event>,
+    pub(crate) lost: u64,
+}
+
+impl Wire {
+    pub(crate) fn new(settings: &[(&str, &str)], changes: &[&str], seed: u64) -> Self {
+        let mut shape = Shape::default();
+        for (key, value) in settings {
+            shape.apply(Setting::parse(key, value).unwrap());
+        }
+        shape.check().unwrap();
+        let mut schedule = Schedule::default();
+        changes
+            .iter()
+            .for_each(|change| schedule.add_text(change).unwrap());
+        Self {
+            line: Line::new(shape, schedule, seed, Time::ZERO),
+            datagrams: HashMap::new(),
+            count: 0,
+            arrived: Vec::new(),
+            free: Vec::new(),
+            events: Vec::new(),
+            lost: 0,
+        }
+    }
+
+    /// A buffer for another datagram.
+    fn buffer(&mut self) -> Vec<u8> {
+        let mut buffer = self.free.pop().unwrap_or_default();
+        buffer.clear();
+        buffer
+    }
+
+    fn send(&mut self, now: Time, datagram: Vec<u8>) {
+        let segment = Segment {
+            packet: self.count,
+            index: 0,
+            last: true,
+            len: datagram.len() as u32 + HEADERS,
+        };
+        self.datagrams.insert(self.count, (datagram, 1));
+        self.count += 1;
+        self.with(|line, events| {
+            line.offer(now, segment, None, &mut |event| events.push(event));
+        });
+    }
+
+    fn poll(&mut self, now: Time) {
+        self.with(|line, events| line.poll(now, &mut |event| events.push(event)));
+    }
+
+    fn with(&mut self, act: impl FnOnce(&mut Line, &mut Vec<Event>)) {
+        let mut events = std::mem::take(&mut self.events);
+        act(&mut self.line, &mut events);
+        events.drain(..).for_each(|event| self.take(event));
+        self.events = events;
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Copy(segment) => {
+                self.datagrams.get_mut(&segment.packet).unwrap().1 += 1;
+            }
+            Event::Deliver(Delivered {
+                segment, corrupt, ..
+            }) => {
+                // A wrong bit is one that UDP's sum finds.
+                match corrupt {
+                    None => {
+                        let copy = self.datagrams[&segment.packet].0.clone();
+                        self.arrived.push(copy);
+                    }
+                    Some(_) => self.lost += 1,
+                }
+                self.forget(segment.packet);
+            }
+            Event::Drop { segment, .. } => {
+                self.lost += 1;
+                self.forget(segment.packet);
+            }
+            Event::Judged(_) => {}
+        }
+    }
+
+    fn forget(&mut self, packet: u64) {
+        let (_, copies) = self.datagrams.get_mut(&packet).unwrap();
+        *copies -= 1;
+        if *copies == 0
+            && let Some((datagram, _)) = self.datagrams.remove(&packet)
+        {
+            self.free.push(datagram);
+        }
+    }
+}
+
+/// Both ends of a connection, and what lies between them.
+pub(crate) struct Bed {
+    pub(crate) now: Time,
+    pub(crate) ends: [Connection; 2],
+    /// From the first end to the second, and back.
+    pub(crate) wires: [Wire; 2],
+}
+
+pub(crate) const KEY: [u8; 32] = [7; 32];
+
+pub(crate) fn address(number: u8) -> SocketAddr {
+    (IpAddr::V4(Ipv4Addr::new(10, 0, 0, number)), 9000).into()
+}
+
+pub(crate) fn native(first: Seq, window: u32) -> Box<dyn Control> {
+    Box::new(Native::new(first, window, 1))
+}
+
+pub(crate) fn config(mode: Mode) -> Config {
+    Config {
+        mode,
+        ..Config::default()
+    }
+}
+
+/// A connection that one end asks the other for, at the first of its packets.
+pub(crate) fn open(config: Config, first: Seq, control: Controls<'_>) -> [Connection; 2] {
+    let now = Time::ZERO;
+    let mut opening = Opening::to_listener(config, address(2).ip(), 11, first, now);
+    let listener = Listener::new(config, KEY);
+    let (mut asked, mut answer) = (Vec::new(), Vec::new());
+    let mut accepted = None;
+    loop {
+        asked.clear();
+        answer.clear();
+        assert!(opening.transmit(now, &mut asked));
+        match listener.hear(&asked, address(1), 22, now, control, &mut answer) {
+            Heard::Open(connection) => accepted = Some(connection),
+            Heard::Answer => {}
+            Heard::Nothing => panic!("no answer"),
+        }
+        let packet = Packet::read(&answer).unwrap();
+        match opening.handle(&packet, now, control) {
+            Opened::Open(connection) => return [*connection, *accepted.unwrap()],
+            Opened::Waiting => {}
+            Opened::Refused(code) => panic!("{code}"),
+        }
+    }
+}
+
+impl Bed {
+    /// The same settings in both directions, but for losses, which are of the way there.
+    pub(crate) fn new(config: Config, settings: &[(&str, &str)], changes: &[&str]) -> Self {
+        Self::beginning(config, Seq::new(1000), settings, changes)
+    }
+
+    pub(crate) fn beginning(
+        config: Config,
+        first: Seq,
+        settings: &[(&str, &str)],
+        changes: &[&str],
+    ) -> Self {
+        Self {
+            now: Time::ZERO,
+            ends: open(config, first, &native),
+            wires: [
+                Wire::new(settings, changes, 1),
+                Wire::new(settings, changes, 2),
+            ],
+        }
+    }
+
+    /// Lets both ends say what they have to say, and time go on to whatever happens next, but not beyond `until`.
+    pub(crate) fn step(&mut self, until: Time) {
+        for end in 0..2 {
+            loop {
+                let mut datagram = self.wires[end].buffer();
+                if !self.ends[end].transmit(self.now, &mut datagram) {
+                    self.wires[end].free.push(datagram);
+                    break;
+                }
+                self.wires[end].send(self.now, datagram);
+            }
+        }
+        let deadlines = self.ends.iter().map(Connection::deadline);
+        let lines = self.wires.iter_mut().map(|wire| wire.line.next_deadline());
+        let next = deadlines.chain(lines).flatten().min().unwrap_or(until);
+        // Whoever wants to go on at once has something to say that waits for something else.
+        let next = next.max(self.now + Time::from_nanos(1)).min(until);
+        self.now = next;
+        for (wire, end) in [(0, 1), (1, 0)] {
+            self.wires[wire].poll(self.now);
+            for datagram in std::mem::take(&mut self.wires[wire].arrived) {
+                let packet = Packet::read(&datagram).unwrap();
+                self.ends[end].handle(&packet, self.now);
+                self.wires[wire].free.push(datagram);
+            }
+        }
+    }
+
+    /// Sends what `next` has of a stream, and gives what arrives to `take`, for so long. `next` fills a buffer and says how much
+    /// it has.
+    pub(crate) fn stream(
+        &mut self,
+        until: Time,
+        mut source: impl FnMut(u64, &mut [u8]) -> usize,
+        mut take: impl FnMut(u64, &[u8]),
+    ) -> (u64, u64) {
+        let (mut written, mut read) = (0_u64, 0_u64);
+        let mut buffer = vec![0; 64 << 10];
+        while self.now < until {
+            while self.ends[0].room() >= 64 {
+                let length = source(written, &mut buffer);
+                let taken = self.ends[0].write(&buffer[..length]);
+                assert_eq!(taken, length);
+                written += taken as u64;
+                if length == 0 {
+                    break;
+                }
+            }
+            self.step(until);
+            loop {
+                let length = self.ends[1].read(&mut buffer);
+                if length == 0 {
+                    break;
+                }
+                take(read, &buffer[..length]);
+                read += length as u64;
+            }
+        }
+        (written, read)
+    }
+}
+
+/// The byte of a stream at a place, none of which is near another like it.
+pub(crate) fn byte(at: u64) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// So many bytes of it.
+pub(crate) fn bytes_up_to(end: u64) -> impl FnMut(u64, &mut [u8]) -> usize {
+    move |at, to| {
+        let length = to.len().min((end - at) as usize);
+        for (offset, to) in to[..length].iter_mut().enumerate() {
+            *to = byte(at + offset as u64);
+        }
+        length
+    }
+}
+
+/// Whether these are its bytes.
+pub(crate) fn assert_bytes(at: u64, bytes: &[u8]) {
+    for (offset, found) in bytes.iter().enumerate() {
+        assert_eq!(
+            *found,
+            byte(at + offset as u64),
+            "at {}",
+            at + offset as u64
+        );
+    }
+}
