@@ -23,6 +23,7 @@ mod relay;
 mod run;
 mod site;
 mod tap;
+mod udt;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -58,6 +59,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Capture TCP headers and say what limited each flow, its ACK stream included
     Tap(Box<tap::Args>),
+    /// Send, receive and measure over UDT4
+    Udt(Box<udt::Args>),
     /// Run experiments on an emulated testbed and report on them
     Lab(lab::Args),
 }
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Tap(args) => tap::run(&args),
+        Command::Udt(args) => udt::run(&args),
         Command::Lab(args) => lab::run(args),
     };
     exit::code(&console::checked(outcome))

@@ -14,17 +14,19 @@ use crate::{
 use std::collections::VecDeque;
 use units::Time;
 
-/// Expirations without a word before a connection is broken, and the least time (§6.1; UDT4: 5 s).
-const EXPIRATIONS: u32 = 16;
-const SILENCE: Time = Time::from_secs(10);
 /// The least time before something counts as expired, for each time that it did (UDT4's code; its comment and the
 /// draft: 100 ms).
 const EXPIRY_MIN: Time = Time::from_millis(300);
 
+/// How often the other end is told that it is over, if it says nothing to that, as libudt does; it is told again after a long
+/// round trip, or this.
+const FAREWELLS: u32 = 5;
+const FAREWELL_AGAIN: Time = Time::from_millis(50);
+
 /// How a connection came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Here, with [`Connection::close`], after all was acknowledged.
+    /// Here, with [`Connection::close`], after all was acknowledged, and the other end has heard so or was told often enough.
     Here,
     /// Over there. What had arrived can still be read.
     There,
@@ -50,7 +52,10 @@ pub struct Connection {
     keep_alive: bool,
     closing: bool,
     end: Option<End>,
-    over_again: bool,
+    /// How often the other end was told that it is over, and when it is told again.
+    farewells: Option<(u32, Time)>,
+    /// It is told once more, whatever the end.
+    tells: bool,
     /// Loss reports are put together here.
     report: Vec<u8>,
 }
@@ -61,6 +66,8 @@ struct Expiry {
     count: u32,
     since: Time,
     heard: Time,
+    /// How long nothing may be heard.
+    silence: Time,
 }
 
 impl Connection {
@@ -87,6 +94,7 @@ impl Connection {
                 count: 1,
                 since: now,
                 heard: now,
+                silence: config.silence,
             },
             ack2: None,
             dropped: VecDeque::new(),
@@ -95,7 +103,8 @@ impl Connection {
             keep_alive: false,
             closing: false,
             end: None,
-            over_again: false,
+            farewells: None,
+            tells: false,
             report: Vec::new(),
         }
     }
@@ -193,8 +202,7 @@ impl Connection {
             return;
         }
         if let Some(end) = self.end {
-            // It has not heard that it is over. (UDT4 says so once.)
-            self.over_again = end == End::Here && !matches!(packet.body, Body::Shutdown);
+            self.tells |= answers_after(end, &packet.body);
             return;
         }
         let believed = match packet.body {
@@ -222,7 +230,7 @@ impl Connection {
                 true
             }
             Body::Shutdown => {
-                self.end = Some(End::There);
+                self.hear_farewell();
                 true
             }
             Body::Handshake(asked) => {
@@ -247,6 +255,14 @@ impl Connection {
         self.answers |= asks && self.answer.is_some();
     }
 
+    /// It is the answer to ours, or it gets one. (UDT4 says once that it is over, and answers nothing.)
+    fn hear_farewell(&mut self) {
+        match self.farewells {
+            Some(_) => self.end = Some(End::Here),
+            None => (self.end, self.tells) = (Some(End::There), true),
+        }
+    }
+
     /// Time went by: what was to happen until `now` does.
     fn look(&mut self, now: Time) {
         while let Some(gone) = self.sender.buffer.expired(now) {
@@ -260,7 +276,7 @@ impl Connection {
 
     fn expire(&mut self, now: Time) {
         let expiry = &mut self.expiry;
-        if expiry.count > EXPIRATIONS && now.since(expiry.heard) > SILENCE {
+        if now >= expiry.broken_at() {
             self.end = Some(End::Silence);
             return;
         }
@@ -274,14 +290,13 @@ impl Connection {
 
     /// Appends the next datagram, if one is to go now.
     pub fn transmit(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
-        if self.end.is_some() {
-            let again = std::mem::take(&mut self.over_again);
-            if again {
-                self.say_over(now, to);
-            }
-            return again;
+        if std::mem::take(&mut self.tells) {
+            self.say_over(now, to);
+            return true;
         }
-        self.look(now);
+        if self.end.is_none() {
+            self.look(now);
+        }
         self.end.is_none() && (self.say(now, to) || self.send(now, to))
     }
 
@@ -320,14 +335,28 @@ impl Connection {
                 last,
             };
             packet(body).write(to);
-        } else if self.closing && self.is_flushed() {
-            self.end = Some(End::Here);
-            self.say_over(now, to);
         } else if std::mem::take(&mut self.keep_alive) {
             packet(Body::KeepAlive).write(to);
+        } else if self.closing && self.is_flushed() {
+            return self.bid_farewell(now, to);
         } else {
             return false;
         }
+        true
+    }
+
+    fn bid_farewell(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+        let (told, again_at) = self.farewells.unwrap_or_default();
+        if now < again_at {
+            return false;
+        }
+        if told == FAREWELLS {
+            self.end = Some(End::Here);
+            return false;
+        }
+        let pause = self.sender.rtt().long().max(FAREWELL_AGAIN);
+        self.farewells = Some((told + 1, now + pause));
+        self.say_over(now, to);
         true
     }
 
@@ -368,16 +397,15 @@ impl Connection {
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         if self.end.is_some() {
-            return self.over_again.then_some(Time::ZERO);
+            return self.tells.then_some(Time::ZERO);
         }
-        let at_once = self.ack2.is_some()
-            || self.answers
-            || self.keep_alive
-            || !self.dropped.is_empty()
-            || (self.closing && self.is_flushed());
+        let at_once =
+            self.ack2.is_some() || self.answers || self.keep_alive || !self.dropped.is_empty();
+        let farewell = self.farewells.map_or(Time::ZERO, |(_, again_at)| again_at);
         let expiry = self.expiry.due(self.sender.rtt().long());
         [
             at_once.then_some(Time::ZERO),
+            (self.closing && self.is_flushed()).then_some(farewell),
             self.receiver.due(),
             self.sender.due(),
             self.sender.buffer.next_expiry(),
@@ -393,17 +421,33 @@ impl Connection {
     }
 }
 
+/// Whether a packet that comes after the end gets the answer that it is over: of an end that has not heard so, or has not heard
+/// that we have. Never what would be answered itself.
+pub(crate) fn answers_after(end: End, body: &Body<'_>) -> bool {
+    match end {
+        End::Here => !matches!(body, Body::Shutdown),
+        End::There => matches!(body, Body::Shutdown),
+        End::Silence => false,
+    }
+}
+
 impl Expiry {
     fn heard(&mut self, now: Time) {
         *self = Self {
             count: 1,
             since: now,
             heard: now,
+            silence: self.silence,
         };
+    }
+
+    fn broken_at(&self) -> Time {
+        self.heard + self.silence
     }
 
     fn due(&self, long: Time) -> Time {
         let each = (long + SYN).max(EXPIRY_MIN).as_nanos();
-        self.since + Time::from_nanos(each * u64::from(self.count))
+        let again = self.since + Time::from_nanos(each * u64::from(self.count));
+        again.min(self.broken_at())
     }
 }

@@ -4,7 +4,7 @@
 use crate::{
     config::Config,
     congestion::Control,
-    connection::{Connection, End},
+    connection::{Connection, End, answers_after},
     handshake::Handshake,
     listening::{Heard, Listener},
     number::Seq,
@@ -20,7 +20,7 @@ use units::Time;
 /// Connections at a time, and those that are being opened: 256 bytes each until data comes.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// Connections that were closed here and whose other end may not have heard it, at most; those before them are forgotten.
+/// Connections after their end of whose other end something may still come, at most; of those before them nothing is kept.
 const GONE_MAX: usize = 1024;
 
 /// All connections of a port.
@@ -38,8 +38,17 @@ pub struct Endpoint<M, R> {
     /// What a listener has answered, and to whom.
     answers: Vec<(SocketAddr, Vec<u8>)>,
     events: VecDeque<Event>,
-    /// Connections that were closed and forgotten here: whose they were, and both names.
-    gone: VecDeque<(SocketAddr, u32, u32)>,
+    /// Connections that are forgotten here after their end.
+    gone: VecDeque<Gone>,
+}
+
+/// What is kept of one.
+#[derive(Debug)]
+struct Gone {
+    peer: SocketAddr,
+    own_id: u32,
+    peer_id: u32,
+    end: End,
 }
 
 #[derive(Debug)]
@@ -186,12 +195,17 @@ where
             self.due.remove(&(due, id));
         }
         if let State::Open(connection) = one.state
-            && connection.end() == Some(End::Here)
+            && let Some(end) = connection.end()
         {
             if self.gone.len() == GONE_MAX {
                 self.gone.pop_front();
             }
-            self.gone.push_back((one.peer, id, connection.peer()));
+            self.gone.push_back(Gone {
+                peer: one.peer,
+                own_id: id,
+                peer_id: connection.peer(),
+                end,
+            });
         }
     }
 
@@ -234,16 +248,16 @@ where
 
     /// Of a connection that is gone the other end hears so.
     fn say_gone(&mut self, id: u32, packet: &Packet<'_>, from: SocketAddr) {
-        let was = |(peer, own, _): &&(SocketAddr, u32, u32)| (*peer, *own) == (from, id);
-        let Some((_, _, peer)) = self.gone.iter().find(was) else {
+        let was = |gone: &&Gone| (gone.peer, gone.own_id) == (from, id);
+        let Some(gone) = self.gone.iter().find(was) else {
             return;
         };
-        if matches!(packet.body, Body::Shutdown) || self.answers.len() >= CONNECTIONS_MAX {
+        if !answers_after(gone.end, &packet.body) || self.answers.len() >= CONNECTIONS_MAX {
             return;
         }
         let over = Packet {
             timestamp_us: 0,
-            destination: *peer,
+            destination: gone.peer_id,
             body: Body::Shutdown,
         };
         let mut answer = Vec::new();

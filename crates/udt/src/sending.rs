@@ -22,7 +22,10 @@ pub(crate) struct Sender {
     pub(crate) buffer: SendBuffer,
     control: Box<dyn Control>,
     lost: LossList,
-    /// Packets that the receiver has room for behind the last acknowledged.
+    /// The first that did not arrive as far as any ACK says. A light one says less than a full one: libudt lets nobody read
+    /// what it has not acknowledged by a full one, and never will after a shutdown.
+    arrived: Seq,
+    /// Packets that the receiver has room for behind that.
     flow_window: u32,
     mss: u32,
     rtt: RoundTrip,
@@ -58,6 +61,7 @@ impl Sender {
     ) -> Self {
         Self {
             lost: LossList::new(buffer.acked(), buffer.room()),
+            arrived: buffer.acked(),
             buffer,
             control,
             flow_window: window,
@@ -83,10 +87,15 @@ impl Sender {
 
     /// An acknowledgement; `false` if it is of what was never sent.
     pub(crate) fn on_ack(&mut self, ack: &Ack, now: Time) -> bool {
-        if !self.advance(ack.next) {
+        if self.buffer.acknowledge(ack.next).is_none() {
             return false;
         }
-        self.flow_window = ack.room;
+        self.lost.advance(self.buffer.acked());
+        if self.arrived.is_before(self.buffer.acked()) {
+            self.arrived = self.buffer.acked();
+        }
+        let ahead = self.arrived.since(self.buffer.acked()) as u32;
+        self.flow_window = ack.room.saturating_sub(ahead);
         self.rtt.measured(Time::from_micros(ack.rtt_us.into()));
         if let Some(Rates { arrival, capacity }) = ack.rates {
             self.arrival = smoothed(self.arrival, arrival);
@@ -99,17 +108,16 @@ impl Sender {
 
     /// One between two full ones: nothing is known of the receiver's room but what it was before.
     pub(crate) fn on_light_ack(&mut self, next: Seq) -> bool {
-        let before = self.buffer.acked();
-        let believed = self.advance(next);
-        let new = self.buffer.acked().since(before) as u32;
+        if self.buffer.unsent().is_before(next) {
+            return false;
+        }
+        let new = u32::try_from(next.since(self.arrived)).unwrap_or(0);
+        if new > 0 {
+            self.lost.remove(self.arrived, next.minus(1));
+            self.arrived = next;
+        }
         self.flow_window = self.flow_window.saturating_sub(new);
-        believed
-    }
-
-    fn advance(&mut self, next: Seq) -> bool {
-        let believed = self.buffer.acknowledge(next).is_some();
-        self.lost.advance(self.buffer.acked());
-        believed
+        true
     }
 
     /// A loss report; `false`, and nothing is done, if it has runs that never were on their way.
@@ -190,7 +198,7 @@ impl Sender {
     }
 
     fn window_is_open(&self) -> bool {
-        let under_way = self.buffer.unsent().since(self.buffer.acked()) as u32;
+        let under_way = self.buffer.unsent().since(self.arrived) as u32;
         under_way < self.flow_window.min(self.control.window())
     }
 

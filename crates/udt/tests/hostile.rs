@@ -127,6 +127,8 @@ proptest! {
                 sent += 1;
                 prop_assert!(sent < 300);
             }
+            // Who drives it would come back at once, again and again.
+            prop_assert!(end.deadline().is_none_or(|deadline| deadline > now), "{end:?}");
             end.read(&mut buffer);
             end.read_message(&mut message);
             prop_assert!(message.len() <= 64 * 1456);

@@ -2,7 +2,10 @@
 //! One connection, as a program reads and writes it.
 
 use super::Shared;
-use crate::connection::{Connection, End};
+use crate::{
+    connection::{Connection, End},
+    sending::Counts,
+};
 use std::{
     io,
     pin::Pin,
@@ -24,6 +27,14 @@ impl Stream {
     pub(super) fn new(id: u32, shared: Arc<Shared>) -> Self {
         shared.lock().waiting.entry(id).or_default();
         Self { id, shared }
+    }
+
+    /// What its sending half has done, and the smoothed round trip; nothing before it is open and after the socket broke.
+    #[must_use]
+    pub fn counts(&self) -> Option<(Counts, Time)> {
+        let mut state = self.shared.lock();
+        let connection = state.endpoint.connection(self.id)?;
+        Some((connection.counts(), connection.rtt()))
     }
 
     /// Does something with the connection, and has it say what follows from that. If there is nothing to do yet, it is

@@ -2,9 +2,9 @@
 // One end of a connection of libudt, which carries what comes on its standard input, or writes what it receives to its
 // standard output.
 //
-//   peer send|receive stream|message listen|connect|rendezvous LOCAL_PORT REMOTE_PORT
+//   peer send|receive stream|message listen|connect|rendezvous LOCAL_PORT REMOTE_ADDRESS REMOTE_PORT
 //
-// All on 127.0.0.1. Messages have their length in four bytes, big-endian, before them on the standard streams.
+// Addresses are IPv4's. Messages have their length in four bytes, big-endian, before them on the standard streams.
 
 #include <arpa/inet.h>
 #include <cstdint>
@@ -25,19 +25,19 @@ constexpr int longest_message = 1 << 20;
     std::exit(1);
 }
 
-sockaddr_in loopback(const char* port) {
+sockaddr_in at(const char* host, const char* port) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(port)));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (inet_pton(AF_INET, host, &address.sin_addr) != 1) std::exit(2);
     return address;
 }
 
-UDTSOCKET open(const std::string& kind, const std::string& how, const char* local, const char* remote) {
+UDTSOCKET open(const std::string& kind, const std::string& how, const char* local, const sockaddr_in& remote) {
     UDTSOCKET end = UDT::socket(AF_INET, kind == "stream" ? SOCK_STREAM : SOCK_DGRAM, 0);
     bool meets = how == "rendezvous";
     UDT::setsockopt(end, 0, UDT_RENDEZVOUS, &meets, sizeof meets);
-    sockaddr_in here = loopback(local);
+    sockaddr_in here = at("0.0.0.0", local);
     if (UDT::bind(end, reinterpret_cast<sockaddr*>(&here), sizeof here) == UDT::ERROR) give_up("bind");
     if (how == "listen") {
         if (UDT::listen(end, 4) == UDT::ERROR) give_up("listen");
@@ -48,9 +48,8 @@ UDTSOCKET open(const std::string& kind, const std::string& how, const char* loca
         if (accepted == UDT::INVALID_SOCK) give_up("accept");
         return accepted;
     }
-    sockaddr_in there = loopback(remote);
     std::fprintf(stderr, "ready\n");
-    if (UDT::connect(end, reinterpret_cast<sockaddr*>(&there), sizeof there) == UDT::ERROR) give_up("connect");
+    if (UDT::connect(end, reinterpret_cast<const sockaddr*>(&remote), sizeof remote) == UDT::ERROR) give_up("connect");
     return end;
 }
 
@@ -101,10 +100,10 @@ void receive_messages(UDTSOCKET from) {
 }  // namespace
 
 int main(int count, char** words) {
-    if (count != 6) return 2;
+    if (count != 7) return 2;
     const std::string task = words[1], kind = words[2];
     UDT::startup();
-    UDTSOCKET end = open(kind, words[3], words[4], words[5]);
+    UDTSOCKET end = open(kind, words[3], words[4], at(words[5], words[6]));
     if (task == "send") {
         kind == "stream" ? send_stream(end) : send_messages(end);
     } else {

@@ -198,6 +198,11 @@ impl Bed {
                 let mut datagram = self.wires[end].buffer();
                 if !self.ends[end].transmit(self.now, &mut datagram) {
                     self.wires[end].free.push(datagram);
+                    let next = self.ends[end].deadline();
+                    assert!(
+                        next.is_none_or(|next| next > self.now),
+                        "it turns in a circle"
+                    );
                     break;
                 }
                 self.wires[end].send(self.now, datagram);

@@ -95,6 +95,13 @@ impl Recorder {
 
     /// Until it is told to end, enough is captured, or something fails.
     pub(super) fn run(mut self) -> Result<()> {
+        let ended = self.capture();
+        // Whatever ended it: what has come by then is not lost.
+        let rest = self.drain_the_rest().and_then(|()| self.count());
+        ended.and(rest)
+    }
+
+    fn capture(&mut self) -> Result<()> {
         loop {
             self.drain()?;
             self.ring.check()?;
@@ -103,11 +110,9 @@ impl Recorder {
                 .told_to_end
                 .wait(std::iter::once(&self.ring), LOOK_EVERY)?;
             if told || self.shared.budget.is_spent() {
-                break;
+                return Ok(());
             }
         }
-        self.drain_the_rest()?;
-        self.count()
     }
 
     /// The block that is being filled comes when its time is out, and nothing after it.

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is said of a transfer, in words and as JSON.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, time::Duration};
+use udt::Counts;
+use units::{BitRate, Bytes, Time};
+
+/// One end's figures of a transfer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Figures {
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+    pub(super) bits_per_second: u64,
+    /// Of all that this process does.
+    pub(super) cpu_seconds: f64,
+    pub(super) cpu_seconds_per_gb: f64,
+    /// Data packets that were sent, of those again, reported missing, and times that nothing was heard for long.
+    pub(super) packets_sent: u64,
+    pub(super) packets_sent_again: u64,
+    pub(super) packets_lost: u64,
+    pub(super) timeouts: u64,
+    pub(super) rtt_ms: f64,
+    /// What was sent or received, of files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) blake3: Option<String>,
+}
+
+/// CPU time of this process.
+pub(super) fn cpu() -> Duration {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec as u32)
+}
+
+impl Figures {
+    pub(super) fn of(bytes: u64, elapsed: Duration, cpu: Duration) -> Self {
+        Self::default().with(bytes, elapsed, cpu)
+    }
+
+    /// Of all connections together.
+    pub(super) fn with(self, bytes: u64, elapsed: Duration, cpu: Duration) -> Self {
+        let (seconds, cpu_seconds) = (elapsed.as_secs_f64(), cpu.as_secs_f64());
+        Self {
+            bytes,
+            seconds,
+            bits_per_second: (bytes as f64 * 8.0 / seconds.max(1e-9)) as u64,
+            cpu_seconds,
+            cpu_seconds_per_gb: cpu_seconds / (bytes as f64 / 1e9).max(1e-9),
+            ..self
+        }
+    }
+
+    /// A connection's own.
+    pub(super) fn count(&mut self, counts: &Counts, rtt: Time) {
+        self.packets_sent += counts.sent;
+        self.packets_sent_again += counts.sent_again;
+        self.packets_lost += counts.lost;
+        self.timeouts += counts.timeouts;
+        self.rtt_ms = rtt.as_secs_f64() * 1e3;
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, rate) = (
+            Bytes::new(self.bytes),
+            BitRate::from_bits(self.bits_per_second),
+        );
+        write!(f, "{bytes} in {:.1} s, {rate}", self.seconds)?;
+        if self.packets_sent > 0 {
+            let again = self.packets_sent_again;
+            write!(f, "; {again} of {} packets again", self.packets_sent)?;
+        }
+        write!(f, "; {:.2} s of CPU a GB", self.cpu_seconds_per_gb)
+    }
+}

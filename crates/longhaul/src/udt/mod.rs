@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul udt`: files and memory over UDT4, to another longhaul, or any other program that speaks it.
+
+mod args;
+mod bench;
+mod figures;
+mod port;
+mod serve;
+mod transfer;
+
+pub(crate) use args::Args;
+use args::Command;
+
+use anyhow::Result;
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match &args.command {
+            Command::Send(args) => transfer::send(args).await,
+            Command::Receive(args) => transfer::receive(args).await,
+            Command::Bench(args) => match &args.to {
+                Some(to) => bench::run(args, to).await,
+                None => serve::run(args).await,
+            },
+        }
+    })
+}

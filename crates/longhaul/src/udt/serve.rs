@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end of a bench that serves. A connection says first what it is: `{` begins what is asked for, `D` and a number data of
+//! that bench.
+
+use super::{
+    args::Bench,
+    bench::{Asked, Share, fill, read_line, swallow},
+    figures::{Figures, cpu},
+};
+use anyhow::{Context as _, Result, ensure};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::{JoinSet, LocalSet},
+    time::timeout,
+};
+use udt::socket::Stream;
+
+/// Benches at a time.
+const BENCHES_MAX: usize = 16;
+
+/// How long a bench's connections may take to come.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Where connections with data go, by the number of the bench.
+type Waiting = Rc<RefCell<HashMap<u64, UnboundedSender<Stream>>>>;
+
+/// Until the process ends.
+pub(super) async fn run(args: &Bench) -> Result<()> {
+    let socket = args.port.bind(args.at)?;
+    socket.listen();
+    note!("longhaul udt: serving at {}", socket.local_addr());
+    let waiting = Waiting::default();
+    let serve = async {
+        loop {
+            let stream = socket.accept().await?;
+            let waiting = waiting.clone();
+            tokio::task::spawn_local(async move {
+                if let Err(error) = greet(stream, &waiting).await {
+                    note!("longhaul udt: {error:#}");
+                }
+            });
+        }
+    };
+    LocalSet::new().run_until(serve).await
+}
+
+async fn greet(mut stream: Stream, waiting: &Waiting) -> Result<()> {
+    let kind = timeout(PATIENCE, stream.read_u8()).await;
+    match kind.context("a connection says nothing")?? {
+        b'D' => {
+            let number = timeout(PATIENCE, stream.read_u64()).await??;
+            let waiting = waiting.borrow();
+            let to = waiting.get(&number).context("data of no bench")?;
+            // It may be over.
+            drop(to.send(stream));
+            Ok(())
+        }
+        b'{' => {
+            let line = timeout(PATIENCE, read_line(&mut stream)).await??;
+            let asked = serde_json::from_str(&format!("{{{line}"));
+            serve(stream, asked.context("not a bench")?, waiting).await
+        }
+        _ => anyhow::bail!("a connection for nothing that is known"),
+    }
+}
+
+async fn serve(mut control: Stream, asked: Asked, waiting: &Waiting) -> Result<()> {
+    asked.check()?;
+    ensure!(
+        waiting.borrow().len() < BENCHES_MAX,
+        "too many benches at a time"
+    );
+    let (to, from) = unbounded_channel();
+    let number = random()?;
+    waiting.borrow_mut().insert(number, to);
+    let told = async {
+        control.write_all(format!("{number}\n").as_bytes()).await?;
+        let figures = measure(&asked, from).await?;
+        let line = serde_json::to_string(&figures)? + "\n";
+        control.write_all(line.as_bytes()).await?;
+        Ok(control.shutdown().await?)
+    };
+    let told = told.await;
+    waiting.borrow_mut().remove(&number);
+    told
+}
+
+async fn measure(asked: &Asked, mut from: UnboundedReceiver<Stream>) -> Result<Figures> {
+    let mut all = JoinSet::new();
+    let mut begun = None;
+    for _ in 0..asked.streams {
+        let stream = timeout(PATIENCE, from.recv()).await;
+        let stream = stream
+            .ok()
+            .flatten()
+            .context("a bench's connections do not come")?;
+        begun.get_or_insert((Instant::now(), cpu()));
+        let asked = asked.clone();
+        all.spawn_local(async move {
+            match asked.reverse {
+                true => fill(stream, &asked).await,
+                false => swallow(stream).await,
+            }
+        });
+    }
+    let shares: Vec<Result<Share>> = all.join_all().await;
+    let (at, spent) = begun.context("no connections")?;
+    let mut figures = Figures::default();
+    let mut bytes = 0;
+    for share in shares {
+        let share = share?;
+        bytes += share.bytes;
+        figures.count(&share.counts, share.rtt);
+    }
+    Ok(figures.with(bytes, at.elapsed(), cpu() - spent))
+}
+
+/// A bench's number, which nobody else can tell.
+fn random() -> Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
+}

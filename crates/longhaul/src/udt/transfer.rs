@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One file over one connection. What arrives is whole or an error: UDT says when a connection was closed and when it
+//! broke.
+
+use super::{
+    args::{Receive, Send},
+    figures::{Figures, cpu},
+    port::not_reached,
+};
+use crate::exit::Refusal;
+use anyhow::{Context as _, Result};
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    path::Path,
+    time::Instant,
+};
+use tempfile::NamedTempFile;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use udt::socket::Stream;
+
+/// Read and written at once.
+const BUFFER: usize = 1 << 18;
+
+pub(super) async fn send(args: &Send) -> Result<()> {
+    let mut file = open(&args.file)?;
+    let socket = args.port.towards(args.to)?;
+    let begun = Begun::now();
+    let connected = socket.connect(args.to).await;
+    let mut stream = connected.map_err(|error| not_reached(args.to, &error))?;
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; BUFFER];
+    let mut bytes = 0;
+    loop {
+        let length = file.read(&mut buffer).with_context(|| shown(&args.file))?;
+        if length == 0 {
+            break;
+        }
+        hasher.update(&buffer[..length]);
+        let sent = stream.write_all(&buffer[..length]).await;
+        sent.map_err(|error| not_reached(args.to, &error))?;
+        bytes += length as u64;
+    }
+    let closed = stream.shutdown().await;
+    closed.map_err(|error| not_reached(args.to, &error))?;
+    let figures = begun.figures(bytes, &hasher, Some(&stream));
+    match args.json {
+        true => say!("{}", serde_json::to_string(&figures)?),
+        false => note!("longhaul udt: {figures}"),
+    }
+    Ok(())
+}
+
+pub(super) async fn receive(args: &Receive) -> Result<()> {
+    let to = Arriving::begin(&args.file)?;
+    let socket = args.port.bind(args.at)?;
+    socket.listen();
+    note!("longhaul udt: listening at {}", socket.local_addr());
+    let mut stream = socket.accept().await?;
+    // One is enough.
+    drop(socket);
+    let begun = Begun::now();
+    let (bytes, hasher) = to.fill(&mut stream).await?;
+    let figures = begun.figures(bytes, &hasher, None);
+    match (args.json, args.file == Path::new("-")) {
+        (true, false) => say!("{}", serde_json::to_string(&figures)?),
+        // What was received is there.
+        (true, true) => note!("{}", serde_json::to_string(&figures)?),
+        (false, _) => note!("longhaul udt: {figures}"),
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<Box<dyn Read>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin()));
+    }
+    let opened = File::open(path).and_then(|file| match file.metadata()?.is_dir() {
+        true => Err(io::ErrorKind::IsADirectory.into()),
+        false => Ok(file),
+    });
+    let file = opened.map_err(|error| Refusal::usage(format!("{}: {error}", path.display())))?;
+    Ok(Box::new(file))
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Where it goes.
+enum Arriving<'a> {
+    Out,
+    /// Beside its name, until it is whole.
+    File(NamedTempFile, &'a Path),
+}
+
+impl<'a> Arriving<'a> {
+    fn begin(path: &'a Path) -> Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Self::Out);
+        }
+        if path.is_dir() {
+            return Err(Refusal::usage(format!(
+                "{}: is a directory",
+                path.display()
+            )));
+        }
+        let around = path
+            .parent()
+            .filter(|around| !around.as_os_str().is_empty());
+        // As any new file, for whom the umask lets.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        let file = tempfile::Builder::new()
+            .permissions(mode)
+            .tempfile_in(around.unwrap_or(Path::new(".")));
+        let file = file.map_err(|error| Refusal::usage(format!("{}: {error}", path.display())))?;
+        Ok(Self::File(file, path))
+    }
+
+    async fn fill(mut self, from: &mut Stream) -> Result<(u64, blake3::Hasher)> {
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; BUFFER];
+        let mut bytes = 0;
+        loop {
+            let length = from.read(&mut buffer).await;
+            let length = length.context("the connection broke: what came is thrown away")?;
+            if length == 0 {
+                break;
+            }
+            hasher.update(&buffer[..length]);
+            self.write(&buffer[..length])?;
+            bytes += length as u64;
+        }
+        self.end()?;
+        Ok((bytes, hasher))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Out => io::stdout().write_all(bytes).context("standard output"),
+            Self::File(file, path) => file.write_all(bytes).with_context(|| shown(path)),
+        }
+    }
+
+    fn end(self) -> Result<()> {
+        match self {
+            Self::Out => Ok(io::stdout().flush()?),
+            Self::File(file, path) => {
+                file.as_file().sync_all().with_context(|| shown(path))?;
+                file.persist(path).with_context(|| shown(path))?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// When a transfer began.
+struct Begun {
+    at: Instant,
+    cpu: std::time::Duration,
+}
+
+impl Begun {
+    fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            cpu: cpu(),
+        }
+    }
+
+    fn figures(&self, bytes: u64, hasher: &blake3::Hasher, sent: Option<&Stream>) -> Figures {
+        let mut figures = Figures::of(bytes, self.at.elapsed(), cpu() - self.cpu);
+        if let Some((counts, rtt)) = sent.and_then(Stream::counts) {
+            figures.count(&counts, rtt);
+        }
+        figures.blake3 = Some(hasher.finalize().to_string());
+        figures
+    }
+}

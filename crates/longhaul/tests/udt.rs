@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul udt`: files, pipes and benches, here and through a link that loses, doubles and reorders, where libudt is the
+//! other end.
+
+#[path = "link_process/mod.rs"]
+mod link_process;
+
+use host::process::inside;
+use link_process::{Testbed, may_use_namespaces};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, Output, Stdio},
+};
+
+/// A command that has hung after so many seconds.
+const PATIENCE: &str = "100";
+
+fn longhaul(arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args([PATIENCE, env!("CARGO_BIN_EXE_longhaul"), "udt"]);
+    command.args(arguments);
+    piped(command)
+}
+
+fn piped(mut command: Command) -> Command {
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Waits until it says that it can be reached; at which port, and what it says after that.
+fn port(child: &mut Child) -> (String, BufReader<ChildStderr>) {
+    let mut line = String::new();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    let port = line.trim().rsplit(':').next().unwrap().to_owned();
+    assert!(port.parse::<u16>().is_ok(), "{line}");
+    (port, said)
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    let byte = |n: usize| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+    (0..length).map(byte).collect()
+}
+
+#[test]
+fn a_file_arrives_under_its_name_and_both_say_its_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("from"), bytes(5_000_000)).unwrap();
+    let mut receives = longhaul(&["receive", &at("to"), "--at", "[::]:0", "--json"])
+        .spawn()
+        .unwrap();
+    let (port, _said) = port(&mut receives);
+    let to = format!("127.0.0.1:{port}");
+    let sent = json(
+        &longhaul(&["send", &at("from"), &to, "--json"])
+            .output()
+            .unwrap(),
+    );
+    let received = json(&receives.wait_with_output().unwrap());
+    assert_eq!(fs::read(at("to")).unwrap(), bytes(5_000_000));
+    let hash = blake3::hash(&bytes(5_000_000)).to_string();
+    assert_eq!(
+        (&sent["blake3"], &received["blake3"]),
+        (&hash.clone().into(), &hash.into())
+    );
+    assert_eq!(
+        (&sent["bytes"], &received["bytes"]),
+        (&5_000_000.into(), &5_000_000.into())
+    );
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        2,
+        "nothing is left beside them"
+    );
+}
+
+#[test]
+fn standard_input_arrives_at_standard_output() {
+    let mut receives = longhaul(&["receive", "-", "--at", "127.0.0.1:0"])
+        .spawn()
+        .unwrap();
+    let (port, _said) = port(&mut receives);
+    let to = format!("127.0.0.1:{port}");
+    let mut sends = longhaul(&["send", "-", &to]);
+    let mut sends = sends.stdin(Stdio::piped()).spawn().unwrap();
+    sends
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&bytes(300_000))
+        .unwrap();
+    assert!(sends.wait().unwrap().success());
+    assert_eq!(receives.wait_with_output().unwrap().stdout, bytes(300_000));
+}
+
+#[test]
+fn what_breaks_off_gets_no_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("to");
+    let mut receives = longhaul(&[
+        "receive",
+        to.to_str().unwrap(),
+        "--at",
+        "127.0.0.1:0",
+        "--silence",
+        "2s",
+    ]);
+    let mut receives = receives.spawn().unwrap();
+    let (port, _said) = port(&mut receives);
+    let mut sends = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    sends.args(["udt", "send", "-", &format!("127.0.0.1:{port}")]);
+    let mut sends = piped(sends).stdin(Stdio::piped()).spawn().unwrap();
+    let mut pipe = sends.stdin.take().unwrap();
+    pipe.write_all(&bytes(1_000_000)).unwrap();
+    sends.kill().unwrap();
+    sends.wait().unwrap();
+    assert_eq!(receives.wait().unwrap().code(), Some(1));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_bench_measures_both_ways() {
+    let mut serves = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    serves.args(["udt", "bench", "--at", "127.0.0.1:0"]);
+    let mut serves = piped(serves).spawn().unwrap();
+    let (port, _said) = port(&mut serves);
+    let to = format!("127.0.0.1:{port}");
+    for more in [&[][..], &["--reverse"], &["--parallel", "3"]] {
+        let mut bench = longhaul(&["bench", &to, "--bytes", "6MB", "--json"]);
+        let record = json(&bench.args(more).output().unwrap());
+        for end in ["sender", "receiver"] {
+            assert_eq!(record[end]["bytes"], 6_000_000, "{record}");
+            assert!(
+                record[end]["cpu_seconds"].as_f64().unwrap() > 0.0,
+                "{record}"
+            );
+        }
+        assert!(
+            record["sender"]["packets_sent"].as_u64().unwrap() > 4000,
+            "{record}"
+        );
+    }
+    let timed = longhaul(&["bench", &to, "--time", "300ms"])
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8_lossy(&timed.stdout).contains("sender: "),
+        "{timed:?}"
+    );
+    serves.kill().unwrap();
+    serves.wait().unwrap();
+}
+
+#[test]
+fn bad_input_is_one_clear_error() {
+    let refused = |arguments: &[&str], code: i32, word: &str| {
+        let output = longhaul(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(word), "{said}");
+    };
+    refused(
+        &["send", "/nonexistent/file", "127.0.0.1"],
+        2,
+        "/nonexistent/file",
+    );
+    refused(&["send", "/", "127.0.0.1"], 2, "/: is a directory");
+    refused(&["receive", "/"], 2, "/: is a directory");
+    refused(&["receive", "/nonexistent/file"], 2, "/nonexistent/file");
+    refused(&["bench", "127.0.0.1", "--time", "1ms"], 2, "100ms to 1h");
+    refused(&["bench", "--reverse"], 2, "<TO>");
+    refused(&["receive", "-", "--at", "192.0.2.1:9"], 1, "192.0.2.1:9");
+}
+
+/// libudt's end; nothing if it is not here.
+fn libudt() -> Option<PathBuf> {
+    let to = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("libudt-peer-of-links");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../udt/tests/libudt/peer.cpp");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-O2", source, "-o"]).arg(&to);
+    let built = compiler.args(["-ludt", "-lpthread"]).status();
+    match built.is_ok_and(|status| status.success()) {
+        true => Some(to),
+        false if std::env::var_os("ALLOW_SKIP").is_some() => None,
+        false => panic!("libudt-dev is not here"),
+    }
+}
+
+/// A path that does to packets all that paths do.
+fn rough(name: &str) -> Testbed {
+    let flags = [
+        "--rate",
+        "200mbit",
+        "--delay",
+        "10ms",
+        "--loss",
+        "1%",
+        "--duplicate",
+        "1%",
+        "--reorder",
+        "3%:2ms",
+    ];
+    Testbed::start(name, ["10.89.0.1/24", "10.89.0.2/24"], &flags)
+}
+
+fn at_libudt(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg(PATIENCE).arg(program).args(arguments);
+    piped(command)
+}
+
+#[test]
+fn libudt_receives_over_a_rough_path() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let Some(program) = libudt() else { return };
+    let bed = rough("udtsend");
+    let mut theirs = at_libudt(
+        &program,
+        &["receive", "stream", "listen", "9000", "0.0.0.0", "0"],
+    );
+    let mut theirs = inside(&mut theirs, &bed.right).spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(theirs.stderr.take().unwrap())
+        .read_line(&mut ready)
+        .unwrap();
+    let mut ours = longhaul(&["send", "-", &bed.right_address().to_string(), "--json"]);
+    let mut ours = inside(&mut ours, &bed.left)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    ours.stdin
+        .take()
+        .unwrap()
+        .write_all(&bytes(4_000_000))
+        .unwrap();
+    let sent = json(&ours.wait_with_output().unwrap());
+    assert!(sent["packets_lost"].as_u64().unwrap() > 0, "{sent}");
+    let output = theirs.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == bytes(4_000_000));
+}
+
+#[test]
+fn libudt_sends_over_a_rough_path() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let Some(program) = libudt() else { return };
+    let bed = rough("udtreceive");
+    let mut ours = longhaul(&["receive", "-", "--at", "0.0.0.0:9000", "--silence", "2s"]);
+    let mut ours = inside(&mut ours, &bed.right).spawn().unwrap();
+    let (_port, mut said) = port(&mut ours);
+    let to = bed.right_address().to_string();
+    let mut theirs = at_libudt(&program, &["send", "stream", "connect", "0", &to, "9000"]);
+    let mut theirs = inside(&mut theirs, &bed.left)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    theirs
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&bytes(4_000_000))
+        .unwrap();
+    let output = ours.wait_with_output().unwrap();
+    assert!(output.stdout == bytes(4_000_000));
+    // libudt says once that it is over, and that may be lost, too.
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() || said.contains("the connection broke"),
+        "{said}"
+    );
+    assert!(theirs.wait().unwrap().success());
+}
