@@ -19,11 +19,11 @@ const HEADERS: u32 = 28;
 
 /// A line that carries datagrams.
 pub(crate) struct Wire {
-    line: Line,
+    pub(crate) line: Line,
     datagrams: HashMap<u64, (Vec<u8>, u32)>,
     count: u64,
-    arrived: Vec<Vec<u8>>,
-    free: Vec<Vec<u8>>,
+    pub(crate) arrived: Vec<Vec<u8>>,
+    pub(crate) free: Vec<Vec<u8>>,
     events: Vec<Event>,
     pub(crate) lost: u64,
 }
@@ -51,13 +51,13 @@ impl Wire {
     }
 
     /// A buffer for another datagram.
-    fn buffer(&mut self) -> Vec<u8> {
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
         let mut buffer = self.free.pop().unwrap_or_default();
         buffer.clear();
         buffer
     }
 
-    fn send(&mut self, now: Time, datagram: Vec<u8>) {
+    pub(crate) fn send(&mut self, now: Time, datagram: Vec<u8>) {
         let segment = Segment {
             packet: self.count,
             index: 0,
@@ -71,7 +71,7 @@ impl Wire {
         });
     }
 
-    fn poll(&mut self, now: Time) {
+    pub(crate) fn poll(&mut self, now: Time) {
         self.with(|line, events| line.poll(now, &mut |event| events.push(event)));
     }
 
@@ -146,8 +146,18 @@ pub(crate) fn config(mode: Mode) -> Config {
 
 /// A connection that one end asks the other for, at the first of its packets.
 pub(crate) fn open(config: Config, first: Seq, control: Controls<'_>) -> [Connection; 2] {
-    let now = Time::ZERO;
-    let mut opening = Opening::to_listener(config, address(2).ip(), 11, first, now);
+    open_as(config, first, control, [11, 22], Time::ZERO)
+}
+
+/// One whose ends have these names.
+pub(crate) fn open_as(
+    config: Config,
+    first: Seq,
+    control: Controls<'_>,
+    [own, other]: [u32; 2],
+    now: Time,
+) -> [Connection; 2] {
+    let mut opening = Opening::to_listener(config, address(2).ip(), own, first, now);
     let listener = Listener::new(config, KEY);
     let (mut asked, mut answer) = (Vec::new(), Vec::new());
     let mut accepted = None;
@@ -155,7 +165,7 @@ pub(crate) fn open(config: Config, first: Seq, control: Controls<'_>) -> [Connec
         asked.clear();
         answer.clear();
         assert!(opening.transmit(now, &mut asked));
-        match listener.hear(&asked, address(1), 22, now, control, &mut answer) {
+        match listener.hear(&asked, address(1), other, now, control, &mut answer) {
             Heard::Open(connection) => accepted = Some(connection),
             Heard::Answer => {}
             Heard::Nothing => panic!("no answer"),
