@@ -94,16 +94,29 @@ impl Pins {
         self.directory().join(name)
     }
 
-    /// Waits for its turn. Mounts the file system where it is not, as systemd does.
+    /// Waits for its turn. Mounts the file system where it is not, as systemd does: under a lock of the directory that is
+    /// there before, or each of two that come at once would mount its own.
     pub(crate) fn lock(&self) -> Result<Lock, Error> {
         let named = |source| self.error(&self.root, source);
-        if !self.is_mounted() {
+        loop {
+            let root = File::open(&self.root).map_err(named)?;
+            flock(&root, FlockOperation::LockExclusive).map_err(|error| named(error.into()))?;
+            // Mounted or unmounted meanwhile: another directory has its name now.
+            if !self.is_root(&root).map_err(named)? {
+                continue;
+            }
+            if self.is_mounted() {
+                return Ok(Lock { _root: root });
+            }
             self.lasts()?;
             self.mount().map_err(named)?;
         }
-        let root = File::open(&self.root).map_err(named)?;
-        flock(&root, FlockOperation::LockExclusive).map_err(|error| named(error.into()))?;
-        Ok(Lock { _root: root })
+    }
+
+    /// Whether this is what has the name of the root.
+    fn is_root(&self, opened: &File) -> io::Result<bool> {
+        let (opened, named) = (opened.metadata()?, fs::metadata(&self.root)?);
+        Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
     }
 
     /// Whether a BPF file system is there.
