@@ -21,6 +21,7 @@ macro_rules! note {
 /// Why the first line of the answer was lost that was.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
+#[cfg(not(test))]
 pub(crate) fn say(line: Arguments<'_>) {
     let line = line.to_string();
     // Some texts have their last newline, and some have not.
@@ -30,9 +31,21 @@ pub(crate) fn say(line: Arguments<'_>) {
     }
 }
 
+#[cfg(not(test))]
 pub(crate) fn note(line: Arguments<'_>) {
     // There is no other place to say it.
     let _lost = writeln!(io::stderr(), "{line}");
+}
+
+/// Of tests the harness keeps what is printed so.
+#[cfg(test)]
+pub(crate) fn say(line: Arguments<'_>) {
+    println!("{line}");
+}
+
+#[cfg(test)]
+pub(crate) fn note(line: Arguments<'_>) {
+    eprintln!("{line}");
 }
 
 /// What became of a command, unless its answer was lost. Whoever has read enough and went away (`| head`) lost nothing.
