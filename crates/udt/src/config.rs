@@ -2,11 +2,15 @@
 //! What an end brings to a connection, and what both agree on.
 
 use crate::{handshake::Handshake, number::Seq, packet};
+use std::net::IpAddr;
 use units::Time;
 
-/// Bytes of the headers of IPv4 and UDP. UDT4 counts no more with IPv6, so packets of [`Config::mss`]
-/// 1500 are 20 bytes too long for an Ethernet there; say 1480.
+/// Bytes of the headers of IPv4 and UDP. UDT4 counts no more with IPv6, where packets of 1500 are too
+/// long for an Ethernet: there [`Config::towards`] offers less.
 pub(crate) const IP_AND_UDP: u32 = 28;
+
+/// Bytes that IPv6's header is longer than IPv4's.
+const IPV6_MORE: u32 = 20;
 
 /// The shortest packets that are agreed to: IPv4's least that every host takes (RFC 791 §3.1).
 const MSS_MIN: u32 = 576;
@@ -49,6 +53,20 @@ pub struct Config {
     /// How long nothing may be heard before a connection is broken; an idle one says every 0.3 s that it is there. 45 s is about
     /// what UDT4's 16 expirations take on a short path, each longer than the one before.
     pub silence: Time,
+}
+
+impl Config {
+    /// What is offered to this host, so that packets are no longer than [`Self::mss`] by either protocol.
+    pub(crate) fn towards(self, peer: IpAddr) -> Self {
+        let more = match peer.to_canonical() {
+            IpAddr::V4(_) => 0,
+            IpAddr::V6(_) => IPV6_MORE,
+        };
+        Self {
+            mss: self.mss.saturating_sub(more).max(MSS_MIN),
+            ..self
+        }
+    }
 }
 
 impl Default for Config {
@@ -98,5 +116,17 @@ impl Agreed {
     /// Bytes that a packet carries.
     pub(crate) fn payload_max(&self) -> usize {
         (self.mss - IP_AND_UDP) as usize - packet::HEADER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_no_longer_with_ipv6() {
+        let mss = |peer: &str| Config::default().towards(peer.parse().unwrap()).mss;
+        assert_eq!([mss("10.0.0.1"), mss("::ffff:10.0.0.1")], [1500; 2]);
+        assert_eq!(mss("2001:db8::1"), 1480);
     }
 }

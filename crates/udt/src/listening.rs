@@ -83,7 +83,8 @@ impl Listener {
         to: &mut Vec<u8>,
     ) -> Heard {
         // Both ends count from the same number.
-        let Some(agreed) = Agreed::with(&self.config, own, asked.first, asked) else {
+        let config = self.config.towards(from.ip());
+        let Some(agreed) = Agreed::with(&config, own, asked.first, asked) else {
             let step = Step::Refusal(Handshake::REFUSED);
             reply(&Handshake { step, ..*asked }, asked.socket, to);
             return Heard::Answer;

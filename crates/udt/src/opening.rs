@@ -78,7 +78,7 @@ impl Opening {
         patience: Time,
     ) -> Self {
         Self {
-            config,
+            config: config.towards(peer),
             own,
             first,
             peer,

@@ -158,6 +158,19 @@ impl Leg {
         }
     }
 
+    /// Ready when the other side has closed its direction, or lost it. Bytes before that are dropped.
+    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match self.try_read(&mut [0; 64]) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let _ = std::task::ready!(self.poll_read_ready(cx));
+                }
+                Ok(0) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
     /// Whether nothing has come, neither bytes nor an end: what is expected of a leg over which
     /// nothing has been asked yet.
     pub(crate) fn is_quiet(&self) -> bool {

@@ -21,7 +21,9 @@ impl Port {
             Box::new(native) as Box<dyn udt::congestion::Control>
         };
         let socket = Socket::bind(at, config, Box::new(control));
-        socket.with_context(|| format!("cannot listen at {at}"))
+        socket.with_context(|| {
+            format!("cannot take {at} (--at says where: 0.0.0.0:9000 where there is no IPv6)")
+        })
     }
 
     /// Any port, from which `to` can be reached.

@@ -226,6 +226,12 @@ impl Gather {
         self.end.is_some_and(done)
     }
 
+    /// Whether this connection has said its end.
+    #[must_use]
+    pub fn has_ended(&self, connection: usize) -> bool {
+        matches!(self.connections[connection].head, Head::Ended)
+    }
+
     /// Bytes of the stream that were taken.
     #[must_use]
     pub fn taken(&self) -> u64 {

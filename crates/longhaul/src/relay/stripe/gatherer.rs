@@ -8,7 +8,7 @@ use model::stripe::{Broken, Gather, Turn};
 use std::{
     io,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 use wire::stripe::HEADER_LEN;
 
@@ -20,6 +20,8 @@ pub(super) struct Gatherer {
     /// Of the first leg, read behind the request and not used yet.
     ahead: Vec<u8>,
     version: usize,
+    /// Legs, from the first on, that need not be waited for any more at the end.
+    closed: usize,
 }
 
 impl Gatherer {
@@ -29,6 +31,7 @@ impl Gatherer {
             strands: Vec::new(),
             ahead,
             version: 0,
+            closed: 0,
         }
     }
 
@@ -77,6 +80,19 @@ impl Gatherer {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
+    }
+
+    /// Ready when every leg that brought an end is closed by the other relay, too. A socket that is closed
+    /// here before that answers close_notify (RFC 8446 §6.1) with RST, and to the other relay this is a broken
+    /// leg as long as it waits for another one's end.
+    pub(super) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some(strand) = self.strands.get(self.closed) {
+            if self.gather.has_ended(self.closed) {
+                ready!(strand.leg.poll_closed(cx));
+            }
+            self.closed += 1;
+        }
+        Poll::Ready(())
     }
 
     fn has_some(&self, n: usize, cx: &mut Context<'_>) -> bool {

@@ -153,7 +153,9 @@ async fn go_up(ends: &Ends<'_>, means: &Means<'_>) -> Result<(), End> {
         }
         None => deliver_all(Direction::Up, &mut source, &ends.far.stream, means).await,
     };
-    outcome.map_err(|broken| broken.end(Direction::Up))
+    outcome.map_err(|broken| broken.end(Direction::Up))?;
+    source.closed().await;
+    Ok(())
 }
 
 async fn go_down(ends: &Ends<'_>, means: &Means<'_>) -> Result<(), End> {
@@ -170,7 +172,9 @@ async fn go_down(ends: &Ends<'_>, means: &Means<'_>) -> Result<(), End> {
         }
         None => deliver_all(Direction::Down, &mut source, ends.near, means).await,
     };
-    outcome.map_err(|broken| broken.end(Direction::Down))
+    outcome.map_err(|broken| broken.end(Direction::Down))?;
+    source.closed().await;
+    Ok(())
 }
 
 impl<'a> Party<'a> {
@@ -208,6 +212,13 @@ impl Source<'_> {
         match self {
             Self::One(leg) => leg.poll_read_ready(cx).map(drop),
             Self::Many(trunk, gatherer) => gatherer.poll_ready(trunk, cx),
+        }
+    }
+
+    /// Waits until nothing more can come over any leg: the end of the stream is here already.
+    async fn closed(&mut self) {
+        if let Self::Many(_, gatherer) = self {
+            poll_fn(|cx| gatherer.poll_closed(cx)).await;
         }
     }
 
