@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TLS between relays: both must show a certificate, and every kind of end is what it is without.
+//! TLS between relays, over TCP and over UDT: both must show a certificate, and every kind of end is what it is without.
 
 mod relay_process;
 
@@ -18,6 +18,7 @@ use std::{
 use wire::destination::Destination;
 
 const ANY: &str = "127.0.0.1:0";
+const TRANSPORTS: [&str; 2] = ["transport = 'tcp'\n", "transport = 'udt'\n"];
 
 fn make_certificates(directory: &Path, names: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
@@ -50,7 +51,12 @@ fn forward_to(to: SocketAddr) -> String {
 }
 
 fn far(directory: &Path, more: &str) -> Relay {
-    Relay::configured(&listener("convert", &tls(directory, "far", more)), 1)
+    far_over(TRANSPORTS[0], directory, more)
+}
+
+fn far_over(transport: &str, directory: &Path, more: &str) -> Relay {
+    let more = transport.to_owned() + &tls(directory, "far", more);
+    Relay::configured(&listener("convert", &more), 1)
 }
 
 /// A relay with three ways in, whose connections leave by `peer`.
@@ -75,15 +81,15 @@ struct Through {
     _rest: (tempfile::TempDir, [Relay; 2]),
 }
 
-fn path() -> Through {
+fn path(transport: &str) -> Through {
     let directory = authority();
     let (listener, address) = origin();
-    let far = far(directory.path(), ", allow = ['near']");
+    let far = far_over(transport, directory.path(), ", allow = ['near']");
     let near = near(
         directory.path(),
         "near",
         far.address("convert"),
-        "",
+        transport,
         address,
     );
     let client = connect(near.address("forward"));
@@ -99,20 +105,18 @@ fn path() -> Through {
 fn every_way_in_carries_both_directions() {
     let directory = authority();
     let (listener, address) = origin();
-    let far = far(directory.path(), "");
-    for pool in ["", "pool = 2\n"] {
-        let near = near(
-            directory.path(),
-            "near",
-            far.address("convert"),
-            pool,
-            address,
-        );
-        for kind in ["forward", "socks5", "http"] {
-            eprintln!("{kind} {pool}");
-            let to = Destination::Address(address);
-            let client = dial(kind, near.address(kind), &to).unwrap();
-            exchange(&client, &accept(&listener), 8);
+    for transport in TRANSPORTS {
+        let far = far_over(transport, directory.path(), "");
+        for more in ["", "pool = 2\n", "streams = 3\n"] {
+            let more = transport.to_owned() + more;
+            let peer = far.address("convert");
+            let near = near(directory.path(), "near", peer, &more, address);
+            for kind in ["forward", "socks5", "http"] {
+                eprintln!("{kind} {more}");
+                let to = Destination::Address(address);
+                let client = dial(kind, near.address(kind), &to).unwrap();
+                exchange(&client, &accept(&listener), 8);
+            }
         }
     }
 }
@@ -157,58 +161,65 @@ fn a_proxied_http_request_goes_through_tls_too() {
 
 #[test]
 fn either_end_s_fin_leaves_the_other_direction_open() {
-    let by_client = path();
-    half_close(&by_client.client, &by_client.server);
-    let by_server = path();
-    half_close(&by_server.server, &by_server.client);
+    for transport in TRANSPORTS {
+        let by_client = path(transport);
+        half_close(&by_client.client, &by_client.server);
+        let by_server = path(transport);
+        half_close(&by_server.server, &by_server.client);
+    }
 }
 
 #[test]
 fn a_fin_right_behind_the_data_overtakes_nothing() {
-    let Through {
-        mut client,
-        mut server,
-        _rest,
-    } = path();
-    client.write_all(&[7; 64 << 10]).unwrap();
-    drop(client);
-    let mut got = Vec::new();
-    server.read_to_end(&mut got).unwrap();
-    assert!(got == [7; 64 << 10], "{} bytes", got.len());
+    for transport in TRANSPORTS {
+        let Through {
+            mut client,
+            mut server,
+            _rest,
+        } = path(transport);
+        client.write_all(&[7; 64 << 10]).unwrap();
+        drop(client);
+        let mut got = Vec::new();
+        server.read_to_end(&mut got).unwrap();
+        assert!(got == [7; 64 << 10], "{} bytes", got.len());
+    }
 }
 
 #[test]
 fn a_rst_from_either_end_is_a_rst_at_the_other() {
-    let Through {
-        mut client,
-        mut server,
-        _rest,
-    } = path();
-    client.write_all(b"x").unwrap();
-    assert_eq!(read_array(&mut server), *b"x");
-    reset_on_close(&client).unwrap();
-    drop(client);
-    assert_reset(&mut server);
-
-    let Through {
-        mut client,
-        mut server,
-        _rest,
-    } = path();
-    server.write_all(b"x").unwrap();
-    assert_eq!(read_array(&mut client), *b"x");
-    reset_on_close(&server).unwrap();
-    drop(server);
-    assert_reset(&mut client);
+    for transport in TRANSPORTS {
+        for client_resets in [true, false] {
+            let Through {
+                client,
+                server,
+                _rest,
+            } = path(transport);
+            let (mut one, mut other) = match client_resets {
+                true => (client, server),
+                false => (server, client),
+            };
+            one.write_all(b"x").unwrap();
+            assert_eq!(read_array(&mut other), *b"x");
+            reset_on_close(&one).unwrap();
+            drop(one);
+            assert_reset(&mut other);
+        }
+    }
 }
 
 #[test]
 fn single_bytes_pass_at_once() {
+    for transport in TRANSPORTS {
+        bounce(path(transport));
+    }
+}
+
+fn bounce(through: Through) {
     let Through {
         mut client,
         mut server,
         _rest,
-    } = path();
+    } = through;
     for n in 0..1000u32 {
         client.write_all(&[n as u8]).unwrap();
         assert_eq!(read_array(&mut server), [n as u8]);
@@ -277,12 +288,14 @@ fn whoever_has_no_right_certificate_gets_nothing() {
 fn a_peer_must_be_who_it_is_called() {
     let directory = authority();
     let (_listener, address) = origin();
-    let far = far(directory.path(), "");
-    let peer = far.address("convert");
-    let wrong = tls(directory.path(), "near", ", name = 'other'");
-    let near = near(directory.path(), "near", peer, &wrong, address);
-    let to = Destination::Address(address);
-    assert_eq!(dial("socks5", near.address("socks5"), &to).err(), Some(1));
+    for transport in TRANSPORTS {
+        let far = far_over(transport, directory.path(), "");
+        let peer = far.address("convert");
+        let wrong = transport.to_owned() + &tls(directory.path(), "near", ", name = 'other'");
+        let near = near(directory.path(), "near", peer, &wrong, address);
+        let to = Destination::Address(address);
+        assert_eq!(dial("socks5", near.address("socks5"), &to).err(), Some(1));
+    }
 }
 
 #[test]
@@ -332,6 +345,17 @@ fn bad_files_are_named_before_anything_is_opened() {
         (peer, tls(&ca, &key, ", name = 'no name'"), "no name"),
         (peer, tls(&ca, &key, ", allow = ['near']"), "tls.allow"),
         (&http, tls(&ca, &key, ""), "convert listeners"),
+        (peer, TRANSPORTS[1].to_owned(), "wants tls"),
+        (&http, TRANSPORTS[1].to_owned(), "convert listeners"),
+        (
+            peer,
+            format!(
+                "{}profile = 'p'\n{}[profile.p]\ndscp = 1\n",
+                TRANSPORTS[1],
+                tls(&ca, &key, "")
+            ),
+            "profile p: dscp",
+        ),
     ] {
         let said = refusal(&format!("{owner}{tls}"));
         assert!(said.contains(word), "{word}: {said}");

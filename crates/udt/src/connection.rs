@@ -51,6 +51,9 @@ pub struct Connection {
     answers: bool,
     keep_alive: bool,
     closing: bool,
+    /// What is not acknowledged is given up.
+    aborted: bool,
+    read_bytes: u64,
     end: Option<End>,
     /// How often the other end was told that it is over, and when it is told again.
     farewells: Option<(u32, Time)>,
@@ -58,6 +61,37 @@ pub struct Connection {
     tells: bool,
     /// Loss reports are put together here.
     report: Vec<u8>,
+}
+
+/// How a connection fares. Sizes are of what programs write and read, without headers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Report {
+    /// The smoothed round trip.
+    pub rtt: Time,
+    /// Bytes that a packet carries at most.
+    pub payload_max: usize,
+    /// What its sending half has done.
+    pub counts: Counts,
+    /// Bytes that were written and acknowledged.
+    pub acked_bytes: u64,
+    /// Bytes that were read here.
+    pub read_bytes: u64,
+    /// Packets that were written and never sent.
+    pub unsent: u32,
+    /// Packets that were sent and are not acknowledged.
+    pub under_way: u32,
+    /// Packets that may be.
+    pub window: u32,
+    /// Packets that the other end has room for.
+    pub flow_window: u32,
+    /// Packets that there is room for here.
+    pub room: u32,
+    /// Packets that wait to be read.
+    pub unread: u32,
+    /// Packets a second that the congestion control asks for.
+    pub rate: f64,
+    /// Packets a second that arrive over there; 0 while that is not known.
+    pub arrival: f64,
 }
 
 /// When what is under way counts as lost.
@@ -102,6 +136,8 @@ impl Connection {
             answers: false,
             keep_alive: false,
             closing: false,
+            aborted: false,
+            read_bytes: 0,
             end: None,
             farewells: None,
             tells: false,
@@ -139,6 +175,27 @@ impl Connection {
         self.sender.rate()
     }
 
+    /// How it fares.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let (sending, receiving) = (&self.sender.buffer, &self.receiver.buffer);
+        Report {
+            rtt: self.rtt(),
+            payload_max: self.payload_max,
+            counts: self.counts(),
+            acked_bytes: sending.acked_bytes(),
+            read_bytes: self.read_bytes,
+            unsent: sending.unsent_packets(),
+            under_way: sending.under_way(),
+            window: self.sender.window(),
+            flow_window: self.sender.flow_window(),
+            room: receiving.room(),
+            unread: receiving.capacity() - receiving.room(),
+            rate: self.rate(),
+            arrival: self.sender.arrival(),
+        }
+    }
+
     /// Takes bytes of a stream, as many as there is room for; how many. None after [`Self::close`].
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         match self.is_open() {
@@ -155,7 +212,9 @@ impl Connection {
 
     /// Reads bytes of a stream; how many there were.
     pub fn read(&mut self, to: &mut [u8]) -> usize {
-        self.receiver.buffer.read(to)
+        let read = self.receiver.buffer.read(to);
+        self.read_bytes += read as u64;
+        read
     }
 
     /// Reads a message into `to`, which it replaces; whether there was one.
@@ -190,6 +249,16 @@ impl Connection {
     /// Nothing more is written; once all is acknowledged the other end hears that it is over.
     pub fn close(&mut self) {
         self.closing = true;
+    }
+
+    /// The other end hears that it is over, whatever it lacks.
+    pub fn abort(&mut self) {
+        (self.closing, self.aborted) = (true, true);
+    }
+
+    /// Nothing is left to do but to say that it is over.
+    fn is_over(&self) -> bool {
+        self.closing && (self.aborted || self.is_flushed())
     }
 
     fn is_open(&self) -> bool {
@@ -337,7 +406,7 @@ impl Connection {
             packet(body).write(to);
         } else if std::mem::take(&mut self.keep_alive) {
             packet(Body::KeepAlive).write(to);
-        } else if self.closing && self.is_flushed() {
+        } else if self.is_over() {
             return self.bid_farewell(now, to);
         } else {
             return false;
@@ -370,6 +439,9 @@ impl Connection {
     }
 
     fn send(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+        if self.aborted {
+            return false;
+        }
         let Some(seq) = self.sender.next(now) else {
             return false;
         };
@@ -405,9 +477,9 @@ impl Connection {
         let expiry = self.expiry.due(self.sender.rtt().long());
         [
             at_once.then_some(Time::ZERO),
-            (self.closing && self.is_flushed()).then_some(farewell),
+            self.is_over().then_some(farewell),
             self.receiver.due(),
-            self.sender.due(),
+            self.sender.due().filter(|_| !self.aborted),
             self.sender.buffer.next_expiry(),
             Some(expiry),
         ]

@@ -110,6 +110,11 @@ where
         self.listener = Some(Listener::new(self.config, key));
     }
 
+    /// Takes none any more.
+    pub fn deafen(&mut self) {
+        self.listener = None;
+    }
+
     /// Asks a listener for a connection; its name, unless there are too many.
     pub fn connect(&mut self, peer: SocketAddr, now: Time) -> Option<u32> {
         let (own, first) = (self.name()?, Seq::new((self.random)()));

@@ -8,6 +8,8 @@ use units::Time;
 const ARRIVALS: usize = 16;
 /// Intervals of pairs that were sent back to back.
 const PAIRS: usize = 64;
+/// So many of them say something.
+const PAIRS_MIN: usize = 4;
 /// What is so many times the median, or so small a part of it, is an interruption or a burst.
 const OUTLIER: u64 = 8;
 /// Packets that come in one piece have no interval; UDT4's clock counts microseconds, too.
@@ -17,13 +19,16 @@ const SHORTEST: Time = Time::from_micros(1);
 #[derive(Debug, Clone)]
 struct Intervals<const N: usize> {
     newest: [u64; N],
+    /// Of them; the others are none yet.
+    count: usize,
     at: usize,
 }
 
 impl<const N: usize> Intervals<N> {
-    fn new(first: Time) -> Self {
+    fn none() -> Self {
         Self {
-            newest: [first.as_nanos(); N],
+            newest: [0; N],
+            count: 0,
             at: 0,
         }
     }
@@ -31,15 +36,19 @@ impl<const N: usize> Intervals<N> {
     fn add(&mut self, interval: Time) {
         self.newest[self.at] = interval.max(SHORTEST).as_nanos();
         self.at = (self.at + 1) % N;
+        self.count = (self.count + 1).min(N);
     }
 
     /// The mean of those that are not far from the median, and how many they are.
     fn filtered(&self) -> (f64, usize) {
         let mut sorted = self.newest;
-        let (_, median, _) = sorted.select_nth_unstable(N / 2);
+        let sorted = &mut sorted[..self.count];
+        if sorted.is_empty() {
+            return (0.0, 0);
+        }
+        let (_, median, _) = sorted.select_nth_unstable(self.count / 2);
         let (low, high) = (*median / OUTLIER, median.saturating_mul(OUTLIER));
-        let near = self
-            .newest
+        let near = self.newest[..self.count]
             .iter()
             .filter(|one| (low + 1..high).contains(*one));
         let (sum, count) = near.fold((0.0, 0), |(sum, count), one| (sum + *one as f64, count + 1));
@@ -66,8 +75,8 @@ impl ArrivalRate {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            // UDT4 begins with a second, too (window.cpp): whatever comes is faster.
-            intervals: Intervals::new(Time::from_secs(1)),
+            // UDT4 begins with seconds (window.cpp), and a loss among its first packets leaves it with a packet a second.
+            intervals: Intervals::none(),
             since: None,
             packets: 0,
         }
@@ -88,7 +97,7 @@ impl ArrivalRate {
         }
     }
 
-    /// Packets a second; `None` while they come too unevenly to say.
+    /// Packets a second; `None` while there are too few, or they come too unevenly to say.
     #[must_use]
     pub fn get(&self) -> Option<f64> {
         let (mean, near) = self.intervals.filtered();
@@ -108,10 +117,10 @@ impl Default for ArrivalRate {
 pub struct Capacity(Intervals<PAIRS>);
 
 impl Capacity {
-    /// Nothing is known: 1000 packets a second, as in UDT4.
+    /// Nothing is known.
     #[must_use]
     pub fn new() -> Self {
-        Self(Intervals::new(Time::from_millis(1)))
+        Self(Intervals::none())
     }
 
     /// The second packet of a pair came so long after the first.
@@ -119,10 +128,14 @@ impl Capacity {
         self.0.add(interval);
     }
 
-    /// Packets a second.
+    /// Packets a second; 1000 until a few pairs have come. (UDT4: as if 64 had come that say so, and 500 packets pass before
+    /// others outweigh them.)
     #[must_use]
     pub fn get(&self) -> f64 {
-        1e9 / self.0.filtered().0
+        match self.0.filtered() {
+            (mean, PAIRS_MIN..) => 1e9 / mean,
+            _ => 1000.0,
+        }
     }
 }
 
@@ -148,8 +161,16 @@ impl RoundTrip {
         variation: Time::from_millis(50),
     };
 
-    /// One more.
+    /// One more; the first counts as it is. (UDT4 takes a second to forget that it knew nothing, on a path of 100 ms.)
     pub fn measured(&mut self, sample: Time) {
+        if *self == Self::FIRST {
+            let variation = Time::from_nanos(sample.as_nanos() / 2);
+            *self = Self {
+                mean: sample,
+                variation,
+            };
+            return;
+        }
         let [mean, variation, sample] = [self.mean, self.variation, sample].map(Time::as_nanos);
         self.variation = Time::from_nanos((variation * 3 + sample.abs_diff(mean)) / 4);
         self.mean = Time::from_nanos((mean * 7 + sample) / 8);
@@ -169,7 +190,7 @@ mod tests {
     #[test]
     fn packets_that_come_evenly_have_a_rate() {
         let mut rate = ArrivalRate::new();
-        assert_eq!(rate.get(), Some(1.0));
+        assert_eq!(rate.get(), None);
         let mut now = Time::ZERO;
         for _ in 0..400 {
             now += Time::from_micros(100);
@@ -220,9 +241,12 @@ mod tests {
     #[test]
     fn a_round_trip_is_smoothed() {
         let mut rtt = RoundTrip::FIRST;
+        rtt.measured(Time::from_millis(20));
+        assert_eq!(rtt.mean, Time::from_millis(20));
+        assert_eq!(rtt.variation, Time::from_millis(10));
         rtt.measured(Time::from_millis(180));
-        assert_eq!(rtt.mean, Time::from_millis(110));
-        assert_eq!(rtt.variation, Time::from_micros(57_500));
+        assert_eq!(rtt.mean, Time::from_millis(40));
+        assert_eq!(rtt.variation, Time::from_micros(47_500));
         (0..100).for_each(|_| rtt.measured(Time::from_millis(180)));
         let off = Time::from_millis(180).as_nanos() - rtt.mean.as_nanos();
         assert!(off < 10_000, "{off}");

@@ -18,6 +18,7 @@ pub(crate) struct SendBuffer {
     acked: Seq,
     unsent: Seq,
     end: Seq,
+    acked_bytes: u64,
     message: MessageNumber,
     /// Messages that are worth nothing after a moment.
     expiring: VecDeque<Expiring>,
@@ -41,6 +42,7 @@ impl SendBuffer {
             acked: first,
             unsent: first,
             end: first,
+            acked_bytes: 0,
             message: MessageNumber::new(1),
             expiring: VecDeque::new(),
         }
@@ -64,6 +66,21 @@ impl SendBuffer {
     /// Whether all was acknowledged.
     pub(crate) fn is_empty(&self) -> bool {
         self.acked == self.end
+    }
+
+    /// Bytes that were acknowledged.
+    pub(crate) fn acked_bytes(&self) -> u64 {
+        self.acked_bytes
+    }
+
+    /// Packets that were never sent.
+    pub(crate) fn unsent_packets(&self) -> u32 {
+        self.end.since(self.unsent) as u32
+    }
+
+    /// Packets that were sent and are not acknowledged.
+    pub(crate) fn under_way(&self) -> u32 {
+        self.unsent.since(self.acked) as u32
     }
 
     /// Packets that may be written.
@@ -143,6 +160,8 @@ impl SendBuffer {
             return None;
         }
         let new = u32::try_from(new).unwrap_or(0);
+        let bytes = |n| self.slots.payload(self.acked.plus(n)).len() as u64;
+        self.acked_bytes += (0..new).map(bytes).sum::<u64>();
         self.acked = self.acked.plus(new);
         while let Some(oldest) = self.expiring.front()
             && oldest.last.is_before(self.acked)

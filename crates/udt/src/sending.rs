@@ -85,6 +85,21 @@ impl Sender {
         1.0 / self.control.period().as_secs_f64().max(1e-9)
     }
 
+    /// Packets that may be under way, as the control and the other end see it.
+    pub(crate) fn window(&self) -> u32 {
+        self.flow_window.min(self.control.window())
+    }
+
+    /// Packets a second at which they arrive over there, as it says.
+    pub(crate) fn arrival(&self) -> f64 {
+        self.arrival
+    }
+
+    /// Packets that the other end has room for.
+    pub(crate) fn flow_window(&self) -> u32 {
+        self.flow_window
+    }
+
     /// An acknowledgement; `false` if it is of what was never sent.
     pub(crate) fn on_ack(&mut self, ack: &Ack, now: Time) -> bool {
         if self.buffer.acknowledge(ack.next).is_none() {
@@ -96,7 +111,11 @@ impl Sender {
         }
         let ahead = self.arrived.since(self.buffer.acked()) as u32;
         self.flow_window = ack.room.saturating_sub(ahead);
-        self.rtt.measured(Time::from_micros(ack.rtt_us.into()));
+        let rtt = Time::from_micros(ack.rtt_us.into());
+        // That is what a receiver says that has not measured any.
+        if rtt != RoundTrip::FIRST.mean {
+            self.rtt.measured(rtt);
+        }
         if let Some(Rates { arrival, capacity }) = ack.rates {
             self.arrival = smoothed(self.arrival, arrival);
             self.capacity = smoothed(self.capacity, capacity);
@@ -199,7 +218,7 @@ impl Sender {
 
     fn window_is_open(&self) -> bool {
         let under_way = self.buffer.unsent().since(self.arrived) as u32;
-        under_way < self.flow_window.min(self.control.window())
+        under_way < self.window()
     }
 
     fn news(&self, now: Time) -> News {

@@ -3,7 +3,7 @@
 
 mod testbed;
 
-use testbed::{Bed, assert_bytes, bytes_up_to, config};
+use testbed::{Bed, Wire, assert_bytes, bytes_up_to, config};
 use udt::{End, Mode, Seq};
 use units::Time;
 
@@ -46,6 +46,22 @@ fn a_stream_arrives_over_a_path_that_loses_doubles_and_reorders() {
     let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
     transfer(&mut bed, 10 * MB, Time::from_secs(60));
     assert!(bed.wires[0].lost > 100);
+}
+
+/// Before anything is known of the path, a loss ends slow start: what the rate is then must come from what went well.
+#[test]
+fn a_loss_among_the_first_packets_costs_no_seconds() {
+    let path = [
+        ("rate", "200mbit"),
+        ("delay", "10ms"),
+        ("loss", "0.3%"),
+        ("queue", "200p"),
+    ];
+    for seed in 0..40 {
+        let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
+        bed.wires = [seed, seed + 1000].map(|seed| Wire::new(&path, &[], seed));
+        transfer(&mut bed, MB, Time::from_secs(1));
+    }
 }
 
 #[test]

@@ -2,13 +2,12 @@
 //! The PROXY protocol on our connections: hearing from a sender whom it speaks for, and telling a
 //! destination the same.
 
-use super::{args::SendProxy, failure::Failure, stream::read_some};
+use super::{args::SendProxy, carrier::Carrier, failure::Failure, stream::read_some};
 use std::net::SocketAddr;
-use tokio::net::TcpStream;
 use wire::proxy_protocol::{Header, encode_v1, encode_v2, missing, parse};
 
 /// Reads the header that a connection begins with, and not a byte more.
-pub(crate) async fn read(stream: &TcpStream) -> Result<Header, Failure> {
+pub(crate) async fn read(stream: &Carrier) -> Result<Header, Failure> {
     let mut bytes = Vec::new();
     loop {
         match missing(&bytes).map_err(|_| Failure::BadRequest)? {

@@ -2,7 +2,7 @@
 //! Who relays are to each other: certificates of an authority of their own, TLS 1.3, and both sides
 //! must show theirs.
 
-use super::{config::settings::TlsSettings, failure::Failure, tls::Tls};
+use super::{carrier::Carrier, config::settings::TlsSettings, failure::Failure, tls::Tls};
 use crate::exit::Refusal;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
@@ -12,7 +12,6 @@ use rustls::{
     version::TLS13,
 };
 use std::{fmt::Display, io, path::Path, sync::Arc};
-use tokio::net::TcpStream;
 
 /// What a relay shows and believes, read and checked.
 #[derive(Debug)]
@@ -79,9 +78,9 @@ impl Initiator {
     }
 
     /// Shakes hands.
-    pub(crate) async fn protect(&self, socket: &TcpStream) -> io::Result<Tls> {
+    pub(crate) async fn protect(&self, carrier: &Carrier) -> io::Result<Tls> {
         let connection = ClientConnection::new(self.config.clone(), self.peer.clone());
-        Tls::handshake(socket, connection.map_err(io::Error::other)?).await
+        Tls::handshake(carrier, connection.map_err(io::Error::other)?).await
     }
 }
 
@@ -121,10 +120,10 @@ impl Responder {
     }
 
     /// Shakes hands, and turns away whom the listener does not serve.
-    pub(crate) async fn protect(&self, socket: &TcpStream) -> Result<Tls, Failure> {
+    pub(crate) async fn protect(&self, carrier: &Carrier) -> Result<Tls, Failure> {
         let connection = ServerConnection::new(self.config.clone());
         let connection = connection.map_err(|_| Failure::BadRequest)?;
-        let tls = Tls::handshake(socket, connection).await;
+        let tls = Tls::handshake(carrier, connection).await;
         let tls = tls.map_err(|_| Failure::NotAllowed)?;
         match self.allow.is_empty() || tls.peer_is_one_of(&self.allow) {
             true => Ok(tls),

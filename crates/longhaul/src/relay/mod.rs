@@ -10,6 +10,7 @@ mod announcement;
 mod args;
 mod authority;
 mod budget;
+mod carrier;
 mod certificates;
 mod config;
 mod connect;
@@ -52,6 +53,7 @@ mod summary;
 mod survey;
 mod tls;
 mod transfer;
+mod udt;
 mod users;
 mod worker;
 
@@ -65,7 +67,7 @@ use alarm::Alarm;
 use anyhow::Context as _;
 use budget::{Budget, Demand};
 use clap::{Args as _, FromArgMatches as _};
-use config::{Config, Kind, Listener, reference};
+use config::{Config, Kind, Listener, reference, settings::Transport};
 use crew::Crew;
 use door::Door;
 use doors::Doors;
@@ -101,7 +103,7 @@ use tokio::{
     },
     time::{Instant, sleep_until, timeout},
 };
-use worker::{Newcomer, Opening, Worker};
+use worker::{Ear, Newcomer, Opening, Worker};
 
 /// The names of all options, as typed behind `--`.
 pub(crate) fn options() -> Vec<String> {
@@ -246,8 +248,8 @@ fn check_config(args: &Args) -> anyhow::Result<()> {
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
-/// A door and the sockets behind it, one a worker.
-type OpenDoor = (Arc<Door>, Vec<TcpListener>);
+/// A door and the sockets behind it, one a worker, or one for all.
+type OpenDoor = (Arc<Door>, Vec<Ear>);
 
 fn open_doors(config: &Config, passed: &mut PassedSockets) -> anyhow::Result<Vec<OpenDoor>> {
     let present = config
@@ -285,6 +287,9 @@ fn open_door(
     listener: &Listener,
     passed: &[TcpListener],
 ) -> anyhow::Result<OpenDoor> {
+    if listener.transport == Transport::Udt {
+        return open_udt_door(listener);
+    }
     let (options, workers) = (socket_options(listener), config.limits.workers);
     let is_passed = !passed.is_empty();
     let sockets = match is_passed {
@@ -294,7 +299,14 @@ fn open_door(
     let sockets = sockets.map_err(|error| explain(error, listener))?;
     let mut door = Door::new(listener.clone(), sockets[0].local_addr()?);
     door.is_passed = is_passed;
-    Ok((Arc::new(door), sockets))
+    Ok((Arc::new(door), sockets.into_iter().map(Ear::Tcp).collect()))
+}
+
+fn open_udt_door(listener: &Listener) -> anyhow::Result<OpenDoor> {
+    let socket = udt::listen(listener.address, &listener.profile);
+    let socket = socket.map_err(|error| explain(error, listener))?;
+    let door = Door::new(listener.clone(), socket.local_addr());
+    Ok((Arc::new(door), vec![Ear::Udt(socket)]))
 }
 
 /// Of a listener's sockets, and of those that they accept.

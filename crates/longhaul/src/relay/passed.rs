@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Socket activation: which listener takes which of the sockets that the service manager opened.
 
-use super::config::Listener;
+use super::config::{Listener, settings::Transport};
 use crate::exit::Refusal;
 use host::activation;
 use std::net::TcpListener;
@@ -24,7 +24,10 @@ impl PassedSockets {
     /// Those for `listener`: under its name, or on its address. None: it opens its own.
     pub(crate) fn taken_by(&mut self, listener: &Listener) -> anyhow::Result<Vec<TcpListener>> {
         let is_for = |passed: &mut activation::Passed| {
-            let there = passed.address();
+            // Only those of TCP have one.
+            let there = passed
+                .address()
+                .filter(|_| listener.transport == Transport::Tcp);
             let named = passed.name == listener.name;
             there.is_some() && (named || there == Some(listener.address))
         };

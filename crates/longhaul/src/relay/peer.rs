@@ -3,7 +3,9 @@
 
 use super::{
     Relay,
+    carrier::Carrier,
     certificates::Initiator,
+    config::settings::Transport,
     connect::connect,
     failure::Failure,
     health::{Health, Report},
@@ -13,6 +15,7 @@ use super::{
     shortage::within,
     stripe::new_stripes,
     tls::Tls,
+    udt::Departure,
 };
 use std::{
     hash::{BuildHasher, RandomState},
@@ -23,7 +26,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::{net::TcpStream, time::sleep};
+use tokio::time::sleep;
 use wire::{convert::Stripes, destination::Destination};
 
 /// A peer as configured, and what is known of it.
@@ -35,6 +38,10 @@ pub(crate) struct Peer {
     pub(crate) profile: Arc<Profile>,
     /// What the legs to it are protected by.
     pub(crate) tls: Option<Arc<Initiator>>,
+    /// What the legs to it go over.
+    pub(crate) transport: Transport,
+    /// The port that those over UDT leave by.
+    pub(crate) departure: Departure,
     /// Ready connections that each worker keeps.
     pub(crate) pool: usize,
     /// After which time without use a ready connection is replaced.
@@ -89,7 +96,7 @@ impl PartialEq for Peer {
         (&self.name, self.address, &self.profile, self.pool)
             == (&other.name, other.address, &other.profile, other.pool)
             && (self.pool_age, self.streams) == (other.pool_age, other.streams)
-            && self.tls == other.tls
+            && (&self.tls, self.transport) == (&other.tls, other.transport)
     }
 }
 
@@ -103,6 +110,8 @@ impl Peer {
             address,
             profile,
             tls: None,
+            transport: Transport::Tcp,
+            departure: Departure::default(),
             pool: 0,
             pool_age: POOL_AGE_DEFAULT,
             health: Health::default(),
@@ -174,20 +183,28 @@ impl Peer {
     }
 
     async fn attempt(&self, limit: Duration) -> Result<Leg, Failure> {
-        let address = Destination::Address(self.address);
-        let connected = connect(&address, None, &self.profile, limit, |_| true).await?;
-        let socket = Arc::new(connected.0);
+        let carrier = self.connect(limit).await?;
         let tls = match &self.tls {
-            Some(initiator) => Some(self.protect(initiator, &socket).await?),
+            Some(initiator) => Some(self.protect(initiator, &carrier).await?),
             None => None,
         };
-        Ok(Leg::protected(socket, tls))
+        Ok(Leg::protected(carrier, tls))
+    }
+
+    async fn connect(&self, limit: Duration) -> Result<Carrier, Failure> {
+        if self.transport == Transport::Udt {
+            let connected = self.departure.connect(self.address, &self.profile).await;
+            return connected.map(|stream| Carrier::Udt(stream.into()));
+        }
+        let address = Destination::Address(self.address);
+        let connected = connect(&address, None, &self.profile, limit, |_| true).await?;
+        Ok(connected.0.into())
     }
 
     /// What is wrong with certificates is for the operator, once; clients only hear that the peer
     /// can't be used.
-    async fn protect(&self, by: &Initiator, socket: &TcpStream) -> Result<Arc<Tls>, Failure> {
-        let tls = by.protect(socket).await;
+    async fn protect(&self, by: &Initiator, carrier: &Carrier) -> Result<Arc<Tls>, Failure> {
+        let tls = by.protect(carrier).await;
         tls.map(Arc::new).map_err(|error| {
             if self.health.is_up() {
                 note!("longhaul relay: peer {}: TLS: {error}", self.name);

@@ -6,15 +6,14 @@ use super::{
     Relay,
     args::Args,
     budget::Demand,
-    config::{Config, Listener},
+    config::{Config, Listener, settings::Transport},
     door::Door,
     is_possible, open_door, socket_options,
-    worker::Opening,
+    worker::{Ear, Opening},
 };
 use anyhow::Context as _;
 use std::{
     mem::discriminant,
-    net::TcpListener,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 use tokio::sync::mpsc::Sender;
@@ -56,6 +55,7 @@ fn plan(old: &[Arc<Listener>], new: &[Listener]) -> Result<Plan, String> {
             .find(|n| is_same_place(&old[*n], listener));
         steps.push(match place {
             Some(n) if socket_options(&old[n]) == socket_options(listener) => Step::Keep(n),
+            Some(_) if listener.transport == Transport::Udt => return Err(fixed(listener)),
             Some(n) => Step::Reopen(n),
             None => Step::Open,
         });
@@ -67,8 +67,17 @@ fn plan(old: &[Arc<Listener>], new: &[Listener]) -> Result<Plan, String> {
     Ok(plan)
 }
 
+/// A UDP port can't be taken a second time beside the first.
+fn fixed(listener: &Listener) -> String {
+    let name = &listener.name;
+    format!("listener {name}: over UDT, a profile with other options takes a restart")
+}
+
 /// A free port has no number to be known by.
 fn is_same_place(a: &Listener, b: &Listener) -> bool {
+    if a.transport != b.transport {
+        return false;
+    }
     let named = || a.name == b.name && discriminant(&a.kind) == discriminant(&b.kind);
     a.address == b.address && (a.address.port() != 0 || named())
 }
@@ -145,7 +154,7 @@ fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
 }
 
 /// A listener of the new configuration, and sockets if it needs any.
-type Ready = (Arc<Door>, Listener, Option<Vec<TcpListener>>);
+type Ready = (Arc<Door>, Listener, Option<Vec<Ear>>);
 
 /// Reads the configuration again and acts on it. After an error, everything is as it was.
 pub(crate) fn reload(
@@ -188,6 +197,7 @@ fn open(config: &Config, plan: &Plan, doors: &[Arc<Door>]) -> anyhow::Result<Vec
             let (address, options) = (doors[n].address, socket_options(listener));
             let sockets = host::socket::listen_beside(address, config.limits.workers, &options)
                 .with_context(|| format!("listener {}", listener.name))?;
+            let sockets = sockets.into_iter().map(Ear::Tcp).collect();
             Ok((doors[n].clone(), listener.clone(), Some(sockets)))
         }
         Step::Open => {
@@ -201,7 +211,7 @@ fn open(config: &Config, plan: &Plan, doors: &[Arc<Door>]) -> anyhow::Result<Vec
 fn settle(
     door: &Arc<Door>,
     listener: Listener,
-    sockets: Option<Vec<TcpListener>>,
+    sockets: Option<Vec<Ear>>,
     workers: &[Sender<Opening>],
 ) -> anyhow::Result<()> {
     let is_new = door.is_new();
@@ -219,7 +229,7 @@ fn settle(
 /// those that it had before are closed.
 pub(crate) fn hand_out(
     door: &Arc<Door>,
-    sockets: Vec<TcpListener>,
+    sockets: Vec<Ear>,
     workers: &[Sender<Opening>],
 ) -> anyhow::Result<()> {
     let generation = door.next_sockets();

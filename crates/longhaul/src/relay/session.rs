@@ -4,6 +4,7 @@
 use super::{
     Relay, announcement,
     args::Mode,
+    carrier::Carrier,
     config::{Config, Kind, Listener},
     counters::{Direction, Pauses, Traffic},
     door::Door,
@@ -23,18 +24,14 @@ use super::{
     transfer::{self, End, Means, Side},
     worker::Newcomer,
 };
-use host::{
-    pipe_pool::Pool,
-    socket::{memory, reset_on_close},
-    tcp_info::TcpInfo,
-};
+use host::pipe_pool::Pool;
 use jiff::Timestamp;
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
     time::Instant,
 };
-use tokio::{net::TcpStream, sync::OwnedSemaphorePermit, time::timeout};
+use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 use wire::{
     convert::{Join, Stripes},
     destination::Destination,
@@ -54,7 +51,7 @@ pub(crate) struct Session {
     pool: Arc<Pool>,
     ready: Arc<Ready>,
     limits: Limits,
-    pub(crate) client: Arc<TcpStream>,
+    pub(crate) client: Carrier,
     /// What protects the leg to the client, once that is settled.
     tls: OnceLock<Arc<Tls>>,
     /// The group that the client wants its connection carried by.
@@ -78,7 +75,7 @@ pub(crate) struct Session {
 pub(crate) struct WayOut {
     pub(crate) destination: Option<String>,
     pub(crate) next_hop: Option<SocketAddr>,
-    pub(crate) far: Option<Arc<TcpStream>>,
+    pub(crate) far: Option<Carrier>,
     /// The legs that `far` is the first of.
     pub(crate) trunk: Option<Arc<Trunk>>,
     /// The peer that the outgoing leg goes to.
@@ -171,7 +168,7 @@ impl Session {
         relay: Arc<Relay>,
         door: Arc<Door>,
         Shares { pool, ready }: Shares,
-        (client, client_address): (TcpStream, SocketAddr),
+        (client, client_address): (Carrier, SocketAddr),
         number: u64,
     ) -> Self {
         let listener = door.listener();
@@ -186,7 +183,7 @@ impl Session {
             ready,
             tls: OnceLock::new(),
             founder: OnceLock::new(),
-            client: Arc::new(client),
+            client,
             client_address,
             sender: client_address,
             announced: None,
@@ -253,7 +250,7 @@ impl Session {
             false => Err(Failure::NotAllowed),
         };
         if let Err(failure) = welcome {
-            let _ = reset_on_close(&*self.client);
+            self.client.reset_on_close();
             return self.fail(failure);
         }
         match &self.listener.kind {
@@ -410,7 +407,7 @@ impl Session {
         self.relay.survey.see_last_of_far(self);
         let mut way_out = self.way_out();
         way_out.next_hop = Some(far.address);
-        way_out.far = Some(far.stream.socket().clone());
+        way_out.far = Some(far.stream.carrier().clone());
         way_out.trunk = far.group.as_ref().map(|group| group.trunk().clone());
         way_out.peer.clone_from(&far.peer);
         way_out.legs += 1;
@@ -479,12 +476,11 @@ impl Session {
             if let Some(trunk) = self.near_trunk() {
                 trunk.reset_on_close();
             }
-            // An error here means that the socket has lost its connection already.
-            let _ = reset_on_close(&*self.client);
+            self.client.reset_on_close();
         }
         let way_out = self.way_out();
         if let (Some(far), false) = (&way_out.far, matches!(end, End::Finished)) {
-            let _ = reset_on_close(&**far);
+            far.reset_on_close();
             if let Some(trunk) = &way_out.trunk {
                 trunk.reset_on_close();
             }
@@ -498,7 +494,7 @@ impl Session {
             let way_out = self.way_out();
             (way_out.far.clone(), way_out.trunk.clone())
         };
-        let one = |socket: &Arc<TcpStream>| memory(&**socket).unwrap_or(0);
+        let one = |carrier: &Carrier| carrier.memory().unwrap_or(0);
         let near = match self.near_trunk() {
             Some(trunk) => trunk.memory(),
             None => one(&self.client),
@@ -514,7 +510,7 @@ impl Session {
         let way_out = self.way_out();
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
-        let far = way_out.far.as_deref();
+        let far = way_out.far.as_ref();
         let (near, trunk) = (self.near_trunk(), &way_out.trunk);
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
@@ -528,8 +524,8 @@ impl Session {
             duration_s: self.started.elapsed().as_secs_f64(),
             ended,
             cause,
-            near: TcpInfo::of(&*self.client).ok(),
-            far: far.and_then(|far| TcpInfo::of(far).ok()),
+            near: self.client.tcp_info(),
+            far: far.and_then(Carrier::tcp_info),
             near_streams: near.map(|trunk| trunk.tcp_info()).unwrap_or_default(),
             far_streams: trunk
                 .as_ref()

@@ -4,7 +4,6 @@
 
 use super::route::Far;
 use bytes::Bytes;
-use host::{socket::reset, tcp_info::TcpInfo};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::{
     future::poll_fn,
@@ -75,8 +74,7 @@ impl Silence {
             ready!(self.look.poll_tick(cx));
             self.vain = if self.has_moved() { 0 } else { self.vain + 1 };
         }
-        // An error here means that the socket has lost its connection already.
-        let _ = reset(&self.far.stream);
+        self.far.stream.carrier().reset();
         Poll::Ready(())
     }
 
@@ -108,7 +106,7 @@ struct Passed {
 
 impl Passed {
     fn over(far: &Far) -> Option<Self> {
-        let info = TcpInfo::of(far.stream.socket()).ok()?;
+        let info = far.stream.carrier().tcp_info()?;
         Some(Self {
             up: info.acked_bytes,
             down: info.received_bytes,

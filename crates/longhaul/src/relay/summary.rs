@@ -4,7 +4,7 @@
 
 use super::{
     budget::{Budget, Demand},
-    config::{Config, Kind, Listener},
+    config::{Config, Kind, Listener, settings::Transport},
     memory,
     peer::Peer,
     policy::{Chain, Rule, WayOut},
@@ -38,6 +38,7 @@ struct ListenerSummary {
     /// Whom it serves, in words.
     serves: String,
     tls: bool,
+    transport: Transport,
     profile: String,
 }
 
@@ -46,6 +47,7 @@ struct PeerSummary {
     name: String,
     address: SocketAddr,
     tls: bool,
+    transport: Transport,
     /// Ready connections that each worker keeps.
     pool: usize,
     profile: String,
@@ -121,6 +123,7 @@ impl ListenerSummary {
             address: listener.address,
             serves: serves(listener),
             tls: listener.tls.is_some(),
+            transport: listener.transport,
             profile: listener.profile.name.clone(),
         }
     }
@@ -180,6 +183,7 @@ impl PeerSummary {
             name: peer.name.clone(),
             address: peer.address,
             tls: peer.tls.is_some(),
+            transport: peer.transport,
             pool: peer.pool,
             profile: peer.profile.name.clone(),
         }
@@ -336,7 +340,11 @@ fn list<T: Display>(values: &[T]) -> String {
 impl Display for ListenerSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, kind, .. } = self;
-        let tls = if self.tls { " over TLS" } else { "" };
+        let tls = match (self.transport, self.tls) {
+            (Transport::Udt, _) => " over TLS over UDT",
+            (Transport::Tcp, true) => " over TLS",
+            (Transport::Tcp, false) => "",
+        };
         let (address, serves, profile) = (self.address, &self.serves, &self.profile);
         let name = if *name == address.to_string() {
             ""
@@ -353,7 +361,11 @@ impl Display for ListenerSummary {
 
 impl Display for PeerSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tls = if self.tls { "TLS" } else { "plain" };
+        let tls = match (self.transport, self.tls) {
+            (Transport::Udt, _) => "TLS over UDT",
+            (Transport::Tcp, true) => "TLS",
+            (Transport::Tcp, false) => "plain",
+        };
         let Self {
             name,
             address,

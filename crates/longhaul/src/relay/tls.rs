@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TLS 1.3 on a socket that others hold too: like a socket it reads and writes what it can through
+//! TLS 1.3 on a carrier that others hold too: like a socket it reads and writes what it can through
 //! a shared reference and says `WouldBlock` for the rest.
 
+use super::{carrier::Carrier, stream::Channel as _};
 use rustls::Connection;
 use std::{
     collections::VecDeque,
     io::{self, IoSlice, Read, Write},
     sync::{Mutex, MutexGuard, PoisonError},
 };
-use tokio::net::TcpStream;
 
 /// One end of a TLS connection. The lock is for soundness only: each connection belongs to one
 /// thread.
@@ -39,9 +39,9 @@ const SMALL_RECORD: usize = 1360;
 const SMALL_RECORDS: usize = 48 * 1024;
 
 impl Tls {
-    /// Shakes hands over `socket`. An error is told to the other side in an alert, if it can be.
+    /// Shakes hands over `carrier`. An error is told to the other side in an alert, if it can be.
     pub(crate) async fn handshake(
-        socket: &TcpStream,
+        carrier: &Carrier,
         connection: impl Into<Connection>,
     ) -> io::Result<Self> {
         let tls = Self(Mutex::new(Session {
@@ -50,14 +50,14 @@ impl Tls {
             incoming: VecDeque::new(),
         }));
         loop {
-            while !tls.try_flush(socket)? {
-                socket.writable().await?;
+            while !tls.try_flush(carrier)? {
+                carrier.writable().await?;
             }
             if !tls.session().connection.is_handshaking() {
                 return Ok(tls);
             }
-            socket.readable().await?;
-            match tls.session().receive(socket) {
+            carrier.readable().await?;
+            match tls.session().receive(carrier) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 _ => {}
@@ -67,14 +67,14 @@ impl Tls {
 
     /// Reads what has come. `Ok(0)` is the other side's close_notify; a FIN without it is
     /// `UnexpectedEof` (RFC 8446 §6.1: data may have been cut off).
-    pub(crate) fn try_read(&self, socket: &TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn try_read(&self, carrier: &Carrier, bytes: &mut [u8]) -> io::Result<usize> {
         let mut session = self.session();
         let mut read = 0;
         while read < bytes.len() {
             match session.connection.reader().read(&mut bytes[read..]) {
                 Ok(more @ 1..) => read += more,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match session.receive(socket) {
+                    match session.receive(carrier) {
                         Ok(_) => {}
                         Err(_) if read > 0 => break,
                         Err(error) => return Err(error),
@@ -90,19 +90,19 @@ impl Tls {
 
     /// Encrypts what there is room for and gives the socket what it takes; the rest leaves with
     /// the next call.
-    pub(crate) fn try_write(&self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn try_write(&self, carrier: &Carrier, bytes: &[u8]) -> io::Result<usize> {
         let mut session = self.session();
-        if !flush(&mut session.connection, socket)? {
+        if !flush(&mut session.connection, carrier)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let written = session.encrypt(bytes)?;
-        flush(&mut session.connection, socket)?;
+        flush(&mut session.connection, carrier)?;
         Ok(written)
     }
 
     /// Whether the socket has taken everything that was written.
-    pub(crate) fn try_flush(&self, socket: &TcpStream) -> io::Result<bool> {
-        flush(&mut self.session().connection, socket)
+    pub(crate) fn try_flush(&self, carrier: &Carrier) -> io::Result<bool> {
+        flush(&mut self.session().connection, carrier)
     }
 
     /// Queues close_notify; a second one is none.
@@ -180,9 +180,9 @@ impl Session {
 
     /// Reads and decrypts some; `Ok(0)` is FIN. What the protocol itself has to answer leaves at
     /// once.
-    fn receive(&mut self, socket: &TcpStream) -> io::Result<usize> {
+    fn receive(&mut self, carrier: &Carrier) -> io::Result<usize> {
         if self.incoming.is_empty() {
-            self.fetch(socket)?;
+            self.fetch(carrier)?;
         }
         let read = self.connection.read_tls(&mut self.incoming)?;
         if self.incoming.is_empty() {
@@ -192,22 +192,22 @@ impl Session {
         let outcome = self.connection.process_new_packets();
         // After an error this is the alert that names it; if it can't leave, the error stands
         // anyway.
-        let _ = flush(&mut self.connection, socket);
+        let _ = flush(&mut self.connection, carrier);
         outcome.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(read)
     }
 
-    fn fetch(&mut self, socket: &TcpStream) -> io::Result<()> {
+    fn fetch(&mut self, carrier: &Carrier) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(RECEIVE_LEN);
-        socket.try_read_buf(&mut bytes)?;
+        carrier.try_read_into(&mut bytes)?;
         self.incoming = bytes.into();
         Ok(())
     }
 }
 
-fn flush(connection: &mut Connection, socket: &TcpStream) -> io::Result<bool> {
+fn flush(connection: &mut Connection, carrier: &Carrier) -> io::Result<bool> {
     while connection.wants_write() {
-        match connection.write_tls(&mut Socket(socket)) {
+        match connection.write_tls(&mut Sink(carrier)) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
@@ -216,10 +216,10 @@ fn flush(connection: &mut Connection, socket: &TcpStream) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A socket as rustls wants it.
-struct Socket<'a>(&'a TcpStream);
+/// A carrier as rustls wants it.
+struct Sink<'a>(&'a Carrier);
 
-impl Write for Socket<'_> {
+impl Write for Sink<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }

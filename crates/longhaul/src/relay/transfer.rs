@@ -14,10 +14,7 @@ use super::{
     stream::{read_some, write_all},
     stripe::Seat,
 };
-use host::{
-    pipe_pool::{self, Lease, Pool, Shortfall},
-    socket::pending_error,
-};
+use host::pipe_pool::{self, Lease, Pool, Shortfall};
 use std::{
     io,
     pin::Pin,
@@ -29,8 +26,6 @@ use std::{
     time::Instant,
 };
 use tokio::{
-    io::Interest,
-    net::TcpStream,
     task::yield_now,
     time::{sleep_until, timeout},
 };
@@ -397,7 +392,7 @@ impl<'a> Flow<'a> {
         let from = self.from;
         let watch = self
             .watch
-            .get_or_insert_with(|| Box::pin(broken(from.socket())));
+            .get_or_insert_with(|| Box::pin(from.carrier().broken()));
         match watch.as_mut().poll(cx) {
             Poll::Ready(error) => Err(Broken::Source(error).end(self.direction)),
             Poll::Pending => Ok(()),
@@ -431,19 +426,6 @@ fn deliver(
         }
     }
     to.poll_flush(cx).map_err(Broken::Sink)
-}
-
-/// Returns when the socket has an error.
-pub(super) async fn broken(stream: &TcpStream) -> io::Error {
-    match stream
-        .ready(Interest::ERROR)
-        .await
-        .and_then(|_| pending_error(stream))
-    {
-        Err(error) | Ok(Some(error)) => error,
-        // Another call has taken the error off the socket.
-        Ok(None) => io::ErrorKind::ConnectionReset.into(),
-    }
 }
 
 /// Tells the operator once that pipes are not what was asked for.

@@ -4,6 +4,7 @@
 
 use super::{
     Relay,
+    carrier::Carrier,
     crew::Seated,
     door::Door,
     drain::Phase,
@@ -11,6 +12,7 @@ use super::{
     registry::{Entry, Registry},
     session::{self, Shares},
     shortage::{self, is_shortage},
+    udt::Socket,
 };
 use host::pipe_pool::Pool;
 use std::{
@@ -42,7 +44,13 @@ pub(crate) struct Opening {
     pub(crate) door: Arc<Door>,
     /// The set of the door's sockets that this one is of.
     pub(crate) generation: u64,
-    pub(crate) socket: StdListener,
+    pub(crate) socket: Ear,
+}
+
+/// What a worker hears newcomers by.
+pub(crate) enum Ear {
+    Tcp(StdListener),
+    Udt(Socket),
 }
 
 /// A connection that has its place, on its way to the worker that will serve it.
@@ -50,7 +58,7 @@ pub(crate) struct Opening {
 pub(crate) struct Newcomer {
     pub(crate) relay: Arc<Relay>,
     pub(crate) door: Arc<Door>,
-    pub(crate) client: TcpStream,
+    pub(crate) client: Carrier,
     pub(crate) address: SocketAddr,
     pub(crate) entry: Entry,
     pub(crate) seated: Seated,
@@ -61,7 +69,7 @@ pub(crate) struct Newcomer {
 impl Newcomer {
     /// The same, driven by the calling thread's event loop from now on.
     fn at_home_here(self) -> io::Result<Self> {
-        let client = TcpStream::from_std(self.client.into_std()?)?;
+        let client = self.client.at_home_here()?;
         Ok(Self { client, ..self })
     }
 }
@@ -113,8 +121,15 @@ impl Worker {
             door: opening.door,
             shares: shares.clone(),
         };
-        let listener = TcpListener::from_std(opening.socket)?;
-        tokio::spawn(entrance.accept_all(opening.generation, listener));
+        match opening.socket {
+            Ear::Tcp(listener) => {
+                let listener = TcpListener::from_std(listener)?;
+                tokio::spawn(entrance.accept_all(opening.generation, listener));
+            }
+            Ear::Udt(socket) => {
+                tokio::spawn(entrance.accept_all_udt(opening.generation, socket));
+            }
+        }
         Ok(())
     }
 }
@@ -152,6 +167,27 @@ impl Entrance {
         };
         select! {
             () = accepting => {}
+            () = self.relay.drain.reached(Phase::Drain) => {}
+        }
+    }
+
+    /// The same of UDT, where one worker accepts for all.
+    async fn accept_all_udt(self, generation: u64, socket: Socket) {
+        let accepting = async {
+            while let Ok(stream) = socket.accept().await {
+                // One that is gone again was nobody.
+                if let Some(address) = stream.peer_addr() {
+                    self.admit(Carrier::Udt(stream.into()), address).await;
+                }
+            }
+            note!(
+                "longhaul relay: the port of {} broke: it accepts no more",
+                self.door.name()
+            );
+        };
+        select! {
+            () = accepting => {}
+            () = self.door.closed(generation) => {}
             () = self.relay.drain.reached(Phase::Drain) => {}
         }
     }
@@ -194,7 +230,7 @@ impl Entrance {
     }
 
     /// The newcomer waits here for memory and its place, the rest in the listen queue.
-    async fn admit(&self, client: TcpStream, address: SocketAddr) {
+    async fn admit(&self, client: impl Into<Carrier>, address: SocketAddr) {
         self.relay.memory.room().await;
         let Ok(place) = self.relay.places.clone().acquire_owned().await else {
             return;
@@ -205,7 +241,7 @@ impl Entrance {
             entry: Registry::enter(&self.relay),
             relay: self.relay.clone(),
             door: self.door.clone(),
-            client,
+            client: client.into(),
             address,
             seated,
         };

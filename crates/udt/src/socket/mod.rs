@@ -38,7 +38,6 @@ type Random = fn() -> u32;
 #[derive(Debug)]
 pub struct Socket {
     shared: Arc<Shared>,
-    local: SocketAddr,
 }
 
 /// What the driver and all handles have.
@@ -47,6 +46,7 @@ struct Shared {
     /// Something is to be sent.
     wakeup: Wakeup,
     began: Instant,
+    local: SocketAddr,
 }
 
 impl std::fmt::Debug for Shared {
@@ -70,9 +70,9 @@ struct State {
 
 #[derive(Default)]
 struct Waiting {
-    reader: Option<Waker>,
-    writer: Option<Waker>,
-    opener: Option<Waker>,
+    reader: Wakers,
+    writer: Wakers,
+    opener: Wakers,
     /// Nobody has it any more: it is forgotten once it has come to its end.
     left: bool,
 }
@@ -80,9 +80,23 @@ struct Waiting {
 impl Waiting {
     fn wake(&mut self) {
         let all = [&mut self.reader, &mut self.writer, &mut self.opener];
-        all.into_iter()
-            .filter_map(Option::take)
-            .for_each(Waker::wake);
+        all.into_iter().for_each(Wakers::wake);
+    }
+}
+
+/// Tasks that wait for the same: mostly one, for a while two where a connection moves from one to another.
+#[derive(Default)]
+struct Wakers(Vec<Waker>);
+
+impl Wakers {
+    fn add(&mut self, waker: &Waker) {
+        if !self.0.iter().any(|one| one.will_wake(waker)) {
+            self.0.push(waker.clone());
+        }
+    }
+
+    fn wake(&mut self) {
+        self.0.drain(..).for_each(Waker::wake);
     }
 }
 
@@ -102,15 +116,16 @@ impl Socket {
             }),
             wakeup: Wakeup::new()?,
             began: Instant::now(),
+            local,
         });
         driver::start(socket, &shared)?;
-        Ok(Self { shared, local })
+        Ok(Self { shared })
     }
 
     /// Where it is bound.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        self.shared.local
     }
 
     /// Takes connections from now on.
@@ -163,7 +178,8 @@ impl Socket {
             if let Some(broken) = state.broken {
                 return Poll::Ready(Err(broken.into()));
             }
-            state.waiting.entry(id).or_default().opener = Some(context.waker().clone());
+            let waiting = state.waiting.entry(id).or_default();
+            waiting.opener.add(context.waker());
             Poll::Pending
         })
         .await?;
@@ -173,6 +189,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        self.shared.lock().endpoint.deafen();
         self.shared.wakeup.call();
     }
 }

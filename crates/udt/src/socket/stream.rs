@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One connection, as a program reads and writes it.
 
-use super::Shared;
+use super::{Shared, State, Waiting, Wakers};
 use crate::{
-    connection::{Connection, End},
+    connection::{Connection, End, Report},
     sending::Counts,
 };
 use std::{
     io,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use units::Time;
@@ -29,25 +30,112 @@ impl Stream {
         Self { id, shared }
     }
 
+    /// How it fares; nothing before it is open and after the socket broke.
+    #[must_use]
+    pub fn report(&self) -> Option<Report> {
+        let mut state = self.shared.lock();
+        Some(state.endpoint.connection(self.id)?.report())
+    }
+
+    /// Where its other end is.
+    #[must_use]
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.shared.lock().endpoint.peer(self.id)
+    }
+
     /// What its sending half has done, and the smoothed round trip; nothing before it is open and after the socket broke.
     #[must_use]
     pub fn counts(&self) -> Option<(Counts, Time)> {
-        let mut state = self.shared.lock();
-        let connection = state.endpoint.connection(self.id)?;
-        Some((connection.counts(), connection.rtt()))
+        self.report().map(|report| (report.counts, report.rtt))
     }
 
-    /// Does something with the connection, and has it say what follows from that. If there is nothing to do yet, it is
-    /// asked again once something has happened.
-    fn poll<T>(
+    /// Whether there is something to read of a stream: `WouldBlock` if nothing is yet, `false` after the other end has closed
+    /// the connection.
+    pub fn try_peek(&self) -> io::Result<bool> {
+        let peeked = self.act(&mut self.shared.lock(), |connection| {
+            let over = connection.end().is_some();
+            Ok((connection.can_read() || over).then(|| connection.can_read()))
+        })?;
+        peeked.ok_or(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// The address of this end.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.local
+    }
+
+    /// Reads what is there of a stream: `WouldBlock` if nothing is yet, 0 after the other end has closed the connection.
+    pub fn try_read(&self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.act(&mut self.shared.lock(), |connection| read(connection, to))?;
+        read.ok_or(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Writes what there is room for: `WouldBlock` if there is none.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.act(&mut self.shared.lock(), |connection| {
+            write(connection, bytes)
+        })?;
+        written.ok_or(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Ready when [`Self::try_read`] has something to say.
+    pub fn poll_readable(&self, context: &Context<'_>) -> Poll<()> {
+        let is_ready = |connection: &mut Connection| {
+            let ready = connection.can_read() || connection.end().is_some();
+            Ok(ready.then_some(()))
+        };
+        self.poll(context, READER, is_ready).map(drop)
+    }
+
+    /// Ready when [`Self::try_write`] has something to say.
+    pub fn poll_writable(&self, context: &Context<'_>) -> Poll<()> {
+        let is_ready = |connection: &mut Connection| {
+            let ready = connection.room() > 0 || connection.end().is_some();
+            Ok(ready.then_some(()))
+        };
+        self.poll(context, WRITER, is_ready).map(drop)
+    }
+
+    /// Ready when all that was written has arrived.
+    pub fn poll_flushed(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        self.poll(context, WRITER, |connection| {
+            match (connection.is_flushed(), connection.end()) {
+                (true, _) => Ok(Some(())),
+                (false, Some(end)) => Err(ended(end)),
+                (false, None) => Ok(None),
+            }
+        })
+    }
+
+    /// Ready when it is lost: nothing was heard for too long, or nothing goes over the socket any more.
+    pub fn poll_lost(&self, context: &Context<'_>) -> Poll<io::Error> {
+        let lost = |connection: &mut Connection| match connection.end() {
+            Some(End::Silence) => Err(ended(End::Silence)),
+            _ => Ok(None::<io::Error>),
+        };
+        let lost = self.poll(context, READER, lost);
+        lost.map(|lost| lost.unwrap_or_else(|error| error))
+    }
+
+    /// Closes it at once: what has not arrived is given up.
+    pub fn abort(&self) {
+        let abort = |connection: &mut Connection| {
+            connection.abort();
+            Ok(Some(()))
+        };
+        // One that is not open has nothing to give up.
+        let _ended = self.act(&mut self.shared.lock(), abort);
+    }
+
+    /// Does something with the connection, and has it say what follows from that.
+    fn act<T>(
         &self,
-        context: &Context<'_>,
-        slot: Slot,
+        state: &mut State,
         act: impl FnOnce(&mut Connection) -> io::Result<Option<T>>,
-    ) -> Poll<io::Result<T>> {
-        let mut state = self.shared.lock();
+    ) -> io::Result<Option<T>> {
         if let Some(broken) = state.broken {
-            return Poll::Ready(Err(broken.into()));
+            return Err(broken.into());
         }
         let before = state.endpoint.deadline();
         let connection = state.endpoint.connection(self.id);
@@ -58,14 +146,25 @@ impl Stream {
         if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
             self.shared.wakeup.call();
         }
-        match (done, state.waiting.get_mut(&self.id)) {
-            (Some(done), _) => Poll::Ready(Ok(done)),
-            (None, Some(waiting)) => {
-                *slot(waiting) = Some(context.waker().clone());
-                Poll::Pending
-            }
-            (None, None) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        Ok(done)
+    }
+
+    /// The same; if there is nothing to do yet, it is asked again once something has happened.
+    fn poll<T>(
+        &self,
+        context: &Context<'_>,
+        slot: Slot,
+        act: impl FnOnce(&mut Connection) -> io::Result<Option<T>>,
+    ) -> Poll<io::Result<T>> {
+        let mut state = self.shared.lock();
+        if let Some(done) = self.act(&mut state, act)? {
+            return Poll::Ready(Ok(done));
         }
+        match state.waiting.get_mut(&self.id) {
+            Some(waiting) => slot(waiting).add(context.waker()),
+            None => return Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+        Poll::Pending
     }
 
     /// Sends a message, once there is room for all of it; it is given up if it has not arrived after `within`.
@@ -104,10 +203,29 @@ impl Stream {
 }
 
 /// Who waits.
-type Slot = fn(&mut super::Waiting) -> &mut Option<Waker>;
+type Slot = fn(&mut Waiting) -> &mut Wakers;
 
 const READER: Slot = |waiting| &mut waiting.reader;
 const WRITER: Slot = |waiting| &mut waiting.writer;
+
+/// Nothing if nothing is there yet.
+fn read(connection: &mut Connection, to: &mut [u8]) -> io::Result<Option<usize>> {
+    let read = connection.read(to);
+    match (read, connection.end()) {
+        (0, Some(End::Silence)) => Err(ended(End::Silence)),
+        (0, None) => Ok(None),
+        _ => Ok(Some(read)),
+    }
+}
+
+/// Nothing if there is no room yet.
+fn write(connection: &mut Connection, bytes: &[u8]) -> io::Result<Option<usize>> {
+    if let Some(end) = connection.end() {
+        return Err(ended(end));
+    }
+    let written = connection.write(bytes);
+    Ok((written > 0 || bytes.is_empty()).then_some(written))
+}
 
 fn ended(end: End) -> io::Error {
     match end {
@@ -123,15 +241,9 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.poll(context, READER, |connection| {
-            let read = connection.read(to.initialize_unfilled());
-            to.advance(read);
-            match (read, connection.end()) {
-                (0, Some(End::Silence)) => Err(ended(End::Silence)),
-                (0, None) => Ok(None),
-                _ => Ok(Some(())),
-            }
-        })
+        let bytes = to.initialize_unfilled();
+        let read = self.poll(context, READER, |connection| read(connection, bytes));
+        read.map_ok(|read| to.advance(read))
     }
 }
 
@@ -141,24 +253,12 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll(context, WRITER, |connection| match connection.end() {
-            Some(end) => Err(ended(end)),
-            None => {
-                let written = connection.write(bytes);
-                Ok((written > 0 || bytes.is_empty()).then_some(written))
-            }
-        })
+        self.poll(context, WRITER, |connection| write(connection, bytes))
     }
 
     /// Returns when all that was written has arrived.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll(context, WRITER, |connection| {
-            match (connection.is_flushed(), connection.end()) {
-                (true, _) => Ok(Some(())),
-                (false, Some(end)) => Err(ended(end)),
-                (false, None) => Ok(None),
-            }
-        })
+        self.poll_flushed(context)
     }
 
     /// Returns when all that was written has arrived and the other end was told that it is over. UDT knows no half of a

@@ -3,7 +3,7 @@
 
 use super::{
     super::{args::Args, intercept::Target},
-    settings::{KindName, ListenerSettings, PeerSettings, RouteSettings, Settings},
+    settings::{KindName, ListenerSettings, PeerSettings, RouteSettings, Settings, Transport},
 };
 use crate::exit::Refusal;
 use std::net::SocketAddr;
@@ -143,6 +143,7 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
         rate: None,
         rate_per_client: None,
         idle_timeout: None,
+        transport: Transport::Tcp,
         tls: None,
     }
 }
@@ -167,6 +168,7 @@ fn add_peers(
             pool: pool.filter(|_| via.len() == 1),
             pool_age: None,
             streams: streams.filter(|_| via.len() == 1),
+            transport: Transport::Tcp,
             tls: None,
         });
     }

@@ -14,11 +14,12 @@ use super::{
     policy::{Chain, Policy, Rule, WayOut},
     prefix::Prefix,
     profile::Profile,
+    udt,
     users::Users,
 };
 use crate::exit::Refusal;
 use host::pipe_pool::PoolConfig;
-use settings::{KindName, ListenerSettings, RouteSettings, Settings};
+use settings::{KindName, ListenerSettings, RouteSettings, Settings, Transport};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -76,6 +77,8 @@ pub(crate) struct Listener {
     pub(crate) idle_timeout: Duration,
     /// Convert: what relays must protect their legs by.
     pub(crate) tls: Option<Arc<Responder>>,
+    /// Convert: what relays come over.
+    pub(crate) transport: Transport,
 }
 
 /// How clients of a listener say where they want to go.
@@ -283,9 +286,14 @@ impl Listener {
         let name = written.name.clone().unwrap_or_else(|| address.to_string());
         let kind = kind(written)
             .map_err(|problem| Refusal::usage(format!("listener {name}: {problem}")))?;
+        let user = format!("listener {name}");
         let profile = written.profile.as_deref().unwrap_or("near");
+        let profile = profile_named(profile, profiles, &user)?;
+        let tls = responder(written, &name)?;
+        check_transport(written.transport, tls.is_some(), &profile, &user)?;
         Ok(Self {
-            profile: profile_named(profile, profiles, &format!("listener {name}"))?,
+            transport: written.transport,
+            profile,
             allow_from: [&settings.allow_from[..], &written.allow_from].concat(),
             deny_from: written.deny_from.clone(),
             users: users(written, &name)?,
@@ -299,7 +307,7 @@ impl Listener {
                 "idle_timeout",
                 written.idle_timeout.unwrap_or(IDLE_TIMEOUT_DEFAULT),
             )?,
-            tls: responder(written, &name)?,
+            tls,
             name,
             kind,
             address,
@@ -399,9 +407,10 @@ fn users(written: &ListenerSettings, name: &str) -> anyhow::Result<Option<Arc<Us
 
 fn responder(written: &ListenerSettings, name: &str) -> anyhow::Result<Option<Arc<Responder>>> {
     let user = format!("listener {name}");
-    let for_relays = written.tls.is_some() || written.idle_timeout.is_some();
+    let over_udt = written.transport != Transport::Tcp;
+    let for_relays = written.tls.is_some() || written.idle_timeout.is_some() || over_udt;
     if for_relays && written.kind != KindName::Convert {
-        let problem = "tls and idle_timeout are for convert listeners";
+        let problem = "tls, transport and idle_timeout are for convert listeners";
         return Err(Refusal::usage(format!("{user}: {problem}")));
     }
     let responder = |tls| Responder::new(tls, &user).map(Arc::new);
@@ -444,11 +453,13 @@ fn peers(settings: &Settings, profiles: &Profiles) -> anyhow::Result<BTreeMap<St
         let profile = written.profile.as_deref().unwrap_or("far");
         let user = format!("peer {name}");
         let profile = profile_named(profile, profiles, &user)?;
+        check_transport(written.transport, written.tls.is_some(), &profile, &user)?;
         let initiator = |tls| Initiator::new(tls, &user, name).map(Arc::new);
         let peer = Peer {
             tls: written.tls.as_ref().map(initiator).transpose()?,
             pool: pool_size(written, &user)?,
             streams: streams(written, &user)?,
+            transport: written.transport,
             pool_age: written
                 .pool_age
                 .map_or(Ok(POOL_AGE_DEFAULT), |age| positive("pool_age", age))?,
@@ -457,6 +468,25 @@ fn peers(settings: &Settings, profiles: &Profiles) -> anyhow::Result<BTreeMap<St
         Ok((name.clone(), Arc::new(peer)))
     };
     settings.peer.iter().map(peer).collect()
+}
+
+/// UDT by itself encrypts nothing, knows no end of one direction, and has options of its own.
+fn check_transport(
+    transport: Transport,
+    has_tls: bool,
+    profile: &Profile,
+    user: &str,
+) -> anyhow::Result<()> {
+    if transport == Transport::Tcp {
+        return Ok(());
+    }
+    let name = &profile.name;
+    let problem = match udt::problem(profile) {
+        Some(option) => format!("profile {name}: {option} is for TCP: give this leg another"),
+        None if !has_tls => "transport = \"udt\" wants tls".to_owned(),
+        None => return Ok(()),
+    };
+    Err(Refusal::usage(format!("{user}: {problem}")))
 }
 
 /// A peer's bound on what each worker may keep of it.

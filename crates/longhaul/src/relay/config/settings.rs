@@ -9,7 +9,7 @@ use super::super::{
     ports::Ports,
     prefix::Prefix,
 };
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::{collections::BTreeMap, fmt::Display, net::SocketAddr, path::PathBuf, str::FromStr};
 use units::{BitRate, Bytes, Time};
 use wire::destination::Destination;
@@ -79,6 +79,9 @@ pub(crate) struct ListenerSettings {
     pub(crate) rate_per_client: Option<BitRate>,
     /// `convert` only: how long a relay may keep a connection ready before it asks for something.
     pub(crate) idle_timeout: Option<Time>,
+    /// `convert` only: what relays come over.
+    #[serde(default)]
+    pub(crate) transport: Transport,
     /// `convert` only: relays must come with TLS and show a certificate.
     pub(crate) tls: Option<TlsSettings>,
 }
@@ -128,8 +131,21 @@ pub(crate) struct PeerSettings {
     pub(crate) pool_age: Option<Time>,
     /// Connections that carry one client's connection together, 1 to 16.
     pub(crate) streams: Option<u8>,
+    /// What the legs to it go over.
+    #[serde(default)]
+    pub(crate) transport: Transport,
     /// Legs to it are protected by TLS.
     pub(crate) tls: Option<TlsSettings>,
+}
+
+/// What a leg between relays goes over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Transport {
+    #[default]
+    Tcp,
+    /// UDT4 on UDP; wants TLS.
+    Udt,
 }
 
 /// One rule for the way out.

@@ -174,16 +174,16 @@ fn data(session: Arc<Session>, host: Destination, port: u16) -> DataLeg {
 async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketAddr), Failure> {
     let request = Request::to(to.clone(), Vec::new());
     let far = session.open_answered(&request).await?;
-    let socket = match far.stream.needs_copy() {
-        true => bridge(far.stream).await,
-        false => patiently(async || duplicate(&far.stream)).await,
+    let socket = match far.stream.carrier().tcp() {
+        Some(socket) if !far.stream.needs_copy() => patiently(async || duplicate(socket)).await,
+        _ => bridge(far.stream).await,
     };
     let socket = socket.map_err(|error| Failure::from_connect(&error))?;
     Ok((socket, far.address))
 }
 
-fn duplicate(leg: &Leg) -> io::Result<TcpStream> {
-    let socket = leg.as_fd().try_clone_to_owned()?;
+fn duplicate(socket: &TcpStream) -> io::Result<TcpStream> {
+    let socket = socket.as_fd().try_clone_to_owned()?;
     TcpStream::from_std(std::net::TcpStream::from(socket))
 }
 

@@ -2,7 +2,6 @@
 //! Connections whose far leg was opened before their near leg.
 
 use crate::relay::route::Far;
-use host::socket::reset_on_close;
 use std::{
     collections::HashMap,
     net::{IpAddr, SocketAddr},
@@ -97,8 +96,7 @@ impl Ready {
         self.lock().retain(|_, (since, far)| {
             let keep = since.elapsed() < Self::PATIENCE;
             if !keep {
-                // An error here means that the connection is gone already.
-                let _ = reset_on_close(&far.stream);
+                far.stream.carrier().reset_on_close();
             }
             keep
         });

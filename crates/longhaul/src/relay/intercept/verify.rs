@@ -181,7 +181,7 @@ impl Holder {
         let id = self.held.remove(&flow);
         let verdict = match outcome {
             // The SYN was given up meanwhile.
-            Ok(far) if id.is_none() => return drop(host::socket::reset_on_close(&far.stream)),
+            Ok(far) if id.is_none() => return far.stream.carrier().reset_on_close(),
             Ok(far) => {
                 self.door.ready.put(flow, far);
                 self.approval()

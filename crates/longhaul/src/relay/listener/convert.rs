@@ -5,7 +5,6 @@ use super::{Asked, Heard, Language, Rejected};
 use crate::relay::{
     drain::Phase, failure::Failure, session::Session, stream::Inbox, transfer::End,
 };
-use host::socket::reset_on_close;
 use tokio::{select, time::timeout};
 use wire::convert::{ConvertError, MESSAGE_LEN_MAX, Opening};
 
@@ -17,7 +16,7 @@ pub(super) async fn await_request(session: &Session) -> Result<(), End> {
     let protected = timeout(limit, session.protect()).await;
     if let Err(failure) = protected.unwrap_or(Err(Failure::HandshakeTimeout)) {
         // Whoever is not let in hears what TLS has said, and then RST.
-        let _ = reset_on_close(&*session.client);
+        session.client.reset_on_close();
         return Err(session.fail(failure));
     }
     let near = session.near();

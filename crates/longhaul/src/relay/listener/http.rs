@@ -20,7 +20,6 @@ use crate::relay::{
     transfer::{End, Side},
 };
 use bytes::Bytes;
-use host::socket::reset_on_close;
 use http_body_util::{Either, Empty, Full};
 use hyper::{
     Method, Response, StatusCode,
@@ -372,7 +371,7 @@ impl Proxy {
         }
         // A message was cut short on one side: so it must end on the other (invariant 3).
         if let Some(origin) = &*origin {
-            let _ = reset_on_close(&origin.far.stream);
+            origin.far.stream.carrier().reset_on_close();
         }
         End::Broken(culprit(&error), io::Error::other(error))
     }

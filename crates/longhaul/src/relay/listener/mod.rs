@@ -8,6 +8,7 @@ pub(super) mod socks5;
 mod transparent;
 
 use super::{
+    carrier::Carrier,
     config::Kind,
     failure::Failure,
     leg::Leg,
@@ -17,9 +18,8 @@ use super::{
     stripe::Seat,
     transfer::End,
 };
-use host::socket::reset_on_close;
 use std::{net::SocketAddr, time::Duration};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 
 /// What a listener makes of a client: what it wants, and the words to answer it.
 struct Asked {
@@ -48,7 +48,7 @@ enum Language {
 impl Language {
     fn success(self, far: &Far) -> Vec<u8> {
         match self {
-            Self::Socks5 => socks5::success(far.stream.socket().local_addr().ok()),
+            Self::Socks5 => socks5::success(far.stream.carrier().local_addr().ok()),
             Self::Convert => wire::convert::Answer::Accepted.encode(),
             Self::Tcp => Vec::new(),
         }
@@ -236,8 +236,7 @@ const FAREWELL_BYTES_MAX: usize = 1 << 20;
 /// can destroy the answer on its way. Without an answer, RST is the answer.
 async fn farewell(client: &Leg, answer: &[u8]) {
     if answer.is_empty() {
-        // An error here means that the socket has lost its connection already.
-        let _ = reset_on_close(client);
+        client.carrier().reset_on_close();
         return;
     }
     let say = async {
@@ -259,7 +258,7 @@ async fn farewell(client: &Leg, answer: &[u8]) {
 }
 
 /// The address of this end of the client's connection.
-fn local_address(client: &TcpStream) -> Result<SocketAddr, Rejected> {
+fn local_address(client: &Carrier) -> Result<SocketAddr, Rejected> {
     client
         .local_addr()
         .map_err(|_| Rejected::new(Failure::ClientGone, []))

@@ -9,7 +9,7 @@ use super::{
         ready::Ready,
         route::Far,
         stream::write_all,
-        transfer::{BULK_BYTES, Broken, End, Means, Side, broken, report_shortfall},
+        transfer::{BULK_BYTES, Broken, End, Means, Side, report_shortfall},
     },
     gatherer::Gatherer,
     group::{Group, Kept},
@@ -187,7 +187,7 @@ impl<'a> Party<'a> {
 
     async fn broken(self) -> io::Error {
         match self {
-            Self::One(leg) => broken(leg.socket()).await,
+            Self::One(leg) => leg.carrier().broken().await,
             Self::Many(trunk) => trunk.broken().await,
         }
     }

@@ -2,13 +2,10 @@
 //! The legs that carry one connection together.
 
 use super::{
-    super::{leg::Leg, profile::Profile, transfer::broken},
+    super::{leg::Leg, profile::Profile},
     gatherer::Gatherer,
 };
-use host::{
-    socket::{limit_unsent, memory, reset_on_close},
-    tcp_info::TcpInfo,
-};
+use host::tcp_info::TcpInfo;
 use std::{
     future::poll_fn,
     io,
@@ -124,8 +121,7 @@ impl Trunk {
     /// A further leg. `seat` is dropped when the trunk no longer needs it.
     pub(super) fn join(&self, leg: Leg, seat: Option<oneshot::Sender<()>>) {
         if let Some(bytes) = self.unsent_max {
-            // An error means that the leg is broken, which its first use will say.
-            let _ = limit_unsent(&leg, bytes);
+            leg.carrier().limit_unsent(bytes);
         }
         let mut state = self.state();
         state.strands.push(Arc::new(Strand {
@@ -181,8 +177,8 @@ impl Trunk {
                 let view = self.look(seen);
                 (seen, version) = (seen + view.new.len(), view.version);
                 watched.extend(view.new.into_iter().map(|strand| {
-                    let socket = strand.leg.socket().clone();
-                    let watch: Watched = Box::pin(async move { broken(&socket).await });
+                    let carrier = strand.leg.carrier().clone();
+                    let watch: Watched = Box::pin(async move { carrier.broken().await });
                     (strand, watch)
                 }));
             }
@@ -206,21 +202,21 @@ impl Trunk {
     /// Makes the coming close of every leg an abnormal one.
     pub(crate) fn reset_on_close(&self) {
         for strand in &self.state().strands {
-            // An error here means that the socket has lost its connection already.
-            let _ = reset_on_close(&strand.leg);
+            strand.leg.carrier().reset_on_close();
         }
     }
 
     /// Kernel memory that the legs hold for data, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let each = self.strands().into_iter();
-        each.map(|strand| memory(&strand.leg).unwrap_or(0)).sum()
+        each.filter_map(|strand| strand.leg.carrier().memory())
+            .sum()
     }
 
     /// How each leg fares.
     pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
         let each = self.strands().into_iter();
-        each.flat_map(|strand| TcpInfo::of(strand.leg.socket()))
+        each.filter_map(|strand| strand.leg.carrier().tcp_info())
             .collect()
     }
 

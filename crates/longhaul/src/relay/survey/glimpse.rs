@@ -5,14 +5,14 @@
 use crate::{
     admin::record::{Group, Leg},
     relay::{
+        carrier::Carrier,
         counters::Direction,
         session::{Session, WayOut},
         stripe::Trunk,
     },
 };
-use host::{socket::memory, tcp_info::TcpInfo};
+use host::tcp_info::TcpInfo;
 use std::{sync::Arc, time::Instant};
-use tokio::net::TcpStream;
 
 /// A connection at one moment. Counts are since its start.
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ impl Glimpse {
             };
             LegGlimpse::of(session, group, number, wires)
         };
-        let far = way_out.far.as_deref();
+        let far = way_out.far.as_ref();
         let far = far.map(|far| Wires::of(far, way_out.trunk.as_ref()));
         let near = Wires::of(&session.client, session.near_trunk());
         Self {
@@ -74,25 +74,25 @@ impl Glimpse {
 /// What a leg is made of.
 #[derive(Clone, Copy)]
 enum Wires<'a> {
-    One(&'a TcpStream),
+    One(&'a Carrier),
     Many(&'a Trunk),
 }
 
 impl<'a> Wires<'a> {
-    fn of(socket: &'a TcpStream, trunk: Option<&'a Arc<Trunk>>) -> Self {
-        trunk.map_or(Self::One(socket), |trunk| Self::Many(trunk))
+    fn of(carrier: &'a Carrier, trunk: Option<&'a Arc<Trunk>>) -> Self {
+        trunk.map_or(Self::One(carrier), |trunk| Self::Many(trunk))
     }
 
     fn tcp_info(self) -> Vec<TcpInfo> {
         match self {
-            Self::One(socket) => TcpInfo::of(socket).into_iter().collect(),
+            Self::One(carrier) => carrier.tcp_info().into_iter().collect(),
             Self::Many(trunk) => trunk.tcp_info(),
         }
     }
 
     fn memory(self) -> Option<u64> {
         match self {
-            Self::One(socket) => memory(socket).ok(),
+            Self::One(carrier) => carrier.memory(),
             Self::Many(trunk) => Some(trunk.memory()),
         }
     }

@@ -4,6 +4,7 @@
 
 use super::{failed, turn_away, unsupported};
 use crate::relay::{
+    carrier::Carrier,
     counters::Direction,
     failure::Failure,
     listener::{Rejected, reject},
@@ -134,8 +135,8 @@ async fn accept(
 }
 
 /// Returns when the client has left; data that it sends ahead is for the peer and stays.
-async fn gone(client: &TcpStream) {
-    if matches!(client.peek(&mut [0]).await, Ok(1..)) {
+async fn gone(client: &Carrier) {
+    if matches!(client.peeked().await, Ok(1..)) {
         std::future::pending::<()>().await;
     }
 }

@@ -6,6 +6,7 @@ mod udp;
 
 use super::{Asked, Language, Rejected, connect, hear, reject};
 use crate::relay::{
+    carrier::Carrier,
     failure::Failure,
     route,
     session::Session,
@@ -56,7 +57,7 @@ async fn ask(session: &Session) -> Result<(Request, Vec<u8>), Rejected> {
 }
 
 async fn authenticate(
-    client: &TcpStream,
+    client: &Carrier,
     inbox: &mut Inbox,
     users: Option<&Users>,
 ) -> Result<(), Rejected> {
@@ -78,7 +79,7 @@ async fn authenticate(
 }
 
 async fn check_password(
-    client: &TcpStream,
+    client: &Carrier,
     inbox: &mut Inbox,
     users: &Users,
 ) -> Result<(), Rejected> {
@@ -92,7 +93,7 @@ async fn check_password(
     }
 }
 
-async fn say(client: &TcpStream, answer: &[u8]) -> Result<(), Rejected> {
+async fn say(client: &Carrier, answer: &[u8]) -> Result<(), Rejected> {
     let gone = |_| Rejected::new(Failure::ClientGone, []);
     write_all(client, answer).await.map_err(gone)
 }
@@ -117,7 +118,7 @@ fn unsupported() -> Rejected {
 }
 
 /// Returns when the client has closed its TCP connection. What it sends until then has no meaning.
-async fn closed(client: &TcpStream) -> std::io::Result<()> {
+async fn closed(client: &Carrier) -> std::io::Result<()> {
     let mut nonsense = Vec::new();
     while crate::relay::stream::read_some(client, &mut nonsense, 4096).await? > 0 {
         nonsense.clear();

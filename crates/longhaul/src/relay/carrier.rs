@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What carries a leg's bytes: a TCP socket, or a connection of UDT. Whoever relays need not know which.
+
+use super::{
+    stream::Channel,
+    udt::{self, tcp_terms},
+};
+use host::{
+    conduit::Conduit,
+    socket::{self, pending_error},
+    tcp_info::TcpInfo,
+};
+use rustix::net::{RecvFlags, recv};
+use std::{
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use tokio::{io::Interest, net::TcpStream};
+
+/// A carrier; clones share it.
+///
+/// UDT has no half of a close and no reset: a leg over it always has TLS, whose close_notify ends a direction, and without
+/// which an end is an abnormal one (RFC 8446 §6.1).
+#[derive(Debug, Clone)]
+pub(crate) enum Carrier {
+    Tcp(Arc<TcpStream>),
+    Udt(Arc<udt::Stream>),
+}
+
+impl Carrier {
+    /// The socket, if it is one.
+    pub(crate) fn tcp(&self) -> Option<&Arc<TcpStream>> {
+        match self {
+            Self::Tcp(socket) => Some(socket),
+            Self::Udt(_) => None,
+        }
+    }
+
+    /// The address of this end.
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(socket) => socket.local_addr(),
+            Self::Udt(stream) => Ok(stream.local_addr()),
+        }
+    }
+
+    /// The same, driven by the calling thread's event loop from now on. (UDT has a thread of its own.)
+    pub(crate) fn at_home_here(self) -> io::Result<Self> {
+        let Self::Tcp(socket) = self else {
+            return Ok(self);
+        };
+        Ok(Self::Tcp(match Arc::try_unwrap(socket) {
+            Ok(socket) => TcpStream::from_std(socket.into_std()?)?.into(),
+            // Somebody else has it too: it stays where it is, which costs wake-ups only.
+            Err(shared) => shared,
+        }))
+    }
+
+    /// Fills an empty conduit with what has come; `Ok(0)` is the end.
+    pub(crate) fn fill(&self, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => {
+                socket.try_io(Interest::READABLE, || conduit.fill(&**socket, most))
+            }
+            Self::Udt(stream) => conduit.fill_by(most, |bytes| stream.try_read(bytes)),
+        }
+    }
+
+    /// Takes from the conduit what there is room for.
+    pub(crate) fn drain(&self, conduit: &mut Conduit) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.try_io(Interest::WRITABLE, || conduit.drain(&**socket)),
+            Self::Udt(stream) => conduit.drain_by(|bytes| stream.try_write(bytes)),
+        }
+    }
+
+    /// Appends what has come to `bytes`, as far as they have room.
+    pub(crate) fn try_read_into(&self, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.try_read_buf(bytes),
+            Self::Udt(stream) => {
+                let filled = bytes.len();
+                bytes.resize(bytes.capacity(), 0);
+                let read = stream.try_read(&mut bytes[filled..]);
+                bytes.truncate(filled + *read.as_ref().unwrap_or(&0));
+                read
+            }
+        }
+    }
+
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.try_write(bytes),
+            Self::Udt(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// Writes bytes that others follow at once.
+    pub(crate) fn announce(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => {
+                let write = || host::conduit::announce(&**socket, bytes);
+                socket.try_io(Interest::WRITABLE, write)
+            }
+            Self::Udt(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// Whether bytes written now would find room. If not, [`Self::poll_write_ready`] waits for it.
+    pub(crate) fn has_room(&self) -> io::Result<bool> {
+        let Self::Tcp(socket) = self else {
+            return Ok(self.is_writable());
+        };
+        let look = || match socket::is_writable(&**socket)? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        match socket.try_io(Interest::WRITABLE, look) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_writable(&self) -> bool {
+        let mut nobody = Context::from_waker(std::task::Waker::noop());
+        self.poll_write_ready(&mut nobody).is_ready()
+    }
+
+    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(socket) => socket.poll_read_ready(cx),
+            Self::Udt(stream) => stream.poll_readable(cx).map(Ok),
+        }
+    }
+
+    pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(socket) => socket.poll_write_ready(cx),
+            Self::Udt(stream) => stream.poll_writable(cx).map(Ok),
+        }
+    }
+
+    /// How many bytes there are to read, at least; 0 is the end.
+    pub(crate) fn peek(&self) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => {
+                let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+                Ok(recv(&**socket, &mut [0; 1][..], flags)?.0)
+            }
+            Self::Udt(stream) => stream.try_peek().map(usize::from),
+        }
+    }
+
+    /// The same, where tokio takes back what it said of readiness if nothing is there.
+    pub(crate) fn try_peek(&self) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.try_io(Interest::READABLE, || self.peek()),
+            Self::Udt(_) => self.peek(),
+        }
+    }
+
+    /// The same, once there is something to say.
+    pub(crate) async fn peeked(&self) -> io::Result<usize> {
+        loop {
+            self.readable().await?;
+            match self.try_peek() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                peeked => return peeked,
+            }
+        }
+    }
+
+    /// Ends this direction: FIN. UDT has none: there it is waited until everything has arrived, for with this process goes
+    /// what has not; that it is over goes with its last user.
+    pub(crate) fn poll_finish_sending(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(socket) => Poll::Ready(socket::finish_sending(&**socket)),
+            Self::Udt(stream) => stream.poll_flushed(cx),
+        }
+    }
+
+    /// Makes the coming close an abnormal one; UDT is closed at once. One that has lost its connection already stays as it is.
+    pub(crate) fn reset_on_close(&self) {
+        match self {
+            Self::Tcp(socket) => drop(socket::reset_on_close(&**socket)),
+            Self::Udt(stream) => stream.abort(),
+        }
+    }
+
+    /// Ends it now, and not cleanly, whoever else has it.
+    pub(crate) fn reset(&self) {
+        match self {
+            Self::Tcp(socket) => drop(socket::reset(&**socket)),
+            Self::Udt(stream) => stream.abort(),
+        }
+    }
+
+    /// Bounds what it holds unsent, in bytes. UDT is bounded by its buffers alone.
+    pub(crate) fn limit_unsent(&self, bytes: u32) {
+        if let Self::Tcp(socket) = self {
+            // An error means that it is broken, which its first use will say.
+            let _ = socket::limit_unsent(&**socket, bytes);
+        }
+    }
+
+    /// Memory that it holds for data, in bytes; `None` if it is no more.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        match self {
+            Self::Tcp(socket) => socket::memory(&**socket).ok(),
+            Self::Udt(stream) => stream.report().map(|report| udt::held_bytes(&report)),
+        }
+    }
+
+    /// How it fares; `None` if it is no more.
+    pub(crate) fn tcp_info(&self) -> Option<TcpInfo> {
+        match self {
+            Self::Tcp(socket) => TcpInfo::of(&**socket).ok(),
+            Self::Udt(stream) => stream.report().map(|report| tcp_terms(&report)),
+        }
+    }
+
+    /// Returns when it has an error, whether or not somebody reads. The end of a connection of UDT is an error to whoever
+    /// reads and does not find TLS's end before it; until then it may be a good one.
+    pub(crate) async fn broken(&self) -> io::Error {
+        let socket = match self {
+            Self::Tcp(socket) => socket,
+            Self::Udt(stream) => return poll_fn(|cx| stream.poll_lost(cx)).await,
+        };
+        let ready = socket.ready(Interest::ERROR).await;
+        match ready.and_then(|_| pending_error(&**socket)) {
+            Err(error) | Ok(Some(error)) => error,
+            // Another call has taken the error off the socket.
+            Ok(None) => io::ErrorKind::ConnectionReset.into(),
+        }
+    }
+}
+
+impl From<TcpStream> for Carrier {
+    fn from(socket: TcpStream) -> Self {
+        Self::Tcp(socket.into())
+    }
+}
+
+impl Channel for Carrier {
+    async fn readable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_read_ready(cx)).await
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_write_ready(cx)).await
+    }
+
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.try_read(bytes),
+            Self::Udt(stream) => stream.try_read(bytes),
+        }
+    }
+
+    fn try_write_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.try_write_vectored(slices),
+            Self::Udt(stream) => stream.try_write(super::tls::first_of(slices)),
+        }
+    }
+
+    async fn flushed(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
