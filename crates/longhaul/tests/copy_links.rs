@@ -2,7 +2,7 @@
 //! A copy over a link that is cut or swallows everything, for a while or for good: it goes on by itself, or with the
 //! next command, and the end is the same tree.
 //!
-//! A moment is a count of bytes on the link, drawn by a seed; `COPY_LINKS` says how many seeds (default 2 of each kind).
+//! A moment is a count of bytes on the link, drawn by a seed; `COPY_LINKS` says how many seeds (default one of each kind).
 
 #[path = "copy_testbed/mod.rs"]
 mod copy_testbed;
@@ -25,6 +25,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+const TRANSPORTS: [&str; 2] = ["tcp", "udt"];
+
 /// How a link fails.
 #[derive(Debug, Clone, Copy)]
 enum Failure {
@@ -35,18 +37,24 @@ enum Failure {
 }
 
 struct Ground {
+    /// Of the streams.
+    transport: &'static str,
     bed: Testbed,
     folder: tempfile::TempDir,
 }
 
 impl Ground {
-    fn new(name: &str) -> Self {
+    fn new(name: &str, transport: &'static str) -> Self {
         let addresses = ["10.88.0.1/24", "10.88.0.2/24"];
         let flags = ["--rate", "400mbit", "--delay", "2ms"];
         let bed = Testbed::start(name, addresses, &flags);
         let folder = tempfile::tempdir().unwrap();
         tree::make(&folder.path().join("from"), 4);
-        Self { bed, folder }
+        Self {
+            transport,
+            bed,
+            folder,
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -78,7 +86,7 @@ impl Ground {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
         inside(&mut command, &self.bed.left);
         command.args(["copy", "--json", "--streams", "3", "--silence", "1s"]);
-        command.args(["--ssh", &self.ssh()]);
+        command.args(["--transport", self.transport, "--ssh", &self.ssh()]);
         command.args(["--remote-program", env!("CARGO_BIN_EXE_longhaul")]);
         let far = format!("far:{}", to.display());
         command.args([self.path("from/").as_os_str(), far.as_ref()]);
@@ -231,7 +239,7 @@ fn in_time(seed: u64, fails: impl Fn(u64) -> bool) {
 
 fn seeds() -> u64 {
     let text = std::env::var("COPY_LINKS").ok();
-    text.map_or(2, |text| text.parse().unwrap())
+    text.map_or(1, |text| text.parse().unwrap())
 }
 
 #[test]
@@ -239,10 +247,12 @@ fn a_link_that_fails_for_a_while_interrupts_and_no_more() {
     if !may_use_namespaces() {
         return;
     }
-    let ground = Ground::new("copywhile");
-    for seed in 0..seeds() {
-        in_time(seed, |seed| ground.for_a_while(Failure::Swallows, seed));
-        in_time(seed, |seed| ground.for_a_while(Failure::Down, seed));
+    for transport in TRANSPORTS {
+        let ground = Ground::new("copywhile", transport);
+        for seed in 0..seeds() {
+            in_time(seed, |seed| ground.for_a_while(Failure::Swallows, seed));
+            in_time(seed, |seed| ground.for_a_while(Failure::Down, seed));
+        }
     }
 }
 
@@ -251,9 +261,11 @@ fn a_link_that_fails_for_good_leaves_ends_that_end_and_a_copy_to_go_on_with() {
     if !may_use_namespaces() {
         return;
     }
-    let ground = Ground::new("copygood");
-    for seed in 0..seeds() {
-        in_time(seed, |seed| ground.for_good(Failure::Swallows, seed));
-        in_time(seed, |seed| ground.for_good(Failure::Down, seed));
+    for transport in TRANSPORTS {
+        let ground = Ground::new("copygood", transport);
+        for seed in 0..seeds() {
+            in_time(seed, |seed| ground.for_good(Failure::Swallows, seed));
+            in_time(seed, |seed| ground.for_good(Failure::Down, seed));
+        }
     }
 }

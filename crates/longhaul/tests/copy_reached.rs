@@ -229,3 +229,19 @@ fn a_path_that_lets_no_streams_through_is_not_waited_for_in_silence() {
     kill(child.id());
     child.wait().unwrap();
 }
+
+#[test]
+fn a_firewall_that_lets_no_udp_through_is_named() {
+    let Some(ground) = Ground::new() else { return };
+    ground.on_far("nft", "add table ip few");
+    ground.on_far(
+        "nft",
+        "add chain ip few in { type filter hook input priority 0 ; }",
+    );
+    ground.on_far("nft", "add rule ip few in meta l4proto udp drop");
+    let ssh = ground.ssh(&ground.plain());
+    let mut child = ground.push(&ssh, &["--transport", "udt"], "to");
+    wait_until_said(&mut said(&mut child), "does a firewall let UDP pass?");
+    kill(child.id());
+    child.wait().unwrap();
+}

@@ -68,6 +68,10 @@ pub struct Connection {
 pub struct Report {
     /// The smoothed round trip.
     pub rtt: Time,
+    /// The least that it was, as far as it is known.
+    pub rtt_min: Option<Time>,
+    /// Time with something under way.
+    pub busy: Time,
     /// Bytes that a packet carries at most.
     pub payload_max: usize,
     /// What its sending half has done.
@@ -181,6 +185,8 @@ impl Connection {
         let (sending, receiving) = (&self.sender.buffer, &self.receiver.buffer);
         Report {
             rtt: self.rtt(),
+            rtt_min: self.sender.rtt_min(),
+            busy: self.sender.busy(),
             payload_max: self.payload_max,
             counts: self.counts(),
             acked_bytes: sending.acked_bytes(),
@@ -238,6 +244,12 @@ impl Connection {
     #[must_use]
     pub fn room(&self) -> u32 {
         self.sender.buffer.room()
+    }
+
+    /// Takes no more than so many packets that were not sent, from now on: for who would rather send on another
+    /// connection what would have to wait in this one.
+    pub fn limit_unsent(&mut self, packets: u32) {
+        self.sender.buffer.limit_unsent(packets.max(1));
     }
 
     /// Whether all that was written was acknowledged.

@@ -18,6 +18,8 @@ pub(crate) struct SendBuffer {
     acked: Seq,
     unsent: Seq,
     end: Seq,
+    /// Packets that may wait unsent.
+    unsent_max: u32,
     acked_bytes: u64,
     message: MessageNumber,
     /// Messages that are worth nothing after a moment.
@@ -42,6 +44,7 @@ impl SendBuffer {
             acked: first,
             unsent: first,
             end: first,
+            unsent_max: u32::MAX,
             acked_bytes: 0,
             message: MessageNumber::new(1),
             expiring: VecDeque::new(),
@@ -83,9 +86,15 @@ impl SendBuffer {
         self.unsent.since(self.acked) as u32
     }
 
+    /// No more packets than these are taken that were not sent, from now on.
+    pub(crate) fn limit_unsent(&mut self, packets: u32) {
+        self.unsent_max = packets;
+    }
+
     /// Packets that may be written.
     pub(crate) fn room(&self) -> u32 {
-        self.slots.capacity() - self.end.since(self.acked) as u32
+        let free = self.slots.capacity() - self.end.since(self.acked) as u32;
+        free.min(self.unsent_max.saturating_sub(self.unsent_packets()))
     }
 
     /// Takes what there is room for; how many bytes that are. A packet that was not sent and is not full

@@ -29,6 +29,10 @@ pub(crate) struct Sender {
     flow_window: u32,
     mss: u32,
     rtt: RoundTrip,
+    rtt_min: Option<Time>,
+    /// Time in which something was under way, and since when something is.
+    busy: Time,
+    busy_since: Option<Time>,
     /// Packets a second, as the receiver says, smoothed.
     arrival: f64,
     capacity: f64,
@@ -67,6 +71,9 @@ impl Sender {
             flow_window: window,
             mss,
             rtt: RoundTrip::FIRST,
+            rtt_min: None,
+            busy: Time::ZERO,
+            busy_since: None,
             arrival: 0.0,
             capacity: 0.0,
             next_at: Time::ZERO,
@@ -78,6 +85,23 @@ impl Sender {
     /// The smoothed round trip.
     pub(crate) fn rtt(&self) -> RoundTrip {
         self.rtt
+    }
+
+    /// The least round trip, as the receiver says.
+    pub(crate) fn rtt_min(&self) -> Option<Time> {
+        self.rtt_min
+    }
+
+    /// Time in which something was under way.
+    pub(crate) fn busy(&self) -> Time {
+        self.busy
+    }
+
+    fn note_busy(&mut self, now: Time) {
+        if let Some(since) = self.busy_since.take() {
+            self.busy += now.since(since);
+        }
+        self.busy_since = self.is_waiting().then_some(now);
     }
 
     /// Packets a second that the control asks for.
@@ -115,7 +139,9 @@ impl Sender {
         // That is what a receiver says that has not measured any.
         if rtt != RoundTrip::FIRST.mean {
             self.rtt.measured(rtt);
+            self.rtt_min = Some(self.rtt_min.map_or(rtt, |least| least.min(rtt)));
         }
+        self.note_busy(now);
         if let Some(Rates { arrival, capacity }) = ack.rates {
             self.arrival = smoothed(self.arrival, arrival);
             self.capacity = smoothed(self.capacity, capacity);
@@ -197,6 +223,7 @@ impl Sender {
             None => self.buffer.take_unsent()?,
         };
         self.counts.sent += 1;
+        self.busy_since.get_or_insert(now);
         // A pair is one of new packets: of others the receiver believes nothing.
         let pairs = again.is_none() && seq.get().is_multiple_of(PAIR_EVERY);
         if !std::mem::replace(&mut self.paired, pairs) {

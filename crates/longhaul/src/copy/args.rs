@@ -66,6 +66,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     pub(super) cc: Option<String>,
 
+    /// What connections that carry data go over: tcp, or udt where TCP can't be had to fill a long path that loses nothing (UDP
+    /// with the port of `--ports`; always paced; up to 48 MB at either end for each)
+    #[arg(long, value_name = "PROTOCOL", default_value = "tcp")]
+    pub(super) transport: Transport,
+
     /// Send at most this rate, shared with all copies of this user from this host that have a limit; 100kbit at the least
     #[arg(long, value_name = "RATE", value_parser = limit)]
     pub(super) limit: Option<BitRate>,
@@ -219,6 +224,37 @@ impl FromStr for Balance {
             "none" => Ok(Self::None),
             "decp" => Ok(Self::Decp),
             _ => Err("want steal, none or decp".to_owned()),
+        }
+    }
+}
+
+impl Args {
+    /// UDT has a rate control of its own, which spaces all packets.
+    pub(super) fn check_transport(&self) -> Result<(), &'static str> {
+        match (self.transport, &self.cc, self.pace, self.balance) {
+            (Transport::Tcp, ..) | (_, None, Pace::Auto, Balance::Steal | Balance::None) => Ok(()),
+            (_, Some(_), ..) => Err("--cc is of TCP: not with --transport udt"),
+            (_, _, _, Balance::Decp) => Err("--balance decp is of TCP: not with --transport udt"),
+            _ => Err("--transport udt has a pace of its own: --limit bounds it, --pace does not"),
+        }
+    }
+}
+
+/// What connections that carry data go over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Transport {
+    Tcp,
+    Udt,
+}
+
+impl FromStr for Transport {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "tcp" => Ok(Self::Tcp),
+            "udt" => Ok(Self::Udt),
+            _ => Err("want tcp or udt".to_owned()),
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One connection between the two ends of a copy: TLS 1.3 over TCP, and a first message that says what it is for.
+//! One connection between the two ends of a copy: TLS 1.3 over TCP or UDT, and a first message that says what it is for.
 //!
 //! Where `--encrypt off` says so, a stream goes on without TLS once both ends have shown who they are. TLS may have read
 //! ahead, so each side says when it has stopped: the one that accepted by a last encrypted byte, the other by a first plain one.
@@ -9,6 +9,7 @@
 
 use super::{
     args::Switch,
+    carrier::Carrier,
     identity::{Initiator, Responder},
 };
 use anyhow::{Context as _, Result, bail, ensure};
@@ -16,7 +17,6 @@ use rustix::net::sockopt;
 use rustls::{ConnectionCommon, SideData, StreamOwned};
 use std::{
     io::{self, BufReader, Read, Write},
-    net::{Shutdown, TcpStream},
     ops::DerefMut,
     os::fd::AsFd,
     sync::Arc,
@@ -76,10 +76,10 @@ const PLAIN_FROM_HERE: [u8; 1] = [b'P'];
 /// How long a handshake may take: some round trips, on any path.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(20);
 
-/// A socket that is read in large pieces.
+/// A carrier that is read in large pieces.
 pub(super) struct Socket {
-    read: BufReader<TcpStream>,
-    write: TcpStream,
+    read: BufReader<Carrier>,
+    write: Carrier,
     /// When the handshake has to be over. A stranger may send a byte now and then.
     until: Option<Instant>,
 }
@@ -90,7 +90,7 @@ impl Read for Socket {
             let left = until.saturating_duration_since(Instant::now());
             // None at all would be for ever.
             let left = left.max(Duration::from_millis(1));
-            self.write.set_read_timeout(Some(left))?;
+            self.read.get_mut().set_read_timeout(Some(left))?;
         }
         self.read.read(bytes)
     }
@@ -113,12 +113,12 @@ impl Write for Socket {
 impl Connection {
     /// Shakes hands as the side that connected, and says what for.
     pub(super) fn open(
-        socket: TcpStream,
+        carrier: Carrier,
         trust: &Initiator,
         purpose: Purpose,
         encrypt: Switch,
     ) -> Result<Self> {
-        let socket = Socket::new(socket, HANDSHAKE)?;
+        let socket = Socket::new(carrier, HANDSHAKE)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         shake_hands(&mut stream.conn, &mut stream.sock)?;
         stream.write_all(&purpose.encode())?;
@@ -136,11 +136,11 @@ impl Connection {
 
     /// Shakes hands as the side that accepted, and hears what for.
     pub(super) fn accept(
-        socket: TcpStream,
+        carrier: Carrier,
         trust: &Responder,
         encrypt: Switch,
     ) -> Result<(Self, Purpose)> {
-        let socket = Socket::new(socket, HANDSHAKE)?;
+        let socket = Socket::new(carrier, HANDSHAKE)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         shake_hands(&mut stream.conn, &mut stream.sock)?;
         let mut purpose = [0; 9];
@@ -175,18 +175,20 @@ impl Connection {
         match self {
             Self::Opened(stream) => end(&mut stream.conn, &mut stream.sock),
             Self::Accepted(stream) => end(&mut stream.conn, &mut stream.sock),
-            Self::Plain(socket) => socket.write.shutdown(Shutdown::Write),
+            Self::Plain(socket) => socket.write.finish_sending(),
         }
     }
 }
 
 impl Socket {
     /// One on which hands are shaken so soon.
-    fn new(socket: TcpStream, handshake: Duration) -> Result<Self> {
-        socket.set_nodelay(true)?;
-        let write = socket.try_clone().context("no descriptor is left")?;
+    fn new(carrier: Carrier, handshake: Duration) -> Result<Self> {
+        if let Some(socket) = carrier.tcp() {
+            socket.set_nodelay(true)?;
+        }
+        let write = carrier.try_clone().context("no descriptor is left")?;
         Ok(Self {
-            read: BufReader::with_capacity(RECEIVE_LEN, socket),
+            read: BufReader::with_capacity(RECEIVE_LEN, carrier),
             write,
             until: Some(Instant::now() + handshake),
         })
@@ -195,7 +197,7 @@ impl Socket {
     /// The handshake is over.
     fn take_its_time(&mut self) -> io::Result<()> {
         self.until = None;
-        self.write.set_read_timeout(None)
+        self.read.get_mut().set_read_timeout(None)
     }
 }
 
@@ -246,7 +248,7 @@ where
     while connection.wants_write() {
         connection.write_tls(socket)?;
     }
-    socket.write.shutdown(Shutdown::Write)
+    socket.write.finish_sending()
 }
 
 impl Read for Connection {
@@ -279,25 +281,27 @@ impl Write for Connection {
 
 /// Ends a connection that another thread waits in.
 #[derive(Debug, Clone)]
-pub(super) struct Handle(Arc<TcpStream>);
+pub(super) struct Handle(Arc<Carrier>);
 
 impl Handle {
-    /// The socket, to look at and to set up.
-    pub(super) fn socket(&self) -> &TcpStream {
+    /// What carries it, to look at and to set up.
+    pub(super) fn carrier(&self) -> &Carrier {
         &self.0
     }
 
     /// Whoever waits in it fails.
     pub(super) fn cut(&self) {
-        // It may have ended by itself.
-        let _ = self.0.shutdown(Shutdown::Both);
+        self.0.cut();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{net::TcpListener, thread};
+    use std::{
+        net::{TcpListener, TcpStream},
+        thread,
+    };
 
     /// A read timeout of its own would begin anew with each byte.
     #[test]
@@ -310,7 +314,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(5));
             }
         });
-        let mut socket = Socket::new(accepted, Duration::from_millis(100)).unwrap();
+        let mut socket = Socket::new(Carrier::Tcp(accepted), Duration::from_millis(100)).unwrap();
         let mut bytes = [0; 1 << 20];
         assert!(socket.read_exact(&mut bytes).is_err());
         drop(socket);

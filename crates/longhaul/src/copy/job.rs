@@ -66,6 +66,7 @@ pub(super) enum Met {
 
 impl<'a> Job<'a> {
     pub(super) fn read(args: &'a Args) -> Result<Self> {
+        args.check_transport().map_err(Refusal::usage)?;
         let places = args.places.iter().map(|text| Place::parse_shared(text));
         let mut sources: Vec<Vec<Place>> = places.collect::<Result<_>>()?;
         let target = sources.pop().context("no target")?;
@@ -211,6 +212,7 @@ impl<'a> Job<'a> {
             balance: args.balance,
             pace: args.pace,
             congestion_control: args.cc.clone(),
+            transport: args.transport,
             encrypt: args.encrypt.unwrap_or(match self.stays_here() {
                 true => Switch::Off,
                 false => Switch::On,

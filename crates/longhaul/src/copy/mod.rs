@@ -8,6 +8,7 @@
 
 mod apart;
 mod args;
+mod carrier;
 mod connection;
 mod display;
 mod driver;

@@ -3,7 +3,7 @@
 //! [`super::message`] frames them, behind a line that tells them from whatever a login prints.
 
 use super::{
-    args::{Balance, Pace, Ports, Streams, Switch},
+    args::{Balance, Pace, Ports, Streams, Switch, Transport},
     message::Outcome,
 };
 use model::copy::{Measured, placement::Placement};
@@ -131,6 +131,7 @@ pub(super) struct Options {
     pub(super) balance: Balance,
     pub(super) pace: Pace,
     pub(super) congestion_control: Option<String>,
+    pub(super) transport: Transport,
     pub(super) encrypt: Switch,
     pub(super) hash: Switch,
     /// Bits a second.
@@ -303,6 +304,7 @@ mod tests {
                 balance: Balance::Decp,
                 pace: Pace::Auto,
                 congestion_control: Some("lh_hstcp".to_owned()),
+                transport: Transport::Udt,
                 encrypt: Switch::On,
                 hash: Switch::Off,
                 limit: Some(1_000_000),

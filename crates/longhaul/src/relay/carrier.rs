@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What carries a leg's bytes: a TCP socket, or a connection of UDT. Whoever relays need not know which.
 
-use super::{
-    stream::Channel,
-    udt::{self, tcp_terms},
-};
+use super::{stream::Channel, udt};
+use crate::udt::terms;
 use host::{
     conduit::Conduit,
     socket::{self, pending_error},
@@ -199,11 +197,12 @@ impl Carrier {
         }
     }
 
-    /// Bounds what it holds unsent, in bytes. UDT is bounded by its buffers alone.
+    /// Bounds what it holds unsent, in bytes.
     pub(crate) fn limit_unsent(&self, bytes: u32) {
-        if let Self::Tcp(socket) = self {
+        match self {
             // An error means that it is broken, which its first use will say.
-            let _ = socket::limit_unsent(&**socket, bytes);
+            Self::Tcp(socket) => drop(socket::limit_unsent(&**socket, bytes)),
+            Self::Udt(stream) => stream.limit_unsent(bytes / terms::PACKET),
         }
     }
 
@@ -211,7 +210,7 @@ impl Carrier {
     pub(crate) fn memory(&self) -> Option<u64> {
         match self {
             Self::Tcp(socket) => socket::memory(&**socket).ok(),
-            Self::Udt(stream) => stream.report().map(|report| udt::held_bytes(&report)),
+            Self::Udt(stream) => stream.report().map(|report| terms::held_bytes(&report)),
         }
     }
 
@@ -219,7 +218,7 @@ impl Carrier {
     pub(crate) fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(socket) => TcpInfo::of(&**socket).ok(),
-            Self::Udt(stream) => stream.report().map(|report| tcp_terms(&report)),
+            Self::Udt(stream) => stream.report().map(|report| terms::tcp_info(&report)),
         }
     }
 

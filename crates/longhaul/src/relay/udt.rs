@@ -2,13 +2,13 @@
 //! Legs over UDT: what a profile means for them, and the ports that they come and go by.
 
 use super::{failure::Failure, profile::Profile};
-use host::tcp_info::TcpInfo;
+use crate::udt::port;
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
 };
-use udt::{Config, Mode, Report, congestion::Native};
+use udt::{Config, Mode};
 
 pub(crate) use udt::socket::{Socket, Stream};
 
@@ -36,17 +36,9 @@ pub(crate) fn problem(profile: &Profile) -> Option<&'static str> {
 
 /// Takes a UDP port that other relays may connect to.
 pub(crate) fn listen(at: SocketAddr, profile: &Profile) -> io::Result<Socket> {
-    let socket = bind(at, profile)?;
+    let socket = port::bind(at, config(profile))?;
     socket.listen();
     Ok(socket)
-}
-
-fn bind(at: SocketAddr, profile: &Profile) -> io::Result<Socket> {
-    let control = |first: udt::Seq, window| {
-        let native = Native::new(first, window, first.get().into());
-        Box::new(native) as Box<dyn udt::congestion::Control>
-    };
-    Socket::bind(at, config(profile), Box::new(control))
 }
 
 fn config(profile: &Profile) -> Config {
@@ -97,50 +89,7 @@ impl Departure {
         if let Some(socket) = &*socket {
             return Ok(socket.clone());
         }
-        let any = match to.ip() {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        let taken = Arc::new(bind((any, 0).into(), profile)?);
+        let taken = Arc::new(port::bind(port::any_towards(to), config(profile))?);
         Ok(socket.insert(taken).clone())
-    }
-}
-
-/// Memory that a connection holds for data, in bytes.
-pub(crate) fn held_bytes(report: &Report) -> u64 {
-    let packets = u64::from(report.unsent) + u64::from(report.under_way) + u64::from(report.unread);
-    packets * report.payload_max as u64
-}
-
-/// The same in the terms of TCP, by which legs are judged and shown: packets are its segments. What TCP_INFO has
-/// beyond that is not known.
-pub(crate) fn tcp_terms(report: &Report) -> TcpInfo {
-    let bytes = |packets: u64| packets * report.payload_max as u64;
-    let window = |packets: u32| bytes(packets.into()).try_into().unwrap_or(u32::MAX);
-    let rate = |packets: f64| (packets * report.payload_max as f64) as u64;
-    let microseconds = report.rtt.as_nanos() / 1000;
-    TcpInfo {
-        rtt_us: microseconds.try_into().unwrap_or(u32::MAX),
-        rtt_min_us: u32::MAX,
-        cwnd_segments: report.window,
-        mss_bytes: report.payload_max as u32,
-        retransmits: report.counts.sent_again.try_into().unwrap_or(u32::MAX),
-        delivery_rate_bytes_per_s: rate(report.arrival),
-        acked_bytes: report.acked_bytes,
-        received_bytes: report.read_bytes,
-        notsent_bytes: window(report.unsent),
-        unacked_segments: report.under_way,
-        busy_us: 0,
-        rwnd_limited_us: 0,
-        sndbuf_limited_us: 0,
-        app_limited: report.unsent == 0,
-        in_flight_segments: report.under_way,
-        pacing_rate_bytes_per_s: rate(report.rate),
-        max_pacing_rate_bytes_per_s: u64::MAX,
-        sent_bytes: bytes(report.counts.sent),
-        retransmitted_bytes: bytes(report.counts.sent_again),
-        duplicate_segments: 0,
-        send_window_bytes: window(report.flow_window),
-        receive_window_bytes: window(report.room),
     }
 }

@@ -4,8 +4,9 @@
 mod args;
 mod bench;
 mod figures;
-mod port;
+pub(crate) mod port;
 mod serve;
+pub(crate) mod terms;
 mod transfer;
 
 pub(crate) use args::Args;

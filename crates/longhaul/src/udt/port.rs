@@ -16,24 +16,33 @@ impl Port {
             receive_packets: self.window,
             silence: self.silence,
         };
-        let control = |first: udt::Seq, window| {
-            let native = Native::new(first, window, first.get().into());
-            Box::new(native) as Box<dyn udt::congestion::Control>
-        };
-        let socket = Socket::bind(at, config, Box::new(control));
-        socket.with_context(|| {
+        bind(at, config).with_context(|| {
             format!("cannot take {at} (--at says where: 0.0.0.0:9000 where there is no IPv6)")
         })
     }
 
     /// Any port, from which `to` can be reached.
     pub(super) fn towards(&self, to: SocketAddr) -> Result<Socket> {
-        let any = match to.ip() {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        self.bind((any, 0).into())
+        self.bind(any_towards(to))
     }
+}
+
+/// Takes a UDP port.
+pub(crate) fn bind(at: SocketAddr, config: Config) -> std::io::Result<Socket> {
+    let control = |first: udt::Seq, window| {
+        let native = Native::new(first, window, first.get().into());
+        Box::new(native) as Box<dyn udt::congestion::Control>
+    };
+    Socket::bind(at, config, Box::new(control))
+}
+
+/// Any port of this host from which `to` can be reached.
+pub(crate) fn any_towards(to: SocketAddr) -> SocketAddr {
+    let any = match to.ip() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    (any, 0).into()
 }
 
 /// An error that says whose it is.

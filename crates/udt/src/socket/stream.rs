@@ -118,6 +118,16 @@ impl Stream {
         lost.map(|lost| lost.unwrap_or_else(|error| error))
     }
 
+    /// Takes no more than so many packets that were not sent, from now on.
+    pub fn limit_unsent(&self, packets: u32) {
+        let limit = |connection: &mut Connection| {
+            connection.limit_unsent(packets);
+            Ok(Some(()))
+        };
+        // One that is over takes nothing.
+        let _over = self.act(&mut self.shared.lock(), limit);
+    }
+
     /// Closes it at once: what has not arrived is given up.
     pub fn abort(&self) {
         let abort = |connection: &mut Connection| {

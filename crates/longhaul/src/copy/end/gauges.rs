@@ -73,11 +73,12 @@ impl Gauges {
     pub(super) fn of_thread(&self, stage: Stage, socket: Option<Handle>) -> Gauge {
         let watch = Stopwatch::start(stage);
         let socket = socket.and_then(|handle| {
-            let last = TcpInfo::of(handle.socket()).ok()?;
+            let last = handle.carrier().tcp_info()?;
             let at = Instant::now();
             Some(Socket { handle, at, last })
         });
-        let control = socket.as_ref().map(|it| tcp_congestion(it.handle.socket()));
+        let tcp = socket.as_ref().and_then(|it| it.handle.carrier().tcp());
+        let control = tcp.map(tcp_congestion);
         let mut state = self.lock();
         if let Some(Ok(control)) = control {
             state.past.network.shrugs_off_losses = control.starts_with("bbr");
@@ -173,7 +174,7 @@ impl Socket {
         if elapsed < LOOKS_APART {
             return;
         }
-        let Ok(info) = TcpInfo::of(self.handle.socket()) else {
+        let Some(info) = self.handle.carrier().tcp_info() else {
             return;
         };
         let elapsed_us = elapsed.as_micros() as u64;

@@ -9,7 +9,8 @@
 
 use super::{Reporter, reach::Reach, source, target};
 use crate::copy::{
-    args::{Balance, Pace, Streams, Switch},
+    args::{Balance, Pace, Streams, Switch, Transport},
+    carrier::Carrier,
     connection::{Connection, Purpose},
     identity::{Identity, Responder},
     message::{self, Answer, Need, Order, Outcome, Share},
@@ -53,6 +54,7 @@ fn options() -> Options {
         balance: Balance::Steal,
         pace: Pace::Auto,
         congestion_control: None,
+        transport: Transport::Tcp,
         encrypt: Switch::On,
         hash: Switch::On,
         limit: None,
@@ -123,7 +125,7 @@ impl Liar {
         loop {
             let (socket, _) = self.listener.accept().unwrap();
             // An end that failed gives up what it had begun.
-            match Connection::accept(socket, &self.trust, Switch::On) {
+            match Connection::accept(Carrier::Tcp(socket), &self.trust, Switch::On) {
                 Ok((stream, Purpose::Data(number))) => return (number, stream),
                 Ok((orders, Purpose::Orders)) => self.orders = Some(orders),
                 Ok((answers, Purpose::Answers)) => self.answers = Some(answers),
@@ -143,7 +145,7 @@ impl Liar {
         let mut streams = Vec::new();
         while streams.len() < STREAMS || self.orders.is_none() || self.answers.is_none() {
             let (socket, _) = self.listener.accept().unwrap();
-            match Connection::accept(socket, &self.trust, Switch::On).unwrap() {
+            match Connection::accept(Carrier::Tcp(socket), &self.trust, Switch::On).unwrap() {
                 (stream, Purpose::Data(number)) => streams.push((number, stream)),
                 (orders, Purpose::Orders) => self.orders = Some(orders),
                 (answers, Purpose::Answers) => self.answers = Some(answers),

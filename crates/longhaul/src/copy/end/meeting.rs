@@ -4,18 +4,20 @@
 
 use super::{Reporter, watched::Watched};
 use crate::copy::{
-    args::{Ports, Switch},
+    args::{Ports, Switch, Transport},
+    carrier::Carrier,
     connection::{Connection, HANDSHAKE, Purpose, end_when_silent},
     identity::{Identity, Initiator, Responder},
     order::{Begin, Meeting, Options, Report},
     threads,
 };
-use crate::exit::Refusal;
+use crate::{exit::Refusal, udt::port};
 use anyhow::{Context as _, Result, anyhow, bail};
 use host::tcp_info::TcpInfo;
 use model::copy::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use std::{
     io,
+    iter::repeat_n,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
@@ -25,6 +27,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use udt::socket::Socket;
 use units::Time;
 
 /// The connections that every conversation has.
@@ -117,6 +120,8 @@ const STREAMS_MAX: usize = 256;
 const HANDSHAKES_MAX: usize = 300;
 /// Addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 4;
+/// Ports that are tried where any will do.
+const TRIES: usize = 16;
 /// Before a stream is opened anew.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -128,13 +133,19 @@ pub(super) fn meet<S: Streams>(
     streams: Arc<S>,
 ) -> Result<Lines> {
     let (encrypt, silence) = (begin.options.encrypt, begin.options.silence());
+    let transport = begin.options.transport;
     match &begin.meeting {
         Meeting::Later => bail!("no meeting was said"),
         Meeting::Connect(addresses) => {
             let trust = identity.initiator(&begin.peer_certificate)?;
             let first = reach_any(addresses)?;
+            let address = first.peer_addr()?;
+            let udt = (transport == Transport::Udt)
+                .then(|| port::bind(port::any_towards(address), udt_config(silence)))
+                .transpose()?;
             let way = Way {
-                address: first.peer_addr()?,
+                address,
+                udt: udt.map(Arc::new),
                 trust,
                 encrypt,
                 silence,
@@ -143,12 +154,24 @@ pub(super) fn meet<S: Streams>(
         }
         Meeting::Listen { at, ports } => {
             let trust = identity.responder(&begin.peer_certificate)?;
-            let listener = listen(*at, *ports)?;
+            let (listener, udt) = listen(*at, *ports, |at| match transport {
+                Transport::Tcp => Ok(None),
+                Transport::Udt => port::bind(at, udt_config(silence)).map(Some),
+            })?;
             let port = listener.local_addr()?.port();
             let (to, from) = channel();
-            threads::begin(move || {
-                accept_all(&listener, &trust, (encrypt, silence), &streams, &to);
-            })?;
+            let door = Arc::new(Door {
+                trust,
+                encrypt,
+                streams,
+                shaking: AtomicUsize::new(0),
+                to,
+            });
+            if let Some(socket) = udt {
+                let door = door.clone();
+                threads::begin(move || door.accept_streams(&socket))?;
+            }
+            threads::begin(move || door.accept_all(&listener, silence))?;
             reporter.say(&Report::Listening(port));
             lines(&from)
         }
@@ -163,26 +186,47 @@ pub(super) struct Occupied {
     ports: Ports,
 }
 
-fn listen(at: IpAddr, ports: Option<Ports>) -> Result<TcpListener> {
+/// Takes a port, and of UDP the same.
+fn listen<T>(
+    at: IpAddr,
+    ports: Option<Ports>,
+    beside: impl Fn(SocketAddr) -> io::Result<T>,
+) -> Result<(TcpListener, T)> {
     let any = Ports { first: 0, last: 0 };
+    // Where any will do, one that UDP has not may be the next.
+    let tries = if ports.is_none() { TRIES } else { 1 };
     let ports = ports.unwrap_or(any);
-    for port in ports.first..=ports.last {
-        match TcpListener::bind((at, port)) {
+    for port in (ports.first..=ports.last).flat_map(|port| repeat_n(port, tries)) {
+        let taken = TcpListener::bind((at, port)).and_then(|listener| {
+            let beside = beside(listener.local_addr()?)?;
+            Ok((listener, beside))
+        });
+        match taken {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => {
                 let why = format!("{}: {error} (--ports)", SocketAddr::from((at, port)));
                 return Err(Refusal::usage(why));
             }
-            Ok(listener) => return Ok(listener),
+            Ok(taken) => return Ok(taken),
         }
     }
     Err(Occupied { at, ports }.into())
+}
+
+/// Of what UDT has by default it is only said when an end that is silent is gone.
+fn udt_config(silence: Duration) -> udt::Config {
+    udt::Config {
+        silence: silence.into(),
+        ..udt::Config::default()
+    }
 }
 
 /// How the other end is reached.
 #[derive(Debug, Clone)]
 struct Way {
     address: SocketAddr,
+    /// By which streams leave, if not by TCP.
+    udt: Option<Arc<Socket>>,
     trust: Initiator,
     encrypt: Switch,
     silence: Duration,
@@ -297,67 +341,86 @@ fn reach(address: SocketAddr) -> Result<TcpStream> {
 
 impl Way {
     fn open(&self, purpose: Purpose) -> Result<Connection> {
-        self.shake_hands(reach(self.address)?, purpose)
+        match (&self.udt, purpose) {
+            (Some(socket), Purpose::Data(_)) => {
+                let address = self.address;
+                let carrier = Carrier::udt_to(address, socket).with_context(|| {
+                    format!("cannot connect to {address} over UDT (does a firewall let UDP pass?)")
+                })?;
+                Connection::open(carrier, &self.trust, purpose, self.encrypt)
+            }
+            _ => self.shake_hands(reach(self.address)?, purpose),
+        }
     }
 
     fn shake_hands(&self, socket: TcpStream, purpose: Purpose) -> Result<Connection> {
         end_when_silent(&socket, self.silence)?;
-        Connection::open(socket, &self.trust, purpose, self.encrypt)
+        Connection::open(Carrier::Tcp(socket), &self.trust, purpose, self.encrypt)
+    }
+}
+
+/// Where the other end comes in.
+struct Door<S> {
+    trust: Responder,
+    encrypt: Switch,
+    streams: Arc<S>,
+    /// How many handshakes go on.
+    shaking: AtomicUsize,
+    to: Sender<Met>,
+}
+
+impl<S: Streams> Door<S> {
+    fn accept_all(self: &Arc<Self>, listener: &TcpListener, silence: Duration) {
+        for socket in listener.incoming() {
+            match socket {
+                Ok(socket) if end_when_silent(&socket, silence).is_ok() => {
+                    self.let_in(Carrier::Tcp(socket));
+                }
+                // It broke already.
+                Ok(_) => {}
+                // No descriptor is left, maybe, for as long as all streams stay.
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// Those over UDT.
+    fn accept_streams(self: &Arc<Self>, socket: &Socket) {
+        socket.listen();
+        while let Ok(carrier) = Carrier::udt_from(socket) {
+            self.let_in(carrier);
+        }
+    }
+
+    /// Whoever is not the other end fails in the handshake and takes nothing but a thread for [`HANDSHAKE`]; beyond
+    /// [`HANDSHAKES_MAX`] of them connections are closed at once, and a stream tries again.
+    fn let_in(self: &Arc<Self>, carrier: Carrier) {
+        if self.shaking.fetch_add(1, Relaxed) >= HANDSHAKES_MAX {
+            self.shaking.fetch_sub(1, Relaxed);
+            return;
+        }
+        let door = self.clone();
+        let begun = threads::begin(move || door.shake_hands(carrier));
+        if begun.is_err() {
+            // It was closed, and tries again.
+            self.shaking.fetch_sub(1, Relaxed);
+        }
+    }
+
+    fn shake_hands(&self, carrier: Carrier) {
+        let accepted = Connection::accept(carrier, &self.trust, self.encrypt);
+        self.shaking.fetch_sub(1, Relaxed);
+        match accepted {
+            Ok((connection, Purpose::Data(number))) => self.streams.carry(number, connection),
+            // Without a receiver the conversation is over.
+            Ok((connection, purpose)) => drop(self.to.send((purpose, connection))),
+            // A stranger, or a connection that broke already.
+            Err(_) => {}
+        }
     }
 }
 
 type Met = (Purpose, Connection);
-
-/// Whoever is not the other end fails in the handshake and takes nothing but a thread for [`HANDSHAKE`]; beyond
-/// [`HANDSHAKES_MAX`] of them connections are closed at once, and a stream tries again.
-fn accept_all<S: Streams>(
-    listener: &TcpListener,
-    trust: &Responder,
-    how: (Switch, Duration),
-    streams: &Arc<S>,
-    to: &Sender<Met>,
-) {
-    let shaking = Arc::new(AtomicUsize::new(0));
-    for socket in listener.incoming() {
-        let Ok(socket) = socket else {
-            // No descriptor is left, maybe, for as long as all streams stay.
-            thread::sleep(PAUSE);
-            continue;
-        };
-        if shaking.fetch_add(1, Relaxed) >= HANDSHAKES_MAX {
-            shaking.fetch_sub(1, Relaxed);
-            continue;
-        }
-        let (trust, streams, to) = (trust.clone(), streams.clone(), to.clone());
-        let done = shaking.clone();
-        let begun = threads::begin(move || {
-            let accepted = accept(socket, &trust, how);
-            done.fetch_sub(1, Relaxed);
-            // A stranger, or a connection that broke already.
-            let Ok((connection, purpose)) = accepted else {
-                return;
-            };
-            match purpose {
-                Purpose::Data(number) => streams.carry(number, connection),
-                // Without a receiver the conversation is over.
-                _ => drop(to.send((purpose, connection))),
-            }
-        });
-        if begun.is_err() {
-            // It was closed, and tries again.
-            shaking.fetch_sub(1, Relaxed);
-        }
-    }
-}
-
-fn accept(
-    socket: TcpStream,
-    trust: &Responder,
-    (encrypt, silence): (Switch, Duration),
-) -> Result<(Connection, Purpose)> {
-    end_when_silent(&socket, silence)?;
-    Connection::accept(socket, trust, encrypt)
-}
 
 fn lines(from: &Receiver<Met>) -> Result<Lines> {
     let (mut orders, mut answers) = (None, None);

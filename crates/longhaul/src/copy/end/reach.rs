@@ -192,7 +192,7 @@ impl Confinement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::args::{Balance, Pace, Streams};
+    use crate::copy::args::{Balance, Pace, Streams, Transport};
     use std::{fs, os::unix::fs::symlink};
     use tempfile::TempDir;
 
@@ -224,6 +224,7 @@ mod tests {
             balance: Balance::Steal,
             pace: Pace::Auto,
             congestion_control: None,
+            transport: Transport::Tcp,
             encrypt: Switch::On,
             hash: Switch::On,
             limit: None,

@@ -58,7 +58,7 @@ impl Source {
         let now = clock::now();
         let mut infos = BTreeMap::new();
         for (number, stream) in streams {
-            let Ok(info) = TcpInfo::of(stream.socket()) else {
+            let Some(info) = stream.carrier().tcp_info() else {
                 continue;
             };
             let figures = seen.figures.entry(*number).or_default();
@@ -120,7 +120,10 @@ impl Source {
         let Some(cooperation) = self.tuning.cooperation() else {
             return;
         };
-        let (local, far) = (stream.socket().local_addr(), stream.socket().peer_addr());
+        let Some(socket) = stream.carrier().tcp() else {
+            return;
+        };
+        let (local, far) = (socket.local_addr(), socket.peer_addr());
         let filter = match (meeting, local, far) {
             (Meeting::Connect(_), _, Ok(far)) => destination(&far),
             (_, Ok(local), _) => format!("sport {}", local.port()),

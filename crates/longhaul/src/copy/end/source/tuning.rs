@@ -64,10 +64,12 @@ impl Tuning {
         })
     }
 
-    /// Sets a stream up that has just come.
+    /// Sets a stream up that has just come. UDT paces by itself.
     pub(super) fn apply(&self, stream: &Handle) {
         self.keep_short(stream, 0);
-        let stream = stream.socket();
+        let Some(stream) = stream.carrier().tcp() else {
+            return;
+        };
         if let Some(name) = &self.congestion_control {
             // It was there a moment ago; without it the data goes all the same.
             let _ = rustix::net::sockopt::set_tcp_congestion(stream, name);
@@ -81,7 +83,7 @@ impl Tuning {
     /// can take, and at the end everybody waits for it.
     pub(super) fn keep_short(&self, stream: &Handle, rate: u64) {
         let bytes = (rate / UNSENT_PER_SECOND).clamp(UNSENT_MIN, UNSENT_MAX);
-        let _ = socket::limit_unsent(stream.socket(), bytes as u32);
+        stream.carrier().limit_unsent(bytes as u32);
     }
 
     /// What levels streams, once.
@@ -94,8 +96,8 @@ impl Tuning {
     pub(super) fn share<'a>(&self, streams: impl ExactSizeIterator<Item = &'a Handle>) {
         let Pace::Rate(bits) = self.pace else { return };
         let share = bits / 8 / streams.len().max(1) as u64;
-        for stream in streams {
-            let _ = socket::set_pacing_rate(stream.socket(), share);
+        for stream in streams.filter_map(|stream| stream.carrier().tcp()) {
+            let _ = socket::set_pacing_rate(stream, share);
         }
     }
 }

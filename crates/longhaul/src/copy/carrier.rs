@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What carries a connection between the ends of a copy: a TCP socket, or a connection of UDT. Threads wait in either.
+
+use crate::udt::terms;
+use host::tcp_info::TcpInfo;
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+use udt::socket::{Socket, Stream};
+
+/// A carrier, or a share of one.
+#[derive(Debug)]
+pub(super) enum Carrier {
+    Tcp(TcpStream),
+    /// UDT, and how long a read of this share may wait.
+    Udt(Arc<Stream>, Option<Duration>),
+}
+
+impl Carrier {
+    /// Opens a connection of UDT.
+    pub(super) fn udt_to(address: SocketAddr, socket: &Socket) -> io::Result<Self> {
+        let mut connecting = pin!(socket.connect(address));
+        let stream = wait(None, |cx| connecting.as_mut().poll(cx));
+        Ok(stream.expect("it may take its time")?.into())
+    }
+
+    /// The next connection of UDT that another host opens.
+    pub(super) fn udt_from(socket: &Socket) -> io::Result<Self> {
+        let mut accepting = pin!(socket.accept());
+        let stream = wait(None, |cx| accepting.as_mut().poll(cx));
+        Ok(stream.expect("it may take its time")?.into())
+    }
+
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(socket) => Self::Tcp(socket.try_clone()?),
+            Self::Udt(stream, patience) => Self::Udt(stream.clone(), *patience),
+        })
+    }
+
+    /// How long a read may wait; of a socket, a read of any share.
+    pub(super) fn set_read_timeout(&mut self, at_most: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Tcp(socket) => socket.set_read_timeout(at_most),
+            Self::Udt(_, patience) => {
+                *patience = at_most;
+                Ok(())
+            }
+        }
+    }
+
+    /// Nothing more is written. What is over UDT has arrived then: its other direction ends, too, when the last share goes.
+    pub(super) fn finish_sending(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(socket) => socket.shutdown(Shutdown::Write),
+            Self::Udt(stream, _) => {
+                wait(None, |cx| stream.poll_flushed(cx)).expect("it may take its time")
+            }
+        }
+    }
+
+    /// Whoever waits in it fails.
+    pub(super) fn cut(&self) {
+        match self {
+            // It may have ended by itself.
+            Self::Tcp(socket) => drop(socket.shutdown(Shutdown::Both)),
+            Self::Udt(stream, _) => stream.abort(),
+        }
+    }
+
+    /// The socket, if it is one.
+    pub(super) fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(socket) => Some(socket),
+            Self::Udt(..) => None,
+        }
+    }
+
+    /// How it fares; `None` if it is no more.
+    pub(super) fn tcp_info(&self) -> Option<TcpInfo> {
+        match self {
+            Self::Tcp(socket) => TcpInfo::of(socket).ok(),
+            Self::Udt(stream, _) => stream.report().map(|report| terms::tcp_info(&report)),
+        }
+    }
+
+    /// Lets no more wait in it unsent.
+    pub(super) fn limit_unsent(&self, bytes: u32) {
+        match self {
+            Self::Tcp(socket) => drop(host::socket::limit_unsent(socket, bytes)),
+            Self::Udt(stream, _) => stream.limit_unsent(bytes / terms::PACKET),
+        }
+    }
+}
+
+impl From<Stream> for Carrier {
+    fn from(stream: Stream) -> Self {
+        Self::Udt(stream.into(), None)
+    }
+}
+
+impl Read for Carrier {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let (stream, patience) = match self {
+            Self::Tcp(socket) => return socket.read(bytes),
+            Self::Udt(stream, patience) => (stream, *patience),
+        };
+        loop {
+            match stream.try_read(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+            let ready = wait(patience, |cx| stream.poll_readable(cx));
+            ready.ok_or(io::ErrorKind::TimedOut)?;
+        }
+    }
+}
+
+impl Write for Carrier {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let stream = match self {
+            Self::Tcp(socket) => return socket.write(bytes),
+            Self::Udt(stream, _) => stream,
+        };
+        loop {
+            match stream.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return written,
+            }
+            wait(None, |cx| stream.poll_writable(cx));
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.write_vectored(slices),
+            Self::Udt(..) => {
+                let first = slices.iter().find(|slice| !slice.is_empty());
+                first.map_or(Ok(0), |slice| self.write(slice))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Wakes the thread that waits.
+struct Waiting(Thread);
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Has this thread wait for what tasks poll for; `None` if that takes longer than `at_most`.
+fn wait<T>(
+    at_most: Option<Duration>,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Option<T> {
+    let waker = Waker::from(Arc::new(Waiting(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let until = at_most.map(|at_most| Instant::now() + at_most);
+    loop {
+        if let Poll::Ready(outcome) = poll(&mut context) {
+            return Some(outcome);
+        }
+        match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            None => thread::park(),
+            Some(Duration::ZERO) => return None,
+            Some(left) => thread::park_timeout(left),
+        }
+    }
+}
