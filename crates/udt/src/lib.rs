@@ -23,7 +23,14 @@
 //! | silence that breaks a connection | 16 expirations and 10 s | 16 and 5 s, 41 s at least | [`Config::silence`] |
 //! | a cookie of the minute before | good | never matches | good |
 //! | the end of a connection | said once | said once | said up to 5 times, and answered |
+//! | the length of packets | as agreed | as agreed | what [passes](crate#the-length-of-packets) of it |
 //! | an ACK or a loss report of what was not sent | – | breaks the connection | passed over |
+//!
+//! # The length of packets
+//!
+//! Both ends agree on the longest packet, and nothing says that the path carries it. So data goes in short packets (1280 bytes with IPv6)
+//! until a probe as long as agreed has been answered, mostly after one round trip; if none is, the longest that passes is searched for
+//! (RFC 8899). A probe is a request to open the connection, made long: libudt answers it as if its own answer had been lost.
 
 mod config;
 pub mod congestion;
@@ -36,6 +43,7 @@ pub mod loss;
 mod number;
 mod opening;
 pub mod packet;
+mod path_mtu;
 mod receive_buffer;
 mod receiving;
 mod send_buffer;

@@ -4,7 +4,7 @@
 use crate::{
     config::{Agreed, Config},
     congestion::Control,
-    connection::Connection,
+    connection::{AnswersTo, Connection},
     handshake::{Handshake, Step},
     number::Seq,
     packet::{Body, Packet},
@@ -196,7 +196,10 @@ impl Opening {
             return Opened::Refused(Handshake::REFUSED);
         };
         // The other end of a rendezvous may not have heard the last word.
-        let answer = self.is_rendezvous().then(|| self.offer(Step::Agreement));
+        let answer = match self.is_rendezvous() {
+            true => (self.offer(Step::Agreement), AnswersTo::All),
+            false => (self.offer(Step::Response), AnswersTo::Probes),
+        };
         let control = control(self.first, agreed.flight.min(self.config.send_packets));
         let connection = Connection::new(&self.config, &agreed, answer, control, now);
         Opened::Open(connection.into())

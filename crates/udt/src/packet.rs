@@ -2,7 +2,7 @@
 //! Packets as they are on the wire (draft-gg-udt-03 §4): sixteen bytes of header, big-endian, and a body.
 
 use crate::{
-    handshake::Handshake,
+    handshake::{self, Handshake},
     number::{MessageNumber, Seq},
 };
 
@@ -20,6 +20,11 @@ pub struct Packet<'a> {
     pub destination: u32,
     /// The rest.
     pub body: Body<'a>,
+}
+
+/// Whether a datagram asks what the path carries: it is a request with more behind it than one has.
+pub(crate) fn is_probe(datagram: &[u8]) -> bool {
+    datagram.len() > HEADER + handshake::LEN && datagram[..2] == [0x80, 0]
 }
 
 /// The kinds of packets. Numbers are the type field's (§4.2).

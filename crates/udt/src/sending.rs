@@ -163,6 +163,11 @@ impl Sender {
         self.buffer.acked() != self.buffer.unsent()
     }
 
+    /// Whether the other end has room, but for the two packets that it always says it has.
+    pub(crate) fn has_window(&self) -> bool {
+        self.flow_window > 2
+    }
+
     /// The next packet, if one may go now.
     pub(crate) fn next(&mut self, now: Time) -> Option<Seq> {
         if self.due().is_none_or(|due| due > now) {

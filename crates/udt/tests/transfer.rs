@@ -3,8 +3,8 @@
 
 mod testbed;
 
-use testbed::{Bed, assert_bytes, bytes_up_to, config};
-use udt::{End, Mode, Seq};
+use testbed::{Bed, assert_bytes, bytes_up_to, config, native, open};
+use udt::{End, Mode, Seq, packet::Packet};
 use units::Time;
 
 const MB: u64 = 1_000_000;
@@ -174,6 +174,33 @@ fn silence_breaks_a_connection_and_an_idle_one_stays() {
     assert!(
         silent > Time::from_secs(44) && silent < Time::from_secs(47),
         "{silent}"
+    );
+}
+
+/// Keep-alives pass, and so does all that is short.
+#[test]
+fn a_path_that_carries_no_data_any_more_breaks_a_connection() {
+    let [mut end, mut other] = open(config(Mode::Stream), Seq::new(5), &native);
+    end.write(&[7; 20_000]);
+    let mut now = Time::ZERO;
+    while end.end().is_none() && now < Time::from_secs(100) {
+        let mut datagram = Vec::new();
+        while end.transmit(now, &mut datagram) {
+            if datagram.len() < 500 {
+                other.handle(&Packet::read(&datagram).unwrap(), now);
+            }
+            datagram.clear();
+        }
+        while other.transmit(now, &mut datagram) {
+            end.handle(&Packet::read(&datagram).unwrap(), now);
+            datagram.clear();
+        }
+        now += Time::from_millis(10);
+    }
+    assert_eq!(end.end(), Some(End::Silence));
+    assert!(
+        now > Time::from_secs(44) && now < Time::from_secs(52),
+        "{now}"
     );
 }
 

@@ -93,7 +93,7 @@ pub(super) struct Bench {
 /// What the connections of a port are like.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Port {
-    /// Bytes of the longest packet with all headers, 576 to 65535. 1500 suits Ethernet; a tunnel or PPPoE takes less, as 1400
+    /// Bytes of the longest packet with all headers, 576 to 65535. 1500 suits Ethernet; where the path carries less, packets are shorter
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
     pub(super) mss: u32,
     /// Packets on their way or waiting at either end, 32 to 1,048,576: of 1500 bytes 32768 carry 1 Gbit/s over 380 ms and

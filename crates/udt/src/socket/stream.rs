@@ -37,6 +37,13 @@ impl Stream {
         Some((connection.counts(), connection.rtt()))
     }
 
+    /// Bytes of the longest packet that goes now, with the headers of IPv4 and UDP (IPv6: 20 more).
+    #[must_use]
+    pub fn packet_len(&self) -> Option<usize> {
+        let mut state = self.shared.lock();
+        Some(state.endpoint.connection(self.id)?.packet_len())
+    }
+
     /// Does something with the connection, and has it say what follows from that. If there is nothing to do yet, it is
     /// asked again once something has happened.
     fn poll<T>(
