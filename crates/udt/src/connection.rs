@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use units::Time;
 
 /// The least time before something counts as expired, for each time that it did (UDT4's code; its comment and the
-/// draft: 100 ms).
+/// draft: 100 ms). Else it is two long round trips: while a lost packet goes again nothing is heard.
 const EXPIRY_MIN: Time = Time::from_millis(300);
 /// For so many times at most: as many as UDT4 counts.
 const COUNT_MAX: u32 = 16;
@@ -256,7 +256,7 @@ impl Connection {
                 self.ack2 = believed.then_some(ack.number).or(self.ack2);
                 believed
             }
-            Body::LightAck(next) => self.sender.on_light_ack(next),
+            Body::LightAck(next) => self.sender.on_light_ack(next, now),
             Body::Nak(losses) => self.sender.on_nak(losses, now),
             Body::Ack2(number) => {
                 self.receiver.on_ack2(number, now);
@@ -293,9 +293,9 @@ impl Connection {
         says || !self.sender.is_waiting()
     }
 
-    /// Whether it is the one that is asked for.
-    pub(crate) fn is_of(&self, asked: &Handshake) -> bool {
-        asked.socket == self.peer && self.answers_to == AnswersTo::All
+    /// The name of the other end, if it may ask for the connection again.
+    pub(crate) fn answers(&self) -> Option<u32> {
+        (self.answers_to == AnswersTo::All).then_some(self.peer)
     }
 
     /// The other end has not heard that it is open, or probes the path: it is answered again, unless that is an answer itself.
@@ -555,7 +555,7 @@ impl Expiry {
     }
 
     fn due(&self, long: Time) -> Time {
-        let each = (long + SYN).max(EXPIRY_MIN).as_nanos();
+        let each = (long + long + SYN).max(EXPIRY_MIN).as_nanos();
         let again = self.since + Time::from_nanos(each * u64::from(self.count));
         again.min(self.broken_at())
     }

@@ -19,7 +19,7 @@
 //! | the least increase | 1/MSS | 0.01 packets a SYN | 0.01 |
 //! | decreases in a period of losses | no bound | 5 | 5 |
 //! | periodic loss reports | yes | switched off | each RTT + 4 variations + SYN |
-//! | least time of an expiration | 100 ms | 300 ms | 300 ms |
+//! | time of an expiration | RTT + 4 variations + SYN, at least 100 ms | at least 300 ms | two of these round trips, at least 300 ms |
 //! | silence that breaks a connection | 16 expirations and 10 s | 16 and 5 s, 41 s at least | [`Config::silence`] |
 //! | a cookie of the minute before | good | never matches | good |
 //! | the end of a connection | said once | said once | said up to 5 times, and answered |

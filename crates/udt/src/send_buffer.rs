@@ -70,6 +70,11 @@ impl SendBuffer {
         self.acked == self.end
     }
 
+    /// Packets that it holds at the most.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.slots.capacity()
+    }
+
     /// Packets that may be written.
     pub(crate) fn room(&self) -> u32 {
         self.slots.capacity() - self.end.since(self.acked) as u32

@@ -100,9 +100,22 @@ pub(super) struct Port {
     /// take 48 MB where they are used
     #[arg(long, value_name = "PACKETS", default_value_t = 32_768, value_parser = clap::value_parser!(u32).range(32..=1 << 20))]
     pub(super) window: u32,
+    /// Who decides how fast this end sends: native is UDT's own, bbr is for paths that lose packets without a queue
+    #[arg(long, value_name = "CONTROL", value_enum, default_value_t = Control::Native)]
+    pub(super) control: Control,
+    /// How long nobody may answer before connecting is given up, 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = patience)]
+    pub(super) patience: Time,
     /// How long nothing may be heard before a connection is given up, 2s to 1h
     #[arg(long, value_name = "TIME", default_value = "45s", value_parser = silence)]
     pub(super) silence: Time,
+}
+
+/// Rate controls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Control {
+    Native,
+    Bbr,
 }
 
 fn everywhere() -> SocketAddr {
@@ -118,6 +131,10 @@ fn host(text: &str) -> Result<SocketAddr, String> {
 
 fn duration(text: &str) -> Result<Time, String> {
     within(text, Time::from_millis(100), "100ms")
+}
+
+fn patience(text: &str) -> Result<Time, String> {
+    within(text, Time::from_secs(1), "1s")
 }
 
 fn silence(text: &str) -> Result<Time, String> {

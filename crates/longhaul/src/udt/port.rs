@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! UDP ports as they are asked for.
 
-use super::args::Port;
+use super::args::{Control, Port};
 use anyhow::{Context as _, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use udt::{Config, Mode, congestion::Native, socket::Socket};
+use udt::{
+    Config, Mode, Seq,
+    congestion::{self, Bbr, Native},
+    socket::Socket,
+};
 
 impl Port {
     /// Takes a port for streams.
@@ -14,13 +18,15 @@ impl Port {
             mss: self.mss,
             send_packets: self.window,
             receive_packets: self.window,
+            patience: self.patience,
             silence: self.silence,
         };
-        let control = |first: udt::Seq, window| {
-            let native = Native::new(first, window, first.get().into());
-            Box::new(native) as Box<dyn udt::congestion::Control>
-        };
-        let socket = Socket::bind(at, config, Box::new(control));
+        let control = self.control;
+        let socket = Socket::bind(
+            at,
+            config,
+            Box::new(move |first, window| control.make(first, window)),
+        );
         socket.with_context(|| {
             format!("cannot take {at} (--at says where: 0.0.0.0:9000 where there is no IPv6)")
         })
@@ -33,6 +39,17 @@ impl Port {
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         self.bind((any, 0).into())
+    }
+}
+
+impl Control {
+    /// One for a connection, whose first number is its seed.
+    fn make(self, first: Seq, window: u32) -> Box<dyn congestion::Control> {
+        let seed = first.get().into();
+        match self {
+            Self::Native => Box::new(Native::new(first, window, seed)),
+            Self::Bbr => Box::new(Bbr::new(first, window, seed)),
+        }
     }
 }
 
