@@ -76,7 +76,7 @@ impl Wire {
 
     pub(crate) fn poll(&mut self, now: Time) {
         self.with(now, |line, events| {
-            line.poll(now, &mut |event| events.push(event))
+            line.poll(now, &mut |event| events.push(event));
         });
     }
 
