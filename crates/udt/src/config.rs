@@ -50,6 +50,9 @@ pub struct Config {
     pub send_packets: u32,
     /// Packets that may have arrived and not been read, or be on their way. As many.
     pub receive_packets: u32,
+    /// How long a listener is asked until nobody answers. (UDT4: 3 s, of which ten round trips of 350 ms would be left nothing.) A
+    /// rendezvous has three times as long, for its ends do not begin at the same moment.
+    pub patience: Time,
     /// How long nothing may be heard before a connection is broken; an idle one says every 0.3 s that it is there. 45 s is about
     /// what UDT4's 16 expirations take on a short path, each longer than the one before.
     pub silence: Time,
@@ -76,6 +79,7 @@ impl Default for Config {
             mss: 1500,
             send_packets: 32_768,
             receive_packets: 32_768,
+            patience: Time::from_secs(10),
             silence: Time::from_secs(45),
         }
     }

@@ -2,10 +2,12 @@
 //! An open connection: packets and the time go in, packets and deadlines come out (draft-gg-udt-03 §6).
 
 use crate::{
-    config::{Agreed, Config, Mode},
+    config::{Agreed, Config, IP_AND_UDP, Mode},
     congestion::{Control, SYN},
     handshake::{Handshake, Step},
-    packet::{Body, Data, Losses, Packet},
+    number::Seq,
+    packet::{Body, Data, HEADER, Losses, Packet},
+    path_mtu::PathMtu,
     receive_buffer::ReceiveBuffer,
     receiving::{Acking, Receiver},
     send_buffer::{Expiring, SendBuffer},
@@ -15,8 +17,10 @@ use std::collections::VecDeque;
 use units::Time;
 
 /// The least time before something counts as expired, for each time that it did (UDT4's code; its comment and the
-/// draft: 100 ms).
+/// draft: 100 ms). Else it is two long round trips: while a lost packet goes again nothing is heard.
 const EXPIRY_MIN: Time = Time::from_millis(300);
+/// For so many times at most: as many as UDT4 counts.
+const COUNT_MAX: u32 = 16;
 
 /// How often the other end is told that it is over, if it says nothing to that, as libudt does; it is told again after a long
 /// round trip, or this.
@@ -47,8 +51,11 @@ pub struct Connection {
     /// To be said next.
     ack2: Option<u32>,
     dropped: VecDeque<Expiring>,
-    answer: Option<Handshake>,
-    answers: bool,
+    /// What this end says of itself, to whom it says that, and with which cookie next.
+    answer: Handshake,
+    answers_to: AnswersTo,
+    answers: Option<u32>,
+    path: PathMtu,
     keep_alive: bool,
     closing: bool,
     /// What is not acknowledged is given up.
@@ -98,22 +105,36 @@ pub struct Report {
     pub arrival: f64,
 }
 
+/// Who is told once more that the connection is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswersTo {
+    /// Whoever probes the path: this end has asked for the connection itself.
+    Probes,
+    /// And who asks for it, because the answer was lost.
+    All,
+}
+
+/// Of a rendezvous answers still come when it is open, and tell nothing of the path.
+const RENDEZVOUS_ANSWERS: Time = Time::from_secs(1);
+
 /// When what is under way counts as lost.
 #[derive(Debug)]
 struct Expiry {
     count: u32,
     since: Time,
+    /// Anything was, and an answer to data if there was any to answer.
     heard: Time,
+    answered: Time,
     /// How long nothing may be heard.
     silence: Time,
 }
 
 impl Connection {
-    /// `answer` is said again when the other end asks again to open it.
+    /// `answer` is said again when the other end asks.
     pub(crate) fn new(
         config: &Config,
         agreed: &Agreed,
-        answer: Option<Handshake>,
+        (answer, answers_to): (Handshake, AnswersTo),
         control: Box<dyn Control>,
         now: Time,
     ) -> Self {
@@ -121,7 +142,11 @@ impl Connection {
         let sending = SendBuffer::new(agreed.first, config.send_packets, payload_max);
         let receiving = ReceiveBuffer::new(agreed.peer_first, config.receive_packets, payload_max);
         let is_stream = config.mode == Mode::Stream;
-        Self {
+        let probed_from = match answer.step {
+            Step::Agreement => now + RENDEZVOUS_ANSWERS,
+            _ => now,
+        };
+        let mut connection = Self {
             own: agreed.own,
             peer: agreed.peer,
             began: now,
@@ -132,12 +157,15 @@ impl Connection {
                 count: 1,
                 since: now,
                 heard: now,
+                answered: now,
                 silence: config.silence,
             },
             ack2: None,
             dropped: VecDeque::new(),
             answer,
-            answers: false,
+            answers_to,
+            answers: None,
+            path: PathMtu::new(payload_max + HEADER, probed_from),
             keep_alive: false,
             closing: false,
             aborted: false,
@@ -146,7 +174,21 @@ impl Connection {
             farewells: None,
             tells: false,
             report: Vec::new(),
-        }
+        };
+        connection.cut();
+        connection
+    }
+
+    /// Data goes in packets that pass.
+    fn cut(&mut self) {
+        let payload = self.path.datagram_max() - HEADER;
+        self.sender.buffer.cut(payload);
+    }
+
+    /// Bytes of the longest packet that goes now, with the headers of IPv4 and UDP (IPv6: 20 more).
+    #[must_use]
+    pub fn packet_len(&self) -> usize {
+        self.path.datagram_max() + IP_AND_UDP as usize
     }
 
     /// Our name for it, by which the other end's packets say that they are its.
@@ -296,7 +338,7 @@ impl Connection {
                 self.ack2 = believed.then_some(ack.number).or(self.ack2);
                 believed
             }
-            Body::LightAck(next) => self.sender.on_light_ack(next),
+            Body::LightAck(next) => self.sender.on_light_ack(next, now),
             Body::Nak(losses) => self.sender.on_nak(losses, now),
             Body::Ack2(number) => {
                 self.receiver.on_ack2(number, now);
@@ -310,34 +352,60 @@ impl Connection {
                 self.receiver.give_up(message, first, last);
                 true
             }
-            Body::Shutdown => {
-                self.hear_farewell();
+            Body::Shutdown(arrived) => {
+                self.hear_farewell(arrived);
                 true
             }
             Body::Handshake(asked) => {
+                self.hear_answer(&asked, now);
                 self.ask_again(&asked);
                 true
             }
             Body::KeepAlive | Body::CongestionWarning | Body::Error(_) | Body::User(_) => true,
         };
         if believed {
-            self.expiry.heard(now);
+            self.expiry.heard(now, self.answers_data(&packet.body));
         }
     }
 
-    /// Whether it is the one that is asked for.
-    pub(crate) fn is_of(&self, asked: &Handshake) -> bool {
-        asked.socket == self.peer && self.answer.is_some()
+    /// Whether it says something of what is under way, or nothing is. (UDT4 takes anything for an answer: where all data vanishes,
+    /// keep-alives kept it waiting.)
+    fn answers_data(&self, body: &Body<'_>) -> bool {
+        let says = matches!(body, Body::Ack(_) | Body::LightAck(_) | Body::Nak(_));
+        says || !self.sender.is_waiting()
     }
 
-    /// The other end has not heard that it is open, and asks again: it is answered again, unless that is an answer itself.
+    /// The name of the other end, if it may ask for the connection again.
+    pub(crate) fn answers(&self) -> Option<u32> {
+        (self.answers_to == AnswersTo::All).then_some(self.peer)
+    }
+
+    /// The other end has not heard that it is open, or probes the path: it is answered again, unless that is an answer itself.
     pub fn ask_again(&mut self, asked: &Handshake) {
-        let asks = asked.step != Step::Agreement && asked.socket == self.peer;
-        self.answers |= asks && self.answer.is_some();
+        let asks = match self.answers_to {
+            AnswersTo::Probes => asked.step == Step::Request,
+            AnswersTo::All => asked.step != Step::Agreement,
+        };
+        if asks && asked.socket == self.peer {
+            self.answers = Some(asked.cookie);
+        }
+    }
+
+    /// It may be the answer to a probe.
+    fn hear_answer(&mut self, answer: &Handshake, now: Time) {
+        let answers = matches!(answer.step, Step::Response | Step::Agreement);
+        if answers && answer.socket == self.peer {
+            self.path.passed(answer.cookie, now);
+            self.cut();
+        }
     }
 
     /// It is the answer to ours, or it gets one. (UDT4 says once that it is over, and answers nothing.)
-    fn hear_farewell(&mut self) {
+    fn hear_farewell(&mut self, arrived: Option<Seq>) {
+        if let Some(next) = arrived {
+            // Of what was never sent nobody has heard.
+            let _new = self.sender.buffer.acknowledge(next);
+        }
         match self.farewells {
             Some(_) => self.end = Some(End::Here),
             None => (self.end, self.tells) = (Some(End::There), true),
@@ -357,14 +425,20 @@ impl Connection {
 
     fn expire(&mut self, now: Time) {
         let expiry = &mut self.expiry;
-        if now >= expiry.broken_at() {
+        // Where the other end has no room nothing arrives, either.
+        let stalled = now >= expiry.stalled_until() && self.sender.has_window();
+        if stalled || now >= expiry.broken_at() {
             self.end = Some(End::Silence);
             return;
         }
-        expiry.count += 1;
+        expiry.count = (expiry.count + 1).min(COUNT_MAX);
         expiry.since = now;
         match self.sender.is_waiting() {
-            true => self.sender.on_timeout(now),
+            true => {
+                self.path.doubt(now);
+                self.cut();
+                self.sender.on_timeout(now);
+            }
             false => self.keep_alive = true,
         }
     }
@@ -378,7 +452,7 @@ impl Connection {
         if self.end.is_none() {
             self.look(now);
         }
-        self.end.is_none() && (self.say(now, to) || self.send(now, to))
+        self.end.is_none() && (self.say(now, to) || self.probe(now, to) || self.send(now, to))
     }
 
     /// All but data.
@@ -389,7 +463,11 @@ impl Connection {
             destination: peer,
             body,
         };
-        if let Some(answer) = self.answer.filter(|_| std::mem::take(&mut self.answers)) {
+        if let Some(cookie) = self.answers.take() {
+            let answer = Handshake {
+                cookie,
+                ..self.answer
+            };
             packet(Body::Handshake(answer)).write(to);
         } else if let Some(number) = self.ack2.take() {
             packet(Body::Ack2(number)).write(to);
@@ -445,9 +523,39 @@ impl Connection {
         let packet = Packet {
             timestamp_us: self.timestamp(now),
             destination: self.peer,
-            body: Body::Shutdown,
+            body: Body::Shutdown(Some(self.receiver.buffer.next())),
         };
         packet.write(to);
+    }
+
+    /// A packet that says nothing and is as long as others may be, while there is data to send.
+    fn probe(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+        let due = self.probe_due().is_some_and(|due| due <= now);
+        let long = self.sender.rtt().long();
+        let probed = due.then(|| self.path.probe(now, long)).flatten();
+        // A search may have come to its end, or lower.
+        self.cut();
+        let Some(length) = probed else {
+            return false;
+        };
+        let asks = Handshake {
+            step: Step::Request,
+            cookie: length as u32,
+            ..self.answer
+        };
+        let packet = Packet {
+            timestamp_us: self.timestamp(now),
+            destination: self.peer,
+            body: Body::Handshake(asks),
+        };
+        let begin = to.len();
+        packet.write(to);
+        to.resize(begin + length, 0);
+        true
+    }
+
+    fn probe_due(&self) -> Option<Time> {
+        self.path.due().filter(|_| !self.is_flushed())
     }
 
     fn send(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
@@ -483,8 +591,10 @@ impl Connection {
         if self.end.is_some() {
             return self.tells.then_some(Time::ZERO);
         }
-        let at_once =
-            self.ack2.is_some() || self.answers || self.keep_alive || !self.dropped.is_empty();
+        let at_once = self.ack2.is_some()
+            || self.answers.is_some()
+            || self.keep_alive
+            || !self.dropped.is_empty();
         let farewell = self.farewells.map_or(Time::ZERO, |(_, again_at)| again_at);
         let expiry = self.expiry.due(self.sender.rtt().long());
         [
@@ -492,6 +602,7 @@ impl Connection {
             self.is_over().then_some(farewell),
             self.receiver.due(),
             self.sender.due().filter(|_| !self.aborted),
+            self.probe_due(),
             self.sender.buffer.next_expiry(),
             Some(expiry),
         ]
@@ -509,20 +620,23 @@ impl Connection {
 /// that we have. Never what would be answered itself.
 pub(crate) fn answers_after(end: End, body: &Body<'_>) -> bool {
     match end {
-        End::Here => !matches!(body, Body::Shutdown),
-        End::There => matches!(body, Body::Shutdown),
+        End::Here => !matches!(body, Body::Shutdown(_)),
+        End::There => matches!(body, Body::Shutdown(_)),
         End::Silence => false,
     }
 }
 
 impl Expiry {
-    fn heard(&mut self, now: Time) {
-        *self = Self {
-            count: 1,
-            since: now,
-            heard: now,
-            silence: self.silence,
-        };
+    fn heard(&mut self, now: Time, answers: bool) {
+        self.heard = now;
+        if answers {
+            (self.count, self.since, self.answered) = (1, now, now);
+        }
+    }
+
+    /// Nothing that is sent arrives, though the other end is there.
+    fn stalled_until(&self) -> Time {
+        self.answered + self.silence
     }
 
     fn broken_at(&self) -> Time {
@@ -530,7 +644,7 @@ impl Expiry {
     }
 
     fn due(&self, long: Time) -> Time {
-        let each = (long + SYN).max(EXPIRY_MIN).as_nanos();
+        let each = (long + long + SYN).max(EXPIRY_MIN).as_nanos();
         let again = self.since + Time::from_nanos(each * u64::from(self.count));
         again.min(self.broken_at())
     }

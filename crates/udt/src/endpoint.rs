@@ -33,6 +33,8 @@ pub struct Endpoint<M, R> {
     /// Random numbers, which nobody else can tell.
     random: R,
     all: HashMap<u32, One>,
+    /// Those that may be asked for again: by whom and his name for it; one that is met, whatever his name is.
+    asked_for: HashMap<(SocketAddr, Option<u32>), u32>,
     /// Who wants to say something when.
     due: BTreeSet<(Time, u32)>,
     /// What a listener has answered, and to whom.
@@ -66,6 +68,16 @@ enum State {
     Open(Box<Connection>),
 }
 
+impl State {
+    /// Whose requests it answers: those of one name, of anybody who is met, or nobody's.
+    fn asked_by(&self) -> Option<Option<u32>> {
+        match self {
+            Self::Open(connection) => connection.answers().map(Some),
+            Self::Opening(opening) => opening.is_rendezvous().then_some(None),
+        }
+    }
+}
+
 /// What became of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
@@ -94,6 +106,7 @@ where
             controls,
             random,
             all: HashMap::new(),
+            asked_for: HashMap::new(),
             due: BTreeSet::new(),
             answers: Vec::new(),
             events: VecDeque::new(),
@@ -147,6 +160,8 @@ where
     }
 
     fn put(&mut self, own: u32, peer: SocketAddr, state: State) {
+        self.asked_for
+            .extend(state.asked_by().map(|by| ((peer, by), own)));
         let one = One {
             peer,
             due: None,
@@ -199,6 +214,9 @@ where
         if let Some(due) = one.due {
             self.due.remove(&(due, id));
         }
+        if let Some(by) = one.state.asked_by() {
+            self.asked_for.remove(&(one.peer, by));
+        }
         if let State::Open(connection) = one.state
             && let Some(end) = connection.end()
         {
@@ -239,7 +257,14 @@ where
             State::Opening(opening) => match opening.handle(packet, now, &self.controls) {
                 Opened::Waiting => {}
                 Opened::Open(connection) => {
+                    let before = one.state.asked_by();
                     one.state = State::Open(connection);
+                    // A rendezvous has met: from now on it is asked for by name.
+                    if let Some(by) = before {
+                        self.asked_for.remove(&(from, by));
+                    }
+                    let after = one.state.asked_by();
+                    self.asked_for.extend(after.map(|by| ((from, by), id)));
                     self.events.push_back(Event::Opened(id));
                 }
                 Opened::Refused(code) => {
@@ -263,7 +288,7 @@ where
         let over = Packet {
             timestamp_us: 0,
             destination: gone.peer_id,
-            body: Body::Shutdown,
+            body: Body::Shutdown(None),
         };
         let mut answer = Vec::new();
         over.write(&mut answer);
@@ -312,13 +337,9 @@ where
 
     /// The connection that is asked for again, or the rendezvous that is.
     fn known(&self, asked: &Handshake, from: SocketAddr) -> Option<u32> {
-        let is_it = |one: &One| match &one.state {
-            State::Open(connection) => connection.is_of(asked),
-            State::Opening(opening) => opening.is_rendezvous(),
-        };
-        let mut all = self.all.iter();
-        all.find(|(_, one)| one.peer == from && is_it(one))
-            .map(|(id, _)| *id)
+        let by = [Some(asked.socket), None];
+        by.iter()
+            .find_map(|by| self.asked_for.get(&(from, *by)).copied())
     }
 
     /// Appends the next datagram, if one is to go now; where to.

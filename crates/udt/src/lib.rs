@@ -22,11 +22,18 @@
 //! | the least increase | 1/MSS | 0.01 packets a SYN | 0.01 |
 //! | decreases in a period of losses | no bound | 5 | 5 |
 //! | periodic loss reports | yes | switched off | each RTT + 4 variations + SYN |
-//! | least time of an expiration | 100 ms | 300 ms | 300 ms |
+//! | time of an expiration | RTT + 4 variations + SYN, at least 100 ms | at least 300 ms | two of these round trips, at least 300 ms |
 //! | silence that breaks a connection | 16 expirations and 10 s | 16 and 5 s, 41 s at least | [`Config::silence`] |
 //! | a cookie of the minute before | good | never matches | good |
-//! | the end of a connection | said once | said once | said up to 5 times, and answered |
+//! | the end of a connection | said once | said once | said up to 5 times, and answered; with what had arrived |
+//! | the length of packets | as agreed | as agreed | what [passes](crate#the-length-of-packets) of it |
 //! | an ACK or a loss report of what was not sent | – | breaks the connection | passed over |
+//!
+//! # The length of packets
+//!
+//! Both ends agree on the longest packet, and nothing says that the path carries it. So data goes in short packets (1280 bytes with IPv6)
+//! until a probe as long as agreed has been answered, mostly after one round trip; if none is, the longest that passes is searched for
+//! (RFC 8899). A probe is a request to open the connection, made long: libudt answers it as if its own answer had been lost.
 
 mod config;
 pub mod congestion;
@@ -39,6 +46,7 @@ pub mod loss;
 mod number;
 mod opening;
 pub mod packet;
+mod path_mtu;
 mod receive_buffer;
 mod receiving;
 mod send_buffer;

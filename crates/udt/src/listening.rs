@@ -4,7 +4,7 @@
 
 use crate::{
     config::{Agreed, Config},
-    connection::Connection,
+    connection::{AnswersTo, Connection},
     handshake::{self, Handshake, Step},
     opening::Controls,
     packet::{Body, HEADER, Packet},
@@ -98,7 +98,8 @@ impl Listener {
         };
         reply(&answer, asked.socket, to);
         let control = control(agreed.first, agreed.flight.min(self.config.send_packets));
-        Heard::Open(Connection::new(&self.config, &agreed, Some(answer), control, now).into())
+        let answers = (answer, AnswersTo::All);
+        Heard::Open(Connection::new(&self.config, &agreed, answers, control, now).into())
     }
 
     fn gave(&self, cookie: u32, to: SocketAddr, now: Time) -> bool {

@@ -4,7 +4,7 @@
 use crate::{
     config::{Agreed, Config},
     congestion::Control,
-    connection::Connection,
+    connection::{AnswersTo, Connection},
     handshake::{Handshake, Step},
     number::Seq,
     packet::{Body, Packet},
@@ -14,10 +14,8 @@ use units::Time;
 
 /// From one request to the next (UDT4's code).
 const REPEAT: Time = Time::from_millis(250);
-/// How long a listener is asked, and how long a rendezvous may take (UDT4's code: 3 s, of which ten round trips of 350 ms
-/// would be left nothing).
-const PATIENCE: Time = Time::from_secs(10);
-const RENDEZVOUS_PATIENCE: Time = Time::from_secs(30);
+/// How many times longer a rendezvous may take (UDT4's code: ten times).
+const RENDEZVOUS: u64 = 3;
 
 /// A connection that is being opened.
 #[derive(Debug)]
@@ -53,20 +51,21 @@ impl Opening {
     /// at random, so that nobody elsewhere can guess them.
     #[must_use]
     pub fn to_listener(config: Config, peer: IpAddr, own: u32, first: Seq, now: Time) -> Self {
-        Self::new(config, peer, (own, first), Step::Request, now, PATIENCE)
+        Self::new(
+            config,
+            peer,
+            (own, first),
+            Step::Request,
+            now,
+            config.patience,
+        )
     }
 
     /// Meets an end that does the same.
     #[must_use]
     pub fn rendezvous(config: Config, peer: IpAddr, own: u32, first: Seq, now: Time) -> Self {
-        Self::new(
-            config,
-            peer,
-            (own, first),
-            Step::Rendezvous,
-            now,
-            RENDEZVOUS_PATIENCE,
-        )
+        let patience = Time::from_nanos(config.patience.as_nanos().saturating_mul(RENDEZVOUS));
+        Self::new(config, peer, (own, first), Step::Rendezvous, now, patience)
     }
 
     fn new(
@@ -196,7 +195,10 @@ impl Opening {
             return Opened::Refused(Handshake::REFUSED);
         };
         // The other end of a rendezvous may not have heard the last word.
-        let answer = self.is_rendezvous().then(|| self.offer(Step::Agreement));
+        let answer = match self.is_rendezvous() {
+            true => (self.offer(Step::Agreement), AnswersTo::All),
+            false => (self.offer(Step::Response), AnswersTo::Probes),
+        };
         let control = control(self.first, agreed.flight.min(self.config.send_packets));
         let connection = Connection::new(&self.config, &agreed, answer, control, now);
         Opened::Open(connection.into())

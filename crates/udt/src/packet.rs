@@ -2,7 +2,7 @@
 //! Packets as they are on the wire (draft-gg-udt-03 §4): sixteen bytes of header, big-endian, and a body.
 
 use crate::{
-    handshake::Handshake,
+    handshake::{self, Handshake},
     number::{MessageNumber, Seq},
 };
 
@@ -22,6 +22,11 @@ pub struct Packet<'a> {
     pub body: Body<'a>,
 }
 
+/// Whether a datagram asks what the path carries: it is a request with more behind it than one has.
+pub(crate) fn is_probe(datagram: &[u8]) -> bool {
+    datagram.len() > HEADER + handshake::LEN && datagram[..2] == [0x80, 0]
+}
+
 /// The kinds of packets. Numbers are the type field's (§4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body<'a> {
@@ -39,8 +44,9 @@ pub enum Body<'a> {
     Nak(Losses<'a>),
     /// 4: delay grows. UDT4 never sends it.
     CongestionWarning,
-    /// 5: the connection is closed.
-    Shutdown,
+    /// 5: the connection is closed, and all before this number had arrived, if it says so. (UDT4 says nothing there, and whoever
+    /// waits for an ACK then does not know.)
+    Shutdown(Option<Seq>),
     /// 6: an ACK of this number came.
     Ack2(u32),
     /// 7: this message will not be sent (again); these are its packets.
@@ -144,7 +150,9 @@ impl<'a> Packet<'a> {
             Body::LightAck(_) => (HIGH | 2 << 16, 0),
             Body::Nak(_) => (HIGH | 3 << 16, 0),
             Body::CongestionWarning => (HIGH | 4 << 16, 0),
-            Body::Shutdown => (HIGH | 5 << 16, 0),
+            Body::Shutdown(arrived) => {
+                (HIGH | 5 << 16, arrived.map_or(0, |next| HIGH | next.get()))
+            }
             Body::Ack2(number) => (HIGH | 6 << 16, number),
             Body::Drop { message, .. } => (HIGH | 7 << 16, message.get()),
             Body::Error(code) => (HIGH | 8 << 16, code),
@@ -168,7 +176,7 @@ impl Body<'_> {
             // libudt sends and expects a word where there is nothing to say (UDT4 packet.cpp, pack).
             Self::KeepAlive
             | Self::CongestionWarning
-            | Self::Shutdown
+            | Self::Shutdown(_)
             | Self::Ack2(_)
             | Self::Error(_) => {
                 put(to, &[0]);
@@ -185,7 +193,7 @@ fn control(kind: u32, info: u32, body: &[u8]) -> Option<Body<'_>> {
         2 => Body::Ack(Ack::read(info, body)?),
         3 => Body::Nak(Losses(body)),
         4 => Body::CongestionWarning,
-        5 => Body::Shutdown,
+        5 => Body::Shutdown((info & HIGH != 0).then(|| Seq::new(info & !HIGH))),
         6 => Body::Ack2(info),
         7 => {
             let mut words = words(body);
@@ -351,7 +359,9 @@ mod tests {
         read_again(Body::LightAck(Seq::new(8)));
         read_again(Body::Ack2(9));
         read_again(Body::KeepAlive);
-        read_again(Body::Shutdown);
+        read_again(Body::Shutdown(None));
+        read_again(Body::Shutdown(Some(Seq::new(0))));
+        read_again(Body::Shutdown(Some(Seq::new(0x7fff_ffff))));
         read_again(Body::CongestionWarning);
         read_again(Body::Error(4));
         read_again(Body::User(&[1, 2, 3]));

@@ -17,6 +17,8 @@ use units::Time;
 const LIGHT_EVERY: u32 = 64;
 /// ACKs whose ACK2 may come.
 const ACKS: usize = 64;
+/// Bytes of a run in a report, at most.
+const RUN_BYTES: usize = 8;
 /// Runs of missing packets that wait to be reported at once; beyond that they wait for the next repetition.
 const FRESH_MAX: usize = 1024;
 
@@ -26,7 +28,7 @@ pub(crate) struct Receiver {
     is_stream: bool,
     payload_max: usize,
     lost: LossList,
-    /// Found missing a moment ago.
+    /// Found missing a moment ago, or again.
     fresh: VecDeque<(Seq, Seq)>,
     /// The one behind the last that has come, and where it was when losses were last reported again.
     end: Seq,
@@ -227,20 +229,25 @@ impl Receiver {
         self.acks.room < all / 4 && self.buffer.room() >= all / 2
     }
 
-    /// Runs that are missing and shall be reported now.
+    /// Runs that are missing and shall be reported now, as many as a packet holds.
     pub(crate) fn losses(&mut self, now: Time) -> Option<Vec<(Seq, Seq)>> {
-        if !self.fresh.is_empty() {
-            return Some(self.fresh.drain(..).collect());
+        if self.fresh.is_empty() {
+            self.report_again(now);
         }
+        let fit = (self.payload_max / RUN_BYTES).min(self.fresh.len());
+        (fit > 0).then(|| self.fresh.drain(..fit).collect())
+    }
+
+    /// What has been missing for long is as if it were found a moment ago.
+    fn report_again(&mut self, now: Time) {
         if self.lost.is_empty() || now < self.report_at {
-            return None;
+            return;
         }
         self.report_at = now + self.report_interval();
         let before = std::mem::replace(&mut self.reported, self.end);
         let old = self.lost.runs(self.buffer.next());
         let old = old.take_while(|(first, _)| first.is_before(before));
-        let runs: Vec<_> = old.take(FRESH_MAX).collect();
-        (!runs.is_empty()).then_some(runs)
+        self.fresh.extend(old.take(FRESH_MAX));
     }
 
     /// What was reported is there by then, or is lost again.

@@ -13,6 +13,7 @@ use units::Time;
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     slots: Slots,
+    /// Bytes of a packet that is written now.
     payload_max: usize,
     /// The first that is not acknowledged, the first that was never sent, the one behind the last.
     acked: Seq,
@@ -22,6 +23,8 @@ pub(crate) struct SendBuffer {
     unsent_max: u32,
     acked_bytes: u64,
     message: MessageNumber,
+    /// It is no stream.
+    has_messages: bool,
     /// Messages that are worth nothing after a moment.
     expiring: VecDeque<Expiring>,
 }
@@ -47,6 +50,7 @@ impl SendBuffer {
             unsent_max: u32::MAX,
             acked_bytes: 0,
             message: MessageNumber::new(1),
+            has_messages: false,
             expiring: VecDeque::new(),
         }
     }
@@ -91,17 +95,42 @@ impl SendBuffer {
         self.unsent_max = packets;
     }
 
+    /// Packets that it holds at the most.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.slots.capacity()
+    }
+
     /// Packets that may be written.
     pub(crate) fn room(&self) -> u32 {
         let free = self.slots.capacity() - self.end.since(self.acked) as u32;
         free.min(self.unsent_max.saturating_sub(self.unsent_packets()))
     }
 
+    /// Packets have so many bytes from now on, and those of a stream that were never sent as many if that is more. What
+    /// was sent stays as it was.
+    pub(crate) fn cut(&mut self, payload: usize) {
+        let longer = std::mem::replace(&mut self.payload_max, payload) < payload;
+        if longer && !self.has_messages {
+            self.join_unsent();
+        }
+    }
+
+    fn join_unsent(&mut self) {
+        let packets = self.end.since(self.unsent) as u32;
+        let unsent = (0..packets).map(|n| self.slots.payload(self.unsent.plus(n)));
+        let bytes = unsent.collect::<Vec<_>>().concat();
+        self.end = self.unsent;
+        // There is room: it takes fewer packets.
+        self.write(&bytes);
+    }
+
     /// Takes what there is room for; how many bytes that are. A packet that was not sent and is not full
     /// takes more: libudt begins a packet with each call.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         let mut taken = match self.has_unsent() {
-            true => self.slots.append(self.end.minus(1), bytes),
+            true => self
+                .slots
+                .append(self.end.minus(1), bytes, self.payload_max),
             false => 0,
         };
         while taken < bytes.len() && self.room() > 0 {
@@ -119,6 +148,7 @@ impl SendBuffer {
         if packets > self.room() as usize {
             return false;
         }
+        self.has_messages = true;
         let first = self.end;
         for packet in 0..packets {
             let begin = packet * self.payload_max;
@@ -228,6 +258,24 @@ mod tests {
         assert_eq!(buffer.write(b"x"), 0);
         assert_eq!(buffer.acknowledge(FIRST.plus(2)), Some(2));
         assert_eq!(buffer.write(&[0; 100]), 20);
+    }
+
+    #[test]
+    fn what_was_not_sent_goes_in_longer_packets_and_what_was_stays() {
+        let mut buffer = SendBuffer::new(FIRST, 8, 10);
+        buffer.cut(4);
+        assert_eq!(buffer.write(b"abcdefghijklmn"), 14);
+        buffer.take_unsent();
+        buffer.cut(10);
+        let payloads: Vec<_> = std::iter::from_fn(|| buffer.take_unsent()).collect();
+        let payloads: Vec<_> = payloads
+            .into_iter()
+            .map(|seq| buffer.packet(seq).1)
+            .collect();
+        assert_eq!(payloads, [&b"efghijklmn"[..]]);
+        assert_eq!(buffer.packet(FIRST).1, b"abcd");
+        buffer.cut(3);
+        assert_eq!((buffer.write(b"opqr"), buffer.room()), (4, 4));
     }
 
     #[test]

@@ -22,9 +22,19 @@ pub(crate) struct Sender {
     pub(crate) buffer: SendBuffer,
     control: Box<dyn Control>,
     lost: LossList,
+    /// Reported missing and not acknowledged, sent again or not.
+    missing: LossList,
     /// The first that did not arrive as far as any ACK says. A light one says less than a full one: libudt lets nobody read
     /// what it has not acknowledged by a full one, and never will after a shutdown.
     arrived: Seq,
+    /// The one behind the newest that did; and all that did when all before [`Self::arrived`] had.
+    newest: Seq,
+    delivered: u64,
+    /// A packet whose way there and back is measured, and what the last one took.
+    timed: Option<(Seq, Time)>,
+    rtt_sample: Option<Time>,
+    /// There was nothing to send for a moment.
+    limited: bool,
     /// Packets that the receiver has room for behind that.
     flow_window: u32,
     mss: u32,
@@ -65,7 +75,13 @@ impl Sender {
     ) -> Self {
         Self {
             lost: LossList::new(buffer.acked(), buffer.room()),
+            missing: LossList::new(buffer.acked(), buffer.room()),
             arrived: buffer.acked(),
+            newest: buffer.acked(),
+            delivered: 0,
+            timed: None,
+            rtt_sample: None,
+            limited: true,
             buffer,
             control,
             flow_window: window,
@@ -130,9 +146,7 @@ impl Sender {
             return false;
         }
         self.lost.advance(self.buffer.acked());
-        if self.arrived.is_before(self.buffer.acked()) {
-            self.arrived = self.buffer.acked();
-        }
+        self.arrived_up_to(self.buffer.acked(), now);
         let ahead = self.arrived.since(self.buffer.acked()) as u32;
         self.flow_window = ack.room.saturating_sub(ahead);
         let rtt = Time::from_micros(ack.rtt_us.into());
@@ -151,15 +165,38 @@ impl Sender {
         true
     }
 
+    /// All before `next` have arrived.
+    fn arrived_up_to(&mut self, next: Seq, now: Time) {
+        let Ok(new) = u32::try_from(next.since(self.arrived)) else {
+            return;
+        };
+        self.delivered += u64::from(new);
+        self.arrived = next;
+        self.missing.advance(next);
+        self.heard_of(next, now);
+    }
+
+    /// The one before `next` has arrived.
+    fn heard_of(&mut self, next: Seq, now: Time) {
+        if !self.newest.is_before(next) {
+            return;
+        }
+        self.newest = next;
+        if let Some((seq, sent_at)) = self.timed.take_if(|(seq, _)| seq.is_before(next)) {
+            let was_lost = self.missing.contains(seq);
+            self.rtt_sample = (!was_lost).then(|| now.since(sent_at)).or(self.rtt_sample);
+        }
+    }
+
     /// One between two full ones: nothing is known of the receiver's room but what it was before.
-    pub(crate) fn on_light_ack(&mut self, next: Seq) -> bool {
+    pub(crate) fn on_light_ack(&mut self, next: Seq, now: Time) -> bool {
         if self.buffer.unsent().is_before(next) {
             return false;
         }
         let new = u32::try_from(next.since(self.arrived)).unwrap_or(0);
         if new > 0 {
             self.lost.remove(self.arrived, next.minus(1));
-            self.arrived = next;
+            self.arrived_up_to(next, now);
         }
         self.flow_window = self.flow_window.saturating_sub(new);
         true
@@ -180,6 +217,13 @@ impl Sender {
             .map(|(first, last)| self.lost.insert(first, last))
             .sum();
         self.counts.lost += u64::from(new);
+        for (first, last) in losses.runs() {
+            self.missing.insert(first, last);
+            // Whoever misses it has the one after it.
+            if last.plus(1).is_before(unsent) {
+                self.heard_of(last.plus(2), now);
+            }
+        }
         if new > 0 {
             let news = self.news(now);
             self.control.on_loss(first, &news);
@@ -208,6 +252,11 @@ impl Sender {
         self.buffer.acked() != self.buffer.unsent()
     }
 
+    /// Whether the other end has room, but for the two packets that it always says it has.
+    pub(crate) fn has_window(&self) -> bool {
+        self.flow_window > 2
+    }
+
     /// The next packet, if one may go now.
     pub(crate) fn next(&mut self, now: Time) -> Option<Seq> {
         if self.due().is_none_or(|due| due > now) {
@@ -222,6 +271,7 @@ impl Sender {
             }
             None => self.buffer.take_unsent()?,
         };
+        self.limited |= self.has_nothing();
         self.counts.sent += 1;
         self.busy_since.get_or_insert(now);
         // A pair is one of new packets: of others the receiver believes nothing.
@@ -231,6 +281,9 @@ impl Sender {
             self.next_at = self.next_at.max(earliest);
         }
         self.next_at += self.control.period();
+        if again.is_none() && self.timed.is_none() {
+            self.timed = Some((seq, now));
+        }
         Some(seq)
     }
 
@@ -244,12 +297,42 @@ impl Sender {
     }
 
     fn window_is_open(&self) -> bool {
-        let under_way = self.buffer.unsent().since(self.arrived) as u32;
-        under_way < self.window()
+        self.under_way() < self.window()
     }
 
-    fn news(&self, now: Time) -> News {
+    fn under_way(&self) -> u32 {
+        self.buffer.unsent().since(self.arrived) as u32
+    }
+
+    /// Those that arrived behind one that did not.
+    fn out_of_order(&self) -> u32 {
+        let behind = self.newest.since(self.arrived) as u32;
+        behind.saturating_sub(self.missing.len())
+    }
+
+    /// There is nothing to send, though there would be room to write it.
+    fn has_nothing(&self) -> bool {
+        !self.buffer.has_unsent() && self.buffer.room() > self.buffer.capacity() / 4
+    }
+
+    fn in_flight(&self) -> u32 {
+        let (sent, out_of_order) = (self.under_way(), self.out_of_order());
+        sent.saturating_sub(out_of_order)
+            .saturating_sub(self.lost.len())
+    }
+
+    fn news(&mut self, now: Time) -> News {
+        let has_none = self.has_nothing();
+        let limited = std::mem::replace(&mut self.limited, has_none) || has_none;
+        let out_of_order = self.out_of_order();
         News {
+            newest: self.newest,
+            delivered: self.delivered + u64::from(out_of_order),
+            out_of_order,
+            lost: self.counts.lost,
+            in_flight: self.in_flight(),
+            limited,
+            rtt_sample: self.rtt_sample.take(),
             now,
             acked: self.buffer.acked(),
             sent: self.buffer.unsent().minus(1),

@@ -61,11 +61,13 @@ impl Slots {
         self.bytes[begin..begin + length].copy_from_slice(&payload[..length]);
     }
 
-    /// Adds to a packet; how many bytes found room.
-    pub(crate) fn append(&mut self, seq: Seq, more: &[u8]) -> usize {
+    /// Adds to a packet, which has no more than `most` then; how many bytes found room.
+    pub(crate) fn append(&mut self, seq: Seq, more: &[u8], most: usize) -> usize {
         let at = self.at(seq);
         let length = usize::from(self.about[at].length);
-        let taken = more.len().min(self.payload_max - length);
+        let taken = more
+            .len()
+            .min(most.min(self.payload_max).saturating_sub(length));
         let begin = at * self.payload_max + length;
         self.bytes[begin..begin + taken].copy_from_slice(&more[..taken]);
         self.about[at].length += taken as u16;

@@ -18,7 +18,7 @@ fn port(config: Config, seed: u32) -> Port {
     Endpoint::new(config, native, Box::new(random))
 }
 
-/// Two ports with a path between them that delays by 5 ms and loses each `lost`-th datagram.
+/// Two ports with a path between them that delays by 5 ms and loses one of `lost` datagrams.
 struct Between {
     now: Time,
     ports: [Port; 2],
@@ -51,7 +51,7 @@ impl Between {
                 };
                 assert_eq!(to, address(2 - from as u8), "it goes to the other");
                 self.count += 1;
-                if !self.count.is_multiple_of(self.lost) {
+                if !self.loses() {
                     let at = self.now + Time::from_millis(5);
                     self.under_way.push((at, 1 - from, datagram));
                 }
@@ -69,6 +69,12 @@ impl Between {
         for (port, events) in self.ports.iter_mut().zip(&mut self.events) {
             events.extend(std::iter::from_fn(|| port.event()));
         }
+    }
+
+    /// As chance has it: of requests that are answered at once each second would be all answers.
+    fn loses(&self) -> bool {
+        let hash = self.count.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        hash.is_multiple_of(self.lost)
     }
 
     fn ticks(&mut self, count: u32) {
@@ -197,7 +203,7 @@ fn a_packet_from_elsewhere_is_nobody_s() {
     let shutdown = udt::packet::Packet {
         timestamp_us: 0,
         destination: id,
-        body: udt::packet::Body::Shutdown,
+        body: udt::packet::Body::Shutdown(None),
     };
     let mut datagram = Vec::new();
     shutdown.write(&mut datagram);

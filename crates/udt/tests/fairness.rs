@@ -5,7 +5,11 @@ mod testbed;
 
 use std::fmt::Write as _;
 use testbed::{Wire, config, open_as};
-use udt::{Connection, Mode, Seq, congestion::Native, packet::Packet};
+use udt::{
+    Connection, Mode, Seq,
+    congestion::{Bbr, Control, Native},
+    packet::Packet,
+};
 use units::Time;
 
 /// Flows from one end to the other over the same two wires.
@@ -15,6 +19,12 @@ struct Crowd {
     wires: [Wire; 2],
     buffer: Vec<u8>,
 }
+
+/// Makes a rate control, from a seed last.
+type Make = fn(Seq, u32, u64) -> Box<dyn Control>;
+
+const NATIVE: Make = |first, window, seed| Box::new(Native::new(first, window, seed));
+const BBR: Make = |first, window, seed| Box::new(Bbr::new(first, window, seed));
 
 struct Flow {
     ends: [Connection; 2],
@@ -32,10 +42,9 @@ impl Crowd {
     }
 
     /// Another flow from now on.
-    fn join(&mut self) {
+    fn join(&mut self, make: Make) {
         let number = self.flows.len() as u32;
-        let control =
-            |first, window| Box::new(Native::new(first, window, u64::from(number) + 7)) as _;
+        let control = |first, window| make(first, window, u64::from(number) + 7);
         let names = [2 * number + 2, 2 * number + 3];
         let first = Seq::new(5000 * number);
         self.flows.push(Flow {
@@ -107,33 +116,74 @@ fn jain(rates: &[f64]) -> f64 {
     sum * sum / (rates.len() as f64 * squares)
 }
 
-#[test]
-fn flows_that_begin_together_share_a_path() {
-    let mut table = String::from("RTT ms  flows  Mbit/s  Jain\n");
+/// What flows that begin together get of a path.
+fn together(make: Make) -> String {
+    let mut table = String::from("RTT ms  flows  Mbit/s  Jain  ms waited\n");
     for (rtt, delay) in [(10, "5ms"), (80, "40ms")] {
         for count in [1, 2, 4, 8] {
             let mut crowd = Crowd::new(&[("rate", "100mbit"), ("delay", delay)]);
-            (0..count).for_each(|_| crowd.join());
-            crowd.run(Time::from_secs(30));
+            (0..count).for_each(|_| crowd.join(make));
+            crowd.run(Time::from_secs(40));
+            crowd.wires[0].taken = (0, Time::ZERO);
             let rates = crowd.measure(Time::from_secs(30));
             let sum: f64 = rates.iter().sum();
-            writeln!(table, "{rtt:6}  {count:5}  {sum:6.1}  {:.2}", jain(&rates)).unwrap();
+            let (packets, taken) = crowd.wires[0].taken;
+            let waited = taken.as_secs_f64() * 1e3 / packets as f64 - f64::from(rtt) / 2.0;
+            let alike = jain(&rates);
+            writeln!(
+                table,
+                "{rtt:6}  {count:5}  {sum:6.1}  {alike:.2}  {waited:9.1}"
+            )
+            .unwrap();
         }
     }
-    insta::assert_snapshot!(table);
+    table
 }
 
-#[test]
-fn a_flow_that_comes_late_gets_its_share() {
-    let mut crowd = Crowd::new(&[("rate", "100mbit"), ("delay", "20ms")]);
-    crowd.join();
+/// The rates of one flow and of another that comes 20 s later.
+fn late(delay: &str, first: Make, second: Make) -> String {
+    let mut crowd = Crowd::new(&[("rate", "100mbit"), ("delay", delay)]);
+    crowd.join(first);
     crowd.run(Time::from_secs(20));
-    crowd.join();
+    crowd.join(second);
     let mut table = String::from("seconds  first  second\n");
     for second in [5, 10, 20, 40, 80] {
         let time = second - crowd.now.since(Time::from_secs(20)).as_secs_f64() as u64;
         let rates = crowd.measure(Time::from_secs(time));
         writeln!(table, "{second:7}  {:5.1}  {:6.1}", rates[0], rates[1]).unwrap();
+    }
+    table
+}
+
+#[test]
+fn native_flows_that_begin_together_share_a_path() {
+    insta::assert_snapshot!(together(NATIVE));
+}
+
+#[test]
+fn bbr_flows_that_begin_together_share_a_path() {
+    insta::assert_snapshot!(together(BBR));
+}
+
+#[test]
+fn a_native_flow_that_comes_late_gets_its_share() {
+    insta::assert_snapshot!(late("20ms", NATIVE, NATIVE));
+}
+
+#[test]
+fn a_bbr_flow_that_comes_late_gets_its_share() {
+    insta::assert_snapshot!(late("20ms", BBR, BBR));
+}
+
+/// A native flow and one of BBR, whichever comes first.
+#[test]
+fn both_controls_live_on_one_path() {
+    let mut table = String::new();
+    for delay in ["5ms", "20ms", "90ms"] {
+        writeln!(table, "{delay} each way, native first").unwrap();
+        table += &late(delay, NATIVE, BBR);
+        writeln!(table, "{delay} each way, BBR first").unwrap();
+        table += &late(delay, BBR, NATIVE);
     }
     insta::assert_snapshot!(table);
 }

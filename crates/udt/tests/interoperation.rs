@@ -256,6 +256,24 @@ fn libudt_receives_what_we_send_to_its_listener() {
     }
 }
 
+/// Its answer to a request of an open connection is all that says which packets pass.
+#[test]
+fn libudt_answers_what_probes_the_path() {
+    let port = free_port();
+    let Some(child) = start("receive", "stream", "listen", [port, 0]) else {
+        return;
+    };
+    run(async {
+        let at = ([127, 0, 0, 1], port).into();
+        let mut to = bind(Mode::Stream).connect(at).await.unwrap();
+        to.write_all(&stream()).await.unwrap();
+        to.flush().await.unwrap();
+        assert_eq!(to.packet_len(), Some(1500));
+        to.shutdown().await.unwrap();
+    });
+    they_received(child, Mode::Stream);
+}
+
 #[test]
 fn we_receive_what_libudt_sends_to_our_listener() {
     for (seed, mode) in [(3, Mode::Stream), (4, Mode::Message)] {

@@ -14,6 +14,7 @@ use udt::{
     congestion::Native,
     socket::{Socket, Stream},
 };
+use units::Time;
 
 /// How long anything may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -158,7 +159,14 @@ async fn who_is_refused_or_not_answered_hears_so() {
         let refused = other.connect(listener.local_addr()).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let nobody = bind("127.0.0.1:0", config(Mode::Stream)).local_addr();
-        let unanswered = other.connect(nobody).await.unwrap_err();
+        let hasty = Config {
+            patience: Time::from_millis(600),
+            ..config(Mode::Stream)
+        };
+        let unanswered = bind("127.0.0.1:0", hasty)
+            .connect(nobody)
+            .await
+            .unwrap_err();
         assert_eq!(unanswered.kind(), ErrorKind::TimedOut);
     };
     timeout(PATIENCE, asking).await.unwrap();

@@ -1,43 +1,59 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a flow gets of a path, by rate, round trip and loss: the golden table of the native rate control.
+//! What a flow gets of a path, by rate, round trip and loss, and how long its packets wait: the golden tables of both rate controls.
 
 mod testbed;
 
 use std::fmt::Write as _;
-use testbed::{Bed, config};
-use udt::Mode;
+use testbed::{Bed, bbr, native};
+use udt::Controls;
 use units::Time;
 
-/// The share of what the path carries that arrives in the second half of so many seconds.
-fn share(rate_mbit: u64, rtt_ms: u64, loss: &str, seconds: u64) -> f64 {
+/// The share of what the path carries that arrives in the second half of 20 s, and how long a packet waits on its way then.
+fn share(control: Controls<'_>, rate_mbit: u64, rtt_ms: u64, loss: &str) -> (f64, f64) {
     let path = [
         ("rate", format!("{rate_mbit}mbit")),
         ("delay", format!("{}us", rtt_ms * 500)),
         ("loss", loss.to_owned()),
     ];
     let path = path.each_ref().map(|(key, value)| (*key, value.as_str()));
-    let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
-    let half = Time::from_secs(seconds / 2);
-    let whole = Time::from_secs(seconds);
+    let mut bed = Bed::controlled(control, &path, &[]);
     let all = |_, to: &mut [u8]| to.len();
-    bed.stream(half, all, |_, _| {});
-    let (_, second) = bed.stream(whole, all, |_, _| {});
-    let payload = 1456.0 / 1500.0;
-    let carried = rate_mbit as f64 * 1e6 / 8.0 * (seconds / 2) as f64 * payload;
-    second as f64 / carried
+    bed.stream(Time::from_secs(10), all, |_, _| {});
+    bed.wires[0].taken = (0, Time::ZERO);
+    let (_, second) = bed.stream(Time::from_secs(20), all, |_, _| {});
+    let (packets, taken) = bed.wires[0].taken;
+    let waited = taken.as_secs_f64() * 1e3 / packets as f64 - rtt_ms as f64 / 2.0;
+    let carried = rate_mbit as f64 * 1e6 / 8.0 * 10.0 * 1456.0 / 1500.0;
+    (second as f64 / carried, waited)
 }
 
-#[test]
-fn shares_by_rate_round_trip_and_loss() {
-    let mut table = String::from("Mbit/s  RTT ms   loss 0   1e-4   1e-3   1e-2\n");
+fn table(control: Controls<'_>) -> String {
+    let mut table = String::from(
+        "Mbit/s  RTT ms   loss 0   1e-4   1e-3   1e-2   ms waited 0   1e-4   1e-3   1e-2\n",
+    );
     for rate in [10, 100, 1000] {
         for rtt in [2, 38, 180] {
+            let cells = ["0%", "0.01%", "0.1%", "1%"].map(|loss| share(control, rate, rtt, loss));
             write!(table, "{rate:6}  {rtt:6} ").unwrap();
-            for loss in ["0%", "0.01%", "0.1%", "1%"] {
-                write!(table, " {:6.2}", share(rate, rtt, loss, 20)).unwrap();
+            for (share, _) in cells {
+                write!(table, " {share:6.2}").unwrap();
+            }
+            write!(table, "       ").unwrap();
+            for (_, waited) in cells {
+                write!(table, " {waited:6.1}").unwrap();
             }
             table.push('\n');
         }
     }
-    insta::assert_snapshot!(table);
+    table
+}
+
+#[test]
+fn shares_of_the_native_control() {
+    insta::assert_snapshot!(table(&native));
+}
+
+#[test]
+fn shares_of_bbr() {
+    insta::assert_snapshot!(table(&bbr));
 }

@@ -3,8 +3,8 @@
 
 mod testbed;
 
-use testbed::{Bed, Wire, assert_bytes, bytes_up_to, config};
-use udt::{End, Mode, Seq};
+use testbed::{Bed, Wire, assert_bytes, bytes_up_to, config, native, open};
+use udt::{End, Mode, Seq, packet::Packet};
 use units::Time;
 
 const MB: u64 = 1_000_000;
@@ -61,6 +61,27 @@ fn a_loss_among_the_first_packets_costs_no_seconds() {
         let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
         bed.wires = [seed, seed + 1000].map(|seed| Wire::new(&path, &[], seed));
         transfer(&mut bed, MB, Time::from_secs(1));
+    }
+}
+
+/// The other end has read all, and what it says last may be that it is over.
+#[test]
+fn who_closes_says_what_has_arrived() {
+    let path = [("rate", "100mbit"), ("delay", "10ms")];
+    for bytes in [1, 1000, 2000, 20_000] {
+        let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
+        let mut read = 0;
+        bed.ends[0].write(&vec![1; bytes]);
+        while read < bytes {
+            bed.step(Time::from_secs(10));
+            read += bed.ends[1].read(&mut [0; 4096]);
+        }
+        bed.ends[1].close();
+        while bed.ends[0].end().is_none() {
+            bed.step(Time::from_secs(10));
+        }
+        assert_eq!(bed.ends[0].end(), Some(End::There));
+        assert!(bed.ends[0].is_flushed(), "{bytes}");
     }
 }
 
@@ -190,6 +211,33 @@ fn silence_breaks_a_connection_and_an_idle_one_stays() {
     assert!(
         silent > Time::from_secs(44) && silent < Time::from_secs(47),
         "{silent}"
+    );
+}
+
+/// Keep-alives pass, and so does all that is short.
+#[test]
+fn a_path_that_carries_no_data_any_more_breaks_a_connection() {
+    let [mut end, mut other] = open(config(Mode::Stream), Seq::new(5), &native);
+    end.write(&[7; 20_000]);
+    let mut now = Time::ZERO;
+    while end.end().is_none() && now < Time::from_secs(100) {
+        let mut datagram = Vec::new();
+        while end.transmit(now, &mut datagram) {
+            if datagram.len() < 500 {
+                other.handle(&Packet::read(&datagram).unwrap(), now);
+            }
+            datagram.clear();
+        }
+        while other.transmit(now, &mut datagram) {
+            end.handle(&Packet::read(&datagram).unwrap(), now);
+            datagram.clear();
+        }
+        now += Time::from_millis(10);
+    }
+    assert_eq!(end.end(), Some(End::Silence));
+    assert!(
+        now > Time::from_secs(44) && now < Time::from_secs(52),
+        "{now}"
     );
 }
 

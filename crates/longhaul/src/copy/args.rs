@@ -2,6 +2,7 @@
 //! The command line of `longhaul copy`, as typed.
 
 use super::patterns::Patterns;
+use crate::udt::port::Control;
 use serde::{Deserialize, Serialize};
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 use units::{BitRate, Bytes, Time};
@@ -62,7 +63,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RATE", default_value = "auto")]
     pub(super) pace: Pace,
 
-    /// Congestion control of the connections that carry data, as bbr or lh_hstcp [default: the sending host's]
+    /// Congestion control of the connections that carry data, as bbr or lh_hstcp [default: the sending host's]; with
+    /// --transport udt native or bbr [default: bbr]
     #[arg(long, value_name = "NAME")]
     pub(super) cc: Option<String>,
 
@@ -231,13 +233,21 @@ impl FromStr for Balance {
 impl Args {
     /// UDT has a rate control of its own, which spaces all packets.
     pub(super) fn check_transport(&self) -> Result<(), &'static str> {
-        match (self.transport, &self.cc, self.pace, self.balance) {
-            (Transport::Tcp, ..) | (_, None, Pace::Auto, Balance::Steal | Balance::None) => Ok(()),
-            (_, Some(_), ..) => Err("--cc is of TCP: not with --transport udt"),
+        match (self.transport, self.cc.as_deref(), self.pace, self.balance) {
+            (Transport::Tcp, ..) => Ok(()),
+            (_, Some(cc), ..) if udt_control(cc).is_none() => {
+                Err("--cc: with --transport udt there are native and bbr")
+            }
             (_, _, _, Balance::Decp) => Err("--balance decp is of TCP: not with --transport udt"),
+            (_, _, Pace::Auto, _) => Ok(()),
             _ => Err("--transport udt has a pace of its own: --limit bounds it, --pace does not"),
         }
     }
+}
+
+/// Who decides how fast UDT sends, by its name.
+pub(super) fn udt_control(name: &str) -> Option<Control> {
+    clap::ValueEnum::from_str(name, false).ok()
 }
 
 /// What connections that carry data go over.

@@ -2,7 +2,7 @@
 //! How a leg behaves.
 
 use super::{args::Mode, config::settings::ProfileSettings};
-use crate::exit::Refusal;
+use crate::{exit::Refusal, udt::port::Control};
 use anyhow::Context as _;
 use host::{
     initial_window,
@@ -17,6 +17,8 @@ pub(crate) struct Profile {
     pub(crate) options: Options,
     /// How bytes move to and from this leg; `None` is the relay's default.
     pub(crate) mode: Option<Mode>,
+    /// Of legs over UDT.
+    pub(crate) udt_control: Option<Control>,
 }
 
 impl Profile {
@@ -28,6 +30,7 @@ impl Profile {
             name: name.to_owned(),
             options: options(settings),
             mode: settings.mode,
+            udt_control: settings.udt_control,
         };
         profile.try_out()?;
         Ok(profile)

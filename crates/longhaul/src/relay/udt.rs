@@ -2,7 +2,7 @@
 //! Legs over UDT: what a profile means for them, and the ports that they come and go by.
 
 use super::{failure::Failure, profile::Profile};
-use crate::udt::port;
+use crate::udt::port::{self, Control};
 use std::{
     io,
     net::SocketAddr,
@@ -36,9 +36,14 @@ pub(crate) fn problem(profile: &Profile) -> Option<&'static str> {
 
 /// Takes a UDP port that other relays may connect to.
 pub(crate) fn listen(at: SocketAddr, profile: &Profile) -> io::Result<Socket> {
-    let socket = port::bind(at, config(profile))?;
+    let socket = bind(at, profile)?;
     socket.listen();
     Ok(socket)
+}
+
+fn bind(at: SocketAddr, profile: &Profile) -> io::Result<Socket> {
+    let control = profile.udt_control.unwrap_or(Control::Bbr);
+    port::bind(at, config(profile), control)
 }
 
 fn config(profile: &Profile) -> Config {
@@ -48,13 +53,15 @@ fn config(profile: &Profile) -> Config {
         let packets = bytes.unwrap_or(BUFFER) / mss as usize;
         u32::try_from(packets).unwrap_or(u32::MAX).max(32)
     };
+    let usual = Config::default();
     let silence = options.user_timeout.map(units::Time::from);
     Config {
         mode: Mode::Stream,
         mss,
         send_packets: packets(options.send_buffer),
         receive_packets: packets(options.receive_buffer),
-        silence: silence.unwrap_or(Config::default().silence),
+        silence: silence.unwrap_or(usual.silence),
+        ..usual
     }
 }
 
@@ -89,7 +96,7 @@ impl Departure {
         if let Some(socket) = &*socket {
             return Ok(socket.clone());
         }
-        let taken = Arc::new(port::bind(port::any_towards(to), config(profile))?);
+        let taken = Arc::new(bind(port::any_towards(to), profile)?);
         Ok(socket.insert(taken).clone())
     }
 }

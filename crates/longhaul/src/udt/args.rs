@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul udt`.
 
+use super::port::Control;
 use std::{
     net::{Ipv6Addr, SocketAddr, ToSocketAddrs},
     path::PathBuf,
@@ -93,13 +94,19 @@ pub(super) struct Bench {
 /// What the connections of a port are like.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Port {
-    /// Bytes of the longest packet with all headers, 576 to 65535. 1500 suits Ethernet; a tunnel or PPPoE takes less, as 1400
+    /// Bytes of the longest packet with all headers, 576 to 65535. 1500 suits Ethernet; where the path carries less, packets are shorter
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
     pub(super) mss: u32,
     /// Packets on their way or waiting at either end, 32 to 1,048,576: of 1500 bytes 32768 carry 1 Gbit/s over 380 ms and
     /// take 48 MB where they are used
     #[arg(long, value_name = "PACKETS", default_value_t = 32_768, value_parser = clap::value_parser!(u32).range(32..=1 << 20))]
     pub(super) window: u32,
+    /// Who decides how fast this end sends: native is UDT's own, bbr is for paths that lose packets without a queue
+    #[arg(long, value_name = "CONTROL", value_enum, default_value_t = Control::Native)]
+    pub(super) control: Control,
+    /// How long nobody may answer before connecting is given up, 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = patience)]
+    pub(super) patience: Time,
     /// How long nothing may be heard before a connection is given up, 2s to 1h
     #[arg(long, value_name = "TIME", default_value = "45s", value_parser = silence)]
     pub(super) silence: Time,
@@ -118,6 +125,10 @@ fn host(text: &str) -> Result<SocketAddr, String> {
 
 fn duration(text: &str) -> Result<Time, String> {
     within(text, Time::from_millis(100), "100ms")
+}
+
+fn patience(text: &str) -> Result<Time, String> {
+    within(text, Time::from_secs(1), "1s")
 }
 
 fn silence(text: &str) -> Result<Time, String> {

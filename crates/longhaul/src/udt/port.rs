@@ -4,7 +4,11 @@
 use super::args::Port;
 use anyhow::{Context as _, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use udt::{Config, Mode, congestion::Native, socket::Socket};
+use udt::{
+    Config, Mode, Seq,
+    congestion::{self, Bbr, Native},
+    socket::Socket,
+};
 
 impl Port {
     /// Takes a port for streams.
@@ -14,9 +18,10 @@ impl Port {
             mss: self.mss,
             send_packets: self.window,
             receive_packets: self.window,
+            patience: self.patience,
             silence: self.silence,
         };
-        bind(at, config).with_context(|| {
+        bind(at, config, self.control).with_context(|| {
             format!("cannot take {at} (--at says where: 0.0.0.0:9000 where there is no IPv6)")
         })
     }
@@ -28,11 +33,8 @@ impl Port {
 }
 
 /// Takes a UDP port.
-pub(crate) fn bind(at: SocketAddr, config: Config) -> std::io::Result<Socket> {
-    let control = |first: udt::Seq, window| {
-        let native = Native::new(first, window, first.get().into());
-        Box::new(native) as Box<dyn udt::congestion::Control>
-    };
+pub(crate) fn bind(at: SocketAddr, config: Config, control: Control) -> std::io::Result<Socket> {
+    let control = move |first, window| control.make(first, window);
     Socket::bind(at, config, Box::new(control))
 }
 
@@ -43,6 +45,27 @@ pub(crate) fn any_towards(to: SocketAddr) -> SocketAddr {
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
     (any, 0).into()
+}
+
+/// Who decides how fast an end sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Control {
+    /// UDT's own.
+    Native,
+    /// After BBR: for paths that lose packets without a queue.
+    Bbr,
+}
+
+impl Control {
+    /// One for a connection, whose first number is its seed.
+    fn make(self, first: Seq, window: u32) -> Box<dyn congestion::Control> {
+        let seed = first.get().into();
+        match self {
+            Self::Native => Box::new(Native::new(first, window, seed)),
+            Self::Bbr => Box::new(Bbr::new(first, window, seed)),
+        }
+    }
 }
 
 /// An error that says whose it is.

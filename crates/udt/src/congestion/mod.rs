@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who decides how fast a sender sends. UDT's own is [`Native`]; anybody may plug in another.
+//! Who decides how fast a sender sends. UDT's own is [`Native`], [`Bbr`] is for paths that lose packets without a queue; anybody may plug
+//! in another.
 
+mod bbr;
 mod native;
 
 use crate::number::Seq;
 use std::fmt::Debug;
 use units::Time;
 
+pub use bbr::Bbr;
 pub use native::Native;
 
 /// Between two decisions, and between two full ACKs: SYN (draft-gg-udt-03 §6, 10 ms).
@@ -26,7 +29,7 @@ pub trait Control: Debug + Send {
     /// From one packet to the next.
     fn period(&self) -> Time;
 
-    /// Packets that may be under way.
+    /// Packets that may be under way, from the first that is not known to have arrived to the last that was sent.
     fn window(&self) -> u32;
 }
 
@@ -39,8 +42,22 @@ pub struct News {
     pub acked: Seq,
     /// The last that was sent.
     pub sent: Seq,
+    /// The one behind the newest that is known to have arrived.
+    pub newest: Seq,
+    /// Packets that are known to have arrived, in all; sometimes corrected downwards.
+    pub delivered: u64,
+    /// Of these those that came before one that is missing.
+    pub out_of_order: u32,
+    /// Packets that were reported missing, in all.
+    pub lost: u64,
+    /// Packets that neither arrived nor are known to be lost.
+    pub in_flight: u32,
+    /// Since the last news there was a moment when nothing was left to send.
+    pub limited: bool,
     /// The smoothed round trip.
     pub rtt: Time,
+    /// What one packet took to be known to have arrived, if that is new: the round trip and up to 10 ms.
+    pub rtt_sample: Option<Time>,
     /// Packets a second at which they arrive over there; 0 while that is not known.
     pub arrival: f64,
     /// Packets a second that the link carries, by packet pairs.

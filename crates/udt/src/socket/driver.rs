@@ -2,7 +2,7 @@
 //! The thread that receives and sends for all connections of a socket. It waits by ppoll(2), whose timer counts
 //! microseconds; tokio's counts milliseconds.
 
-use super::{Shared, State, train::Train};
+use super::{Shared, State, path, train::Train};
 use crate::packet::Packet;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::{
@@ -11,7 +11,7 @@ use rustix::{
 };
 use std::{
     io::{self, IoSliceMut},
-    net::UdpSocket,
+    net::{SocketAddr, UdpSocket},
     sync::Arc,
     thread,
 };
@@ -44,6 +44,7 @@ struct Driver {
 pub(super) fn start(socket: UdpSocket, shared: &Arc<Shared>) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let udp = UdpSocketState::new(UdpSockRef::from(&socket))?;
+    path::cuts(&socket, true);
     // With less it is slower, and works.
     let _smaller = udp.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
     let _smaller = udp.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
@@ -158,14 +159,35 @@ impl Driver {
         state.endpoint.deadline()
     }
 
+    /// Sends the train; where the kernel or the network card does not take it as one (UDP_SEGMENT), its packets one by one, as all
+    /// from then on.
     fn flush(&mut self) -> io::Result<()> {
-        let Some((destination, contents, packet_len)) = self.train.ready() else {
+        let Some((to, bytes, packet_len)) = self.train.ready() else {
             return Ok(());
         };
+        // Only probes want to know what is too long for the path: a packet that became too long is cut on the way.
+        if self.train.probes() {
+            path::cuts(&self.socket, false);
+        }
+        let is_train = bytes.len() > packet_len;
+        if self.send_to(to, bytes, packet_len)? == Sent::Refused && is_train {
+            for packet in bytes.chunks(packet_len) {
+                self.send_to(to, packet, packet_len)?;
+            }
+            self.train.break_up();
+        }
+        if self.train.probes() {
+            path::cuts(&self.socket, true);
+        }
+        self.train.leave();
+        Ok(())
+    }
+
+    fn send_to(&self, to: SocketAddr, bytes: &[u8], packet_len: usize) -> io::Result<Sent> {
         let transmit = Transmit {
-            destination,
+            destination: to,
             ecn: None,
-            contents,
+            contents: bytes,
             segment_size: Some(packet_len),
             src_ip: None,
         };
@@ -173,13 +195,29 @@ impl Driver {
             let socket = UdpSockRef::from(&self.socket);
             match self.udp.try_send(socket, &transmit) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for_room()?,
-                // As if it were lost on the way: no route for a moment, a packet that is too long.
-                _ => break,
+                Err(error) if is_of_length(&error) => return Ok(Sent::Refused),
+                // What cannot go, because there is no route for a moment, is as if it were lost on the way.
+                _ => return Ok(Sent::Away),
             }
         }
-        self.train.leave();
-        Ok(())
     }
+}
+
+/// What became of packets.
+#[derive(PartialEq, Eq)]
+enum Sent {
+    Away,
+    /// They are too long, or too many in one piece.
+    Refused,
+}
+
+/// What the kernel and network cards say of trains that they do not take (net/ipv4/udp.c, `udp_send_skb`), and of packets that are too
+/// long.
+fn is_of_length(error: &io::Error) -> bool {
+    let refusals = [Errno::IO, Errno::INVAL, Errno::MSGSIZE];
+    refusals
+        .iter()
+        .any(|one| error.raw_os_error() == Some(one.raw_os_error()))
 }
 
 fn timespec(time: Time) -> Timespec {

@@ -6,6 +6,7 @@
 //! that is what makes it cheap, where libudt makes a system call for each packet and waits between two in a loop.
 
 mod driver;
+mod path;
 mod stream;
 mod train;
 mod wakeup;

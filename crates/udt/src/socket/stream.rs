@@ -49,6 +49,13 @@ impl Stream {
         self.report().map(|report| (report.counts, report.rtt))
     }
 
+    /// Bytes of the longest packet that goes now, with the headers of IPv4 and UDP (IPv6: 20 more).
+    #[must_use]
+    pub fn packet_len(&self) -> Option<usize> {
+        let mut state = self.shared.lock();
+        Some(state.endpoint.connection(self.id)?.packet_len())
+    }
+
     /// Whether there is something to read of a stream: `WouldBlock` if nothing is yet, `false` after the other end has closed
     /// the connection.
     pub fn try_peek(&self) -> io::Result<bool> {

@@ -2,6 +2,7 @@
 //! Packets that go with one system call: to one host, all as long as the first, but for the last, which may be shorter
 //! (UDP_SEGMENT, udp(7)).
 
+use crate::packet::is_probe;
 use std::net::SocketAddr;
 
 /// Bytes of one, at most: what a UDP datagram may have.
@@ -14,6 +15,8 @@ pub(super) struct Train {
     to: Option<SocketAddr>,
     packet_len: usize,
     packets: usize,
+    /// It is no more than one, which probes the path.
+    probes: bool,
     /// Behind its last byte.
     end: usize,
     /// It takes no more.
@@ -31,6 +34,7 @@ impl Train {
             to: None,
             packet_len: 0,
             packets: 0,
+            probes: false,
             end: 0,
             closed: false,
             next: None,
@@ -55,6 +59,7 @@ impl Train {
         let length = self.bytes.len() - self.end;
         if self.packets == 0 {
             (self.to, self.packet_len) = (Some(to), length);
+            self.probes = is_probe(&self.bytes);
         }
         if self.to != Some(to) || length > self.packet_len {
             (self.next, self.closed) = (Some(to), true);
@@ -63,7 +68,8 @@ impl Train {
         self.packets += 1;
         self.end = self.bytes.len();
         self.closed = length < self.packet_len
-            || self.packets == self.packets_max
+            || self.packets >= self.packets_max
+            || self.probes
             || self.end + self.packet_len > BYTES_MAX;
     }
 
@@ -71,6 +77,16 @@ impl Train {
     pub(super) fn ready(&self) -> Option<(SocketAddr, &[u8], usize)> {
         let to = self.to.filter(|_| self.packets > 0)?;
         Some((to, &self.bytes[..self.end], self.packet_len))
+    }
+
+    /// Whether it is a probe, which is not to be cut on the way.
+    pub(super) fn probes(&self) -> bool {
+        self.probes
+    }
+
+    /// From now on each packet goes by itself.
+    pub(super) fn break_up(&mut self) {
+        self.packets_max = 1;
     }
 
     /// It is away; what lay behind it begins another.

@@ -9,7 +9,7 @@ use std::{
 };
 use udt::{
     Config, Connection, Controls, Heard, Listener, Mode, Opened, Opening, Seq,
-    congestion::{Control, Native},
+    congestion::{Bbr, Control, Native},
     packet::Packet,
 };
 use units::Time;
@@ -20,12 +20,14 @@ const HEADERS: u32 = 28;
 /// A line that carries datagrams.
 pub(crate) struct Wire {
     pub(crate) line: Line,
-    datagrams: HashMap<u64, (Vec<u8>, u32)>,
+    datagrams: HashMap<u64, (Vec<u8>, u32, Time)>,
     count: u64,
     pub(crate) arrived: Vec<Vec<u8>>,
     pub(crate) free: Vec<Vec<u8>>,
     events: Vec<Event>,
     pub(crate) lost: u64,
+    /// Datagrams that arrived, and what they took in all.
+    pub(crate) taken: (u64, Time),
 }
 
 impl Wire {
@@ -47,6 +49,7 @@ impl Wire {
             free: Vec::new(),
             events: Vec::new(),
             lost: 0,
+            taken: (0, Time::ZERO),
         }
     }
 
@@ -64,25 +67,27 @@ impl Wire {
             last: true,
             len: datagram.len() as u32 + HEADERS,
         };
-        self.datagrams.insert(self.count, (datagram, 1));
+        self.datagrams.insert(self.count, (datagram, 1, now));
         self.count += 1;
-        self.with(|line, events| {
+        self.with(now, |line, events| {
             line.offer(now, segment, None, &mut |event| events.push(event));
         });
     }
 
     pub(crate) fn poll(&mut self, now: Time) {
-        self.with(|line, events| line.poll(now, &mut |event| events.push(event)));
+        self.with(now, |line, events| {
+            line.poll(now, &mut |event| events.push(event));
+        });
     }
 
-    fn with(&mut self, act: impl FnOnce(&mut Line, &mut Vec<Event>)) {
+    fn with(&mut self, now: Time, act: impl FnOnce(&mut Line, &mut Vec<Event>)) {
         let mut events = std::mem::take(&mut self.events);
         act(&mut self.line, &mut events);
-        events.drain(..).for_each(|event| self.take(event));
+        events.drain(..).for_each(|event| self.take(event, now));
         self.events = events;
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: Event, now: Time) {
         match event {
             Event::Copy(segment) => {
                 self.datagrams.get_mut(&segment.packet).unwrap().1 += 1;
@@ -93,8 +98,10 @@ impl Wire {
                 // A wrong bit is one that UDP's sum finds.
                 match corrupt {
                     None => {
-                        let copy = self.datagrams[&segment.packet].0.clone();
-                        self.arrived.push(copy);
+                        let (datagram, _, sent_at) = &self.datagrams[&segment.packet];
+                        self.arrived.push(datagram.clone());
+                        self.taken.0 += 1;
+                        self.taken.1 += now.since(*sent_at);
                     }
                     Some(_) => self.lost += 1,
                 }
@@ -109,10 +116,10 @@ impl Wire {
     }
 
     fn forget(&mut self, packet: u64) {
-        let (_, copies) = self.datagrams.get_mut(&packet).unwrap();
+        let (_, copies, _) = self.datagrams.get_mut(&packet).unwrap();
         *copies -= 1;
         if *copies == 0
-            && let Some((datagram, _)) = self.datagrams.remove(&packet)
+            && let Some((datagram, ..)) = self.datagrams.remove(&packet)
         {
             self.free.push(datagram);
         }
@@ -135,6 +142,10 @@ pub(crate) fn address(number: u8) -> SocketAddr {
 
 pub(crate) fn native(first: Seq, window: u32) -> Box<dyn Control> {
     Box::new(Native::new(first, window, 1))
+}
+
+pub(crate) fn bbr(first: Seq, window: u32) -> Box<dyn Control> {
+    Box::new(Bbr::new(first, window, 1))
 }
 
 pub(crate) fn config(mode: Mode) -> Config {
@@ -180,9 +191,21 @@ pub(crate) fn open_as(
 }
 
 impl Bed {
-    /// The same settings in both directions, but for losses, which are of the way there.
+    /// The same settings in both directions.
     pub(crate) fn new(config: Config, settings: &[(&str, &str)], changes: &[&str]) -> Self {
         Self::beginning(config, Seq::new(1000), settings, changes)
+    }
+
+    /// With another rate control.
+    pub(crate) fn controlled(
+        control: Controls<'_>,
+        settings: &[(&str, &str)],
+        changes: &[&str],
+    ) -> Self {
+        Self {
+            ends: open(config(Mode::Stream), Seq::new(1000), control),
+            ..Self::new(config(Mode::Stream), settings, changes)
+        }
     }
 
     pub(crate) fn beginning(

@@ -4,14 +4,17 @@
 
 use super::{Reporter, watched::Watched};
 use crate::copy::{
-    args::{Ports, Switch, Transport},
+    args::{Ports, Switch, Transport, udt_control},
     carrier::Carrier,
     connection::{Connection, HANDSHAKE, Purpose, end_when_silent},
     identity::{Identity, Initiator, Responder},
     order::{Begin, Meeting, Options, Report},
     threads,
 };
-use crate::{exit::Refusal, udt::port};
+use crate::{
+    exit::Refusal,
+    udt::port::{self, Control},
+};
 use anyhow::{Context as _, Result, anyhow, bail};
 use host::tcp_info::TcpInfo;
 use model::copy::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
@@ -120,6 +123,8 @@ const STREAMS_MAX: usize = 256;
 const HANDSHAKES_MAX: usize = 300;
 /// Addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 4;
+/// How long a stream over UDT is asked for, whatever the silence.
+const PATIENCE_MIN: Duration = Duration::from_secs(3);
 /// Ports that are tried where any will do.
 const TRIES: usize = 16;
 /// Before a stream is opened anew.
@@ -141,7 +146,7 @@ pub(super) fn meet<S: Streams>(
             let first = reach_any(addresses)?;
             let address = first.peer_addr()?;
             let udt = (transport == Transport::Udt)
-                .then(|| port::bind(port::any_towards(address), udt_config(silence)))
+                .then(|| take_udt(port::any_towards(address), &begin.options))
                 .transpose()?;
             let way = Way {
                 address,
@@ -156,7 +161,7 @@ pub(super) fn meet<S: Streams>(
             let trust = identity.responder(&begin.peer_certificate)?;
             let (listener, udt) = listen(*at, *ports, |at| match transport {
                 Transport::Tcp => Ok(None),
-                Transport::Udt => port::bind(at, udt_config(silence)).map(Some),
+                Transport::Udt => take_udt(at, &begin.options).map(Some),
             })?;
             let port = listener.local_addr()?.port();
             let (to, from) = channel();
@@ -213,12 +218,14 @@ fn listen<T>(
     Err(Occupied { at, ports }.into())
 }
 
-/// Of what UDT has by default it is only said when an end that is silent is gone.
-fn udt_config(silence: Duration) -> udt::Config {
-    udt::Config {
-        silence: silence.into(),
+fn take_udt(at: SocketAddr, options: &Options) -> io::Result<Socket> {
+    let config = udt::Config {
+        patience: options.silence().clamp(PATIENCE_MIN, HANDSHAKE).into(),
+        silence: options.silence().into(),
         ..udt::Config::default()
-    }
+    };
+    let chosen = options.congestion_control.as_deref().and_then(udt_control);
+    port::bind(at, config, chosen.unwrap_or(Control::Bbr))
 }
 
 /// How the other end is reached.

@@ -9,6 +9,7 @@ use super::super::{
     ports::Ports,
     prefix::Prefix,
 };
+use crate::udt::port::Control;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::{collections::BTreeMap, fmt::Display, net::SocketAddr, path::PathBuf, str::FromStr};
 use units::{BitRate, Bytes, Time};
@@ -196,6 +197,8 @@ pub(crate) struct ProfileSettings {
     pub(crate) send_buffer: Option<Bytes>,
     /// Fixed receive buffer. Ends autotuning: for measurements and for hosts short of memory.
     pub(crate) receive_buffer: Option<Bytes>,
+    /// Who decides how fast a leg over UDT sends.
+    pub(crate) udt_control: Option<Control>,
     /// How bytes move between this leg and the client's; the outgoing leg's profile decides.
     pub(crate) mode: Option<Mode>,
 }

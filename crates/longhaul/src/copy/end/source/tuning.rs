@@ -3,7 +3,7 @@
 
 use crate::{
     copy::{
-        args::{Balance, Pace},
+        args::{Balance, Pace, Transport},
         connection::Handle,
         order::Options,
     },
@@ -46,6 +46,7 @@ impl Tuning {
         let choice = options
             .congestion_control
             .as_deref()
+            .filter(|_| options.transport == Transport::Tcp)
             .map(choose)
             .transpose()?;
         let hold = match &choice {
