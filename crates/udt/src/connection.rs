@@ -530,9 +530,10 @@ impl Connection {
 
     /// A packet that says nothing and is as long as others may be, while there is data to send.
     fn probe(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
-        let due = self.probe_due().is_some_and(|due| due <= now);
-        let long = self.sender.rtt().long();
-        let probed = due.then(|| self.path.probe(now, long)).flatten();
+        if self.probe_due().is_none_or(|due| due > now) {
+            return false;
+        }
+        let probed = self.path.probe(now, self.sender.rtt().long());
         // A search may have come to its end, or lower.
         self.cut();
         let Some(length) = probed else {

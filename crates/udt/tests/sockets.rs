@@ -4,14 +4,13 @@
 mod testbed;
 
 use std::{io::ErrorKind, net::SocketAddr, time::Duration};
-use testbed::{byte, config};
+use testbed::{bbr, byte, config, native};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
 };
 use udt::{
     Config, Mode,
-    congestion::Native,
     socket::{Socket, Stream},
 };
 use units::Time;
@@ -20,7 +19,6 @@ use units::Time;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn bind(at: &str, config: Config) -> Socket {
-    let native = |first, window| Box::new(Native::new(first, window, 1)) as _;
     Socket::bind(at.parse().unwrap(), config, Box::new(native)).unwrap()
 }
 
@@ -71,6 +69,25 @@ async fn a_stream_goes_through_both_families() {
         };
         timeout(PATIENCE, transfer).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn bbr_goes_as_well() {
+    let transfer = async {
+        let bind = || {
+            let at = "127.0.0.1:0".parse().unwrap();
+            Socket::bind(at, config(Mode::Stream), Box::new(bbr)).unwrap()
+        };
+        let (listener, other) = (bind(), bind());
+        listener.listen();
+        let to = listener.local_addr();
+        let (accepted, connected) = tokio::join!(listener.accept(), other.connect(to));
+        let bytes = 30_000_000;
+        let sending = send_all(connected.unwrap(), bytes);
+        let ((), received) = tokio::join!(sending, receive_all(accepted.unwrap()));
+        assert_eq!(received, bytes);
+    };
+    timeout(PATIENCE, transfer).await.unwrap();
 }
 
 #[tokio::test]
