@@ -162,6 +162,35 @@ fn a_bench_measures_both_ways() {
 }
 
 #[test]
+fn a_bench_tells_how_it_went() {
+    let mut serves = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    serves.args(["udt", "bench", "--at", "127.0.0.1:0"]);
+    let mut serves = piped(serves).spawn().unwrap();
+    let (port, _said) = port(&mut serves);
+    let to = format!("127.0.0.1:{port}");
+    let bench = |more: &str| {
+        let arguments = ["bench", &to, "--time", "350ms", "--interval", "100ms", more];
+        longhaul(&arguments).output().unwrap()
+    };
+    let record = json(&bench("--json"));
+    assert_eq!(record["interval_seconds"], 0.1, "{record}");
+    for end in ["sender", "receiver"] {
+        let intervals = record[end]["intervals"].as_array().unwrap();
+        let bytes = intervals.iter().map(|one| one["bytes"].as_u64().unwrap());
+        assert!(intervals.len() >= 4, "{record}");
+        assert_eq!(Some(bytes.sum()), record[end]["bytes"].as_u64(), "{record}");
+    }
+    let text = bench("--reverse");
+    let said = String::from_utf8_lossy(&text.stdout);
+    assert!(
+        said.starts_with("0.1 s: ") && said.contains("\n0.4 s: "),
+        "{text:?}"
+    );
+    serves.kill().unwrap();
+    serves.wait().unwrap();
+}
+
+#[test]
 fn bad_input_is_one_clear_error() {
     let refused = |arguments: &[&str], code: i32, word: &str| {
         let output = longhaul(arguments).output().unwrap();
@@ -240,12 +269,10 @@ fn libudt_receives_over_a_rough_path() {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    ours.stdin
-        .take()
-        .unwrap()
-        .write_all(&bytes(4_000_000))
-        .unwrap();
+    let written = ours.stdin.take().unwrap().write_all(&bytes(4_000_000));
+    // If it broke off, it says why.
     let sent = json(&ours.wait_with_output().unwrap());
+    written.unwrap();
     assert!(sent["packets_lost"].as_u64().unwrap() > 0, "{sent}");
     let output = theirs.wait_with_output().unwrap();
     assert!(output.status.success() && output.stdout == bytes(4_000_000));

@@ -3,6 +3,7 @@
 
 mod args;
 mod bench;
+mod course;
 mod figures;
 mod port;
 mod serve;
