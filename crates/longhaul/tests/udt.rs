@@ -13,6 +13,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
+    sync::OnceLock,
 };
 
 /// A command that has hung after so many seconds.
@@ -211,8 +212,13 @@ fn bad_input_is_one_clear_error() {
     refused(&["receive", "-", "--at", "192.0.2.1:9"], 1, "192.0.2.1:9");
 }
 
-/// libudt's end; nothing if it is not here.
-fn libudt() -> Option<PathBuf> {
+/// libudt's end; nothing if it is not here. Made once: another test may run it already.
+fn libudt() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PROGRAM.get_or_init(compiled).as_deref()
+}
+
+fn compiled() -> Option<PathBuf> {
     let to = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("libudt-peer-of-links");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../udt/tests/libudt/peer.cpp");
     let mut compiler = Command::new("c++");
@@ -256,7 +262,7 @@ fn libudt_receives_over_a_rough_path() {
     let Some(program) = libudt() else { return };
     let bed = rough("udtsend");
     let mut theirs = at_libudt(
-        &program,
+        program,
         &["receive", "stream", "listen", "9000", "0.0.0.0", "0"],
     );
     let mut theirs = inside(&mut theirs, &bed.right).spawn().unwrap();
@@ -289,7 +295,7 @@ fn libudt_sends_over_a_rough_path() {
     let mut ours = inside(&mut ours, &bed.right).spawn().unwrap();
     let (_port, mut said) = port(&mut ours);
     let to = bed.right_address().to_string();
-    let mut theirs = at_libudt(&program, &["send", "stream", "connect", "0", &to, "9000"]);
+    let mut theirs = at_libudt(program, &["send", "stream", "connect", "0", &to, "9000"]);
     let mut theirs = inside(&mut theirs, &bed.left)
         .stdin(Stdio::piped())
         .spawn()
