@@ -400,8 +400,8 @@ fn what_a_flow_cannot_be_is_refused_before_anything_is_touched() {
             "comes with the command longhaul copy",
         ),
         (
-            "program = 'udt'\nduration = '1s'",
-            "comes with the command longhaul udt",
+            "program = 'udt'\nduration = '1s'\ncc = 'reno'",
+            "has a rate control of its own",
         ),
         (
             "program = 'iperf3'\nduration = '1s'\ncc = 'reno:x=1'",
@@ -431,4 +431,47 @@ fn what_a_flow_cannot_be_is_refused_before_anything_is_touched() {
         assert!(said.contains(reason), "{keys}: {said}");
         assert!(!out.path().join("raw").exists());
     }
+}
+
+#[test]
+fn udt_runs_beside_tcp_and_is_measured_as_it_is() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let flows = [
+        flow(
+            "ours",
+            "udt",
+            "cc = 'udt'\nduration = '2s'\nomit = '1s'\ndirection = 'upload'",
+        ),
+        flow(
+            "down",
+            "udt",
+            "size = '2MB'\nparallel = 2\nstart = '3500ms'",
+        ),
+        flow(
+            "theirs",
+            "iperf3",
+            "cc = 'reno'\nduration = '2s'\nomit = '1s'",
+        ),
+        "[[measure]]\nname = 'late_bps'\nof = 'goodput_bps'\nflow = 'ours'\nfrom = '1s'\n"
+            .to_owned(),
+        "[[measure]]\nname = 'trip_us'\nof = 'srtt_us'\nflow = 'ours'\nfrom = '1s'\n".to_owned(),
+    ];
+    let (result, said) = run_over(LINE, &flows.concat(), out.path());
+    good(&result, &said);
+    let run = &result["cells"][0]["runs"][0];
+    for metric in [
+        "ours_goodput_bps",
+        "down_goodput_bps",
+        "theirs_goodput_bps",
+        "late_bps",
+        "trip_us",
+    ] {
+        assert!(run[metric].as_f64() > Some(1.0), "{metric}: {run}");
+    }
+    let both =
+        run["ours_goodput_bps"].as_f64().unwrap() + run["theirs_goodput_bps"].as_f64().unwrap();
+    assert!(both < 210e6, "{run}");
 }

@@ -72,7 +72,7 @@ const JGN2: &[Part] = &[
     ("jgn2-rate-switch", "--simulate --only control=bic"),
     (
         "jgn2-coexistence",
-        "--only first=bic --only second=htcp|bbr",
+        "--only first=bic --only second=htcp|udt|bbr",
     ),
 ];
 const TODAY_AND_OWN: &[Part] = &[

@@ -5,7 +5,7 @@
 #[path = "link_process/mod.rs"]
 mod link_process;
 
-use host::process::inside;
+use host::{netns::Netns, process::inside};
 use link_process::{Testbed, may_use_namespaces};
 use serde_json::Value;
 use std::{
@@ -13,7 +13,12 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
+    sync::OnceLock,
+    time::Duration,
 };
+use tokio::io::AsyncWriteExt;
+use udt::{Config, Mode, congestion::Native, socket::Socket};
+use units::Time;
 
 /// A command that has hung after so many seconds.
 const PATIENCE: &str = "100";
@@ -162,6 +167,35 @@ fn a_bench_measures_both_ways() {
 }
 
 #[test]
+fn a_bench_tells_how_it_went() {
+    let mut serves = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    serves.args(["udt", "bench", "--at", "127.0.0.1:0"]);
+    let mut serves = piped(serves).spawn().unwrap();
+    let (port, _said) = port(&mut serves);
+    let to = format!("127.0.0.1:{port}");
+    let bench = |more: &str| {
+        let arguments = ["bench", &to, "--time", "350ms", "--interval", "100ms", more];
+        longhaul(&arguments).output().unwrap()
+    };
+    let record = json(&bench("--json"));
+    assert_eq!(record["interval_seconds"], 0.1, "{record}");
+    for end in ["sender", "receiver"] {
+        let intervals = record[end]["intervals"].as_array().unwrap();
+        let bytes = intervals.iter().map(|one| one["bytes"].as_u64().unwrap());
+        assert!(intervals.len() >= 4, "{record}");
+        assert_eq!(Some(bytes.sum()), record[end]["bytes"].as_u64(), "{record}");
+    }
+    let text = bench("--reverse");
+    let said = String::from_utf8_lossy(&text.stdout);
+    assert!(
+        said.starts_with("0.1 s: ") && said.contains("\n0.4 s: "),
+        "{text:?}"
+    );
+    serves.kill().unwrap();
+    serves.wait().unwrap();
+}
+
+#[test]
 fn bad_input_is_one_clear_error() {
     let refused = |arguments: &[&str], code: i32, word: &str| {
         let output = longhaul(arguments).output().unwrap();
@@ -182,8 +216,13 @@ fn bad_input_is_one_clear_error() {
     refused(&["receive", "-", "--at", "192.0.2.1:9"], 1, "192.0.2.1:9");
 }
 
-/// libudt's end; nothing if it is not here.
-fn libudt() -> Option<PathBuf> {
+/// libudt's end; nothing if it is not here. Made once: another test may run it already.
+fn libudt() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PROGRAM.get_or_init(compiled).as_deref()
+}
+
+fn compiled() -> Option<PathBuf> {
     let to = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("libudt-peer-of-links");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../udt/tests/libudt/peer.cpp");
     let mut compiler = Command::new("c++");
@@ -227,7 +266,7 @@ fn libudt_receives_over_a_rough_path() {
     let Some(program) = libudt() else { return };
     let bed = rough("udtsend");
     let mut theirs = at_libudt(
-        &program,
+        program,
         &["receive", "stream", "listen", "9000", "0.0.0.0", "0"],
     );
     let mut theirs = inside(&mut theirs, &bed.right).spawn().unwrap();
@@ -240,12 +279,10 @@ fn libudt_receives_over_a_rough_path() {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    ours.stdin
-        .take()
-        .unwrap()
-        .write_all(&bytes(4_000_000))
-        .unwrap();
+    let written = ours.stdin.take().unwrap().write_all(&bytes(4_000_000));
+    // If it broke off, it says why.
     let sent = json(&ours.wait_with_output().unwrap());
+    written.unwrap();
     assert!(sent["packets_lost"].as_u64().unwrap() > 0, "{sent}");
     let output = theirs.wait_with_output().unwrap();
     assert!(output.status.success() && output.stdout == bytes(4_000_000));
@@ -262,7 +299,7 @@ fn libudt_sends_over_a_rough_path() {
     let mut ours = inside(&mut ours, &bed.right).spawn().unwrap();
     let (_port, mut said) = port(&mut ours);
     let to = bed.right_address().to_string();
-    let mut theirs = at_libudt(&program, &["send", "stream", "connect", "0", &to, "9000"]);
+    let mut theirs = at_libudt(program, &["send", "stream", "connect", "0", &to, "9000"]);
     let mut theirs = inside(&mut theirs, &bed.left)
         .stdin(Stdio::piped())
         .spawn()
@@ -282,5 +319,101 @@ fn libudt_sends_over_a_rough_path() {
         output.status.success() || rest.contains("the connection broke"),
         "{rest}"
     );
+    assert!(theirs.wait().unwrap().success());
+}
+
+fn message(number: usize) -> Vec<u8> {
+    bytes(1 + number * 977 % 30_000)
+}
+
+const MESSAGES: usize = 100;
+
+/// As libudt's end takes and gives them: behind their lengths.
+fn messages() -> Vec<u8> {
+    let framed = |number| {
+        let message = message(number);
+        [&(message.len() as u32).to_be_bytes(), message.as_slice()].concat()
+    };
+    (0..MESSAGES).flat_map(framed).collect()
+}
+
+/// A port for messages at one end of a link.
+fn bind(at: &Netns, address: &str) -> Socket {
+    let config = Config {
+        mode: Mode::Message,
+        silence: Time::from_secs(5),
+        ..Config::default()
+    };
+    let native = |first, window| Box::new(Native::new(first, window, 1)) as _;
+    let address = address.parse().unwrap();
+    at.run(|| Socket::bind(address, config, Box::new(native)))
+        .unwrap()
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let patience = Duration::from_secs(100);
+    let within = async { tokio::time::timeout(patience, test).await.unwrap() };
+    runtime.unwrap().block_on(within);
+}
+
+#[test]
+fn libudt_receives_messages_over_a_rough_path() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let Some(program) = libudt() else { return };
+    let bed = rough("udtmsgsend");
+    let words = ["receive", "message", "listen", "9000", "0.0.0.0", "0"];
+    let mut theirs = inside(&mut at_libudt(program, &words), &bed.right)
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    let mut said = BufReader::new(theirs.stderr.take().unwrap());
+    said.read_line(&mut ready).unwrap();
+    let socket = bind(&bed.left, "0.0.0.0:0");
+    run(async {
+        let to = (bed.right_address(), 9000).into();
+        let mut ours = socket.connect(to).await.unwrap();
+        for number in 0..MESSAGES {
+            ours.send(&message(number), true, None).await.unwrap();
+        }
+        ours.shutdown().await.unwrap();
+    });
+    let output = theirs.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == messages());
+}
+
+#[test]
+fn libudt_sends_messages_over_a_rough_path() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let Some(program) = libudt() else { return };
+    let bed = rough("udtmsgrecv");
+    let socket = bind(&bed.right, "0.0.0.0:9000");
+    socket.listen();
+    let to = bed.right_address().to_string();
+    let words = ["send", "message", "connect", "0", &to, "9000"];
+    let mut theirs = at_libudt(program, &words);
+    let mut theirs = inside(&mut theirs, &bed.left)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = theirs.stdin.take().unwrap();
+    let sends = std::thread::spawn(move || pipe.write_all(&messages()));
+    run(async {
+        let ours = socket.accept().await.unwrap();
+        let mut came = Vec::new();
+        for number in 0..MESSAGES {
+            assert!(ours.receive(&mut came).await.unwrap());
+            assert!(came == message(number), "{number}");
+        }
+        // That it is over libudt says once, and that may be lost.
+        assert!(!ours.receive(&mut came).await.unwrap_or(false));
+    });
+    sends.join().unwrap().unwrap();
     assert!(theirs.wait().unwrap().success());
 }

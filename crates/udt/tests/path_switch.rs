@@ -14,18 +14,18 @@ const LOOK: Time = Time::from_millis(100);
 /// How long it takes after each switch until within a second nine tenths of so many Mbit/s arrive; at most until the next switch.
 fn recoveries(control: Controls<'_>, changes: [&str; 2], rates: [f64; 2]) -> [Option<f64>; 2] {
     let path = [("rate", "1gbit"), ("delay", "19ms")];
-    let changes = ["10s", "30s"].iter().zip(changes);
+    let changes = ["5s", "15s"].iter().zip(changes);
     let changes: Vec<_> = changes
         .map(|(at, change)| format!("{at}: {change}"))
         .collect();
     let changes: Vec<_> = changes.iter().map(String::as_str).collect();
     let mut bed = Bed::controlled(control, &path, &changes);
     let mut read = vec![0];
-    while bed.now < Time::from_secs(50) {
+    while bed.now < Time::from_secs(25) {
         let until = bed.now + LOOK;
         read.push(bed.stream(until, |_, to| to.len(), |_, _| {}).1);
     }
-    let looks = [(100, 290, rates[0]), (300, 490, rates[1])];
+    let looks = [(50, 140, rates[0]), (150, 240, rates[1])];
     looks.map(|(from, to, mbit)| {
         let enough = 0.9 * mbit * 1e6 / 8.0 * 1456.0 / 1500.0;
         let recovered = |at: &usize| read[*at + 1..=*at + 10].iter().sum::<u64>() as f64 >= enough;

@@ -8,7 +8,7 @@ use testbed::{Bed, bbr, native};
 use udt::Controls;
 use units::Time;
 
-/// The share of what the path carries that arrives in the second half of 20 s, and how long a packet waits on its way then.
+/// The share of what the path carries that arrives in the second half of 20 s, of 10 s where they are a million packets, and how long a packet waits on its way then.
 fn share(control: Controls<'_>, rate_mbit: u64, rtt_ms: u64, loss: &str) -> (f64, f64) {
     let path = [
         ("rate", format!("{rate_mbit}mbit")),
@@ -18,12 +18,13 @@ fn share(control: Controls<'_>, rate_mbit: u64, rtt_ms: u64, loss: &str) -> (f64
     let path = path.each_ref().map(|(key, value)| (*key, value.as_str()));
     let mut bed = Bed::controlled(control, &path, &[]);
     let all = |_, to: &mut [u8]| to.len();
-    bed.stream(Time::from_secs(10), all, |_, _| {});
+    let half = if rate_mbit < 1000 { 10 } else { 5 };
+    bed.stream(Time::from_secs(half), all, |_, _| {});
     bed.wires[0].taken = (0, Time::ZERO);
-    let (_, second) = bed.stream(Time::from_secs(20), all, |_, _| {});
+    let (_, second) = bed.stream(Time::from_secs(2 * half), all, |_, _| {});
     let (packets, taken) = bed.wires[0].taken;
     let waited = taken.as_secs_f64() * 1e3 / packets as f64 - rtt_ms as f64 / 2.0;
-    let carried = rate_mbit as f64 * 1e6 / 8.0 * 10.0 * 1456.0 / 1500.0;
+    let carried = rate_mbit as f64 * 1e6 / 8.0 * half as f64 * 1456.0 / 1500.0;
     (second as f64 / carried, waited)
 }
 

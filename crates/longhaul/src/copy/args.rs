@@ -68,8 +68,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     pub(super) cc: Option<String>,
 
-    /// What connections that carry data go over: tcp, or udt where TCP can't be had to fill a long path that loses nothing (UDP
-    /// with the port of `--ports`; always paced; up to 48 MB at either end for each)
+    /// What connections that carry data go over: tcp, or udt where the hosts' TCP can't fill a long path (UDP of the
+    /// same port; always paced; up to 48 MB at either end for each)
     #[arg(long, value_name = "PROTOCOL", default_value = "tcp")]
     pub(super) transport: Transport,
 

@@ -189,7 +189,8 @@ fn named_in(scenario: &Scenario) -> Vec<Control> {
         let named = of_legs(&mut relay).into_iter();
         named.map(|text| text.clone()).collect::<Vec<_>>()
     });
-    let flows = scenario.flows.iter().filter(|flow| flow.when);
+    let flows = scenario.flows.iter();
+    let flows = flows.filter(|flow| flow.when && flow.program.is_tcp());
     let flows = flows.filter_map(|flow| flow.cc.clone());
     routes
         .cloned()

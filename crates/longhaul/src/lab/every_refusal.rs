@@ -184,7 +184,7 @@ const OF_FLOWS: &[Slip] = &[
         "name = ¦'g e t'",
         "flow \"g e t\": a name is",
     ),
-    ("'curl'", "¦'udt'", "comes with the command longhaul udt"),
+    ("'curl'", "¦'copy'", "comes with the command longhaul copy"),
     (
         "to = 'c'",
         "to = ¦'nobody'",
@@ -233,6 +233,22 @@ const OF_FLOWS: &[Slip] = &[
         "window must be 2KiB to 1GiB",
     ),
     ("'curl'", "'ftp'\npace = ¦true", "pace and gap are keys of"),
+    ("'curl'", "'udt'\npace = ¦true", "pace and gap are keys of"),
+    (
+        "'curl'",
+        "'udt'\ncc = ¦'reno'",
+        "has a rate control of its own",
+    ),
+    (
+        "'curl'",
+        "'udt'\nparallel = ¦65",
+        "parallel is 65, but must be 1 to 64",
+    ),
+    (
+        "[[flows]]\nname = 'get'\nprogram = 'curl'",
+        "¦[[flows]]\nname = 'get'\nprogram = 'udt'\nduration = '1s'",
+        "udt takes either size or duration",
+    ),
     (
         "'curl'",
         "'ftp'\ncc = ¦'reno+pace'",

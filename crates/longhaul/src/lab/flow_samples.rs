@@ -27,7 +27,7 @@ impl<'a> Flows<'a> {
         let server = |number: usize| match all[number].program {
             // The second is that of a simulated server.
             Program::Curl => vec![nginx::port(ways[number]), iperf_port(number)],
-            Program::Iperf3 => vec![iperf_port(number)],
+            Program::Iperf3 | Program::Udt => vec![iperf_port(number)],
             _ => Vec::new(),
         };
         Self {

@@ -5,9 +5,9 @@
 use super::{
     measure,
     payload::{Landing, Store, payload_name},
-    programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe},
+    programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe, udt},
     result::{Event, Metrics, Run},
-    sampler::{Recording, Sampler},
+    sampler::{Recording, Sample, Sampler},
     scenario::{Direction, Flow, HostPort, Program, Scenario},
     schedule,
     sending::Sending,
@@ -22,7 +22,7 @@ use std::{
     net::{Ipv4Addr, SocketAddrV4},
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicU64},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 use tokio::{task::JoinSet, time};
 use units::Time;
@@ -53,16 +53,17 @@ pub(crate) async fn execute(
     let transfers = place.prepare(&flows)?;
     let receivers = flows.iter().map(|flow| flow.to.clone()).collect();
     let record = directory.join("tcp_info.jsonl");
-    let began = clock::now();
+    let (began, began_s) = (clock::now(), unix_s());
     let sampler = Sampler::start(&testbed.hosts(), receivers, delivered, &record)?;
     let outcomes = all(transfers).await;
-    let recording = sampler.stop()?;
+    let mut recording = sampler.stop()?;
     testbed.still_stands()?;
     let outcomes = outcomes?;
     for server in servers {
         server.stop().await?;
     }
     verify(&flows, &outcomes, store, landings)?;
+    recording.join(untold(&flows, &testbed.topology, directory, began_s)?);
     let ahead: Vec<Time> = testbed.since.iter().map(|at| began.since(*at)).collect();
     Ok(describe(
         scenario,
@@ -106,9 +107,15 @@ async fn serve(
         servers.push(ftp::start(testbed.host(host)?, store.directory(), directory).await?);
     }
     for (number, flow) in flows.iter().enumerate() {
-        if flow.program == Program::Iperf3 {
-            let server = testbed.host(accepting(flow))?;
-            servers.push(iperf3::serve(server, iperf_port(number), directory).await?);
+        let (server, port) = (accepting(flow), iperf_port(number));
+        match flow.program {
+            Program::Iperf3 => {
+                servers.push(iperf3::serve(testbed.host(server)?, port, directory).await?);
+            }
+            Program::Udt => {
+                servers.push(udt::serve(testbed.host(server)?, port, directory).await?);
+            }
+            _ => {}
         }
     }
     Ok(servers)
@@ -269,7 +276,8 @@ impl Transfer {
             Program::Probe => {
                 probe::measure(flow, self.server, self.expected.as_ref(), record).await
             }
-            Program::Copy | Program::Udt => bail!("{} is not there", flow.program.name()),
+            Program::Udt => udt::measure(netns, self.target, flow, record).await,
+            Program::Copy => bail!("{} is not there", flow.program.name()),
         }
     }
 
@@ -334,6 +342,43 @@ fn verify(flows: &[&Flow], outcomes: &[Outcome], store: &Store, landings: &Landi
     Ok(())
 }
 
+/// What the kernel does not tell of flows over UDT.
+fn untold(
+    flows: &[&Flow],
+    topology: &Topology,
+    directory: &Path,
+    began_s: f64,
+) -> Result<Vec<Sample>> {
+    let mut all = Vec::new();
+    for (number, flow) in flows.iter().enumerate() {
+        if flow.program == Program::Udt {
+            let record = directory.join(record_name(flow));
+            let ends = ends(number, flow, topology).with_context(|| flow.name.clone())?;
+            all.extend(udt::samples(&record, flow, &ends, began_s)?);
+        }
+    }
+    Ok(all)
+}
+
+/// Where a flow's data leaves and arrives. Nobody asks for the port of its client.
+fn ends(number: usize, flow: &Flow, topology: &Topology) -> Option<udt::Ends> {
+    let end = |host: &String, other: &String| {
+        let port = match host == accepting(flow) {
+            true => iperf_port(number),
+            false => 0,
+        };
+        let at = SocketAddrV4::new(topology.address(other, host)?, port);
+        Some((host.as_str().into(), at.into()))
+    };
+    Some([end(&flow.from, &flow.to)?, end(&flow.to, &flow.from)?])
+}
+
+/// The time that records of programs have.
+fn unix_s() -> f64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs_f64()
+}
+
 /// The figures of a run, and its course, of what programs told and samples saw; `events` fell into it.
 pub(crate) fn describe(
     scenario: &Scenario,
@@ -363,8 +408,10 @@ pub(crate) fn describe(
     let omitted = flow.omit.unwrap_or_default();
     let begin = (flow.start + omitted).as_secs_f64();
     let mut series = recording.series(&flow.to, begin, bytes, outcome.seconds);
+    // Windows are TCP's.
     series.legs = senders(scenario, flow, topology)
         .windows(2)
+        .filter(|_| flow.program.is_tcp())
         .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))
         .collect();
     series.courses = view_plan::courses(scenario, topology, recording);

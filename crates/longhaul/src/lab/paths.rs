@@ -86,7 +86,8 @@ fn flows(cell: usize, scenario: &Scenario) -> Vec<FlowPath> {
         .iter()
         .filter(|flow| flow.when && flow.program.transfers())
         .collect();
-    let all = active.iter().filter_map(|flow| {
+    let all = active.iter().filter(|flow| flow.program.is_tcp());
+    let all = all.filter_map(|flow| {
         let legs = legs(flow, &active, scenario, &topology)?;
         Some(FlowPath {
             cell,

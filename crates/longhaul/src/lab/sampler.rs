@@ -177,6 +177,12 @@ impl Recording {
         });
     }
 
+    /// Puts samples that others took where their times belong.
+    pub(crate) fn join(&mut self, samples: Vec<Sample>) {
+        self.0.extend(samples);
+        self.0.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
+    }
+
     /// In order of time.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
         self.0.iter()

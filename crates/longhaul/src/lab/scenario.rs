@@ -464,13 +464,13 @@ pub(crate) struct Flow {
     pub(crate) from: String,
     /// The host that the data reaches.
     pub(crate) to: String,
-    /// How much; `iperf3` takes this or `duration`.
+    /// How much; `iperf3` and `udt` take this or `duration`.
     pub(crate) size: Option<Bytes>,
-    /// How long (`iperf3`, `probe`).
+    /// How long (`iperf3`, `udt`, `probe`).
     pub(crate) duration: Option<Time>,
-    /// How much of the beginning does not count (`iperf3`): slow start, say. Beside `duration`.
+    /// How much of the beginning does not count (`iperf3`, `udt`): slow start, say. Beside `duration`.
     pub(crate) omit: Option<Time>,
-    /// Connections at a time (`iperf3`), 1 to 128.
+    /// Connections at a time, 1 to 128 (`iperf3`) or 64 (`udt`).
     #[serde(default = "defaults::one")]
     pub(crate) parallel: u32,
     #[serde(default)]
@@ -483,7 +483,7 @@ pub(crate) struct Flow {
     pub(crate) proxy: Option<Proxy>,
     /// How many packets (`probe`); this or `duration`.
     pub(crate) count: Option<u32>,
-    /// Congestion control of the data's sender (`curl`, `iperf3`).
+    /// Congestion control of the data's sender (`curl`, `iperf3`); of `udt` its own, which is called so.
     #[serde(default, with = "as_text")]
     pub(crate) cc: Option<Control>,
     /// Whether, and to which rate, it spaces its packets (`curl`, `iperf3`).
@@ -524,7 +524,7 @@ pub(crate) enum Program {
     Probe,
     /// `longhaul copy`.
     Copy,
-    /// `longhaul udt`.
+    /// `longhaul udt bench`.
     Udt,
 }
 
@@ -541,7 +541,12 @@ impl Program {
 
     /// Whether a flow's direction says who opens the connection.
     pub(crate) fn has_a_client(self) -> bool {
-        matches!(self, Self::Curl | Self::Iperf3 | Self::Ftp)
+        matches!(self, Self::Curl | Self::Iperf3 | Self::Ftp | Self::Udt)
+    }
+
+    /// Whether what it moves goes over TCP.
+    pub(crate) fn is_tcp(self) -> bool {
+        !matches!(self, Self::Probe | Self::Udt)
     }
 
     /// As scenarios write it.

@@ -222,7 +222,8 @@ fn possible(flow: &Flow, topology: &Topology) -> Checked {
         ),
         Program::Ftp => ftp(flow),
         Program::Probe => probe(flow),
-        Program::Copy | Program::Udt => not_there(flow.program),
+        Program::Udt => udt(flow),
+        Program::Copy => not_there(flow.program),
     }?;
     only_of_probe(flow)?;
     sender(flow)
@@ -329,6 +330,20 @@ fn ftp(flow: &Flow) -> Checked {
     at("active", reached)
 }
 
+fn udt(flow: &Flow) -> Checked {
+    ensure(
+        flow.size.is_some() != flow.duration.is_some(),
+        || "udt takes either size or duration",
+    )?;
+    at("parallel", within("parallel", flow.parallel, 1, 64))?;
+    let own = |control: &Control| control.to_string() == programs::udt::CONTROL;
+    let control = ensure(
+        flow.cc.as_ref().is_none_or(own),
+        || "program \"udt\" has a rate control of its own: cc = \"udt\", or none",
+    );
+    at("cc", control)
+}
+
 /// What is said of the sender's socket is said of a program whose socket can be told.
 fn sender(flow: &Flow) -> Checked {
     told(flow)?;
@@ -354,7 +369,8 @@ fn sender(flow: &Flow) -> Checked {
 
 fn told(flow: &Flow) -> Checked {
     let tellable = matches!(flow.program, Program::Curl | Program::Iperf3);
-    let chosen = flow.cc.is_none() || tellable || flow.program == Program::Ftp;
+    let own_way = matches!(flow.program, Program::Ftp | Program::Udt);
+    let chosen = flow.cc.is_none() || tellable || own_way;
     let chosen = ensure(
         chosen,
         || "cc is a key of programs \"curl\", \"iperf3\" and \"ftp\"",
@@ -383,7 +399,7 @@ fn by_routes(flow: &Flow, scenario: &Scenario) -> Checked {
     })?;
     let only = format!("flow {name:?}: the cc of an FTP flow is that of all that {host:?} sends");
     let differs = |other: &&Flow| {
-        let sends = other.when && other.program.transfers() && other.from == *host;
+        let sends = other.when && other.program.is_tcp() && other.from == *host;
         sends && other.cc.as_ref().and_then(Control::key) != control.key()
     };
     let other = scenario.flows.iter().find(differs);

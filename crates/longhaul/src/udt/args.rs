@@ -84,6 +84,9 @@ pub(super) struct Bench {
     /// From there to here
     #[arg(long, requires = "to")]
     pub(super) reverse: bool,
+    /// Also what passed in each so much time, at least 100ms
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "to")]
+    pub(super) interval: Option<Time>,
     #[command(flatten)]
     pub(super) port: Port,
     /// One object about it at the end

@@ -3,6 +3,7 @@
 
 use super::{
     args::Bench,
+    course::{Course, INTERVALS_MAX, Interval},
     figures::{Figures, cpu},
     port::not_reached,
 };
@@ -23,7 +24,10 @@ use units::{BitRate, Time};
 const BUFFER: usize = 1 << 18;
 
 /// The longest line.
-const LINE_MAX: usize = 4096;
+pub(super) const LINE_MAX: usize = 4096;
+
+/// The longest answer at the end: a line and all intervals.
+const ANSWER_MAX: usize = LINE_MAX + 100 * INTERVALS_MAX;
 
 /// What is to be measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,17 +38,27 @@ pub(super) struct Asked {
     pub(super) milliseconds: u64,
     /// Instead of a time, in all.
     pub(super) bytes: Option<u64>,
+    /// How long each interval is that is to be told of.
+    #[serde(default)]
+    pub(super) interval_milliseconds: Option<u64>,
 }
 
 impl Asked {
     /// Of others no more is done than what one may ask for here.
     pub(super) fn check(&self) -> Result<()> {
         let streams = (1..=64).contains(&self.streams);
+        let told = self.interval_milliseconds.is_none_or(|each| each >= 100);
         ensure!(
-            streams && self.milliseconds <= 3_600_000,
+            streams && told && self.milliseconds <= 3_600_000,
             "too large a bench"
         );
         Ok(())
+    }
+
+    /// Of a connection of a bench that began then.
+    pub(super) fn course(&self, began: Instant) -> Course {
+        let every = self.interval_milliseconds.map(Duration::from_millis);
+        Course::new(began, every)
     }
 
     /// What each of its connections carries.
@@ -57,15 +71,28 @@ impl Asked {
 /// What one connection did.
 #[derive(Debug)]
 pub(super) struct Share {
-    pub(super) bytes: u64,
-    pub(super) counts: Counts,
-    pub(super) rtt: Time,
+    bytes: u64,
+    counts: Counts,
+    rtt: Time,
+    intervals: Vec<Interval>,
 }
 
 impl Share {
-    fn of(bytes: u64, stream: &Stream) -> Self {
+    fn of(bytes: u64, stream: &Stream, course: Course) -> Self {
         let (counts, rtt) = stream.counts().unwrap_or_default();
-        Self { bytes, counts, rtt }
+        Self {
+            bytes,
+            counts,
+            rtt,
+            intervals: course.finish(&counts),
+        }
+    }
+
+    /// Adds it to those of its end.
+    pub(super) fn join(self, figures: &mut Figures) {
+        figures.bytes += self.bytes;
+        figures.count(&self.counts, self.rtt);
+        figures.follow(self.intervals);
     }
 }
 
@@ -77,6 +104,8 @@ struct Record {
     reverse: bool,
     /// What arrived, and how fast.
     bits_per_second: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval_seconds: Option<f64>,
     sender: Figures,
     receiver: Figures,
 }
@@ -85,8 +114,9 @@ pub(super) async fn run(args: &Bench, to: &SocketAddr) -> Result<()> {
     let asked = Asked {
         streams: args.parallel,
         reverse: args.reverse,
-        milliseconds: args.time.as_nanos() / 1_000_000,
+        milliseconds: milliseconds(args.time),
         bytes: args.bytes.map(units::Bytes::get),
+        interval_milliseconds: args.interval.map(milliseconds),
     };
     let asking = ask(args, *to, &asked);
     let (here, there) = LocalSet::new().run_until(asking).await?;
@@ -99,18 +129,32 @@ pub(super) async fn run(args: &Bench, to: &SocketAddr) -> Result<()> {
         parallel: args.parallel,
         reverse: args.reverse,
         bits_per_second: receiver.bits_per_second,
+        interval_seconds: asked.interval_milliseconds.map(|each| each as f64 / 1e3),
         sender,
         receiver,
     };
     match args.json {
         true => say!("{}", serde_json::to_string(&record)?),
-        false => {
-            say!("{}", BitRate::from_bits(record.bits_per_second));
-            say!("sender: {}", record.sender);
-            say!("receiver: {}", record.receiver);
-        }
+        false => record.say(),
     }
     Ok(())
+}
+
+fn milliseconds(time: Time) -> u64 {
+    time.as_nanos() / 1_000_000
+}
+
+impl Record {
+    fn say(&self) {
+        let each = self.interval_seconds.unwrap_or_default();
+        for (number, interval) in self.receiver.intervals.iter().enumerate() {
+            let rate = BitRate::from_bits((interval.bytes as f64 * 8.0 / each) as u64);
+            say!("{:.1} s: {rate}", (number + 1) as f64 * each);
+        }
+        say!("{}", BitRate::from_bits(self.bits_per_second));
+        say!("sender: {}", self.sender);
+        say!("receiver: {}", self.receiver);
+    }
 }
 
 /// The figures of this end, and of the other.
@@ -123,7 +167,7 @@ async fn ask(args: &Bench, to: SocketAddr, asked: &Asked) -> Result<(Figures, Fi
     let mut control = connect().await?;
     let line = serde_json::to_string(asked)? + "\n";
     control.write_all(line.as_bytes()).await?;
-    let number = read_line(&mut control).await;
+    let number = read_line(&mut control, LINE_MAX).await;
     let number = number.context("the other end does not serve a bench")?;
     let number: u64 = number
         .parse()
@@ -137,28 +181,26 @@ async fn ask(args: &Bench, to: SocketAddr, asked: &Asked) -> Result<(Figures, Fi
         let asked = asked.clone();
         all.spawn_local(async move {
             match asked.reverse {
-                true => swallow(stream).await,
-                false => fill(stream, &asked).await,
+                true => swallow(stream, asked.course(at)).await,
+                false => fill(stream, &asked, at).await,
             }
         });
     }
     let mut here = Figures::default();
-    let mut bytes = 0;
     while let Some(share) = all.join_next().await {
-        let share = share??;
-        bytes += share.bytes;
-        here.count(&share.counts, share.rtt);
+        share??.join(&mut here);
     }
-    let here = here.with(bytes, at.elapsed(), cpu() - spent);
-    let line = read_line(&mut control)
+    let here = here.over(at.elapsed(), cpu() - spent);
+    let line = read_line(&mut control, ANSWER_MAX)
         .await
         .context("the other end says nothing at the end")?;
     Ok((here, serde_json::from_str(&line)?))
 }
 
 /// Sends until it is enough, and all has arrived.
-pub(super) async fn fill(mut stream: Stream, asked: &Asked) -> Result<Share> {
+pub(super) async fn fill(mut stream: Stream, asked: &Asked, began: Instant) -> Result<Share> {
     let buffer = vec![0x5a; BUFFER];
+    let mut course = asked.course(began);
     let begun = Instant::now();
     let time = Duration::from_millis(asked.milliseconds);
     let (mut bytes, each) = (0, asked.each());
@@ -166,31 +208,35 @@ pub(super) async fn fill(mut stream: Stream, asked: &Asked) -> Result<Share> {
         let length = (each - bytes).min(BUFFER as u64) as usize;
         stream.write_all(&buffer[..length]).await?;
         bytes += length as u64;
+        course.note(length as u64, &stream);
     }
     stream.shutdown().await?;
-    Ok(Share::of(bytes, &stream))
+    Ok(Share::of(bytes, &stream, course))
 }
 
 /// Receives until there is no more.
-pub(super) async fn swallow(mut stream: Stream) -> Result<Share> {
+pub(super) async fn swallow(mut stream: Stream, mut course: Course) -> Result<Share> {
     let mut buffer = vec![0; BUFFER];
     let mut bytes = 0;
     loop {
         match stream.read(&mut buffer).await? {
-            0 => return Ok(Share::of(bytes, &stream)),
-            length => bytes += length as u64,
+            0 => return Ok(Share::of(bytes, &stream, course)),
+            length => {
+                bytes += length as u64;
+                course.note(length as u64, &stream);
+            }
         }
     }
 }
 
-/// A line, without its end.
-pub(super) async fn read_line(from: &mut Stream) -> Result<String> {
+/// A line of at most so many bytes, without its end.
+pub(super) async fn read_line(from: &mut Stream, longest: usize) -> Result<String> {
     let mut line = Vec::new();
     loop {
         match from.read_u8().await? {
             b'\n' => return Ok(String::from_utf8(line)?),
             byte => line.push(byte),
         }
-        ensure!(line.len() <= LINE_MAX, "a line is too long");
+        ensure!(line.len() <= longest, "a line is too long");
     }
 }

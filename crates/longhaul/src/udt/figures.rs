@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is said of a transfer, in words and as JSON.
 
+use super::course::{self, Interval};
 use serde::{Deserialize, Serialize};
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 use udt::Counts;
 use units::{BitRate, Bytes, Time};
 
 /// One end's figures of a transfer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Figures {
+    /// When it began, as Unix counts time.
+    #[serde(default)]
+    pub(super) began_s: f64,
     pub(super) bytes: u64,
     pub(super) seconds: f64,
     pub(super) bits_per_second: u64,
@@ -24,6 +31,9 @@ pub(super) struct Figures {
     /// What was sent or received, of files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) blake3: Option<String>,
+    /// Since it began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) intervals: Vec<Interval>,
 }
 
 /// CPU time of this process.
@@ -34,14 +44,20 @@ pub(super) fn cpu() -> Duration {
 
 impl Figures {
     pub(super) fn of(bytes: u64, elapsed: Duration, cpu: Duration) -> Self {
-        Self::default().with(bytes, elapsed, cpu)
+        let figures = Self {
+            bytes,
+            ..Self::default()
+        };
+        figures.over(elapsed, cpu)
     }
 
-    /// Of all connections together.
-    pub(super) fn with(self, bytes: u64, elapsed: Duration, cpu: Duration) -> Self {
+    /// That took so long.
+    pub(super) fn over(self, elapsed: Duration, cpu: Duration) -> Self {
+        let bytes = self.bytes;
         let (seconds, cpu_seconds) = (elapsed.as_secs_f64(), cpu.as_secs_f64());
+        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self {
-            bytes,
+            began_s: began.unwrap_or_default().as_secs_f64() - seconds,
             seconds,
             bits_per_second: (bytes as f64 * 8.0 / seconds.max(1e-9)) as u64,
             cpu_seconds,
@@ -57,6 +73,11 @@ impl Figures {
         self.packets_lost += counts.lost;
         self.timeouts += counts.timeouts;
         self.rtt_ms = rtt.as_secs_f64() * 1e3;
+    }
+
+    /// And how it went.
+    pub(super) fn follow(&mut self, intervals: Vec<Interval>) {
+        course::add(&mut self.intervals, intervals);
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod args;
 mod bench;
+mod course;
 mod figures;
 pub(crate) mod port;
 mod serve;

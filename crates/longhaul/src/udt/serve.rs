@@ -4,7 +4,7 @@
 
 use super::{
     args::Bench,
-    bench::{Asked, Share, fill, read_line, swallow},
+    bench::{Asked, LINE_MAX, Share, fill, read_line, swallow},
     figures::{Figures, cpu},
 };
 use anyhow::{Context as _, Result, ensure};
@@ -63,7 +63,7 @@ async fn greet(mut stream: Stream, waiting: &Waiting) -> Result<()> {
             Ok(())
         }
         b'{' => {
-            let line = timeout(PATIENCE, read_line(&mut stream)).await??;
+            let line = timeout(PATIENCE, read_line(&mut stream, LINE_MAX)).await??;
             let asked = serde_json::from_str(&format!("{{{line}"));
             serve(stream, asked.context("not a bench")?, waiting).await
         }
@@ -101,25 +101,22 @@ async fn measure(asked: &Asked, mut from: UnboundedReceiver<Stream>) -> Result<F
             .ok()
             .flatten()
             .context("a bench's connections do not come")?;
-        begun.get_or_insert((Instant::now(), cpu()));
+        let (began, _) = *begun.get_or_insert((Instant::now(), cpu()));
         let asked = asked.clone();
         all.spawn_local(async move {
             match asked.reverse {
-                true => fill(stream, &asked).await,
-                false => swallow(stream).await,
+                true => fill(stream, &asked, began).await,
+                false => swallow(stream, asked.course(began)).await,
             }
         });
     }
     let shares: Vec<Result<Share>> = all.join_all().await;
     let (at, spent) = begun.context("no connections")?;
     let mut figures = Figures::default();
-    let mut bytes = 0;
     for share in shares {
-        let share = share?;
-        bytes += share.bytes;
-        figures.count(&share.counts, share.rtt);
+        share?.join(&mut figures);
     }
-    Ok(figures.with(bytes, at.elapsed(), cpu() - spent))
+    Ok(figures.over(at.elapsed(), cpu() - spent))
 }
 
 /// A bench's number, which nobody else can tell.

@@ -13,6 +13,7 @@ pub(crate) mod nginx;
 pub(crate) mod probe;
 pub(crate) mod relay;
 mod squid;
+pub(crate) mod udt;
 pub(crate) mod ways;
 
 use super::{

@@ -89,6 +89,9 @@ fn look<'a>(
     number: usize,
     flow: &'a Flow,
 ) -> Option<Look<'a>> {
+    if !flow.program.is_tcp() {
+        return None;
+    }
     let path = topology.path(&flow.from, &flow.to)?;
     let tapped = |pair: &[String]| {
         let link = &scenario.links[topology.between(&pair[0], &pair[1])?];

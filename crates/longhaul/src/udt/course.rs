@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a bench went over time, at one of its ends.
+
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+use udt::{Counts, socket::Stream};
+
+/// An hour of tenths of a second, 24 bytes each. Whatever comes later is counted in the last one.
+pub(super) const INTERVALS_MAX: usize = 36_000;
+
+/// What happened in one interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Interval {
+    /// Read by who receives, written by who sends.
+    pub(super) bytes: u64,
+    pub(super) packets_sent_again: u64,
+    /// Smoothed, when the interval began.
+    pub(super) rtt_ms: f64,
+}
+
+/// The intervals of a connection since its bench began.
+#[derive(Debug)]
+pub(super) struct Course {
+    began: Instant,
+    /// None: nobody asked.
+    every: Option<Duration>,
+    /// When the last interval began.
+    last: Counts,
+    intervals: Vec<Interval>,
+}
+
+impl Course {
+    pub(super) fn new(began: Instant, every: Option<Duration>) -> Self {
+        Self {
+            began,
+            every,
+            last: Counts::default(),
+            intervals: Vec::new(),
+        }
+    }
+
+    /// So many bytes have just passed.
+    pub(super) fn note(&mut self, bytes: u64, stream: &Stream) {
+        let Some(every) = self.every else { return };
+        let number = self.began.elapsed().as_nanos() / every.as_nanos();
+        self.count(
+            number.min(INTERVALS_MAX as u128 - 1) as usize,
+            bytes,
+            || {
+                let (counts, rtt) = stream.counts().unwrap_or_default();
+                (counts, rtt.as_secs_f64() * 1e3)
+            },
+        );
+    }
+
+    fn count(&mut self, number: usize, bytes: u64, look: impl FnOnce() -> (Counts, f64)) {
+        if number >= self.intervals.len() {
+            let (counts, rtt_ms) = look();
+            self.end(&counts);
+            let quiet = Interval {
+                rtt_ms,
+                ..Interval::default()
+            };
+            self.intervals.resize(number + 1, quiet);
+        }
+        self.intervals[number].bytes += bytes;
+    }
+
+    fn end(&mut self, counts: &Counts) {
+        if let Some(last) = self.intervals.last_mut() {
+            last.packets_sent_again += counts.sent_again - self.last.sent_again;
+        }
+        self.last = *counts;
+    }
+
+    /// All of them; these are the connection's last counts.
+    pub(super) fn finish(mut self, counts: &Counts) -> Vec<Interval> {
+        self.end(counts);
+        self.intervals
+    }
+}
+
+/// Puts those of another connection beside them.
+pub(super) fn add(all: &mut Vec<Interval>, more: Vec<Interval>) {
+    all.resize(all.len().max(more.len()), Interval::default());
+    for (sum, one) in all.iter_mut().zip(more) {
+        sum.bytes += one.bytes;
+        sum.packets_sent_again += one.packets_sent_again;
+        sum.rtt_ms = sum.rtt_ms.max(one.rtt_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(sent_again: u64) -> Counts {
+        Counts {
+            sent_again,
+            ..Counts::default()
+        }
+    }
+
+    fn course() -> Vec<Interval> {
+        let mut course = Course::new(Instant::now(), Some(Duration::from_secs(1)));
+        course.count(0, 10, || (counts(0), 1.0));
+        course.count(0, 10, || panic!("once an interval"));
+        course.count(2, 30, || (counts(4), 2.0));
+        course.finish(&counts(5))
+    }
+
+    #[test]
+    fn what_happened_is_in_its_interval() {
+        let bytes: Vec<u64> = course().iter().map(|one| one.bytes).collect();
+        let again: Vec<u64> = course().iter().map(|one| one.packets_sent_again).collect();
+        assert_eq!((bytes, again), (vec![20, 0, 30], vec![4, 0, 1]));
+    }
+
+    #[test]
+    fn connections_stand_beside_each_other() {
+        let mut all = vec![Interval::default()];
+        add(&mut all, course());
+        add(&mut all, course());
+        let bytes: Vec<u64> = all.iter().map(|one| one.bytes).collect();
+        assert_eq!((bytes, all[2].rtt_ms), (vec![40, 0, 60], 2.0));
+    }
+}
