@@ -13,37 +13,38 @@ const OUTLIER: u64 = 8;
 /// Packets that come in one piece have no interval; UDT4's clock counts microseconds, too.
 const SHORTEST: Time = Time::from_micros(1);
 
-/// The newest intervals, in nanoseconds.
+/// The newest intervals from packet to packet, in nanoseconds, and how many packets had each of them.
 #[derive(Debug, Clone)]
 struct Intervals<const N: usize> {
-    newest: [u64; N],
+    newest: [(u64, u32); N],
     at: usize,
 }
 
 impl<const N: usize> Intervals<N> {
     fn new(first: Time) -> Self {
         Self {
-            newest: [first.as_nanos(); N],
+            newest: [(first.as_nanos(), 1); N],
             at: 0,
         }
     }
 
-    fn add(&mut self, interval: Time) {
-        self.newest[self.at] = interval.max(SHORTEST).as_nanos();
+    fn add(&mut self, interval: Time, packets: u32) {
+        self.newest[self.at] = (interval.max(SHORTEST).as_nanos(), packets);
         self.at = (self.at + 1) % N;
     }
 
-    /// The mean of those that are not far from the median, and how many they are.
+    /// The mean over the packets of those that are not far from the median, and how many intervals they are.
     fn filtered(&self) -> (f64, usize) {
         let mut sorted = self.newest;
-        let (_, median, _) = sorted.select_nth_unstable(N / 2);
+        let (_, (median, _), _) = sorted.select_nth_unstable(N / 2);
         let (low, high) = (*median / OUTLIER, median.saturating_mul(OUTLIER));
-        let near = self
-            .newest
-            .iter()
-            .filter(|one| (low + 1..high).contains(*one));
-        let (sum, count) = near.fold((0.0, 0), |(sum, count), one| (sum + *one as f64, count + 1));
-        (sum / f64::from(count.max(1)), count as usize)
+        let near = self.newest.iter();
+        let near = near.filter(|(one, _)| (low + 1..high).contains(one));
+        let packets: f64 = near.clone().map(|(_, packets)| f64::from(*packets)).sum();
+        let elapsed = near
+            .clone()
+            .map(|(one, packets)| *one as f64 * f64::from(*packets));
+        (elapsed.sum::<f64>() / packets.max(1.0), near.count())
     }
 }
 
@@ -51,7 +52,7 @@ impl<const N: usize> Intervals<N> {
 /// a network card hands over several at once. (UDT4: one packet, however far from the next.)
 const TRAIN: Time = Time::from_millis(1);
 
-/// How fast packets arrive (§6.1): the mean of 16 intervals, if more than half of them are near their
+/// How fast packets arrive (§6.1): the mean over the packets of 16 intervals, if more than half of them are near their
 /// median.
 #[derive(Debug, Clone)]
 pub struct ArrivalRate {
@@ -83,7 +84,7 @@ impl ArrivalRate {
         let elapsed = now.since(since);
         if elapsed >= TRAIN {
             let each = elapsed.as_nanos() / u64::from(self.packets);
-            self.intervals.add(Time::from_nanos(each));
+            self.intervals.add(Time::from_nanos(each), self.packets);
             (self.since, self.packets) = (Some(now), 0);
         }
     }
@@ -116,7 +117,7 @@ impl Capacity {
 
     /// The second packet of a pair came so long after the first.
     pub fn pair(&mut self, interval: Time) {
-        self.0.add(interval);
+        self.0.add(interval, 1);
     }
 
     /// Packets a second.
@@ -190,6 +191,23 @@ mod tests {
             }
         }
         assert_eq!(rate.get(), Some(10_000.0));
+    }
+
+    /// Were intervals counted instead, many packets in one and few in the next would be fewer than they are, and the window
+    /// that follows from that lets fewer and fewer go.
+    #[test]
+    fn each_packet_counts() {
+        let mut rate = ArrivalRate::new();
+        for millisecond in 0..40 {
+            let packets = if millisecond % 2 == 0 { 60 } else { 15 };
+            for packet in 0..packets {
+                rate.arrived(Time::from_micros(
+                    1000 * millisecond + 1000 / packets * packet,
+                ));
+            }
+        }
+        let found = rate.get().unwrap();
+        assert!((found - 37_500.0).abs() < 3_000.0, "{found}");
     }
 
     #[test]
