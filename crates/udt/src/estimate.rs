@@ -15,10 +15,10 @@ const OUTLIER: u64 = 8;
 /// Packets that come in one piece have no interval; UDT4's clock counts microseconds, too.
 const SHORTEST: Time = Time::from_micros(1);
 
-/// The newest intervals, in nanoseconds.
+/// The newest intervals from packet to packet, in nanoseconds, and how many packets had each of them.
 #[derive(Debug, Clone)]
 struct Intervals<const N: usize> {
-    newest: [u64; N],
+    newest: [(u64, u32); N],
     /// Of them; the others are none yet.
     count: usize,
     at: usize,
@@ -27,32 +27,76 @@ struct Intervals<const N: usize> {
 impl<const N: usize> Intervals<N> {
     fn none() -> Self {
         Self {
-            newest: [0; N],
+            newest: [(0, 0); N],
             count: 0,
             at: 0,
         }
     }
 
-    fn add(&mut self, interval: Time) {
-        self.newest[self.at] = interval.max(SHORTEST).as_nanos();
+    fn add(&mut self, interval: Time, packets: u32) {
+        self.newest[self.at] = (interval.max(SHORTEST).as_nanos(), packets);
         self.at = (self.at + 1) % N;
         self.count = (self.count + 1).min(N);
     }
 
-    /// The mean of those that are not far from the median, and how many they are.
-    fn filtered(&self) -> (f64, usize) {
+    /// What those have in common that are not far from the median. Packets are counted, not intervals: where a small window
+    /// leaves gaps, one interval has all that comes between two of them, and the next is a gap.
+    fn usual(&self) -> Usual {
         let mut sorted = self.newest;
         let sorted = &mut sorted[..self.count];
-        if sorted.is_empty() {
-            return (0.0, 0);
-        }
-        let (_, median, _) = sorted.select_nth_unstable(self.count / 2);
-        let (low, high) = (*median / OUTLIER, median.saturating_mul(OUTLIER));
-        let near = self.newest[..self.count]
+        sorted.sort_unstable();
+        let packets: u64 = sorted.iter().map(|(_, packets)| u64::from(*packets)).sum();
+        let median = middle(sorted, packets / 2);
+        let (low, high) = (median / OUTLIER, median.saturating_mul(OUTLIER));
+        sorted
             .iter()
-            .filter(|one| (low + 1..high).contains(*one));
-        let (sum, count) = near.fold((0.0, 0), |(sum, count), one| (sum + *one as f64, count + 1));
-        (sum / f64::from(count.max(1)), count as usize)
+            .filter(|(one, _)| (low + 1..high).contains(one))
+            .fold(Usual::of(packets), Usual::and)
+    }
+}
+
+/// The interval that packet number `nth` of all had.
+fn middle(sorted: &[(u64, u32)], nth: u64) -> u64 {
+    let mut before = 0;
+    let of_it = sorted.iter().find(|(_, packets)| {
+        before += u64::from(*packets);
+        before > nth
+    });
+    of_it.map_or(0, |(interval, _)| *interval)
+}
+
+/// Intervals that are near their median.
+#[derive(Debug, Clone, Copy)]
+struct Usual {
+    elapsed: f64,
+    packets: u64,
+    /// Packets of those that are not near, too.
+    of: u64,
+    intervals: usize,
+}
+
+impl Usual {
+    fn of(packets: u64) -> Self {
+        Self {
+            elapsed: 0.0,
+            packets: 0,
+            of: packets,
+            intervals: 0,
+        }
+    }
+
+    fn and(self, (interval, packets): &(u64, u32)) -> Self {
+        Self {
+            elapsed: self.elapsed + *interval as f64 * f64::from(*packets),
+            packets: self.packets + u64::from(*packets),
+            intervals: self.intervals + 1,
+            ..self
+        }
+    }
+
+    /// Packets a second.
+    fn rate(&self) -> f64 {
+        self.packets as f64 * 1e9 / self.elapsed
     }
 }
 
@@ -60,8 +104,8 @@ impl<const N: usize> Intervals<N> {
 /// a network card hands over several at once. (UDT4: one packet, however far from the next.)
 const TRAIN: Time = Time::from_millis(1);
 
-/// How fast packets arrive (§6.1): the mean of 16 intervals, if more than half of them are near their
-/// median.
+/// How fast packets arrive (§6.1): the mean over the packets of 16 intervals, if more than half of them have one that is
+/// near their median.
 #[derive(Debug, Clone)]
 pub struct ArrivalRate {
     intervals: Intervals<ARRIVALS>,
@@ -92,7 +136,7 @@ impl ArrivalRate {
         let elapsed = now.since(since);
         if elapsed >= TRAIN {
             let each = elapsed.as_nanos() / u64::from(self.packets);
-            self.intervals.add(Time::from_nanos(each));
+            self.intervals.add(Time::from_nanos(each), self.packets);
             (self.since, self.packets) = (Some(now), 0);
         }
     }
@@ -100,8 +144,9 @@ impl ArrivalRate {
     /// Packets a second; `None` while there are too few, or they come too unevenly to say.
     #[must_use]
     pub fn get(&self) -> Option<f64> {
-        let (mean, near) = self.intervals.filtered();
-        (near > ARRIVALS / 2 && mean > 0.0).then(|| 1e9 / mean)
+        let usual = self.intervals.usual();
+        let known = self.intervals.count > ARRIVALS / 2 && usual.packets * 2 > usual.of;
+        known.then(|| usual.rate())
     }
 }
 
@@ -125,15 +170,16 @@ impl Capacity {
 
     /// The second packet of a pair came so long after the first.
     pub fn pair(&mut self, interval: Time) {
-        self.0.add(interval);
+        self.0.add(interval, 1);
     }
 
     /// Packets a second; 1000 until a few pairs have come. (UDT4: as if 64 had come that say so, and 500 packets pass before
     /// others outweigh them.)
     #[must_use]
     pub fn get(&self) -> f64 {
-        match self.0.filtered() {
-            (mean, PAIRS_MIN..) => 1e9 / mean,
+        let usual = self.0.usual();
+        match usual.intervals {
+            PAIRS_MIN.. => usual.rate(),
             _ => 1000.0,
         }
     }
@@ -211,6 +257,23 @@ mod tests {
             }
         }
         assert_eq!(rate.get(), Some(10_000.0));
+    }
+
+    /// Were intervals counted instead, many packets in one and few in the next would be fewer than they are, and the window
+    /// that follows from that lets fewer and fewer go.
+    #[test]
+    fn each_packet_counts() {
+        let mut rate = ArrivalRate::new();
+        for millisecond in 0..40 {
+            let packets = if millisecond % 2 == 0 { 60 } else { 15 };
+            for packet in 0..packets {
+                rate.arrived(Time::from_micros(
+                    1000 * millisecond + 1000 / packets * packet,
+                ));
+            }
+        }
+        let found = rate.get().unwrap();
+        assert!((found - 37_500.0).abs() < 3_000.0, "{found}");
     }
 
     #[test]
