@@ -154,20 +154,27 @@ impl Socket {
 
     /// Opens a connection to a host that listens.
     pub async fn connect(&self, peer: SocketAddr) -> io::Result<Stream> {
-        let now = self.shared.now();
-        let id = self.shared.lock().endpoint.connect(peer, now);
-        self.opened(id).await
+        self.open(|endpoint, now| endpoint.connect(peer, now)).await
     }
 
     /// Opens a connection to a host that does the same at the same time.
     pub async fn rendezvous(&self, peer: SocketAddr) -> io::Result<Stream> {
-        let now = self.shared.now();
-        let id = self.shared.lock().endpoint.rendezvous(peer, now);
-        self.opened(id).await
+        self.open(|endpoint, now| endpoint.rendezvous(peer, now))
+            .await
     }
 
-    async fn opened(&self, id: Option<u32>) -> io::Result<Stream> {
-        let id = id.ok_or_else(|| io::Error::other("too many connections"))?;
+    async fn open(
+        &self,
+        ask: impl FnOnce(&mut Endpoint<MakeControl, Random>, Time) -> Option<u32>,
+    ) -> io::Result<Stream> {
+        let now = self.shared.now();
+        let asked = {
+            let mut state = self.shared.lock();
+            let id = ask(&mut state.endpoint, now);
+            // Before anybody else has the lock: the other end of a rendezvous may have asked already.
+            id.inspect(|id| drop(state.waiting.insert(*id, Waiting::default())))
+        };
+        let id = asked.ok_or_else(|| io::Error::other("too many connections"))?;
         // Dropped before it is open, it is forgotten.
         let stream = Stream::new(id, self.shared.clone());
         self.shared.wakeup.call();
