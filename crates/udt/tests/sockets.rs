@@ -147,6 +147,17 @@ async fn many_connections_share_a_port() {
 }
 
 #[tokio::test]
+async fn who_came_and_was_not_taken_hears_that_it_is_over() {
+    let config = config(Mode::Stream);
+    let (listener, other) = (bind("127.0.0.1:0", config), bind("127.0.0.1:0", config));
+    listener.listen();
+    let mut stream = other.connect(listener.local_addr()).await.unwrap();
+    drop(listener);
+    let read = timeout(PATIENCE, stream.read(&mut [0])).await.unwrap();
+    assert_eq!(read.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn two_sockets_meet() {
     let meeting = async {
         let (one, other) = (

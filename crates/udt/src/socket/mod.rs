@@ -197,7 +197,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.shared.lock().endpoint.deafen();
+        self.shared.lock().take_no_more();
         self.shared.wakeup.call();
     }
 }
@@ -262,6 +262,18 @@ impl State {
             waiting.left = true;
         }
         self.endpoint.wake(id);
+    }
+
+    /// Those who have come and whom nobody will take any more hear that it is over.
+    fn take_no_more(&mut self) {
+        self.endpoint.deafen();
+        for id in std::mem::take(&mut self.accepted) {
+            self.waiting.entry(id).or_default();
+            if let Some(connection) = self.endpoint.connection(id) {
+                connection.abort();
+            }
+            self.leave(id);
+        }
     }
 
     fn forget(&mut self, id: u32) {
