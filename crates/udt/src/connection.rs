@@ -71,7 +71,7 @@ pub struct Connection {
 }
 
 /// How a connection fares. Sizes are of what programs write and read, without headers.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Report {
     /// The smoothed round trip.
     pub rtt: Time,
@@ -103,6 +103,8 @@ pub struct Report {
     pub rate: f64,
     /// Packets a second that arrive over there; 0 while that is not known.
     pub arrival: f64,
+    /// Packets a second that the link could carry, as pairs say that arrived over there; 0 while nothing is said.
+    pub capacity: f64,
 }
 
 /// Who is told once more that the connection is open.
@@ -241,6 +243,7 @@ impl Connection {
             unread: receiving.capacity() - receiving.room(),
             rate: self.rate(),
             arrival: self.sender.arrival(),
+            capacity: self.sender.capacity(),
         }
     }
 
@@ -330,7 +333,7 @@ impl Connection {
         }
         let believed = match packet.body {
             Body::Data(data) => {
-                self.receiver.on_data(&data, now);
+                self.receiver.on_data(&data, packet.timestamp_us, now);
                 true
             }
             Body::Ack(ack) => {

@@ -2,14 +2,16 @@
 //! What a receiver measures: how fast packets arrive, what the link could carry, and the round trip
 //! (draft-gg-udt-03 §6.1, §6.2).
 
+use crate::number::Seq;
 use units::Time;
 
 /// Intervals between packets that came one after the other.
 const ARRIVALS: usize = 16;
-/// Intervals of pairs that were sent back to back.
-const PAIRS: usize = 64;
-/// So many of them say something.
-const PAIRS_MIN: usize = 4;
+/// Trains that were sent back to back, pairs at least, and how many of them say something.
+const TRAINS: usize = 64;
+const TRAINS_MIN: usize = 4;
+/// Every so many packets two go back to back (§6.1).
+pub(crate) const PAIR_EVERY: u32 = 16;
 /// What is so many times the median, or so small a part of it, is an interruption or a burst.
 const OUTLIER: u64 = 8;
 /// Packets that come in one piece have no interval; UDT4's clock counts microseconds, too.
@@ -156,30 +158,89 @@ impl Default for ArrivalRate {
     }
 }
 
-/// What the link could carry (§6.1): the mean of 64 intervals between packets that were sent back to
-/// back.
+/// What the link could carry (§6.1): the mean interval of 64 trains whose packets were sent back to back.
 #[derive(Debug, Clone)]
-pub struct Capacity(Intervals<PAIRS>);
+pub struct Capacity {
+    intervals: Intervals<TRAINS>,
+    train: Option<Train>,
+}
+
+/// Packets that were sent back to back: a pair, or whatever was sent in the same microsecond, for timers send several at once. (UDT4:
+/// pairs only. Those often come in one piece, from a network card that lets several come before it interrupts, and then say nothing.)
+#[derive(Debug, Clone, Copy)]
+struct Train {
+    first: Seq,
+    sent_us: u32,
+    came: Time,
+    /// Intervals between its packets, and those before the packet that began the last piece, and when that came.
+    intervals: u32,
+    pieces: (u32, Time),
+}
+
+impl Train {
+    fn of(first: Seq, sent_us: u32, came: Time) -> Self {
+        Self {
+            first,
+            sent_us,
+            came,
+            intervals: 0,
+            pieces: (0, came),
+        }
+    }
+
+    /// Whether it was the next.
+    fn take(&mut self, seq: Seq, sent_us: u32, now: Time) -> bool {
+        let is_next = seq == self.first.plus(self.intervals + 1);
+        let is_second = self.intervals == 0 && self.first.get().is_multiple_of(PAIR_EVERY);
+        if !is_next || (sent_us != self.sent_us && !is_second) {
+            return false;
+        }
+        self.intervals += 1;
+        if now != self.pieces.1 {
+            self.pieces = (self.intervals, now);
+        }
+        true
+    }
+
+    /// The mean interval, and of how many. A piece has the time of its first packet.
+    fn interval(&self) -> Option<(Time, u32)> {
+        let (before, last_came) = self.pieces;
+        let intervals = if before > 0 { before } else { self.intervals };
+        let elapsed = last_came.since(self.came).as_nanos();
+        let each = elapsed.checked_div(u64::from(intervals))?;
+        Some((Time::from_nanos(each), intervals))
+    }
+}
 
 impl Capacity {
     /// Nothing is known.
     #[must_use]
     pub fn new() -> Self {
-        Self(Intervals::none())
+        Self {
+            intervals: Intervals::none(),
+            train: None,
+        }
     }
 
-    /// The second packet of a pair came so long after the first.
-    pub fn pair(&mut self, interval: Time) {
-        self.0.add(interval, 1);
+    /// A packet came; its sender says when it sent it.
+    pub fn arrived(&mut self, seq: Seq, sent_us: u32, now: Time) {
+        let train = self.train.as_mut();
+        if train.is_some_and(|train| train.take(seq, sent_us, now)) {
+            return;
+        }
+        let ended = self.train.replace(Train::of(seq, sent_us, now));
+        if let Some((interval, packets)) = ended.and_then(|train| train.interval()) {
+            self.intervals.add(interval, packets);
+        }
     }
 
-    /// Packets a second; 1000 until a few pairs have come. (UDT4: as if 64 had come that say so, and 500 packets pass before
-    /// others outweigh them.)
+    /// Packets a second; 1000 until a few trains have come. (UDT4: as if 64 pairs had come that say so, and 500 packets pass
+    /// before others outweigh them.)
     #[must_use]
     pub fn get(&self) -> f64 {
-        let usual = self.0.usual();
+        let usual = self.intervals.usual();
         match usual.intervals {
-            PAIRS_MIN.. => usual.rate(),
+            TRAINS_MIN.. => usual.rate(),
             _ => 1000.0,
         }
     }
@@ -287,18 +348,45 @@ mod tests {
         assert_eq!(rate.get(), None);
     }
 
+    /// Packets that were sent in these µs and came in those.
+    fn capacity(packets: impl IntoIterator<Item = (u32, u64)>) -> f64 {
+        let mut capacity = Capacity::new();
+        for (seq, (sent_us, came_us)) in (0..).zip(packets) {
+            capacity.arrived(Seq::new(seq), sent_us, Time::from_micros(came_us));
+        }
+        capacity.get()
+    }
+
+    /// libudt sends the second at once, which takes a few microseconds.
     #[test]
     fn capacity_is_what_most_pairs_say() {
-        let mut capacity = Capacity::new();
-        for pair in 0..64 {
+        let packets = (0..1024).map(|seq: u32| {
+            let (pair, nth) = (seq / 16, seq % 16);
             let late = if pair % 8 == 0 { 1000 } else { 12 };
-            capacity.pair(Time::from_micros(late));
-        }
-        assert!(
-            (capacity.get() - 1e6 / 12.0).abs() < 1.0,
-            "{}",
-            capacity.get()
-        );
+            let came = u64::from(pair) * 10_000 + u64::from(nth) * 100;
+            match nth {
+                1 => (pair * 10_000 + 3, u64::from(pair) * 10_000 + late),
+                _ => (came as u32, came),
+            }
+        });
+        let found = capacity(packets);
+        assert!((found - 1e6 / 12.0).abs() < 1.0, "{found}");
+    }
+
+    /// Trains of 40 packets of a link that carries one in 12 µs, of which up to eight come in one piece.
+    #[test]
+    fn a_train_says_what_the_link_carries_though_it_comes_in_pieces() {
+        let packets = (0..4000_u32).map(|seq| {
+            let (train, nth) = (seq / 40, u64::from(seq % 40));
+            (train * 1000, u64::from(train) * 1000 + (nth / 8 * 8) * 12)
+        });
+        let found = capacity(packets);
+        assert!((found - 1e6 / 12.0).abs() < 1.0, "{found}");
+    }
+
+    #[test]
+    fn without_trains_nothing_is_known_of_the_link() {
+        assert_eq!(capacity((0..15).map(|seq| (seq, u64::from(seq)))), 1000.0);
     }
 
     #[test]

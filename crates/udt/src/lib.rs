@@ -16,7 +16,9 @@
 //! | variation of the round trip, of the old | 3/4 (note: 7/8) | 3/4 | 3/4 |
 //! | first window | 2 (note) | 16 | 16 |
 //! | rates of arrival before any is known | unknown | a packet a second, then 16 | unknown |
-//! | the link's capacity before 32 pairs came | – | 1000 packets a second | what 4 or more pairs say |
+//! | the link's capacity before 32 pairs came | – | 1000 packets a second | what 4 or more trains say |
+//! | what says what the link carries | every 16th pair | every 16th pair | that, and all that was sent in one microsecond |
+//! | when a packet came | – | when it is read | when the kernel had it |
 //! | the first round trip | – | an eighth of it, beside 100 ms | all of it |
 //! | rate after slow start when none is known | window / (RTT + SYN) | its inverse | as the draft |
 //! | the least increase | 1/MSS | 0.01 packets a SYN | 0.01 |

@@ -6,7 +6,7 @@ use crate::{
     packet::Message,
     slots::Slots,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// Packets from the first that was not read on, some of which are missing.
 #[derive(Debug)]
@@ -22,8 +22,10 @@ pub(crate) struct ReceiveBuffer {
     next: Seq,
     /// Messages of which something is there, in message mode.
     partly: HashMap<MessageNumber, Partly>,
-    /// Those that are there as a whole, the first first.
-    whole: Vec<Whole>,
+    /// Those that are there as a whole, the first first: those that wait for all before them, and the others. Messages do not
+    /// overlap, so that none of either may be read before the first.
+    in_order: VecDeque<Whole>,
+    at_once: VecDeque<Whole>,
 }
 
 /// A message of which some packets are there.
@@ -34,12 +36,11 @@ struct Partly {
     last: Option<Seq>,
 }
 
-/// A message that may be read, maybe only after those before it.
+/// A message of which all packets are there.
 #[derive(Debug, Clone, Copy)]
 struct Whole {
     first: Seq,
     last: Seq,
-    in_order: bool,
 }
 
 /// What a packet is to the buffer.
@@ -66,7 +67,8 @@ impl ReceiveBuffer {
             offset: 0,
             next: first,
             partly: HashMap::new(),
-            whole: Vec::new(),
+            in_order: VecDeque::new(),
+            at_once: VecDeque::new(),
         }
     }
 
@@ -128,23 +130,20 @@ impl ReceiveBuffer {
             return;
         }
         self.partly.remove(&message.number);
-        let in_order = message.in_order;
-        let at = self.whole.partition_point(|one| one.first.is_before(first));
-        self.whole.insert(
-            at,
-            Whole {
-                first,
-                last,
-                in_order,
-            },
-        );
+        let whole = match message.in_order {
+            true => &mut self.in_order,
+            false => &mut self.at_once,
+        };
+        let at = whole.partition_point(|one| one.first.is_before(first));
+        whole.insert(at, Whole { first, last });
     }
 
     /// The packets of a message that will not come any more.
     pub(crate) fn give_up(&mut self, message: MessageNumber, first: Seq, last: Seq) {
         self.partly.remove(&message);
-        self.whole
-            .retain(|one| one.last.is_before(first) || last.is_before(one.first));
+        let stays = |one: &Whole| one.last.is_before(first) || last.is_before(one.first);
+        self.in_order.retain(stays);
+        self.at_once.retain(stays);
         let begin = first.since(self.base).max(0);
         let end = last.since(self.base).min(self.slots.capacity() as i32 - 1);
         for offset in begin..=end {
@@ -180,12 +179,9 @@ impl ReceiveBuffer {
 
     /// Reads the next message that may be read into `to`, which it replaces.
     pub(crate) fn read_message(&mut self, to: &mut Vec<u8>) -> bool {
-        let next = self.next;
-        let may = |one: &Whole| !one.in_order || one.last.is_before(next);
-        let Some(at) = self.whole.iter().position(may) else {
+        let Some(Whole { first, last }) = self.next_message() else {
             return false;
         };
-        let Whole { first, last, .. } = self.whole.remove(at);
         to.clear();
         for offset in 0..=last.since(first) as u32 {
             let seq = first.plus(offset);
@@ -196,10 +192,25 @@ impl ReceiveBuffer {
         true
     }
 
+    /// The first message of those that may be read, which is not kept.
+    fn next_message(&mut self) -> Option<Whole> {
+        match (self.first_in_order(), self.at_once.front()) {
+            (Some(one), Some(other)) if other.first.is_before(one.first) => {
+                self.at_once.pop_front()
+            }
+            (Some(_), _) => self.in_order.pop_front(),
+            (None, _) => self.at_once.pop_front(),
+        }
+    }
+
+    fn first_in_order(&self) -> Option<&Whole> {
+        let first = self.in_order.front();
+        first.filter(|one| one.last.is_before(self.next))
+    }
+
     /// Whether a message may be read.
     pub(crate) fn has_message(&self) -> bool {
-        let may = |one: &Whole| !one.in_order || one.last.is_before(self.next);
-        self.whole.iter().any(may)
+        self.first_in_order().is_some() || !self.at_once.is_empty()
     }
 
     /// What was read from the beginning on makes room.

@@ -36,8 +36,6 @@ pub(crate) struct Receiver {
     report_at: Time,
     arrival: ArrivalRate,
     capacity: Capacity,
-    /// When the first of a pair came, and the second's number.
-    pair: Option<(Time, Seq)>,
     rtt: RoundTrip,
     acks: Acks,
     /// Packets since the last ACK of either kind.
@@ -84,7 +82,6 @@ impl Receiver {
             report_at: now,
             arrival: ArrivalRate::new(),
             capacity: Capacity::new(),
-            pair: None,
             rtt: RoundTrip::FIRST,
             acks: Acks {
                 number: 0,
@@ -99,8 +96,8 @@ impl Receiver {
         }
     }
 
-    /// A packet came; whether it was new.
-    pub(crate) fn on_data(&mut self, data: &Data<'_>, now: Time) -> bool {
+    /// A packet came, sent at `sent_us` as its sender counts; whether it was new.
+    pub(crate) fn on_data(&mut self, data: &Data<'_>, sent_us: u32, now: Time) -> bool {
         let Data {
             seq,
             message,
@@ -116,24 +113,14 @@ impl Receiver {
         if taken == Taken::Beyond {
             return false;
         }
-        self.clock(seq, now);
+        self.arrival.arrived(now);
+        self.capacity.arrived(seq, sent_us, now);
         self.since_ack += 1;
         if taken == Taken::New {
             self.count_in(seq, now);
         }
         self.lost.advance(self.buffer.next());
         taken == Taken::New
-    }
-
-    fn clock(&mut self, seq: Seq, now: Time) {
-        self.arrival.arrived(now);
-        let paired = self.pair.take_if(|(_, second)| *second == seq);
-        if let Some((first, _)) = paired {
-            self.capacity.pair(now.since(first));
-        }
-        if seq.get().is_multiple_of(16) {
-            self.pair = Some((now, seq.plus(1)));
-        }
     }
 
     fn count_in(&mut self, seq: Seq, now: Time) {

@@ -3,16 +3,13 @@
 
 use crate::{
     congestion::{Control, News},
-    estimate::RoundTrip,
+    estimate::{PAIR_EVERY, RoundTrip},
     loss::LossList,
     number::Seq,
     packet::{Ack, Losses, Rates},
     send_buffer::SendBuffer,
 };
 use units::Time;
-
-/// Every so many packets two go back to back, by which the receiver measures the link (§6.1).
-const PAIR_EVERY: u32 = 16;
 
 /// What a late timer makes up for, at most: with 1 Gbit/s some 160 packets at once.
 const CATCH_UP: Time = Time::from_millis(2);
@@ -133,6 +130,11 @@ impl Sender {
     /// Packets a second at which they arrive over there, as it says.
     pub(crate) fn arrival(&self) -> f64 {
         self.arrival
+    }
+
+    /// Packets a second that the link could carry, as the other end says.
+    pub(crate) fn capacity(&self) -> f64 {
+        self.capacity
     }
 
     /// Packets that the other end has room for.

@@ -17,7 +17,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     task::{JoinSet, LocalSet},
 };
-use udt::{Counts, socket::Stream};
+use udt::{Report, socket::Stream};
 use units::{BitRate, Time};
 
 /// Written and read at once.
@@ -72,26 +72,24 @@ impl Asked {
 #[derive(Debug)]
 pub(super) struct Share {
     bytes: u64,
-    counts: Counts,
-    rtt: Time,
+    end: Report,
     intervals: Vec<Interval>,
 }
 
 impl Share {
     fn of(bytes: u64, stream: &Stream, course: Course) -> Self {
-        let (counts, rtt) = stream.counts().unwrap_or_default();
+        let end = stream.report().unwrap_or_default();
         Self {
             bytes,
-            counts,
-            rtt,
-            intervals: course.finish(&counts),
+            end,
+            intervals: course.finish(&end.counts),
         }
     }
 
     /// Adds it to those of its end.
     pub(super) fn join(self, figures: &mut Figures) {
         figures.bytes += self.bytes;
-        figures.count(&self.counts, self.rtt);
+        figures.count(&self.end);
         figures.follow(self.intervals);
     }
 }

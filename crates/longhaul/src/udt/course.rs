@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
-use udt::{Counts, socket::Stream};
+use udt::{Counts, Report, socket::Stream};
 
-/// An hour of tenths of a second, 24 bytes each. Whatever comes later is counted in the last one.
+/// An hour of tenths of a second, 40 bytes each. Whatever comes later is counted in the last one.
 pub(super) const INTERVALS_MAX: usize = 36_000;
 
 /// What happened in one interval.
@@ -16,6 +16,24 @@ pub(super) struct Interval {
     pub(super) packets_sent_again: u64,
     /// Smoothed, when the interval began.
     pub(super) rtt_ms: f64,
+    /// What the sender's control asks for, and what it was told that the link could carry, when the interval began. Whole packets.
+    #[serde(default)]
+    pub(super) paced_bits_per_second: u64,
+    #[serde(default)]
+    pub(super) link_bits_per_second: u64,
+}
+
+impl Interval {
+    /// Nothing has passed since then.
+    fn since(report: &Report, packet_len: usize) -> Self {
+        let bits = |packets: f64| (packets * packet_len as f64 * 8.0) as u64;
+        Self {
+            rtt_ms: report.rtt.as_secs_f64() * 1e3,
+            paced_bits_per_second: bits(report.rate),
+            link_bits_per_second: bits(report.capacity),
+            ..Self::default()
+        }
+    }
 }
 
 /// The intervals of a connection since its bench began.
@@ -47,20 +65,17 @@ impl Course {
             number.min(INTERVALS_MAX as u128 - 1) as usize,
             bytes,
             || {
-                let (counts, rtt) = stream.counts().unwrap_or_default();
-                (counts, rtt.as_secs_f64() * 1e3)
+                let report = stream.report().unwrap_or_default();
+                (report, stream.packet_len().unwrap_or_default())
             },
         );
     }
 
-    fn count(&mut self, number: usize, bytes: u64, look: impl FnOnce() -> (Counts, f64)) {
+    fn count(&mut self, number: usize, bytes: u64, look: impl FnOnce() -> (Report, usize)) {
         if number >= self.intervals.len() {
-            let (counts, rtt_ms) = look();
-            self.end(&counts);
-            let quiet = Interval {
-                rtt_ms,
-                ..Interval::default()
-            };
+            let (report, packet_len) = look();
+            self.end(&report.counts);
+            let quiet = Interval::since(&report, packet_len);
             self.intervals.resize(number + 1, quiet);
         }
         self.intervals[number].bytes += bytes;
@@ -87,12 +102,15 @@ pub(super) fn add(all: &mut Vec<Interval>, more: Vec<Interval>) {
         sum.bytes += one.bytes;
         sum.packets_sent_again += one.packets_sent_again;
         sum.rtt_ms = sum.rtt_ms.max(one.rtt_ms);
+        sum.paced_bits_per_second += one.paced_bits_per_second;
+        sum.link_bits_per_second = sum.link_bits_per_second.max(one.link_bits_per_second);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use units::Time;
 
     fn counts(sent_again: u64) -> Counts {
         Counts {
@@ -101,11 +119,22 @@ mod tests {
         }
     }
 
+    fn report(sent_again: u64, rtt_ms: u64) -> (Report, usize) {
+        let report = Report {
+            counts: counts(sent_again),
+            rtt: Time::from_millis(rtt_ms),
+            rate: 100.0,
+            capacity: 1000.0,
+            ..Report::default()
+        };
+        (report, 1500)
+    }
+
     fn course() -> Vec<Interval> {
         let mut course = Course::new(Instant::now(), Some(Duration::from_secs(1)));
-        course.count(0, 10, || (counts(0), 1.0));
+        course.count(0, 10, || report(0, 1));
         course.count(0, 10, || panic!("once an interval"));
-        course.count(2, 30, || (counts(4), 2.0));
+        course.count(2, 30, || report(4, 2));
         course.finish(&counts(5))
     }
 
@@ -123,5 +152,7 @@ mod tests {
         add(&mut all, course());
         let bytes: Vec<u64> = all.iter().map(|one| one.bytes).collect();
         assert_eq!((bytes, all[2].rtt_ms), (vec![40, 0, 60], 2.0));
+        assert_eq!(all[2].paced_bits_per_second, 2_400_000, "together");
+        assert_eq!(all[2].link_bits_per_second, 12_000_000, "it is one");
     }
 }

@@ -7,8 +7,8 @@ use std::{
     fmt,
     time::{Duration, SystemTime},
 };
-use udt::Counts;
-use units::{BitRate, Bytes, Time};
+use udt::Report;
+use units::{BitRate, Bytes};
 
 /// One end's figures of a transfer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ impl Figures {
     }
 
     /// A connection's own.
-    pub(super) fn count(&mut self, counts: &Counts, rtt: Time) {
+    pub(super) fn count(&mut self, Report { counts, rtt, .. }: &Report) {
         self.packets_sent += counts.sent;
         self.packets_sent_again += counts.sent_again;
         self.packets_lost += counts.lost;

@@ -56,8 +56,9 @@ pub struct Bbr {
     marks: VecDeque<(Time, u64)>,
     /// Known to have arrived at the last of these.
     newest: Seq,
-    /// Packets a second at the most, in each of the last rounds.
+    /// Packets a second at the most, in each of the last rounds, and in all of them: what the path carries.
     rates: VecDeque<f64>,
+    rate: f64,
     /// Samples are of the program, not of the path, until then.
     limited_until: Time,
     rtt_min: Option<Time>,
@@ -108,6 +109,7 @@ impl Bbr {
             marks: VecDeque::new(),
             newest: first,
             rates: VecDeque::from([0.0]),
+            rate: 0.0,
             limited_until: Time::ZERO,
             rtt_min: None,
             rtt_at: Time::ZERO,
@@ -126,11 +128,6 @@ impl Bbr {
         }
     }
 
-    /// Packets a second that the path carries.
-    fn rate(&self) -> f64 {
-        self.rates.iter().copied().fold(0.0, f64::max)
-    }
-
     /// Of the path without queues.
     fn rtt(&self) -> Time {
         self.rtt_min.unwrap_or(SAMPLE_MIN)
@@ -138,7 +135,7 @@ impl Bbr {
 
     /// Packets that the path holds.
     fn held(&self) -> f64 {
-        self.rate() * self.rtt().as_secs_f64()
+        self.rate * self.rtt().as_secs_f64()
     }
 
     /// How long a gain is kept.
@@ -199,11 +196,12 @@ impl Bbr {
         let Some(sample) = self.sample(news) else {
             return;
         };
-        if news.now < self.limited_until && sample < self.rate() {
+        if news.now < self.limited_until && sample < self.rate {
             return;
         }
         if let Some(newest) = self.rates.back_mut() {
             *newest = newest.max(sample);
+            self.rate = self.rate.max(sample);
         }
     }
 
@@ -231,11 +229,12 @@ impl Bbr {
         while self.rates.len() > RATE_ROUNDS {
             self.rates.pop_front();
         }
+        self.rate = self.rates.iter().copied().fold(0.0, f64::max);
     }
 
     fn look_for_growth(&mut self, too_many: bool, now: Time) {
-        if self.rate() >= self.found * GROWTH {
-            (self.found, self.found_rounds) = (self.rate(), 0);
+        if self.rate >= self.found * GROWTH {
+            (self.found, self.found_rounds) = (self.rate, 0);
         } else if now >= self.limited_until {
             self.found_rounds += 1;
         }
@@ -293,7 +292,7 @@ impl Bbr {
             Phase::ProbeRtt => return WINDOW_MIN,
         };
         // An ACK comes after a SYN or 64 packets, at the latest: on a short path that is longer than the round trip.
-        let unheard = (gain * self.rate() * SYN.as_secs_f64()).min(UNHEARD_MAX);
+        let unheard = (gain * self.rate * SYN.as_secs_f64()).min(UNHEARD_MAX);
         (gain * self.held()).min(self.ceiling) + unheard
     }
 }
@@ -320,7 +319,7 @@ impl Control for Bbr {
     }
 
     fn period(&self) -> Time {
-        let rate = self.rate().max(WINDOW_FIRST / self.rtt().as_secs_f64());
+        let rate = self.rate.max(WINDOW_FIRST / self.rtt().as_secs_f64());
         Time::from_secs_f64(1.0 / (rate * self.gain() * MARGIN))
     }
 
@@ -417,7 +416,7 @@ mod tests {
             bbr.on_ack(&News { now, ..stalled });
         }
         bbr.on_ack(&news(320, 10_000.0));
-        assert!(bbr.rate() < 10_200.0, "{}", bbr.rate());
+        assert!(bbr.rate < 10_200.0, "{}", bbr.rate);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub struct News {
     pub rtt_sample: Option<Time>,
     /// Packets a second at which they arrive over there; 0 while that is not known.
     pub arrival: f64,
-    /// Packets a second that the link carries, by packet pairs.
+    /// Packets a second that the link carries, by packets that were sent back to back.
     pub capacity: f64,
     /// Bytes of a packet with the headers of IP and UDP.
     pub mss: u32,

@@ -2,7 +2,7 @@
 //! The thread that receives and sends for all connections of a socket. It waits by ppoll(2), whose timer counts
 //! microseconds; tokio's counts milliseconds.
 
-use super::{Shared, State, path, train::Train};
+use super::{Shared, State, arrival::Arrivals, lull, path, train::Train};
 use crate::packet::Packet;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::{
@@ -14,15 +14,9 @@ use std::{
     net::{SocketAddr, UdpSocket},
     sync::Arc,
     thread,
+    time::SystemTime,
 };
 use units::Time;
-
-/// Packets that are due within so long go together. A path whose queue is shorter than that loses some.
-const TRAIN: Time = Time::from_micros(500);
-
-/// So many datagrams at once, and more are on their way: they are let come for a train's time, which saves a thread or two
-/// from being woken for each few of them. Where fewer come it is not done, for the second of a pair must not look late.
-const MANY: usize = 8;
 
 /// Bytes that are received at once, of each of several pieces.
 const PIECE_MAX: usize = 65_536;
@@ -40,6 +34,7 @@ struct Driver {
     shared: Arc<Shared>,
     pieces: Vec<u8>,
     train: Train,
+    arrivals: Arrivals,
     /// Connections of which something came.
     touched: Vec<u32>,
 }
@@ -57,6 +52,7 @@ pub(super) fn start(socket: UdpSocket, shared: &Arc<Shared>) -> io::Result<()> {
         train: Train::new(udp.max_gso_segments()),
         udp,
         shared: shared.clone(),
+        arrivals: Arrivals::default(),
         pieces: vec![0; BATCH_SIZE * PIECE_MAX],
         touched: Vec::new(),
     };
@@ -71,16 +67,19 @@ pub(super) fn start(socket: UdpSocket, shared: &Arc<Shared>) -> io::Result<()> {
 
 impl Driver {
     fn run(&mut self) -> io::Result<()> {
+        let mut looked = self.shared.now();
         while Arc::strong_count(&self.shared) > 1 || !self.shared.lock().is_idle() {
             let came = self.receive()?;
-            let deadline = self.send()?;
-            if came >= MANY {
-                thread::sleep(TRAIN.into());
-                continue;
+            let (went, deadline) = self.send()?;
+            let now = self.shared.now();
+            let elapsed = now.since(std::mem::replace(&mut looked, now));
+            match lull::after(came, elapsed) {
+                Some(rest) => thread::sleep(rest.into()),
+                None => {
+                    let least = lull::ahead(went, elapsed);
+                    self.wait(deadline.map(|deadline| deadline.since(now).max(least)))?;
+                }
             }
-            let left = |deadline: Time| deadline.since(self.shared.now());
-            // Not earlier: what is due within a train goes with it.
-            self.wait(deadline.map(|deadline| left(deadline).max(TRAIN)))?;
         }
         Ok(())
     }
@@ -111,7 +110,7 @@ impl Driver {
         }
     }
 
-    /// All that has come: how many datagrams.
+    /// All that has come: how many bytes.
     fn receive(&mut self) -> io::Result<usize> {
         let mut came = 0;
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
@@ -132,13 +131,12 @@ impl Driver {
     }
 
     fn take(&mut self, metas: &[RecvMeta]) -> usize {
-        let mut came = 0;
-        let now = self.shared.now();
+        let (now, wall) = (self.shared.now(), SystemTime::now());
         let mut state = self.shared.lock();
         for (meta, piece) in metas.iter().zip(self.pieces.chunks(PIECE_MAX)) {
+            let came = self.arrivals.of(meta.timestamp, now, wall);
             for datagram in piece[..meta.len].chunks(meta.stride.max(1)) {
-                came += 1;
-                state.endpoint.handle(datagram, meta.addr, now);
+                state.endpoint.handle(datagram, meta.addr, came);
                 let whose = Packet::read(datagram).map(|packet| packet.destination);
                 if whose.is_some() && whose != self.touched.last().copied() {
                     self.touched.extend(whose);
@@ -147,23 +145,26 @@ impl Driver {
         }
         state.tell();
         self.touched.drain(..).for_each(|id| state.wake(id));
-        came
+        metas.iter().map(|meta| meta.len).sum()
     }
 
-    /// All that is due; when the next is.
-    fn send(&mut self) -> io::Result<Option<Time>> {
+    /// All that is due: how many bytes, and when the next is.
+    fn send(&mut self) -> io::Result<(usize, Option<Time>)> {
+        let mut went = 0;
         loop {
             let deadline = self.fill();
-            match self.train.ready().is_some() {
-                true => self.flush()?,
-                false => return Ok(deadline),
-            }
+            let Some((_, bytes, _)) = self.train.ready() else {
+                return Ok((went, deadline));
+            };
+            went += bytes.len();
+            self.flush()?;
         }
     }
 
     /// Puts packets together that may go with one call.
     fn fill(&mut self) -> Option<Time> {
         let now = self.shared.now();
+        self.arrivals.passed(now);
         let mut state = self.shared.lock();
         let State { endpoint, .. } = &mut *state;
         while !self.train.is_closed() && self.train.add(|bytes| endpoint.transmit(now, bytes)) {}

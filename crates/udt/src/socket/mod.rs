@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The state machines on a UDP socket: what a program uses, with tokio's traits of reading and writing.
 //!
-//! One thread drives all connections of a socket. It wakes every half a millisecond at most and sends what is due in one
+//! One thread drives all connections of a socket. It wakes once a millisecond, or each 64 KB and sends what is due in one
 //! piece, which the kernel or the network card cuts into packets (UDP GSO), and takes what came in pieces as large (GRO):
 //! that is what makes it cheap, where libudt makes a system call for each packet and waits between two in a loop.
 
+mod arrival;
 mod driver;
+mod lull;
 mod path;
 mod stream;
 mod train;

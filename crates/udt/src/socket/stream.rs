@@ -2,10 +2,7 @@
 //! One connection, as a program reads and writes it.
 
 use super::{Shared, State, Waiting, Wakers};
-use crate::{
-    connection::{Connection, End, Report},
-    sending::Counts,
-};
+use crate::connection::{Connection, End, Report};
 use std::{
     io,
     net::SocketAddr,
@@ -41,12 +38,6 @@ impl Stream {
     #[must_use]
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.shared.lock().endpoint.peer(self.id)
-    }
-
-    /// What its sending half has done, and the smoothed round trip; nothing before it is open and after the socket broke.
-    #[must_use]
-    pub fn counts(&self) -> Option<(Counts, Time)> {
-        self.report().map(|report| (report.counts, report.rtt))
     }
 
     /// Bytes of the longest packet that goes now, with the headers of IPv4 and UDP (IPv6: 20 more).

@@ -4,7 +4,7 @@
 
 use model::link::{Delivered, Event, Line, Schedule, Segment, Setting, Shape};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 use udt::{
@@ -97,15 +97,12 @@ impl Wire {
             }) => {
                 // A wrong bit is one that UDP's sum finds.
                 match corrupt {
-                    None => {
-                        let (datagram, _, sent_at) = &self.datagrams[&segment.packet];
-                        self.arrived.push(datagram.clone());
-                        self.taken.0 += 1;
-                        self.taken.1 += now.since(*sent_at);
+                    None => self.deliver(segment.packet, now),
+                    Some(_) => {
+                        self.lost += 1;
+                        self.forget(segment.packet);
                     }
-                    Some(_) => self.lost += 1,
                 }
-                self.forget(segment.packet);
             }
             Event::Drop { segment, .. } => {
                 self.lost += 1;
@@ -113,6 +110,21 @@ impl Wire {
             }
             Event::Judged(_) => {}
         }
+    }
+
+    fn deliver(&mut self, packet: u64, now: Time) {
+        let Entry::Occupied(mut sent) = self.datagrams.entry(packet) else {
+            panic!("{packet} was never sent");
+        };
+        self.taken.0 += 1;
+        self.taken.1 += now.since(sent.get().2);
+        self.arrived.push(match sent.get().1 {
+            1 => sent.remove().0,
+            _ => {
+                sent.get_mut().1 -= 1;
+                sent.get().0.clone()
+            }
+        });
     }
 
     fn forget(&mut self, packet: u64) {

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long a thread rests so that packets come together, and go together, instead of waking it one by one.
+
+use units::Time;
+
+/// A rest at most, as Linux has for the trains that TCP hands over (tcp_output.c, `tcp_tso_autosize`: a millisecond's).
+pub(super) const LONGEST: Time = Time::from_millis(1);
+/// What may come in a rest: more would not fit into a socket's buffer where `net.core.rmem_max` is what Linux begins with
+/// (208 KiB, of which small pieces of memory take more than half).
+const MOST: u64 = 64 << 10;
+/// What comes in the longest rest where one is worth it, 32 Mbit/s. What asks and answers on a short path would only wait.
+const LEAST: u64 = 4 << 10;
+
+/// What was due within so long goes together, where `bytes` went in the time `elapsed`. A path whose queue is shorter loses some.
+pub(super) fn ahead(bytes: usize, elapsed: Time) -> Time {
+    let bytes = (bytes as u64).max(1);
+    Time::from_nanos(elapsed.as_nanos().saturating_mul(MOST) / bytes).min(LONGEST)
+}
+
+/// How long packets are let come, if they come fast enough: `bytes` came in the time `elapsed`.
+pub(super) fn after(bytes: usize, elapsed: Time) -> Option<Time> {
+    let in_longest = (bytes as u64).saturating_mul(LONGEST.as_nanos()) / elapsed.as_nanos().max(1);
+    (in_longest >= LEAST).then(|| ahead(bytes, elapsed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of one packet each so many µs.
+    fn of(interval_us: u64) -> Option<Time> {
+        after(1472, Time::from_micros(interval_us))
+    }
+
+    #[test]
+    fn a_rest_is_a_millisecond_or_what_a_socket_holds() {
+        assert_eq!(of(40), Some(LONGEST), "300 Mbit/s");
+        let at_1_gbit = of(12).unwrap();
+        assert_eq!(at_1_gbit, Time::from_nanos(12_000 * 65_536 / 1472));
+        assert!(of(1).unwrap() < Time::from_micros(45), "12 Gbit/s");
+        assert_eq!(after(usize::MAX, Time::ZERO), Some(Time::ZERO));
+    }
+
+    #[test]
+    fn what_comes_slowly_is_taken_at_once() {
+        assert_eq!(of(400), None);
+        assert_eq!(
+            after(8 * 64, Time::from_millis(1)),
+            None,
+            "questions and answers"
+        );
+        assert_eq!(after(0, Time::from_millis(1)), None);
+    }
+
+    #[test]
+    fn what_is_due_within_a_rest_goes_together() {
+        assert_eq!(ahead(0, Time::from_micros(3)), LONGEST);
+        assert_eq!(ahead(125_000, LONGEST), Time::from_nanos(524_288));
+    }
+}
