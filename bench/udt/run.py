@@ -13,7 +13,7 @@ scheduler counts it. What the kernel does in soft interrupts is charged to whom 
 a line for each run, DIR/table.md the medians.
 
   --only 'rtt_ms=38|180' --only loss=0      some of the paths
-  --ours native                             `longhaul udt bench --control NAME`; native is without that option
+  --ours bbr                                some of ours, as `longhaul udt bench --control NAME`
 
 Needs root, c++ and libudt-dev. It and all that it started are in namespaces of their own, which the kernel removes with it.
 """
@@ -145,7 +145,7 @@ class Ours(Subject):
 
     def __init__(self, path, args, control):
         super().__init__(path, args)
-        self.options = ["--window", path.window(), *([] if control == "native" else ["--control", control])]
+        self.options = ["--window", path.window(), "--control", control]
 
     def receives(self):
         return [self.args.longhaul, "udt", "bench", "--at", f"{ADDRESS[TARGET]}:{PORT}", *self.options]
@@ -275,7 +275,7 @@ def arguments():
     parse.add_argument("--rounds", type=int, default=5, help="of all paths (5)")
     parse.add_argument("--seconds", type=float, default=20, help="of a run, of which the second half counts (20)")
     parse.add_argument("--only", action="append", default=[], metavar="KEY=VALUE|VALUE", help="paths with these: rtt_ms (0, 38, 180), loss")
-    parse.add_argument("--ours", default="native", metavar="NAME,...", help="rate controls of ours (native)")
+    parse.add_argument("--ours", default="native,bbr", metavar="NAME,...", help="rate controls of ours (native,bbr)")
     parse.add_argument("--json", action="store_true", help="rows and medians as JSON instead of a table")
     parse.add_argument("--realtime", action="store_true", help="the link runs before all ordinary threads")
     parse.add_argument("--longhaul", type=pathlib.Path, default=RELEASE, metavar="PATH")

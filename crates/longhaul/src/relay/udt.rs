@@ -2,7 +2,7 @@
 //! Legs over UDT: what a profile means for them, and the ports that they come and go by.
 
 use super::{failure::Failure, profile::Profile};
-use crate::udt::port::{self, Control};
+use crate::udt::port;
 use std::{
     io,
     net::SocketAddr,
@@ -42,7 +42,7 @@ pub(crate) fn listen(at: SocketAddr, profile: &Profile) -> io::Result<Socket> {
 }
 
 fn bind(at: SocketAddr, profile: &Profile) -> io::Result<Socket> {
-    let control = profile.udt_control.unwrap_or(Control::Bbr);
+    let control = profile.udt_control.unwrap_or_default();
     port::bind(at, config(profile), control)
 }
 

@@ -104,8 +104,9 @@ pub(super) struct Port {
     /// take 48 MB where they are used
     #[arg(long, value_name = "PACKETS", default_value_t = 32_768, value_parser = clap::value_parser!(u32).range(32..=1 << 20))]
     pub(super) window: u32,
-    /// Who decides how fast this end sends: native is UDT's own, bbr is for paths that lose packets without a queue
-    #[arg(long, value_name = "CONTROL", value_enum, default_value_t = Control::Native)]
+    /// Who decides how fast this end sends: bbr suits every path, and those best that lose packets without a queue; native is
+    /// UDT's own, for lines that others' UDT shares and to compare with that
+    #[arg(long, value_name = "CONTROL", value_enum, default_value_t)]
     pub(super) control: Control,
     /// How long nobody may answer before connecting is given up, 1s to 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = patience)]

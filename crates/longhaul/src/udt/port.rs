@@ -48,12 +48,13 @@ pub(crate) fn any_towards(to: SocketAddr) -> SocketAddr {
 }
 
 /// Who decides how fast an end sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Control {
     /// UDT's own.
     Native,
-    /// After BBR: for paths that lose packets without a queue.
+    /// After BBR: for every path, and those most that lose packets without a queue.
+    #[default]
     Bbr,
 }
 

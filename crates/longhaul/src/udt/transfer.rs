@@ -170,8 +170,8 @@ impl Begun {
 
     fn figures(&self, bytes: u64, hasher: &blake3::Hasher, sent: Option<&Stream>) -> Figures {
         let mut figures = Figures::of(bytes, self.at.elapsed(), cpu() - self.cpu);
-        if let Some((counts, rtt)) = sent.and_then(Stream::counts) {
-            figures.count(&counts, rtt);
+        if let Some(report) = sent.and_then(Stream::report) {
+            figures.count(&report);
         }
         figures.blake3 = Some(hasher.finalize().to_string());
         figures

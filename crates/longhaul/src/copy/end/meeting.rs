@@ -11,10 +11,7 @@ use crate::copy::{
     order::{Begin, Meeting, Options, Report},
     threads,
 };
-use crate::{
-    exit::Refusal,
-    udt::port::{self, Control},
-};
+use crate::{exit::Refusal, udt::port};
 use anyhow::{Context as _, Result, anyhow, bail};
 use host::tcp_info::TcpInfo;
 use model::copy::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
@@ -225,7 +222,7 @@ fn take_udt(at: SocketAddr, options: &Options) -> io::Result<Socket> {
         ..udt::Config::default()
     };
     let chosen = options.congestion_control.as_deref().and_then(udt_control);
-    port::bind(at, config, chosen.unwrap_or(Control::Bbr))
+    port::bind(at, config, chosen.unwrap_or_default())
 }
 
 /// How the other end is reached.

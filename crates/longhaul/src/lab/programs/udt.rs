@@ -27,7 +27,14 @@ const INTERVAL_S: f64 = 0.1;
 /// Starts the end that serves; ready on return.
 pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<Daemon> {
     let mut command = longhaul()?;
-    command.args(["udt", "bench", "--at", &format!("0.0.0.0:{port}")]);
+    command.args([
+        "udt",
+        "bench",
+        "--at",
+        &format!("0.0.0.0:{port}"),
+        "--control",
+        "native",
+    ]);
     let name = format!("udt-{}-{port}", netns.name().unwrap_or("host"));
     let mut daemon = Daemon::start(&name, command, netns, directory)?;
     daemon.printed("longhaul udt: serving").await?;
@@ -42,7 +49,8 @@ pub(crate) async fn measure(
     record: &Path,
 ) -> Result<Outcome> {
     let mut command = longhaul()?;
-    command.args(["udt", "bench"]).args(arguments(target, flow));
+    command.args(["udt", "bench", "--control", "native"]);
+    command.args(arguments(target, flow));
     piped(&mut command);
     let output = finish(command, "longhaul udt", netns).await?;
     if !output.status.success() {
