@@ -120,16 +120,22 @@ impl Liar {
         }
     }
 
-    /// The next stream; what else comes is kept.
+    /// What comes next, if that is a stream; all else is kept.
+    fn accept(&mut self) -> Option<(u64, Connection)> {
+        let (socket, _) = self.listener.accept().unwrap();
+        match Connection::accept(Carrier::Tcp(socket), &self.trust, Switch::On).unwrap() {
+            (stream, Purpose::Data(number)) => return Some((number, stream)),
+            (orders, Purpose::Orders) => self.orders = Some(orders),
+            (answers, Purpose::Answers) => self.answers = Some(answers),
+        }
+        None
+    }
+
+    /// The next stream.
     fn stream(&mut self) -> (u64, Connection) {
         loop {
-            let (socket, _) = self.listener.accept().unwrap();
-            // An end that failed gives up what it had begun.
-            match Connection::accept(Carrier::Tcp(socket), &self.trust, Switch::On) {
-                Ok((stream, Purpose::Data(number))) => return (number, stream),
-                Ok((orders, Purpose::Orders)) => self.orders = Some(orders),
-                Ok((answers, Purpose::Answers)) => self.answers = Some(answers),
-                Err(error) => panic!("{error:#}"),
+            if let Some(stream) = self.accept() {
+                return stream;
             }
         }
     }
@@ -144,12 +150,7 @@ impl Liar {
     fn meet_all<const STREAMS: usize>(&mut self) -> [(u64, Connection); STREAMS] {
         let mut streams = Vec::new();
         while streams.len() < STREAMS || self.orders.is_none() || self.answers.is_none() {
-            let (socket, _) = self.listener.accept().unwrap();
-            match Connection::accept(Carrier::Tcp(socket), &self.trust, Switch::On).unwrap() {
-                (stream, Purpose::Data(number)) => streams.push((number, stream)),
-                (orders, Purpose::Orders) => self.orders = Some(orders),
-                (answers, Purpose::Answers) => self.answers = Some(answers),
-            }
+            streams.extend(self.accept());
         }
         streams.try_into().ok().unwrap()
     }
@@ -238,6 +239,23 @@ fn names(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// What is between the ends lets orders and answers pass, and no stream.
+#[test]
+fn an_end_that_gets_no_stream_through_says_so() {
+    let options = Options {
+        silence: 10,
+        ..options()
+    };
+    let mut liar = Liar::with(options, Role::Target);
+    while liar.orders.is_none() || liar.answers.is_none() {
+        liar.accept();
+    }
+    let listener = liar.listener.try_clone().unwrap();
+    thread::spawn(move || listener.incoming().for_each(drop));
+    let said = liar.end.join().unwrap().unwrap_err();
+    assert_eq!(said.to_string(), "no stream can be opened");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::{Reporter, watched::Watched};
 use crate::copy::{
     args::{Ports, Switch, Transport, udt_control},
     carrier::Carrier,
-    connection::{Connection, HANDSHAKE, Purpose, end_when_silent},
+    connection::{Connection, HANDSHAKE, Handle, Purpose, end_when_silent},
     identity::{Identity, Initiator, Responder},
     order::{Begin, Meeting, Options, Report},
     threads,
@@ -62,6 +62,10 @@ struct Openings {
     /// When the first failed after the last that was there.
     none_since: Option<Instant>,
     over: bool,
+    /// The conversation's own connections, which stay open as long as they are here.
+    lines: Vec<Handle>,
+    /// Why no stream came through.
+    given_up: Option<anyhow::Error>,
 }
 
 impl Opener {
@@ -73,7 +77,38 @@ impl Opener {
 
     /// No more.
     pub(super) fn end(&self) {
-        self.0.change(|openings| openings.over = true);
+        self.0.change(|openings| {
+            openings.over = true;
+            openings.lines.clear();
+        });
+    }
+
+    /// How a conversation ended, and with it all opening: if no stream came through, that is why.
+    pub(super) fn conclude<T>(&self, outcome: Result<T>) -> Result<T> {
+        self.end();
+        match self.0.note(|openings| openings.given_up.take()) {
+            Some(why) => Err(why),
+            None => outcome,
+        }
+    }
+
+    /// What a conversation has besides streams.
+    fn accompany(&self, lines: &Lines) -> Result<()> {
+        let handles = [lines.orders.handle()?, lines.answers.handle()?];
+        self.0.note(|openings| {
+            openings.lines.extend(handles);
+            openings.cut_if_given_up();
+        });
+        Ok(())
+    }
+
+    /// Whoever waits for orders or answers does so in vain.
+    fn give_up(&self, why: anyhow::Error) {
+        self.0.change(|openings| {
+            openings.over = true;
+            openings.given_up.get_or_insert(why);
+            openings.cut_if_given_up();
+        });
     }
 
     /// Waits until one is missing; `false` at the end.
@@ -110,6 +145,14 @@ impl Opener {
                 .elapsed(),
             _ => Duration::ZERO,
         })
+    }
+}
+
+impl Openings {
+    fn cut_if_given_up(&self) {
+        if self.given_up.is_some() {
+            self.lines.iter().for_each(Handle::cut);
+        }
     }
 }
 
@@ -152,7 +195,7 @@ pub(super) fn meet<S: Streams>(
                 encrypt,
                 silence,
             };
-            connect(&way, first, &begin.options, reporter, streams)
+            connect(&way, first, &begin.options, &streams)
         }
         Meeting::Listen { at, ports } => {
             let trust = identity.responder(&begin.peer_certificate)?;
@@ -241,17 +284,16 @@ fn connect<S: Streams>(
     way: &Way,
     first: TcpStream,
     options: &Options,
-    reporter: &Reporter,
-    streams: Arc<S>,
+    streams: &Arc<S>,
 ) -> Result<Lines> {
     let rtt = TcpInfo::of(&first).map_or(Time::ZERO, |info| Time::from_micros(info.rtt_us.into()));
     let wanted = options
         .streams_fixed()
         .map_or_else(|| guess(rtt, window(), STREAMS_AUTO_MAX), usize::from);
     streams.opener().want(wanted);
-    let (opening, reporter) = (way.clone(), reporter.clone());
-    threads::begin(move || keep_open(&opening, &reporter, &streams))?;
-    thread::scope(|scope| {
+    let (opening, opened) = (way.clone(), streams.clone());
+    threads::begin(move || keep_open(&opening, &opened))?;
+    let lines = thread::scope(|scope| -> Result<Lines> {
         let answers = threads::begin_within(scope, || way.open(Purpose::Answers))?;
         let orders = way.shake_hands(first, Purpose::Orders);
         let answers = answers.join().map_err(|_| anyhow!("no answers"))?;
@@ -259,7 +301,9 @@ fn connect<S: Streams>(
             orders: orders?,
             answers: answers?,
         })
-    })
+    })?;
+    streams.opener().accompany(&lines)?;
+    Ok(lines)
 }
 
 /// The largest window of a connection, in bytes, by this host's limits, which the other's are likely to be like: about half
@@ -273,15 +317,15 @@ fn window() -> u64 {
     limits.into_iter().flatten().min().unwrap_or(4 << 20) / 2
 }
 
-fn keep_open<S: Streams>(way: &Way, reporter: &Reporter, streams: &Arc<S>) {
+fn keep_open<S: Streams>(way: &Way, streams: &Arc<S>) {
     let mut number = 0;
     while streams.opener().one_is_missing() {
-        let (way, reporter, opening) = (way.clone(), reporter.clone(), streams.clone());
+        let (way, opening) = (way.clone(), streams.clone());
         let begun = threads::begin(move || {
             let streams = opening;
             match way.open(Purpose::Data(number)) {
                 Ok(stream) => streams.opener().carry(|| streams.carry(number, stream)),
-                Err(error) => give_up_if_none_opens(&way, &reporter, &*streams, &error),
+                Err(error) => give_up_if_none_opens(&way, &*streams, error),
             }
             if !streams.is_over() {
                 thread::sleep(PAUSE);
@@ -298,19 +342,11 @@ fn keep_open<S: Streams>(way: &Way, reporter: &Reporter, streams: &Arc<S>) {
 }
 
 /// Orders and answers pass, and no stream does: what is between the ends lets no more connections through than those.
-fn give_up_if_none_opens<S: Streams>(
-    way: &Way,
-    reporter: &Reporter,
-    streams: &S,
-    error: &anyhow::Error,
-) {
-    if streams.opener().one_has_failed() < way.silence || streams.is_over() {
-        return;
+fn give_up_if_none_opens<S: Streams>(way: &Way, streams: &S, error: anyhow::Error) {
+    let opener = streams.opener();
+    if opener.one_has_failed() >= way.silence && !streams.is_over() {
+        opener.give_up(error.context("no stream can be opened"));
     }
-    reporter.say(&Report::Broken(format!(
-        "no stream can be opened: {error:#}"
-    )));
-    std::process::exit(0)
 }
 
 /// The first of a host's addresses that answers: it is not seen from everywhere under the same (network address

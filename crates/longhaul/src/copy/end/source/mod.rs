@@ -29,7 +29,7 @@ use crate::{
         identity::Identity,
         message::{self, Answer, Need, Order, Outcome},
         order::{Begin, Progress, Report, Task},
-        outbox::{Outbox, outbox},
+        outbox::{Outbox, Sender, outbox},
         threads,
     },
     exit::Refusal,
@@ -45,6 +45,7 @@ pub(super) use state::UNSETTLED_MAX;
 use std::{
     ops::Range,
     sync::{Arc, mpsc::Receiver},
+    thread::JoinHandle,
 };
 use tuning::Tuning;
 
@@ -127,33 +128,45 @@ pub(super) fn serve(
         hash: begin.options.hash,
         task: begin.task,
     });
-    let Lines { orders, answers } = meet(&begin, identity, reporter, source.clone())?;
-    threads::begin(move || sender.run(orders))?;
-    let announcing = source.clone();
-    threads::begin(move || match ready.assigned {
-        None => announcing.announce(ready.scanning),
-        Some(assigned) => announcing.announce_assigned(ready.scanning.sources(), &assigned),
-    })?;
-    if begin.options.checksum {
-        source.begin_hashing()?;
-    }
-    let trying = source.clone();
-    threads::begin(move || trying.try_again())?;
-    source.tally.tell(reporter.clone())?;
-    let watching = source.clone();
-    let watcher = threads::begin(move || watching.watch_streams(&begin))?;
-    let outcome = source.hear(answers);
+    let outcome = source.converse(begin, ready.scanning, ready.assigned, identity, sender);
     // First: streams that end now are not to be opened again.
-    source.opener.end();
+    let outcome = source.opener.conclude(outcome);
     source.shared.change(|state| state.over = true);
-    outcome?;
     // It has something to tell at the end.
-    let _ = watcher.join();
+    let _ = outcome?.join();
     // Only the target's word that all is done is an end; this is the source's share of it.
     Ok(source.tally.now())
 }
 
 impl Source {
+    /// Until all is done; what has watched the streams.
+    fn converse(
+        self: &Arc<Self>,
+        begin: Begin,
+        scanning: Scanning,
+        assigned: Option<Receiver<Assignment>>,
+        identity: &Identity,
+        sender: Sender<Order>,
+    ) -> Result<JoinHandle<()>> {
+        let Lines { orders, answers } = meet(&begin, identity, &self.reporter, self.clone())?;
+        threads::begin(move || sender.run(orders))?;
+        let announcing = self.clone();
+        threads::begin(move || match assigned {
+            None => announcing.announce(scanning),
+            Some(assigned) => announcing.announce_assigned(scanning.sources(), &assigned),
+        })?;
+        if begin.options.checksum {
+            self.begin_hashing()?;
+        }
+        let trying = self.clone();
+        threads::begin(move || trying.try_again())?;
+        self.tally.tell(self.reporter.clone())?;
+        let watching = self.clone();
+        let watcher = threads::begin(move || watching.watch_streams(&begin))?;
+        self.hear(answers)?;
+        Ok(watcher)
+    }
+
     /// Hears answers until all is done.
     fn hear(&self, mut from: Connection) -> Result<()> {
         while let Some(answer) = message::read::<Answer>(&mut from)? {

@@ -27,7 +27,7 @@ use crate::copy::{
     identity::Identity,
     message::{Answer, Outcome},
     order::{Begin, Options, Progress, Report, Task},
-    outbox::{Outbox, outbox},
+    outbox::{Outbox, Sender, outbox},
     threads,
 };
 use anyhow::Result;
@@ -91,25 +91,35 @@ pub(super) fn serve(
         opener: Arc::default(),
     });
     target.shared.note(|state| state.room = room);
-    let lines = meet(begin, identity, reporter, target.clone())?;
-    let Lines { orders, answers } = lines;
-    threads::begin(move || sender.run(answers))?;
-    target.tally.tell(reporter.clone())?;
-    if begin.options.checksum {
-        target.begin_comparing()?;
-    }
-    if !begin.options.dry_run {
-        let committing = target.clone();
-        threads::begin(move || committing.commit_all())?;
-        let checking = target.clone();
-        threads::begin(move || checking.check_all())?;
-    }
-    target.obey(orders)?;
+    let outcome = target.converse(begin, identity, sender);
     target.shared.change(|state| state.over = true);
+    target.opener.conclude(outcome)?;
     Ok(target.tally.now())
 }
 
 impl Target {
+    /// Until all is done.
+    fn converse(
+        self: &Arc<Self>,
+        begin: &Begin,
+        identity: &Identity,
+        sender: Sender<Answer>,
+    ) -> Result<()> {
+        let Lines { orders, answers } = meet(begin, identity, &self.reporter, self.clone())?;
+        threads::begin(move || sender.run(answers))?;
+        self.tally.tell(self.reporter.clone())?;
+        if begin.options.checksum {
+            self.begin_comparing()?;
+        }
+        if !begin.options.dry_run {
+            let committing = self.clone();
+            threads::begin(move || committing.commit_all())?;
+            let checking = self.clone();
+            threads::begin(move || checking.check_all())?;
+        }
+        self.obey(orders)
+    }
+
     /// An entry is done with.
     fn settle(&self, number: u64, path: &RelPath, outcome: Outcome) {
         self.tally.add(|now| now.count(&outcome));
