@@ -13,6 +13,7 @@ mod copy;
 mod corpus;
 mod decp;
 mod doctor;
+mod event_loop;
 mod exit;
 mod lab;
 mod link;

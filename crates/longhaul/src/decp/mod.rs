@@ -50,10 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         display: Display::open(config.json),
         began: clock::now(),
     };
-    let outcome = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(rounds.go(&config));
+    let outcome = crate::event_loop::of_this_thread()?.block_on(rounds.go(&config));
     let lifted = rounds.enforcer.take().map_or(Ok(()), Enforcer::end);
     let summary = rounds.account.close(clock::now().since(rounds.began));
     outcome.and(lifted).and(rounds.display.conclude(&summary))

@@ -85,9 +85,7 @@ impl Ready {
 
     fn work(self, out: &Path) -> Result<()> {
         let command = std::env::args().collect::<Vec<_>>().join(" ");
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = crate::event_loop::of_this_thread()?;
         let journal = Journal::open(out, &self.identity, self.fresh)?;
         if !journal.done.is_empty() {
             note!(

@@ -71,9 +71,7 @@ pub(super) fn run(start: &Start) -> Result<()> {
     let sockets = each(&links, |link| control::listen(&link.name))?;
     let taps = each(&links, |link| link.tap.as_ref().map(Plan::open).transpose())?;
     let mut display = Display::open(start, &links)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = crate::event_loop::of_this_thread()?;
     let (snapshots, mut inbox) = channel(SNAPSHOTS_MAX);
     let mut running = Vec::new();
     for ((link, ends), tap) in links.iter().zip(namespaces).zip(taps) {

@@ -371,15 +371,14 @@ fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> 
         endpoint,
         newcomers,
     } = opened;
+    // First: a lack of descriptors is seen before anything is touched.
+    let runtime = crate::event_loop::of_this_thread()?;
     let gates = gates(&relay.doors.open(), &verifiers)?;
     let (mut threads, workers) = start_workers(relay, opened.len(), newcomers)?;
     for (door, sockets) in opened {
         reload::hand_out(&door, sockets, &workers)?;
     }
     threads.extend(start_verifiers(relay, verifiers)?);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     let outcome = keeper(relay, gates).and_then(|keeper| {
         runtime.block_on(async {
             serve_admin(relay, endpoint)?;

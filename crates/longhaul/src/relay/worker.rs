@@ -80,10 +80,9 @@ const RESOLVERS_MAX: usize = 8;
 impl Worker {
     /// Serves until the relay stops.
     pub(crate) fn run(self) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(RESOLVERS_MAX)
-            .build()?;
+        let runtime = crate::event_loop::build(
+            tokio::runtime::Builder::new_current_thread().max_blocking_threads(RESOLVERS_MAX),
+        )?;
         let outcome = runtime.block_on(self.serve());
         // A lookup that hangs must not hold up the exit.
         runtime.shutdown_background();

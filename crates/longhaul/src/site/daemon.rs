@@ -24,9 +24,7 @@ use tokio::{
 pub(super) fn run(config: Config) -> Result<()> {
     // Without more, fewer clients are served at once.
     let _ = host::descriptors::raise_limit();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = crate::event_loop::of_this_thread()?;
     runtime.block_on(serve(Arc::new(config)))
 }
 

@@ -17,9 +17,7 @@ use anyhow::Result;
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = crate::event_loop::of_this_thread()?;
     runtime.block_on(async {
         match &args.command {
             Command::Send(args) => transfer::send(args).await,

@@ -77,9 +77,7 @@ impl Verifier {
 
     /// Runs on a thread of its own until the relay stops; signs the pulse as `thread`.
     pub(crate) fn run(self, relay: &Arc<Relay>, thread: usize) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = crate::event_loop::of_this_thread()?;
         runtime.block_on(async {
             tokio::spawn(super::beat(relay.clone(), thread));
             let stop = relay.drain.reached(Phase::Stop);

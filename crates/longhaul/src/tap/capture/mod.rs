@@ -43,9 +43,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         return Err(crate::exit::Refusal::usage(both));
     }
     let taps = source.open()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = crate::event_loop::of_this_thread()?;
     // Before anybody can know that it captures, and end it.
     let signals = runtime.block_on(async { Signals::listen() })?;
     let mut capture = Capture::start(&source, taps, destination, args)?;
