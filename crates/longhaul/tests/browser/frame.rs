@@ -52,20 +52,37 @@ pub(crate) fn around(source: &str, width: u32) -> String {
     )
 }
 
-/// Times the page is opened if it says nothing: its scripts wait for what they watch to be drawn, and time in the page may
-/// pass before that. Each time four times as much.
+/// Times the page is opened if it doesn't tell all: its scripts wait for what they watch to be drawn, and time in the page
+/// may pass before that. Each time four times as much.
 const LOOKS: u32 = 4;
+
+/// What a script of several steps tells before the first.
+const BEGUN: &str = "begun";
+/// And after the last.
+const OVER: &str = "over";
 
 /// What such a page at `url` heard, and what is said on the console.
 pub(crate) fn heard(url: &str, width: u32, scheme: Scheme) -> Option<(Vec<String>, Vec<String>)> {
     let mut heard = heard_within(url, width, scheme, browser::BUDGET)?;
     for look in 1..LOOKS {
-        if heard != (Vec::new(), Vec::new()) {
+        if is_all(&heard.0) || !heard.1.is_empty() {
             break;
         }
         heard = heard_within(url, width, scheme, browser::BUDGET * 4_u32.pow(look))?;
     }
+    heard
+        .0
+        .retain(|line| ![BEGUN, OVER].contains(&line.as_str()));
     Some(heard)
+}
+
+fn is_all(told: &[String]) -> bool {
+    match told {
+        [] => false,
+        [first, .., last] if first == BEGUN => last == OVER,
+        [only] => only != BEGUN,
+        _ => true,
+    }
 }
 
 fn heard_within(

@@ -27,7 +27,12 @@ const mouse = (target, type, share) => {
 /// One step after the other, each when what the one before it brought about is done; one that says "again" is
 /// taken again.
 const GO: &str = r##"
-const next = () => { if (steps.length > 0) { if (steps[0]() !== "again") steps.shift(); setTimeout(next, 60); } };
+const next = () => {
+  if (steps.length === 0) { tell("over"); return; }
+  if (steps[0]() !== "again") steps.shift();
+  setTimeout(next, 60);
+};
+tell("begun");
 addEventListener("load", () => setTimeout(next, 60));
 </script>"##;
 
