@@ -27,8 +27,9 @@ const UP: usize = 0;
 const DOWN: usize = 1;
 /// What is under way, in products of rate and round trip.
 const WINDOW: f64 = 2.0;
-/// A little less than arrives, so that no queue stands (draft, BBRPacingMarginPercent).
-const MARGIN: f64 = 0.99;
+/// A little less than arrives, so that no queue stands. Half of what the draft has (BBRPacingMarginPercent): queues stand no longer, and
+/// a path without losses is used as well as with libudt.
+const MARGIN: f64 = 0.995;
 /// Rounds that a rate counts for.
 const RATE_ROUNDS: usize = 10;
 /// How long a round trip counts for unless one is seen that is hardly longer; then next to nothing is under way for so long that queues
