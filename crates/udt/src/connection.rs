@@ -303,6 +303,16 @@ impl Connection {
         self.sender.buffer.is_empty()
     }
 
+    /// Whether who waits for something to read finds it, or that there will be nothing.
+    pub(crate) fn is_worth_reading(&self) -> bool {
+        self.end.is_some() || self.can_read() || self.has_message()
+    }
+
+    /// Whether who waits for room finds enough of it, or that none is needed any more.
+    pub(crate) fn is_worth_writing(&self) -> bool {
+        self.end.is_some() || self.sender.buffer.is_worth_writing()
+    }
+
     /// Nothing more is written; once all is acknowledged the other end hears that it is over.
     pub fn close(&mut self) {
         self.closing = true;

@@ -42,6 +42,8 @@ pub struct Endpoint<M, R> {
     events: VecDeque<Event>,
     /// Connections that are forgotten here after their end.
     gone: VecDeque<Gone>,
+    /// Whose the last datagram was.
+    sent: u32,
 }
 
 /// What is kept of one.
@@ -111,6 +113,7 @@ where
             answers: Vec::new(),
             events: VecDeque::new(),
             gone: VecDeque::new(),
+            sent: 0,
         }
     }
 
@@ -346,6 +349,7 @@ where
     pub fn transmit(&mut self, now: Time, to: &mut Vec<u8>) -> Option<SocketAddr> {
         if let Some((peer, answer)) = self.answers.pop() {
             to.extend_from_slice(&answer);
+            self.sent = 0;
             return Some(peer);
         }
         while let Some(&(due, id)) = self.due.first()
@@ -357,6 +361,7 @@ where
                 State::Open(connection) => (connection.transmit(now, to), false),
             };
             if sent {
+                self.sent = id;
                 return Some(one.peer);
             }
             match unanswered {
@@ -368,6 +373,12 @@ where
             }
         }
         None
+    }
+
+    /// Whose the last datagram of [`Self::transmit`] was: 0 if it was no connection's.
+    #[must_use]
+    pub fn sent(&self) -> u32 {
+        self.sent
     }
 
     /// When [`Self::transmit`] may have something next.

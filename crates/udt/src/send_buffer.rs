@@ -106,6 +106,12 @@ impl SendBuffer {
         free.min(self.unsent_max.saturating_sub(self.unsent_packets()))
     }
 
+    /// Whether who waits for room need wake. Each ACK makes some: while much waits to be sent, only for much of it, a sixteenth.
+    pub(crate) fn is_worth_writing(&self) -> bool {
+        let (room, much) = (self.room(), self.capacity().min(self.unsent_max) / 16);
+        room > much || (room > 0 && self.unsent_packets() <= much)
+    }
+
     /// Packets have so many bytes from now on, and those of a stream that were never sent as many if that is more. What
     /// was sent stays as it was.
     pub(crate) fn cut(&mut self, payload: usize) {
@@ -287,6 +293,35 @@ mod tests {
         assert_eq!(buffer.acknowledge(FIRST.plus(1)), Some(1));
         assert_eq!(buffer.acknowledge(FIRST), Some(0));
         assert_eq!(buffer.acked(), FIRST.plus(1));
+    }
+
+    #[test]
+    fn who_waits_for_room_wakes_for_a_sixteenth_unless_little_waits_to_be_sent() {
+        let mut buffer = SendBuffer::new(FIRST, 64, 10);
+        buffer.write(&[0; 640]);
+        let taken: Vec<_> = std::iter::from_fn(|| buffer.take_unsent())
+            .take(50)
+            .collect();
+        assert!(!buffer.is_worth_writing(), "there is no room");
+        buffer.acknowledge(taken[4]);
+        assert!(!buffer.is_worth_writing(), "4 packets, 14 wait");
+        buffer.acknowledge(taken[5]);
+        assert!(buffer.is_worth_writing(), "5 packets");
+        buffer.write(&[0; 40]);
+        let all: Vec<_> = std::iter::from_fn(|| buffer.take_unsent())
+            .take(14)
+            .collect();
+        assert!(buffer.is_worth_writing(), "a packet, 4 wait: {all:?}");
+    }
+
+    #[test]
+    fn what_is_sent_makes_room_where_what_waits_is_bounded() {
+        let mut buffer = SendBuffer::new(FIRST, 64, 10);
+        buffer.limit_unsent(4);
+        buffer.write(&[0; 640]);
+        assert!(!buffer.is_worth_writing());
+        buffer.take_unsent();
+        assert!(buffer.is_worth_writing());
     }
 
     #[test]

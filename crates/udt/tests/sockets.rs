@@ -10,7 +10,7 @@ use tokio::{
     time::timeout,
 };
 use udt::{
-    Config, Mode,
+    Config, Endpoint, Mode,
     socket::{Socket, Stream},
 };
 use units::Time;
@@ -155,6 +155,40 @@ async fn who_came_and_was_not_taken_hears_that_it_is_over() {
     drop(listener);
     let read = timeout(PATIENCE, stream.read(&mut [0])).await.unwrap();
     assert_eq!(read.unwrap(), 0);
+}
+
+/// Takes a connection, and says nothing more.
+async fn falls_silent(at: tokio::net::UdpSocket) {
+    let mut endpoint = Endpoint::new(config(Mode::Stream), native, || 7);
+    endpoint.listen();
+    let mut datagram = [0; 2000];
+    while endpoint.event().is_none() {
+        let (length, from) = at.recv_from(&mut datagram).await.unwrap();
+        endpoint.handle(&datagram[..length], from, Time::ZERO);
+        let mut answer = Vec::new();
+        while let Some(to) = endpoint.transmit(Time::ZERO, &mut answer) {
+            at.send_to(&std::mem::take(&mut answer), to).await.unwrap();
+        }
+    }
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn what_goes_makes_room_where_what_waits_is_bounded() {
+    let at = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let to = at.local_addr().unwrap();
+    let writing = async {
+        let socket = bind("127.0.0.1:0", config(Mode::Stream));
+        let mut stream = socket.connect(to).await.unwrap();
+        stream.limit_unsent(4);
+        // UDT begins with 16 packets under way.
+        stream.write_all(&[0; 12 * 1000]).await.unwrap();
+    };
+    let writing = timeout(PATIENCE, writing);
+    tokio::select! {
+        written = writing => written.unwrap(),
+        () = falls_silent(at) => {}
+    }
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ struct Driver {
     pieces: Vec<u8>,
     train: Train,
     arrivals: Arrivals,
-    /// Connections of which something came.
+    /// Connections of which something came or went.
     touched: Vec<u32>,
 }
 
@@ -144,7 +144,7 @@ impl Driver {
             }
         }
         state.tell();
-        self.touched.drain(..).for_each(|id| state.wake(id));
+        self.touched.drain(..).for_each(|id| state.look(id));
         metas.iter().map(|meta| meta.len).sum()
     }
 
@@ -167,8 +167,14 @@ impl Driver {
         self.arrivals.passed(now);
         let mut state = self.shared.lock();
         let State { endpoint, .. } = &mut *state;
-        while !self.train.is_closed() && self.train.add(|bytes| endpoint.transmit(now, bytes)) {}
+        while !self.train.is_closed() && self.train.add(|bytes| endpoint.transmit(now, bytes)) {
+            let whose = endpoint.sent();
+            if self.touched.last() != Some(&whose) {
+                self.touched.push(whose);
+            }
+        }
         state.tell();
+        self.touched.drain(..).for_each(|id| state.look(id));
         state.endpoint.deadline()
     }
 

@@ -245,6 +245,21 @@ impl State {
         }
     }
 
+    /// Something of a connection came or went: who waits for what that brought is woken, and nobody else.
+    fn look(&mut self, id: u32) {
+        let (Some(connection), Some(waiting)) =
+            (self.endpoint.connection(id), self.waiting.get_mut(&id))
+        else {
+            return;
+        };
+        if connection.is_worth_reading() {
+            waiting.reader.wake();
+        }
+        if connection.is_worth_writing() {
+            waiting.writer.wake();
+        }
+    }
+
     /// Who waits for something of a connection looks again.
     fn wake(&mut self, id: u32) {
         self.waiting.entry(id).and_modify(Waiting::wake);
