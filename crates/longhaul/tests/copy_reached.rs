@@ -116,8 +116,15 @@ fn said(child: &mut Child) -> Said {
 }
 
 fn wait_until_said(said: &mut Said, words: &str) {
-    let found = said.any(|line| line.unwrap().contains(words));
-    assert!(found, "{words:?} was never said");
+    let mut before = Vec::new();
+    for line in said {
+        let line = line.unwrap();
+        if line.contains(words) {
+            return;
+        }
+        before.push(line);
+    }
+    panic!("{words:?} was never said, but {before:#?}");
 }
 
 fn wait_until_there(path: &Path) {

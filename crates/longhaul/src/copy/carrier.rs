@@ -74,6 +74,15 @@ impl Carrier {
         }
     }
 
+    /// Whoever waits for something from the other end hears that there is nothing more. Over TCP the other end notices nothing.
+    pub(super) fn deafen(&self) {
+        match self {
+            // It may have ended by itself.
+            Self::Tcp(socket) => drop(socket.shutdown(Shutdown::Read)),
+            Self::Udt(stream, _) => stream.abort(),
+        }
+    }
+
     /// The socket, if it is one.
     pub(super) fn tcp(&self) -> Option<&TcpStream> {
         match self {

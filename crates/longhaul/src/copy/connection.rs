@@ -293,6 +293,11 @@ impl Handle {
     pub(super) fn cut(&self) {
         self.0.cut();
     }
+
+    /// Whoever waits for something from the other end hears that there is nothing more; the other end notices nothing.
+    pub(super) fn deafen(&self) {
+        self.0.deafen();
+    }
 }
 
 #[cfg(test)]

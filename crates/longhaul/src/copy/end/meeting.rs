@@ -85,10 +85,13 @@ impl Opener {
 
     /// How a conversation ended, and with it all opening: if no stream came through, that is why.
     pub(super) fn conclude<T>(&self, outcome: Result<T>) -> Result<T> {
-        self.end();
         match self.0.note(|openings| openings.given_up.take()) {
+            // Its connections stay: the other end would say first that they ended, and nobody would hear why.
             Some(why) => Err(why),
-            None => outcome,
+            None => {
+                self.end();
+                outcome
+            }
         }
     }
 
@@ -97,7 +100,7 @@ impl Opener {
         let handles = [lines.orders.handle()?, lines.answers.handle()?];
         self.0.note(|openings| {
             openings.lines.extend(handles);
-            openings.cut_if_given_up();
+            openings.deafen_if_given_up();
         });
         Ok(())
     }
@@ -107,7 +110,7 @@ impl Opener {
         self.0.change(|openings| {
             openings.over = true;
             openings.given_up.get_or_insert(why);
-            openings.cut_if_given_up();
+            openings.deafen_if_given_up();
         });
     }
 
@@ -149,9 +152,9 @@ impl Opener {
 }
 
 impl Openings {
-    fn cut_if_given_up(&self) {
+    fn deafen_if_given_up(&self) {
         if self.given_up.is_some() {
-            self.lines.iter().for_each(Handle::cut);
+            self.lines.iter().for_each(Handle::deafen);
         }
     }
 }
