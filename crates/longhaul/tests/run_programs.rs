@@ -133,8 +133,15 @@ fn a_terminal_s_signals_come_once() {
     std::fs::write(&file, program).unwrap();
     // Without exec a shell that stays in between is told of SIGQUIT too, and dies of it.
     let line = format!("exec {longhaul} run -- sh {}", file.display());
-    let mut child = std::process::Command::new("script")
-        .args(["-qefc", &line, "/dev/null"])
+    // What a shell starts with & ignores both signals, and a shell cannot trap what was ignored when it began.
+    let mut child = std::process::Command::new("env")
+        .args([
+            "--default-signal=INT,QUIT",
+            "script",
+            "-qefc",
+            &line,
+            "/dev/null",
+        ])
         .env("SHELL", "/bin/sh")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
