@@ -170,7 +170,7 @@ async fn falls_silent(at: tokio::net::UdpSocket) {
             at.send_to(&std::mem::take(&mut answer), to).await.unwrap();
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 #[tokio::test]
