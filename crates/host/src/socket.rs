@@ -3,6 +3,7 @@
 //! would switch the kernel's autotuning off.
 
 use crate::initial_window;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::{
     io,
@@ -238,18 +239,29 @@ pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
 /// there is: the kernel notes that somebody wants to know (net/ipv4/tcp.c, `tcp_poll`). A
 /// connection that is broken is an error, which stays on the socket.
 pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut polled = [PollFd::new(socket, PollFlags::OUT)];
+    let found = polled(socket, PollFlags::OUT)?;
+    match found.intersects(PollFlags::ERR | PollFlags::HUP) {
+        true => Err(io::ErrorKind::ConnectionReset.into()),
+        false => Ok(found.contains(PollFlags::OUT)),
+    }
+}
+
+/// Whether the other end has closed a connection, or it broke (poll(2), `POLLRDHUP`): who neither reads nor writes hears
+/// of neither.
+pub fn has_hung_up(socket: &impl AsFd) -> io::Result<bool> {
+    let found = polled(socket, PollFlags::RDHUP)?;
+    Ok(found.intersects(PollFlags::RDHUP | PollFlags::ERR | PollFlags::HUP))
+}
+
+/// What of these holds now, and what is said unasked.
+fn polled(socket: &impl AsFd, flags: PollFlags) -> io::Result<PollFlags> {
+    let mut polled = [PollFd::new(socket, flags)];
     let at_once = Timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     poll(&mut polled, Some(&at_once))?;
-    let found = polled[0].revents();
-    match found.intersects(PollFlags::ERR | PollFlags::HUP) {
-        true => Err(io::ErrorKind::ConnectionReset.into()),
-        false => Ok(found.contains(PollFlags::OUT)),
-    }
+    Ok(polled[0].revents())
 }
 
 /// The error that is pending on a socket, which this call takes off it (SO_ERROR).
@@ -495,6 +507,22 @@ mod tests {
         reset_on_close(&accepted).unwrap();
         drop(accepted);
         assert!(is_writable(&client).is_err());
+    }
+
+    #[test]
+    fn whoever_only_waits_learns_that_the_other_end_hung_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for reset in [false, true] {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (accepted, _) = listener.accept().unwrap();
+            finish_sending(&client).unwrap();
+            assert!(!has_hung_up(&client).unwrap(), "this end has");
+            if reset {
+                reset_on_close(&accepted).unwrap();
+            }
+            drop(accepted);
+            assert!(has_hung_up(&client).unwrap());
+        }
     }
 
     #[test]

@@ -117,8 +117,10 @@ async fn messages_go_both_ways() {
             }
         };
         tokio::join!(talk(&one, 0), talk(&other, 0xff));
+        assert!(!other.has_ended());
         drop(one);
         assert!(!other.receive(&mut Vec::new()).await.unwrap());
+        assert!(other.has_ended());
     };
     timeout(PATIENCE, transfer).await.unwrap();
 }

@@ -83,6 +83,14 @@ impl Carrier {
         }
     }
 
+    /// Whether the other end has closed it, or it broke: who neither reads nor writes hears of neither.
+    pub(super) fn has_ended(&self) -> bool {
+        match self {
+            Self::Tcp(socket) => host::socket::has_hung_up(socket).unwrap_or_default(),
+            Self::Udt(stream, _) => stream.has_ended(),
+        }
+    }
+
     /// The socket, if it is one.
     pub(super) fn tcp(&self) -> Option<&TcpStream> {
         match self {

@@ -53,7 +53,7 @@ impl Ledger {
         bytes: u64,
         now: Time,
     ) -> Result<(), HasEnded> {
-        if self.ended.contains(&stream) {
+        if self.has_ended(stream) {
             return Err(HasEnded(parcel));
         }
         let stream = self.stream(stream, now);
@@ -75,7 +75,7 @@ impl Ledger {
     /// The far end has received `count` parcels of a stream, from its beginning on. What it confirmed before it may
     /// confirm again, also after the stream's end: it counts and tells in several threads.
     pub fn received(&mut self, stream: u64, count: u64, now: Time) -> Result<(), Overcounted> {
-        if self.ended.contains(&stream) {
+        if self.has_ended(stream) {
             return Ok(());
         }
         let of = self.stream(stream, now);
@@ -108,6 +108,12 @@ impl Ledger {
         let under_way = self.streams.remove(&stream).map(|ended| ended.under_way);
         let lost = under_way.into_iter().flatten().map(|flight| flight.parcel);
         Ok(lost.collect())
+    }
+
+    /// Whether the far end of a stream has ended.
+    #[must_use]
+    pub fn has_ended(&self, stream: u64) -> bool {
+        self.ended.contains(&stream)
     }
 
     /// Whether a stream has nothing under way.
@@ -172,6 +178,7 @@ mod tests {
             [],
             "one that never carried"
         );
+        assert!(ledger.has_ended(7) && !ledger.has_ended(1));
         assert!(ledger.sent(7, block(1), 9, NOW).is_err());
     }
 

@@ -106,6 +106,14 @@ impl Stream {
         })
     }
 
+    /// Whether it is over: the other end has closed it, this one has, or it is lost. What came may still be read.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let ended = |connection: &mut Connection| Ok(connection.end().map(drop));
+        let ended = self.act(&mut self.shared.lock(), ended);
+        !matches!(ended, Ok(None))
+    }
+
     /// Ready when it is lost: nothing was heard for too long, or nothing goes over the socket any more.
     pub fn poll_lost(&self, context: &Context<'_>) -> Poll<io::Error> {
         let lost = |connection: &mut Connection| match connection.end() {

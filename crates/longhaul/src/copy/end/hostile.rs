@@ -605,3 +605,24 @@ fn what_a_stream_does_not_get_through_goes_on_another() {
     liar.end.join().unwrap().unwrap();
     drop(stalled);
 }
+
+/// A source hears nothing of a stream to which it has given all that it has, and the far end may never have begun with it.
+#[test]
+fn a_stream_that_the_far_end_left_without_a_word_is_given_up() {
+    let mut liar = Liar::to(Role::Source);
+    let mut stream = liar.meet();
+    liar.answer(&Answer::Need {
+        file: 0,
+        missing: Need::Blocks(vec![0..1]),
+    });
+    assert_eq!(receive(&mut stream).block, 0);
+    drop(stream);
+    while !matches!(Liar::hear(&mut liar.orders), Order::Gone { stream: 0 }) {}
+    liar.answer(&Answer::Ended {
+        stream: 0,
+        blocks: 0,
+    });
+    let (_, mut stream) = liar.stream();
+    assert_eq!(receive(&mut stream).block, 0);
+    drop(liar.hang_up());
+}

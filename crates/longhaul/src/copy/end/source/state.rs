@@ -80,9 +80,9 @@ impl Shared {
         self.look(|state| state.over)
     }
 
-    /// What a stream carries next; waits for it. `None`: nothing more comes, or there are too many streams.
+    /// What a stream carries next; waits for it. `None`: nothing more comes, the stream has ended, or there are too many.
     pub(super) fn next(&self, stream: u64, lane: usize) -> Option<Parcel> {
-        self.wait_for(|state| match state.over || state.retires(stream) {
+        self.wait_for(|state| match state.is_done_with(stream) {
             true => Some(None),
             false => state.next(stream, lane).map(Some),
         })
@@ -123,6 +123,11 @@ impl State {
         let lane = fewest.unwrap_or_default();
         self.lanes[lane] += 1;
         lane
+    }
+
+    /// Whether a stream carries nothing more.
+    fn is_done_with(&mut self, stream: u64) -> bool {
+        self.over || self.ledger.has_ended(stream) || self.retires(stream)
     }
 
     /// Whether a stream is one too many; it is not counted any more then.

@@ -39,6 +39,7 @@ impl Source {
             if let Some((_, first)) = streams.first() {
                 self.level(first, &begin.meeting);
             }
+            self.give_up_ended(&streams);
             let infos = self.look(&mut seen, &streams);
             if !fixed {
                 self.decide(&mut seen, &infos);
@@ -47,6 +48,17 @@ impl Source {
         }
         let figures = seen.figures.into_values().collect();
         self.reporter.say(&Report::Streams(figures));
+    }
+
+    /// Those that the far end closed, or that broke, while nothing was written to them. The target tells what arrived by
+    /// them, even if it never began with them; then their threads end.
+    fn give_up_ended(&self, streams: &[(u64, Handle)]) {
+        for (number, _) in streams.iter().filter(|(_, one)| one.carrier().has_ended()) {
+            let carried = self.shared.note(|state| state.streams.remove(number));
+            if carried.is_some() {
+                self.orders.put(Order::Gone { stream: *number });
+            }
+        }
     }
 
     /// What each stream has done so far; each gets its share if their number has changed.
