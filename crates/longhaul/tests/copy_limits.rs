@@ -85,23 +85,36 @@ fn with_few_descriptors_fewer_files_are_open_at_once() {
     }
 }
 
-/// With none to spare, what cannot be opened is named, and nothing waits for ever.
+/// With one descriptor less than each end needs nothing is touched; with as many it is slow, and no more.
 #[test]
-fn without_descriptors_it_ends_and_says_so() {
+fn without_descriptors_it_says_so_before_anything_is_touched() {
     let ground = Ground::new();
-    let from = ground.path("from");
+    let (from, to) = (ground.path("from"), ground.path("to"));
     fs::create_dir(&from).unwrap();
     for number in 0..40 {
         fs::write(from.join(format!("small-{number}")), bytes(number, 100)).unwrap();
     }
-    let to = ground.path("to");
-    let (code, said) = copy(&ground, &["prlimit", "--nofile=24:24"], &from, &to);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("Too many open files"), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
-    let (code, said) = copy(&ground, &["env"], &from, &to);
+    for number in 0..4 {
+        fs::write(
+            from.join(format!("large-{number}")),
+            bytes(number, BLOCK + 1),
+        )
+        .unwrap();
+    }
+    for limit in ["--nofile=24:24", "--nofile=75:75"] {
+        let (code, said) = copy(&ground, &["prlimit", limit], &from, &to);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(
+            said.contains("needs 76") && said.contains("ulimit"),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(!to.exists());
+    }
+    let (code, said) = copy(&ground, &["prlimit", "--nofile=76:76"], &from, &to);
     assert_eq!((code, &said[..]), (Some(0), ""));
-    tree::assert_same(&from, &to, "with descriptors");
+    tree::assert_same(&from, &to, "with just enough");
+    assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new());
 }
 
 /// The limit is one on all threads of a user, and none on root: so it needs another user.

@@ -3,6 +3,7 @@
 //! killed at any moment; it ends by itself when the driver is gone.
 
 mod attributes;
+mod descriptors;
 mod gauges;
 #[cfg(test)]
 mod hostile;
@@ -93,6 +94,8 @@ fn perform(
     reporter: &Reporter,
 ) -> Result<Progress> {
     reach.admit(&begin)?;
+    // With more, more is read, sent and written at once.
+    descriptors::raise_limit(begin.role)?;
     match begin.role {
         Role::Source if begin.task == Task::Survey => survey::run(&begin, reach, reporter),
         Role::Source => source::run(begin, reach, identity, reporter),

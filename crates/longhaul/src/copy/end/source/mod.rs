@@ -69,8 +69,6 @@ pub(super) fn run(
     identity: &Identity,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    // Without more, fewer can be read and sent at once.
-    let _ = host::descriptors::raise_limit();
     let ready = prepare(&begin, reach)?;
     get_ready(&mut begin, reach, reporter)?;
     let ready = match begin.task {

@@ -2,7 +2,7 @@
 //! What all threads of a target share.
 
 use super::{
-    super::{attributes::Attributes, watched::Watched},
+    super::{attributes::Attributes, descriptors, watched::Watched},
     arriving::{Large, Named},
     comparing::Comparison,
 };
@@ -18,16 +18,12 @@ use store::{
 };
 use units::Time;
 
-/// Files of several blocks that are open at once, at most; four descriptors each.
+/// Files of several blocks that are open at once, at most.
 const OPEN_MAX: usize = 64;
 /// Blocks of all of them, unless one alone has more: 16 TiB, of which the target keeps 140 MB.
 const OPEN_BLOCKS_MAX: u64 = 4 << 20;
-/// Small files that are written and not yet durable, at most; two descriptors each, and as many again are written while
-/// these become durable.
+/// Small files that are written and not yet durable, at most; as many again are written while these become durable.
 const BATCH_MAX: usize = 256;
-/// Descriptors of a stream, and those of all else: directories, the manifest, both ends' messages.
-const STREAM_DESCRIPTORS: usize = 4;
-const OTHER_DESCRIPTORS: usize = 64;
 /// Bytes that were written and are not yet durable, at most, and a block a stream: a kill costs no more, and what is
 /// under way. At 1 Gbit/s a disk may take a second for a sync before streams wait for it.
 pub(super) const AT_RISK_MAX: u64 = 128 << 20;
@@ -61,7 +57,7 @@ impl Default for Room {
 impl Room {
     /// What so many descriptors are enough for beside streams; `None` is no limit. At least one of each.
     pub(super) fn within(descriptors: Option<u64>, streams: usize) -> Self {
-        let taken = OTHER_DESCRIPTORS + STREAM_DESCRIPTORS * streams;
+        let taken = descriptors::OTHER + descriptors::STREAM * streams;
         let all = descriptors.and_then(|all| usize::try_from(all).ok());
         let left = all.unwrap_or(usize::MAX).saturating_sub(taken);
         // Four fifths are for the small ones.
@@ -384,8 +380,9 @@ mod tests {
         let room = |descriptors, streams| {
             let Room { open, batch } = Room::within(descriptors, streams);
             assert!((1..=OPEN_MAX).contains(&open) && (1..=BATCH_MAX).contains(&batch));
-            let files = 4 * open + 2 * 2 * batch;
-            (files, STREAM_DESCRIPTORS * streams + OTHER_DESCRIPTORS)
+            let files = descriptors::LARGE * open + descriptors::SMALL * batch;
+            let others = descriptors::OTHER + descriptors::STREAM * streams;
+            (files, others)
         };
         assert_eq!(room(None, 64), room(Some(1 << 20), 64));
         for (descriptors, streams) in [(4096, 256), (1024, 64), (512, 64), (256, 16), (128, 4)] {
