@@ -611,6 +611,7 @@ fn what_a_stream_does_not_get_through_goes_on_another() {
 fn a_stream_that_the_far_end_left_without_a_word_is_given_up() {
     let mut liar = Liar::to(Role::Source);
     let mut stream = liar.meet();
+    while !matches!(Liar::hear(&mut liar.orders), Order::ScanEnded) {}
     liar.answer(&Answer::Need {
         file: 0,
         missing: Need::Blocks(vec![0..1]),
