@@ -2,83 +2,203 @@
 //! Which directory is whose copy. `SRC` copied to a name that is not there becomes it; the same again must mean the same,
 //! and not a copy within the copy, as a directory that is there would.
 //!
-//! Beside the directory NAME stands `.longhaul-HASH.origin`: what it is a copy of (32 bytes, the caller's) and its number in
-//! the file system (8, big-endian), so that another directory of that name is not meant; 0 while it is about to be made. HASH
-//! is as in [`crate::part`].
+//! Beside the directory NAME stands `.longhaul-HASH.origin`: what it is a copy of (32 bytes, the caller's), its number in
+//! the file system (8, big-endian) and its birth (16). A file system gives a number again after `rm -r`, so the number alone
+//! would take a stranger's directory for the copy. The birth is the time when the directory was made (seconds and nanoseconds,
+//! 8 bytes each, big-endian). Where the file system keeps no such time (ext3, NFSv3) it is 16 random bytes, which stand in
+//! `.longhaul-identity` in the directory, too. HASH is as in [`crate::part`].
 
 use crate::{
-    medium::{Directory, How, Medium, OpenError},
+    medium::{Dir, Directory, How, Medium, OpenError},
     part::own_name,
+    path::RelPath,
+    root::{Failure, Root},
 };
-use std::io;
+use rustix::{
+    fd::AsFd,
+    fs::{AtFlags, StatxFlags},
+};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+};
 
-/// No directory has this number.
-pub const NOT_YET: u64 = 0;
+/// Where 16 random bytes stand in a directory whose file system keeps no birth times.
+const IDENTITY: &[u8] = b".longhaul-identity";
+
+/// Bytes of a birth.
+const BIRTH_LEN: usize = 16;
 
 /// Bytes in the note.
-const LEN: usize = 40;
+const LEN: usize = 40 + BIRTH_LEN;
 
 /// What something is a copy of: a digest that the caller makes.
 pub type Origin = [u8; 32];
 
-/// Notes durably that the directory `name` in `dir`, of this inode, or the one that will be made if it is [`NOT_YET`], is the
-/// copy of `origin`.
+/// A directory, told from all others that ever have its name or its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    inode: u64,
+    birth: [u8; BIRTH_LEN],
+}
+
+/// Why a directory can't be noted.
+#[derive(Debug, thiserror::Error)]
+pub enum NoteError {
+    /// The directory can't be looked at, made or named.
+    #[error(transparent)]
+    Directory(#[from] Failure),
+    /// The note or the identity can't be read or written.
+    #[error(transparent)]
+    Note(#[from] OpenError),
+}
+
+impl From<io::Error> for NoteError {
+    fn from(error: io::Error) -> Self {
+        Self::Note(error.into())
+    }
+}
+
+/// Makes the directory `path` as the copy of `origin`, durably. It has its note before it has its name, so that a directory
+/// that somebody else makes under the name after a crash is not the copy. Only we may use it.
+///
+/// # Errors
+/// The system refuses to, or something that is no empty directory has the name by now.
+pub fn make(root: &Root, path: &RelPath, origin: &Origin) -> Result<(), NoteError> {
+    let dir = around(root, path)?;
+    let beside = beside(path).map_err(Failure::from)?;
+    // An earlier run was killed before it gave it its name.
+    let _ = beside.join(IDENTITY).map(|identity| root.remove(&identity));
+    let _ = root.remove_dir(&beside);
+    root.make_dir(&beside)?;
+    let made = identify(root, &beside, Missing::Made)?;
+    write(&dir, path.name(), &made, origin)?;
+    root.rename(&beside, path)?;
+    Ok(dir.sync()?)
+}
+
+/// Notes durably that the directory `path`, which is there, is the copy of `origin`.
 ///
 /// # Errors
 /// The system refuses to.
-pub fn note<D: Directory>(
+pub fn note(root: &Root, path: &RelPath, origin: &Origin) -> Result<(), NoteError> {
+    let identity = identify(root, path, Missing::Made)?;
+    Ok(write(&around(root, path)?, path.name(), &identity, origin)?)
+}
+
+/// Whether the directory `path` is the copy of `origin`.
+///
+/// # Errors
+/// It can't be looked at, or what stands in the note's place is no file or can't be read.
+pub fn is_copy(root: &Root, path: &RelPath, origin: &Origin) -> Result<bool, NoteError> {
+    let identity = identify(root, path, Missing::Zeros)?;
+    Ok(is_noted(
+        &around(root, path)?,
+        path.name(),
+        &identity,
+        origin,
+    )?)
+}
+
+fn around(root: &Root, path: &RelPath) -> Result<Dir, NoteError> {
+    let dir = root.open_dir(path.parent().as_ref())?;
+    Ok(Dir::new(dir.as_fd())?)
+}
+
+fn beside(path: &RelPath) -> Result<RelPath, crate::path::BadPath> {
+    let name = own_name(path.name(), "new");
+    path.parent()
+        .map_or_else(|| RelPath::parse(&name), |dir| dir.join(&name))
+}
+
+/// What becomes of an identity file that is missing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// It is made.
+    Made,
+    /// It counts as zeros, which nobody notes.
+    Zeros,
+}
+
+fn identify(root: &Root, path: &RelPath, missing: Missing) -> Result<Identity, NoteError> {
+    let (dir, name) = root.place(path)?;
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let found = rustix::fs::statx(&dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted);
+    let found = found.map_err(Failure::at(Some(path), "look at"))?;
+    let birth = match found.stx_mask & StatxFlags::BTIME.bits() != 0 {
+        true => {
+            let time = found.stx_btime;
+            (u128::from(time.tv_sec as u64) << 64 | u128::from(time.tv_nsec)).to_be_bytes()
+        }
+        false => random_birth(&Dir::new(root.open_dir(Some(path))?.as_fd())?, missing)?,
+    };
+    Ok(Identity {
+        inode: found.stx_ino,
+        birth,
+    })
+}
+
+/// The random bytes in the directory.
+fn random_birth<D: Directory>(dir: &D, missing: Missing) -> Result<[u8; BIRTH_LEN], OpenError> {
+    let mut birth = [0; BIRTH_LEN];
+    if let Some(file) = dir.open(IDENTITY, How::Read)?
+        && file.read_at(&mut birth, 0)? == BIRTH_LEN
+    {
+        return Ok(birth);
+    }
+    if missing == Missing::Zeros {
+        return Ok([0; BIRTH_LEN]);
+    }
+    File::open("/dev/urandom")?.read_exact(&mut birth)?;
+    put(dir, IDENTITY, &birth)?;
+    Ok(birth)
+}
+
+fn write<D: Directory>(
     dir: &D,
     name: &[u8],
-    inode: u64,
+    identity: &Identity,
     origin: &Origin,
 ) -> Result<(), OpenError> {
-    if read(dir, name)? == bytes(inode, origin) {
-        return Ok(());
+    match is_noted(dir, name, identity, origin)? {
+        true => Ok(()),
+        false => put(dir, &note_name(name), &bytes(identity, origin)),
     }
-    let file = dir.open(&note_name(name), How::MakeAndWait)?;
+}
+
+/// Never empty once it was there: another copy may read it at any moment.
+fn put<D: Directory>(dir: &D, own: &[u8], bytes: &[u8]) -> Result<(), OpenError> {
+    let file = dir.open(own, How::MakeAndWait)?;
     let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
-    // Never empty once it was there: another copy may read it at any moment.
-    file.write_at(&bytes(inode, origin), 0)?;
-    file.set_len(LEN as u64)?;
+    file.write_at(bytes, 0)?;
+    file.set_len(bytes.len() as u64)?;
     file.sync_data()?;
     Ok(dir.sync()?)
 }
 
-/// Whether the directory `name` in `dir`, of this inode, is the copy of `origin`.
-///
-/// # Errors
-/// What stands in the note's place is no file, or can't be read.
-pub fn is_copy<D: Directory>(
+fn is_noted<D: Directory>(
     dir: &D,
     name: &[u8],
-    inode: u64,
+    identity: &Identity,
     origin: &Origin,
 ) -> Result<bool, OpenError> {
-    let noted = read(dir, name)?;
-    Ok([inode, NOT_YET]
-        .iter()
-        .any(|inode| noted == bytes(*inode, origin)))
-}
-
-/// As far as it can be one.
-fn read<D: Directory>(dir: &D, name: &[u8]) -> Result<Vec<u8>, OpenError> {
     let mut there = vec![0; LEN + 1];
     let length = match dir.open(&note_name(name), How::Read)? {
         Some(file) => file.read_at(&mut there, 0)?,
         None => 0,
     };
-    there.truncate(length);
-    Ok(there)
+    Ok(there[..length] == bytes(identity, origin))
 }
 
 fn note_name(name: &[u8]) -> Vec<u8> {
     own_name(name, "origin")
 }
 
-fn bytes(inode: u64, origin: &Origin) -> [u8; LEN] {
+fn bytes(identity: &Identity, origin: &Origin) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     bytes[..32].copy_from_slice(origin);
-    bytes[32..].copy_from_slice(&inode.to_be_bytes());
+    bytes[32..40].copy_from_slice(&identity.inode.to_be_bytes());
+    bytes[40..].copy_from_slice(&identity.birth);
     bytes
 }
 
@@ -86,29 +206,77 @@ fn bytes(inode: u64, origin: &Origin) -> [u8; LEN] {
 mod tests {
     use super::*;
     use crate::medium::simulated::{Dice, Disk};
+    use std::fs;
+
+    fn identity(inode: u64, birth: u8) -> Identity {
+        Identity {
+            inode,
+            birth: [birth; BIRTH_LEN],
+        }
+    }
 
     #[test]
     fn a_directory_is_the_copy_of_what_was_noted_and_of_nothing_else() {
         let dir = Disk::default().directory();
-        let is = |name: &[u8], inode, origin| is_copy(&dir, name, inode, &[origin; 32]).unwrap();
-        assert!(!is(b"a", 7, 1));
-        note(&dir, b"a", 7, &[1; 32]).unwrap();
-        assert!(is(b"a", 7, 1));
-        assert!(!is(b"a", 8, 1) && !is(b"a", 7, 2) && !is(b"b", 7, 1));
-        note(&dir, b"a", 9, &[2; 32]).unwrap();
-        assert!(is(b"a", 9, 2) && !is(b"a", 7, 1));
-        note(&dir, b"b", NOT_YET, &[3; 32]).unwrap();
-        assert!(is(b"b", 7, 3) && !is(b"b", 7, 2));
-        note(&dir, b"b", 8, &[3; 32]).unwrap();
-        assert!(is(b"b", 8, 3) && !is(b"b", 7, 3));
+        let is =
+            |name: &[u8], identity, origin| is_noted(&dir, name, &identity, &[origin; 32]).unwrap();
+        assert!(!is(b"a", identity(7, 1), 1));
+        write(&dir, b"a", &identity(7, 1), &[1; 32]).unwrap();
+        assert!(is(b"a", identity(7, 1), 1));
+        assert!(!is(b"a", identity(8, 1), 1), "another number");
+        assert!(!is(b"a", identity(7, 2), 1), "the same number, born later");
+        assert!(!is(b"a", identity(7, 1), 2) && !is(b"b", identity(7, 1), 1));
+        write(&dir, b"a", &identity(9, 1), &[2; 32]).unwrap();
+        assert!(is(b"a", identity(9, 1), 2) && !is(b"a", identity(7, 1), 1));
     }
 
     #[test]
     fn a_note_survives_a_loss_of_power() {
         let disk = Disk::default();
         let dir = disk.directory();
-        note(&dir, b"a", 7, &[1; 32]).unwrap();
+        write(&dir, b"a", &identity(7, 1), &[1; 32]).unwrap();
         disk.crash(&mut Dice(1));
-        assert!(is_copy(&dir, b"a", 7, &[1; 32]).unwrap());
+        assert!(is_noted(&dir, b"a", &identity(7, 1), &[1; 32]).unwrap());
+    }
+
+    #[test]
+    fn random_bytes_are_made_once_and_only_to_be_noted() {
+        let dir = Disk::default().directory();
+        assert_eq!(random_birth(&dir, Missing::Zeros).unwrap(), [0; BIRTH_LEN]);
+        let made = random_birth(&dir, Missing::Made).unwrap();
+        assert_ne!(made, [0; BIRTH_LEN]);
+        assert_eq!(random_birth(&dir, Missing::Zeros).unwrap(), made);
+        assert_eq!(random_birth(&dir, Missing::Made).unwrap(), made);
+    }
+
+    #[test]
+    fn a_directory_is_made_with_its_note_and_never_over_another() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = Root::open(temp.path()).unwrap();
+        let path = RelPath::parse(b"a").unwrap();
+        make(&root, &path, &[1; 32]).unwrap();
+        assert!(is_copy(&root, &path, &[1; 32]).unwrap());
+        fs::rename(temp.path().join("a"), temp.path().join("b")).unwrap();
+        fs::create_dir_all(temp.path().join("a/precious")).unwrap();
+        assert!(!is_copy(&root, &path, &[1; 32]).unwrap());
+        assert!(make(&root, &path, &[1; 32]).is_err());
+        assert!(!is_copy(&root, &path, &[1; 32]).unwrap());
+        note(&root, &path, &[1; 32]).unwrap();
+        assert!(is_copy(&root, &path, &[1; 32]).unwrap());
+    }
+
+    /// What a run leaves that was killed between the note and the name.
+    #[test]
+    fn what_an_earlier_run_left_is_made_anew() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = Root::open(temp.path()).unwrap();
+        let path = RelPath::parse(b"a").unwrap();
+        let left = temp.path().join(beside(&path).unwrap().as_path());
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join(".longhaul-identity"), "x").unwrap();
+        make(&root, &path, &[1; 32]).unwrap();
+        assert!(is_copy(&root, &path, &[1; 32]).unwrap());
+        let names = fs::read_dir(temp.path()).unwrap().count();
+        assert_eq!(names, 2, "the directory and its note");
     }
 }

@@ -16,11 +16,11 @@ use std::{
     ffi::OsStr,
     io,
     net::IpAddr,
-    os::{fd::AsFd, unix::ffi::OsStrExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
-use store::{medium::Dir, origin, path::RelPath, root::Root, scan::Source};
+use store::{origin, path::RelPath, root::Root, scan::Source};
 
 /// What a site tells the end that it starts, before the client says anything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -129,15 +129,8 @@ fn named(path: &Path) -> Result<(Root, RelPath)> {
 
 /// Whether a directory is what an earlier run of the same command made and called so.
 fn is_its_copy(root: &Root, path: &RelPath, options: &Options) -> bool {
-    let Ok(stat) = root.stat(path) else {
-        return false;
-    };
-    let known = || {
-        let parent = root.open_dir(path.parent().as_ref()).ok()?;
-        let dir = Dir::new(parent.as_fd()).ok()?;
-        origin::is_copy(&dir, path.name(), stat.st_ino, &options.origin).ok()
-    };
-    !options.into_directory && root.is_dir(path) && known() == Some(true)
+    let known = || origin::is_copy(root, path, &options.origin);
+    !options.into_directory && root.is_dir(path) && known().is_ok_and(|known| known)
 }
 
 impl Confinement {

@@ -3,7 +3,7 @@
 
 use super::{
     Target,
-    arriving::{Begun, Large, directory, finish_renamed, said, tidy},
+    arriving::{Begun, Large, finish_renamed, said, tidy},
     pieces::of_pieces,
     state::{State, Waiting},
 };
@@ -25,7 +25,7 @@ use store::{
     entry::{Entry, Kind},
     filter::Filter,
     metadata::Metadata,
-    origin::{self, NOT_YET},
+    origin,
     part::Renamed,
     path::RelPath,
     place::{Options, Placed, Placer},
@@ -278,8 +278,9 @@ impl Target {
             false => Outcome::MadeWithout(said(&left_out)),
         };
         let named = self.is_named(&entry);
-        if named {
-            self.note_origin(&entry.path);
+        if named && self.root.stat(&entry.path).is_err() {
+            // If this fails, it is made below without a note, and noted then.
+            let _ = origin::make(&self.root, &entry.path, &self.options.origin);
         }
         let placed = site.placer.place(&entry);
         if named && placed.is_ok() {
@@ -324,13 +325,10 @@ impl Target {
 
     /// So that the same command means the same directory again.
     fn note_origin(&self, path: &RelPath) {
-        let inode = self.root.stat(path).map_or(NOT_YET, |stat| stat.st_ino);
-        let noted = directory(&self.root, path).and_then(|dir| {
-            let noted = origin::note(&dir, path.name(), inode, &self.options.origin);
-            noted.map_err(|error| format!("{path}: {error}"))
-        });
-        if let Err(why) = noted {
-            self.problem(format!("{why}; the same command again would copy into it"));
+        if let Err(error) = origin::note(&self.root, path, &self.options.origin) {
+            self.problem(format!(
+                "{path}: {error}; the same command again would copy into it"
+            ));
         }
     }
 
