@@ -379,3 +379,66 @@ fn damaged_packing_is_said() {
     assert!(damages.contains("cannot be read any further"), "{damages}");
     assert!(!analysis["flows"].as_array().unwrap().is_empty());
 }
+
+fn sample(name: &str) -> String {
+    format!("{}/tests/captures/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn upload_verdicts(result: &Value) -> Vec<String> {
+    let flows = result["flows"].as_array().unwrap().iter();
+    let verdict = |flow: &Value| flow["upload"]["verdict"].as_str().unwrap().to_owned();
+    flows.map(verdict).collect()
+}
+
+/// The receiver withholds ACKs until its application reads. That makes round trips longer without any
+/// queue on the path.
+#[test]
+fn slow_reader_is_limited_by_receive_window() {
+    let files = ["slow-reader-sender.pcap", "slow-reader-receiver.pcap"].map(sample);
+    for file in &files {
+        let verdicts = upload_verdicts(&result(&[file]));
+        let [verdict] = verdicts.as_slice() else {
+            panic!("{verdicts:?}")
+        };
+        assert!(verdict.contains("by the receiver's window"), "{verdict}");
+        assert!(
+            verdict.contains("application read more slowly"),
+            "{verdict}"
+        );
+        assert!(!verdict.contains("queue stood"), "{verdict}");
+    }
+}
+
+#[test]
+fn connection_captured_at_both_ends_has_one_verdict() {
+    let files = ["slow-reader-sender.pcap", "slow-reader-receiver.pcap"].map(sample);
+    for order in [[&files[0], &files[1]], [&files[1], &files[0]]] {
+        let found = result(&[order[0], order[1]]);
+        let verdicts = upload_verdicts(&found);
+        assert_eq!(verdicts.len(), 2);
+        assert_eq!(verdicts[0], verdicts[1]);
+        assert!(
+            verdicts[0].starts_with("Seen at both ends: limited most of the time")
+                && verdicts[0].contains("by the receiver's window"),
+            "{}",
+            verdicts[0]
+        );
+    }
+}
+
+/// Both captures were made on one machine.
+#[test]
+fn captures_by_one_clock_have_no_skew() {
+    for (sender, receiver) in [
+        ("slow-reader-sender.pcap", "slow-reader-receiver.pcap"),
+        ("losses-sender.pcap", "losses-receiver.pcap"),
+    ] {
+        let found = result(&[&sample(sender), &sample(receiver)]);
+        let pairs = found["both_ends"].as_array().unwrap();
+        assert!(!pairs.is_empty());
+        for pair in pairs {
+            let skew = pair["skew_ppm"].as_f64().unwrap();
+            assert!(skew.abs() < 1e-6, "{sender}: {skew} ppm");
+        }
+    }
+}

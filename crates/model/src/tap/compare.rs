@@ -142,7 +142,7 @@ const MEASURES: [Measure; 30] = {
             number(d.acks.window_min_bytes)
         }),
         measure("retransmitted_packets", Count, |d| {
-            number(d.retransmissions())
+            number(d.data.retransmissions)
         }),
         measure("retransmitted_bytes", Size, |d| {
             number(d.data.retransmitted_bytes)
@@ -244,6 +244,7 @@ mod tests {
         let mut direction = Direction::default();
         direction.data.unique_bytes = bytes;
         direction.data.fast_retransmissions = fast;
+        direction.data.retransmissions = fast;
         (direction.data.first_data_ns, direction.data.last_data_ns) =
             (Some(0), Some(8_000_000_000));
         direction

@@ -229,6 +229,7 @@ impl Direction {
             Cause::Timeout => data.timeout_retransmissions += 1,
             Cause::Other => data.other_retransmissions += 1,
         }
+        data.retransmissions += 1;
         data.retransmitted_bytes += bytes;
         if seen == 0 {
             data.unseen_retransmissions += 1;
@@ -276,8 +277,11 @@ impl Direction {
             return;
         };
         bin.in_flight_max = bin.in_flight_max.max(self.in_flight());
-        if let Some(rtt_ns) = self.round_trips.answered(self.acking.acked, ack, segment) {
-            count_rtt(rtt_ns, bin);
+        if let Some(sample) = self.round_trips.answered(self.acking.acked, ack, segment) {
+            count_rtt(sample.rtt_ns, bin);
+            if let Some(age_ns) = sample.unacked_age_ns {
+                bin.note_unacked_age(age_ns);
+            }
         }
         let order = ack.cmp(&self.acking.acked);
         match order {

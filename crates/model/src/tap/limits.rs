@@ -7,28 +7,34 @@
 //! kernel would say (`model::leg::limiter`) needs `tcp_info`; a tap has packets only. The rules are
 //! asked in this order, for steps of one round trip or more (`rounds.rs`):
 //!
-//! 1. **Application**: for more than half of the step nothing was in flight and nothing was sent; or
-//!    half of the segments are shorter than the largest (T-RAT §3.3: there was no more to send).
-//! 2. **Path rate**: every round trip of the step is above the least by 5 % and by 0.5 ms, so a
-//!    queue stood all the time. It comes before the receive window, other than in the kernel's
-//!    reckoning: a larger window would only lengthen the queue.
-//! 3. **ACK stream**: the same, but half or more of what the round trip has in excess, and at least
+//! 1. **Application**: for more than half of the step nothing was in flight and nothing was sent although
+//!    the window was open; or half of the segments are shorter than the largest without a full window
+//!    (T-RAT §3.3: there was no more to send).
+//! 2. **Receive window**, by unread data: during the whole step the advertised window was below its
+//!    largest so far by a quarter of that, and by what a round trip delivers. The receiver holds data
+//!    that its application has not read, so the application is slower than the path.
+//! 3. **Path rate**: a queue stood during the whole step: at every ACK, the first byte not acknowledged
+//!    was older than the least round trip by 5 % and by 0.5 ms ([`Bin::unacked_age_min_us`]). The age
+//!    is used because a delayed ACK makes the round trip longer without any queue. Path rate comes
+//!    before a full receive window, other than in the kernel's reckoning: a larger window would only
+//!    lengthen the queue. With a capture at both ends the one-way delays show the queue ([`PathDelays`]).
+//! 4. **ACK stream**: the same, but half or more of what the round trip has in excess, and at least
 //!    3 ms, was the way of the ACKs, as their time stamps say ([`super::ack_way`]). Without time
 //!    stamps of milliseconds this can't be told from path rate.
-//! 4. **Receive window**: a packet ended within a segment of the advertised window's end (as T-RAT),
-//!    or the window was zero.
-//! 5. **Congestion window**: something was sent again, in this step or in one of the three before;
+//! 5. **Receive window**: a packet ended within a segment of the advertised window's end (as T-RAT),
+//!    or the window had no room for a segment.
+//! 6. **Congestion window**: something was sent again, in this step or in one of the three before;
 //!    or what is in flight is still below what it was at a loss that cut it by 15 % or more; or it
 //!    grew by a segment over what it was four steps ago and before, also before a silence that was
 //!    shorter than a time-out.
-//! 6. **Application**, for all that is left: less is in flight than was before without a loss, nothing
+//! 7. **Application**, for all that is left: less is in flight than was before without a loss, nothing
 //!    grows, nothing is in the way. The sender held back, for which a send buffer that is too small
 //!    and pacing are reasons as well: no tap can tell them apart.
 //!
 //! Then spans of less than two steps go to their neighbour; a span of congestion window beside one of
 //! path rate is path rate too if as much was acknowledged in most of it (to 3 %), since a queue that is short
 //! or gone for a moment takes nothing from the rate; and silence of a round trip or more with
-//! everything acknowledged, and zero windows, are put in with their own times.
+//! everything acknowledged, and windows without room for a segment, are put in with their own times.
 //!
 //! The rules are for a tap near the sender. Elsewhere less of the round trip and of what is in flight
 //! is seen, and [`super::verdict`] says so.
@@ -37,7 +43,7 @@ use super::{
     ack_way,
     course::Course,
     pieces::median,
-    record::{Limit, Limited},
+    record::{DelayBin, DelayCourse, Limit, Limited},
     rounds::Rounds,
     series::Bin,
     spans::{self, drop_short, join, paint},
@@ -60,19 +66,39 @@ const FULL: f64 = 0.97;
 const GROWTH_STEPS: usize = 4;
 /// The least time-out of Linux (`TCP_RTO_MIN`).
 const TIME_OUT_NS: f64 = 200e6;
+/// The part of the largest window that is unread data if a receiver is slow. Linux lowers a window by
+/// less than that when packets use its memory badly.
+const UNREAD_PART: u64 = 4;
+/// Round trips over which the bytes delivered in one are averaged: ACKs come in lumps.
+const DELIVERY_ROUNDS: f64 = 4.0;
 /// Segments that have a course.
 const SEGMENTS_MIN: u64 = 10;
 
 type Span = spans::Span<Limit>;
 
+/// One-way delays between a capture at the sender and one at the receiver.
+#[derive(Debug, Clone, Copy)]
+pub struct PathDelays<'a> {
+    /// Delays of data, from the sender to the receiver.
+    pub data: &'a DelayCourse,
+    /// Delays of ACKs.
+    pub acks: &'a DelayCourse,
+    /// The clock of the delays less the clock of the sender's capture, ns.
+    pub clock_ahead_ns: i64,
+}
+
 /// What limited `course` from its first data to its last, in order and without gaps; nothing for
 /// fewer than ten segments. At most some hundreds. `handshake_ns` is the round trip of the handshake, if
-/// it was seen.
+/// it was seen. `delays` replace the round trip as evidence of a queue.
 #[must_use]
-pub fn of(course: &Course, handshake_ns: Option<u64>) -> Vec<Limited> {
+pub fn of(
+    course: &Course,
+    handshake_ns: Option<u64>,
+    delays: Option<&PathDelays<'_>>,
+) -> Vec<Limited> {
     let segments: u64 = sum(&course.bins, |bin| u64::from(bin.data_segments));
     match Rounds::of(course, handshake_ns) {
-        Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds)
+        Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds, delays)
             .into_iter()
             .map(|span| Limited {
                 by: span.kind,
@@ -84,8 +110,8 @@ pub fn of(course: &Course, handshake_ns: Option<u64>) -> Vec<Limited> {
     }
 }
 
-fn spans(rounds: &Rounds<'_>) -> Vec<Span> {
-    let (seen, closed) = (Seen::of(rounds), zero_window(rounds.bins()));
+fn spans(rounds: &Rounds<'_>, delays: Option<&PathDelays<'_>>) -> Vec<Span> {
+    let (seen, closed) = (Seen::of(rounds, delays), closed(rounds.bins()));
     let (mut spans, mut judge) = (Vec::new(), Judge::default());
     let mut from = rounds.active().start;
     for gap in runs(&seen.silent, rounds.active(), rounds.step) {
@@ -116,19 +142,102 @@ fn spans(rounds: &Rounds<'_>) -> Vec<Span> {
 }
 
 /// What is known of each bin.
-struct Seen {
+struct Seen<'a> {
     silent: Vec<bool>,
+    /// The receiver holds data that its application has not read.
+    unread: Vec<bool>,
     /// What its ACKs took longer than the fastest.
     acks_over: Option<Vec<Option<f64>>>,
+    delays: Option<&'a PathDelays<'a>>,
 }
 
-impl Seen {
-    fn of(rounds: &Rounds<'_>) -> Self {
+impl<'a> Seen<'a> {
+    fn of(rounds: &Rounds<'_>, delays: Option<&'a PathDelays<'a>>) -> Self {
         Self {
             silent: silent(rounds.bins()),
+            unread: unread(rounds),
             acks_over: ack_way::excess(rounds.bins(), rounds.nanos(1.0) as u64),
+            delays,
         }
     }
+
+    /// The evidence of a queue in the bins `range`.
+    fn queue(&self, rounds: &Rounds<'_>, range: &Range<usize>) -> Queue {
+        match self.delays {
+            Some(delays) => delays.queue(rounds.time(range.start), rounds.time(range.end)),
+            None => self.queue_by_acks(rounds, range),
+        }
+    }
+
+    fn queue_by_acks(&self, rounds: &Rounds<'_>, range: &Range<usize>) -> Queue {
+        let bins = &rounds.bins()[range.clone()];
+        let above = |ns: u64| ns as f64 - rounds.nanos(rounds.least);
+        let rtt = bins.iter().map(|bin| bin.rtt_min_ns).filter(|rtt| *rtt > 0);
+        let age = bins.iter().map(|bin| u64::from(bin.unacked_age_min_us));
+        let age = age.filter(|age| *age > 0).min();
+        let acks = self.acks_over.as_deref();
+        let acks = acks.map(|over| over[range.clone()].iter().flatten());
+        Queue {
+            standing: age.map(|age| above(age * 1_000)),
+            excess: rtt.min().map_or(0.0, above),
+            acks: acks.and_then(|over| over.copied().reduce(f64::min)),
+            acks_min: ACK_WAY_NS,
+        }
+    }
+}
+
+/// Evidence of a queue in one step, ns.
+struct Queue {
+    /// What a queue added to every round trip; none without a sample.
+    standing: Option<f64>,
+    /// What the fastest round trip had over the least.
+    excess: f64,
+    /// What every ACK took longer than the fastest.
+    acks: Option<f64>,
+    /// The least of `acks` that is no error of measurement.
+    acks_min: f64,
+}
+
+impl Queue {
+    fn stands(&self, rtt_least: f64) -> bool {
+        let least = (STANDING_PART * rtt_least).max(STANDING_NS);
+        self.standing.is_some_and(|standing| standing > least)
+    }
+
+    fn is_of_acks(&self) -> bool {
+        let half = self.excess / 2.0;
+        self.acks
+            .is_some_and(|acks| acks >= half.max(self.acks_min))
+    }
+}
+
+impl PathDelays<'_> {
+    /// The queues of data and of ACKs from `from_ns` to `to_ns`, by the clock of the sender's capture.
+    fn queue(&self, from_ns: u64, to_ns: u64) -> Queue {
+        let [from, to] = [from_ns, to_ns].map(|at| at.saturating_add_signed(self.clock_ahead_ns));
+        let [data, acks] = [self.data, self.acks].map(|course| excess_delay(course, from, to));
+        let both = data.unwrap_or(0.0) + acks.unwrap_or(0.0);
+        Queue {
+            standing: data.or(acks).map(|_| both),
+            excess: both,
+            acks,
+            acks_min: STANDING_NS,
+        }
+    }
+}
+
+/// What every packet between two times took longer than the fastest of `course`, ns; none without a
+/// packet.
+fn excess_delay(course: &DelayCourse, from_ns: u64, to_ns: u64) -> Option<f64> {
+    let width = course.width_ns.max(1);
+    let index = |at: u64| usize::try_from(at.saturating_sub(course.from_ns) / width);
+    let bin = |at: u64| index(at).map_or(course.bins.len(), |at| at.min(course.bins.len()));
+    let least = |bins: &[DelayBin]| {
+        let some = bins.iter().filter(|bin| bin.count > 0);
+        some.map(|bin| bin.min_ns).min()
+    };
+    let during = least(&course.bins[bin(from_ns)..bin(to_ns.saturating_add(width - 1))])?;
+    Some(during.saturating_sub(least(&course.bins)?) as f64)
 }
 
 fn alike(one: &Span, next: &Span) -> bool {
@@ -136,7 +245,12 @@ fn alike(one: &Span, next: &Span) -> bool {
 }
 
 /// What limits without longer silence.
-fn stretch(rounds: &Rounds<'_>, bins: Range<usize>, seen: &Seen, judge: &mut Judge) -> Vec<Span> {
+fn stretch(
+    rounds: &Rounds<'_>,
+    bins: Range<usize>,
+    seen: &Seen<'_>,
+    judge: &mut Judge,
+) -> Vec<Span> {
     let steps = steps(rounds, bins, seen);
     let judged = steps.iter().map(|step| Span {
         kind: judge.step(step),
@@ -199,14 +313,13 @@ struct Step {
     nanos: f64,
     /// Part of the time with nothing in flight.
     silent: f64,
-    /// What every round trip had over the least; none without a sample.
-    rtt_over: Option<f64>,
+    /// The receiver held unread data all the time.
+    unread: bool,
+    queue: Queue,
     rtt_least: f64,
-    /// What every ACK took longer than the fastest.
-    acks_over: Option<f64>,
 }
 
-fn steps(rounds: &Rounds<'_>, bins: Range<usize>, seen: &Seen) -> Vec<Step> {
+fn steps(rounds: &Rounds<'_>, bins: Range<usize>, seen: &Seen<'_>) -> Vec<Step> {
     let count = (bins.len() as f64 / rounds.step).floor().max(1.0) as usize;
     let edge = |step: usize| match step < count {
         true => bins.start + (step as f64 * rounds.step).round() as usize,
@@ -220,12 +333,8 @@ fn steps(rounds: &Rounds<'_>, bins: Range<usize>, seen: &Seen) -> Vec<Step> {
 }
 
 impl Step {
-    fn of(rounds: &Rounds<'_>, range: Range<usize>, seen: &Seen) -> Self {
+    fn of(rounds: &Rounds<'_>, range: Range<usize>, seen: &Seen<'_>) -> Self {
         let bins = &rounds.bins()[range.clone()];
-        let rtt_least = rounds.nanos(rounds.least);
-        let rtt = bins.iter().map(|bin| bin.rtt_min_ns).filter(|rtt| *rtt > 0);
-        let over = seen.acks_over.as_deref();
-        let over = over.map(|over| over[range.clone()].iter().flatten());
         let segments = sum(bins, |bin| u64::from(bin.data_segments));
         let silent = seen.silent[range.clone()].iter().filter(|silent| **silent);
         Self {
@@ -237,22 +346,20 @@ impl Step {
             segment_bytes: sum(bins, |bin| bin.data_bytes) / segments.max(1),
             nanos: rounds.nanos(bins.len() as f64),
             silent: silent.count() as f64 / bins.len() as f64,
-            rtt_over: rtt.min().map(|rtt| rtt as f64 - rtt_least),
-            rtt_least,
-            acks_over: over.and_then(|over| over.copied().reduce(f64::min)),
+            unread: seen.unread[range.clone()].iter().all(|unread| *unread),
+            queue: seen.queue(rounds, &range),
+            rtt_least: rounds.nanos(rounds.least),
             bins: range,
         }
     }
 
-    fn queue_stands(&self) -> bool {
-        let least = (STANDING_PART * self.rtt_least).max(STANDING_NS);
-        self.rtt_over.is_some_and(|over| over > least)
+    /// The sender had no more at hand. A segment that a full window cut short says nothing of that.
+    fn lacks_data(&self) -> bool {
+        2 * self.short.saturating_sub(self.window_full) >= self.segments.max(1)
     }
 
-    fn queue_is_of_acks(&self) -> bool {
-        let half = self.rtt_over.unwrap_or(0.0) / 2.0;
-        self.acks_over
-            .is_some_and(|over| over >= half.max(ACK_WAY_NS))
+    fn queue_stands(&self) -> bool {
+        self.queue.stands(self.rtt_least)
     }
 }
 
@@ -296,8 +403,9 @@ impl Judge {
 
     fn limit(&self, step: &Step) -> Limit {
         match () {
-            () if 2 * step.short >= step.segments.max(1) => Limit::Application,
-            () if step.queue_stands() && step.queue_is_of_acks() => Limit::AckStream,
+            () if step.lacks_data() => Limit::Application,
+            () if step.unread => Limit::ReceiveWindow,
+            () if step.queue_stands() && step.queue.is_of_acks() => Limit::AckStream,
             () if step.queue_stands() => Limit::PathRate,
             () if step.window_full > 0 => Limit::ReceiveWindow,
             () if self.repairs() || self.cut => Limit::CongestionWindow,
@@ -334,25 +442,55 @@ impl Judge {
     }
 }
 
-/// Bins in which nothing is sent and everything that was is acknowledged.
+/// Bins in which nothing is sent and everything that was is acknowledged, though the window is open.
 fn silent(bins: &[Bin]) -> Vec<bool> {
     let mut out = 0u64;
     bins.iter()
-        .map(|bin| {
+        .zip(closed(bins))
+        .map(|(bin, closed)| {
             out = out.saturating_add(bin.data_bytes.saturating_sub(bin.retransmitted_bytes));
             out = out.saturating_sub(bin.acked_bytes);
-            bin.data_bytes == 0 && out == 0
+            bin.data_bytes == 0 && out == 0 && !closed
         })
         .collect()
 }
 
-/// Bins in which the last window that came was none.
-fn zero_window(bins: &[Bin]) -> Vec<bool> {
+/// Whether the receiver held unread data for more than half of the time of `course`.
+pub(super) fn holds_unread_data(course: &Course) -> bool {
+    Rounds::of(course, None).is_some_and(|rounds| {
+        let (active, unread) = (rounds.active(), unread(&rounds));
+        let count = unread[active.clone()]
+            .iter()
+            .filter(|unread| **unread)
+            .count();
+        2 * count > active.len()
+    })
+}
+
+/// Bins in which the window is so much below its largest so far that the receiver must hold unread data.
+fn unread(rounds: &Rounds<'_>) -> Vec<bool> {
+    let (mut largest, mut window) = (0, None);
+    let bins = rounds.bins().iter().enumerate();
+    bins.map(|(at, bin)| {
+        window = bin.window_min.or(window);
+        largest = largest.max(window.unwrap_or(0));
+        let unread = largest - window.unwrap_or(largest);
+        let end = (at + 1) as f64;
+        let some = rounds.acked_in((end - DELIVERY_ROUNDS * rounds.rtt).max(0.0)..end);
+        unread > largest / UNREAD_PART && unread as f64 >= some / DELIVERY_ROUNDS
+    })
+    .collect()
+}
+
+/// Bins in which the last window that came had no room for a segment of the usual size.
+fn closed(bins: &[Bin]) -> Vec<bool> {
+    let segments = sum(bins, |bin| u64::from(bin.data_segments));
+    let segment_bytes = sum(bins, |bin| bin.data_bytes) / segments.max(1);
     let mut window = None;
     bins.iter()
         .map(|bin| {
             window = bin.window_min.or(window);
-            window == Some(0)
+            window.is_some_and(|window| window < segment_bytes.max(1))
         })
         .collect()
 }

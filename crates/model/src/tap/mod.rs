@@ -11,6 +11,7 @@ pub mod compare;
 pub mod course;
 pub mod decode;
 pub mod flows;
+pub mod joint_verdict;
 pub mod limits;
 pub mod phases;
 mod pieces;

@@ -15,6 +15,16 @@ struct Packet {
     length: u32,
 }
 
+/// What an ACK says of the packets around its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Covered {
+    /// When the packet was sent that carried the last byte acknowledged, ns.
+    pub(super) last_ns: u64,
+    /// When the packet was sent that carried the first byte not acknowledged, ns. None if every byte
+    /// sent is acknowledged, or if that packet is not in the table.
+    pub(super) next_ns: Option<u64>,
+}
+
 /// Packets in order of their numbers, which is the order in which they were sent.
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
@@ -67,10 +77,10 @@ impl Outstanding {
         };
     }
 
-    /// Everything below `ack` is acknowledged, and was not further than `before` until now. When the
-    /// packet was sent that carried the last byte of it, if that says anything: one sample an ACK.
+    /// Everything below `ack` is acknowledged, and was not further than `before` until now. Returns when
+    /// the packets around `ack` were sent, if that is a round-trip sample: one sample an ACK.
     #[inline]
-    pub(super) fn acknowledged(&mut self, before: u64, ack: u64) -> Option<u64> {
+    pub(super) fn acknowledged(&mut self, before: u64, ack: u64) -> Option<Covered> {
         let mut last = None;
         while let Some(packet) = self.packets.front() {
             // Signed, because both are numbers of the wire, less than half a turn apart.
@@ -87,7 +97,15 @@ impl Outstanding {
             self.packets.pop_front();
         }
         self.acked = ack;
-        last.filter(|_| before >= self.resent.end || ack <= self.resent.start)
+        let last_ns = last.filter(|_| before >= self.resent.end || ack <= self.resent.start)?;
+        let next = self.packets.front().filter(|packet| {
+            // A packet further on is not the next: the table was full when that was sent.
+            (ack as u32).wrapping_sub(packet.start) < packet.length
+        });
+        Some(Covered {
+            last_ns,
+            next_ns: next.map(|packet| packet.at_ns),
+        })
     }
 }
 
@@ -112,19 +130,44 @@ mod tests {
         outstanding
     }
 
+    fn last(covered: Option<Covered>) -> Option<u64> {
+        covered.map(|covered| covered.last_ns)
+    }
+
+    #[test]
+    fn samples_first_byte_not_acknowledged() {
+        let mut outstanding = sent(4);
+        let covered = outstanding.acknowledged(1_000, 1_020).unwrap();
+        assert_eq!((covered.last_ns, covered.next_ns), (101, Some(102)));
+        let covered = outstanding.acknowledged(1_020, 1_025).unwrap();
+        assert_eq!((covered.last_ns, covered.next_ns), (102, Some(102)));
+        let covered = outstanding.acknowledged(1_025, 1_040).unwrap();
+        assert_eq!((covered.last_ns, covered.next_ns), (103, None));
+    }
+
+    #[test]
+    fn packet_beyond_a_full_table_is_not_the_next() {
+        let mut outstanding = sent(4);
+        outstanding.sent(1_040, 10, 104, &mut four());
+        assert_eq!(last(outstanding.acknowledged(1_000, 1_020)), Some(101));
+        outstanding.sent(1_050, 10, 105, &mut four());
+        let covered = outstanding.acknowledged(1_020, 1_040).unwrap();
+        assert_eq!((covered.last_ns, covered.next_ns), (103, None));
+    }
+
     #[test]
     fn the_last_packet_covered_is_the_sample() {
         let mut outstanding = sent(4);
-        assert_eq!(outstanding.acknowledged(1_000, 1_020), Some(101));
+        assert_eq!(last(outstanding.acknowledged(1_000, 1_020)), Some(101));
         assert_eq!(outstanding.acknowledged(1_020, 1_020), None);
-        assert_eq!(outstanding.acknowledged(1_020, 1_040), Some(103));
+        assert_eq!(last(outstanding.acknowledged(1_020, 1_040)), Some(103));
     }
 
     #[test]
     fn a_part_of_a_super_packet_is_a_sample_of_it() {
         let mut outstanding = sent(2);
-        assert_eq!(outstanding.acknowledged(1_000, 1_005), Some(100));
-        assert_eq!(outstanding.acknowledged(1_005, 1_010), Some(100));
+        assert_eq!(last(outstanding.acknowledged(1_000, 1_005)), Some(100));
+        assert_eq!(last(outstanding.acknowledged(1_005, 1_010)), Some(100));
     }
 
     #[test]
@@ -132,7 +175,7 @@ mod tests {
         let mut outstanding = sent(3);
         outstanding.sent_again(1_000..1_010);
         assert_eq!(outstanding.acknowledged(1_000, 1_020), None);
-        assert_eq!(outstanding.acknowledged(1_020, 1_030), Some(102));
+        assert_eq!(last(outstanding.acknowledged(1_020, 1_030)), Some(102));
     }
 
     /// A tail loss probe repeats the last packet; ACKs of those before it answer what was sent once.
@@ -140,8 +183,8 @@ mod tests {
     fn what_lies_below_is_a_sample() {
         let mut outstanding = sent(4);
         outstanding.sent_again(1_030..1_040);
-        assert_eq!(outstanding.acknowledged(1_000, 1_020), Some(101));
-        assert_eq!(outstanding.acknowledged(1_020, 1_030), Some(102));
+        assert_eq!(last(outstanding.acknowledged(1_000, 1_020)), Some(101));
+        assert_eq!(last(outstanding.acknowledged(1_020, 1_030)), Some(102));
         assert_eq!(outstanding.acknowledged(1_030, 1_040), None);
     }
 
@@ -156,7 +199,7 @@ mod tests {
         outstanding.sent_again(1_000..1_010);
         assert_eq!(outstanding.acknowledged(1_000, 1_010), None);
         outstanding.sent_again(1_030..1_040);
-        assert_eq!(outstanding.acknowledged(1_010, 1_020), Some(101));
+        assert_eq!(last(outstanding.acknowledged(1_010, 1_020)), Some(101));
     }
 
     #[test]
@@ -165,7 +208,7 @@ mod tests {
         assert_eq!(outstanding.packets.len(), 4);
         assert_eq!(outstanding.acknowledged(1_000, 1_060), None);
         outstanding.sent(1_060, 10, 200, &mut four());
-        assert_eq!(outstanding.acknowledged(1_060, 1_070), Some(200));
+        assert_eq!(last(outstanding.acknowledged(1_060, 1_070)), Some(200));
     }
 
     #[test]
@@ -173,6 +216,6 @@ mod tests {
         let mut outstanding = Outstanding::default();
         let start = (1 << 33) - 5;
         outstanding.sent(start, 10, 7, &mut four());
-        assert_eq!(outstanding.acknowledged(start, start + 10), Some(7));
+        assert_eq!(last(outstanding.acknowledged(start, start + 10)), Some(7));
     }
 }

@@ -45,6 +45,15 @@ pub struct Opening {
     pub syn_ack_retransmissions: u32,
 }
 
+impl Opening {
+    /// The round trip between both ends, ns; none if not the whole handshake was seen.
+    #[must_use]
+    pub fn round_trip_ns(&self) -> Option<u64> {
+        let halves = self.syn_to_syn_ack_ns.zip(self.syn_ack_to_ack_ns);
+        halves.map(|(to_server, to_client)| to_server.saturating_add(to_client))
+    }
+}
+
 /// The end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -105,16 +114,6 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// All retransmissions, in captured packets.
-    #[must_use]
-    pub fn retransmissions(&self) -> u64 {
-        let data = &self.data;
-        data.fast_retransmissions
-            + data.timeout_retransmissions
-            + data.spurious_retransmissions
-            + data.other_retransmissions
-    }
-
     /// Round trips by the method that has more samples; by data and ACK if both have as many.
     #[must_use]
     pub fn round_trips(&self) -> &Distribution {
@@ -264,6 +263,8 @@ pub struct Data {
     pub unique_bytes: u64,
     /// Largest payload of a segment on the wire.
     pub segment_max_bytes: u32,
+    /// Retransmissions, captured packets: the sum of fast, time-out, spurious and other ones.
+    pub retransmissions: u64,
     /// Retransmissions (captured packets) after three duplicate ACKs or what SACK showed.
     pub fast_retransmissions: u64,
     /// After a silence.
@@ -272,7 +273,8 @@ pub struct Data {
     pub spurious_retransmissions: u64,
     /// Of which the capture doesn't show why, such as tail loss probes (RFC 8985 §7).
     pub other_retransmissions: u64,
-    /// Those among all of them whose bytes the tap had not seen before: they were lost before it.
+    /// Retransmissions of bytes that the tap had not seen before: they were lost before it. Each of them
+    /// has one of the four causes as well, so this is no part of a sum.
     pub unseen_retransmissions: u64,
     /// Bytes of all retransmissions.
     pub retransmitted_bytes: u64,

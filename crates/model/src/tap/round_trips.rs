@@ -5,11 +5,21 @@
 
 use super::bounds::Bounds;
 use super::distribution::Histogram;
-use super::outstanding::Outstanding;
+use super::outstanding::{Covered, Outstanding};
 use super::round_trip::RoundTrip;
 use super::segment::Segment;
 use super::timestamps::Timestamps;
 use std::ops::Range;
+
+/// What one ACK says of the round trip, ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sample {
+    /// From the packet with the last byte acknowledged to the ACK, or by time stamp.
+    pub(super) rtt_ns: u64,
+    /// Age of the first byte that the ACK does not cover; see [`super::series::Bin::unacked_age_min_us`].
+    /// None for a sample by time stamp.
+    pub(super) unacked_age_ns: Option<u64>,
+}
 
 /// What waits for an answer, and the answers.
 #[derive(Debug, Default)]
@@ -71,18 +81,31 @@ impl RoundTrips {
     /// A segment of the other end with an ACK for everything below `ack`; `before` is what it was before.
     /// The round trip that it says: by pair, or without one by time stamp.
     #[inline]
-    pub(super) fn answered(&mut self, before: u64, ack: u64, segment: &Segment) -> Option<u64> {
+    pub(super) fn answered(&mut self, before: u64, ack: u64, segment: &Segment) -> Option<Sample> {
         let by_timestamp = self.echoed(segment);
-        let by_pair = (ack > before)
+        let covered = (ack > before)
             .then(|| self.outstanding.acknowledged(before, ack))
-            .flatten()
-            .map(|sent_ns| segment.at_ns.saturating_sub(sent_ns));
-        if let Some(rtt) = by_pair {
-            self.by_pairs.record(rtt);
+            .flatten();
+        let sample = match covered {
+            Some(covered) => self.paired(covered, segment.at_ns),
+            None => Sample {
+                rtt_ns: by_timestamp?,
+                unacked_age_ns: None,
+            },
+        };
+        self.smoothed.sample(sample.rtt_ns);
+        Some(sample)
+    }
+
+    #[inline]
+    fn paired(&mut self, covered: Covered, at_ns: u64) -> Sample {
+        let rtt_ns = at_ns.saturating_sub(covered.last_ns);
+        self.by_pairs.record(rtt_ns);
+        let age = |sent_ns| at_ns.saturating_sub(sent_ns);
+        Sample {
+            rtt_ns,
+            unacked_age_ns: Some(covered.next_ns.map_or(0, age)),
         }
-        let rtt = by_pair.or(by_timestamp)?;
-        self.smoothed.sample(rtt);
-        Some(rtt)
     }
 
     /// Whether the time stamp of `segment` says nothing new.

@@ -56,6 +56,13 @@ pub struct Bin {
     pub queue_max: u32,
     /// Segments that the emulator reported as lost or dropped.
     pub drops: u32,
+    /// Least age of the first unacknowledged byte when an ACK came, µs; at least 1, and 0 is no sample.
+    /// It is 1 where an ACK acknowledged every byte.
+    ///
+    /// A receiver acknowledges all that it has. A byte that an ACK does not cover had not arrived when
+    /// the ACK left, so an age above the least round trip shows a queue. A delayed ACK makes a round
+    /// trip longer, but not this age.
+    pub unacked_age_min_us: u32,
 }
 
 impl Bin {
@@ -63,6 +70,21 @@ impl Bin {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Takes in the age of the first unacknowledged byte at one ACK.
+    #[inline]
+    pub(super) fn note_unacked_age(&mut self, age_ns: u64) {
+        let age_us = u32::try_from(age_ns / 1_000).unwrap_or(u32::MAX).max(1);
+        self.merge_unacked_age(age_us);
+    }
+
+    #[inline]
+    fn merge_unacked_age(&mut self, age_us: u32) {
+        self.unacked_age_min_us = match (self.unacked_age_min_us, age_us) {
+            (0, age) | (age, 0) => age,
+            (mine, other) => mine.min(other),
+        };
     }
 
     /// This as a finest bin: its sums are its most.
@@ -108,6 +130,7 @@ impl Bin {
         self.ack_diff_max = self.ack_diff_max.max(other.ack_diff_max);
         self.window_min = least(self.window_min, other.window_min);
         self.ack_way_ns = least(self.ack_way_ns, other.ack_way_ns);
+        self.merge_unacked_age(other.unacked_age_min_us);
     }
 
     fn merge_rtt(&mut self, other: &Self) {

@@ -17,10 +17,7 @@ pub fn judge(flow: &mut Flow) {
     let (opening, up, down) = (flow.opening, &flow.upload, &flow.download);
     let to_server = standing::least(opening.syn_to_syn_ack_ns, up);
     let to_client = standing::least(opening.syn_ack_to_ack_ns, down);
-    let (first, second) = (opening.syn_to_syn_ack_ns, opening.syn_ack_to_ack_ns);
-    let whole = first
-        .zip(second)
-        .map(|(one, other)| one.saturating_add(other));
+    let whole = opening.round_trip_ns();
     flow.upload.standing = standing::of(to_client, to_server);
     flow.download.standing = standing::of(to_server, to_client);
     judge_direction(&mut flow.upload, whole);
@@ -31,7 +28,7 @@ pub fn judge(flow: &mut Flow) {
 /// handshake, if it was seen.
 pub fn judge_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
     direction.phases = phases::of(&direction.course, handshake_ns);
-    direction.limits = limits::of(&direction.course, handshake_ns);
+    direction.limits = limits::of(&direction.course, handshake_ns, None);
     direction.verdict = sentence(direction);
 }
 
@@ -39,14 +36,38 @@ pub fn judge_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
 #[must_use]
 pub fn sentence(direction: &Direction) -> String {
     let shares = shares(&direction.limits);
-    let Some((main, share)) = shares.first().copied() else {
-        return match direction.data.unique_bytes {
-            0 => String::new(),
-            _ => "Too few packets to say what limited it.".to_owned(),
-        };
-    };
-    let mut text = standing::seen_from(direction.standing.place).to_owned();
-    text += &match share {
+    match shares.first() {
+        Some(_) => {
+            standing::seen_from(direction.standing.place).to_owned()
+                + &limited_by(direction, &shares)
+                + &standing::reservation(&direction.standing)
+        }
+        None => without_limits(direction),
+    }
+}
+
+/// The verdict on `direction`, captured near its sender, whose limits were judged with the delays of a
+/// capture near its receiver; empty without data.
+#[must_use]
+pub fn sentence_of_both_ends(direction: &Direction) -> String {
+    let shares = shares(&direction.limits);
+    match shares.first() {
+        Some(_) => "Seen at both ends: ".to_owned() + &limited_by(direction, &shares),
+        None => without_limits(direction),
+    }
+}
+
+fn without_limits(direction: &Direction) -> String {
+    match direction.data.unique_bytes {
+        0 => String::new(),
+        _ => "Too few packets to say what limited it.".to_owned(),
+    }
+}
+
+/// "limited all the time by ….", for shares of which there is one at least.
+fn limited_by(direction: &Direction, shares: &[(Limit, f64)]) -> String {
+    let (main, share) = shares[0];
+    let mut text = match share {
         share if share >= ALL => format!("limited all the time by {}", by(main)),
         share if share >= 0.5 => {
             format!(
@@ -65,7 +86,7 @@ pub fn sentence(direction: &Direction) -> String {
     for (limit, share) in shares[1..].iter().filter(|(_, share)| *share >= TOLD) {
         text += &format!("; {} by {}", percent(*share), by(*limit));
     }
-    text + "." + &standing::reservation(&direction.standing)
+    text + "."
 }
 
 /// Parts of the time, the largest first.
@@ -107,7 +128,13 @@ fn evidence(direction: &Direction, limit: Limit) -> String {
     let phase = longest(direction);
     match limit {
         Limit::ReceiveWindow => {
-            format!(" of at most {}", bytes(direction.acks.window_max_bytes))
+            let largest = bytes(direction.acks.window_max_bytes);
+            match limits::holds_unread_data(&direction.course) {
+                true => format!(
+                    " of at most {largest}, because the receiving application read more slowly than data came"
+                ),
+                false => format!(" of at most {largest}"),
+            }
         }
         Limit::CongestionWindow => {
             let data = &direction.data;

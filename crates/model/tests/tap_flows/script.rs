@@ -242,7 +242,9 @@ fn check_sum<'a>(bins: impl Iterator<Item = &'a Bin>, of: &model::tap::record::D
         + data.timeout_retransmissions
         + data.spurious_retransmissions
         + data.other_retransmissions;
+    assert_eq!(data.retransmissions, retransmissions);
     assert_eq!(u64::from(sum.retransmissions), retransmissions);
+    assert!(data.unseen_retransmissions <= retransmissions);
 }
 
 fn check_record(of: &model::tap::record::Direction) {

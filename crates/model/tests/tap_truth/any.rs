@@ -4,8 +4,9 @@
 use model::tap::{
     both_ends::{Bounds, Comparison, Place},
     course::Course,
-    limits, phases,
-    record::{Direction, Flow},
+    limits::{self, PathDelays},
+    phases,
+    record::{DelayBin, DelayCourse, Direction, Flow},
     segment::Segment,
     series::Bin,
     simulated::SimulatedTap,
@@ -38,6 +39,7 @@ fn any_bin() -> impl Strategy<Value = Bin> {
             window_full: u32::from(full),
             ack_way_ns: way,
             window_min: window,
+            unacked_age_min_us: u32::try_from(rtt / 1_000).unwrap_or(u32::MAX),
             ..Bin::default()
         },
     )
@@ -47,6 +49,20 @@ fn any_course() -> impl Strategy<Value = Course> {
     let width = prop_oneof![Just(1u64), Just(1_000_000), Just(u64::MAX / 8_192)];
     let bins = prop::collection::vec(any_bin(), 0..200);
     (width, any::<u64>(), bins).prop_map(|(width_ns, from_ns, bins)| Course {
+        width_ns,
+        from_ns,
+        bins,
+    })
+}
+
+fn any_delays() -> impl Strategy<Value = DelayCourse> {
+    let bin = (0u64..3, amount()).prop_map(|(count, min_ns)| DelayBin {
+        count,
+        min_ns,
+        ..DelayBin::default()
+    });
+    let bins = prop::collection::vec(bin, 0..50);
+    (amount(), any::<u64>(), bins).prop_map(|(width_ns, from_ns, bins)| DelayCourse {
         width_ns,
         from_ns,
         bins,
@@ -114,6 +130,9 @@ proptest! {
     fn phases_and_limits_of_any_course_follow_each_other(
         course in any_course(),
         handshake in prop::option::of(amount()),
+        delays in (any_delays(), any_delays()),
+        ahead in any::<i64>(),
+        known in any::<bool>(),
     ) {
         let phases = phases::of(&course, handshake);
         for pair in phases.windows(2) {
@@ -123,7 +142,8 @@ proptest! {
             let rates = [phase.data_bps, phase.acked_bps, phase.acks_per_s, phase.packets_per_ack];
             prop_assert!(rates.iter().all(|rate| rate.is_finite()), "{:?}", phase);
         }
-        let limits = limits::of(&course, handshake);
+        let delays = PathDelays { data: &delays.0, acks: &delays.1, clock_ahead_ns: ahead };
+        let limits = limits::of(&course, handshake, known.then_some(&delays));
         for pair in limits.windows(2) {
             prop_assert_eq!(pair[0].to_ns, pair[1].from_ns);
             prop_assert_ne!(pair[0].by, pair[1].by);

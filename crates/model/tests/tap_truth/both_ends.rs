@@ -4,7 +4,8 @@
 use super::truth::{Case, MSS, Truth, analysed, case};
 use model::tap::{
     both_ends::{Bounds, Comparison, Place},
-    record::{BothEnds, Clocks},
+    joint_verdict,
+    record::{BothEnds, Clocks, Flow, Limit},
     segment::Segment,
 };
 
@@ -248,4 +249,55 @@ fn what_waits_is_bounded_and_nothing_gets_lost_by_that() {
         let both = sent(&truth.at_sender) + sent(&truth.at_receiver);
         assert_eq!(2 * way.matched_bytes + alone, both, "{packets_max}");
     }
+}
+
+/// Both flows after the joint verdict, the sender's first. The receiver's clock is `ahead_ns` ahead.
+fn judged_together(truth: &Truth, ahead_ns: u64) -> [Flow; 2] {
+    let later = |segment: &Segment| Segment {
+        at_ns: segment.at_ns + ahead_ns,
+        ..*segment
+    };
+    let at_receiver: Vec<_> = truth.at_receiver.iter().map(later).collect();
+    let pair = compare(
+        &truth.at_sender,
+        &at_receiver,
+        ahead_ns == 0,
+        Bounds::default(),
+    );
+    let (mut near, mut far) = (analysed(&truth.at_sender), analysed(&at_receiver));
+    joint_verdict::judge(&mut near, &mut far, &pair);
+    [near, far]
+}
+
+#[test]
+fn both_ends_agree_that_a_queue_stood() {
+    for ahead_ns in [0, 3_000_000_000] {
+        let path = [("rate", "50mbit"), ("queue", "2bdp")];
+        let truth = case("20ms", &path, 20.0).run();
+        let [near, far] = judged_together(&truth, ahead_ns);
+        assert_eq!(near.upload.verdict, far.upload.verdict);
+        let verdict = &near.upload.verdict;
+        assert!(verdict.starts_with("Seen at both ends: "), "{verdict}");
+        assert!(verdict.contains("by the path's rate"), "{verdict}");
+        let shifted = near.upload.limits.iter().zip(&far.upload.limits);
+        for (near, far) in shifted {
+            assert_eq!(near.by, far.by);
+            let ahead = far.from_ns - near.from_ns;
+            assert!(ahead.abs_diff(ahead_ns) < 1_000_000, "{ahead}");
+        }
+    }
+}
+
+/// ACKs at 6,000 a second whatever happens: the one-way delays show which way the queue is.
+#[test]
+fn both_ends_agree_that_acks_queued() {
+    let truth = case("125ms", &[("rate", "10gbit")], 40.0)
+        .receive_window(16 << 20)
+        .back("ack-pace", "6000")
+        .back("ack-buffer", "100000")
+        .run();
+    let [near, far] = judged_together(&truth, 0);
+    assert_eq!(near.upload.verdict, far.upload.verdict);
+    let last = near.upload.limits.last().unwrap();
+    assert_eq!(last.by, Limit::AckStream, "{}", near.upload.verdict);
 }

@@ -240,3 +240,14 @@ fn an_application_that_sends_the_same_burst_again_and_again_limits() {
     let found = judge(case("10ms", &[("rate", "1gbit")], 9.0).writes(writes));
     found.is(Application, 1.0);
 }
+
+/// A segment every 50 ms, of which each ACK is delayed by 40 ms: a long round trip, and no queue.
+#[test]
+fn delayed_acks_of_single_segments_are_no_queue() {
+    let writes = (0..100).map(|n| (0.1 + 0.05 * f64::from(n), 1));
+    let found = judge(case("10ms", &[("rate", "100mbit")], 5.0).writes(writes));
+    let rtt = &found.flow.upload.rtt_by_pairs;
+    assert!(rtt.p50 > 50_000_000, "the ACKs are delayed: {rtt:?}");
+    assert_eq!(found.share(PathRate), 0.0, "{found}");
+    assert!(found.share(Application) > 0.75, "{found}");
+}

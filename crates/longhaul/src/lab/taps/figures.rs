@@ -115,7 +115,10 @@ fn troubles(direction: &Direction) -> Figures {
     let share = sum(by_acks.map(span)) / all;
     present([
         ("ack_limited_ratio", share.is_finite().then_some(share)),
-        ("data_retransmits", Some(direction.retransmissions() as f64)),
+        (
+            "data_retransmits",
+            Some(direction.data.retransmissions as f64),
+        ),
         ("duplicate_acks", Some(direction.acks.duplicates as f64)),
     ])
 }
@@ -184,6 +187,7 @@ mod tests {
         let direction = Direction {
             data: Data {
                 data_segments: 60,
+                retransmissions: 3,
                 fast_retransmissions: 2,
                 spurious_retransmissions: 1,
                 last_data_ns: Some(6 * SECOND_NS),

@@ -172,7 +172,7 @@ fn in_flight(direction: &Direction, course: &Drawn) -> Chart {
 fn again(direction: &Direction, course: &Drawn) -> Option<Chart> {
     let data = &direction.data;
     let happened = ["retransmissions", "duplicate_acks", "drops"];
-    let packets = direction.retransmissions();
+    let packets = direction.data.retransmissions;
     happened.iter().any(|name| course.has(name)).then(|| {
         Chart::half(
             "again",

@@ -273,7 +273,7 @@ fn sent_again(direction: &Direction) -> String {
         0 => String::new(),
         late => format!("; {} out of order", quantity::of(late, "packet")),
     };
-    match direction.retransmissions() {
+    match direction.data.retransmissions {
         0 => format!("nothing{late}"),
         packets => format!(
             "{}, {}: {}{late}",

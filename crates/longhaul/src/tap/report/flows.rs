@@ -126,7 +126,7 @@ impl Row<'_> {
         let amount = amount(&direction.data);
         let lasted = last_ns.saturating_sub(*first_ns);
         let rtt = direction.round_trips();
-        let again = direction.retransmissions();
+        let again = direction.data.retransmissions;
         let limit = mostly(direction);
         html! {
             tr {

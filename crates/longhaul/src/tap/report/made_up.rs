@@ -223,6 +223,7 @@ fn upload(course: Course) -> Direction {
         payload_bytes,
         unique_bytes: payload_bytes - retransmitted_bytes,
         segment_max_bytes: SEGMENT_BYTES as u32,
+        retransmissions: retransmitted_bytes / SEGMENT_BYTES,
         fast_retransmissions: retransmitted_bytes / SEGMENT_BYTES,
         retransmitted_bytes,
         first_data_ns: Some(BEGIN_NS),

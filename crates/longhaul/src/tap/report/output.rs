@@ -17,6 +17,7 @@ use crate::{
 use anyhow::{Context, Result};
 use model::tap::{
     course::Course,
+    joint_verdict,
     record::{BothEnds, Excerpt, Flow},
 };
 use serde::Serialize;
@@ -195,6 +196,7 @@ impl Output {
         }
         let mut raw = series.names();
         let (mut flows, others) = largest.finish().context("cannot write flows.jsonl")?;
+        judge_pairs(&mut flows, &sources.both_ends);
         let finest_ns = plan.widths.iter().map(|width| width.as_nanos()).min();
         let courses = drawn(&mut flows, finest_ns.unwrap_or(u64::MAX));
         match (&plan.directory, others.flows) {
@@ -454,6 +456,20 @@ fn remove(path: &Path) -> Result<()> {
 
 fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
+}
+
+/// Gives each connection that two places saw one verdict instead of two.
+fn judge_pairs(flows: &mut [Flow], pairs: &[BothEnds]) {
+    let index = |number: u64| flows.iter().position(|flow| flow.number == number);
+    let known: Vec<_> = pairs
+        .iter()
+        .filter_map(|pair| Some((pair, [index(pair.left)?, index(pair.right)?])))
+        .collect();
+    for (pair, places) in known {
+        if let Ok([left, right]) = flows.get_disjoint_mut(places) {
+            joint_verdict::judge(left, right, pair);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ const fn sometimes(name: &'static str, value: fn(&Bin) -> Option<i64>) -> Column
 }
 
 /// What a bin has, in the order of the files. A round trip of 0 means no sample.
-pub(crate) const COLUMNS: [Column; 24] = [
+pub(crate) const COLUMNS: [Column; 25] = [
     always("data_bytes", |bin| signed(bin.data_bytes)),
     always("data_max_bytes", |bin| signed(bin.data_bytes_max)),
     always("data_segments", |bin| signed(bin.data_segments)),
@@ -51,6 +51,9 @@ pub(crate) const COLUMNS: [Column; 24] = [
     sometimes("rtt_max_ns", |bin| sample(bin.rtt_max_ns)),
     always("rtt_sum_ns", |bin| signed(bin.rtt_sum_ns)),
     always("rtt_samples", |bin| signed(bin.rtt_samples)),
+    sometimes("unacked_age_min_us", |bin| {
+        sample(bin.unacked_age_min_us.into())
+    }),
     sometimes("ack_way_ns", |bin| bin.ack_way_ns),
     always("in_flight_max_bytes", |bin| signed(bin.in_flight_max)),
     sometimes("window_min_bytes", |bin| bin.window_min.and_then(signed)),

@@ -6,11 +6,18 @@ use super::Bounds;
 use crate::tap::{
     clock_skew::slope_below,
     distribution::Histogram,
+    pieces::median,
     record::{DelayBin, DelayCourse, Distribution},
 };
 
 /// Two clocks, each as far off as crystals are sold (100 ppm).
 const SKEW_MAX: f64 = 200e-6;
+/// What a capture's time stamps are off by at best: its thread is not always running, ns.
+const STAMP_NOISE_NS: f64 = 10e3;
+/// A rate is believed that moves the least delays by so many times their noise.
+const SIGNIFICANT: f64 = 4.0;
+/// Parts of the time in which the least delays are looked at for their noise.
+const NOISE_PARTS: usize = 8;
 /// How much of a new difference goes into the recent one: an eighth, as in a smoothed round trip
 /// (RFC 6298 §2).
 const RECENT_PART: i64 = 8;
@@ -34,9 +41,7 @@ impl Line {
     /// By which the least delays of both ways are equal; `sign` is that of the clocks' difference in
     /// those of `low`.
     pub(super) fn between(low: &Least, high: &Least, sign: f64) -> Self {
-        let slope = |least: &Least| slope_below(&least.points).unwrap_or(0.0);
-        let slope = sign * (slope(low) - slope(high)) / 2.0;
-        let slope = slope.clamp(-SKEW_MAX, SKEW_MAX);
+        let slope = sign * agreed(low.slope(), -high.slope());
         let from_ns = low.from_ns.min(high.from_ns);
         let low = low.intercept(from_ns, sign * slope);
         let high = high.intercept(from_ns, -sign * slope);
@@ -49,8 +54,7 @@ impl Line {
 
     /// By which the least delay is none.
     pub(super) fn below(least: &Least, sign: f64) -> Self {
-        let slope = sign * slope_below(&least.points).unwrap_or(0.0);
-        let slope = slope.clamp(-SKEW_MAX, SKEW_MAX);
+        let slope = sign * least.slope();
         Self {
             from_ns: least.from_ns,
             start: sign * least.intercept(least.from_ns, sign * slope),
@@ -63,7 +67,47 @@ impl Line {
     }
 }
 
+/// The rate that both ways support: the lesser, or none if they differ in sign. A queue that grows or
+/// drains shows in one way only, a clock in both.
+fn agreed(one: f64, other: f64) -> f64 {
+    match one * other > 0.0 {
+        true if one.abs() < other.abs() => one,
+        true => other,
+        false => 0.0,
+    }
+}
+
 impl Least {
+    /// How the least delays change, ns a ns; 0 if that is no more than their noise.
+    fn slope(&self) -> f64 {
+        let slope = slope_below(&self.points).unwrap_or(0.0);
+        let slope = slope.clamp(-SKEW_MAX, SKEW_MAX);
+        let moved = slope.abs() * self.duration();
+        match moved > SIGNIFICANT * (STAMP_NOISE_NS + self.noise(slope)) {
+            true => slope,
+            false => 0.0,
+        }
+    }
+
+    fn duration(&self) -> f64 {
+        let ends = self.points.first().zip(self.points.last());
+        ends.map_or(0.0, |(first, last)| last.0 - first.0)
+    }
+
+    /// By how much the least delays of each part of the time lie above the line of `slope` below all
+    /// points: the median of the parts.
+    fn noise(&self, slope: f64) -> f64 {
+        let floor = self.intercept(self.from_ns, slope);
+        let above = |(at, delay): &(f64, f64)| delay - slope * at - floor;
+        let parts = self
+            .points
+            .chunks(self.points.len().div_ceil(NOISE_PARTS).max(1));
+        let mut least: Vec<f64> = parts
+            .map(|part| part.iter().map(above).fold(f64::INFINITY, f64::min))
+            .collect();
+        median(&mut least)
+    }
+
     /// Of the line of this slope below all points, at `from_ns`.
     fn intercept(&self, from_ns: u64, slope: f64) -> f64 {
         let shift = self.from_ns as f64 - from_ns as f64;
@@ -278,6 +322,37 @@ mod tests {
         assert_eq!((delay.count, delay.min, delay.max), (1_000, 500, 509));
         assert!((delay.mean - 504.5).abs() < 1.0, "{}", delay.mean);
         assert_eq!(course.bins.iter().map(|bin| bin.count).sum::<u64>(), 1_000);
+    }
+
+    /// One clock, 20 ms each way, time stamps that are up to 40 µs late.
+    fn noisy(packets: u64, every_ns: u64, queue: impl Fn(u64) -> u64) -> Line {
+        let bounds = Bounds {
+            bins_max: 4_096,
+            samples_max: 4_096,
+            ..BOUNDS
+        };
+        let (mut forth, mut back) = (Delays::new(bounds), Delays::new(bounds));
+        for n in 0..packets {
+            let (at, late) = (n * every_ns, |k: u64| n * k % 97 * 400);
+            forth.note(at + late(31), at + 20_000_000 + queue(n) + late(57));
+            back.note(at + 20_000_000 + late(71), at + late(13));
+        }
+        let (low, high) = (forth.least(true).unwrap(), back.least(false).unwrap());
+        Line::between(&low, &high, 1.0)
+    }
+
+    #[test]
+    fn one_clock_has_no_skew_in_short_flows() {
+        for packets in [2, 3, 10, 50, 500] {
+            let line = noisy(packets, 100_000, |_| 0);
+            assert!(line.slope.abs() < 1e-9, "{packets} packets: {line:?}");
+        }
+    }
+
+    #[test]
+    fn growing_queue_is_not_skew() {
+        let line = noisy(10_000, 1_000_000, |n| n * 1_000);
+        assert!(line.slope.abs() < 1e-9, "{line:?}");
     }
 
     /// 3 s and 80 ppm between the clocks, 20 ms each way, and queues.
