@@ -71,6 +71,35 @@ fn one_side_may_be_reached_by_ssh() {
 }
 
 #[test]
+fn refuses_a_target_in_the_source_if_one_of_them_is_exported() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    make_tree(&home.data().join("dir"));
+    let client = Client::knowing(&[(&site, &token)]);
+    let before = listing(&home.data());
+    let (all, dir) = (home.data(), home.data().join("dir"));
+    let new = dir.join("new");
+    for (source, target) in [
+        (text(&all), site.at("/dir/new")),
+        (text(&dir), site.at("/dir")),
+        (&site.at("/dir"), text(&new).to_owned()),
+        (&site.at(""), text(&new).to_owned()),
+        (&site.at("/dir"), site.at("/dir/new")),
+        (&site.at("/dir"), site.at("")),
+    ] {
+        let said = client.fails(2, &[source, &target]);
+        assert!(
+            said.contains("itself") || said.contains("the same"),
+            "{said}"
+        );
+        assert_eq!(listing(&home.data()), before, "{source} {target}");
+    }
+    client.fails(2, &["--delete", &site.at("/dir/"), text(&all)]);
+    assert_eq!(listing(&home.data()), before);
+}
+
+#[test]
 fn only_who_has_a_token_for_it_is_let_in() {
     let home = Home::new();
     let all = home.token(&["new", "all"]);

@@ -245,7 +245,10 @@ fn last_name(argument: &Path) -> &[u8] {
 }
 
 /// The name that a source is copied under: none if only what is in it is copied.
-fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
+///
+/// # Errors
+/// It is no name for something that is copied.
+pub fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
     if means_contents(argument) {
         return Ok(None);
     }

@@ -5,6 +5,7 @@ use super::{
     args::{Args, Streams, Switch},
     far::Far,
     hearing::Ending,
+    location::Sources,
     order::{Begin, Meeting, Options, Report, Role, Task},
     place::{Host, Place},
 };
@@ -140,13 +141,24 @@ impl<'a> Job<'a> {
 
     /// An end that meets nobody.
     pub(super) fn alone(&self, pair: Pair<'_>, role: Role, task: Task) -> Result<Far> {
+        self.alone_knowing(pair, role, task, Sources::default())
+    }
+
+    /// The same, for a target that may be where the sources are.
+    pub(super) fn alone_knowing(
+        &self,
+        pair: Pair<'_>,
+        role: Role,
+        task: Task,
+        sources: Sources,
+    ) -> Result<Far> {
         let host = match role {
             Role::Source => pair.source,
             Role::Target => pair.target,
         };
         let mut far = self.start(host)?;
         let nobody = Hello::of(&mut far, host)?;
-        far.tell(&self.begin((role, task), &nobody, Meeting::Later))?;
+        far.tell(&self.begin((role, task), &nobody, Meeting::Later, sources))?;
         Ok(far)
     }
 
@@ -163,15 +175,20 @@ impl<'a> Job<'a> {
             true => self.listening(&near)?,
             false => Meeting::Later,
         };
-        source.tell(&self.begin((Role::Source, task), &far, meeting))?;
+        let none = Sources::default();
+        source.tell(&self.begin((Role::Source, task), &far, meeting, none))?;
+        let sources = match source.report()? {
+            Some(Report::Sources(sources)) => sources,
+            other => return Ending::early(other).map(Met::Early),
+        };
         let as_target = (Role::Target, task);
         match (source.report()?, source_listens) {
             (Some(Report::Listening(port)), true) => {
-                target.tell(&self.begin(as_target, &near, near.at(port)))?;
+                target.tell(&self.begin(as_target, &near, near.at(port), sources))?;
             }
             (Some(Report::Ready), false) => {
                 let meeting = self.listening(&far)?;
-                target.tell(&self.begin(as_target, &near, meeting))?;
+                target.tell(&self.begin(as_target, &near, meeting, sources))?;
                 match target.report()? {
                     Some(Report::Listening(port)) => {
                         source.tell(&far.at(port))?;
@@ -184,7 +201,13 @@ impl<'a> Job<'a> {
         Ok(Met::Both { source, target })
     }
 
-    fn begin(&self, (role, task): (Role, Task), peer: &Hello, meeting: Meeting) -> Begin {
+    fn begin(
+        &self,
+        (role, task): (Role, Task),
+        peer: &Hello,
+        meeting: Meeting,
+        sources: Sources,
+    ) -> Begin {
         let bytes = |place: &Place| place.path.as_bytes().to_vec();
         let first = |places: &Vec<Place>| places.first().map(bytes).unwrap_or_default();
         Begin {
@@ -197,6 +220,7 @@ impl<'a> Job<'a> {
             peer_certificate: peer.certificate.clone(),
             meeting,
             task,
+            sources,
         }
     }
 

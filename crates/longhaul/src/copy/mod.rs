@@ -18,6 +18,7 @@ mod harmless;
 mod hearing;
 mod identity;
 mod job;
+mod location;
 pub(crate) mod message;
 mod movers;
 mod opened;

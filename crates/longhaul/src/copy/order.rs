@@ -4,6 +4,7 @@
 
 use super::{
     args::{Balance, Pace, Ports, Streams, Switch, Transport},
+    location::Sources,
     message::Outcome,
 };
 use model::copy::{Measured, placement::Placement};
@@ -34,6 +35,8 @@ pub(super) struct Begin {
     pub(super) peer_certificate: Vec<u8>,
     pub(super) meeting: Meeting,
     pub(super) task: Task,
+    /// For a target: where the sources are.
+    pub(super) sources: Sources,
 }
 
 /// What is to be done of a copy.
@@ -41,6 +44,8 @@ pub(super) struct Begin {
 pub(super) enum Task {
     /// All of it.
     Whole,
+    /// Only to say where the sources are: for a source, which meets nobody then.
+    Locate,
     /// Only to say what there is, pieces of files included: for a source, which meets nobody then.
     Survey,
     /// What one of several targets keeps, each on disks of its own: some files, and pieces of large ones.
@@ -167,6 +172,8 @@ pub(super) enum Report {
         /// The two addresses of the ssh connection that brought it: the near one, its own.
         ssh: Option<(IpAddr, IpAddr)>,
     },
+    /// Where the sources are, before it is ready or listens.
+    Sources(Sources),
     /// Has what it needs, and waits to hear of the meeting.
     Ready,
     Listening(u16),
@@ -326,6 +333,7 @@ mod tests {
                 ports: Some("7000-7100".parse().unwrap()),
             },
             task: Task::Extents,
+            sources: Sources::default(),
         }
     }
 
@@ -337,6 +345,7 @@ mod tests {
                 certificate: vec![0x30; 300],
                 ssh: Some(addresses.into()),
             },
+            Report::Sources(Sources::default()),
             Report::Listening(7000),
             Report::Progress(Progress::default()),
             Report::Problem("größe: full".to_owned()),

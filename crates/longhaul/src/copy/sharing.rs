@@ -7,6 +7,7 @@
 use super::{
     far::Far,
     job::Job,
+    location::Sources,
     order::{Meeting, Report, Role, Task},
 };
 use crate::exit::Refusal;
@@ -39,8 +40,15 @@ pub(super) fn must_be_apart(job: &Job<'_>) -> Result<()> {
 /// asked: its conversation will not get far either.
 fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
     let number = random()?;
-    let ask = |host: usize, task| answer(job.alone(job.pair(host), Role::Target, task));
     let hosts = 0..job.target.len();
+    let sources = match hosts.len() {
+        1 => Sources::default(),
+        _ => locate(job),
+    };
+    let ask = |host: usize, task| {
+        let sources = sources.clone();
+        answer(job.alone_knowing(job.pair(host), Role::Target, task, sources))
+    };
     let marked = |host: usize| Some((host, ask(host, Task::Mark(number)).ok()?.0));
     // With one host there is nothing to find.
     let Some((first, mut marking)) = hosts
@@ -57,6 +65,19 @@ fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
     marking.report()?;
     let name = |host: usize| job.pair(host).target_name();
     Ok(found.map(|found| (name(first), name(found))))
+}
+
+/// Where the sources on all hosts are, so that no mark is made in one of them.
+fn locate(job: &Job<'_>) -> Sources {
+    let hosts = 0..job.sources.first().map_or(0, Vec::len);
+    let located = hosts.filter_map(|host| {
+        let mut far = job.alone(job.pair_of(host, 0), Role::Source, Task::Locate);
+        match far.as_mut().ok()?.report() {
+            Ok(Some(Report::Sources(sources))) => Some(sources),
+            _ => None,
+        }
+    });
+    located.fold(Sources::default(), Sources::and)
 }
 
 fn random() -> Result<u128> {

@@ -13,6 +13,7 @@ use crate::copy::{
     carrier::Carrier,
     connection::{Connection, Purpose},
     identity::{Identity, Responder},
+    location::Sources,
     message::{self, Answer, Need, Order, Outcome, Share},
     order::{Begin, Meeting, Options, Progress, Role, Task},
     samples::{entry, file},
@@ -100,6 +101,7 @@ impl Liar {
             peer_certificate: own.certificate().to_vec(),
             meeting: Meeting::Connect(vec![listener.local_addr().unwrap()]),
             task: Task::Whole,
+            sources: Sources::default(),
         };
         let trust = own.responder(theirs.certificate()).unwrap();
         let reporter = Reporter(Arc::new(Mutex::new(io::sink())));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the targets on several hosts see the same directory: one makes a file there, and the others look for it.
 
-use super::{Reporter, reach::Reach};
+use super::{Reporter, reach::Reach, target::refuse_within};
 use crate::{
     copy::{
         message,
@@ -21,6 +21,7 @@ pub(super) fn make(
     reach: &Reach,
     reporter: &Reporter,
 ) -> Result<Progress> {
+    refuse_within(reach, path(begin), begin)?;
     let (root, name) = (root(begin, reach, &begin.options)?, name(number)?);
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
     root.open_with(&name, flags, Mode::RUSR | Mode::WUSR)
@@ -51,8 +52,11 @@ pub(super) fn seek(
 }
 
 fn root(begin: &Begin, reach: &Reach, options: &Options) -> Result<Root> {
-    let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
-    Ok(reach.target(path, options)?.0)
+    Ok(reach.target(path(begin), options)?.0)
+}
+
+fn path(begin: &Begin) -> &[u8] {
+    begin.paths.first().map_or(b".", Vec::as_slice)
 }
 
 fn name(number: u128) -> Result<RelPath> {

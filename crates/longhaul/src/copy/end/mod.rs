@@ -97,6 +97,10 @@ fn perform(
     // With more, more is read, sent and written at once.
     descriptors::raise_limit(begin.role)?;
     match begin.role {
+        Role::Source if begin.task == Task::Locate => {
+            reporter.say(&Report::Sources(source::located(&begin, reach)));
+            Ok(Progress::default())
+        }
         Role::Source if begin.task == Task::Survey => survey::run(&begin, reach, reporter),
         Role::Source => source::run(begin, reach, identity, reporter),
         Role::Target => match begin.task {

@@ -5,7 +5,7 @@
 use crate::{
     copy::{
         args::{Ports, Switch},
-        message,
+        location, message,
         order::{Begin, Meeting, Options, Role},
     },
     exit::Refusal,
@@ -87,6 +87,17 @@ impl Reach {
                 Source::open_below(&root, inside, path).map_err(Refusal::usage)
             })
             .collect()
+    }
+
+    /// A path without symbolic links, as far as it is there.
+    pub(super) fn real(&self, path: &[u8]) -> Option<PathBuf> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let Self::Export(export) = self else {
+            return location::real(path);
+        };
+        let top = export.directory.canonicalize().ok()?;
+        let inside = export.inside(path).ok()?;
+        Some(inside.map_or_else(|| top.clone(), |inside| top.join(inside.as_path())))
     }
 
     /// The directory in which all happens, and what the copied thing is called there. As with cp: into a directory

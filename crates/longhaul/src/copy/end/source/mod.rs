@@ -27,6 +27,7 @@ use crate::{
         args::{Balance, Switch},
         connection::Connection,
         identity::Identity,
+        location::{Machine, Sources},
         message::{self, Answer, Need, Order, Outcome},
         order::{Begin, Progress, Report, Task},
         outbox::{Outbox, Sender, outbox},
@@ -43,7 +44,10 @@ pub(super) use scanning::Scanning;
 use state::Shared;
 pub(super) use state::UNSETTLED_MAX;
 use std::{
+    ffi::OsStr,
     ops::Range,
+    os::unix::ffi::OsStrExt,
+    path::Path,
     sync::{Arc, mpsc::Receiver},
     thread::JoinHandle,
 };
@@ -70,6 +74,7 @@ pub(super) fn run(
     reporter: &Reporter,
 ) -> Result<Progress> {
     let ready = prepare(&begin, reach)?;
+    reporter.say(&Report::Sources(located(&begin, reach)));
     get_ready(&mut begin, reach, reporter)?;
     let ready = match begin.task {
         Task::Extents => Ready {
@@ -82,6 +87,18 @@ pub(super) fn run(
         }
     };
     serve(begin, ready, identity, reporter)
+}
+
+/// Where the sources are, for a target that may be on this machine, too.
+pub(super) fn located(begin: &Begin, reach: &Reach) -> Sources {
+    let given = begin.paths.iter().filter_map(|path| {
+        let name = store::scan::source_name(Path::new(OsStr::from_bytes(path)));
+        Some((path.clone(), name.ok()?, reach.real(path)?))
+    });
+    let machine = Machine::read();
+    machine.map_or_else(Sources::default, |machine| {
+        machine.sources(given, begin.options.one_file_system)
+    })
 }
 
 /// What a source needs before it is worth that a target begins.

@@ -32,6 +32,7 @@ use crate::copy::{
 };
 use anyhow::Result;
 use model::copy::streams::STREAMS_MAX;
+pub(super) use planning::refuse_within;
 use state::{Room, Shared};
 use std::sync::Arc;
 use store::{path::RelPath, root::Root};
@@ -76,7 +77,7 @@ pub(super) fn serve(
     let (descriptors, _) = host::descriptors::limits();
     let room = Room::within(descriptors, streams.unwrap_or(STREAMS_MAX));
     let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
-    let (root, renamed, imagined) = planning::target(reach, path, &begin.options)?;
+    let (root, renamed, imagined) = planning::target(reach, path, begin)?;
     let (answers, sender) = outbox();
     let target = Arc::new(Target {
         root: Arc::new(root),

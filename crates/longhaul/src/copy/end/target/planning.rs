@@ -3,9 +3,10 @@
 
 use super::Target;
 use crate::copy::{
-    end::reach::Reach,
+    end::{filter, reach::Reach},
+    location::{self, Machine},
     message::Outcome,
-    order::{Action, Options, Planned, Report},
+    order::{Action, Begin, Options, Planned, Report},
 };
 use anyhow::Result;
 use store::{
@@ -20,6 +21,38 @@ use store::{
 /// Where all happens, what the copied thing is called there, and, with a dry run, the directory there that would have been
 /// made for it.
 pub(super) fn target(
+    reach: &Reach,
+    path: &[u8],
+    begin: &Begin,
+) -> Result<(Root, Option<RelPath>, Option<RelPath>)> {
+    let target = refuse_within(reach, path, begin)?;
+    let found = find(reach, path, &begin.options)?;
+    if let Some(target) = &target {
+        let (_, renamed, imagined) = &found;
+        // What would be made there is not there yet.
+        if imagined.is_none() {
+            target.refuse_onto(&begin.sources, renamed.is_some(), begin.options.delete)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses a target in what is copied, before anything is made; where it is, if that is known.
+pub(in crate::copy::end) fn refuse_within(
+    reach: &Reach,
+    path: &[u8],
+    begin: &Begin,
+) -> Result<Option<location::Target>> {
+    let Some((real, machine)) = reach.real(path).zip(Machine::read()) else {
+        return Ok(None);
+    };
+    let target = location::Target::new(machine, real, path);
+    let filter = filter(&begin.options)?.with_tops(begin.sources.names());
+    target.refuse_within(&begin.sources, &filter, begin.options.one_file_system)?;
+    Ok(Some(target))
+}
+
+fn find(
     reach: &Reach,
     path: &[u8],
     options: &Options,

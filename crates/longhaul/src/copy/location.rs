@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the source and the target of a copy are, so that two processes find out whether one is in the other, whichever way
+//! their names spell it: by symbolic links, `..`, bind mounts, ssh to the same host, or a site's export.
+//!
+//! A place is told by a digest of this boot's random number and of the file system with the path in it (proc(5), mountinfo), which
+//! is one for all mounts of it; a directory also by its number. Who does not run on the same kernel can't learn a path from it.
+
+use crate::exit::Refusal;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fs,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::MetadataExt,
+    },
+    path::{Path, PathBuf},
+};
+use store::{
+    filter::{Filter, Verdict},
+    path::{RelPath, Shown},
+};
+
+/// A place on a machine.
+type Spot = [u8; 16];
+
+/// Where all sources of an end are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Sources {
+    all: Vec<Located>,
+    /// Directories that any of them is in.
+    around: Vec<Spot>,
+}
+
+impl Sources {
+    /// With those of another host.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.all.extend(other.all);
+        self.around.extend(other.around);
+        self
+    }
+
+    /// Names in the copy of those that are copied under their names.
+    pub(super) fn names(&self) -> impl Iterator<Item = &RelPath> {
+        self.all.iter().filter_map(|source| source.name.as_ref())
+    }
+}
+
+/// One source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Located {
+    /// As it was given.
+    shown: Vec<u8>,
+    /// Its name in the copy; none if only what is in it is copied.
+    name: Option<RelPath>,
+    /// Itself, and what is mounted in it, which has a path there.
+    spots: Vec<(Spot, Option<RelPath>)>,
+}
+
+/// One mount of a file system.
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    /// Major and minor number.
+    device: Vec<u8>,
+    /// What of the file system is mounted.
+    root: PathBuf,
+    at: PathBuf,
+}
+
+/// What tells places of this machine apart.
+#[derive(Debug)]
+pub(super) struct Machine {
+    boot: Vec<u8>,
+    mounts: Vec<Mount>,
+}
+
+impl Machine {
+    /// Nothing where there is no /proc: then nothing is found out.
+    pub(super) fn read() -> Option<Self> {
+        Some(Self {
+            boot: fs::read("/proc/sys/kernel/random/boot_id").ok()?,
+            mounts: mounts(&fs::read("/proc/self/mountinfo").ok()?),
+        })
+    }
+
+    /// Sources, each as it was given, under its name, and at its path without symbolic links.
+    pub(super) fn sources(
+        &self,
+        given: impl Iterator<Item = (Vec<u8>, Option<RelPath>, PathBuf)>,
+        one_file_system: bool,
+    ) -> Sources {
+        let (mut around, mut seen) = (BTreeMap::new(), BTreeSet::new());
+        let all = given.map(|(shown, name, path)| {
+            // Thousands of sources in one directory are one question.
+            let is_mount = self.mounts.iter().any(|mount| mount.at == path);
+            if seen.insert(path.parent().map(Path::to_owned)) || is_mount {
+                around.extend(self.around(&path, false));
+            }
+            let own = self.spots(&path).into_iter().map(|spot| (spot, None));
+            let mounted = match one_file_system {
+                true => Vec::new(),
+                false => self.mounted_in(&path),
+            };
+            Located {
+                shown,
+                name,
+                spots: own.chain(mounted).collect(),
+            }
+        });
+        Sources {
+            all: all.collect(),
+            around: around.into_keys().collect(),
+        }
+    }
+
+    fn spot(&self, kind: &str, of: &[u8], path: &[u8]) -> Spot {
+        let mut hash = Sha256::new();
+        for part in [&self.boot, kind.as_bytes(), of, path] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let mut spot = [0; 16];
+        spot.copy_from_slice(&hash.finalize()[..16]);
+        spot
+    }
+
+    fn spot_in(&self, device: &[u8], path: &Path) -> Spot {
+        self.spot("path", device, path.as_os_str().as_bytes())
+    }
+
+    /// All by which a path is known. Names of one file are different places, names of one directory are not.
+    fn spots(&self, path: &Path) -> Vec<Spot> {
+        let number = fs::symlink_metadata(path).ok();
+        let number = number.filter(fs::Metadata::is_dir).map(|found| {
+            let inode = found.ino().to_be_bytes();
+            self.spot("number", &found.dev().to_be_bytes(), &inode)
+        });
+        let place = self.place(path);
+        let place = place.map(|(device, path)| self.spot_in(device, &path));
+        number.into_iter().chain(place).collect()
+    }
+
+    /// The file system that a path is on, and where in it.
+    fn place(&self, path: &Path) -> Option<(&[u8], PathBuf)> {
+        let mounts = self.mounts.iter();
+        // Of several at one place the last one is seen.
+        let mount = mounts
+            .filter(|mount| path.starts_with(&mount.at))
+            .max_by_key(|mount| mount.at.as_os_str().len())?;
+        let below = path.strip_prefix(&mount.at).ok()?;
+        Some((&mount.device, plain_join(&mount.root, below)))
+    }
+
+    /// Directories that a path is in, each with what leads from there to it: those of its name, and those that are around what is
+    /// mounted there. With `one_file_system` only those on the path's own.
+    fn around(&self, path: &Path, one_file_system: bool) -> BTreeMap<Spot, PathBuf> {
+        let mut around = BTreeMap::new();
+        for (from, above) in path.ancestors().enumerate() {
+            let below = path.strip_prefix(above).unwrap_or(Path::new(""));
+            if from > 0 && !one_file_system {
+                let spots = self.spots(above).into_iter();
+                around.extend(spots.map(|spot| (spot, below.to_owned())));
+            }
+            let Some((device, place)) = self.place(above) else {
+                continue;
+            };
+            for outer in place.ancestors().skip(1) {
+                let inner = place.strip_prefix(outer).unwrap_or(Path::new(""));
+                let spot = self.spot_in(device, outer);
+                around
+                    .entry(spot)
+                    .or_insert_with(|| plain_join(inner, below));
+            }
+            if one_file_system {
+                break;
+            }
+        }
+        around
+    }
+
+    /// What is mounted below a directory, each with its path there.
+    fn mounted_in(&self, path: &Path) -> Vec<(Spot, Option<RelPath>)> {
+        let below = self.mounts.iter().filter_map(|mount| {
+            let at = mount.at.strip_prefix(path).ok()?.as_os_str();
+            let at = RelPath::parse(at.as_bytes()).ok()?;
+            Some((self.spot_in(&mount.device, &mount.root), Some(at)))
+        });
+        below.collect()
+    }
+}
+
+/// Where a target is, of which one part is there and the rest perhaps not.
+#[derive(Debug)]
+pub(super) struct Target {
+    machine: Machine,
+    path: PathBuf,
+    shown: String,
+}
+
+impl Target {
+    pub(super) fn new(machine: Machine, path: PathBuf, shown: &[u8]) -> Self {
+        let shown = Shown(shown).to_string();
+        Self {
+            machine,
+            path,
+            shown,
+        }
+    }
+
+    /// Refuses what would be copied into itself, before anything is made. What `filter` excludes is not copied.
+    pub(super) fn refuse_within(
+        &self,
+        sources: &Sources,
+        filter: &Filter,
+        one_file_system: bool,
+    ) -> Result<()> {
+        let own = self.machine.spots(&self.path);
+        let mut around = self.machine.around(&self.path, one_file_system);
+        around.extend(own.into_iter().map(|spot| (spot, PathBuf::new())));
+        for source in &sources.all {
+            let found = source.spots.iter().find_map(|(spot, mounted)| {
+                let below = around.get(spot)?;
+                let inside = source.inside(mounted.as_ref(), below);
+                let copied = inside.is_none_or(|inside| {
+                    filter.verdict_from_top(&inside, true) != Verdict::Excluded
+                });
+                copied.then_some(below)
+            });
+            if let Some(below) = found {
+                let source = Shown(&source.shown);
+                return Err(Refusal::usage(match below.as_os_str().is_empty() {
+                    true => format!("{}: it is the same as the source {source}", self.shown),
+                    false => format!(
+                        "{}: it is in the source {source}, which would be copied into itself: name a target outside of it",
+                        self.shown
+                    ),
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what would be copied onto itself in this directory, or, with `--delete`, removed as too much there. `renamed`: this is
+    /// the one copied thing itself.
+    pub(super) fn refuse_onto(&self, sources: &Sources, renamed: bool, delete: bool) -> Result<()> {
+        for source in &sources.all {
+            let path = match &source.name {
+                Some(name) if !renamed => self.path.join(name.as_path()),
+                _ => self.path.clone(),
+            };
+            let shown = Shown(&source.shown);
+            let spots = self.machine.spots(&path);
+            if spots
+                .iter()
+                .any(|spot| source.spots.contains(&(*spot, None)))
+            {
+                let target = &self.shown;
+                return Err(Refusal::usage(format!(
+                    "{shown}: it would be copied onto itself in {target}"
+                )));
+            }
+            if delete && spots.iter().any(|spot| sources.around.contains(spot)) {
+                return Err(Refusal::usage(format!(
+                    "{}: a source is in the directory that {shown} is copied to, and --delete would remove it: leave --delete out, or \
+                     name another target",
+                    self.shown
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Located {
+    /// What a directory below it is called in the copy; none where that is no path.
+    fn inside(&self, mounted: Option<&RelPath>, below: &Path) -> Option<RelPath> {
+        let parts = [self.name.as_ref(), mounted];
+        let parts = parts.into_iter().flatten().map(RelPath::as_path);
+        let whole = parts.fold(PathBuf::new(), |whole, part| plain_join(&whole, part));
+        RelPath::parse(plain_join(&whole, below).as_os_str().as_bytes()).ok()
+    }
+}
+
+/// Without a slash at the end if `below` is empty.
+fn plain_join(path: &Path, below: &Path) -> PathBuf {
+    match (path.as_os_str().is_empty(), below.as_os_str().is_empty()) {
+        (_, true) => path.to_owned(),
+        (true, _) => below.to_owned(),
+        _ => path.join(below),
+    }
+}
+
+/// The path without symbolic links, as far as it is there.
+pub(super) fn real(path: &Path) -> Option<PathBuf> {
+    if let Ok(real) = path.canonicalize() {
+        return Some(real);
+    }
+    let around = path.parent()?;
+    let around = match around.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => around,
+    };
+    Some(real(around)?.join(path.file_name()?))
+}
+
+/// Lines of proc(5)'s mountinfo: ID, parent's ID, MAJOR:MINOR, root, mount point, and what does not matter here.
+fn mounts(text: &[u8]) -> Vec<Mount> {
+    let lines = text.split(|byte| *byte == b'\n');
+    lines.filter_map(mount).collect()
+}
+
+fn mount(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ').skip(2);
+    Some(Mount {
+        device: fields.next()?.to_vec(),
+        root: unescaped(fields.next()?),
+        at: unescaped(fields.next()?),
+    })
+}
+
+/// Spaces, tabs, newlines and backslashes stand as `\ooo`.
+fn unescaped(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = field;
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).filter(|_| *first == b'\\');
+        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = code.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = &behind[if code.is_some() { 3 } else { 0 }..];
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::filter::Rule;
+
+    /// `/mnt/bound` is `/home/src/sub`, and another disk is at `/home/src/disk`.
+    const MOUNTS: &[u8] = b"20 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+        21 20 8:1 /home/src/sub /mnt/bound rw shared:1 - ext4 /dev/sda1 rw\n\
+        22 20 8:2 / /home/src/disk rw - ext4 /dev/sdb rw\n\
+        23 20 8:2 /x /mnt/a\\040b rw - ext4 /dev/sdb rw\n";
+
+    fn machine() -> Machine {
+        Machine {
+            boot: b"boot".to_vec(),
+            mounts: mounts(MOUNTS),
+        }
+    }
+
+    fn check(source: &str, name: Option<&str>, target: &str, rules: &[Rule], one: bool) -> bool {
+        let name = name.map(|name| RelPath::parse(name.as_bytes()).unwrap());
+        let given = (source.into(), name.clone(), PathBuf::from(source));
+        let sources = machine().sources(std::iter::once(given), one);
+        let filter = Filter::new(rules).unwrap().with_tops(name.iter());
+        let target = Target::new(machine(), target.into(), b"target");
+        target.refuse_within(&sources, &filter, one).is_err()
+    }
+
+    fn is_refused(target: &str) -> bool {
+        check("/home/src", Some("src"), target, &[], false)
+    }
+
+    #[test]
+    fn a_target_in_the_source_is_refused_whichever_mount_leads_there() {
+        for target in [
+            "/home/src",
+            "/home/src/new",
+            "/home/src/sub/new/er",
+            "/mnt/bound",
+            "/mnt/bound/new",
+            "/home/src/disk/new",
+            "/mnt/a b",
+            "/mnt/a b/new",
+        ] {
+            assert!(is_refused(target), "{target}");
+        }
+        for target in ["/home", "/home/src2", "/mnt", "/mnt/a", "/srv/home/src"] {
+            assert!(!is_refused(target), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_target_that_is_not_copied_is_allowed() {
+        let exclude = |pattern: &str| [Rule::Exclude(pattern.to_owned())];
+        let refused = |target, rules: &[Rule], one| {
+            let named = check("/home/src", Some("src"), target, rules, one);
+            assert_eq!(
+                named,
+                check("/home/src", None, target, rules, one),
+                "{target}"
+            );
+            named
+        };
+        assert!(!refused("/home/src/sub/new", &exclude("/sub"), false));
+        assert!(!refused("/mnt/bound/new", &exclude("/sub"), false));
+        assert!(!refused("/mnt/a b/new", &exclude("/disk"), false));
+        assert!(refused("/home/src/sub/new", &exclude("/other"), false));
+        assert!(
+            !refused("/home/src/disk/new", &[], true),
+            "another file system"
+        );
+        assert!(refused("/home/src/sub/new", &[], true));
+    }
+
+    #[test]
+    fn a_source_in_a_directory_that_delete_empties_is_refused() {
+        let onto = |source: &str, name: Option<&str>, target: &str, renamed, delete| {
+            let name = name.map(|name| RelPath::parse(name.as_bytes()).unwrap());
+            let given = (source.into(), name, PathBuf::from(source));
+            let sources = machine().sources(std::iter::once(given), false);
+            let target = Target::new(machine(), target.into(), b"target");
+            target.refuse_onto(&sources, renamed, delete).is_err()
+        };
+        assert!(onto("/home/src/sub", None, "/home/src", false, true));
+        assert!(onto("/mnt/bound/x", None, "/home/src", false, true));
+        assert!(!onto("/home/src/sub", None, "/home/src", false, false));
+        assert!(!onto("/home/x/run", Some("run"), "/home", false, true));
+        assert!(onto("/home/run/run", Some("run"), "/home", false, true));
+        assert!(onto("/home/run/x", Some("x"), "/home/run", true, true));
+        assert!(onto("/home/x", Some("x"), "/home", false, false), "itself");
+    }
+
+    #[test]
+    fn escaped_names_are_read() {
+        assert_eq!(unescaped(b"a\\040b\\134\\"), Path::new("a b\\\\"));
+        assert_eq!(unescaped(b"\\9"), Path::new("\\9"));
+        assert_eq!(mounts(b"\n1 2\n"), []);
+    }
+
+    #[test]
+    fn what_is_not_there_is_below_what_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(".", top.join("link")).unwrap();
+        assert_eq!(real(&top.join("link/a/b")), Some(top.join("a/b")));
+        assert_eq!(
+            real(Path::new("nothing")).unwrap().file_name(),
+            Some("nothing".as_ref())
+        );
+    }
+}
