@@ -24,6 +24,7 @@ pub mod netfilter;
 pub mod netns;
 pub mod packet_ring;
 pub mod pipe_pool;
+pub mod private_file;
 pub mod process;
 pub mod process_sockets;
 pub mod sandbox;

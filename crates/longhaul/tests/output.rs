@@ -53,3 +53,23 @@ fn a_copy_is_made_whoever_hears_of_it() {
     let status = refused.stderr(full()).status().unwrap();
     assert_eq!(status.code(), Some(2));
 }
+
+/// Names of files may have been chosen by somebody else.
+#[test]
+fn escapes_terminal_sequences_on_standard_error() {
+    let name = "/no/such/\x1b]0;title\x07\u{9b}2J\u{202e}file";
+    for arguments in [
+        vec!["copy", name, "/tmp/x"],
+        vec!["relay", "--config", name],
+        vec!["lab", "check", name],
+        vec!["tap", "analyze", "--json", name],
+    ] {
+        let output = longhaul(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("\\u{1b}]0;title"), "{said:?}");
+        for char in ['\x1b', '\x07', '\u{9b}', '\u{202e}'] {
+            assert!(!said.contains(char), "{arguments:?}: {said:?}");
+        }
+    }
+}

@@ -364,6 +364,39 @@ fn bad_files_are_named_before_anything_is_opened() {
 }
 
 #[test]
+fn refuses_a_key_that_others_may_read() {
+    let directory = authority();
+    let at = |name: &str| directory.path().join(name);
+    let tls = format!(
+        "tls = {{ ca = '{0}/ca.pem', certificate = '{0}/near.pem', key = '{0}/near-key.pem' }}\n",
+        directory.path().display()
+    );
+    let readable = |name: &str| {
+        let mode = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(at(name), mode).unwrap();
+    };
+    readable("near-key.pem");
+    for owner in [
+        "[peer.far]\naddress = '127.0.0.1'\n".to_owned(),
+        format!("[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n"),
+    ] {
+        let said = refusal(&format!("{owner}{tls}"));
+        assert!(
+            said.contains("near-key.pem") && said.contains("chmod 600"),
+            "{said}"
+        );
+    }
+    readable("ca-key.pem");
+    let made = make_certificates(directory.path(), &["third"]);
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert_eq!(made.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("ca-key.pem") && said.contains("chmod 600"),
+        "{said}"
+    );
+}
+
+#[test]
 fn certificates_are_made_once_and_added_to() {
     let directory = authority();
     let path = directory.path();

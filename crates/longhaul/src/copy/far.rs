@@ -4,13 +4,15 @@
 
 use super::{
     args::Args,
-    harmless::harmless,
     message,
     order::{GREETING, Report, Role},
     place::Host,
     threads,
 };
-use crate::site::{self, Duplex, Keyring};
+use crate::{
+    console::escaped,
+    site::{self, Duplex, Keyring},
+};
 use anyhow::{Context as _, Result, bail};
 use host::process_sockets;
 use serde::Serialize;
@@ -117,7 +119,7 @@ impl Far {
             "no longhaul answers on {place} (--remote-program says where it is there){}",
             match said.trim() {
                 "" => String::new(),
-                said => format!(": {}", harmless(said.lines().last().unwrap_or_default())),
+                said => format!(": {}", escaped(said.lines().last().unwrap_or_default())),
             }
         );
     }
@@ -125,7 +127,7 @@ impl Far {
     /// The next report; `None` when it has ended.
     pub(super) fn report(&mut self) -> Result<Option<Report>> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
-        Ok(message::read(from)?.map(Report::harmless))
+        Ok(message::read(from)?.map(Report::escaped))
     }
 
     /// A [`super::order::Begin`], or the meeting that was put off.
@@ -145,7 +147,7 @@ impl Far {
             loop {
                 // What can't be read is an end, too.
                 let report = message::read(&mut from).unwrap_or_default();
-                let report = report.map(Report::harmless);
+                let report = report.map(Report::escaped);
                 let over = report.is_none();
                 if to.send((role, report)).is_err() || over {
                     return;

@@ -14,7 +14,6 @@ mod display;
 mod driver;
 mod end;
 mod far;
-mod harmless;
 mod hearing;
 mod identity;
 mod job;

@@ -7,6 +7,7 @@ use super::{
     location::Sources,
     message::Outcome,
 };
+use crate::console::escaped;
 use model::copy::{Measured, placement::Placement};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -279,6 +280,25 @@ impl Options {
             (Streams::Auto, Balance::Steal) => None,
             (Streams::Auto, Balance::None | Balance::Decp) => Some(STRIPES),
         }
+    }
+}
+
+impl Report {
+    /// The same report, with the texts of another host escaped: they are shown here, often on a terminal.
+    pub(super) fn escaped(mut self) -> Self {
+        match &mut self {
+            Self::Occupied(text)
+            | Self::Problem(text)
+            | Self::Broken(text)
+            | Self::Refused(text)
+            | Self::Hello { version: text, .. }
+            | Self::Done {
+                failed: Some(text), ..
+            } => *text = escaped(text),
+            Self::Planned(planned) => planned.path = escaped(&planned.path),
+            _ => {}
+        }
+        self
     }
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--make-certificates`: an authority for the relays of one operator, and a certificate for each.
 
+use super::certificates::KEY_LEN_MAX;
 use crate::exit::Refusal;
 use anyhow::Context as _;
+use host::private_file;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
@@ -56,7 +58,8 @@ fn authority(directory: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
     let params = authority_params()?;
     let path = directory.join("ca-key.pem");
     if path.exists() {
-        let key = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let key = private_file::read(&path, KEY_LEN_MAX)
+            .map_err(|error| Refusal::usage(format!("{}: {error}", path.display())))?;
         let key = KeyPair::from_pem(&key).with_context(|| path.display().to_string())?;
         return Ok(Issuer::new(params, key));
     }

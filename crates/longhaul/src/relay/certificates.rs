@@ -4,6 +4,7 @@
 
 use super::{carrier::Carrier, config::settings::TlsSettings, failure::Failure, tls::Tls};
 use crate::exit::Refusal;
+use host::private_file;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
     crypto::{CryptoProvider, ring},
@@ -12,6 +13,9 @@ use rustls::{
     version::TLS13,
 };
 use std::{fmt::Display, io, path::Path, sync::Arc};
+
+/// Bytes read of a key's file: an RSA key of 16,384 bits takes 13 kB.
+pub(super) const KEY_LEN_MAX: u64 = 64 << 10;
 
 /// What a relay shows and believes, read and checked.
 #[derive(Debug)]
@@ -139,7 +143,9 @@ impl Identity {
             let added = authorities.add(authority);
             added.map_err(|error| unusable(&written.ca, user, error))?;
         }
-        let key = PrivateKeyDer::from_pem_file(&written.key);
+        let key = private_file::read(&written.key, KEY_LEN_MAX)
+            .map_err(|error| unusable(&written.key, user, error))?;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
         Ok(Self {
             authorities: authorities.into(),
             chain: certificates(&written.certificate, user)?,

@@ -6,10 +6,9 @@
 //! only where the file's own permissions already do, and would cost its time on every request.
 
 use crate::exit::Refusal;
+use host::private_file;
 use sha2::{Digest, Sha256};
-use std::{
-    collections::HashMap, fmt, fs, io::Read as _, os::unix::fs::PermissionsExt as _, path::Path,
-};
+use std::{collections::HashMap, fmt, path::Path};
 
 type Hash = [u8; 32];
 
@@ -32,11 +31,8 @@ impl Users {
     /// Reads a file; one that others can read is refused.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let refused = |problem| Refusal::usage(format!("users {}: {problem}", path.display()));
-        let (mode, text) = contents(path).map_err(|error| refused(error.to_string()))?;
-        if mode & 0o077 != 0 {
-            let problem = "others may read it: chmod 600".to_owned();
-            return Err(refused(problem));
-        }
+        let text = private_file::read(path, FILE_LEN_MAX);
+        let text = text.map_err(|error| refused(error.to_string()))?;
         Self::parse(&text).map_err(refused)
     }
 
@@ -77,17 +73,10 @@ impl Users {
     }
 }
 
-fn contents(path: &Path) -> std::io::Result<(u32, String)> {
-    let file = fs::File::open(path)?;
-    let mode = file.metadata()?.permissions().mode();
-    let mut text = String::new();
-    file.take(FILE_LEN_MAX).read_to_string(&mut text)?;
-    Ok((mode, text))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
 
     #[test]
     fn knows_those_in_the_file_and_nobody_else() {

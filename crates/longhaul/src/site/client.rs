@@ -9,6 +9,7 @@ use super::{
     token::Token,
 };
 use crate::{
+    console::escaped,
     copy::{self, message},
     exit::Refusal,
 };
@@ -34,8 +35,10 @@ pub(crate) fn open(site: &Address, export: &str, token: &Token) -> Result<Duplex
     let answer = message::read(&mut line).with_context(|| format!("{site} does not answer"))?;
     match answer {
         Some(Answer::Welcome) => {}
-        Some(Answer::Refused(why)) => return Err(Refusal::usage(format!("{site}: {why}"))),
-        Some(Answer::Busy(why)) => bail!("{site}: {why}"),
+        Some(Answer::Refused(why)) => {
+            return Err(Refusal::usage(format!("{site}: {}", escaped(&why))));
+        }
+        Some(Answer::Busy(why)) => bail!("{site}: {}", escaped(&why)),
         None => bail!("{site} went away"),
     }
     line.wait_forever()?;

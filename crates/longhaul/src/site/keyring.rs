@@ -5,12 +5,11 @@
 use super::{address::Address, token::Token};
 use crate::exit::Refusal;
 use anyhow::Result;
+use host::private_file;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, Read},
-    os::unix::fs::MetadataExt,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -75,7 +74,7 @@ impl Keyring {
     }
 
     fn read(sites: &[Address], path: &Path) -> Result<Self> {
-        let text = match private(path) {
+        let text = match private_file::read(path, FILE_LEN_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read.map_err(|error| refused(path, error))?,
         };
@@ -104,24 +103,9 @@ fn parsed(origin: &str, text: &str) -> Result<Token> {
 }
 
 fn first_word(path: &Path) -> Result<String> {
-    let text = private(path).map_err(|error| refused(path, error))?;
+    let text = private_file::read(path, FILE_LEN_MAX).map_err(|error| refused(path, error))?;
     let word = text.split_whitespace().next();
     Ok(word.unwrap_or_default().to_owned())
-}
-
-/// A file that nobody else may read.
-fn private(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
-    let stat = file.metadata()?;
-    // A pipe (`--token-file <(…)`) has nobody else's permissions to speak of.
-    if stat.is_file() && stat.mode() & 0o077 != 0 {
-        return Err(io::Error::other(
-            "others may read it, and it holds tokens: chmod 600",
-        ));
-    }
-    let mut text = String::new();
-    file.take(FILE_LEN_MAX).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// `sites.toml` where the XDG Base Directory Specification wants it.
