@@ -20,6 +20,7 @@ pub mod file_size;
 pub mod initial_window;
 pub mod interface;
 pub mod interface_list;
+pub mod memory;
 pub mod netfilter;
 pub mod netns;
 pub mod packet_ring;

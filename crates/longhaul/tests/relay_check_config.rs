@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an operator asks before the start: every key, and what a configuration comes to.
 
+mod relay_process;
+
 use serde_json::Value;
 use std::{
     io::Write as _,
@@ -130,4 +132,28 @@ fn a_mistake_is_named_with_its_place() {
     );
     assert_eq!(error.lines().count(), 1);
     assert!(output.stdout.is_empty());
+}
+
+/// The kernel shows net.ipv4.tcp_mem in the first network namespace only.
+#[test]
+fn in_a_network_namespace_the_memory_budget_has_a_default() {
+    if !relay_process::may_use_namespaces() {
+        return;
+    }
+    let inside = |more: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--net", env!("CARGO_BIN_EXE_longhaul"), "relay"]);
+        command.args(["--socks5", "127.0.0.1:0", "--check-config"]);
+        said(&command.args(more).output().unwrap())
+    };
+    let memory = serde_json::from_str::<Value>(&inside(&["--json"])).unwrap()["memory"].take();
+    let machine = host::memory::of_machine();
+    let budget = memory["budget_bytes"].as_u64().unwrap();
+    assert!((1 << 20..=machine / 32).contains(&budget), "{memory}");
+    let basis = memory["budget_basis"].as_str().unwrap();
+    assert!(["machine", "cgroup"].contains(&basis), "{memory}");
+    let text = inside(&[]);
+    assert!(text.contains("limits.memory sets another"), "{text}");
+    let text = inside(&["--memory", "3GiB"]);
+    assert!(text.contains("from 3.22 GB in sockets on"), "{text}");
 }

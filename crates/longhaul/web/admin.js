@@ -150,8 +150,9 @@
     say("bytes-up", `${bytes(relay.total.bytes_up)} since the start`);
     say("bytes-down", `${bytes(relay.total.bytes_down)} since the start`);
     say("held", bytes(relay.memory_bytes));
-    say("budget", `of ${bytes(relay.memory_budget_bytes)}`);
-    byId("memory").value = relay.memory_bytes / Math.max(relay.memory_budget_bytes, 1);
+    const budget = relay.memory_budget_bytes;
+    say("budget", budget === null ? "no bound: set limits.memory" : `of ${bytes(budget)}`);
+    byId("memory").value = budget === null ? 0 : relay.memory_bytes / Math.max(budget, 1);
     fill("listeners", LISTENERS, relay.listeners);
     fill("legs", LEGS, status.legs);
     byId("peers-section").hidden = status.peers.length === 0;

@@ -43,7 +43,6 @@ fn relay(status: &Status, registry: &mut Registry) {
     let flag = |is: bool| f64::from(u8::from(is));
     let health = status.health.status;
     let started = status.started.as_millisecond() as f64 / 1000.0;
-    let [held, budget] = [status.relay.memory_bytes, status.relay.memory_budget_bytes];
     gauge(
         "start_time",
         "When it started, since 1970",
@@ -66,14 +65,16 @@ fn relay(status: &Status, registry: &mut Registry) {
         "memory",
         "Kernel memory of all legs' sockets",
         Some(Unit::Bytes),
-        held as f64,
+        status.relay.memory_bytes as f64,
     );
-    gauge(
-        "memory_budget",
-        "What it may be before new connections wait",
-        Some(Unit::Bytes),
-        budget as f64,
-    );
+    if let Some(budget) = status.relay.memory_budget_bytes {
+        gauge(
+            "memory_budget",
+            "What it may be before new connections wait",
+            Some(Unit::Bytes),
+            budget as f64,
+        );
+    }
     let lost = Counter::<u64>::default();
     lost.inc_by(status.relay.records_lost);
     registry.register(

@@ -74,8 +74,8 @@ pub(super) fn gather() -> Facts {
         sysctl: settings(&interfaces),
         interfaces,
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
-        memory: memory(),
-        cgroup_memory: cgroup_memory(),
+        memory: Bytes::new(host::memory::of_machine()),
+        cgroup_memory: host::memory::of_cgroup().map(Bytes::new),
         page: rustix::param::page_size() as u64,
         files_soft: files.current,
         files_hard: files.maximum,
@@ -146,45 +146,6 @@ fn text(file: impl AsRef<Path>) -> Option<String> {
 
 fn number(file: impl AsRef<Path>) -> Option<u64> {
     text(file)?.parse().ok()
-}
-
-fn memory() -> Bytes {
-    let info = rustix::system::sysinfo();
-    // The field is as wide as the machine's words.
-    #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
-    let total = info.totalram as u64;
-    Bytes::new(total.saturating_mul(info.mem_unit.into()))
-}
-
-/// The least limit of this process's control group and those above it, of version 2 or 1.
-fn cgroup_memory() -> Option<Bytes> {
-    let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let limits = membership.lines().flat_map(limits_of);
-    // Version 1 says no limit with a number near 2^63.
-    limits
-        .filter(|limit| *limit < 1 << 60)
-        .min()
-        .map(Bytes::new)
-}
-
-/// The limits along one line of /proc/self/cgroup (cgroups(7)).
-fn limits_of(line: &str) -> Vec<u64> {
-    let mut parts = line.splitn(3, ':');
-    let (_, Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next()) else {
-        return Vec::new();
-    };
-    let (mount, file) = match controllers {
-        "" => ("/sys/fs/cgroup", "memory.max"),
-        "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-        _ => return Vec::new(),
-    };
-    let mount = Path::new(mount);
-    let deepest = mount.join(group.trim_start_matches('/'));
-    deepest
-        .ancestors()
-        .take_while(|directory| directory.starts_with(mount))
-        .filter_map(|directory| number(directory.join(file)))
-        .collect()
 }
 
 /// The options as the distribution left them in /boot, or as the kernel tells them itself.

@@ -160,7 +160,8 @@ pub(crate) struct Args {
     pub(super) max_connections: Option<u32>,
 
     /// What the socket buffers and pipes of all legs may hold together; while it is used up, new
-    /// connections wait [default: half of net.ipv4.tcp_mem's pressure mark]
+    /// connections wait [default: half of net.ipv4.tcp_mem's pressure mark; where that can't be read, 1/32
+    /// of the machine's memory; never more than a quarter of the control group's]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(super) memory: Option<Bytes>,
 

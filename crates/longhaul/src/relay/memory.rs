@@ -3,16 +3,50 @@
 //! while it is over the budget no new connection is accepted. Open ones are never touched.
 
 use super::Relay;
+use serde::Serialize;
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 use tokio::{sync::watch, time::sleep};
 
+/// What sockets may hold, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Budget {
+    pub(crate) bytes: u64,
+    pub(crate) basis: Basis,
+}
+
+/// What a budget follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Basis {
+    /// `limits.memory` or `--memory`.
+    Configured,
+    /// net.ipv4.tcp_mem's second value.
+    TcpMem,
+    /// The limit of a control group.
+    Cgroup,
+    /// The machine's memory.
+    Machine,
+}
+
+/// What is configured, or the default.
+pub(crate) fn budget(configured: Option<u64>) -> Option<Budget> {
+    match configured {
+        Some(bytes) => Some(Budget {
+            bytes,
+            basis: Basis::Configured,
+        }),
+        None => default_budget(),
+    }
+}
+
 /// What is held, and whether there is room for more.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    budget: u64,
+    /// `None` is no bound.
+    budget: Option<u64>,
     held: AtomicU64,
     room: watch::Sender<bool>,
 }
@@ -23,7 +57,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 const PERIOD_PER_CONNECTION: Duration = Duration::from_micros(100);
 
 impl Memory {
-    pub(crate) fn new(budget: u64) -> Self {
+    pub(crate) fn new(budget: Option<u64>) -> Self {
         Self {
             budget,
             held: AtomicU64::new(0),
@@ -41,13 +75,19 @@ impl Memory {
     }
 
     /// Bytes held at the last sum, and the budget.
-    pub(crate) fn read(&self) -> (u64, u64) {
+    pub(crate) fn read(&self) -> (u64, Option<u64>) {
         (self.held.load(Relaxed), self.budget)
+    }
+
+    /// Whether new connections wait.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        !*self.room.borrow()
     }
 
     fn set(&self, held: u64) {
         self.held.store(held, Relaxed);
-        let room = held < self.budget;
+        let budget = self.budget.unwrap_or(u64::MAX);
+        let room = self.budget.is_none() || held < budget;
         let changed = self
             .room
             .send_if_modified(|now| std::mem::replace(now, room) != room);
@@ -55,9 +95,8 @@ impl Memory {
             (false, _) => {}
             (true, true) => note!("longhaul relay: memory below its budget: accepting again"),
             (true, false) => note!(
-                "longhaul relay: {held} bytes in buffers, budget {} (limits.memory): new \
-                 connections wait",
-                self.budget
+                "longhaul relay: {held} bytes in buffers, budget {budget} (limits.memory): new \
+                 connections wait"
             ),
         }
     }
@@ -75,11 +114,63 @@ pub(crate) async fn watch(relay: &Relay) {
 }
 
 /// Half of the mark at which the kernel begins to press all of its TCP sockets
-/// (net.ipv4.tcp_mem, second value, in pages).
-pub(crate) fn default_budget() -> u64 {
-    let pages = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_mem")
-        .ok()
-        .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
+/// (net.ipv4.tcp_mem, second value, in pages). A network namespace of its own does not show it, but
+/// is under it all the same: the kernel makes it a sixteenth of the machine's memory. Where a control
+/// group has a limit, no more than a quarter of that, since sockets count there too.
+/// `None` is no bound: nothing of it could be read.
+fn default_budget() -> Option<Budget> {
     let page = rustix::param::page_size() as u64;
-    pages.map_or(u64::MAX, |pages| pages / 2 * page)
+    let mark = host::sysctl::read_here("net.ipv4.tcp_mem").ok();
+    let pages = mark.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    choose(
+        pages.map(|pages| pages.saturating_mul(page)),
+        host::memory::of_machine(),
+        host::memory::of_cgroup(),
+    )
+}
+
+/// What sockets may hold of a machine's memory: half of the kernel's own mark.
+const MACHINE_SHARE: u64 = 32;
+/// What sockets may hold of a control group's memory, which is for this program alone.
+const CGROUP_SHARE: u64 = 4;
+
+fn choose(mark: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<Budget> {
+    let kernel = mark.map(|bytes| (bytes / 2, Basis::TcpMem));
+    let machine = (machine > 0).then_some((machine / MACHINE_SHARE, Basis::Machine));
+    let cgroup = cgroup.map(|bytes| (bytes / CGROUP_SHARE, Basis::Cgroup));
+    let choices = [kernel.or(machine), cgroup].into_iter().flatten();
+    let least = choices.min_by_key(|(bytes, _)| *bytes);
+    least.map(|(bytes, basis)| Budget { bytes, basis })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(mark: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<(u64, Basis)> {
+        choose(mark, machine, cgroup).map(|budget| (budget.bytes, budget.basis))
+    }
+
+    #[test]
+    fn the_default_is_a_share_of_what_there_is() {
+        let half = Some((50, Basis::TcpMem));
+        assert_eq!(chosen(Some(100), 1 << 20, None), half);
+        assert_eq!(chosen(None, 3200, None), Some((100, Basis::Machine)));
+        assert_eq!(chosen(Some(100), 3200, Some(80)), Some((20, Basis::Cgroup)));
+        assert_eq!(chosen(Some(100), 3200, Some(4000)), half);
+        assert_eq!(chosen(None, 0, Some(400)), Some((100, Basis::Cgroup)));
+        assert_eq!(chosen(None, 0, None), None);
+    }
+
+    #[test]
+    fn without_a_bound_there_is_always_room() {
+        let memory = Memory::new(None);
+        memory.set(u64::MAX);
+        assert!(!memory.is_exhausted());
+        let memory = Memory::new(Some(10));
+        memory.set(9);
+        assert!(!memory.is_exhausted());
+        memory.set(10);
+        assert!(memory.is_exhausted());
+    }
 }

@@ -207,7 +207,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         doors: Doors::new(doors),
         sessions: Registry::default(),
         groups: Groups::default(),
-        memory: Memory::new(config.limits.memory.unwrap_or_else(memory::default_budget)),
+        memory: Memory::new(memory::budget(config.limits.memory).map(|budget| budget.bytes)),
         survey: Survey::new(config.admin.is_some()),
         history: History::default(),
         started: Instant::now(),

@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 impl Source for Arc<Relay> {
     fn health(&self) -> Health {
-        let (held, budget) = self.memory.read();
         let is_steady = self.pulse.is_steady(std::time::Instant::now());
         Health {
             status: status(self.drain.phase(), is_steady),
-            memory_exhausted: held >= budget,
+            memory_exhausted: self.memory.is_exhausted(),
         }
     }
 

@@ -29,8 +29,9 @@ pub(crate) struct RelayRecord {
     /// wait.
     #[serde(default)]
     pub(crate) memory_bytes: u64,
+    /// `None` is no bound.
     #[serde(default)]
-    pub(crate) memory_budget_bytes: u64,
+    pub(crate) memory_budget_bytes: Option<u64>,
     #[serde(default)]
     pub(crate) peers: Vec<PeerCounts>,
 }
@@ -154,7 +155,7 @@ mod tests {
             }],
             records_lost: 0,
             memory_bytes: 1,
-            memory_budget_bytes: 2,
+            memory_budget_bytes: Some(2),
             peers: Vec::new(),
         });
         let line = serde_json::to_string(&record).unwrap();

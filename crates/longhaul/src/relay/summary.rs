@@ -5,7 +5,7 @@
 use super::{
     budget::{Budget, Demand},
     config::{Config, Kind, Listener, settings::Transport},
-    memory,
+    memory::{self, Basis},
     peer::Peer,
     policy::{Chain, Rule, WayOut},
 };
@@ -81,9 +81,10 @@ struct MemorySummary {
     /// net.ipv4.tcp_rmem's and tcp_wmem's third values, added; `None` where they can't be read.
     socket_bytes_max: Option<u64>,
     sockets_bytes_max: Option<u64>,
-    /// From here on new connections wait.
-    budget_bytes: u64,
+    /// From here on new connections wait; `None` is no bound.
+    budget_bytes: Option<u64>,
     budget_is_default: bool,
+    budget_basis: Option<Basis>,
 }
 
 #[derive(Debug, Serialize)]
@@ -259,6 +260,7 @@ impl MemorySummary {
         let sockets_max = (sockets * descriptors.connections) as u64;
         let socket_bytes_max = largest("net.ipv4.tcp_rmem").zip(largest("net.ipv4.tcp_wmem"));
         let socket_bytes_max = socket_bytes_max.map(|(read, write)| read + write);
+        let budget = memory::budget(config.limits.memory);
         Self {
             pipes_max,
             pipe_bytes: config.pool.pipe_bytes,
@@ -266,8 +268,9 @@ impl MemorySummary {
             sockets_max,
             socket_bytes_max,
             sockets_bytes_max: socket_bytes_max.map(|bytes| bytes.saturating_mul(sockets_max)),
-            budget_bytes: config.limits.memory.unwrap_or_else(memory::default_budget),
+            budget_bytes: budget.map(|budget| budget.bytes),
             budget_is_default: config.limits.memory.is_none(),
+            budget_basis: budget.map(|budget| budget.basis),
         }
     }
 }
@@ -410,7 +413,7 @@ impl Display for LimitSummary {
 
 impl Display for MemorySummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [pipes, budget] = [self.pipes_bytes_max, self.budget_bytes].map(Bytes::new);
+        let pipes = Bytes::new(self.pipes_bytes_max);
         let pipe = Bytes::new(self.pipe_bytes as u64).exact();
         writeln!(
             f,
@@ -425,14 +428,35 @@ impl Display for MemorySummary {
                 self.sockets_max
             )?;
         }
-        let why = match self.budget_is_default {
-            true => " (half of net.ipv4.tcp_mem's second value)",
-            false => "",
+        self.write_budget(f)
+    }
+}
+
+impl MemorySummary {
+    fn write_budget(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((budget, basis)) = self.budget_bytes.zip(self.budget_basis) else {
+            return writeln!(
+                f,
+                "  memory       no bound: give one with limits.memory (--memory)"
+            );
         };
+        let (budget, why) = (Bytes::new(budget), explain(basis));
         writeln!(
             f,
             "  memory       from {budget} in sockets on, new connections wait{why}"
         )
+    }
+}
+
+fn explain(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Configured => "",
+        Basis::TcpMem => " (half of net.ipv4.tcp_mem's second value)",
+        Basis::Cgroup => " (a quarter of the control group's memory; limits.memory sets another)",
+        Basis::Machine => {
+            " (1/32 of the machine's memory, since net.ipv4.tcp_mem can't be read here; \
+             limits.memory sets another)"
+        }
     }
 }
 

@@ -121,8 +121,8 @@ pub(crate) struct Limits {
     pub(crate) connections_max: u32,
     pub(crate) workers: usize,
     pub(crate) grace: Duration,
-    /// Bytes in the socket buffers and pipes of all legs; `None` is half of what the kernel
-    /// starts to press at.
+    /// Bytes in the socket buffers and pipes of all legs; `None` is [`super::memory::budget`]'s
+    /// default.
     pub(crate) memory: Option<u64>,
 }
 
