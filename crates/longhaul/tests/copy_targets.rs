@@ -256,3 +256,158 @@ fn refuses_a_target_in_the_source_behind_a_bind_mount() {
         assert!(!disk.seen().join("new").exists());
     }
 }
+
+/// What is at `path` is the same afterwards.
+fn refuses_to_replace(folder: &Path, arguments: &[&str], path: &Path, what: &str) {
+    let before = fs::symlink_metadata(path).unwrap();
+    let output = in_folder(folder, arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    assert!(said.contains(what), "{arguments:?}: {said}");
+    let after = fs::symlink_metadata(path).unwrap();
+    assert_eq!(
+        (after.ino(), after.mode()),
+        (before.ino(), before.mode()),
+        "{arguments:?}"
+    );
+}
+
+#[test]
+fn refuses_a_device_a_fifo_or_a_socket_as_target() {
+    let folder = nested();
+    let at = |name: &str| folder.path().join(name);
+    let (null, output) = (at("null"), at("stdout"));
+    let mknod = |name: &str, arguments: &[&str]| {
+        run(Command::new("mknod").arg(at(name)).args(arguments));
+    };
+    // As /dev has them, but nobody else's.
+    mknod("null", &["c", "1", "3"]);
+    mknod("fifo", &["p"]);
+    symlink("/proc/self/fd/2", &output).unwrap();
+    symlink("null", at("void")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    fs::create_dir(at("dev")).unwrap();
+    mknod("dev/file", &["c", "1", "3"]);
+    for (arguments, path, what) in [
+        (&["other/file", "null"][..], &null, "a device"),
+        (&["src", "null"], &null, "a device"),
+        (&["src/", "null"], &null, "a device"),
+        (&["other/file", "far:null"], &null, "a device"),
+        (&["--dry-run", "other/file", "null"], &null, "a device"),
+        (&["other/file", "void"], &at("void"), "a device"),
+        (&["other/file", "stdout"], &output, "is there"),
+        (&["other/file", "fifo"], &at("fifo"), "a fifo"),
+        (&["other/file", "socket"], &at("socket"), "a socket"),
+        (&["other/file", "dev"], &at("dev/file"), "a device"),
+        (&["src", "other/file", "dev/"], &at("dev/file"), "a device"),
+    ] {
+        refuses_to_replace(folder.path(), arguments, path, what);
+    }
+    assert!(!at("dev/src").exists(), "nothing is touched");
+    // Below a directory it is named, and the rest goes on.
+    let output = in_folder(folder.path(), &["other/", "dev"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("file: a device is in the way"), "{said}");
+}
+
+#[test]
+fn copies_devices_and_fifos_over_their_like() {
+    let folder = nested();
+    for (name, arguments) in [("device", &["c", "1", "3"][..]), ("fifo", &["p"])] {
+        run(Command::new("mknod")
+            .arg(folder.path().join(name))
+            .args(arguments));
+        for arguments in [
+            [name, "copied"],
+            [name, "copied"],
+            [name, "other"],
+            [name, "other"],
+        ] {
+            let output = in_folder(folder.path(), &arguments);
+            assert!(output.status.success(), "{output:?}");
+        }
+        fs::remove_file(folder.path().join("copied")).unwrap();
+    }
+}
+
+#[test]
+fn refuses_schemes_that_it_does_not_know() {
+    let folder = nested();
+    for arguments in [
+        ["src", "s3://bucket/x"],
+        ["https://example.org/x", "new"],
+        ["src", "far://x"],
+    ] {
+        refuses(folder.path(), &arguments, "unknown scheme");
+    }
+}
+
+/// One of several users of a group.
+fn as_user(number: u32, group: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    let user = 1_000_000 + number;
+    command.args([format!("--reuid={user}"), format!("--regid={user}")]);
+    command.args(["--groups", group, env!("CARGO_BIN_EXE_longhaul")]);
+    command
+}
+
+#[test]
+fn the_users_of_a_group_copy_into_one_directory() {
+    const GROUP: u32 = 1_000_000;
+    let folder = nested();
+    let top = folder.path();
+    fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
+    let shared = top.join("shared");
+    fs::create_dir(&shared).unwrap();
+    std::os::unix::fs::chown(&shared, None, Some(GROUP)).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o2775)).unwrap();
+    let copy = |user: u32, from: &str, to: &Path| {
+        let mut command = as_user(user, &GROUP.to_string());
+        command
+            .args(["copy", "--quiet"])
+            .arg(top.join(from))
+            .arg(to);
+        run(&mut command);
+    };
+    for user in 1..4 {
+        let name = format!("of-{user}");
+        fs::write(top.join(&name), &name).unwrap();
+        copy(user, &name, &shared);
+        // The same command is the same directory, whoever gives it.
+        copy(user, "src", &shared.join("renamed"));
+    }
+    let manifest = fs::metadata(shared.join(".longhaul-manifest")).unwrap();
+    assert_eq!((manifest.mode() & 0o777, manifest.gid()), (0o664, GROUP));
+    assert_eq!(names(&shared.join("renamed")), [PathBuf::from("sub")]);
+    run(as_user(9, &GROUP.to_string())
+        .args(["copy", "verify"])
+        .arg(&shared));
+}
+
+/// As when an administrator helps.
+#[test]
+fn a_user_copies_where_root_did_and_the_other_way_round() {
+    let folder = nested();
+    let top = folder.path();
+    fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
+    let home = top.join("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(1_000_001), Some(1_000_001)).unwrap();
+    for user in [0, 1, 0] {
+        let name = format!("of-{user}");
+        fs::write(
+            top.join(&name),
+            fs::read_dir(&home).unwrap().count().to_string(),
+        )
+        .unwrap();
+        let mut command = match user {
+            0 => Command::new(env!("CARGO_BIN_EXE_longhaul")),
+            _ => as_user(1, "1000001"),
+        };
+        run(command
+            .args(["copy", "--quiet"])
+            .arg(top.join(&name))
+            .arg(&home));
+    }
+}

@@ -8,6 +8,7 @@
 //! says that nothing is known any more ([`Record::GONE`]). A line that was
 //! torn by a crash, or is somebody else's, is passed over.
 //!
+//! It is for all who may write in its directory: its group and its rights to read and write are the directory's.
 //! Several processes may add lines at once, under the lock of the file. Who waited for the lock
 //! opens the file again if it was replaced meanwhile, and who replaces it has the lock.
 
@@ -168,7 +169,7 @@ impl<D: Directory> Manifest<D> {
     /// syncs it.
     fn replace(&self, contents: &Contents) -> Result<(), ManifestError> {
         let dir = &self.dir;
-        let file = dir.open(REPLACEMENT.as_bytes(), How::Make)?;
+        let file = dir.open(REPLACEMENT.as_bytes(), How::MakeAndWait)?;
         let file = doing("make another", file.ok_or(io::ErrorKind::NotFound.into()))?;
         doing("write another", contents.write(&file))?;
         doing("make durable another", file.sync_all())?;

@@ -6,7 +6,7 @@
 pub(crate) mod simulated;
 
 use rustix::{
-    fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat},
+    fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid},
     io::{Errno, retry_on_intr},
 };
 use std::{
@@ -92,7 +92,9 @@ pub enum How {
     Hold,
     /// Likewise, and made if it is not there.
     Make,
-    /// Likewise, waiting while somebody else has the lock.
+    /// Likewise, waiting while somebody else has the lock. It is for all who may write in the directory: it is made with the
+    /// group and the mode of it, without the right to execute, and whoever of them made it is as good. In a directory as /tmp it
+    /// is ours alone.
     MakeAndWait,
 }
 
@@ -223,6 +225,9 @@ fn supported(done: Result<(), Errno>) -> io::Result<bool> {
     }
 }
 
+/// Of a directory's rights those that a file can have.
+const READ_AND_WRITE: Mode = Mode::from_bits_retain(0o666);
+
 /// A real directory. Clones share one descriptor.
 #[derive(Debug, Clone)]
 pub struct Dir {
@@ -254,14 +259,20 @@ impl Dir {
     fn attempt(&self, name: &[u8], how: How) -> Result<Option<Option<File>>, OpenError> {
         let flags = match (self.stat(name)?, how) {
             (Some(stat), _) => {
-                acceptable(&stat, how)?;
+                self.acceptable(&stat, how)?;
                 access(how)
             }
             (None, How::Read | How::Share | How::Hold) => return Ok(Some(None)),
             (None, How::Make | How::MakeAndWait) => access(how) | OFlags::CREATE | OFlags::EXCL,
         };
+        let made = flags.contains(OFlags::CREATE) && how == How::MakeAndWait;
         match self.openat(name, flags) {
-            Ok(file) => Ok(self.held(name, file, how)?.map(Some)),
+            Ok(file) => {
+                if made {
+                    self.share(&file)?;
+                }
+                Ok(self.held(name, file, how)?.map(Some))
+            }
             // Nothing can be made in a directory that is gone, however often it is tried.
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => Err(Errno::NOENT.into()),
             Err(Errno::NOENT | Errno::EXIST) => Ok(None),
@@ -284,8 +295,41 @@ impl Dir {
         if !self.names(name, &file)? {
             return Ok(None);
         }
-        acceptable(&rustix::fs::fstat(&file)?, how)?;
+        self.acceptable(&rustix::fs::fstat(&file)?, how)?;
         Ok(Some(file))
+    }
+
+    /// Gives a file that we made just now to all who may write here. What the file system does not allow stays as it is.
+    fn share(&self, file: &File) -> Result<(), Errno> {
+        let dir = rustix::fs::fstat(&*self.fd)?;
+        if is_for_strangers(&dir) {
+            return Ok(());
+        }
+        let root = rustix::process::geteuid().is_root();
+        let owner = root.then_some(Uid::from_raw(dir.st_uid));
+        let group = Gid::from_raw(dir.st_gid);
+        let given = rustix::fs::fchown(file, owner, Some(group));
+        let mode = Mode::from_raw_mode(dir.st_mode) & READ_AND_WRITE;
+        // Another group than the directory's gets no rights.
+        let mode = match given {
+            Ok(()) => mode,
+            Err(_) => mode - Mode::RWXG,
+        };
+        let _ = rustix::fs::fchmod(file, mode | Mode::RUSR | Mode::WUSR);
+        Ok(())
+    }
+
+    fn acceptable(&self, stat: &Stat, how: How) -> Result<(), OpenError> {
+        match acceptable(stat, how) {
+            Err(OpenError::Refused(Refusal::Owner)) if how == How::MakeAndWait => {
+                let dir = rustix::fs::fstat(&*self.fd)?;
+                match may_be_replaced(stat.st_uid, &dir) {
+                    true => Ok(()),
+                    false => Err(OpenError::Refused(Refusal::Owner)),
+                }
+            }
+            other => other,
+        }
     }
 }
 
@@ -377,6 +421,19 @@ fn acceptable(stat: &Stat, how: How) -> Result<(), OpenError> {
     }
 }
 
+/// Whether its owner may put what he likes in the place of a file in this directory anyway: the directory is his, or others may
+/// write in it.
+fn may_be_replaced(owner: u32, dir: &Stat) -> bool {
+    let others = Mode::WGRP | Mode::WOTH;
+    let written = Mode::from_raw_mode(dir.st_mode).intersects(others);
+    owner == dir.st_uid || written && !is_for_strangers(dir)
+}
+
+/// Whether everybody may write in it, and nobody may touch what is another's, as in /tmp.
+fn is_for_strangers(dir: &Stat) -> bool {
+    Mode::from_raw_mode(dir.st_mode).contains(Mode::WOTH | Mode::SVTX)
+}
+
 /// Whether nobody else could have made or could change it.
 pub(crate) fn ours(stat: &Stat) -> Result<(), Refusal> {
     if stat.st_nlink != 1 {
@@ -395,7 +452,11 @@ fn identity(stat: &Stat) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, os::unix::fs::symlink, path::Path};
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt, symlink},
+        path::Path,
+    };
 
     fn dir(path: &Path) -> Dir {
         Dir::new(File::open(path).unwrap().as_fd()).unwrap()
@@ -469,6 +530,61 @@ mod tests {
         dir.rename(b"b", b"a").unwrap();
         drop(held);
         assert_eq!(Medium::len(&waiting.join().unwrap()).unwrap(), 5);
+    }
+
+    #[test]
+    fn what_is_for_all_has_the_mode_of_its_directory() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        for (number, (of_dir, wanted)) in [
+            (0o755, 0o644),
+            (0o2775, 0o664),
+            (0o700, 0o600),
+            (0o777, 0o666),
+            (0o1777, 0o600),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            fs::set_permissions(temp.path(), fs::Permissions::from_mode(of_dir)).unwrap();
+            let name = number.to_string();
+            dir.open(name.as_bytes(), How::MakeAndWait).unwrap();
+            assert_eq!(mode(&temp.path().join(&name)), wanted, "{of_dir:o}");
+            dir.open(format!("own-{name}").as_bytes(), How::Make)
+                .unwrap();
+            assert_eq!(mode(&temp.path().join(format!("own-{name}"))), 0o600);
+        }
+        // A file that is there keeps its own: somebody may have put another's secret there.
+        fs::write(temp.path().join("secret"), "x").unwrap();
+        fs::set_permissions(
+            temp.path().join("secret"),
+            fs::Permissions::from_mode(0o600),
+        )
+        .unwrap();
+        dir.open(b"secret", How::MakeAndWait).unwrap();
+        assert_eq!(mode(&temp.path().join("secret")), 0o600);
+    }
+
+    #[test]
+    fn another_user_s_file_is_for_all_only_where_he_may_replace_it() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        let file = temp.path().join("a");
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::chown(&file, Some(7), Some(7)).unwrap();
+        let opens = |owner, mode, how| {
+            std::os::unix::fs::chown(temp.path(), Some(owner), None).unwrap();
+            fs::set_permissions(temp.path(), fs::Permissions::from_mode(mode)).unwrap();
+            dir.open(b"a", how).is_ok()
+        };
+        assert!(opens(0, 0o775, How::MakeAndWait) && opens(7, 0o755, How::MakeAndWait));
+        assert!(opens(0, 0o3775, How::MakeAndWait) && opens(0, 0o777, How::MakeAndWait));
+        assert!(!opens(0, 0o755, How::MakeAndWait) && !opens(0, 0o1777, How::MakeAndWait));
+        assert!(!opens(0, 0o777, How::Make) && !opens(7, 0o755, How::Hold));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //!
 //! Data of files is another's: a file that is [`Decision::Wanted`] is transferred beside its place
 //! and renamed. All else is made here. What is in the way of something other than a directory is
-//! replaced as cp and rsync do, in one step; a directory is never replaced, nor by one.
+//! replaced as cp and rsync do, in one step; a directory is never replaced, nor by one, and a device by
+//! nothing but a device.
 
 use crate::{
     entry::{Entry, Kind, Version},
@@ -107,6 +108,9 @@ pub fn decide(entry: &Entry, there: &There, link: Option<&There>, options: &Opti
                 ..
             },
         ) => Decision::Refused(Refusal::DirectoryInTheWay),
+        (kind, there) if is_device(there) && !matches!(kind, Kind::Device { .. }) => {
+            Decision::Refused(Refusal::DeviceInTheWay)
+        }
         (Kind::File { version, .. }, there) => for_file(entry, version, there, options),
         (Kind::HardLink { to }, there) => for_link(to, there, link),
         (_, There::Nothing) => Decision::Make,
@@ -115,6 +119,16 @@ pub fn decide(entry: &Entry, there: &There, link: Option<&There>, options: &Opti
         }
         _ => Decision::Replace,
     }
+}
+
+fn is_device(there: &There) -> bool {
+    matches!(
+        there,
+        There::Something {
+            kind: Kind::Device { .. },
+            ..
+        }
+    )
 }
 
 fn for_directory(entry: &Entry, there: &There) -> Decision {

@@ -100,6 +100,9 @@ pub enum Refusal {
     /// Its content would be lost.
     #[error("a directory is in the way; remove or move it first")]
     DirectoryInTheWay,
+    /// The machine may need it.
+    #[error("a device is in the way; remove or move it first")]
+    DeviceInTheWay,
     /// Something else is lost.
     #[error("something that is no directory is in the way of one; remove or move it first")]
     NoDirectoryInTheWay,

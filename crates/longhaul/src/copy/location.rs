@@ -47,6 +47,17 @@ impl Sources {
     pub(super) fn names(&self) -> impl Iterator<Item = &RelPath> {
         self.all.iter().filter_map(|source| source.name.as_ref())
     }
+
+    /// Those that are no devices, fifos or sockets, by their names in the copy.
+    pub(super) fn plain(&self) -> impl Iterator<Item = Option<&RelPath>> {
+        let plain = self.all.iter().filter(|source| !source.special);
+        plain.map(|source| source.name.as_ref())
+    }
+}
+
+fn is_special(path: &Path) -> bool {
+    let found = fs::symlink_metadata(path);
+    found.is_ok_and(|found| !(found.is_file() || found.is_dir() || found.is_symlink()))
 }
 
 /// One source.
@@ -56,6 +67,8 @@ struct Located {
     shown: Vec<u8>,
     /// Its name in the copy; none if only what is in it is copied.
     name: Option<RelPath>,
+    /// A device, a fifo or a socket.
+    special: bool,
     /// Itself, and what is mounted in it, which has a path there.
     spots: Vec<(Spot, Option<RelPath>)>,
 }
@@ -107,6 +120,7 @@ impl Machine {
             Located {
                 shown,
                 name,
+                special: is_special(&path),
                 spots: own.chain(mounted).collect(),
             }
         });

@@ -47,6 +47,12 @@ impl Place {
         if let Some(rest) = bytes.strip_prefix(SCHEME.as_bytes()) {
             return at_site(rest, &text.to_string_lossy());
         }
+        if let Some(scheme) = scheme(bytes) {
+            return Err(Refusal::usage(format!(
+                "{:?}: unknown scheme {scheme:?} (want a path, HOST:PATH or {SCHEME}SITE/EXPORT/PATH)",
+                text.to_string_lossy()
+            )));
+        }
         let (host, path) = match split(bytes) {
             None => (None, bytes),
             Some((host, path)) => (Some(host), path),
@@ -129,6 +135,15 @@ fn at_site(rest: &[u8], shown: &str) -> Result<Place> {
         host: Some(Host::Site { address, export }),
         path: OsString::from_vec(path.to_vec()),
     })
+}
+
+/// What stands before `://`, if it can be a scheme (RFC 3986 §3.1).
+fn scheme(text: &[u8]) -> Option<&str> {
+    let end = text.windows(3).position(|three| three == b"://")?;
+    let scheme = std::str::from_utf8(&text[..end]).ok()?;
+    let rest = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let first = scheme.starts_with(|c: char| c.is_ascii_alphabetic());
+    (first && scheme.chars().all(rest)).then_some(scheme)
 }
 
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -236,6 +251,25 @@ mod tests {
         }
         // Not the scheme, but a host that is called so.
         assert_eq!(parsed("longhaul:/data"), at("longhaul", "/data"));
+    }
+
+    #[test]
+    fn a_scheme_that_is_not_known_is_no_host() {
+        for text in [
+            "s3://bucket/x",
+            "https://h/x",
+            "file:///x",
+            "far://x",
+            "LONGHAUL://h/e",
+        ] {
+            let why = Place::parse(OsStr::new(text)).unwrap_err().to_string();
+            assert!(why.contains("unknown scheme"), "{why}");
+            assert!(Place::parse_shared(OsStr::new(text)).is_err(), "{text}");
+        }
+        assert!(Place::parse_shared(OsStr::new("s3://a,b/x")).is_err());
+        assert_eq!(parsed("./s3://x"), Some((None, "./s3://x".to_owned())));
+        let there = Some((Some("me@far".to_owned()), "//x".to_owned()));
+        assert_eq!(parsed("me@far://x"), there);
     }
 
     #[test]

@@ -52,6 +52,21 @@ fn what_may_be_replaced() {
     assert_eq!(decided(to("a"), &here(to("b")), false), Decision::Replace);
     assert_eq!(decided(to("a"), &here(to("a")), false), Decision::Unchanged);
     assert_eq!(decided(Kind::Fifo, &There::Other, false), Decision::Replace);
+    let device = |minor| Kind::Device {
+        block: false,
+        major: 1,
+        minor,
+    };
+    for kind in [file(5, 10), to("a"), Kind::Fifo] {
+        assert_eq!(
+            decided(kind, &here(device(3)), false),
+            refused(Refusal::DeviceInTheWay)
+        );
+    }
+    assert_eq!(
+        decided(device(5), &here(device(3)), false),
+        Decision::Replace
+    );
 }
 
 #[test]

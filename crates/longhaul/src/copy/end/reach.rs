@@ -91,9 +91,17 @@ impl Reach {
 
     /// A path without symbolic links, as far as it is there.
     pub(super) fn real(&self, path: &[u8]) -> Option<PathBuf> {
+        match self {
+            Self::Everything => location::real(Path::new(OsStr::from_bytes(path))),
+            Self::Export(_) => self.place(path),
+        }
+    }
+
+    /// A path as it is given, on this machine.
+    pub(super) fn place(&self, path: &[u8]) -> Option<PathBuf> {
         let path = Path::new(OsStr::from_bytes(path));
         let Self::Export(export) = self else {
-            return location::real(path);
+            return Some(path.to_owned());
         };
         let top = export.directory.canonicalize().ok()?;
         let inside = export.inside(path).ok()?;

@@ -14,6 +14,7 @@ mod forgetting;
 mod pieces;
 mod planning;
 mod receiving;
+mod special;
 mod state;
 
 use super::{

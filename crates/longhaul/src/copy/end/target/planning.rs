@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A dry run: what would be done is said, and nothing is.
 
-use super::Target;
+use super::{Target, special};
 use crate::copy::{
     end::{filter, reach::Reach},
     location::{self, Machine},
@@ -26,6 +26,7 @@ pub(super) fn target(
     begin: &Begin,
 ) -> Result<(Root, Option<RelPath>, Option<RelPath>)> {
     let target = refuse_within(reach, path, begin)?;
+    special::refuse(reach, path, begin)?;
     let found = find(reach, path, &begin.options)?;
     if let Some(target) = &target {
         let (_, renamed, imagined) = &found;

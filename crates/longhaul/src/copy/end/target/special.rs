@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices, fifos and sockets as targets. A copy gives its name to a new file, so they would be gone: as root, `copy FILE /dev/null`
+//! would leave a machine without it. Such a target is refused, but for a source that is one, too.
+
+use crate::copy::{end::reach::Reach, order::Begin};
+use crate::exit::Refusal;
+use anyhow::Result;
+use rustix::fs::{PROC_SUPER_MAGIC, statfs};
+use std::{
+    fs::{self, FileType, Metadata},
+    os::unix::fs::FileTypeExt,
+    path::{Path, PathBuf},
+};
+use store::path::Shown;
+
+/// Links that are followed one after the other, as the kernel does (path_resolution(7)).
+const LINKS_MAX: usize = 40;
+
+/// Refuses the target, or what a source would be called in it, before anything is touched.
+pub(super) fn refuse(reach: &Reach, path: &[u8], begin: &Begin) -> Result<()> {
+    let Some(place) = reach.place(path) else {
+        return Ok(());
+    };
+    let follow = matches!(reach, Reach::Everything);
+    let refuse = |place: &Path, shown: &dyn std::fmt::Display| match what(place, follow) {
+        None => Ok(()),
+        Some(what) => Err(Refusal::usage(format!(
+            "{shown}: {what} is there, which a copy does not replace: name a file or a directory"
+        ))),
+    };
+    for name in begin.sources.plain() {
+        let shown = Shown(path);
+        refuse(&place, &shown)?;
+        if let Some(name) = name {
+            refuse(
+                &place.join(name.as_path()),
+                &format_args!("{name} in {shown}"),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// What is there, if it is no file and no directory. With `follow`, where symbolic links lead.
+fn what(path: &Path, follow: bool) -> Option<&'static str> {
+    let found = match follow {
+        true => fs::metadata(path),
+        false => fs::symlink_metadata(path),
+    };
+    let found = found.as_ref().map(Metadata::file_type);
+    match found {
+        Ok(kind) if is_device(kind) => Some("a device"),
+        Ok(kind) if kind.is_fifo() => Some("a fifo"),
+        Ok(kind) if kind.is_socket() => Some("a socket"),
+        _ if follow && leads_to_descriptor(path.to_owned()) => Some("an open file"),
+        _ => None,
+    }
+}
+
+fn is_device(kind: FileType) -> bool {
+    kind.is_block_device() || kind.is_char_device()
+}
+
+/// Whether it is as /dev/stderr, which proc(5) has lead to what a process has open.
+fn leads_to_descriptor(mut path: PathBuf) -> bool {
+    for _ in 0..LINKS_MAX {
+        let Ok(link) = fs::read_link(&path) else {
+            return false;
+        };
+        let around = path.parent().unwrap_or(Path::new("/")).to_owned();
+        if statfs(&around).is_ok_and(|found| found.f_type == PROC_SUPER_MAGIC) {
+            return true;
+        }
+        path = around.join(link);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, Mode, mknodat};
+    use std::os::unix::{fs::symlink, net::UnixListener};
+
+    #[test]
+    fn tells_devices_fifos_and_sockets_by_all_their_names() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name);
+        let fifo = rustix::fs::FileType::Fifo;
+        mknodat(CWD, at("fifo"), fifo, Mode::RUSR, 0).unwrap();
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        fs::write(at("file"), "").unwrap();
+        symlink("fifo", at("link")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        symlink("/proc/self/fd/0", at("open")).unwrap();
+        assert_eq!(what(Path::new("/dev/null"), true), Some("a device"));
+        assert_eq!(what(&at("fifo"), false), Some("a fifo"));
+        assert_eq!(what(&at("socket"), true), Some("a socket"));
+        assert_eq!(what(&at("link"), true), Some("a fifo"));
+        assert_eq!(what(&at("link"), false), None, "it is replaced itself");
+        assert!(what(&at("open"), true).is_some());
+        for name in ["file", "loop", "none", ""] {
+            assert_eq!(what(&at(name), true), None, "{name}");
+        }
+    }
+}
