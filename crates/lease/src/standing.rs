@@ -127,6 +127,14 @@ impl Board {
         found.ok_or(Error::NoJob)
     }
 
+    /// Whether the job is in the database: it was not forgotten. One row is looked up.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn has(&self, job: Job) -> Result<bool, Error> {
+        self.repeatable(async |client| is_there(client, job).await)
+    }
+
     /// Results of what is done, in the order in which the extents were added, from after `position` on.
     /// Fewer than `limit` are all there are now; what is done later may be at an earlier place, so ask again from the
     /// beginning when the job is over.

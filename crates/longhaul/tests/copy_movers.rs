@@ -363,7 +363,7 @@ fn jobs_are_listed_and_forgotten() {
     let [job] = &listed()[..] else {
         panic!("{:?}", listed())
     };
-    let from = format!("a1,a2:{:?}", site.path("from/tree"));
+    let from = format!("a1,a2:{}", site.path("from/tree").display());
     assert_eq!(
         (&job["sources"][0], &job["failed_extents"]),
         (&from.into(), &0.into())
@@ -376,6 +376,28 @@ fn jobs_are_listed_and_forgotten() {
             .success()
     );
     assert_eq!(listed(), [0; 0]);
+    site.hosts.wait_until_empty(&ALL);
+}
+
+#[test]
+fn movers_of_a_forgotten_job_end() {
+    let site = Site::new();
+    let mut command = site.start("d1", 1, &["--movers", "2", "--limit", "30mbit"]);
+    site.wait_for(1, &mut command);
+    let board = site.board();
+    let [job] = &board.jobs().unwrap()[..] else {
+        panic!("one job")
+    };
+    assert!(board.forget(job.job).unwrap());
+    let output = finish(command);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("removed this copy from the database"),
+        "{said}"
+    );
+    assert!(!said.contains("going on in"), "{said}");
+    assert!(said.lines().count() <= 3, "{said}");
     site.hosts.wait_until_empty(&ALL);
 }
 

@@ -4,9 +4,10 @@
 use serde_json::Value;
 use std::{
     fs::{self, File},
-    os::fd::AsFd,
+    io::{BufRead as _, BufReader},
+    os::{fd::AsFd, unix::process::ExitStatusExt as _},
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 use store::{
     entry::Version,
@@ -99,4 +100,49 @@ fn whoever_wants_quiet_has_it() {
     assert_eq!((output.stdout.len(), output.stderr.len()), (0, 0));
     let output = run(&["--progress"], &from, &to);
     assert_eq!(output.status.code(), Some(2), "lines of what?");
+}
+
+#[test]
+fn interrupted_copy_says_so_and_ends_by_the_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::write(&from, vec![7; BLOCK as usize]).unwrap();
+    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        let mut copy = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .args(["copy", "--limit", "100kbit", "--json", "--progress"])
+            .args([&from, &to])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        BufReader::new(copy.stdout.as_mut().unwrap())
+            .read_line(&mut first)
+            .unwrap();
+        let pid = copy.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+        let output = copy.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("the same command copies the rest"), "{said}");
+        assert_eq!(output.status.signal(), Some(number), "{said}");
+    }
+}
+
+#[test]
+fn command_behind_options_is_not_a_place() {
+    for (arguments, word) in [
+        (vec!["--ssh", "ssh", "jobs"], "longhaul copy jobs"),
+        (vec!["--json", "verify", "/tmp"], "longhaul copy verify"),
+        (vec!["--json", "/tmp"], "no target"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .arg("copy")
+            .args(&arguments)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(word), "{arguments:?}: {said}");
+    }
 }

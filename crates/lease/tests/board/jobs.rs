@@ -33,6 +33,15 @@ fn eight_who_come_at_once_have_one_job() {
 }
 
 #[test]
+fn has_a_job_until_it_is_forgotten() {
+    let ground = Ground::new();
+    let job = ground.board.join(b"job", b"spec", &extent("plan")).unwrap();
+    assert!(ground.board.has(job).unwrap());
+    ground.board.forget(job).unwrap();
+    assert!(!ground.board().has(job).unwrap());
+}
+
+#[test]
 fn a_job_with_another_spec_is_refused() {
     let ground = Ground::new();
     let job = ground.board.join(b"job", b"spec", &extent("plan")).unwrap();

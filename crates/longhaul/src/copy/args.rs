@@ -46,7 +46,7 @@ pub(crate) struct Args {
     pub(super) command: Option<Command>,
 
     /// What to copy, and last where to
-    #[arg(value_name = "PLACE", required_unless_present = "end", num_args = 2..)]
+    #[arg(value_name = "PLACE", required_unless_present = "end", num_args = 1..)]
     pub(super) places: Vec<OsString>,
 
     /// Connections that carry data, 1 to 256, or auto: as many as make it faster, 4 to 64; each costs either end 4 MiB and
@@ -231,6 +231,20 @@ impl FromStr for Balance {
 }
 
 impl Args {
+    /// There is a source and a target, and no command behind options, where clap takes it for a place.
+    pub(super) fn check_places(&self) -> Result<(), String> {
+        let first = self.places.first().and_then(|place| place.to_str());
+        match first {
+            Some(name @ ("jobs" | "verify")) => Err(format!(
+                "{name} stands behind options: the command is longhaul copy {name} OPTIONS, and a file of that name is ./{name}"
+            )),
+            Some(place) if self.places.len() < 2 => {
+                Err(format!("{place}: no target; want longhaul copy SRC... DST"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// UDT has a rate control of its own, which spaces all packets.
     pub(super) fn check_transport(&self) -> Result<(), &'static str> {
         match (self.transport, self.cc.as_deref(), self.pace, self.balance) {

@@ -6,6 +6,7 @@ use super::{
     apart,
     args::Args,
     hearing::{Ending, Hearing, Listener, follow},
+    interruption,
     job::{Job, Met, Pair},
     movers,
     order::Task,
@@ -18,6 +19,7 @@ use std::time::Instant;
 
 pub(super) fn run(args: &Args) -> Result<()> {
     let job = Job::read(args)?;
+    interruption::report()?;
     let mut hearing = Hearing::new(args, Instant::now());
     if let Some(side) = args.apart {
         return finish(args, &apart::run(&job, side, &mut hearing)?);
@@ -45,7 +47,8 @@ pub(super) fn converse<'a>(
     let mut patience = Patience::default();
     let mut reached = !job.goes_abroad();
     for number in 0.. {
-        let ended = conversation(job, pair(number), task, listener);
+        let pair_now = pair(number);
+        let ended = conversation(job, pair_now, task, listener);
         reached |= ended.is_ok();
         // Who can't be reached the first time will not be the next, unless another stands in.
         let goes_on = reached || pair(number + 1) != pair(0);
@@ -62,7 +65,14 @@ pub(super) fn converse<'a>(
                 let Some(pause) = patience.lose(gained > 0, Instant::now()) else {
                     bail!("{why}; given up, the same command goes on from here");
                 };
-                listener.note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
+                let hosts = match job.pairs() {
+                    1 => String::new(),
+                    _ => format!("{pair_now}: "),
+                };
+                listener.note(&format!(
+                    "{hosts}{why}; going on in {} s",
+                    pause.as_secs_f32()
+                ));
                 std::thread::sleep(pause);
                 listener.again();
             }
@@ -78,7 +88,10 @@ fn conversation(
     listener: &mut impl Listener,
 ) -> Result<Ending> {
     match job.meet(pair, task)? {
-        Met::Both { source, target } => follow(listener, source, target),
+        Met::Both { source, target } => {
+            let names = (job.pairs() > 1).then(|| pair.names());
+            follow(listener, names.as_ref(), source, target)
+        }
         Met::Early(ending) => Ok(ending),
     }
 }

@@ -127,9 +127,26 @@ impl Listener for Hearing {
     }
 }
 
-/// Hears both ends until they say that all is done, or one of them is gone.
+/// Names of the hosts of both ends.
+pub(super) struct HostNames {
+    pub(super) source: String,
+    pub(super) target: String,
+}
+
+impl HostNames {
+    fn of(&self, role: Role) -> &str {
+        match role {
+            Role::Source => &self.source,
+            Role::Target => &self.target,
+        }
+    }
+}
+
+/// Hears both ends until they say that all is done, or one of them is gone. With `hosts`, problems get the name of
+/// their host.
 pub(super) fn follow(
     listener: &mut impl Listener,
+    hosts: Option<&HostNames>,
     mut source: Far,
     mut target: Far,
 ) -> Result<Ending> {
@@ -150,12 +167,21 @@ pub(super) fn follow(
             Ok((_, Some(Report::Broken(why)))) => why,
             Ok((role, None)) => format!("the {} went away", role.name()),
             Ok((role, Some(report))) => {
-                listener.hear(role, report);
+                listener.hear(role, with_host(report, role, hosts));
                 continue;
             }
         };
         let gained = listener.gained();
         return Ok(Ending::Broken { why, gained });
+    }
+}
+
+fn with_host(report: Report, role: Role, hosts: Option<&HostNames>) -> Report {
+    match (report, hosts) {
+        (Report::Problem(problem), Some(hosts)) => {
+            Report::Problem(format!("{}: {problem}", hosts.of(role)))
+        }
+        (report, _) => report,
     }
 }
 

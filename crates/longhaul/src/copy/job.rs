@@ -4,7 +4,7 @@
 use super::{
     args::{Args, Streams, Switch},
     far::Far,
-    hearing::Ending,
+    hearing::{Ending, HostNames},
     location::Sources,
     order::{Begin, Meeting, Options, Report, Role, Task},
     place::{Host, Place},
@@ -46,6 +46,13 @@ impl fmt::Display for Pair<'_> {
 }
 
 impl Pair<'_> {
+    pub(super) fn names(&self) -> HostNames {
+        HostNames {
+            source: name(self.source),
+            target: name(self.target),
+        }
+    }
+
     pub(super) fn target_name(&self) -> String {
         name(self.target)
     }
@@ -68,6 +75,7 @@ pub(super) enum Met {
 impl<'a> Job<'a> {
     pub(super) fn read(args: &'a Args) -> Result<Self> {
         args.check_transport().map_err(Refusal::usage)?;
+        args.check_places().map_err(Refusal::usage)?;
         let places = args.places.iter().map(|text| Place::parse_shared(text));
         let mut sources: Vec<Vec<Place>> = places.collect::<Result<_>>()?;
         let target = sources.pop().context("no target")?;

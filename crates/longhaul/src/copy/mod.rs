@@ -16,6 +16,7 @@ mod end;
 mod far;
 mod hearing;
 mod identity;
+mod interruption;
 mod job;
 mod location;
 pub(crate) mod message;

@@ -33,6 +33,9 @@ pub(super) struct Standing {
     durable_before: u64,
     /// Things made in the pass before this one, over what is the same.
     made_before: u64,
+    /// The last reports of the conversation before this one, which finds anew what there is.
+    source_before: Progress,
+    target_before: Progress,
     gain: Gain,
     /// The most streams that were open at a time.
     streams_max: u32,
@@ -109,6 +112,8 @@ impl Standing {
             repeated_before: 0,
             durable_before: 0,
             made_before: 0,
+            source_before: Progress::default(),
+            target_before: Progress::default(),
             gain: Gain::default(),
             streams_max: 0,
             brought: None,
@@ -129,6 +134,11 @@ impl Standing {
         self.repeated_before += self.source.last().repeated;
         self.durable_before += self.target.last().durable;
         self.gain.again();
+        // A conversation that broke before it began says nothing.
+        if !self.source.0.is_empty() {
+            let found = self.found(&self.source.last());
+            (self.source_before, self.target_before) = (found, self.target.last());
+        }
         (self.source, self.target) = (Heard::default(), Heard::default());
     }
 
@@ -136,6 +146,7 @@ impl Standing {
     pub(super) fn pass(&mut self) {
         self.made_before += self.source.last().made;
         self.again();
+        (self.source_before, self.target_before) = (Progress::default(), Progress::default());
     }
 
     pub(super) fn hear(&mut self, role: Role, progress: Progress, now: Instant) {
@@ -178,13 +189,14 @@ impl Standing {
 
     fn record(&self, now: Instant) -> Record {
         let (source, target) = (self.source.last(), self.target.last());
+        let found = self.found(&source);
         let network = source.measured.network;
         let seconds = now.duration_since(self.began).as_secs_f64();
         let durable = self.durable_before + target.durable;
         Record {
-            entries: source.entries,
-            bytes: source.bytes,
-            scanned: source.scanned,
+            entries: found.entries,
+            bytes: found.bytes,
+            scanned: found.scanned,
             same: source.same.saturating_sub(self.made_before),
             made: self.made_before + source.made,
             failed: source.failed.max(target.failed),
@@ -206,7 +218,23 @@ impl Standing {
             brought: self.brought.clone(),
             streams: None,
             // What came in earlier conversations the source counts as there.
-            at: source.there + target.durable,
+            at: found.there + target.durable,
+        }
+    }
+
+    /// What there is and what of it is there. Until this conversation has found everything again, that is what the
+    /// one before knew, if it is more.
+    fn found(&self, now: &Progress) -> Progress {
+        let (before, durable) = (&self.source_before, self.target_before.durable);
+        if now.scanned {
+            return *now;
+        }
+        Progress {
+            entries: now.entries.max(before.entries),
+            bytes: now.bytes.max(before.bytes),
+            scanned: before.scanned,
+            there: now.there.max(before.there + durable),
+            ..*now
         }
     }
 
@@ -330,6 +358,7 @@ impl Record {
         let more = if self.scanned { "" } else { " found so far" };
         let left = self
             .left_s
+            .filter(|left| *left > 0.0)
             .map(|left| format!(", about {} left", Time::from_secs(left.ceil() as u64)));
         format!(
             "{at} of {all}, {done} of {}{more}{}",
@@ -462,6 +491,41 @@ mod tests {
         let over = standing.over(began + Duration::from_secs(1), Vec::new());
         assert_eq!((over.durable_bytes, over.there_bytes), (12, 5));
         assert_eq!(over.left(), Some(0));
+    }
+
+    #[test]
+    fn broken_conversation_keeps_what_was_found() {
+        let began = Instant::now();
+        let mut standing = Standing::new(began);
+        standing.hear(Role::Source, source(10_000_000, 1_000_000), began);
+        standing.hear(Role::Target, target(3_000_000), began);
+        let amount = |standing: &Standing| standing.now(began).amount();
+        let before = amount(&standing);
+        assert_eq!(before, "4 MB of 10 MB, 0 of 40 things");
+        // Two that say nothing, and one that begins to scan.
+        for _ in 0..2 {
+            standing.again();
+            assert_eq!(amount(&standing), before);
+        }
+        let scanning = Progress {
+            entries: 2,
+            bytes: 7,
+            scanned: false,
+            ..Progress::default()
+        };
+        standing.hear(Role::Source, scanning, began);
+        assert_eq!(amount(&standing), before);
+        standing.hear(Role::Source, source(11_000_000, 4_000_000), began);
+        assert_eq!(amount(&standing), "4 MB of 11 MB, 0 of 40 things");
+    }
+
+    #[test]
+    fn nothing_left_has_no_time_left() {
+        let record = Record {
+            left_s: Some(0.0),
+            ..Record::default()
+        };
+        assert!(!record.amount().contains("left"), "{}", record.amount());
     }
 
     #[test]

@@ -113,6 +113,7 @@ impl Conversation<'_> {
             if let Some(silent) = self.silent() {
                 return Ok(silent);
             }
+            self.mover.check_presence()?;
             if self.held.renew()? {
                 self.say_until()?;
             }

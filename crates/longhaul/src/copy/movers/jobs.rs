@@ -2,7 +2,7 @@
 //! `longhaul copy jobs`: what is in the database, for a person who looks or cleans up.
 
 use super::work::{Spec, open};
-use crate::exit::Refusal;
+use crate::{console::escaped, exit::Refusal};
 use anyhow::Result;
 use lease::{Board, Listed};
 use serde::Serialize;
@@ -69,8 +69,8 @@ fn show(board: &Board, job: &Listed, json: bool) -> Result<()> {
     let spec = Spec::read(&job.spec);
     let shown = Shown {
         number: hex(job),
-        sources: spec.sources,
-        target: spec.target,
+        sources: spec.sources.iter().map(ToString::to_string).collect(),
+        target: spec.target.to_string(),
         age_s: job.age.as_secs(),
         quiet_s: job.quiet.as_secs(),
         extents: job.extents,
@@ -100,8 +100,8 @@ impl fmt::Display for Shown {
             f,
             "{}  {} to {}: {} of {}, {} of {} extents",
             self.number,
-            self.sources.join(" "),
-            self.target,
+            escaped(&self.sources.join(" ")),
+            escaped(&self.target),
             Bytes::new(self.done_bytes),
             Bytes::new(self.bytes),
             self.done_extents,
@@ -114,6 +114,6 @@ impl fmt::Display for Shown {
         write!(f, "; begun {age} ago, last heard of {quiet} ago")?;
         self.movers
             .iter()
-            .try_for_each(|mover| write!(f, "\n  {mover}"))
+            .try_for_each(|mover| write!(f, "\n  {}", escaped(mover)))
     }
 }

@@ -24,7 +24,10 @@ use super::{
 use anyhow::{Result, bail};
 use mover::Mover;
 use std::{
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -35,6 +38,9 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// Between two looks whether there is more.
 const POLL_EVERY: Duration = Duration::from_secs(1);
+
+/// How often the database is asked whether the job is still there, so that movers of a job that was forgotten end.
+const PRESENCE_EVERY: Duration = Duration::from_secs(1);
 
 /// How often the database is asked how all is.
 const ALL_EVERY: Duration = Duration::from_secs(5);
@@ -55,13 +61,17 @@ pub(super) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result
     let mut shared = Shared::join(job, address)?;
     let count = job.args.movers.map_or(job.pairs(), usize::from);
     let (to, from) = channel();
-    let movers = (0..count).map(|number| Mover::new(job, &shared, number, to.clone()));
+    let forgotten = AtomicBool::new(false);
+    let movers = (0..count).map(|number| Mover::new(job, &shared, number, to.clone(), &forgotten));
     let movers: Vec<Mover<'_>> = movers.collect::<Result<_>>()?;
     drop(to);
     let (pair, ended) = thread::scope(|scope| {
         let work = |mover: Mover<'_>| {
             let ended = mover.work();
-            if let Err(error) = &ended {
+            // What concerns all movers alike is the command's error, and said once.
+            if let Err(error) = &ended
+                && !mover.is_forgotten()
+            {
                 mover.note(&format!("{error:#}"));
             }
             ended
@@ -69,7 +79,7 @@ pub(super) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result
         let movers = movers.into_iter();
         let threads = movers.map(|mover| threads::begin_within(scope, move || work(mover)));
         let threads: Vec<_> = threads.collect();
-        let pair = Crew::new(count).follow(&shared, hearing, &from);
+        let pair = Crew::new(count).follow(&shared, hearing, &from, &forgotten);
         let ended = threads.into_iter().map(|thread| match thread {
             Ok(thread) => thread.join(),
             Err(error) => Ok(Err(error)),
@@ -100,6 +110,8 @@ struct Crew {
     all: lease::Standing,
     /// When that was asked for.
     asked: Option<Instant>,
+    /// When it is asked next whether the job is still there.
+    presence: Instant,
 }
 
 impl Crew {
@@ -111,13 +123,27 @@ impl Crew {
             last: 0,
             all: lease::Standing::default(),
             asked: None,
+            presence: began + PRESENCE_EVERY,
         }
     }
 
-    /// Until all have ended; whose pair worked last.
-    fn follow(&mut self, shared: &Shared, hearing: &mut Hearing, from: &Receiver<Said>) -> usize {
+    /// Until all have ended; whose pair worked last. Sets `forgotten` when the job is gone.
+    fn follow(
+        &mut self,
+        shared: &Shared,
+        hearing: &mut Hearing,
+        from: &Receiver<Said>,
+        forgotten: &AtomicBool,
+    ) -> usize {
         loop {
             let now = Instant::now();
+            if now >= self.presence {
+                self.presence = now + PRESENCE_EVERY;
+                // A database that does not answer says nothing about the job.
+                if matches!(shared.board.has(shared.job), Ok(false)) {
+                    forgotten.store(true, Ordering::Relaxed);
+                }
+            }
             if self.asked.is_none_or(|asked| now >= asked + ALL_EVERY) {
                 self.asked = Some(now);
                 // What can't be asked is shown as it was.

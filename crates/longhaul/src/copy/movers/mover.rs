@@ -2,7 +2,7 @@
 //! A mover: it takes extents, and has a pair of ends copy them, until nothing is left.
 
 use super::{
-    Said,
+    Said, TICK,
     holding::Holding,
     work::{Shared, Work, wrong},
 };
@@ -17,7 +17,10 @@ use crate::{
 use anyhow::{Result, bail};
 use lease::{Board, Lease};
 use std::{
-    sync::mpsc::Sender,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::Sender,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -34,6 +37,8 @@ pub(super) struct Mover<'a> {
     /// As the database calls it.
     pub(super) name: String,
     pub(super) to: Sender<Said>,
+    /// The job is no longer in the database.
+    forgotten: &'a AtomicBool,
 }
 
 /// What there is to take.
@@ -50,6 +55,7 @@ impl<'a> Mover<'a> {
         shared: &Shared,
         number: usize,
         to: Sender<Said>,
+        forgotten: &'a AtomicBool,
     ) -> Result<Self> {
         let host = rustix::system::uname()
             .nodename()
@@ -63,7 +69,27 @@ impl<'a> Mover<'a> {
             number,
             name: format!("{host} {process}.{number}: {}", job.pair(number)),
             to,
+            forgotten,
         })
+    }
+
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Relaxed)
+    }
+
+    /// Asks the database whether the job is there. One that does not answer says nothing about the job.
+    fn ask_presence(&self) {
+        if matches!(self.board.has(self.shared), Ok(false)) {
+            self.forgotten.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// An error if the job is no longer in the database, as another command had it.
+    pub(super) fn check_presence(&self) -> Result<()> {
+        match self.is_forgotten() {
+            true => Err(forgotten()),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn pair(&self) -> Pair<'_> {
@@ -88,11 +114,27 @@ impl<'a> Mover<'a> {
                 Err(error) if error.is::<Refusal>() => return Err(error),
                 Err(error) => (format!("{error:#}"), 0),
             };
+            // A lease that is gone may be a job that is gone.
+            self.ask_presence();
+            self.check_presence()?;
             let Some(pause) = patience.lose(gained > 0, Instant::now()) else {
                 bail!("{why}; given up, the same command goes on from here");
             };
             self.note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
-            thread::sleep(pause);
+            self.sleep(pause)?;
+        }
+    }
+
+    /// Sleeps, but not for a job that is gone.
+    fn sleep(&self, pause: Duration) -> Result<()> {
+        let until = Instant::now() + pause;
+        loop {
+            self.check_presence()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(TICK));
         }
     }
 
@@ -126,7 +168,14 @@ impl<'a> Mover<'a> {
     }
 
     pub(super) fn is_over(&self) -> Result<bool> {
-        Ok(self.board.standing(self.shared)?.is_over())
+        match self.board.standing(self.shared) {
+            Ok(standing) => Ok(standing.is_over()),
+            Err(lease::Error::NoJob) => {
+                self.forgotten.store(true, Ordering::Relaxed);
+                Err(forgotten())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(super) fn holding(&self) -> Holding<'_> {
@@ -137,4 +186,11 @@ impl<'a> Mover<'a> {
         let said = format!("{}: {said}", self.pair());
         let _nobody_hears = self.to.send(Said::Note(said));
     }
+}
+
+fn forgotten() -> anyhow::Error {
+    Refusal::usage(
+        "another command removed this copy from the database (longhaul copy jobs --forget): what has arrived stays, and the \
+         same command copies the rest",
+    )
 }

@@ -56,6 +56,7 @@ impl Mover<'_> {
         let (to, from) = channel();
         source.report_to(Role::Source, to)?;
         loop {
+            self.check_presence()?;
             held.renew()?;
             match from.recv_timeout(super::TICK) {
                 Err(RecvTimeoutError::Timeout) => {}

@@ -11,7 +11,7 @@ use anyhow::Result;
 use lease::{Board, Lease, NewExtent, Standing};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fmt, fs, os::unix::ffi::OsStrExt as _};
 use store::{filter::Rule, path::RelPath};
 
 /// What a mover may take.
@@ -83,8 +83,8 @@ pub(super) fn wrong(error: lease::Error) -> anyhow::Error {
 /// each begins with the first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Spec {
-    pub(super) sources: Vec<String>,
-    pub(super) target: String,
+    pub(super) sources: Vec<SharedPlace>,
+    pub(super) target: SharedPlace,
     rules: Vec<Rule>,
     update: bool,
     one_file_system: bool,
@@ -95,8 +95,12 @@ impl Spec {
     fn of(job: &Job<'_>) -> Self {
         let args = job.args;
         Self {
-            sources: job.sources.iter().map(|source| shown(source)).collect(),
-            target: shown(&job.target),
+            sources: job
+                .sources
+                .iter()
+                .map(|source| SharedPlace::of(source))
+                .collect(),
+            target: SharedPlace::of(&job.target),
             rules: args.patterns.rules.clone(),
             update: args.update,
             one_file_system: args.one_file_system,
@@ -107,8 +111,8 @@ impl Spec {
     /// What another version wrote can't be read, but listed.
     pub(super) fn read(bytes: &[u8]) -> Self {
         postcard::from_bytes(bytes).unwrap_or_else(|_| Self {
-            sources: vec!["(of another version of longhaul)".to_owned()],
-            target: String::new(),
+            sources: vec![SharedPlace::unknown()],
+            target: SharedPlace::unknown(),
             rules: Vec::new(),
             update: false,
             one_file_system: false,
@@ -117,14 +121,38 @@ impl Spec {
     }
 }
 
-/// Hosts in the order of their names, and the path that they share. No two paths look the same.
-fn shown(places: &[Place]) -> String {
-    let hosts = places.iter().filter_map(|place| place.host.as_ref());
-    let hosts: BTreeSet<String> = hosts.map(ToString::to_string).collect();
-    let path = places.first().map(|place| format!("{:?}", place.path));
-    let hosts = Vec::from_iter(hosts).join(",");
-    let colon = if hosts.is_empty() { "" } else { ":" };
-    format!("{hosts}{colon}{}", path.unwrap_or_default())
+/// Hosts in the order of their names, and the path that they share.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SharedPlace {
+    hosts: BTreeSet<String>,
+    path: Vec<u8>,
+}
+
+impl SharedPlace {
+    fn of(places: &[Place]) -> Self {
+        let hosts = places.iter().filter_map(|place| place.host.as_ref());
+        let path = places.first().map(|place| place.path.as_bytes().to_vec());
+        Self {
+            hosts: hosts.map(ToString::to_string).collect(),
+            path: path.unwrap_or_default(),
+        }
+    }
+
+    fn unknown() -> Self {
+        Self {
+            hosts: BTreeSet::new(),
+            path: b"(of another version of longhaul)".to_vec(),
+        }
+    }
+}
+
+/// As on the command line, but for bytes that are not UTF-8.
+impl fmt::Display for SharedPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts = Vec::from_iter(self.hosts.iter().map(String::as_str)).join(",");
+        let colon = if hosts.is_empty() { "" } else { ":" };
+        write!(f, "{hosts}{colon}{}", String::from_utf8_lossy(&self.path))
+    }
 }
 
 /// The database at an address, or at the one in a file.
