@@ -31,6 +31,11 @@ pub(crate) fn rights(what: &str) -> Result<(), Error> {
     }
 }
 
+/// Whether the caller has CAP_NET_ADMIN.
+pub(crate) fn is_network_admin() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
+}
+
 /// `what` ends in a participle: "it is loaded".
 pub(crate) fn only_root(what: &str) -> Error {
     Error::Denied(format!(

@@ -285,7 +285,8 @@ fn a_flow_beyond_its_limit_is_a_failed_run() {
     if !may_use_namespaces() {
         return;
     }
-    let bench = Bench::new(&["repetitions = 1\nlimit = \"1s\"\n", WIRES, LONG]);
+    let endless = LONG.replace("duration = \"60s\"", "size = \"100TB\"");
+    let bench = Bench::new(&["repetitions = 1\nlimit = \"1s\"\n", WIRES, &endless]);
     let output = bench.run(&[]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let failed = bench.result()["cells"][0]["runs"][0]["failed"].to_string();
@@ -308,6 +309,24 @@ fn bad_input_is_refused_before_anything_is_touched() {
         (
             format!("{WIRES}[[check]]\nname = 'c'\nvalue = 'godput_bps'\nwant = '>= 1'\n"),
             "line 23, column 9: check \"c\": no run gives a metric \"godput_bps\"",
+        ),
+        (
+            format!("{WIRES}[[check]]\nname = 'c'\nvalue = 'upload_s'\nwant = '>= 1'\n"),
+            "line 23, column 9: check \"c\": no run gives a metric \"upload_s\"",
+        ),
+        (
+            format!("{WIRES}[hosts.client]\ncongestion_control = 'cubik'\n"),
+            "line 22, column 22: in the cell \"size=3MB\": no congestion control \"cubik\"",
+        ),
+        (
+            format!(
+                "{WIRES}[[flows]]\nname = 'x'\nprogram = 'iperf3'\nfrom = 'client'\nto = 'server'\nduration = '1500ms'\n"
+            ),
+            "line 26, column 12: in the cell \"size=3MB\": flow \"x\": duration is 1.5 s",
+        ),
+        (
+            format!("{WIRES}[sysctl]\n'kernel.panic' = 1\n"),
+            "is no setting of a host",
         ),
     ];
     for (text, named) in wrong {
@@ -334,6 +353,37 @@ fn bad_input_is_refused_before_anything_is_touched() {
     ] {
         assert_eq!(bench.run(&flags).status.code(), Some(2), "{flags:?}");
     }
+}
+
+/// What only the machine can tell is refused by `lab check` as by a run.
+#[test]
+fn what_this_machine_lacks_is_refused_by_check_too() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let lacking = [
+        ("'net.ipv4.tcp_rmen' = 1", "net.ipv4.tcp_rmen"),
+        (
+            "'net.ipv4.tcp_congestion_control' = 'cubik'",
+            "net.ipv4.tcp_congestion_control = \"cubik\"",
+        ),
+        ("'net.ipv4.tcp_sack' = 'much'", "net.ipv4.tcp_sack"),
+        // One of the whole machine.
+        ("'net.ipv4.tcp_mem' = '1 2 3'", "net.ipv4.tcp_mem"),
+    ];
+    for (setting, named) in lacking {
+        let text = format!("{WIRES}[sysctl]\n{setting}\n");
+        let bench = Bench::new(&[&text, DOWNLOAD]);
+        let (ran, checked) = (bench.run(&[]), bench.check());
+        for output in [&ran, &checked] {
+            assert_eq!(output.status.code(), Some(3), "{}", stderr(output));
+            assert!(stderr(output).contains(named), "{}", stderr(output));
+        }
+        assert_eq!(stderr(&checked), stderr(&ran));
+        assert!(!bench.path("out").exists());
+    }
+    let bench = Bench::new(&[WIRES, DOWNLOAD]);
+    assert_eq!(bench.check().status.code(), Some(0));
 }
 
 /// A run that was killed goes on where it was, and what it did before counts.

@@ -66,6 +66,72 @@ fn plan_check_wants_a_result() {
     );
 }
 
+const SCENARIO: &str = "title = 't'
+question = 'q'
+[parameters]
+rate = '50mbit'
+simulated = true
+[vary]
+delay = ['5ms', '20ms']
+[[links]]
+name = 'wan'
+between = ['a', 'b']
+rate = '${rate}'
+delay = '${delay}'
+[[flows]]
+name = 'bulk'
+program = 'iperf3'
+from = 'a'
+to = 'b'
+duration = '2s'
+cc = 'reno'
+";
+
+/// What is predicted is what was run: a scenario that was changed since is none of the result's.
+#[test]
+fn plan_check_wants_the_scenario_that_was_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let file = path("mine.toml");
+    let chosen: [&[&str]; 4] = [
+        &[],
+        &["--repetitions", "2", "--seed", "7"],
+        &["--only", "delay=20ms"],
+        &["--set", "rate=80mbit"],
+    ];
+    for (n, options) in chosen.into_iter().enumerate() {
+        let out = path(&format!("out{n}"));
+        fs::write(&file, SCENARIO).unwrap();
+        let run = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .args(["lab", "run", &file, "--simulate", "--out", &out])
+            .args(options)
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{run:?}");
+        let set: &[&str] = if n == 3 { options } else { &[] };
+        let check = [&["check", "--scenario", &file, &out], set].concat();
+        let (code, _, error) = plan(&check);
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{options:?}");
+
+        for changed in [
+            SCENARIO.replace("duration = '2s'", "duration = '3s'"),
+            SCENARIO.replace("'20ms'", "'40ms'"),
+            SCENARIO.replace("'reno'", "'cubic'"),
+        ] {
+            fs::write(&file, changed).unwrap();
+            refused(&check, "mine.toml reads differently from what");
+        }
+    }
+    // Chosen otherwise than the run was.
+    fs::write(&file, SCENARIO).unwrap();
+    let (run, way) = (path("out0"), "give the scenario as it was");
+    refused(
+        &["check", "--scenario", &file, "--set", "rate=80mbit", &run],
+        way,
+    );
+    refused(&["check", "--scenario", &file, &path("out3")], way);
+}
+
 const SITES: &str = "
 [sites.d]
 relay = false

@@ -26,7 +26,7 @@ Examples:
   longhaul lab run --all --out /tmp/lab --repetitions 1
       every built-in scenario once, and a page over all; again, to go on with what is not done
   longhaul lab check my-scenario.toml
-      is it written correctly?
+      is it written correctly, and can this machine run it?
 
 The lab runs in namespaces of its own, which the kernel removes when it ends, however it ends.
 docs/lab.md explains scenario files.";
@@ -40,7 +40,7 @@ pub(super) enum Command {
     List,
     /// Print a scenario's file
     Show(Show),
-    /// Check a scenario without running it
+    /// Check a scenario and this machine without running it; refuses what a run would
     Check(Named),
     /// Two results side by side, with what differs beyond noise marked
     Compare(Compare),

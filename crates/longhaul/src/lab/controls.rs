@@ -4,13 +4,15 @@
 
 use super::{
     book::Book,
+    fault::{Checked, Fault, at, each},
+    metric,
     scenario::{Flow, Relay, Scenario},
 };
 use crate::exit::Refusal;
 use anyhow::Result;
 use bpf::{
     Kind,
-    choice::{self, Choice},
+    choice::{self, Choice, Standing},
     loader::{self, Tied},
     math::{Algorithm, algorithm},
     parameters,
@@ -119,20 +121,27 @@ impl Meaning {
             (_, Some(values), Some(ours)) => Ok(Self::Ours(ours, values)),
             (Some(Choice::Ours(ours)), ..) => Ok(Self::Ours(ours, parameters::defaults(ours))),
             (Some(Choice::Kernel(name)), ..) => Ok(Self::Kernel(name)),
-            (None, ..) => Err(unknown(name)),
+            (None, ..) => Err(Refusal::unsupported(unknown(name))),
         }
     }
 }
 
-fn unknown(name: &str) -> anyhow::Error {
+/// What nobody has, neither this kernel nor longhaul nor Linux: a slip of the pen, or one that somebody else registers
+/// now and then (struct_ops) and who did not yet.
+fn unknown(name: &str) -> String {
     let ours = bpf::math::algorithms().map(Algorithm::system_name);
     let mut known: Vec<_> = choice::registered().into_iter().chain(ours).collect();
     known.sort_unstable();
     known.dedup();
-    Refusal::unsupported(format!(
-        "no congestion control {name:?} here; there are: {}",
+    let nearest = known
+        .iter()
+        .min_by_key(|known| metric::distance(known, name));
+    let nearest = nearest.filter(|known| metric::distance(known, name) <= 2);
+    let advice = nearest.map_or(String::new(), |one| format!("; did you mean {one:?}?"));
+    format!(
+        "no congestion control {name:?} here{advice} (there are: {})",
         known.join(", ")
-    ))
+    )
 }
 
 /// All that a book asks for, for as long as it is run.
@@ -143,15 +152,105 @@ pub(crate) struct Controls {
     tied: BTreeMap<(&'static str, Vec<u32>), Tied>,
 }
 
-/// Refuses what this machine can't provide, before anything is touched.
-pub(crate) fn check(book: &Book) -> Result<()> {
-    let asked = asked(book);
-    let meanings: Vec<Meaning> = asked.iter().map(Meaning::of).collect::<Result<_>>()?;
-    let ours = |meaning: &Meaning| matches!(meaning, Meaning::Ours(..));
-    match meanings.iter().any(ours) {
-        true => loader::permitted().map_err(refusal),
-        false => Ok(()),
+/// Refuses names that nobody has.
+pub(crate) fn check_names(book: &Book) -> Result<()> {
+    for cell in &book.cells {
+        for scenario in [&cell.scenario, &cell.short] {
+            let named = each_named(scenario, |_, text| somebody_has(text));
+            let placed = |fault: Fault| {
+                let cell_of = format!("in the cell {:?}", cell.name());
+                book.refuse(cell, &fault.of(cell_of))
+            };
+            named.map_err(placed)?;
+        }
     }
+    Ok(())
+}
+
+/// Refuses what this machine can't provide, before anything is touched: no module is loaded for it.
+pub(crate) fn check(book: &Book) -> Result<()> {
+    asked(book).iter().try_for_each(available)
+}
+
+/// The name is one that exists somewhere: written correctly, whether this machine has it or not.
+fn somebody_has(text: &str) -> Checked {
+    let control: Control = text.parse()?;
+    let name = control.name.as_deref().unwrap_or("reno");
+    let exists = choice::standing(name) != Standing::Nowhere || choice::is_of_linux(name);
+    match exists {
+        true => Ok(()),
+        false => Err(unknown(name).into()),
+    }
+}
+
+/// This machine has it, or this process can bring it there.
+fn available(control: &Control) -> Result<()> {
+    let name = control.name.as_deref().unwrap_or_default();
+    let ours = control.values().map_err(Refusal::usage)?.is_some();
+    match choice::standing(name) {
+        _ if ours => loader::permitted().map_err(refusal),
+        Standing::Ours => loader::permitted().map_err(refusal),
+        Standing::Registered => Ok(()),
+        Standing::Module if choice::may_load_modules() => Ok(()),
+        Standing::Module => Err(Refusal::unsupported(format!(
+            "congestion control {name:?} is a module that this kernel has not loaded: sudo modprobe {}",
+            choice::module(name)
+        ))),
+        Standing::Nowhere => Err(Refusal::unsupported(format!(
+            "congestion control {name:?} is Linux's, but this kernel was built without it ({})",
+            choice::module(name)
+        ))),
+    }
+}
+
+/// Every congestion control that a run on sockets names, at its place.
+fn each_named(scenario: &Scenario, mut judge: impl FnMut(&str, &str) -> Checked) -> Checked {
+    if scenario.simulate {
+        return Ok(());
+    }
+    let mut own = |text: &Option<String>| match text {
+        Some(text) => at("congestion_control", judge("congestion_control", text)),
+        None => Ok(()),
+    };
+    own(&scenario.congestion_control)?;
+    let mut hosts = scenario.hosts.iter();
+    at(
+        "hosts",
+        hosts.try_for_each(|(name, host)| at(name, own(&host.congestion_control))),
+    )?;
+    let mut relays = scenario.relays.iter().filter(|(_, relay)| relay.when);
+    at(
+        "relays",
+        relays.try_for_each(|(name, relay)| at(name, each_of_legs(relay, &mut judge))),
+    )?;
+    let flows = each(&scenario.flows, |flow| {
+        let told = flow.when && flow.program.is_tcp();
+        match flow.cc.as_ref().filter(|_| told) {
+            Some(control) => at("cc", judge("cc", &control.to_string())),
+            None => Ok(()),
+        }
+    });
+    at("flows", flows)
+}
+
+/// Those of a relay's legs: among its options, and in the profiles of its configuration.
+pub(crate) fn each_of_legs(relay: &Relay, mut judge: impl FnMut(&str, &str) -> Checked) -> Checked {
+    let mut named = |key: &str, value: Option<&Value>| {
+        let text = value.and_then(Value::as_str);
+        at(key, text.map_or(Ok(()), |text| judge(key, text)))
+    };
+    let options = relay.options.iter();
+    let mut options = options.filter(|(key, _)| is_of_legs(key));
+    options.try_for_each(|(key, value)| named(key, Some(value)))?;
+    let profiles = relay.config.get("profile").and_then(Value::as_table);
+    let mut profiles = profiles.into_iter().flatten();
+    let profiles = profiles.try_for_each(|(name, profile)| {
+        at(
+            name,
+            named("congestion_control", profile.get("congestion_control")),
+        )
+    });
+    at("config", at("profile", profiles))
 }
 
 fn refusal(error: bpf::Error) -> anyhow::Error {
@@ -201,7 +300,7 @@ fn named_in(scenario: &Scenario) -> Vec<Control> {
 }
 
 /// Whether an option of a relay names the congestion control of its legs.
-pub(crate) fn is_of_legs(key: &str) -> bool {
+fn is_of_legs(key: &str) -> bool {
     matches!(key.replace('-', "_").as_str(), "cc_near" | "cc_far")
 }
 

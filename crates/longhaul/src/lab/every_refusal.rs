@@ -4,7 +4,7 @@
 use super::{
     book::{Book, Choices},
     library::Source,
-    simulated,
+    ready, simulated,
 };
 
 const TEXT: &str = r#"title = 't'
@@ -171,10 +171,86 @@ const OF_THE_TESTBED: &[Slip] = &[
         "'127.0.0.1:1080'\nconfig.profile.near.congestion_control = ¦'reno+pace'",
         "+pace is for flows only",
     ),
+    ("warmup = 1", "limit = ¦'0s'", "limit must be above 0"),
+    (
+        "note = 'middle'",
+        "sysctl = { 'kernel.panic' = ¦1 }",
+        "\"kernel.panic\" is no setting of a host",
+    ),
+    (
+        "[hosts.b]",
+        "[sysctl]\n'vm/swappiness' = ¦1\n[hosts.b]",
+        "is no setting of a host",
+    ),
     (
         "[hosts.b]",
         "¦[decp.nobody]\nwhen = false\n[hosts.b]",
         "decp.nobody: no link reaches",
+    ),
+];
+
+/// What only a run of its program would find.
+const OF_PROGRAMS: &[Slip] = &[
+    (
+        "'curl'",
+        "'iperf3'\nduration = ¦'1500ms'",
+        "duration is 1.5 s, but iperf3 takes whole seconds",
+    ),
+    ("'curl'", "'iperf3'\nduration = ¦'0s'", "duration is 0"),
+    (
+        "'curl'",
+        "'iperf3'\nduration = ¦'25h'",
+        "whole seconds, 86400 at most",
+    ),
+    (
+        "'curl'",
+        "'iperf3'\nduration = '2s'\nomit = ¦'700ms'",
+        "omit is 700 ms",
+    ),
+    (
+        "'curl'",
+        "'iperf3'\nduration = '2s'\nomit = ¦'601s'",
+        "600 at most",
+    ),
+    (
+        "'curl'",
+        "'iperf3'\nduration = '2s'\nwindow = ¦'1GiB'",
+        "a window of 512MiB at most",
+    ),
+    (
+        "'curl'",
+        "'iperf3'\nduration = ¦'10min'",
+        "it lasts 10 min 0 s, but limit",
+    ),
+    (
+        "'curl'",
+        "'probe'\ncount = ¦100_000",
+        "in the cell \"relays=false, loss=0.0\": flow \"get\": it lasts",
+    ),
+    (
+        "'curl'",
+        "'udt'\nduration = ¦'50ms'",
+        "but udt takes 100 ms to",
+    ),
+    (
+        "'curl'",
+        "'iperf3'\nduration = '2s'\ncc = ¦'cubik'",
+        "no congestion control \"cubik\" here; did you mean \"cubic\"?",
+    ),
+    (
+        "note = 'middle'",
+        "congestion_control = ¦'cubik'",
+        "no congestion control \"cubik\"",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\ncc_far = ¦'lh_reno'",
+        "no congestion control \"lh_reno\"",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\nconfig.profile.near.congestion_control = ¦'cubik'",
+        "no congestion control \"cubik\"",
     ),
 ];
 
@@ -224,6 +300,22 @@ const OF_FLOWS: &[Slip] = &[
     ),
     (
         "to = 'c'",
+        "to = 'c'\nomit = ¦'1s'",
+        "omit is a key of programs \"iperf3\" and \"udt\", beside duration",
+    ),
+    ("size = '${size}'", "size = ¦'0B'", "a size above 0"),
+    (
+        "'curl'\nfrom = '${from}'\nto = 'c'\nsize = '${size}'",
+        "'iperf3'\nfrom = '${from}'\nto = 'c'\nsize = ¦'0B'",
+        "size must be above 0",
+    ),
+    (
+        "'curl'\nfrom = '${from}'\nto = 'c'\nsize = '${size}'",
+        "'probe'\nfrom = '${from}'\nto = 'c'\ncount = 9\ndirection = ¦'upload'",
+        "it has no direction",
+    ),
+    (
+        "to = 'c'",
         "to = 'c'\nlength = ¦100",
         "keys of program \"probe\"",
     ),
@@ -262,6 +354,21 @@ const OF_FLOWS: &[Slip] = &[
 ];
 
 const OF_CLAIMS: &[Slip] = &[
+    (
+        "'37.6e9 / goodput_bps'",
+        "¦'late_s'\nlate_s = 'dvd_s * 2'",
+        "derived.dvd_s: ",
+    ),
+    (
+        "'goodput_bps / goodput",
+        "¦'upload_s / goodput",
+        "no run gives a metric \"upload_s\"",
+    ),
+    (
+        "'goodput_bps / goodput",
+        "¦'acks / goodput",
+        "no run gives a metric \"acks\"",
+    ),
     (
         "'37.6e9 / goodput_bps'",
         "¦'37.6e9 / godput_bps'",
@@ -456,15 +563,45 @@ fn marked(text: &str) -> (String, String) {
 fn every_value_at_fault_has_its_place() {
     open(TEXT.to_owned()).unwrap();
     let slips = [OF_PARAMETERS, OF_THE_TESTBED, OF_FLOWS, OF_CLAIMS, OF_VIEWS];
-    let misplaced = slips.into_iter().flatten().filter_map(|slip| {
-        let (right, wrong, said) = slip;
-        assert!(TEXT.contains(right), "{right}");
-        let (text, place) = marked(&TEXT.replacen(right, wrong, 1));
-        let error = open(text).map_or_else(|error| error.to_string(), |_| "nothing".to_owned());
-        let good = error.starts_with(&place) && error.contains(said);
-        (!good).then(|| format!("{wrong}\n  wanted: {place}{said}\n  found: {error}\n"))
+    let slips = slips.into_iter().flatten();
+    let misplaced = slips.filter_map(|slip| misplaced(TEXT, slip, |_| Ok(())));
+    assert_eq!(misplaced.collect::<String>(), "");
+}
+
+/// What is wrong with the refusal of a slip, by opening the scenario or then by `check`.
+fn misplaced(
+    right_text: &str,
+    (right, wrong, said): &Slip,
+    check: fn(&Book) -> anyhow::Result<()>,
+) -> Option<String> {
+    assert!(right_text.contains(right), "{right}");
+    let (text, place) = marked(&right_text.replacen(right, wrong, 1));
+    let refused = open(text).and_then(|book| check(&book));
+    let error = refused.map_or_else(|error| error.to_string(), |()| "nothing".to_owned());
+    let good = error.starts_with(&place) && error.contains(said);
+    (!good).then(|| format!("{wrong}\n  wanted: {place}{said}\n  found: {error}\n"))
+}
+
+#[test]
+fn what_a_program_cannot_take_has_its_place() {
+    // Nothing but the flow, which becomes each program's.
+    let text = TEXT.replace("\nsize = '${size}'", "");
+    let text = text.split("[derived]").next().unwrap();
+    let text = text.replace("'curl'", "'curl'\nsize = '1GB'");
+    let alone = text.replace("\nsize = '1GB'\nfrom = '${from}'", "\nfrom = '${from}'");
+    let misplaced = OF_PROGRAMS.iter().filter_map(|slip| {
+        let text = if slip.0 == "'curl'" { &alone } else { &text };
+        misplaced(text, slip, ready::possible)
     });
     assert_eq!(misplaced.collect::<String>(), "");
+    // Under simulated time no program is asked.
+    let simulated = alone.replace("'curl'", "'iperf3'\nduration = '1500ms'");
+    let mut book = open(simulated).unwrap();
+    for cell in &mut book.cells {
+        cell.scenario.simulate = true;
+        cell.short.simulate = true;
+    }
+    super::program_limits::check(&book).unwrap();
 }
 
 /// Not where the parameter is set: what is wrong with a value is said by what uses it.

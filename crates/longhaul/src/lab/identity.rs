@@ -11,9 +11,9 @@ use sha2::{Digest, Sha256};
 pub(crate) struct Identity {
     pub(super) scenario: String,
     /// SHA-256 of all cells with everything that the command line chose, in their order.
-    pub(super) digest: String,
+    pub(crate) digest: String,
     pub(super) seed: u64,
-    pub(super) longhaul: String,
+    pub(crate) longhaul: String,
     /// Kernel and CPUs: medians over two machines say nothing.
     pub(super) machine: String,
 }
@@ -21,30 +21,10 @@ pub(crate) struct Identity {
 impl Identity {
     /// Of a lab on a machine with this kernel and so many CPUs.
     pub(crate) fn of(book: &Book, kernel: &str, cpus: usize) -> Result<Self> {
-        let base = &book.base;
-        let mut digest = Sha256::new();
-        digest.update(serde_json::to_vec(&(
-            base.repetitions,
-            base.warmup,
-            base.order,
-            book.quick,
-        ))?);
-        for cell in &book.cells {
-            digest.update(serde_json::to_vec(&(
-                &cell.vary,
-                &cell.scenario,
-                &cell.short,
-            ))?);
-        }
-        let hex: String = digest
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
         Ok(Self {
             scenario: book.name.clone(),
-            digest: hex,
-            seed: base.seed,
+            digest: digest(book)?,
+            seed: book.base.seed,
             longhaul: env!("LONGHAUL_VERSION").to_owned(),
             machine: format!("Linux {kernel}, {cpus} CPUs"),
         })
@@ -66,4 +46,28 @@ impl Identity {
         });
         parts.into_iter().flatten().next().or(digest)
     }
+}
+
+/// SHA-256 of all that decides what is run: cells, order, repetitions.
+pub(crate) fn digest(book: &Book) -> Result<String> {
+    let base = &book.base;
+    let mut digest = Sha256::new();
+    digest.update(serde_json::to_vec(&(
+        base.repetitions,
+        base.warmup,
+        base.order,
+        book.quick,
+    ))?);
+    for cell in &book.cells {
+        digest.update(serde_json::to_vec(&(
+            &cell.vary,
+            &cell.scenario,
+            &cell.short,
+        ))?);
+    }
+    Ok(digest
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
 }

@@ -1,89 +1,61 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names of all metrics that a scenario's runs can give. A slip of the pen in a check or a table is found before
-//! the first run, not after the last.
+//! The names of all metrics that a scenario's runs can give, cell by cell. A slip of the pen in a check or a table
+//! is found before the first run, not after the last.
 
-use super::{book::Book, expression::Expression, metric};
+use super::{
+    book::Book,
+    expression::Expression,
+    metric,
+    programs::probe,
+    scenario::{Flow, Program, Scenario},
+    taps,
+    topology::Topology,
+};
 use std::collections::BTreeSet;
-
-/// What programs, samples and taps tell of a flow, bare or behind the flow's name. A metric that is made
-/// anywhere else belongs in here too.
-const OF_FLOWS: [&str; 41] = [
-    // Of transfers.
-    "goodput_bps",
-    "retransmits",
-    "jain_ratio",
-    "download_s",
-    "upload_s",
-    "first_byte_s",
-    // Of probes.
-    "received",
-    "lost",
-    "first_lost",
-    "loss_pattern",
-    "delay_median_us",
-    "delay_p99_us",
-    "delay_error_median_us",
-    "delay_error_p99_us",
-    "delay_early_us",
-    "jitter_p",
-    "losses_p",
-    "bursts_p",
-    "gaps_p",
-    "drain_bps",
-    "drain_error_ratio",
-    // Of taps.
-    "data_peak_bps",
-    "acked_peak_bps",
-    "data_steady_bps",
-    "acked_steady_bps",
-    "ramp_up_s",
-    "peak_s",
-    "steady_s",
-    "recovery_s",
-    "ack_diff_mean_bytes",
-    "packets_per_ack_ratio",
-    "ramp_up_acks_pps",
-    "steady_acks_pps",
-    "acks_median_pps",
-    "acks_p5_pps",
-    "acks_p95_pps",
-    "ack_limited_ratio",
-    "data_retransmits",
-    "duplicate_acks",
-    "data_packets",
-    "acks",
-];
 
 /// The metrics of one scenario.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// Of the scenario's own making: derived ones and measures.
-    own: BTreeSet<String>,
-    flows: BTreeSet<String>,
+    /// What each cell of the book gives, by its place.
+    cells: Vec<(String, BTreeSet<String>)>,
+    /// What any of them gives.
+    all: BTreeSet<String>,
 }
 
 impl Known {
     pub(crate) fn of(book: &Book) -> Self {
-        let scenarios = || book.cells.iter().map(|cell| &cell.scenario);
-        let measures = scenarios().flat_map(|scenario| &scenario.measure);
-        let flows = scenarios().flat_map(|scenario| &scenario.flows);
-        let derived = book.base.derived.keys().cloned();
+        let cells = book.cells.iter();
+        let cells: Vec<_> = cells
+            .map(|cell| (cell.name(), produced(&cell.scenario)))
+            .collect();
         Self {
-            own: derived
-                .chain(measures.map(|plan| plan.name.clone()))
-                .collect(),
-            flows: flows.map(|flow| flow.name.clone()).collect(),
+            all: cells.iter().flat_map(|(_, own)| own).cloned().collect(),
+            cells,
         }
     }
 
     /// Refuses a name that no run gives; `paper.` before it means the paper's figure of that.
     pub(crate) fn check(&self, name: &str) -> Result<(), String> {
         let bare = name.strip_prefix("paper.").unwrap_or(name);
-        match self.has(bare) {
+        match self.all.contains(bare) {
             true => Ok(()),
             false => Err(format!(
                 "no run gives a metric {bare:?}{}",
                 self.advice(bare)
+            )),
+        }
+    }
+
+    /// Refuses a name that no run of the cell at `index` gives.
+    pub(crate) fn check_in(&self, index: usize, name: &str) -> Result<(), String> {
+        self.check(name)?;
+        let Some((cell, own)) = self.cells.get(index) else {
+            return Ok(());
+        };
+        match name.starts_with("paper.") || own.contains(name) {
+            true => Ok(()),
+            false => Err(format!(
+                "no run of the cell {cell:?} gives a metric {name:?}"
             )),
         }
     }
@@ -96,30 +68,93 @@ impl Known {
             .try_for_each(|name| self.check(name))
     }
 
-    fn has(&self, name: &str) -> bool {
-        let of_flow = |flow: &String| {
-            let rest = name
-                .strip_prefix(flow.as_str())
-                .and_then(|rest| rest.strip_prefix('_'));
-            rest.is_some_and(|rest| OF_FLOWS.contains(&rest))
-        };
-        self.own.contains(name) || OF_FLOWS.contains(&name) || self.flows.iter().any(of_flow)
-    }
-
     /// The nearest name, or what there is.
     fn advice(&self, name: &str) -> String {
-        let all = || {
-            OF_FLOWS
-                .into_iter()
-                .chain(self.own.iter().map(String::as_str))
-        };
-        let nearest = all().min_by_key(|known| metric::distance(known, name));
+        let nearest = self
+            .all
+            .iter()
+            .min_by_key(|known| metric::distance(known, name));
         match nearest.filter(|known| metric::distance(known, name) <= 3) {
             Some(nearest) => format!("; did you mean {nearest:?}?"),
-            None => format!(
-                " (there are, alone or behind a flow's name and '_': {})",
-                all().collect::<Vec<_>>().join(", ")
-            ),
+            None => {
+                let all: Vec<&str> = self.all.iter().map(String::as_str).collect();
+                format!(" (there are: {})", all.join(", "))
+            }
+        }
+    }
+}
+
+/// What a run of `scenario` can give. A figure that a run gives by chance only (what was lost, a steady phase) is one
+/// of them.
+fn produced(scenario: &Scenario) -> BTreeSet<String> {
+    let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+    let mut names = of_transfers(scenario, &flows);
+    let transfers = flows.iter().filter(|flow| flow.program.transfers()).count();
+    let topology = Topology::of(scenario);
+    let tapped = taps::flows_seen(scenario);
+    for flow in &flows {
+        let alone = match flow.program.transfers() {
+            true => transfers == 1,
+            false => flows.len() == 1,
+        };
+        let mut figures = of_flow(scenario, &topology, flow);
+        if tapped.contains(&flow.name) {
+            figures.extend(taps::FIGURES);
+        }
+        names.extend(figures.into_iter().map(|figure| match alone {
+            true => figure.to_owned(),
+            false => format!("{}_{figure}", flow.name),
+        }));
+    }
+    derived(scenario, &mut names);
+    names
+}
+
+/// What all that move bytes give together, and the rate of each.
+fn of_transfers(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
+    let transfers: Vec<&&Flow> = flows
+        .iter()
+        .filter(|flow| flow.program.transfers())
+        .collect();
+    let mut names = BTreeSet::new();
+    if transfers.is_empty() {
+        return names;
+    }
+    names.extend(["goodput_bps", "retransmits"].map(str::to_owned));
+    names.extend(scenario.measure.iter().map(|plan| plan.name.clone()));
+    if transfers.len() > 1 {
+        names.extend(
+            transfers
+                .iter()
+                .map(|flow| format!("{}_goodput_bps", flow.name)),
+        );
+    }
+    let one_path = transfers
+        .windows(2)
+        .all(|two| (&two[0].from, &two[0].to) == (&two[1].from, &two[1].to));
+    let connections: u32 = transfers.iter().map(|flow| flow.parallel).sum();
+    if one_path && connections > 1 {
+        names.insert("jain_ratio".to_owned());
+    }
+    names
+}
+
+/// What the flow's program tells.
+fn of_flow(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
+    match flow.program {
+        Program::Curl | Program::Ftp => vec!["download_s", "first_byte_s"],
+        Program::Probe => probe::figures(scenario, topology, flow),
+        Program::Iperf3 | Program::Udt | Program::Copy => Vec::new(),
+    }
+}
+
+/// The scenario's own formulas, as far as all their parts are there by then.
+fn derived(scenario: &Scenario, names: &mut BTreeSet<String>) {
+    for (name, text) in &scenario.derived {
+        let parts = Expression::parse(text);
+        let there = |all: &Expression| all.metrics().into_iter().all(|part| names.contains(part));
+        if parts.is_ok_and(|all| there(&all)) {
+            names.insert(name.clone());
         }
     }
 }
@@ -128,26 +163,123 @@ impl Known {
 mod tests {
     use super::*;
 
+    const LINK: &str = "title = 't'\nquestion = 'q'\n\
+        derived = { dvd_s = '37.6e9 / goodput_bps', half_s = 'dvd_s / 2', late_s = 'later_s', later_s = 'dvd_s' }\n\
+        [[links]]\nname = 'wan'\nbetween = ['a', 'b']\nrate = '1gbit'\n";
+
+    fn flow(name: &str, program: &str, keys: &str) -> String {
+        format!("[[flows]]\nname = '{name}'\nprogram = '{program}'\nfrom = 'a'\nto = 'b'\n{keys}\n")
+    }
+
+    fn known(links: &str, flows: &[String]) -> Known {
+        let text = [LINK, links, &flows.concat()].concat();
+        let own = produced(&toml::from_str(&text).unwrap());
+        Known {
+            all: own.clone(),
+            cells: vec![("c".to_owned(), own)],
+        }
+    }
+
     #[test]
-    fn names_are_known_bare_and_behind_a_flow() {
-        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let known = Known {
-            own: set(&["dvd_s"]),
-            flows: set(&["get", "a_b"]),
-        };
+    fn one_transfer_has_bare_names_and_several_their_own() {
+        let one = known("", &[flow("get", "curl", "")]);
         for name in [
             "goodput_bps",
-            "get_goodput_bps",
-            "a_b_retransmits",
+            "download_s",
+            "retransmits",
             "dvd_s",
-            "paper.dvd_s",
+            "half_s",
         ] {
-            assert_eq!(known.check(name), Ok(()), "{name}");
+            assert_eq!(one.check(name), Ok(()), "{name}");
         }
+        for name in [
+            "get_goodput_bps",
+            "get_download_s",
+            "jain_ratio",
+            "received",
+        ] {
+            assert!(one.check(name).is_err(), "{name}");
+        }
+        let two = known("", &[flow("a_b", "curl", ""), flow("put", "iperf3", "")]);
+        for name in ["a_b_first_byte_s", "put_goodput_bps", "jain_ratio"] {
+            assert_eq!(two.check(name), Ok(()), "{name}");
+        }
+        for name in ["first_byte_s", "put_first_byte_s", "put_retransmits"] {
+            assert!(two.check(name).is_err(), "{name}");
+        }
+    }
+
+    /// `upload_s`, `data_packets` and `acks` passed once: a check of them was never met.
+    #[test]
+    fn what_nothing_produces_is_no_metric() {
+        let tapped = known("tap = true\n", &[flow("get", "curl", "")]);
+        assert_eq!(tapped.check("acked_peak_bps"), Ok(()));
+        for name in ["upload_s", "data_packets", "acks"] {
+            assert!(tapped.check(name).is_err(), "{name}");
+        }
+        let untapped = known("", &[flow("get", "curl", "")]);
+        assert!(untapped.check("acked_peak_bps").is_err());
+        let udt = known("tap = true\n", &[flow("get", "udt", "")]);
+        assert!(udt.check("acked_peak_bps").is_err());
+        let off = known("", &[flow("get", "curl", "when = false")]);
+        assert!(off.check("goodput_bps").is_err());
+    }
+
+    #[test]
+    fn a_probe_gives_what_its_link_can_be_judged_by() {
+        let alone = known("loss = 0.01\n", &[flow("p", "probe", "count = 9")]);
+        for name in ["received", "delay_error_p99_us", "losses_p", "gaps_p"] {
+            assert_eq!(alone.check(name), Ok(()), "{name}");
+        }
+        for name in [
+            "jitter_p",
+            "bursts_p",
+            "drain_bps",
+            "goodput_bps",
+            "p_received",
+        ] {
+            assert!(alone.check(name).is_err(), "{name}");
+        }
+        let beside = known(
+            "",
+            &[flow("p", "probe", "count = 9"), flow("get", "iperf3", "")],
+        );
+        assert_eq!(beside.check("p_delay_early_us"), Ok(()));
+        assert!(beside.check("p_delay_error_p99_us").is_err());
+        assert!(beside.check("p_losses_p").is_err());
+        let crowd = known("", &[flow("p", "probe", "count = 16\nsegments = 8")]);
+        assert_eq!(crowd.check("drain_error_ratio"), Ok(()));
+    }
+
+    #[test]
+    fn a_formula_is_there_when_its_parts_are() {
+        let one = known("", &[flow("get", "curl", "")]);
+        assert_eq!(one.check("half_s"), Ok(()));
+        // Its part comes behind it.
+        assert!(one.check("late_s").is_err());
+        let none = known("", &[flow("p", "probe", "count = 9")]);
+        assert!(none.check("dvd_s").is_err());
+    }
+
+    #[test]
+    fn what_is_unknown_has_an_advice() {
+        let known = known("", &[flow("get", "curl", "")]);
+        assert_eq!(known.check("paper.dvd_s"), Ok(()));
         let error = known.check("godput_bps").unwrap_err();
         assert!(error.contains("did you mean \"goodput_bps\"?"), "{error}");
-        assert!(known.check("put_goodput_bps").is_err());
-        assert!(known.check("get_dvd_s").is_err());
-        assert!(known.check("speed").unwrap_err().contains("first_byte_s, "));
+        let error = known.check("speed").unwrap_err();
+        assert!(error.contains("first_byte_s, "), "{error}");
+    }
+
+    #[test]
+    fn a_metric_of_another_cell_is_none_of_this_one() {
+        let mut known = known("", &[flow("get", "curl", "")]);
+        known
+            .cells
+            .push(("bare".to_owned(), BTreeSet::from(["received".to_owned()])));
+        assert_eq!(known.check_in(0, "goodput_bps"), Ok(()));
+        assert_eq!(known.check_in(1, "paper.goodput_bps"), Ok(()));
+        let error = known.check_in(1, "goodput_bps").unwrap_err();
+        assert!(error.contains("of the cell \"bare\""), "{error}");
     }
 }

@@ -34,6 +34,7 @@ mod paper;
 mod parameters;
 pub(crate) mod paths;
 mod payload;
+mod program_limits;
 mod programs;
 mod progress;
 mod range;
@@ -111,14 +112,14 @@ fn show_resolved(scenario: &str) -> Result<()> {
 
 fn check(scenario: &str) -> Result<()> {
     let book = Book::open(&library::find(scenario)?, &Choices::default())?;
-    simulated::check(&book)?;
+    ready::possible(&book)?;
     say!(
         "{}: {} cells, {} runs each",
         book.name,
         book.cells.len(),
         book.base.repetitions
     );
-    Ok(())
+    ready::prerequisites(&book).map(drop)
 }
 
 fn run_scenarios(args: &args::Run) -> Result<()> {

@@ -5,11 +5,15 @@
 
 use super::{
     book::{Book, Cell, Choices},
-    hosts, library, programs,
-    result::LabResult,
+    hosts, identity,
+    library::{self, Source},
+    programs,
+    result::{self, LabResult},
     scenario::{Flow, LinkKind, Program, Scenario},
+    simulated,
     topology::Topology,
 };
+use crate::exit::Refusal;
 use anyhow::Result;
 use model::link::Shape;
 use units::{BitRate, Bytes, Time};
@@ -53,6 +57,9 @@ pub(crate) struct Leg {
 
 /// All flows of `result` that have such paths. `scenario` is a name or file, if the result's own name
 /// does not find it.
+///
+/// # Errors
+/// A usage refusal of a scenario that reads differently from the one that was run.
 pub(crate) fn of(
     result: &LabResult,
     scenario: Option<&str>,
@@ -62,21 +69,61 @@ pub(crate) fn of(
     let choices = Choices {
         quick: result.quick,
         set,
+        repetitions: repetitions(result),
         ..Choices::default()
     };
-    let book = Book::open(&source, &choices)?;
+    let mut book = Book::open(&source, &choices)?;
+    if result.cells.iter().all(|cell| cell.simulated) {
+        simulated::demand(&mut book);
+    }
+    book.cells
+        .retain(|cell| result.cells.iter().any(|measured| is_it(cell, measured)));
+    same(result, &book, &source)?;
     let mut all = Vec::new();
     for (index, measured) in result.cells.iter().enumerate() {
-        let vary = serde_json::to_value(&measured.vary)?;
-        let is_it = |cell: &&Cell| {
-            serde_json::to_value(&cell.vary).is_ok_and(|own| own == vary)
-                && cell.label == measured.label
-        };
-        if let Some(cell) = book.cells.iter().find(is_it) {
+        if let Some(cell) = book.cells.iter().find(|cell| is_it(cell, measured)) {
             all.extend(flows(index, &cell.scenario));
         }
     }
     Ok(all)
+}
+
+fn repetitions(result: &LabResult) -> Option<u32> {
+    let written = result.resolved.get("repetitions")?.as_u64()?;
+    u32::try_from(written).ok()
+}
+
+fn is_it(cell: &Cell, measured: &result::Cell) -> bool {
+    let varied = serde_json::to_value(&cell.vary).ok();
+    varied == serde_json::to_value(&measured.vary).ok() && cell.label == measured.label
+}
+
+/// What is predicted is what was run.
+fn same(result: &LabResult, book: &Book, source: &Source) -> Result<()> {
+    let Some(identity) = &result.identity else {
+        note!(
+            "{}: the result does not say what exactly was run; whether {} still reads so is not known",
+            result.scenario,
+            source.origin
+        );
+        return Ok(());
+    };
+    if identity.digest == identity::digest(book)? {
+        return Ok(());
+    }
+    let version = env!("LONGHAUL_VERSION");
+    let by = match identity.longhaul == version {
+        true => String::new(),
+        false => format!(
+            ", or longhaul {} read it otherwise than {version} does",
+            identity.longhaul
+        ),
+    };
+    Err(Refusal::usage(format!(
+        "{} reads differently from what the result of {} was run with: it was changed since, --set says something \
+         else{by}; give the scenario as it was (--scenario) and each --set of the run",
+        source.origin, result.scenario
+    )))
 }
 
 fn flows(cell: usize, scenario: &Scenario) -> Vec<FlowPath> {

@@ -6,7 +6,7 @@ use super::{
     book::{Book, Choices},
     controls,
     identity::Identity,
-    library, machine, programs, report,
+    library, machine, program_limits, programs, report,
     result::{Host, LabResult},
     resume::{self, Journal},
     run,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::exit::{self, Refusal};
 use anyhow::{Context, Result, bail};
-use host::sandbox;
+use host::{sandbox, sysctl};
 use ratatui::crossterm::terminal::size;
 use std::{
     fs,
@@ -48,7 +48,7 @@ impl Ready {
         if args.simulate {
             simulated::demand(&mut book);
         }
-        simulated::check(&book)?;
+        possible(&book)?;
         let host = prerequisites(&book)?;
         Ok(Self {
             identity: Identity::of(&book, &host.kernel, host.cpus)?,
@@ -133,8 +133,15 @@ fn verdict_of(result: &LabResult) -> Result<()> {
     }
 }
 
+/// Refuses what is written wrong, though each key for itself is right.
+pub(super) fn possible(book: &Book) -> Result<()> {
+    simulated::check(book)?;
+    program_limits::check(book)?;
+    controls::check_names(book)
+}
+
 /// What the scenario needs of this machine; its facts if all is there.
-fn prerequisites(book: &Book) -> Result<Host> {
+pub(super) fn prerequisites(book: &Book) -> Result<Host> {
     let scenarios = || simulated::on_testbed(book);
     let programs: std::collections::BTreeSet<Program> = scenarios()
         .flat_map(|s| &s.flows)
@@ -164,7 +171,40 @@ fn prerequisites(book: &Book) -> Result<Host> {
             ))
         })?;
     }
+    if simulated::needs_testbed(book) {
+        stands(book)?;
+    }
     machine::describe(versions)
+}
+
+/// Tries the sandbox, and in its network namespace every setting that hosts are to have. Both go with it.
+fn stands(book: &Book) -> Result<()> {
+    let work = |furnished: Result<(), sandbox::SandboxError>| {
+        let outcome = furnished
+            .map_err(|error| unsupported(&error))
+            .and_then(|()| settings(book));
+        exit::number(&outcome)
+    };
+    match sandbox::enclose(work).map_err(|error| unsupported(&error))? {
+        0 => Ok(()),
+        // Said already.
+        code => std::process::exit(code.into()),
+    }
+}
+
+fn settings(book: &Book) -> Result<()> {
+    for scenario in simulated::on_testbed(book) {
+        let hosts = scenario.hosts.values().flat_map(|host| &host.sysctl);
+        for (name, value) in scenario.sysctl.iter().chain(hosts) {
+            sysctl::write_here(name, &value.to_string()).map_err(|error| {
+                Refusal::unsupported(format!(
+                    "a host can't have {name} = {value:?} on this machine: {error}",
+                    value = value.to_string()
+                ))
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// A socket's buffers end at limits that are the whole machine's.

@@ -10,14 +10,17 @@ use super::{
     paper, programs,
     scenario::{
         AnswerPlan, CheckPlan, Decp, Direction, Flow, Host, Link, LinkKind, Program, Relay,
-        Scenario,
+        Scenario, Setting,
     },
     sending::Pace,
     topology::{LINKS_MAX, Topology, Wire},
     verdict,
 };
-use std::{cell::RefCell, collections::HashSet};
-use toml::Value;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashSet},
+};
+use toml::Table;
 
 /// Checks what all cells have in common, once each of them is checked.
 pub(crate) fn book(book: &Book) -> Checked {
@@ -51,6 +54,14 @@ pub(crate) fn scenario(scenario: &Scenario) -> Checked {
     let topology = Topology::of(scenario);
     let wires = links.iter().zip(&topology.wires);
     at("links", each(wires, |(one, wire)| link(one, wire)))?;
+    at(
+        "limit",
+        ensure(
+            scenario.limit > units::Time::ZERO,
+            || "limit must be above 0",
+        ),
+    )?;
+    at("sysctl", settings(&scenario.sysctl))?;
     if let Some(text) = &scenario.congestion_control {
         at("congestion_control", control("congestion_control", text))?;
     }
@@ -105,11 +116,25 @@ fn known(place: &str, host: &String, topology: &Topology) -> Checked {
 
 fn host(name: &String, own: &Host, topology: &Topology) -> Checked {
     known("hosts", name, topology)?;
+    at("sysctl", settings(&own.sysctl))?;
     let Some(text) = &own.congestion_control else {
         return Ok(());
     };
     let place = format!("hosts.{name}.congestion_control");
     at("congestion_control", control(&place, text))
+}
+
+/// A host is a network namespace: other settings are the machine's, and would stay.
+fn settings(all: &BTreeMap<String, Setting>) -> Checked {
+    all.keys().try_for_each(|name| {
+        let own = name.starts_with("net.") || name.starts_with("net/");
+        at(
+            name,
+            ensure(own, || {
+                format!("{name:?} is no setting of a host: those begin with net.")
+            }),
+        )
+    })
 }
 
 fn relay(own: &String, host: &String, relay: &Relay, topology: &Topology) -> Checked {
@@ -127,22 +152,7 @@ fn relay(own: &String, host: &String, relay: &Relay, topology: &Topology) -> Che
 
 /// The congestion controls of a relay's legs are names, as a host's is.
 fn legs(relay: &Relay) -> Checked {
-    let named = |key: &str, value: Option<&Value>| {
-        let text = value.and_then(Value::as_str);
-        at(key, text.map_or(Ok(()), |text| control(key, text)))
-    };
-    let options = relay.options.iter();
-    let mut options = options.filter(|(key, _)| controls::is_of_legs(key));
-    options.try_for_each(|(key, value)| named(key, Some(value)))?;
-    let profiles = relay.config.get("profile").and_then(Value::as_table);
-    let mut profiles = profiles.into_iter().flatten();
-    let profiles = profiles.try_for_each(|(name, profile)| {
-        at(
-            name,
-            named("congestion_control", profile.get("congestion_control")),
-        )
-    });
-    at("config", at("profile", profiles))
+    controls::each_of_legs(relay, control)
 }
 
 fn decp(host: &String, decp: &Decp, topology: &Topology) -> Checked {
@@ -216,17 +226,30 @@ fn possible(flow: &Flow, topology: &Topology) -> Checked {
     at("parallel", within("parallel", flow.parallel, 1, 128))?;
     match flow.program {
         Program::Curl => curl(flow),
-        Program::Iperf3 => ensure(
-            flow.size.is_some() != flow.duration.is_some(),
-            || "iperf3 takes either size or duration",
-        ),
+        Program::Iperf3 => size_or_duration(flow, "iperf3 takes either size or duration"),
         Program::Ftp => ftp(flow),
         Program::Probe => probe(flow),
         Program::Udt => udt(flow),
         Program::Copy => not_there(flow.program),
     }?;
     only_of_probe(flow)?;
+    at("omit", omit(flow))?;
     sender(flow)
+}
+
+fn size_or_duration(flow: &Flow, problem: &'static str) -> Checked {
+    ensure(flow.size.is_some() != flow.duration.is_some(), || problem)?;
+    let some = flow.size.is_none_or(|size| size.get() > 0);
+    at("size", ensure(some, || "size must be above 0"))
+}
+
+/// What lasts as long as it takes has no beginning that could be left out.
+fn omit(flow: &Flow) -> Checked {
+    let lasting = matches!(flow.program, Program::Iperf3 | Program::Udt) && flow.duration.is_some();
+    ensure(
+        lasting || flow.omit.is_none(),
+        || "omit is a key of programs \"iperf3\" and \"udt\", beside duration",
+    )
 }
 
 fn not_there(program: Program) -> Checked {
@@ -331,10 +354,7 @@ fn ftp(flow: &Flow) -> Checked {
 }
 
 fn udt(flow: &Flow) -> Checked {
-    ensure(
-        flow.size.is_some() != flow.duration.is_some(),
-        || "udt takes either size or duration",
-    )?;
+    size_or_duration(flow, "udt takes either size or duration")?;
     at("parallel", within("parallel", flow.parallel, 1, 64))?;
     let own = |control: &Control| control.to_string() == programs::udt::CONTROL;
     let control = ensure(
@@ -448,6 +468,11 @@ fn control(place: &str, text: &str) -> Checked {
 fn probe(flow: &Flow) -> Checked {
     let problem = "probe sends one stream of packets: it has no size and no parallel";
     at("size", ensure(flow.size.is_none(), || problem))?;
+    let onward = ensure(
+        flow.direction == Direction::Download,
+        || "probe sends its packets from \"from\" to \"to\": it has no direction",
+    );
+    at("direction", onward)?;
     at("parallel", ensure(flow.parallel == 1, || problem))?;
     Ok(programs::probe::timing(flow).map(drop)?)
 }
@@ -474,10 +499,11 @@ fn claims(book: &Book) -> Checked {
     let known = Known::of(book);
     let mut derived = book.base.derived.iter();
     let derived = derived.try_for_each(|(name, text)| {
-        let parsed = parsed(text, &known).map(drop);
+        let parsed = parsed(text, &known);
+        let sound = parsed.and_then(|_| together(name, &known));
         at(
             name,
-            parsed.map_err(|fault| fault.of(format!("derived.{name}"))),
+            sound.map_err(|fault| fault.of(format!("derived.{name}"))),
         )
     });
     at("derived", derived)?;
@@ -490,6 +516,14 @@ fn claims(book: &Book) -> Checked {
     let mut answers = book.base.answer.iter();
     let answers = answers.try_for_each(|plan| answer(plan, book, &known));
     at("answer", answers.map_err(|fault| fault.of("answer")))
+}
+
+/// A formula's parts come before it, and from the same run.
+fn together(name: &str, known: &Known) -> Checked {
+    ensure(
+        known.check(name).is_ok(),
+        || "no run gives all of its parts, or one of them stands behind it",
+    )
 }
 
 /// An expression over metrics that there are.
@@ -507,21 +541,28 @@ fn check(plan: &CheckPlan, book: &Book, known: &Known) -> Checked {
     };
     let some = ensure(!subjects.is_empty(), || "no cell is meant by every");
     at("every", some)?;
-    at("value", judged(&expression, &subjects, book))?;
+    at("value", judged(&expression, &subjects, book, known))?;
     let bound = ensure(Bound::parse(&plan.want).is_some(), || {
         format!("want = {:?} is no bound such as \">= 6\"", plan.want)
     });
     at("want", bound)
 }
 
-/// The cells that an expression speaks of are there, and for one of its subjects the paper has all figures.
-fn judged(expression: &Expression, subjects: &[Option<usize>], book: &Book) -> Checked {
+/// The cells that an expression speaks of are there and give its metrics, and for one of its subjects the paper has
+/// all figures.
+fn judged(
+    expression: &Expression,
+    subjects: &[Option<usize>],
+    book: &Book,
+    known: &Known,
+) -> Checked {
     let unprinted = RefCell::new(None);
     let mut compared = false;
     for subject in subjects {
         unprinted.take();
         let one = |name: &str, wanted: &[(String, String)]| {
             let index = one_cell(book, &verdict::beside(book, *subject, wanted))?;
+            known.check_in(index, name)?;
             let printed = verdict::is_printed(book, index, name);
             unprinted.replace(unprinted.take().or((!printed).then(|| name.to_owned())));
             Ok::<_, String>(1.0)
@@ -537,10 +578,13 @@ fn judged(expression: &Expression, subjects: &[Option<usize>], book: &Book) -> C
 
 fn answer(plan: &AnswerPlan, book: &Book, known: &Known) -> Checked {
     at("metric", known.check(&plan.metric))?;
-    at("cell", one_cell(book, &pairs(&plan.cell)))?;
+    let gives = |cell: &Table| {
+        let index = one_cell(book, &pairs(cell))?;
+        known.check_in(index, &plan.metric)
+    };
+    at("cell", gives(&plan.cell))?;
     let baseline = plan.baseline.as_ref();
-    let baseline = baseline.map(|cell| one_cell(book, &pairs(cell)));
-    at("baseline", baseline.transpose()).map(drop)
+    at("baseline", baseline.map_or(Ok(()), gives))
 }
 
 /// The only cell whose varied values match.

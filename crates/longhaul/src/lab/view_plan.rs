@@ -353,7 +353,10 @@ fn check_metrics(metrics: &Names, known: &Known) -> Checked {
 fn check_title(title: &str, book: &Book, known: &Known) -> Checked {
     let sound = |expression: &Expression| {
         known.check_all(expression)?;
-        let one = |_: &str, wanted: &[(String, String)]| one_cell(book, wanted).map(|_| 1.0);
+        let one = |name: &str, wanted: &[(String, String)]| {
+            let index = one_cell(book, wanted)?;
+            known.check_in(index, name).map(|()| 1.0)
+        };
         expression.value(&one).map(drop)
     };
     Ok(finding::check(title, sound)?)

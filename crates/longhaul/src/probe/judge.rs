@@ -61,6 +61,36 @@ pub(crate) fn judge(recording: &Recording, shape: &Shape) -> Verdict {
     verdict
 }
 
+/// The names of what [`judge`] can tell of a probe of this timing over this wire.
+pub(crate) fn figures(shape: &Shape, timing: Timing) -> Vec<&'static str> {
+    let wire = Wire::new(shape, timing);
+    let mut all = match wire.queues {
+        true if wire.rate.is_some() => vec!["drain_bps", "drain_error_ratio"],
+        true => vec!["drain_bps"],
+        false if wire.constant() => {
+            vec![
+                "delay_error_median_us",
+                "delay_error_p99_us",
+                "delay_early_us",
+            ]
+        }
+        false if shape.jitter.reorder => vec!["jitter_p"],
+        false => Vec::new(),
+    };
+    all.extend(match &shape.loss {
+        Loss::Independent(_) => ["losses_p", "gaps_p"].as_slice(),
+        loss if is_gilberts(loss) => &["bursts_p", "gaps_p"],
+        _ => &[],
+    });
+    all
+}
+
+/// Whether every segment is lost in the bad state, and none in the good one.
+fn is_gilberts(loss: &Loss) -> bool {
+    matches!(loss, Loss::GilbertElliott { loss_in_good, loss_in_bad, .. }
+        if (loss_in_good.get(), loss_in_bad.get()) == (0.0, 1.0))
+}
+
 /// The wire as these packets see it.
 struct Wire<'a> {
     shape: &'a Shape,
@@ -143,9 +173,8 @@ impl Verdict {
             Loss::GilbertElliott {
                 good_to_bad,
                 bad_to_good,
-                loss_in_good,
-                loss_in_bad,
-            } if (loss_in_good.get(), loss_in_bad.get()) == (0.0, 1.0) => {
+                ..
+            } if is_gilberts(loss) => {
                 self.bursts_p = fit::geometric(&runs(&pattern, true), bad_to_good.get());
                 self.gaps_p = fit::geometric(&runs(&pattern, false), good_to_bad.get());
             }
@@ -210,6 +239,32 @@ mod tests {
     fn judged(delays: Vec<Option<i64>>, settings: &[(&str, &str)]) -> Verdict {
         let recording = Recording::new(TIMING, packets(delays), Oddities::default());
         judge(&recording, &shape(settings))
+    }
+
+    /// Of every kind of wire: what is told is what was announced.
+    #[test]
+    fn figures_are_those_that_a_verdict_has() {
+        let wires: [&[(&str, &str)]; 7] = [
+            &[("delay", "1ms")],
+            &[("rate", "0.5mbit")],
+            &[("rate", "1mbit"), ("loss", "40%")],
+            &[("loss", "gilbert:p=30%,r=40%")],
+            &[("loss", "gilbert:p=30%,r=40%,bad=50%")],
+            &[("jitter", "uniform:1ms")],
+            &[("jitter", "uniform:1ms,reorder"), ("loss", "at:2,5")],
+        ];
+        for settings in wires {
+            let rule = settings.iter().find(|(key, _)| *key == "loss");
+            let mut delays = losses(rule.map_or("0%", |(_, rule)| rule), 2000);
+            for (n, delay) in delays.iter_mut().flatten().enumerate() {
+                *delay = 1000 + (n as i64 * 7919) % 1000;
+            }
+            let verdict = serde_json::to_value(judged(delays, settings)).unwrap();
+            let told: Vec<&String> = verdict.as_object().unwrap().keys().collect();
+            let mut announced = figures(&shape(settings), TIMING);
+            announced.sort_unstable();
+            assert_eq!(told, announced, "{settings:?}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::exit::Refusal;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use host::netns::{self, Netns};
-pub(crate) use judge::judge;
+pub(crate) use judge::{figures, judge};
 use measure::Plan;
 use model::link::{Setting, Shape};
 pub(crate) use recording::{Recording, Timing};

@@ -8,7 +8,7 @@ use crate::{
         scenario::{Flow, LinkKind, Scenario},
         topology::Topology,
     },
-    probe::{Recording, Timing, judge},
+    probe::{self, Recording, Timing, judge},
 };
 use anyhow::{Context, Result, bail, ensure};
 use host::netns::Netns;
@@ -43,6 +43,13 @@ pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
         segments: flow.segments,
     };
     timing.check().map(|()| timing)
+}
+
+/// How long the flow sends.
+pub(crate) fn lasts(flow: &Flow) -> Result<Time, String> {
+    let timing = timing(flow)?;
+    let messages = timing.count.div_ceil(timing.segments.into());
+    Ok(Time::from_nanos(timing.interval_ns) * messages.into())
 }
 
 /// What the flow's packets should meet, if they cross one emulated link that stays as it is.
@@ -80,12 +87,40 @@ fn shares_queue(scenario: &Scenario, topology: &Topology, flow: &Flow) -> bool {
         .any(same_way)
 }
 
+/// The names of what the probe of `flow` can give.
+pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
+    let mut all = OF_ANY_PATH.to_vec();
+    let judged = expected(scenario, topology, flow).zip(timing(flow).ok());
+    if let Some((expected, timing)) = judged {
+        let names = probe::figures(&expected.shape, timing).into_iter();
+        all.extend(names.filter(|name| !expected.hides(name)));
+    }
+    all
+}
+
+/// What a probe tells of its packets, whatever they crossed.
+const OF_ANY_PATH: [&str; 6] = [
+    "received",
+    "lost",
+    "first_lost",
+    "loss_pattern",
+    "delay_median_us",
+    "delay_p99_us",
+];
+
 /// What a probe's packets should meet.
 #[derive(Debug)]
 pub(crate) struct Expected {
     shape: Shape,
     /// Whether its delay may be another flow's queue.
     shares_queue: bool,
+}
+
+impl Expected {
+    /// A wait behind other packets is no error of the link.
+    fn hides(&self, figure: &str) -> bool {
+        self.shares_queue && figure.starts_with("delay_error")
+    }
 }
 
 /// Makes the probe of `flow` to `address`.
@@ -150,8 +185,7 @@ fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome
     let mut extra = numbers(summary)?;
     if let Some(expected) = expected {
         extra.extend(numbers(&judge(recording, &expected.shape))?);
-        // A wait behind other packets is no error of the link.
-        extra.retain(|name, _| !(expected.shares_queue && name.starts_with("delay_error")));
+        extra.retain(|name, _| !expected.hides(name));
     }
     extra.retain(|name, _| !RECORD_ONLY.contains(&name.as_str()));
     Ok(Outcome {

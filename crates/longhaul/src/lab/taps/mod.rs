@@ -9,6 +9,8 @@ mod course;
 mod figures;
 mod fine;
 
+pub(crate) use figures::FIGURES;
+
 use super::{
     flows,
     programs::link,
@@ -70,6 +72,12 @@ pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Resul
         }
     }
     Ok(())
+}
+
+/// The names of the flows that a tap sees.
+pub(crate) fn flows_seen(scenario: &Scenario) -> BTreeSet<String> {
+    let (_, looks) = looks(scenario);
+    looks.iter().map(|look| look.flow.name.clone()).collect()
 }
 
 /// How many transfers there are, and those that a tap sees.

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What programs can be asked for. Asked for more, they round it, refuse it when the testbed stands, or never end.
+
+use super::{
+    book::Book,
+    fault::{Checked, at, each, ensure},
+    programs,
+    scenario::{Flow, Program, Scenario},
+};
+use anyhow::Result;
+use units::Time;
+
+/// iperf3: `MAX_TIME`, `MAX_OMIT_TIME` and `MAX_TCP_BUFFER` of iperf.h.
+const IPERF3_TIME_MAX: Time = Time::from_secs(86_400);
+const IPERF3_OMIT_MAX: Time = Time::from_secs(600);
+const IPERF3_WINDOW_MAX: u64 = 512 << 20;
+/// `longhaul udt bench --time`.
+const UDT_TIME_MIN: Time = Time::from_millis(100);
+const UDT_TIME_MAX: Time = Time::from_secs(3600);
+
+/// Refuses flows that their programs can't make, in cells that run on sockets.
+pub(crate) fn check(book: &Book) -> Result<()> {
+    for cell in &book.cells {
+        for scenario in [&cell.scenario, &cell.short] {
+            let flows = at("flows", each(&scenario.flows, |flow| takes(flow, scenario)));
+            flows.map_err(|fault| {
+                book.refuse(cell, &fault.of(format!("in the cell {:?}", cell.name())))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn takes(flow: &Flow, scenario: &Scenario) -> Checked {
+    if !flow.when || scenario.simulate {
+        return Ok(());
+    }
+    let possible = match flow.program {
+        Program::Iperf3 => iperf3(flow),
+        Program::Udt => udt(flow),
+        _ => Ok(()),
+    };
+    possible
+        .and_then(|()| ends(flow, scenario.limit))
+        .map_err(|fault| fault.of(format!("flow {:?}", flow.name)))
+}
+
+fn iperf3(flow: &Flow) -> Checked {
+    at(
+        "duration",
+        seconds("duration", flow.duration, IPERF3_TIME_MAX),
+    )?;
+    // 0 is for ever.
+    let some = ensure(flow.duration != Some(Time::ZERO), || "duration is 0");
+    at("duration", some)?;
+    at("omit", seconds("omit", flow.omit, IPERF3_OMIT_MAX))?;
+    let window = flow.window.map_or(0, units::Bytes::get);
+    let window = ensure(
+        window <= IPERF3_WINDOW_MAX,
+        || "iperf3 takes a window of 512MiB at most",
+    );
+    at("window", window)
+}
+
+/// iperf3 counts whole seconds.
+fn seconds(key: &str, time: Option<Time>, most: Time) -> Checked {
+    let time = time.unwrap_or_default();
+    let whole = time
+        .as_nanos()
+        .is_multiple_of(Time::from_secs(1).as_nanos());
+    ensure(whole && time <= most, || {
+        format!(
+            "{key} is {time}, but iperf3 takes whole seconds, {} at most",
+            most.as_secs_f64()
+        )
+    })
+}
+
+fn udt(flow: &Flow) -> Checked {
+    let Some(duration) = flow.duration else {
+        return Ok(());
+    };
+    let all = duration + flow.omit.unwrap_or_default();
+    let possible = ensure(duration >= UDT_TIME_MIN && all <= UDT_TIME_MAX, || {
+        format!("duration and omit are {all}, but udt takes {UDT_TIME_MIN} to {UDT_TIME_MAX}")
+    });
+    at("duration", possible)
+}
+
+/// A flow that is to last longer than the scenario lets it is a failed run each time.
+fn ends(flow: &Flow, limit: Time) -> Checked {
+    let lasts = match (flow.program, flow.duration) {
+        (Program::Probe, _) => programs::probe::lasts(flow)?,
+        (_, Some(duration)) => duration + flow.omit.unwrap_or_default(),
+        (_, None) => Time::ZERO,
+    };
+    let key = if flow.count.is_some() {
+        "count"
+    } else {
+        "duration"
+    };
+    let ends = ensure(lasts < limit, || {
+        format!("it lasts {lasts}, but limit, the longest that a flow may take, is {limit}")
+    });
+    at(key, ends)
+}
