@@ -285,7 +285,10 @@ fn a_dead_peer_s_clients_go_by_the_next_and_come_back_to_it() {
     rustix::net::listen(&socket, 16).unwrap();
     let first = TcpListener::from(OwnedFd::from(socket));
     first.set_nonblocking(false).unwrap();
-    assert_eq!(accept(&first).read(&mut [0]).unwrap(), 0);
+    let mut check = accept(&first);
+    assert!(read_request(&mut check).is_check());
+    check.write_all(&Answer::Accepted.encode()).unwrap();
+    assert_eq!(check.read(&mut [0]).unwrap(), 0);
     let mut client = connect(near.address("forward"));
     let mut peer = accept(&first);
     read_request(&mut peer);

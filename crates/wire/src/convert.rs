@@ -50,6 +50,8 @@ pub const STRIPES_MAX: u8 = 16;
 
 /// The most that a request can say with [`Request::patience`].
 pub const PATIENCE_MAX: Duration = PATIENCE_UNIT.saturating_mul(u8::MAX as u32);
+/// The port that [`Request::check`] names: the discard service's (RFC 863), which nothing connects to.
+const CHECK_PORT: u16 = 9;
 const PATIENCE_UNIT: Duration = Duration::from_millis(10);
 
 // RFC 8803 §6.1.
@@ -272,6 +274,24 @@ impl Request {
             patience: Duration::ZERO,
             stripes: None,
         }
+    }
+
+    /// The request of a relay that wants to know whether another one would serve it. It names one
+    /// more relay and may pass none: every version that knows [`HOP`] and [`HOP_LIMIT`] answers at
+    /// once, without a connection of its own. Relays that know this request accept it.
+    #[must_use]
+    pub fn check() -> Self {
+        let nowhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, CHECK_PORT));
+        Self {
+            hop_limit: 0,
+            ..Self::new(Destination::Address(nowhere), vec![nowhere])
+        }
+    }
+
+    /// Whether it is the request that [`Request::check`] makes.
+    #[must_use]
+    pub fn is_check(&self) -> bool {
+        *self == Self::check()
     }
 
     /// The message.
@@ -598,6 +618,18 @@ mod tests {
         }
         bytes.extend(b"GET / HTTP/1.1");
         assert_eq!(Request::parse(&bytes), Ok(Some((example(), len))));
+    }
+
+    #[test]
+    fn a_check_reads_back_and_may_pass_no_relay() {
+        let bytes = Request::check().encode();
+        let (request, len) = Request::parse(&bytes).unwrap().unwrap();
+        assert_eq!(
+            (len, request.hop_limit, request.hops.len()),
+            (bytes.len(), 0, 1)
+        );
+        assert!(request.is_check());
+        assert!(!example().is_check());
     }
 
     #[test]

@@ -2,14 +2,19 @@
 //! Who relays are to each other: certificates of an authority of their own, TLS 1.3, and both sides
 //! must show theirs.
 
-use super::{carrier::Carrier, config::settings::TlsSettings, failure::Failure, tls::Tls};
+use super::{carrier::Carrier, config::settings::TlsSettings, disagreement::NotAllowed, tls::Tls};
 use crate::exit::Refusal;
 use host::private_file;
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
+    ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, RootCertStore,
+    ServerConfig, ServerConnection, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
-    server::WebPkiClientVerifier,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    server::{
+        WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
     version::TLS13,
 };
 use std::{fmt::Display, io, path::Path, sync::Arc};
@@ -38,8 +43,75 @@ pub(crate) struct Initiator {
 pub(crate) struct Responder {
     written: TlsSettings,
     config: Arc<ServerConfig>,
-    /// Names of relays that are served; empty is all that the authority vouches for.
+}
+
+/// Whom a listener serves: relays that the authority vouches for, and of these whom `allow` names.
+#[derive(Debug)]
+struct Guests {
+    authority: Arc<dyn ClientCertVerifier>,
+    /// Empty is all.
     allow: Vec<ServerName<'static>>,
+}
+
+/// The authority's answer, and a refusal of names that are not in `allow`: the other side hears of it
+/// by an alert, as of any other certificate that is not accepted.
+impl ClientCertVerifier for Guests {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.authority.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verified = self.authority.verify_client_cert(certificate, chain, now)?;
+        match self.allow.is_empty() {
+            true => Ok(verified),
+            false => self.check_name(certificate).map(|()| verified),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.authority
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.authority
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.authority.supported_verify_schemes()
+    }
+}
+
+impl Guests {
+    fn check_name(&self, certificate: &CertificateDer<'_>) -> Result<(), rustls::Error> {
+        let certificate = webpki::EndEntityCert::try_from(certificate)
+            .map_err(|_| rustls::CertificateError::BadEncoding)?;
+        let mut names = Vec::new();
+        for name in &self.allow {
+            match certificate.verify_is_valid_for_subject_name(name) {
+                Ok(()) => return Ok(()),
+                Err(webpki::Error::CertNotValidForName(has)) => names = has.presented,
+                Err(_) => {}
+            }
+        }
+        Err(NotAllowed { names }.into())
+    }
 }
 
 impl PartialEq for Initiator {
@@ -103,10 +175,15 @@ impl Responder {
         let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider())
             .build()
             .map_err(|error| refused(user, error))?;
+        let allow = written.allow.iter().map(|allowed| name(allowed, user));
+        let guests = Guests {
+            authority: verifier,
+            allow: allow.collect::<Result<_, _>>()?,
+        };
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .map_err(|error| refused(user, error))?
-            .with_client_cert_verifier(verifier)
+            .with_client_cert_verifier(Arc::new(guests))
             .with_single_cert(chain, key)
             .map_err(|error| refused(user, error))?;
         // A ticket that nobody reads would turn the peer's close into RST (RFC 1122 §4.2.2.13),
@@ -115,24 +192,13 @@ impl Responder {
         Ok(Self {
             written: written.clone(),
             config: Arc::new(config),
-            allow: written
-                .allow
-                .iter()
-                .map(|allowed| name(allowed, user))
-                .collect::<Result<_, _>>()?,
         })
     }
 
-    /// Shakes hands, and turns away whom the listener does not serve.
-    pub(crate) async fn protect(&self, carrier: &Carrier) -> Result<Tls, Failure> {
+    /// Shakes hands with a relay that the listener serves.
+    pub(crate) async fn protect(&self, carrier: &Carrier) -> io::Result<Tls> {
         let connection = ServerConnection::new(self.config.clone());
-        let connection = connection.map_err(|_| Failure::BadRequest)?;
-        let tls = Tls::handshake(carrier, connection).await;
-        let tls = tls.map_err(|_| Failure::NotAllowed)?;
-        match self.allow.is_empty() || tls.peer_is_one_of(&self.allow) {
-            true => Ok(tls),
-            false => Err(Failure::NotAllowed),
-        }
+        Tls::handshake(carrier, connection.map_err(io::Error::other)?).await
     }
 }
 

@@ -7,6 +7,7 @@ use super::{
     intercept::Ready,
     rate::{Clients, Limits, Pair},
     record::ListenerCounts,
+    warnings::Warnings,
 };
 use std::{
     net::{IpAddr, SocketAddr},
@@ -25,6 +26,7 @@ pub(crate) struct Door {
     pub(crate) is_passed: bool,
     settings: RwLock<Settings>,
     pub(crate) counters: Counters,
+    pub(crate) warnings: Warnings,
     clients: Clients,
     /// The newest set of its sockets, counted from 1; all older ones are to be closed.
     sockets: watch::Sender<u64>,
@@ -55,6 +57,7 @@ impl Door {
             is_passed: false,
             settings: Settings::new(listener).into(),
             counters: Counters::default(),
+            warnings: Warnings::default(),
             clients: Clients::default(),
             sockets: watch::Sender::new(0),
             ready: Ready::default(),

@@ -48,6 +48,9 @@ pub(crate) enum Failure {
     /// The client left before its request was whole.
     #[error("client gone")]
     ClientGone,
+    /// RST right behind the handshake.
+    #[error("connection reset")]
+    Reset,
     /// Anything else.
     #[error("failed")]
     Other,
@@ -55,7 +58,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// All causes, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Refused,
         Self::NetworkUnreachable,
         Self::HostUnreachable,
@@ -68,13 +71,15 @@ impl Failure {
         Self::BadRequest,
         Self::HandshakeTimeout,
         Self::ClientGone,
+        Self::Reset,
         Self::Other,
     ];
 
     /// What a failed socket(2), bind(2) or connect(2) means.
     pub(crate) fn from_connect(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
-            Some(Errno::CONNREFUSED | Errno::CONNRESET) => Self::Refused,
+            Some(Errno::CONNREFUSED) => Self::Refused,
+            Some(Errno::CONNRESET) => Self::Reset,
             Some(Errno::NETUNREACH | Errno::NETDOWN) => Self::NetworkUnreachable,
             Some(Errno::HOSTUNREACH | Errno::HOSTDOWN) => Self::HostUnreachable,
             Some(Errno::TIMEDOUT) => Self::TimedOut,
@@ -88,7 +93,7 @@ impl Failure {
     /// RFC 1928 §6.
     pub(crate) fn socks5(self) -> Reply {
         match self {
-            Self::Refused => Reply::ConnectionRefused,
+            Self::Refused | Self::Reset => Reply::ConnectionRefused,
             Self::NetworkUnreachable => Reply::NetworkUnreachable,
             Self::HostUnreachable | Self::TimedOut | Self::NameNotFound => Reply::HostUnreachable,
             Self::NotAllowed => Reply::NotAllowed,
@@ -116,7 +121,7 @@ impl Failure {
             detail,
         };
         match self {
-            Self::Refused => Answer::refused(ErrorCode::ConnectionReset),
+            Self::Refused | Self::Reset => Answer::refused(ErrorCode::ConnectionReset),
             Self::NetworkUnreachable => unreachable(ICMP_NET_UNREACHABLE),
             Self::HostUnreachable => unreachable(ICMP_HOST_UNREACHABLE),
             Self::NameNotFound => unreachable(ICMP_HOST_UNKNOWN),

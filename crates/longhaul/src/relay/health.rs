@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a peer can be reached, judged by what became of connections to it. A peer that failed
-//! is left alone until a check, made after a pause that doubles each time, finds it there again.
+//! Whether a peer can be used, judged by connections to it and by checks. A peer that failed is left
+//! alone until a check, made after a pause that doubles each time, finds that it serves this relay.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -11,6 +11,8 @@ use std::{
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest pause, before jitter.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A peer that fails again within this time after its return waits on from its last pause.
+const CALM: Duration = Duration::from_secs(60);
 
 /// What is known of a peer. Any thread tells, any asks.
 #[derive(Debug, Default)]
@@ -20,6 +22,8 @@ pub(crate) struct Health(Mutex<State>);
 struct State {
     failures: u64,
     down: Option<Down>,
+    /// The last return, and the pause before it.
+    back: Option<(Instant, Duration)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -51,9 +55,12 @@ impl Health {
         self.state().down.is_none()
     }
 
-    /// A connection stood. Returns whether that is news.
-    pub(crate) fn reached(&self) -> bool {
-        self.state().down.take().is_some()
+    /// It served this relay. Returns whether that is news.
+    pub(crate) fn reached(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        let down = state.down.take();
+        state.back = down.map(|down| (now, down.pause)).or(state.back);
+        down.is_some()
     }
 
     /// A connection failed. Returns whether that is news. `jitter` is between 0 and 1.
@@ -62,7 +69,7 @@ impl Health {
         state.failures += 1;
         let news = state.down.is_none();
         if news {
-            state.down = Some(Down::new(now, jitter));
+            state.down = Some(Down::new(now, state.first_pause(now), jitter));
         }
         news
     }
@@ -83,24 +90,38 @@ impl Health {
     }
 }
 
+impl State {
+    fn first_pause(&self, now: Instant) -> Duration {
+        match self.back {
+            Some((back, pause)) if now.duration_since(back) < CALM => doubled(pause),
+            _ => PAUSE_MIN,
+        }
+    }
+}
+
 impl Down {
-    fn new(now: Instant, jitter: f64) -> Self {
+    fn new(now: Instant, pause: Duration, jitter: f64) -> Self {
         Self {
             since: now,
-            pause: PAUSE_MIN,
-            check_at: now + jittered(PAUSE_MIN, jitter),
+            pause,
+            check_at: now + jittered(pause, jitter),
         }
     }
 
     fn wait_longer(&mut self, now: Instant, jitter: f64) {
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.pause = doubled(self.pause);
         self.check_at = now + jittered(self.pause, jitter);
     }
 }
 
+/// The pause after `pause`.
+pub(crate) fn doubled(pause: Duration) -> Duration {
+    (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX)
+}
+
 /// A quarter less to a quarter more, so that relays that lost a peer together don't ask for it
 /// together.
-fn jittered(pause: Duration, jitter: f64) -> Duration {
+pub(crate) fn jittered(pause: Duration, jitter: f64) -> Duration {
     pause.mul_f64(0.75 + jitter.clamp(0.0, 1.0) / 2.0)
 }
 
@@ -121,9 +142,25 @@ mod tests {
             failures: 2,
         };
         assert_eq!(health.report(), report);
-        assert!(health.reached());
-        assert!(!health.reached());
+        assert!(health.reached(now));
+        assert!(!health.reached(now));
         assert!(health.is_up());
+    }
+
+    #[test]
+    fn a_peer_that_fails_again_soon_waits_longer() {
+        let (health, mut now) = (Health::default(), Instant::now());
+        for seconds in [1, 2, 4, 8, 16, 30, 30] {
+            let pause = Duration::from_secs(seconds);
+            assert!(health.missed(now, 0.5));
+            assert!(!health.claim_check(now + pause - MS, 0.5), "{seconds}");
+            health.reached(now + pause);
+            now += pause + CALM - MS;
+        }
+        health.reached(now);
+        now += CALM;
+        health.missed(now, 0.5);
+        assert!(health.claim_check(now + PAUSE_MIN, 0.5));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod config;
 mod connect;
 mod counters;
 mod crew;
+mod disagreement;
 mod door;
 mod doors;
 mod drain;
@@ -55,6 +56,7 @@ mod tls;
 mod transfer;
 mod udt;
 mod users;
+mod warnings;
 mod worker;
 
 pub(crate) use args::Args;

@@ -7,12 +7,14 @@ use super::{
     certificates::Initiator,
     config::settings::Transport,
     connect::connect,
+    disagreement::Obstacle,
     failure::Failure,
     health::{Health, Report},
     leg::Leg,
     profile::Profile,
     record::PeerCounts,
     shortage::within,
+    stream::{read_some, write_all},
     stripe::new_stripes,
     tls::Tls,
     udt::Departure,
@@ -26,8 +28,14 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::time::sleep;
-use wire::{convert::Stripes, destination::Destination};
+use tokio::{
+    sync::Mutex as AsyncMutex,
+    time::{sleep, timeout},
+};
+use wire::{
+    convert::{Answer, ConvertError, ErrorCode, Request, Stripes},
+    destination::Destination,
+};
 
 /// A peer as configured, and what is known of it.
 #[derive(Debug)]
@@ -48,7 +56,12 @@ pub(crate) struct Peer {
     pub(crate) pool_age: Duration,
     /// Legs that carry one client's connection together; 1 is none but the first.
     pub(crate) streams: u8,
+    /// It is in the configuration. Another one, which only a request names, is not watched, and
+    /// nothing is said of it: whoever may ask would choose what.
+    pub(crate) is_configured: bool,
     pub(crate) health: Health,
+    /// The end of the last check that a doubt caused; held by whoever checks.
+    pub(crate) doubted: AsyncMutex<Option<Instant>>,
     pub(crate) stock: StockCounters,
     pub(crate) striping: Striping,
 }
@@ -103,7 +116,7 @@ impl PartialEq for Peer {
 impl Eq for Peer {}
 
 impl Peer {
-    /// A peer without TLS and without ready connections.
+    /// A peer that a request names, without TLS and without ready connections.
     pub(crate) fn new(name: &str, address: SocketAddr, profile: Arc<Profile>) -> Self {
         Self {
             name: name.to_owned(),
@@ -114,7 +127,9 @@ impl Peer {
             departure: Departure::default(),
             pool: 0,
             pool_age: POOL_AGE_DEFAULT,
+            is_configured: false,
             health: Health::default(),
+            doubted: AsyncMutex::default(),
             stock: StockCounters::default(),
             streams: 1,
             striping: Striping::default(),
@@ -158,37 +173,94 @@ impl Peer {
         refused.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a leg to it, handshakes included, within `limit`, and remembers whether it could.
+    /// Opens a leg to it, handshakes included, within `limit`. If it can't, the peer is down.
     pub(crate) async fn reach(&self, limit: Duration) -> Result<Leg, Failure> {
-        let outcome = self.reach_again(limit).await;
-        match &outcome {
-            // This relay's own shortage says nothing of the peer.
-            Ok(_) | Err(Failure::Exhausted) => {}
-            Err(failure) => {
-                if self.health.missed(Instant::now(), jitter()) {
-                    note!("longhaul relay: peer {} is down: {failure}", self.name);
-                }
-            }
-        }
-        outcome
+        let outcome = self.attempt(limit).await;
+        outcome.map_err(|obstacle| self.is_missed(&obstacle))
     }
 
     /// Opens a leg beside one that stands: if it fails, that says nothing of the peer's health.
     pub(crate) async fn reach_again(&self, limit: Duration) -> Result<Leg, Failure> {
-        let outcome = within(limit, self.attempt(limit)).await;
-        if outcome.is_ok() && self.health.reached() {
-            note!("longhaul relay: peer {} is back", self.name);
-        }
-        outcome
+        let outcome = self.attempt(limit).await;
+        outcome.map_err(|obstacle| obstacle.failure())
     }
 
-    async fn attempt(&self, limit: Duration) -> Result<Leg, Failure> {
-        let carrier = self.connect(limit).await?;
-        let tls = match &self.tls {
-            Some(initiator) => Some(self.protect(initiator, &carrier).await?),
-            None => None,
+    /// Asks whether it would serve this relay, and remembers the answer.
+    pub(crate) async fn check(&self, limit: Duration) {
+        match self.would_serve(limit).await {
+            Ok(()) => self.is_back(),
+            Err(obstacle) => {
+                self.is_missed(&obstacle);
+            }
+        }
+    }
+
+    /// Checks it after a connection that ended at `since` without the peer's answer, unless that is
+    /// known to be past. Returns whether it is down.
+    pub(crate) async fn doubt(&self, since: Instant, limit: Duration) -> bool {
+        if !self.is_configured {
+            return false;
+        }
+        let mut last = self.doubted.lock().await;
+        let asked = last.is_some_and(|at| at >= since || at.elapsed() < DOUBT_PAUSE);
+        if self.health.is_up() && !asked {
+            self.check(limit).await;
+            *last = Some(Instant::now());
+        }
+        !self.health.is_up()
+    }
+
+    /// It has served this relay.
+    pub(crate) fn is_back(&self) {
+        if self.health.reached(Instant::now()) && self.is_configured {
+            note!("longhaul relay: peer {} is back", self.name);
+        }
+    }
+
+    /// It does not serve this relay, for this reason.
+    fn is_missed(&self, obstacle: &Obstacle) -> Failure {
+        let failure = obstacle.failure();
+        // This relay's own shortage says nothing of the peer.
+        if failure != Failure::Exhausted
+            && self.health.missed(Instant::now(), jitter())
+            && self.is_configured
+        {
+            note!("longhaul relay: peer {} is down: {obstacle}", self.name);
+        }
+        failure
+    }
+
+    async fn would_serve(&self, limit: Duration) -> Result<(), Obstacle> {
+        let leg = self.attempt(limit).await?;
+        // A peer that refuses closes, and its last word says more than the error.
+        let _ = timeout(limit, write_all(&leg, &Request::check().encode())).await;
+        let answer = timeout(limit, answer(&leg)).await;
+        match answer.unwrap_or(Err(Obstacle::Silent(limit)))? {
+            Answer::Refused { code, .. } if is_strange(code) => Err(Obstacle::Refuses(code)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn attempt(&self, limit: Duration) -> Result<Leg, Obstacle> {
+        let mut obstacle = None;
+        let attempt = async {
+            let carrier = self.connect(limit).await?;
+            let Some(initiator) = &self.tls else {
+                return Ok(Leg::plain(carrier));
+            };
+            obstacle = Some(Obstacle::Silent(limit));
+            let tls = self.protect(initiator, &carrier).await;
+            let tls = tls.map_err(|error| {
+                obstacle = Some(error);
+                Failure::PeerProtocol
+            })?;
+            Ok(Leg::protected(carrier, Some(tls)))
         };
-        Ok(Leg::protected(carrier, tls))
+        let leg = within(limit, attempt).await;
+        leg.map_err(|failure| match (failure, obstacle) {
+            (Failure::Exhausted, _) | (_, None) => Obstacle::Unreachable(failure),
+            (_, Some(obstacle)) => obstacle,
+        })
     }
 
     async fn connect(&self, limit: Duration) -> Result<Carrier, Failure> {
@@ -201,16 +273,11 @@ impl Peer {
         Ok(connected.0.into())
     }
 
-    /// What is wrong with certificates is for the operator, once; clients only hear that the peer
-    /// can't be used.
-    async fn protect(&self, by: &Initiator, carrier: &Carrier) -> Result<Arc<Tls>, Failure> {
+    async fn protect(&self, by: &Initiator, carrier: &Carrier) -> Result<Arc<Tls>, Obstacle> {
         let tls = by.protect(carrier).await;
-        tls.map(Arc::new).map_err(|error| {
-            if self.health.is_up() {
-                note!("longhaul relay: peer {}: TLS: {error}", self.name);
-            }
-            Failure::PeerProtocol
-        })
+        let from = carrier.local_addr().ok();
+        tls.map(Arc::new)
+            .map_err(|error| Obstacle::from_io(error, from))
     }
 
     /// Its health and its ready connections.
@@ -241,6 +308,49 @@ impl Peer {
     }
 }
 
+/// After a check that a doubt caused, the next one of that kind waits so long: clients don't choose
+/// how often a peer is asked.
+const DOUBT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Reads a peer's answer, and not one byte more.
+pub(crate) async fn answer(leg: &Leg) -> Result<Answer, Obstacle> {
+    let mut bytes = Vec::new();
+    let from = || leg.carrier().local_addr().ok();
+    loop {
+        let missing = Answer::missing(&bytes).map_err(|error| misread(&error, &bytes))?;
+        if missing == 0 {
+            break;
+        }
+        match read_some(leg, &mut bytes, missing).await {
+            Ok(1..) => {}
+            _ if !bytes.is_empty() => return Err(Obstacle::Foreign(bytes)),
+            Ok(_) => return Err(Obstacle::Closed(from())),
+            Err(error) => return Err(Obstacle::from_io(error, from())),
+        }
+    }
+    match Answer::parse(&bytes) {
+        Ok(Some((answer, _))) => Ok(answer),
+        _ => Err(Obstacle::Foreign(bytes)),
+    }
+}
+
+fn misread(error: &ConvertError, bytes: &[u8]) -> Obstacle {
+    match error {
+        ConvertError::Version(version) => Obstacle::Version(*version),
+        _ => Obstacle::Foreign(bytes.to_vec()),
+    }
+}
+
+/// Whether a refusal says that the peer can't read what longhaul sends. Others are about the
+/// destination.
+pub(crate) fn is_strange(code: ErrorCode) -> bool {
+    use ErrorCode as E;
+    matches!(
+        code,
+        E::UnsupportedVersion | E::MalformedMessage | E::UnsupportedMessage | E::MissingCookie
+    )
+}
+
 /// Between 0 and 1. Where chance decides about waiting only, the seeds of hash tables are enough.
 pub(crate) fn jitter() -> f64 {
     RandomState::new().hash_one(0) as f64 / u64::MAX as f64
@@ -249,15 +359,15 @@ pub(crate) fn jitter() -> f64 {
 /// Time between two looks for peers whose check is due.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// Connects to peers that are down when their pauses are over, for ever: whoever is back is used
-/// again, and nobody's connection has to find out.
+/// Asks peers that are down when their pauses are over, for ever: whoever is back is used again, and
+/// nobody's connection has to find out.
 pub(crate) async fn watch(relay: &Relay) {
     loop {
         let config = relay.config();
         let due = |peer: &&Arc<Peer>| peer.health.claim_check(Instant::now(), jitter());
         for peer in config.peers.values().filter(due) {
             let (peer, limit) = (peer.clone(), config.limits.connect_timeout);
-            tokio::spawn(async move { peer.reach(limit).await.map(drop) });
+            tokio::spawn(async move { peer.check(limit).await });
         }
         sleep(PERIOD).await;
     }

@@ -5,7 +5,12 @@
 //! Each worker keeps its own. One costs a descriptor and about 4 KiB of kernel memory at each end
 //! (with TLS 20 KiB more), and one of the places of the peer's `--max-connections`.
 
-use super::{Relay, leg::Leg, peer::Peer};
+use super::{
+    Relay,
+    health::{doubled, jittered},
+    leg::Leg,
+    peer::{Peer, jitter},
+};
 use std::{
     collections::HashMap,
     future::poll_fn,
@@ -40,6 +45,9 @@ impl Drop for Tended {
 /// How often the stocks are looked at without a reason: for their age, a changed configuration,
 /// and a peer that is back.
 const PERIOD: Duration = Duration::from_secs(1);
+
+/// The time in a row that legs end young at which it is said: restarts of the peer are none.
+const EXPLAINED_AT: u32 = 3;
 
 impl Ready {
     /// A leg that nothing has come over yet. `None`: connect.
@@ -149,12 +157,33 @@ impl Stock {
         });
     }
 
-    /// Drops what has ended, and what the peer may lose patience with.
-    fn sort_out(&self, now: Instant) {
-        let age_max = self.peer.pool_age;
-        let young = |since: Instant| now.duration_since(since) < age_max;
-        self.idle()
-            .retain(|idle| young(idle.since) && idle.leg.is_quiet());
+    /// Drops what has ended, and what the peer may lose patience with. Returns the age of the oldest
+    /// that has ended before its time.
+    fn sort_out(&self, now: Instant) -> Option<Duration> {
+        let mut ended = None;
+        self.idle().retain(|idle| {
+            let age = now.duration_since(idle.since);
+            let (young, quiet) = (age < self.peer.pool_age, idle.leg.is_quiet());
+            if young && !quiet {
+                ended = ended.max(Some(age));
+            }
+            young && quiet
+        });
+        ended
+    }
+
+    /// Has the peer checked, which is down if it does not serve this relay. If it does, its listener
+    /// has less patience than this side believes: that is said once.
+    async fn explain(&self, pauses: &Pauses) {
+        let down = self.peer.doubt(Instant::now(), self.limit).await;
+        if !down && pauses.vain == EXPLAINED_AT {
+            let (name, age) = (&self.peer.name, units::Time::from(pauses.age));
+            note!(
+                "longhaul relay: peer {name} ends ready connections after {age}: make pool_age \
+                 shorter than idle_timeout of its listener, or pool smaller than its limit on \
+                 connections; fewer are tried until they stay"
+            );
+        }
     }
 
     /// Waits until one of them is no longer quiet.
@@ -181,21 +210,88 @@ impl Stock {
 }
 
 /// Fills the stock and keeps it full. What is missing is opened at once, since one after the other
-/// would take a round trip each; a peer that is down is left to [`super::peer::watch`].
+/// would take a round trip each, but not while legs have just ended; a peer that is down is left to
+/// [`super::peer::watch`].
 async fn tend(stock: Arc<Stock>) {
     let mut opening = JoinSet::new();
+    let mut pauses = Pauses::default();
     loop {
-        stock.sort_out(Instant::now());
-        while stock.peer.health.is_up() && opening.len() < stock.missing() {
+        let now = Instant::now();
+        let ended = stock.sort_out(now);
+        if ended.is_some_and(|age| pauses.note(age, stock.peer.pool_age, now)) {
+            stock.explain(&pauses).await;
+        }
+        let may_open = stock.peer.health.is_up() && pauses.are_over(now);
+        while may_open && opening.len() < stock.missing() {
             let (peer, limit) = (stock.peer.clone(), stock.limit);
             opening.spawn(async move { peer.reach(limit).await });
         }
         select! {
             Some(Ok(Ok(leg))) = opening.join_next() => stock.put(leg),
             () = stock.taken.notified() => {}
-            // Not at once: a peer that ends every ready leg must not be asked without a pause.
-            () = stock.disturbed() => sleep(PERIOD).await,
+            () = stock.disturbed() => {}
             () = sleep(PERIOD) => {}
         }
+    }
+}
+
+/// How long no leg is opened after one has ended: longer each time, while legs don't get old.
+#[derive(Debug, Default)]
+struct Pauses {
+    /// Times in a row that legs ended young.
+    vain: u32,
+    /// The age of the last one.
+    age: Duration,
+    until: Option<Instant>,
+}
+
+impl Pauses {
+    /// Notes the age at which a leg has ended; those that end in one pause count once. Returns
+    /// whether that must be looked into.
+    fn note(&mut self, age: Duration, age_max: Duration, now: Instant) -> bool {
+        if !self.are_over(now) {
+            return false;
+        }
+        let before = match age < age_max / 2 {
+            true => self.vain,
+            false => 0,
+        };
+        let pause = (0..before.min(5)).fold(PERIOD, |pause, _| doubled(pause));
+        self.vain = before.saturating_add(1);
+        self.age = age;
+        self.until = Some(now + jittered(pause, jitter()));
+        self.vain > 1
+    }
+
+    fn are_over(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| until <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const AGE_MAX: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn legs_that_end_young_are_replaced_more_and_more_rarely() {
+        let (mut pauses, mut now) = (Pauses::default(), Instant::now());
+        for (round, seconds) in [1, 2, 4, 8, 16, 30, 30].into_iter().enumerate() {
+            assert_eq!(pauses.note(MS, AGE_MAX, now), round > 0, "{round}");
+            assert!(
+                !pauses.note(MS, AGE_MAX, now + MS),
+                "one burst is one round"
+            );
+            assert!(!pauses.are_over(now + Duration::from_secs(seconds).mul_f64(0.74)));
+            now += Duration::from_secs(seconds).mul_f64(1.26);
+            assert!(pauses.are_over(now), "{round}");
+        }
+        assert!(
+            !pauses.note(AGE_MAX - MS, AGE_MAX, now),
+            "it stood long enough"
+        );
+        assert!(pauses.are_over(now + PERIOD.mul_f64(1.26)));
     }
 }

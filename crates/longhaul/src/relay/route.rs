@@ -6,13 +6,14 @@ use super::{
     args::Mode,
     config::Config,
     connect::connect,
+    disagreement::Obstacle,
     failure::Failure,
     leg::Leg,
-    peer::Peer,
+    peer::{self, Peer},
     policy::{Chain, Question, WayOut},
     profile::Profile,
     ready::Ready,
-    stream::{Channel, read_some, write_all},
+    stream::{Channel, write_all},
     stripe::Group,
 };
 use std::{
@@ -22,7 +23,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::time::timeout;
 use wire::{
@@ -123,12 +124,17 @@ impl Route<'_> {
                 }
             };
             match missed {
-                Err(Missed::Peer(failure)) => outcome = Err(failure),
-                Err(Missed::Late(failure)) => return Err(failure),
+                Err(failure) => outcome = Err(failure),
                 Ok(far) => return Ok(far),
             }
         }
         outcome
+    }
+
+    /// Whether a way out is left whose first peer, if it has one, is up.
+    pub(crate) fn has_hope(&self, request: &Request) -> bool {
+        let way = self.way_out(request);
+        way.is_ok_and(|way| way.chains.iter().any(has_hope))
     }
 
     /// What the rules say; a request that names its own hops goes by those, and both its hop and
@@ -189,7 +195,7 @@ impl Route<'_> {
         peer: &Arc<Peer>,
         onward: &convert::Request,
         request: &Request,
-    ) -> Result<Far, Missed> {
+    ) -> Result<Far, Failure> {
         let limit = self.config.limits.connect_timeout;
         let stripes = stripes(peer, request);
         let onward = convert::Request {
@@ -198,22 +204,24 @@ impl Route<'_> {
             ..onward.clone()
         };
         let first = [onward.encode(), early(request, stripes.is_some())].concat();
-        let asked = |leg, replaceable| {
-            let far = Far::asked(leg, peer, limit, replaceable).unhurried(request.patience);
+        let is_bare = request.early.is_empty();
+        let asked = |leg, stood| {
+            let far = Far::asked(leg, peer, limit, stood, is_bare).unhurried(request.patience);
             match stripes {
                 Some(stripes) => far.striped(stripes, request.early.len(), peer),
                 None => far,
             }
         };
-        let late = |error: io::Error| Missed::Late(Failure::from_connect(&error));
         while let Some(leg) = self.ready.take(peer) {
             if let Some(taken) = offer(&leg, &first) {
-                write_all(&leg, &first[taken..]).await.map_err(late)?;
-                return Ok(asked(leg, request.early.is_empty()));
+                // What is wrong with the leg is found again where its answer is read.
+                let _ = write_all(&leg, &first[taken..]).await;
+                return Ok(asked(leg, true));
             }
         }
-        let leg = peer.reach(limit).await.map_err(Missed::Peer)?;
-        write_all(&leg, &first).await.map_err(late)?;
+        let leg = peer.reach(limit).await?;
+        // A peer that refuses may close before it has read this: its answer says more than the error.
+        let _ = write_all(&leg, &first).await;
         Ok(asked(leg, false))
     }
 }
@@ -239,19 +247,14 @@ fn early(request: &Request, striped: bool) -> Vec<u8> {
     [&stripe::Frame::Data { offset, len }.encode(), &early[..]].concat()
 }
 
-/// Why there is no leg to a peer.
-enum Missed {
-    /// It can't be reached: another chain may be tried.
-    Peer(Failure),
-    /// Bytes may have arrived: nothing else may be.
-    Late(Failure),
-}
-
 /// The chains whose first peer is up before the others, which are the last resort.
 fn by_hope(chains: &[Chain]) -> Vec<&Chain> {
-    let is_up = |chain: &&Chain| chain.first().is_none_or(|peer| peer.health.is_up());
-    let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(is_up);
+    let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(|chain| has_hope(chain));
     [up, down].concat()
+}
+
+fn has_hope(chain: &Chain) -> bool {
+    chain.first().is_none_or(|peer| peer.health.is_up())
 }
 
 /// The most that is offered to a ready leg in one write: with TLS one record, which the peer gets
@@ -301,6 +304,11 @@ pub(crate) struct Far {
     replaceable: bool,
     /// Its end came before any byte of the peer's answer.
     unanswered: AtomicBool,
+    /// What came instead of an answer makes the peer doubtful.
+    doubtful: AtomicBool,
+    /// Nothing of the client's left with the request.
+    is_bare: bool,
+    since: Instant,
     /// A byte was taken from the client for it.
     pub(crate) client_heard: AtomicBool,
     /// It is the first leg of these.
@@ -348,6 +356,9 @@ impl Far {
             patience: Duration::ZERO,
             replaceable: false,
             unanswered: AtomicBool::new(false),
+            doubtful: AtomicBool::new(false),
+            is_bare: false,
+            since: Instant::now(),
             client_heard: AtomicBool::new(false),
             group: None,
         }
@@ -363,11 +374,12 @@ impl Far {
     }
 
     /// A leg to a peer that has been asked and will answer.
-    fn asked(leg: Leg, peer: &Arc<Peer>, limit: Duration, replaceable: bool) -> Self {
+    fn asked(leg: Leg, peer: &Arc<Peer>, limit: Duration, stood: bool, is_bare: bool) -> Self {
         Self {
             peer: Some(peer.clone()),
             answer_due: AtomicBool::new(true),
-            replaceable,
+            replaceable: stood && is_bare,
+            is_bare,
             ..Self::new((leg, peer.address), &peer.profile, limit)
         }
     }
@@ -410,15 +422,55 @@ impl Far {
         if !self.answer_due.swap(false, Relaxed) {
             return Ok(());
         }
-        let answer = timeout(self.limit, self.read_answer()).await;
-        match answer.unwrap_or(Err(Failure::TimedOut))? {
-            Answer::Accepted => Ok(()),
-            Answer::Refused { code, detail } => {
-                if let (ErrorCode::UnsupportedMessage, Some(group)) = (code, &self.group) {
-                    group.is_unsupported();
+        let answer = timeout(self.limit, peer::answer(&self.stream)).await;
+        match answer.unwrap_or(Err(Obstacle::Silent(self.limit))) {
+            Ok(answer) => self.hear(answer),
+            Err(obstacle) => {
+                let closed = matches!(obstacle, Obstacle::Closed(_));
+                self.unanswered.store(closed, Relaxed);
+                // A leg that stood ready may have died by itself: who keeps it ready sees to that.
+                if !closed || !self.replaceable {
+                    self.doubt_peer();
                 }
-                Err(Failure::from_convert(code, detail))
+                Err(obstacle.failure())
             }
+        }
+    }
+
+    fn hear(&self, answer: Answer) -> Result<(), Failure> {
+        let Answer::Refused { code, detail } = answer else {
+            if let Some(peer) = &self.peer {
+                peer.is_back();
+            }
+            return Ok(());
+        };
+        match (code, &self.group) {
+            (ErrorCode::UnsupportedMessage, Some(group)) => group.is_unsupported(),
+            (code, _) if peer::is_strange(code) => self.doubt_peer(),
+            _ => {}
+        }
+        Err(Failure::from_convert(code, detail))
+    }
+
+    /// Has the peer checked.
+    fn doubt_peer(&self) {
+        let Some(peer) = self.peer.clone() else {
+            return;
+        };
+        self.doubtful.store(true, Relaxed);
+        let (now, limit) = (Instant::now(), self.limit);
+        tokio::spawn(async move { peer.doubt(now, limit).await });
+    }
+
+    /// After a failure: whether the peer turned out to be down, and the request may be made again by
+    /// another way, because not a byte of the client has left.
+    pub(crate) async fn has_lost_peer(&self) -> bool {
+        let nothing_left = self.is_bare && !self.client_heard.load(Relaxed);
+        match &self.peer {
+            Some(peer) if nothing_left && self.doubtful.load(Relaxed) => {
+                peer.doubt(self.since, self.limit).await
+            }
+            _ => false,
         }
     }
 
@@ -426,32 +478,11 @@ impl Far {
     pub(crate) fn take_back(&self) -> Option<Vec<u8>> {
         self.group.as_ref().and_then(|group| group.take_back())
     }
-
-    async fn read_answer(&self) -> Result<Answer, Failure> {
-        let mut bytes = Vec::new();
-        loop {
-            match Answer::missing(&bytes).map_err(|_| Failure::PeerProtocol)? {
-                0 => break,
-                missing => match read_some(&self.stream, &mut bytes, missing).await {
-                    Ok(1..) => {}
-                    _ => {
-                        self.unanswered.store(bytes.is_empty(), Relaxed);
-                        return Err(Failure::PeerProtocol);
-                    }
-                },
-            }
-        }
-        match Answer::parse(&bytes) {
-            Ok(Some((answer, _))) => Ok(answer),
-            _ => Err(Failure::PeerProtocol),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     fn chain(peers: &[&str]) -> Vec<Arc<Peer>> {
         let peer = |text: &&str| Peer::new(text, text.parse().unwrap(), Arc::default());
@@ -517,7 +548,7 @@ mod tests {
         assert_eq!(by_hope(&chains), [second, straight, first]);
         die(1);
         assert_eq!(by_hope(&chains), [straight, first, second]);
-        first[0].health.reached();
+        first[0].health.reached(Instant::now());
         assert_eq!(by_hope(&chains), [first, straight, second]);
     }
 

@@ -7,6 +7,7 @@ use super::{
     carrier::Carrier,
     config::{Config, Kind, Listener},
     counters::{Direction, Pauses, Traffic},
+    disagreement::Stranger,
     door::Door,
     failure::Failure,
     intercept::Flow,
@@ -29,7 +30,7 @@ use jiff::Timestamp;
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 use wire::{
@@ -226,7 +227,11 @@ impl Session {
         }
         let limit = self.config.limits.handshake_timeout;
         let heard = timeout(limit, announcement::read(&self.client)).await;
-        let header = heard.unwrap_or(Err(Failure::HandshakeTimeout))?;
+        let header = heard.unwrap_or(Err(Failure::HandshakeTimeout));
+        if header == Err(Failure::BadRequest) {
+            self.turn_away(&Stranger::NoProxyHeader);
+        }
+        let header = header?;
         if let Header::Proxied {
             source,
             destination,
@@ -245,10 +250,8 @@ impl Session {
     }
 
     async fn serve(self: &Arc<Self>, announced: Result<(), Failure>) -> End {
-        let welcome = match self.is_welcome() {
-            true => announced,
-            false => Err(Failure::NotAllowed),
-        };
+        let stranger = self.stranger().map(|why| self.turn_away(&why));
+        let welcome = stranger.map_or(announced, Err);
         if let Err(failure) = welcome {
             self.client.reset_on_close();
             return self.fail(failure);
@@ -268,11 +271,13 @@ impl Session {
 
     /// Invariant: no relay forwards for strangers. Whoever speaks for others must be known; those
     /// may be denied as if they had come themselves.
-    fn is_welcome(&self) -> bool {
+    fn stranger(&self) -> Option<Stranger> {
         let transparent = matches!(self.listener.kind, Kind::Transparent { .. });
         let denied = |address: SocketAddr| listed(&self.listener.deny_from, address);
-        let known = transparent || self.is_known(self.sender);
-        known && !denied(self.sender) && !denied(self.client_address)
+        if !transparent && !self.is_known(self.sender) {
+            return Some(Stranger::NotListed);
+        }
+        (denied(self.sender) || denied(self.client_address)).then_some(Stranger::Denied)
     }
 
     fn is_known(&self, sender: SocketAddr) -> bool {
@@ -289,13 +294,33 @@ impl Session {
         self.founder.get().map(|founder| founder.trunk())
     }
 
-    /// Shakes hands with the client, if its listener wants TLS.
-    pub(crate) async fn protect(&self) -> Result<(), Failure> {
-        if let Some(responder) = &self.listener.tls {
-            let tls = responder.protect(&self.client).await?;
-            let _ = self.tls.set(tls.into());
-        }
+    /// Shakes hands with the client within `limit`, if its listener wants TLS.
+    pub(crate) async fn protect(&self, limit: Duration) -> Result<(), Failure> {
+        let Some(responder) = &self.listener.tls else {
+            return Ok(());
+        };
+        let tls = match timeout(limit, responder.protect(&self.client)).await {
+            Ok(Ok(tls)) => tls,
+            Ok(Err(error)) => return Err(self.turn_away(&Stranger::Tls(error))),
+            Err(_) => {
+                // Over UDT, whoever gave up is not told from whoever says nothing.
+                if self.client.tcp().is_some() {
+                    self.turn_away(&Stranger::NoHandshake);
+                }
+                return Err(Failure::HandshakeTimeout);
+            }
+        };
+        let _ = self.tls.set(tls.into());
         Ok(())
+    }
+
+    /// Lets the operator know why the client is not let in.
+    pub(crate) fn turn_away(&self, why: &Stranger) -> Failure {
+        let listener = format!("{} {}", self.listener.kind, self.door.name());
+        self.door
+            .warnings
+            .turned_away(&listener, self.client_address.ip(), why);
+        Failure::NotAllowed
     }
 
     /// Opens the way out and remembers it for the record.
@@ -332,7 +357,17 @@ impl Session {
             far = self.open_unstriped(request).await?;
             answer = far.answer().await;
         }
+        while answer.is_err() && self.has_other_way(&far, request).await {
+            far = self.open_anew(request).await?;
+            answer = far.answer().await;
+        }
         answer.map(|()| far)
+    }
+
+    /// After a failure of `far`: whether the request may be made again by another way. It has one peer
+    /// less each time.
+    pub(crate) async fn has_other_way(&self, far: &Far, request: &Request) -> bool {
+        far.has_lost_peer().await && self.route(&self.ready).has_hope(request)
     }
 
     async fn open_by(&self, request: &Request, ready: &Ready) -> Result<Far, Failure> {

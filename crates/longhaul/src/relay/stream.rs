@@ -136,6 +136,11 @@ impl Inbox {
         }
     }
 
+    /// What no message was found in.
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.0
+    }
+
     /// What came behind the last message.
     pub(crate) fn into_rest(self) -> Vec<u8> {
         self.0
@@ -184,31 +189,39 @@ impl Answered {
     }
 }
 
+impl Answered {
+    /// Ready once the answer is there; a refusal is an error.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(answer) = &mut self.answer else {
+            return Poll::Ready(Ok(()));
+        };
+        let outcome = ready!(answer.as_mut().poll(cx));
+        self.answer = None;
+        Poll::Ready(outcome.map_err(|failure| {
+            let _ = self.refused.set(failure);
+            io::Error::other(failure)
+        }))
+    }
+}
+
 impl AsyncRead for Answered {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some(answer) = &mut self.answer {
-            let outcome = ready!(answer.as_mut().poll(cx));
-            self.answer = None;
-            if let Err(failure) = outcome {
-                let _ = self.refused.set(failure);
-                return Poll::Ready(Err(io::Error::other(failure)));
-            }
-        }
+        ready!(self.poll_answer(cx))?;
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for Answered {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -216,7 +229,14 @@ impl AsyncWrite for Answered {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        match Pin::new(&mut self.stream).poll_write_vectored(cx, slices) {
+            // A peer that refuses closes: its answer says more than the error.
+            Poll::Ready(Err(error)) => {
+                ready!(self.poll_answer(cx))?;
+                Poll::Ready(Err(error))
+            }
+            polled => polled,
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -120,24 +120,6 @@ impl Tls {
         decrypted || !session.incoming.is_empty()
     }
 
-    /// Whether the other side's certificate is for one of `names`.
-    pub(crate) fn peer_is_one_of(&self, names: &[rustls::pki_types::ServerName<'static>]) -> bool {
-        let session = self.session();
-        let certificate = session
-            .connection
-            .peer_certificates()
-            .and_then(<[_]>::first);
-        let Some(certificate) = certificate else {
-            return false;
-        };
-        let Ok(certificate) = webpki::EndEntityCert::try_from(certificate) else {
-            return false;
-        };
-        names
-            .iter()
-            .any(|name| certificate.verify_is_valid_for_subject_name(name).is_ok())
-    }
-
     /// The other side's certificate (DER).
     pub(crate) fn peer_certificate(&self) -> Option<Vec<u8>> {
         let session = self.session();

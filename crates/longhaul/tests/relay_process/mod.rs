@@ -62,17 +62,20 @@ impl Relay {
             .spawn()
             .expect("the relay starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped"));
-        let mut listening = Vec::new();
+        let (mut listening, mut early) = (Vec::new(), String::new());
         while listening.len() < wanted {
             let mut line = String::new();
             assert!(
                 lines.read_line(&mut line).unwrap() > 0,
                 "{command:?} ended early"
             );
-            listening.extend(parse_ready(&line));
+            match parse_ready(&line) {
+                Some(ready) => listening.push(ready),
+                None => early += &line,
+            }
         }
         let (tell, told) = channel();
-        let stderr = Some(std::thread::spawn(move || read_all(lines, &tell)));
+        let stderr = Some(std::thread::spawn(move || read_all(early, lines, &tell)));
         Self {
             child,
             listening,
@@ -144,7 +147,7 @@ impl Relay {
         said
     }
 
-    /// Waits for its exit; also returns what it said on stderr after it was ready.
+    /// Waits for its exit; also returns what it said on stderr besides that it listens.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().unwrap();
         let stderr = self.stderr.take().expect("once").join().unwrap();
@@ -189,8 +192,10 @@ fn parse_ready(line: &str) -> Option<(String, SocketAddr)> {
     Some((kind.to_owned(), address.parse().unwrap()))
 }
 
-fn read_all(mut lines: BufReader<ChildStderr>, tell: &Sender<String>) -> String {
-    let (mut text, mut line) = (String::new(), String::new());
+/// What was said `early`, before the relay was ready, and then.
+fn read_all(early: String, mut lines: BufReader<ChildStderr>, tell: &Sender<String>) -> String {
+    let (mut text, mut line) = (early, String::new());
+    let _ = tell.send(text.clone());
     while matches!(lines.read_line(&mut line), Ok(1..)) {
         text += &line;
         // An error means that nobody listens any more.

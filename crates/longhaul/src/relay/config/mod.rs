@@ -456,6 +456,7 @@ fn peers(settings: &Settings, profiles: &Profiles) -> anyhow::Result<BTreeMap<St
         check_transport(written.transport, written.tls.is_some(), &profile, &user)?;
         let initiator = |tls| Initiator::new(tls, &user, name).map(Arc::new);
         let peer = Peer {
+            is_configured: true,
             tls: written.tls.as_ref().map(initiator).transpose()?,
             pool: pool_size(written, &user)?,
             streams: streams(written, &user)?,

@@ -203,7 +203,7 @@ impl Holder {
     fn answer(&self, failure: Failure) -> Verdict {
         let mark = match failure {
             Failure::TimedOut | Failure::Exhausted => return Verdict::Drop,
-            Failure::Refused | Failure::NotAllowed => self.marks.refused(),
+            Failure::Refused | Failure::Reset | Failure::NotAllowed => self.marks.refused(),
             Failure::NetworkUnreachable => self.marks.no_network(),
             _ => self.marks.no_host(),
         };
@@ -257,6 +257,10 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
     let mut answer = far.answer().await;
     if answer.is_err() && far.take_back().is_some() {
         request.may_stripe = false;
+        far = route.open(&request).await?;
+        answer = far.answer().await;
+    }
+    while answer.is_err() && far.has_lost_peer().await && route.has_hope(&request) {
         far = route.open(&request).await?;
         answer = far.answer().await;
     }

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Other relays (RFC 8803), which may keep connections ready for requests that are still to come.
 
-use super::{Asked, Heard, Language, Rejected};
+use super::{Asked, FAREWELL_TIME, Heard, Language, Rejected};
 use crate::relay::{
-    drain::Phase, failure::Failure, session::Session, stream::Inbox, transfer::End,
+    disagreement::Stranger,
+    drain::Phase,
+    failure::Failure,
+    session::Session,
+    stream::{Inbox, Unread},
+    transfer::End,
 };
+use std::future::poll_fn;
 use tokio::{select, time::timeout};
 use wire::convert::{ConvertError, MESSAGE_LEN_MAX, Opening};
 
@@ -13,9 +19,12 @@ use wire::convert::{ConvertError, MESSAGE_LEN_MAX, Opening};
 /// before is no failure.
 pub(super) async fn await_request(session: &Session) -> Result<(), End> {
     let limit = session.config.limits.handshake_timeout;
-    let protected = timeout(limit, session.protect()).await;
-    if let Err(failure) = protected.unwrap_or(Err(Failure::HandshakeTimeout)) {
-        // Whoever is not let in hears what TLS has said, and then RST.
+    if let Err(failure) = session.protect(limit).await {
+        // Whoever is not let in hears what TLS has said, and then RST, before which UDT would drop it.
+        if session.client.tcp().is_none() {
+            let said = poll_fn(|cx| session.client.poll_finish_sending(cx));
+            let _ = timeout(FAREWELL_TIME, said).await;
+        }
         session.client.reset_on_close();
         return Err(session.fail(failure));
     }
@@ -35,10 +44,14 @@ pub(super) async fn ask(session: &Session) -> Result<Heard, Rejected> {
     let answer = |error: &ConvertError| error.answer().encode();
     let opening = inbox
         .message(&session.near(), MESSAGE_LEN_MAX, Opening::parse)
-        .await
-        .map_err(|unread| Rejected::unread(unread, answer))?;
+        .await;
+    if let Err(Unread::Malformed(error)) = &opening {
+        say_what_is_foreign(session, error, inbox.unread());
+    }
+    let opening = opening.map_err(|unread| Rejected::unread(unread, answer))?;
     let refused = |failure: Failure| Rejected::new(failure, failure.convert().encode());
     let request = match opening {
+        Opening::Request(request) if request.is_check() => return Ok(Heard::Checks),
         Opening::Request(request) => request,
         Opening::Join(join) => return session.join(join).map(Heard::Joins).map_err(refused),
     };
@@ -52,4 +65,14 @@ pub(super) async fn ask(session: &Session) -> Result<Heard, Rejected> {
         request: (request, early).into(),
         language: Language::Convert,
     }))
+}
+
+/// Malformed messages of Convert itself are a programmer's affair, and not the operator's.
+fn say_what_is_foreign(session: &Session, error: &ConvertError, bytes: &[u8]) {
+    let why = match error {
+        ConvertError::Magic => Stranger::Foreign(bytes.to_vec()),
+        ConvertError::Version(version) => Stranger::Version(*version),
+        _ => return,
+    };
+    session.turn_away(&why);
 }

@@ -300,11 +300,13 @@ impl Proxy {
         (mut request, unasked): (OnwardRequest, &Arc<AtomicBool>),
         destination: &Destination,
     ) -> Result<Response<Download>, Declined> {
-        for source in [Source::Kept, Source::Ready, Source::New] {
+        let ways = std::iter::repeat_n(Source::New, WAYS_MAX);
+        for source in [Source::Kept, Source::Ready].into_iter().chain(ways) {
             let Some(origin) = self.origin(source, kept, destination).await? else {
                 continue;
             };
-            let copy = origin.stood.then(|| harmless_copy(&request)).flatten();
+            let may_die = origin.stood || origin.far.owes_answer();
+            let copy = may_die.then(|| harmless_copy(&request)).flatten();
             request = match self.send(kept, origin, (request, unasked)).await {
                 Ok(response) => return Ok(response),
                 Err(Unsent::GivenBack(same)) => *same,
@@ -393,12 +395,33 @@ impl Proxy {
                 )));
             }
         };
-        let response = sent.map_err(|mut error| match error.take_message() {
-            Some(request) if origin.refused.get().is_none() => Unsent::GivenBack(Box::new(request)),
-            _ => origin.lost(&error.into_error()),
-        })?;
-        *kept = Some(origin);
-        Ok(response.map(|body| Download::new(body, silence)))
+        let mut error = match sent {
+            Ok(response) => {
+                *kept = Some(origin);
+                return Ok(response.map(|body| Download::new(body, silence)));
+            }
+            Err(error) => error,
+        };
+        match error.take_message() {
+            Some(request) if origin.refused.get().is_none() => {
+                Err(Unsent::GivenBack(Box::new(request)))
+            }
+            _ => Err(self.lost(&origin, &error.into_error()).await),
+        }
+    }
+
+    /// The request went, and no response came.
+    async fn lost(&self, origin: &Origin, error: &hyper::Error) -> Unsent {
+        let wanted = Request::to(origin.destination.clone(), Vec::new());
+        match origin.refused.get() {
+            Some(failure) if origin.far.was_stale() => Unsent::Died((*failure).into()),
+            Some(failure) => match self.session.has_other_way(&origin.far, &wanted).await {
+                true => Unsent::Died((*failure).into()),
+                false => Unsent::Lost((*failure).into()),
+            },
+            None if error.is_parse() => Unsent::Lost(no_response(&error.to_string())),
+            None => Unsent::Died(no_response(&error.to_string())),
+        }
     }
 
     /// HTTP over a leg. Requests leave behind the preamble for a peer, whose answer is read before
@@ -424,6 +447,10 @@ impl Proxy {
         })
     }
 }
+
+/// New connections that one request may take: one, and one more for each peer that turns out to be
+/// down.
+const WAYS_MAX: usize = 4;
 
 /// Where a connection to an origin comes from.
 #[derive(Debug, Clone, Copy)]
@@ -451,15 +478,6 @@ fn harmless_copy(request: &OnwardRequest) -> Option<OnwardRequest> {
 impl Origin {
     fn serves(&self, destination: &Destination) -> bool {
         self.destination == *destination && self.sender.is_ready()
-    }
-
-    /// The request went, and no response came.
-    fn lost(&self, error: &hyper::Error) -> Unsent {
-        match self.refused.get() {
-            Some(failure) if !self.far.was_stale() => Unsent::Lost((*failure).into()),
-            None if error.is_parse() => Unsent::Lost(no_response(&error.to_string())),
-            _ => Unsent::Died(no_response(&error.to_string())),
-        }
     }
 }
 

@@ -20,6 +20,7 @@ use super::{
 };
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::timeout;
+use wire::convert::Answer;
 
 /// What a listener makes of a client: what it wants, and the words to answer it.
 struct Asked {
@@ -32,6 +33,8 @@ enum Heard {
     Asks(Asked),
     /// It is a further leg of a connection that was asked for before.
     Joins(Seat),
+    /// Only whether it would be served.
+    Checks,
 }
 
 /// How success and failure are said.
@@ -49,7 +52,7 @@ impl Language {
     fn success(self, far: &Far) -> Vec<u8> {
         match self {
             Self::Socks5 => socks5::success(far.stream.carrier().local_addr().ok()),
-            Self::Convert => wire::convert::Answer::Accepted.encode(),
+            Self::Convert => Answer::Accepted.encode(),
             Self::Tcp => Vec::new(),
         }
     }
@@ -121,6 +124,11 @@ async fn hear_out(session: &Session, kind: &Kind) -> Result<Asked, End> {
             match hear(session, convert::ask(session)).await {
                 Ok(Heard::Asks(asked)) => Ok(asked),
                 Ok(Heard::Joins(seat)) => return Err(End::Joined(seat)),
+                Ok(Heard::Checks) => {
+                    let yes = Answer::Accepted.encode();
+                    Box::pin(farewell(&session.near(), &yes)).await;
+                    return Err(End::Finished);
+                }
                 Err(rejected) => Err(rejected),
             }
         }
@@ -136,22 +144,36 @@ async fn hear_out(session: &Session, kind: &Kind) -> Result<Asked, End> {
 
 /// Relays over the way out that was opened, or over another if that was dead.
 async fn relay(session: &Session, mut opened: Box<Opened>) -> End {
-    let (far, language) = (&opened.far, opened.language);
-    let end = session.transfer(far, language.success(far)).await;
-    let End::Failed(failure) = end else {
-        return end;
-    };
-    let far = &opened.far;
-    match opened.again.take() {
-        Some(request) if far.was_stale() => Box::pin(try_again(session, *request, language)).await,
-        Some(mut request) => match far.take_back() {
-            Some(heard) => {
-                request.early.extend(heard);
-                Box::pin(go_unstriped(session, *request, language)).await
-            }
-            None => refuse(session, failure, language).await,
-        },
-        None => refuse(session, failure, language).await,
+    loop {
+        let (far, language) = (&opened.far, opened.language);
+        let end = session.transfer(far, language.success(far)).await;
+        let End::Failed(failure) = end else {
+            return end;
+        };
+        match Box::pin(another_way(session, &mut opened)).await {
+            Some(Ok(far)) => opened.far = far,
+            Some(Err(failure)) => return refuse(session, failure, language).await,
+            None => return refuse(session, failure, language).await,
+        }
+    }
+}
+
+/// Makes the request again, if that does no harm: over a connection that did not stand ready, over one
+/// leg to a peer that has refused to read a request for several, or past a peer that is down now.
+async fn another_way(session: &Session, opened: &mut Opened) -> Option<Result<Far, Failure>> {
+    let (far, request) = (&opened.far, opened.again.as_mut()?);
+    if far.was_stale() {
+        request.may_stripe = false;
+        return Some(session.open_anew(request).await);
+    }
+    if let Some(heard) = far.take_back() {
+        request.may_stripe = false;
+        request.early.extend(heard);
+        return Some(session.open_unstriped(request).await);
+    }
+    match session.has_other_way(far, request).await {
+        true => Some(session.open_anew(request).await),
+        false => None,
     }
 }
 
@@ -172,36 +194,12 @@ async fn open(session: &Session, asked: Asked) -> Result<Box<Opened>, End> {
     if !striped {
         request.early = Vec::new();
     }
-    let again = (striped || far.stood_ready()).then(|| request.into());
+    let again = far.peer.is_some().then(|| request.into());
     Ok(Box::new(Opened {
         far,
         language,
         again,
     }))
-}
-
-/// Makes the request over a connection that did not stand ready.
-async fn try_again(session: &Session, mut request: Request, language: Language) -> End {
-    request.may_stripe = false;
-    finish(session, session.open_anew(&request).await, language).await
-}
-
-/// Makes the request over one leg, to a peer that has refused to read one for several.
-async fn go_unstriped(session: &Session, mut request: Request, language: Language) -> End {
-    request.may_stripe = false;
-    finish(session, session.open_unstriped(&request).await, language).await
-}
-
-/// Relays over the last way out that there is.
-async fn finish(session: &Session, far: Result<Far, Failure>, language: Language) -> End {
-    let end = match far {
-        Ok(far) => session.transfer(&far, language.success(&far)).await,
-        Err(failure) => End::Failed(failure),
-    };
-    match end {
-        End::Failed(failure) => refuse(session, failure, language).await,
-        end => end,
-    }
 }
 
 /// Tells the client in its own words.

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lines about clients that a listener turned away. Strangers cause them, so that their number is
+//! bounded whatever comes.
+
+use super::disagreement::Stranger;
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// After which time the same is said again.
+const PAUSE: Duration = Duration::from_secs(600);
+/// Lines of one listener in that time, one an address and cause; a further one says that there are
+/// more. Memory: under 1 KiB a listener.
+const LINES_MAX: usize = 16;
+
+/// What one listener has said.
+#[derive(Debug, Default)]
+pub(crate) struct Warnings(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    said: HashMap<(IpAddr, u8), Instant>,
+    /// When it was said that there are more.
+    overflow: Option<Instant>,
+}
+
+/// What is to be said of a client.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    New,
+    /// There are more than there is room for.
+    More,
+    Nothing,
+}
+
+impl Warnings {
+    /// Says why `client` is not let in by `listener`, unless that was said of late.
+    pub(crate) fn turned_away(&self, listener: &str, client: IpAddr, why: &Stranger) {
+        let Some(words) = why.words() else {
+            return;
+        };
+        let client = client.to_canonical();
+        match self.line((network(client), why.kind()), Instant::now()) {
+            Line::New => note!("longhaul relay: {listener}: {client} is turned away: {words}"),
+            Line::More => note!(
+                "longhaul relay: {listener}: more clients are turned away, and not named for some minutes"
+            ),
+            Line::Nothing => {}
+        }
+    }
+
+    fn line(&self, key: (IpAddr, u8), now: Instant) -> Line {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = |at: Instant| now.duration_since(at) < PAUSE;
+        state.said.retain(|_, at| fresh(*at));
+        if state.said.contains_key(&key) {
+            return Line::Nothing;
+        }
+        if state.said.len() < LINES_MAX {
+            state.said.insert(key, now);
+            return Line::New;
+        }
+        match state.overflow.is_some_and(fresh) {
+            true => Line::Nothing,
+            false => {
+                state.overflow = Some(now);
+                Line::More
+            }
+        }
+    }
+}
+
+/// The address, of IPv6 its /64, of which one host has all.
+fn network(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(n: u8) -> (IpAddr, u8) {
+        ([192, 0, 2, n].into(), 0)
+    }
+
+    #[test]
+    fn says_each_cause_of_an_address_once_in_a_while() {
+        let (warnings, now) = (Warnings::default(), Instant::now());
+        assert_eq!(warnings.line(client(1), now), Line::New);
+        assert_eq!(warnings.line(client(1), now), Line::Nothing);
+        assert_eq!(warnings.line((client(1).0, 1), now), Line::New);
+        assert_eq!(warnings.line(client(1), now + PAUSE), Line::New);
+    }
+
+    #[test]
+    fn strangers_do_not_choose_how_much_is_said() {
+        let (warnings, now) = (Warnings::default(), Instant::now());
+        let lines: Vec<_> = (0..200).map(|n| warnings.line(client(n), now)).collect();
+        assert!(lines[..LINES_MAX].iter().all(|line| *line == Line::New));
+        assert_eq!(lines[LINES_MAX], Line::More);
+        assert!(
+            lines[LINES_MAX + 1..]
+                .iter()
+                .all(|line| *line == Line::Nothing)
+        );
+    }
+
+    #[test]
+    fn one_host_s_ipv6_addresses_are_one() {
+        let at = |text: &str| network(text.parse().unwrap());
+        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+    }
+}
