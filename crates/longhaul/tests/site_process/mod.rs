@@ -2,6 +2,8 @@
 //! A real `longhaul site` with exports and tokens of its own, and copies from and into it.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod web;
+
 use serde_json::Value;
 use std::{
     collections::BTreeMap,

@@ -16,7 +16,7 @@ use hyper::{
 use std::path::PathBuf;
 
 /// What a request may do.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Access {
     pub(super) export: String,
     pub(super) directory: PathBuf,

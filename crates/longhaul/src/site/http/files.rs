@@ -21,7 +21,7 @@ use std::{
 };
 use store::{
     manifest::MANIFEST,
-    path::{OWN_PREFIX, RelPath},
+    path::{BadPath, OWN_PREFIX, RelPath},
     root::{Failure, Root},
 };
 
@@ -33,6 +33,8 @@ const ENTRIES_MAX: usize = 100_000;
 pub(super) struct Files {
     root: Arc<Root>,
     writable: bool,
+    /// A name of our own that this request may use, and what is below it.
+    staged: Option<RelPath>,
 }
 
 impl Files {
@@ -41,7 +43,40 @@ impl Files {
         Ok(Self {
             root: Arc::new(Root::open(&access.directory)?),
             writable: access.writable,
+            staged: None,
         })
+    }
+
+    pub(super) fn root(&self) -> &Arc<Root> {
+        &self.root
+    }
+
+    pub(super) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// For a request that makes something under this name first.
+    pub(super) fn staging(mut self, name: &RelPath) -> Self {
+        self.staged = Some(name.clone());
+        self
+    }
+
+    /// The path below the export; none is the export.
+    fn inside(&self, path: &DavPath) -> FsResult<Option<RelPath>> {
+        let Some(path) = rel_path(path.as_bytes()).map_err(|_| FsError::NotFound)? else {
+            return Ok(None);
+        };
+        let staged = self.staged.as_ref();
+        let is_staged = staged.is_some_and(|top| path == *top || path.below(top).is_some());
+        match path.is_own() && !is_staged {
+            true => Err(FsError::NotFound),
+            false => Ok(Some(path)),
+        }
+    }
+
+    /// Something below the export.
+    fn below(&self, path: &DavPath) -> FsResult<RelPath> {
+        self.inside(path)?.ok_or(FsError::Forbidden)
     }
 
     /// Does something that may wait for a disk.
@@ -73,24 +108,14 @@ pub(super) async fn blocking<T: Send + 'static>(
     done.unwrap_or(Err(FsError::GeneralFailure))
 }
 
-/// The path below the export; none is the export.
-fn inside(path: &DavPath) -> FsResult<Option<RelPath>> {
-    let bytes = path.as_bytes();
+/// A path below an export, with or without slashes around it; none is the export.
+pub(super) fn rel_path(bytes: &[u8]) -> Result<Option<RelPath>, BadPath> {
     let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
     let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
-    if bytes.is_empty() {
-        return Ok(None);
+    match bytes.is_empty() {
+        true => Ok(None),
+        false => RelPath::parse(bytes).map(Some),
     }
-    let path = RelPath::parse(bytes).map_err(|_| FsError::NotFound)?;
-    match path.is_own() {
-        true => Err(FsError::NotFound),
-        false => Ok(Some(path)),
-    }
-}
-
-/// Something below the export.
-fn below(path: &DavPath) -> FsResult<RelPath> {
-    inside(path)?.ok_or(FsError::Forbidden)
 }
 
 pub(super) fn failed(failure: &Failure) -> FsError {
@@ -125,7 +150,7 @@ pub(super) struct Meta(Stat);
 
 impl Meta {
     /// Of anything.
-    fn any(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
+    pub(super) fn any(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
         let stat = match path {
             Some(path) => root.stat(path),
             None => root.dir(None).and_then(|top| {
@@ -160,6 +185,15 @@ impl Meta {
 
     pub(super) fn of(stat: Stat) -> Self {
         Self(stat)
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        self.kind().is_dir()
+    }
+
+    /// What it is, by whatever name.
+    pub(super) fn identity(&self) -> (u64, u64) {
+        (self.0.st_dev, self.0.st_ino)
     }
 
     /// Its permissions, without those that make it run as somebody.
@@ -240,8 +274,8 @@ fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry
             Some(path) => path.join(name),
             None => RelPath::parse(name),
         };
-        // It may be gone meanwhile.
-        let meta = look(root, path.ok().as_ref()).ok()?;
+        // It may be gone meanwhile, or have a path that is too long.
+        let meta = look(root, Some(&path.ok()?)).ok()?;
         let name = name.to_vec();
         Some(Entry { name, meta })
     };
@@ -274,7 +308,7 @@ impl DavFileSystem for Files {
         path: &'a DavPath,
         options: OpenOptions,
     ) -> FsFuture<'a, Box<dyn DavFile>> {
-        let path = match below(path) {
+        let path = match self.below(path) {
             Ok(path) => path,
             Err(error) => return Box::pin(async move { Err(error) }),
         };
@@ -291,7 +325,7 @@ impl DavFileSystem for Files {
         path: &'a DavPath,
         meta: ReadDirMeta,
     ) -> FsFuture<'a, FsStream<Box<dyn DavDirEntry>>> {
-        let path = inside(path);
+        let path = self.inside(path);
         let all = matches!(meta, ReadDirMeta::DataSymlink);
         self.act(move |root| {
             let found = entries(root, path?.as_ref(), all)?;
@@ -301,12 +335,12 @@ impl DavFileSystem for Files {
     }
 
     fn metadata<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, Box<dyn DavMetaData>> {
-        let path = inside(path);
+        let path = self.inside(path);
         self.act(move |root| Ok(Box::new(Meta::shown(root, path?.as_ref())?) as _))
     }
 
     fn create_dir<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
-        let path = below(path);
+        let path = self.below(path);
         self.change(move |root| {
             root.make_plain_dir(&path?)
                 .map_err(|failure| failed(&failure))
@@ -314,17 +348,17 @@ impl DavFileSystem for Files {
     }
 
     fn remove_dir<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
-        let path = below(path);
+        let path = self.below(path);
         self.change(move |root| remove_dir(root, &path?))
     }
 
     fn remove_file<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
-        let path = below(path);
+        let path = self.below(path);
         self.change(move |root| root.remove(&path?).map_err(|failure| failed(&failure)))
     }
 
     fn rename<'a>(&'a self, from: &'a DavPath, to: &'a DavPath) -> FsFuture<'a, ()> {
-        let (from, to) = (below(from), below(to));
+        let (from, to) = (self.below(from), self.below(to));
         self.change(move |root| {
             let (from, to) = (from?, to?);
             Meta::shown(root, Some(&from))?;
@@ -334,7 +368,7 @@ impl DavFileSystem for Files {
     }
 
     fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath) -> FsFuture<'a, ()> {
-        let (from, to) = (below(from), below(to));
+        let (from, to) = (self.below(from), self.below(to));
         self.change(move |root| {
             let reading = Reading::open(root, &from?)?;
             Upload::begin(root, to?, &OpenOptions::default())?.fill(reading.file())

@@ -8,6 +8,9 @@ mod access;
 mod files;
 mod index;
 mod reading;
+mod replacement;
+mod target;
+mod tree;
 mod upload;
 
 use super::{
@@ -21,15 +24,15 @@ use dav_server::{DavConfig, body::Body, fakels::FakeLs};
 use files::Files;
 use futures_util::FutureExt;
 use hyper::{
-    Request, Response, StatusCode, Uri,
+    Request, Response, StatusCode,
     body::Incoming,
     header::{self, HeaderName, HeaderValue},
     server::conn::http1,
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use percent_encoding::percent_decode_str;
 use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc};
+use target::Target;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -152,28 +155,48 @@ impl Http {
         let export = request.uri().path().split('/').nth(1).unwrap_or_default();
         let access = visitor.enter(export, config)?;
         let reads = READ_ONLY.contains(&request.method().as_str());
-        let answer = dav(&access, request).await;
+        let export = access.export.clone();
+        let answer = dav(access, request).await;
         if !reads && answer.status().is_success() {
-            self.news.came(&access.export);
+            self.news.came(&export);
         }
         Ok(answer)
     }
 }
 
-async fn dav(access: &Access, mut request: Request<Incoming>) -> Answer {
+async fn dav(access: Access, mut request: Request<Incoming>) -> Answer {
     // With it, a client of a test suite may ask for a whole tree at once.
     request.headers_mut().remove("x-litmus");
-    let wrong = unsupported(&request).or_else(|| misdirected(&request, &access.export));
-    if let Some(why) = wrong {
-        return said(StatusCode::BAD_REQUEST, why);
-    }
-    let files = Files::of(access);
+    let target = match unsupported(&request) {
+        Some(why) => Err((StatusCode::BAD_REQUEST, why)),
+        None => Target::of(&mut request, &access.export),
+    };
+    let target = match target {
+        Ok(target) => target,
+        Err((status, why)) => return said(status, why),
+    };
+    let files = Files::of(&access);
     let Ok(files) = files else {
         return said(
             StatusCode::SERVICE_UNAVAILABLE,
             "the site cannot open what it exports",
         );
     };
+    let changes_names = ["COPY", "DELETE", "MOVE"].contains(&request.method().as_str());
+    let export = access.export.clone();
+    let handle = move |files, request| handle(access.clone(), files, request);
+    if !changes_names {
+        return handle(files, request).await;
+    }
+    // What has begun goes on when the client is gone.
+    let carried_out = tokio::spawn(async move {
+        replacement::carry_out(files, target, &export, request, handle).await
+    });
+    carried_out.await.unwrap_or_else(|_| senseless())
+}
+
+/// What the library makes of a request.
+async fn handle(access: Access, files: Files, request: Request<Incoming>) -> Answer {
     let handler = DavConfig::new()
         .strip_prefix(format!("/{}", access.export))
         .filesystem(Box::new(files))
@@ -185,45 +208,14 @@ async fn dav(access: &Access, mut request: Request<Incoming>) -> Answer {
         .build_handler();
     // It panics at some headers that make no sense (an ETag of one quotation mark); that is to be the client's affair.
     let handled = AssertUnwindSafe(handler.handle(request)).catch_unwind();
-    handled.await.unwrap_or_else(|_| {
-        said(
-            StatusCode::BAD_REQUEST,
-            "what the request says makes no sense",
-        )
-    })
+    handled.await.unwrap_or_else(|_| senseless())
 }
 
-/// Where something is to be moved or copied to must be in the same export, and no path goes up: what dav-server makes
-/// of others is not relied upon.
-fn misdirected(request: &Request<Incoming>, export: &str) -> Option<&'static str> {
-    let destination = request.headers().get("destination");
-    let destination = destination.map(|shown| shown.to_str().unwrap_or_default().parse::<Uri>());
-    let elsewhere = match &destination {
-        None => false,
-        Some(Err(_)) => true,
-        Some(Ok(uri)) => !is_plain(uri.path()) || !is_below(uri.path(), export),
-    };
-    match (elsewhere, is_plain(request.uri().path())) {
-        (true, _) => Some("want a destination in the same export"),
-        (_, false) => Some("want a path without \".\" and \"..\""),
-        _ => None,
-    }
-}
-
-/// Not the export itself: that stays where it is.
-fn is_below(path: &str, export: &str) -> bool {
-    let mut names = path.split('/').filter(|name| !name.is_empty());
-    names.next() == Some(export) && names.next().is_some()
-}
-
-fn is_plain(path: &str) -> bool {
-    let dots = |name: &str| {
-        matches!(
-            &*percent_decode_str(name).collect::<Vec<u8>>(),
-            b"." | b".."
-        )
-    };
-    !path.split('/').any(dots)
+fn senseless() -> Answer {
+    said(
+        StatusCode::BAD_REQUEST,
+        "what the request says makes no sense",
+    )
 }
 
 /// A part of a file cannot be put: a file is there whole or not at all (RFC 9110 §14.5).

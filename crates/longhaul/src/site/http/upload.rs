@@ -72,7 +72,7 @@ impl Upload {
 }
 
 /// In the same directory, under a name that nobody else has.
-fn temporary(path: &RelPath) -> FsResult<RelPath> {
+pub(super) fn temporary(path: &RelPath) -> FsResult<RelPath> {
     let mut random = [0; 8];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .map_err(|errno| io(&errno.into()))?;

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a request is about: a path in its export and, of a COPY or a MOVE, a destination there (RFC 4918 §9.8.3).
+//!
+//! What is read here is written back into the request in one spelling, so that no other reading of it counts.
+
+use super::files::rel_path;
+use hyper::{
+    HeaderMap, Request, StatusCode, Uri,
+    header::{HOST, HeaderName, HeaderValue},
+    http::uri::{Authority, PathAndQuery},
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use store::path::{Reason, RelPath};
+
+const DESTINATION: HeaderName = HeaderName::from_static("destination");
+const OVERWRITE: HeaderName = HeaderName::from_static("overwrite");
+const DEPTH: HeaderName = HeaderName::from_static("depth");
+
+/// What a URL's path needs no escape for (RFC 3986 §2.3), and what divides names.
+const ESCAPED: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
+
+/// Why a request is refused: a status, and words for people.
+pub(super) type Wrong = (StatusCode, &'static str);
+
+/// The paths of a request, relative to its export. None is the export itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) path: Option<RelPath>,
+    /// Of a COPY or a MOVE.
+    pub(super) destination: Option<RelPath>,
+    /// What is at the destination may be replaced.
+    pub(super) overwrites: bool,
+}
+
+impl Target {
+    /// Reads a request for `export`.
+    ///
+    /// # Errors
+    /// It makes no sense, leads out of the export, or would change what it must not: the export itself, or what it is
+    /// below.
+    pub(super) fn of<B>(request: &mut Request<B>, export: &str) -> Result<Self, Wrong> {
+        let path = path_in(request.uri().path(), export)?;
+        spell_depth(request.headers_mut())?;
+        let overwrites = spell_overwrite(request.headers_mut())?;
+        let method = request.method().as_str();
+        if path.is_none() {
+            spare_root(method)?;
+        }
+        let destination = match method {
+            "COPY" | "MOVE" => Some(destination(request, export, path.as_ref())?),
+            _ => None,
+        };
+        let target = Self {
+            path,
+            destination,
+            overwrites,
+        };
+        target.spell(request, export)?;
+        Ok(target)
+    }
+
+    /// Writes it into the request.
+    fn spell<B>(&self, request: &mut Request<B>, export: &str) -> Result<(), Wrong> {
+        if let Some(destination) = &self.destination {
+            head_to(request.headers_mut(), export, destination);
+        }
+        let slash = request.uri().path().ends_with('/');
+        let path = url_path(export, self.path.as_ref());
+        let path = match slash && !path.ends_with('/') {
+            true => path + "/",
+            false => path,
+        };
+        let made = PathAndQuery::try_from(path).map(Uri::from);
+        *request.uri_mut() = made.map_err(|_| bad("the path makes no sense"))?;
+        Ok(())
+    }
+}
+
+/// Has a COPY or a MOVE go to this path.
+pub(super) fn head_to(headers: &mut HeaderMap, export: &str, destination: &RelPath) {
+    let path = url_path(export, Some(destination));
+    // Escaped, it is ASCII without control characters.
+    if let Ok(value) = HeaderValue::try_from(path) {
+        headers.insert(DESTINATION, value);
+    }
+}
+
+/// Nothing is replaced: what is at the destination when the request is carried out stays.
+pub(super) fn keep_what_is_there(headers: &mut HeaderMap) {
+    headers.insert(OVERWRITE, HeaderValue::from_static("F"));
+}
+
+/// A path of a URL, escaped.
+pub(super) fn url_path(export: &str, path: Option<&RelPath>) -> String {
+    let below = path.map_or(&b""[..], RelPath::as_bytes);
+    format!("/{export}/{}", percent_encode(below, &ESCAPED))
+}
+
+fn bad(why: &'static str) -> Wrong {
+    (StatusCode::BAD_REQUEST, why)
+}
+
+/// The export itself is made, moved and removed by whoever runs the site.
+fn spare_root(method: &str) -> Result<(), Wrong> {
+    match method {
+        "DELETE" | "MOVE" => Err((StatusCode::FORBIDDEN, "an export itself stays where it is")),
+        "MKCOL" | "PUT" => Err((
+            StatusCode::METHOD_NOT_ALLOWED,
+            "an export itself is there already",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The path below an export: names without escapes, "." and "..".
+fn path_in(path: &str, export: &str) -> Result<Option<RelPath>, Wrong> {
+    let mut names = path.split('/').filter(|name| !name.is_empty());
+    if names.next() != Some(export) {
+        return Err(bad("want a path in the export"));
+    }
+    let names: Vec<Vec<u8>> = names
+        .map(|name| percent_decode_str(name).collect())
+        .collect();
+    if names.iter().any(|name| name.contains(&b'/')) {
+        return Err(bad("want names without \"/\""));
+    }
+    rel_path(&names.join(&b'/')).map_err(|bad_path| match bad_path.reason {
+        Reason::LongName | Reason::TooLong => (StatusCode::URI_TOO_LONG, "the path is too long"),
+        Reason::Dots => bad("want a path without \".\" and \"..\""),
+        _ => bad("want a path that a file can have"),
+    })
+}
+
+/// Where a COPY or a MOVE goes: in the same export, neither onto itself, nor above or below the source.
+fn destination<B>(
+    request: &Request<B>,
+    export: &str,
+    source: Option<&RelPath>,
+) -> Result<RelPath, Wrong> {
+    let text = one(request.headers(), &DESTINATION)?.ok_or(bad("want a Destination"))?;
+    let uri = read_destination(text)?;
+    if uri.authority().is_some() && !is_here(&uri, request) {
+        return Err((
+            StatusCode::BAD_GATEWAY,
+            "the destination is on another host",
+        ));
+    }
+    let mut names = uri.path().split('/').filter(|name| !name.is_empty());
+    match names.next() {
+        None => {
+            return Err((
+                StatusCode::FORBIDDEN,
+                "the destination is above all exports",
+            ));
+        }
+        Some(name) if name != export => {
+            return Err((
+                StatusCode::BAD_GATEWAY,
+                "the destination is in another export",
+            ));
+        }
+        Some(_) => {}
+    }
+    let ancestor = (
+        StatusCode::FORBIDDEN,
+        "the destination is what the source is in, or the source itself",
+    );
+    let destination = path_in(uri.path(), export)?.ok_or(ancestor)?;
+    if destination.is_own() {
+        let own = "names that begin with .longhaul- are the site's own";
+        return Err((StatusCode::FORBIDDEN, own));
+    }
+    let Some(source) = source else {
+        return Err((StatusCode::FORBIDDEN, "the destination is in the source"));
+    };
+    if destination == *source || source.below(&destination).is_some() {
+        return Err(ancestor);
+    }
+    match destination.below(source) {
+        Some(_) => Err((StatusCode::FORBIDDEN, "the destination is in the source")),
+        None => Ok(destination),
+    }
+}
+
+/// A URL of HTTP, or a path. A query or a fragment is likely a name whose '?' or '#' was not escaped.
+fn read_destination(text: &str) -> Result<Uri, Wrong> {
+    if text.contains(['?', '#']) {
+        return Err(bad("want a Destination without '?' and '#'"));
+    }
+    // RFC 3986 §4.2: behind two slashes there is a host.
+    if text.starts_with("//") {
+        return Err((
+            StatusCode::BAD_GATEWAY,
+            "the destination is on another host",
+        ));
+    }
+    let uri: Uri = text.parse().map_err(|_| bad("the Destination is no URL"))?;
+    match uri.scheme_str() {
+        None if text.starts_with('/') => Ok(uri),
+        Some("http" | "https") => Ok(uri),
+        _ => Err(bad("want a Destination that is a URL of HTTP or a path")),
+    }
+}
+
+/// Whether the destination is on the host that the request was sent to.
+fn is_here<B>(destination: &Uri, request: &Request<B>) -> bool {
+    let port = match destination.scheme_str() {
+        Some("https") => 443,
+        _ => 80,
+    };
+    let asked = request.uri().authority().cloned().or_else(|| {
+        let host = one(request.headers(), &HOST).ok().flatten()?;
+        host.parse::<Authority>().ok()
+    });
+    let known = |authority: &Authority| {
+        let host = authority.host().to_ascii_lowercase();
+        (host, authority.port_u16().unwrap_or(port))
+    };
+    destination.authority().map(known) == asked.as_ref().map(known)
+}
+
+/// Writes Depth as RFC 4918 §10.2 does.
+fn spell_depth(headers: &mut HeaderMap) -> Result<(), Wrong> {
+    let spelled = match one(headers, &DEPTH)? {
+        None => return Ok(()),
+        Some("0") => "0",
+        Some("1") => "1",
+        Some(text) if text.eq_ignore_ascii_case("infinity") => "infinity",
+        Some(_) => return Err(bad("want a Depth of 0, 1 or infinity")),
+    };
+    headers.insert(DEPTH, HeaderValue::from_static(spelled));
+    Ok(())
+}
+
+/// The same of Overwrite (§10.6), and what it says.
+fn spell_overwrite(headers: &mut HeaderMap) -> Result<bool, Wrong> {
+    let overwrites = match one(headers, &OVERWRITE)? {
+        None | Some("T" | "t") => true,
+        Some("F" | "f") => false,
+        Some(_) => return Err(bad("want an Overwrite of T or F")),
+    };
+    if !overwrites {
+        keep_what_is_there(headers);
+    }
+    Ok(overwrites)
+}
+
+/// A field's only value.
+fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Wrong> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().map(HeaderValue::to_str).transpose();
+    match (value, values.next()) {
+        (Ok(value), None) => Ok(value),
+        _ => Err(bad("want a header once, in ASCII")),
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whole trees of an export: what they have of copies under way, and their removal.
+//!
+//! A path has up to 2,048 names, so walks keep what is to be done in a list and not on the stack: some 100 bytes for
+//! each name in the directories on the way down.
+
+use super::files::{Meta, failed};
+use dav_server::fs::{FsError, FsResult};
+use store::{manifest::MANIFEST, path::RelPath, root::Root};
+
+/// Whether a copy is under way in a tree: it has files there, which are not to be removed.
+///
+/// # Errors
+/// Not all of it can be looked at.
+pub(super) fn is_busy(root: &Root, top: &RelPath) -> FsResult<bool> {
+    if !Meta::any(root, Some(top))?.is_directory() {
+        return Ok(false);
+    }
+    let tree = root.below(Some(top)).map_err(|failure| failed(&failure))?;
+    let mut rest = vec![None];
+    while let Some(directory) = rest.pop() {
+        for path in members(&tree, directory.as_ref())? {
+            if path.is_own() && path.name() != MANIFEST.as_bytes() {
+                return Ok(true);
+            }
+            if tree.is_dir(&path) {
+                rest.push(Some(path));
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Removes a tree, or what is no directory. Links in it are removed, not followed.
+///
+/// # Errors
+/// Of the first thing that can't be removed; the rest stays.
+pub(super) fn remove(root: &Root, top: &RelPath) -> FsResult<()> {
+    if !Meta::any(root, Some(top))?.is_directory() {
+        return root.remove(top).map_err(|failure| failed(&failure));
+    }
+    let tree = root.below(Some(top)).map_err(|failure| failed(&failure))?;
+    let mut rest: Vec<_> = members(&tree, None)?
+        .into_iter()
+        .map(|path| (path, false))
+        .collect();
+    while let Some((path, is_empty)) = rest.pop() {
+        if is_empty {
+            tree.remove_dir(&path)
+        } else if tree.is_dir(&path) {
+            let members = members(&tree, Some(&path))?;
+            rest.push((path, true));
+            rest.extend(members.into_iter().map(|path| (path, false)));
+            Ok(())
+        } else {
+            tree.remove(&path)
+        }
+        .map_err(|failure| failed(&failure))?;
+    }
+    root.remove_dir(top).map_err(|failure| failed(&failure))
+}
+
+/// The paths of all that is in a directory.
+fn members(tree: &Root, directory: Option<&RelPath>) -> FsResult<Vec<RelPath>> {
+    let (names, error) = tree.list(directory).map_err(|failure| failed(&failure))?;
+    if let Some(failure) = error {
+        return Err(failed(&failure));
+    }
+    let path = |name: &[u8]| match directory {
+        Some(directory) => directory.join(name),
+        None => RelPath::parse(name),
+    };
+    let paths = names.iter().map(path);
+    paths
+        .collect::<Result<_, _>>()
+        .map_err(|_| FsError::PathTooLong)
+}

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What WebDAV may not lose: the export itself, what a request's own path is below, and what a copy or a move replaces.
+
+mod site_process;
+
+use site_process::{
+    listing,
+    web::{Web, curl},
+};
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
+
+/// `p/c/file`, `p/other`, `q/file` and `plain` in the export.
+fn planted() -> Web {
+    let web = Web::new();
+    for (name, contents) in [
+        ("p/c/file", "c"),
+        ("p/other", "other"),
+        ("q/file", "q"),
+        ("plain", "plain"),
+    ] {
+        let path = web.data(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, contents).unwrap();
+    }
+    fs::write(web.data(".longhaul-x.part"), "part").unwrap();
+    symlink("p", web.data("link")).unwrap();
+    web
+}
+
+fn statuses(web: &Web, arguments: &[&str], path: &str, wanted: &[u16]) {
+    let before = listing(&web.home.data());
+    let status = web.status(arguments, path);
+    assert!(wanted.contains(&status), "{arguments:?} {path}: {status}");
+    assert_eq!(listing(&web.home.data()), before, "{arguments:?} {path}");
+}
+
+const ROOTS: [&str; 5] = ["/data", "/data/", "/data//", "/data?x", "/data/?x"];
+
+#[test]
+fn refuses_to_delete_or_move_the_root_of_an_export() {
+    let web = planted();
+    let to = |path: &str| format!("Destination: {}", web.url(path));
+    for root in ROOTS {
+        for depth in ["0", "1", "infinity"] {
+            let depth = format!("Depth: {depth}");
+            statuses(&web, &["-X", "DELETE", "-H", &depth], root, &[403]);
+        }
+        statuses(&web, &["-X", "DELETE"], root, &[403]);
+        for destination in ["/data/p", "/data/new", "/data/p/c", "/data/plain"] {
+            for overwrite in ["Overwrite: T", "Overwrite: F"] {
+                for method in ["MOVE", "COPY"] {
+                    let to = to(destination);
+                    let arguments = ["-X", method, "-H", &to, "-H", overwrite];
+                    statuses(&web, &arguments, root, &[403]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn refuses_to_make_or_put_over_the_root_of_an_export() {
+    let web = planted();
+    for root in ROOTS {
+        statuses(&web, &["-X", "MKCOL"], root, &[405]);
+        statuses(&web, &["-X", "PUT", "-d", "x"], root, &[405]);
+        let lock = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:exclusive/></D:lockscope>\
+                    <D:locktype><D:write/></D:locktype></D:lockinfo>";
+        statuses(&web, &["-X", "LOCK", "-d", lock], root, &[200]);
+        let patch = "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><D:getetag>x</D:getetag>\
+                     </D:prop></D:set></D:propertyupdate>";
+        statuses(&web, &["-X", "PROPPATCH", "-d", patch], root, &[207]);
+        statuses(&web, &["-X", "POST", "-d", "x"], root, &[405, 501]);
+    }
+}
+
+#[test]
+fn refuses_to_copy_or_move_onto_an_ancestor_or_into_itself() {
+    let web = planted();
+    let base = web.url("");
+    let port = base.rsplit(':').next().unwrap();
+    // The source, and what it must not take the place of.
+    for (source, destination) in [
+        ("/data/p/c", "/data/p"),
+        ("/data/p/c", "/data/p/"),
+        ("/data/p/c/", "/data//p"),
+        ("/data/p/c", "/data/%70"),
+        ("/data/p/c", "/data"),
+        ("/data/p/c", "/data/"),
+        ("/data/p/c", "/data//"),
+        ("/data/p/c", "/"),
+        ("/data/p/c/file", "/data/p"),
+        ("/data/p/c/file", "/data/p/c"),
+        ("/data/p/c/file", "/data/p/c/"),
+        ("/data/%70/c/file", "/data/p"),
+        ("/data/plain", "/data"),
+        ("/data/p", "/data/p"),
+        ("/data/p", "/data/p/"),
+        ("/data/plain", "/data/plain"),
+        ("/data/p", "/data/p/c"),
+        ("/data/p", "/data/p/other"),
+        ("/data/p", "/data/p/c/new"),
+        ("/data/p/", "/data/p/new"),
+        ("/data/plain", "/data/plain/x"),
+    ] {
+        let spelled = [
+            destination.to_owned(),
+            format!("{base}{destination}"),
+            format!("HTTP://127.0.0.1:{port}{destination}"),
+            format!("http://me@127.0.0.1:{port}{destination}"),
+        ];
+        for to in spelled {
+            let to = format!("Destination: {to}");
+            for overwrite in ["Overwrite: T", "Overwrite: F", "X-None: x"] {
+                for method in ["MOVE", "COPY"] {
+                    let arguments = ["-X", method, "-H", &to, "-H", overwrite];
+                    statuses(&web, &arguments, source, &[403, 409]);
+                }
+                let arguments = ["-X", "COPY", "-H", &to, "-H", overwrite, "-H", "Depth: 0"];
+                statuses(&web, &arguments, source, &[403, 409]);
+            }
+        }
+    }
+}
+
+#[test]
+fn refuses_destinations_on_other_hosts_and_in_other_exports() {
+    let web = planted();
+    let base = web.url("");
+    let port = base.rsplit(':').next().unwrap();
+    for destination in [
+        "http://elsewhere.example/data/new",
+        "https://elsewhere.example/data/new",
+        &format!("http://elsewhere.example:{port}/data/new"),
+        "http://127.0.0.1/data/new",
+        "http://127.0.0.1:1/data/new",
+        &format!("http://127.0.0.1:{port}@elsewhere.example/data/new"),
+        "//elsewhere.example/data/new",
+        "//data/new",
+        "/closed/new",
+        &format!("{base}/closed/new"),
+        "/closed",
+    ] {
+        let to = format!("Destination: {destination}");
+        for method in ["MOVE", "COPY"] {
+            statuses(&web, &["-X", method, "-H", &to], "/data/plain", &[502]);
+        }
+    }
+    for destination in [
+        "",
+        "*",
+        "x",
+        "new",
+        "data/new",
+        "ftp://127.0.0.1/data/new",
+        "file:///data/new",
+        "/data/new#x",
+        "/data/new?x",
+        "/data/../new",
+        "/data/%2e%2e/new",
+        "/data/a%2fb",
+        "/data/a%00b",
+        "http:\\\\127.0.0.1\\data\\new",
+    ] {
+        let to = format!("Destination: {destination}");
+        for method in ["MOVE", "COPY"] {
+            statuses(&web, &["-X", method, "-H", &to], "/data/plain", &[400]);
+        }
+    }
+    let two = ["-H", "Destination: /data/a", "-H", "Destination: /data/b"];
+    for method in ["MOVE", "COPY"] {
+        let arguments = [&["-X", method][..], &two].concat();
+        statuses(&web, &arguments, "/data/plain", &[400]);
+        statuses(&web, &["-X", method], "/data/plain", &[400]);
+    }
+}
+
+#[test]
+fn reads_destinations_on_this_host_whichever_way_they_are_spelled() {
+    let web = planted();
+    let base = web.url("");
+    let port = base.rsplit(':').next().unwrap();
+    for (number, destination) in [
+        "/data/new".to_owned(),
+        "/data//new".to_owned(),
+        "/data/%6eew".to_owned(),
+        "/data/new/".to_owned(),
+        format!("{base}/data/new"),
+        format!("hTTp://127.0.0.1:{port}/data/new"),
+        format!("https://127.0.0.1:{port}/data/new"),
+        format!("http://me:secret@127.0.0.1:{port}/data/new"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let to = format!("Destination: {destination}");
+        let source = format!("/data/from{number}");
+        fs::write(web.home.data().join(&source["/data/".len()..]), "x").unwrap();
+        let status = web.status(&["-X", "MOVE", "-H", &to], &source);
+        assert_eq!(status, 201, "{destination}");
+        assert_eq!(fs::read_to_string(web.data("new")).unwrap(), "x");
+        fs::remove_file(web.data("new")).unwrap();
+    }
+    for (host, destination) in [
+        ("a.example", "http://A.example:80/data/new"),
+        ("a.example:80", "http://a.example/data/new"),
+        ("a.example:443", "https://a.example/data/new"),
+    ] {
+        let (host, to) = (
+            format!("Host: {host}"),
+            format!("Destination: {destination}"),
+        );
+        let arguments = ["-X", "COPY", "-H", &host, "-H", &to];
+        assert!([201, 204].contains(&web.status(&arguments, "/data/plain")));
+    }
+}
+
+/// A condition that cannot be read must not be taken for none.
+#[test]
+fn refuses_overwrite_and_depth_that_make_no_sense() {
+    let web = planted();
+    for header in [
+        "Overwrite: x",
+        "Overwrite: false",
+        "Overwrite: T, F",
+        "Depth: 7",
+    ] {
+        for method in ["MOVE", "COPY"] {
+            let arguments = ["-X", method, "-H", "Destination: /data/q", "-H", header];
+            statuses(&web, &arguments, "/data/plain", &[400]);
+        }
+    }
+    for header in ["Depth: 7", "Depth: 1", "Depth: none"] {
+        statuses(&web, &["-X", "DELETE", "-H", header], "/data/p", &[400]);
+    }
+    let twice = ["-X", "DELETE", "-H", "Depth: 0", "-H", "Depth: infinity"];
+    statuses(&web, &twice, "/data/p", &[400]);
+    for no in ["Overwrite: F", "Overwrite: f"] {
+        for method in ["MOVE", "COPY"] {
+            let arguments = ["-X", method, "-H", "Destination: /data/q", "-H", no];
+            statuses(&web, &arguments, "/data/plain", &[412]);
+        }
+    }
+}
+
+#[test]
+fn replaces_what_is_at_a_destination() {
+    for method in ["COPY", "MOVE"] {
+        for (source, destination) in [
+            ("plain", "q/file"),
+            ("plain", "q"),
+            ("p", "q"),
+            ("p", "plain"),
+            ("p/c", "q"),
+        ] {
+            let web = planted();
+            let contents = |name: &str| match web.data(name).is_dir() {
+                true => listing(&web.data(name))
+                    .into_iter()
+                    .map(|(path, what)| (path, what.split(' ').next().unwrap().to_owned()))
+                    .collect(),
+                false => vec![(PathBuf::new(), fs::read_to_string(web.data(name)).unwrap())],
+            };
+            let wanted = contents(source);
+            let to = format!("Destination: /data/{destination}");
+            let status = web.status(&["-X", method, "-H", &to], &format!("/data/{source}"));
+            assert_eq!(status, 204, "{method} {source} {destination}");
+            assert_eq!(contents(destination), wanted);
+            assert_eq!(web.data(source).exists(), method == "COPY");
+            let hidden = walk(&web.home.data());
+            assert!(hidden.is_empty(), "{hidden:?}");
+        }
+    }
+}
+
+/// Files of ours below a directory, but for the one that was there.
+fn walk(top: &std::path::Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(top).unwrap() {
+        let path = entry.unwrap().path();
+        if path.to_string_lossy().contains(".longhaul-") {
+            found.extend(Some(path).filter(|path| !path.ends_with("data/.longhaul-x.part")));
+        } else if path.is_dir() && !path.is_symlink() {
+            found.extend(walk(&path));
+        }
+    }
+    found
+}
+
+/// Another file system, which rename(2) does not reach, and a directory that has two names.
+#[test]
+fn keeps_a_destination_that_cannot_be_replaced() {
+    let web = planted();
+    fs::create_dir(web.data("mount")).unwrap();
+    fs::create_dir(web.data("bound")).unwrap();
+    let mount = |from: &str, to: &str| {
+        let (from, to) = (web.data(from), web.data(to));
+        rustix::mount::mount_bind(from, to).unwrap();
+    };
+    let tmpfs = || {
+        let none = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("tmpfs", web.data("mount"), "tmpfs", none, None).unwrap();
+    };
+    tmpfs();
+    mount("p", "bound");
+    fs::write(web.data("mount/file"), "mounted").unwrap();
+    let undo = Unmounted(vec![web.data("mount"), web.data("bound")]);
+    for (source, destination) in [
+        // Another file system: rename(2) cannot.
+        ("mount/file", "plain"),
+        ("plain", "mount/file"),
+        ("p", "mount/file"),
+    ] {
+        let to = format!("Destination: /data/{destination}");
+        statuses(
+            &web,
+            &["-X", "MOVE", "-H", &to],
+            &format!("/data/{source}"),
+            &[502],
+        );
+    }
+    for (source, destination) in [
+        ("plain", "mount"),
+        ("q", "mount"),
+        ("p/c", "bound"),
+        ("bound/c", "p"),
+    ] {
+        let to = format!("Destination: /data/{destination}");
+        for method in ["MOVE", "COPY"] {
+            statuses(
+                &web,
+                &["-X", method, "-H", &to],
+                &format!("/data/{source}"),
+                &[403, 409, 500, 502],
+            );
+        }
+    }
+    assert!(walk(&web.home.data()).is_empty());
+    drop(undo);
+}
+
+struct Unmounted(Vec<PathBuf>);
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let lazily = rustix::mount::UnmountFlags::DETACH;
+            let _ = rustix::mount::unmount(path, lazily);
+        }
+    }
+}
+
+/// A copy is under way in the destination: it stays.
+#[test]
+fn keeps_a_destination_that_a_copy_is_under_way_in() {
+    let web = planted();
+    fs::create_dir(web.data("q/deep")).unwrap();
+    fs::write(web.data("q/deep/.longhaul-y.part"), "").unwrap();
+    for method in ["MOVE", "COPY"] {
+        let arguments = ["-X", method, "-H", "Destination: /data/q"];
+        statuses(&web, &arguments, "/data/p", &[403, 409, 423]);
+    }
+    statuses(&web, &["-X", "DELETE"], "/data/q", &[403, 409, 423]);
+    assert_eq!(
+        walk(&web.home.data()),
+        [web.data("q/deep/.longhaul-y.part")]
+    );
+}
+
+#[test]
+fn changes_nothing_for_readers_nor_through_links() {
+    let web = planted();
+    let reader = web.home.token(&["new", "reader", "--read-only"]);
+    let bearer = format!("Authorization: Bearer {reader}");
+    let file = web.data("plain");
+    let before = listing(&web.home.data());
+    for (export, with) in [("data", Some(&bearer)), ("closed", None)] {
+        for path in [
+            "", "/", "/p", "/p/", "/p/c", "/plain", "/new", "/link", "/link/c",
+        ] {
+            for destination in [
+                "", "/p", "/q", "/q/file", "/plain", "/new", "/p/c/new", "/link",
+            ] {
+                let to = format!("Destination: /{export}{destination}");
+                for method in ["MOVE", "COPY"] {
+                    refused(
+                        &web,
+                        with,
+                        &["-X", method, "-H", &to],
+                        &format!("/{export}{path}"),
+                    );
+                }
+            }
+            for arguments in [
+                &["-X", "DELETE"][..],
+                &["-X", "MKCOL"],
+                &["-T", file.to_str().unwrap()],
+            ] {
+                refused(&web, with, arguments, &format!("/{export}{path}"));
+            }
+        }
+    }
+    for arguments in [
+        &["-X", "DELETE"][..],
+        &["-X", "MOVE", "-H", "Destination: /data/new"],
+        &["-X", "COPY", "-H", "Destination: /data/new"],
+    ] {
+        refused(&web, None, arguments, "/data/link/c");
+        refused(&web, None, arguments, "/data/link");
+    }
+    for arguments in [
+        &["-X", "DELETE"][..],
+        &["-X", "MOVE", "-H", "Destination: /data/new"],
+        &["-X", "COPY", "-H", "Destination: /data/new"],
+        &["-X", "PUT", "-d", "x"],
+        &["-X", "MKCOL"],
+    ] {
+        refused(&web, None, arguments, "/data/.longhaul-x.part");
+    }
+    for destination in [
+        "/data/.longhaul-x.part",
+        "/data/.longhaul-x/y",
+        "/data/link",
+        "/data/link/new",
+        "/data/link/c",
+    ] {
+        let to = format!("Destination: {destination}");
+        refused(&web, None, &["-X", "MOVE", "-H", &to], "/data/q");
+        refused(&web, None, &["-X", "COPY", "-H", &to], "/data/q");
+    }
+    assert_eq!(listing(&web.home.data()), before);
+}
+
+fn refused(web: &Web, bearer: Option<&String>, arguments: &[&str], path: &str) {
+    let status = match bearer {
+        Some(bearer) => curl(&[&["-H", bearer][..], arguments].concat(), &web.url(path)).0,
+        None => web.status(arguments, path),
+    };
+    assert!(
+        (400..500).contains(&status),
+        "{arguments:?} {path}: {status}"
+    );
+}
+
+/// A path in the copy would be longer than 4096 bytes.
+#[test]
+fn keeps_a_destination_whose_copy_would_be_incomplete() {
+    let web = planted();
+    let deep: PathBuf = std::iter::repeat_n("d".repeat(250), 16).collect();
+    fs::create_dir_all(web.data("tree").join(&deep)).unwrap();
+    let long = "n".repeat(200);
+    fs::create_dir(web.data(&long)).unwrap();
+    fs::rename(web.data("q"), web.data(&long).join("q")).unwrap();
+    let to = format!("Destination: /data/{long}/q");
+    let status = web.status(&["-X", "COPY", "-H", &to], "/data/tree");
+    assert!(status == 207 || status >= 400, "{status}");
+    let kept = fs::read_to_string(web.data(&long).join("q/file"));
+    assert_eq!(kept.unwrap(), "q");
+    assert!(walk(&web.home.data()).is_empty());
+}
