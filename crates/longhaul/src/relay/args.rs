@@ -75,7 +75,7 @@ pub(crate) struct Args {
 
     /// Accept other relays here (TCP Convert, RFC 8803); repeatable
     #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways in")]
-    pub(super) convert: Vec<Peer>,
+    pub(super) convert: Vec<ConvertAddress>,
 
     /// Serve clients from this network on listeners off loopback; repeatable
     #[arg(long, value_name = "CIDR", help_heading = "Ways in")]
@@ -93,8 +93,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "VERSION", help_heading = "Ways out")]
     pub(super) send_proxy: Option<SendProxy>,
 
-    /// Leave through this relay; several make a chain, nearest first
-    #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Ways out")]
+    /// Leave through this relay, a name or an address; several make a chain, nearest first
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = "Ways out")]
     pub(super) peer: Vec<Peer>,
 
     /// Keep this many connections to the first --peer ready in each worker, so that a request leaves
@@ -164,6 +164,12 @@ pub(crate) struct Args {
     /// of the machine's memory; never more than a quarter of the control group's]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(super) memory: Option<Bytes>,
+
+    /// Names that may be looked up for one client address at a time; more of them wait [default: 64].
+    /// Each takes up to 4 descriptors and about 16 KiB
+    #[arg(long, value_name = "N", help_heading = "Limits",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(super) lookups_per_client: Option<u32>,
 
     /// Threads, each with its own share of the connections [default: one a core]
     #[arg(long, value_name = "N", help_heading = "Limits",
@@ -252,11 +258,32 @@ impl FromStr for Forward {
     }
 }
 
-/// A relay's address; without a port, the Convert service's.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(super) SocketAddr);
+/// A relay's address or name; without a port, the Convert service's.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer(pub(super) Destination);
 
 impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let want = |_| "want a host name or an IP address, with or without :PORT".to_owned();
+        let has_port = match text.parse::<IpAddr>() {
+            Ok(_) => false,
+            Err(_) => text.contains(':'),
+        };
+        let place = match has_port {
+            true => text.parse(),
+            false => Destination::from_host(text, convert::PORT),
+        };
+        place.map(Self).map_err(want)
+    }
+}
+
+/// Where relays are listened for: an address; without a port, the Convert service's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConvertAddress(pub(super) SocketAddr);
+
+impl FromStr for ConvertAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

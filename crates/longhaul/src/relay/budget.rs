@@ -2,7 +2,7 @@
 //! How many connections the limit on descriptors has room for. Those beyond wait in the listen
 //! queue, where they cost nothing, instead of failing half-way.
 
-use super::config::Config;
+use super::{config::Config, lookups};
 
 /// What a configuration wants of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +49,11 @@ impl Demand {
         self.reserve() + self.connections * self.per_connection()
     }
 
-    /// Descriptors for all connections, all of which have pipes for both directions.
+    /// Descriptors for all connections, all of which have pipes for both directions, and for as many
+    /// lookups of names as so many descriptors have room for.
     pub(crate) fn busy(&self) -> usize {
-        self.idle() + self.connections * self.per_connection() * PER_PIPE
+        let busy = self.idle() + self.connections * self.per_connection() * PER_PIPE;
+        busy + lookups(busy) * lookups::DESCRIPTORS
     }
 }
 
@@ -62,7 +64,14 @@ pub(crate) struct Budget {
     pub(crate) connections: usize,
     /// Pipes at once in each worker; when they are used up, bytes are copied.
     pub(crate) pipes_per_worker: usize,
+    /// Lookups of names at once.
+    pub(crate) lookups: usize,
 }
+
+/// The part of the descriptors that lookups have, and the bounds on their number.
+const LOOKUPS_PART: usize = 64;
+const LOOKUPS_MIN: usize = 4;
+const LOOKUPS_MAX: usize = 1024;
 
 /// Two ends.
 const PER_PIPE: usize = 2;
@@ -71,7 +80,7 @@ const RESERVE: usize = 16;
 /// Pipes that each worker can have however many connections there are. Idle ones hold none, and
 /// when these are used up bytes are copied.
 const PIPES_MIN_PER_WORKER: usize = 32;
-/// A worker's epoll instance, resolver sockets and newcomers that wait for a place.
+/// A worker's epoll instance, TCP to name servers and newcomers that wait for a place.
 const RESERVE_PER_WORKER: usize = 16;
 
 impl Budget {
@@ -79,6 +88,8 @@ impl Budget {
     /// have room; pipes have what is left. `None` if there is no room for one connection.
     pub(crate) fn new(limit: Option<u64>, demand: &Demand) -> Option<Self> {
         let usable = count(limit).saturating_sub(demand.reserve());
+        let lookups = lookups(usable);
+        let usable = usable.saturating_sub(lookups * lookups::DESCRIPTORS);
         let pipes_min = demand.workers * PIPES_MIN_PER_WORKER;
         // With few descriptors, half of them are for pipes.
         let for_pipes = (pipes_min * PER_PIPE).min(usable / 2);
@@ -90,6 +101,7 @@ impl Budget {
             // One for each leg of a connection, and no more: the bound holds without a limit too.
             pipes_per_worker: (left / PER_PIPE / demand.workers)
                 .min(demand.per_connection() * connections),
+            lookups,
         })
     }
 
@@ -98,9 +110,14 @@ impl Budget {
     pub(crate) fn connections_with(&self, limit: Option<u64>, demand: &Demand) -> usize {
         let pipes = self.pipes_per_worker * demand.workers;
         let usable = count(limit).saturating_sub(demand.reserve());
-        let room = usable.saturating_sub(pipes * PER_PIPE) / demand.per_connection();
+        let taken = pipes * PER_PIPE + self.lookups * lookups::DESCRIPTORS;
+        let room = usable.saturating_sub(taken) / demand.per_connection();
         room.min(demand.connections)
     }
+}
+
+fn lookups(usable: usize) -> usize {
+    (usable / LOOKUPS_PART / lookups::DESCRIPTORS).clamp(LOOKUPS_MIN, LOOKUPS_MAX)
 }
 
 fn count(limit: Option<u64>) -> usize {
@@ -128,7 +145,8 @@ mod tests {
             budget,
             Budget {
                 connections: 100,
-                pipes_per_worker: 200
+                pipes_per_worker: 200,
+                lookups: LOOKUPS_MAX,
             }
         );
     }
@@ -143,6 +161,7 @@ mod tests {
             if let Some(budget) = Budget::new(Some(limit), &demand) {
                 let pipes = budget.pipes_per_worker * 2;
                 let spent = budget.connections * (1 + streams) + pipes * PER_PIPE;
+                let spent = spent + budget.lookups * lookups::DESCRIPTORS;
                 assert!(
                     spent + RESERVE + 2 * 4 <= limit as usize,
                     "{limit}: {budget:?}"
@@ -154,7 +173,7 @@ mod tests {
     #[test]
     fn connections_have_nearly_all_of_a_limit() {
         let budget = Budget::new(Some(20_000), &demand(16_384, 1, 0)).unwrap();
-        assert!(budget.connections > 9_800, "{budget:?}");
+        assert!(budget.connections > 9_700, "{budget:?}");
         assert!(
             budget.pipes_per_worker >= PIPES_MIN_PER_WORKER,
             "{budget:?}"

@@ -45,6 +45,14 @@ impl Carrier {
         }
     }
 
+    /// The address at the other end; `None` once the connection is gone.
+    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(socket) => socket.peer_addr().ok(),
+            Self::Udt(stream) => stream.peer_addr(),
+        }
+    }
+
     /// The same, driven by the calling thread's event loop from now on. (UDT has a thread of its own.)
     pub(crate) fn at_home_here(self) -> io::Result<Self> {
         let Self::Tcp(socket) = self else {

@@ -2,67 +2,96 @@
 //! Opening a leg: resolve, connect, and say why not.
 
 use super::{
+    candidates::Candidates,
     failure::Failure,
+    lookups::Asker,
     profile::Profile,
-    shortage::{patiently, resolve, within},
+    shortage::{patiently, within},
 };
+use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use host::socket::{self, Options};
-use std::{io, net::SocketAddr, time::Duration};
-use tokio::net::{TcpSocket, TcpStream};
+use std::{future::ready, io, net::SocketAddr, time::Duration};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    select,
+    time::{Instant, sleep_until},
+};
 use wire::destination::Destination;
 
 /// A leg, and the address at its other end.
 type Connected = (TcpStream, SocketAddr);
 
-/// Connects to `destination` within `limit`, resolution included. A name's addresses are tried in
-/// the resolver's order, those only that `permits` allows; the last one's failure is reported.
+/// How a leg is to be opened.
+pub(crate) struct Departure<'a> {
+    /// Address and port to leave with, if not the relay's own.
+    pub(crate) source: Option<SocketAddr>,
+    pub(crate) profile: &'a Profile,
+    /// Resolution included.
+    pub(crate) limit: Duration,
+    /// Who a lookup counts for, if it is a client.
+    pub(crate) asker: Option<Asker<'a>>,
+}
+
+/// Connects to `destination`. Each address that is tried passes `permits` first, whether it was
+/// given or a name led to it.
 pub(crate) async fn connect(
     destination: &Destination,
-    source: Option<SocketAddr>,
-    profile: &Profile,
-    limit: Duration,
+    departure: Departure<'_>,
     permits: impl Fn(SocketAddr) -> bool,
 ) -> Result<Connected, Failure> {
+    let source = departure.source;
     let options = Options {
         transparent: source.is_some(),
-        ..profile.options.clone()
+        ..departure.profile.options.clone()
     };
-    let attempt = async {
-        match destination {
-            Destination::Address(address) => connect_to(*address, source, &options).await,
-            Destination::Name(name, port) => {
-                let name = (name.as_str(), *port);
-                Box::pin(by_name(name, source, &options, permits)).await
-            }
+    let (options, permits) = (&options, &permits);
+    let attempt = |address| -> BoxFuture<'_, _> {
+        match permits(address) {
+            true => Box::pin(connect_to(address, source, options)),
+            false => Box::pin(ready(Err(Failure::NotAllowed))),
         }
     };
-    within(limit, attempt).await
+    let attempts = async {
+        let candidates = Candidates::of(destination, departure.asker).await?;
+        race(candidates, attempt).await
+    };
+    within(departure.limit, Box::pin(attempts)).await
 }
 
-async fn by_name(
-    name: (&str, u16),
-    source: Option<SocketAddr>,
-    options: &Options,
-    permits: impl Fn(SocketAddr) -> bool,
-) -> Result<Connected, Failure> {
-    let addresses = resolve(name.0, name.1).await;
-    let addresses = addresses.map_err(|_| Failure::NameNotFound)?;
+/// Time between two attempts (RFC 8305 §5, Connection Attempt Delay).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// Happy Eyeballs (RFC 8305 §5): makes an attempt with each address, the next when one has failed or
+/// has not succeeded for a while. The first that succeeds ends the others; the last failure is the
+/// failure of all.
+pub(crate) async fn race<'a, T>(
+    mut candidates: Candidates<'_>,
+    attempt: impl Fn(SocketAddr) -> BoxFuture<'a, Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let mut attempts = FuturesUnordered::new();
     let mut outcome = Err(Failure::NameNotFound);
-    for address in addresses.take(ADDRESSES_MAX) {
-        if !permits(address) {
-            outcome = Err(Failure::NotAllowed);
-            continue;
+    let mut next_at = Instant::now();
+    loop {
+        if Instant::now() >= next_at
+            && let Some(address) = candidates.next()
+        {
+            attempts.push(attempt(address));
+            next_at = Instant::now() + ATTEMPT_DELAY;
         }
-        outcome = connect_to(address, source, options).await;
-        if outcome.is_ok() {
-            break;
+        select! {
+            Some(ended) = attempts.next() => match ended {
+                Ok(connected) => return Ok(connected),
+                Err(failure) => {
+                    outcome = Err(failure);
+                    next_at = Instant::now();
+                }
+            },
+            () = sleep_until(next_at), if candidates.has_next() => {}
+            () = candidates.more(), if candidates.is_pending() => {}
+            else => return outcome,
         }
     }
-    outcome
 }
-
-/// Addresses of one name that are tried.
-const ADDRESSES_MAX: usize = 8;
 
 /// With a source, the port is kept if it can be: an earlier connection between the same four
 /// (address and port, twice) may still be in TIME-WAIT,

@@ -5,11 +5,13 @@
 //! transfer moves bytes between the two legs and passes every kind of end on; the session sees to
 //! records. Workers are threads that share nothing but counters.
 
+mod accounts;
 mod alarm;
 mod announcement;
 mod args;
 mod authority;
 mod budget;
+mod candidates;
 mod carrier;
 mod certificates;
 mod config;
@@ -28,11 +30,13 @@ pub(crate) mod intercept;
 mod journal;
 mod leg;
 mod listener;
+mod lookups;
 mod memory;
 mod overview;
 mod paced;
 mod passed;
 mod peer;
+mod place;
 mod policy;
 mod ports;
 mod prefix;
@@ -43,6 +47,7 @@ mod ready;
 pub(crate) mod record;
 mod registry;
 mod reload;
+mod resolver;
 mod route;
 mod service_manager;
 mod session;
@@ -65,6 +70,7 @@ use crate::{
     admin,
     exit::{self, Refusal},
 };
+use accounts::Accounts;
 use alarm::Alarm;
 use anyhow::Context as _;
 use budget::{Budget, Demand};
@@ -79,6 +85,7 @@ use host::socket;
 use intercept::{Gate, Keeper, Pulse, Verifier};
 use jiff::Timestamp;
 use journal::Journal;
+use lookups::Lookups;
 use memory::Memory;
 use passed::PassedSockets;
 use record::{Record, RelayRecord};
@@ -143,6 +150,8 @@ pub(crate) struct Relay {
     sessions: Registry,
     /// Connections that other relays carry by several legs.
     groups: Groups,
+    accounts: Accounts,
+    lookups: Lookups,
     crew: Arc<Crew>,
     memory: Memory,
     survey: Survey,
@@ -209,6 +218,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         doors: Doors::new(doors),
         sessions: Registry::default(),
         groups: Groups::default(),
+        accounts: Accounts::default(),
+        lookups: Lookups::new(budget.lookups),
         memory: Memory::new(memory::budget(config.limits.memory).map(|budget| budget.bytes)),
         survey: Survey::new(config.admin.is_some()),
         history: History::default(),

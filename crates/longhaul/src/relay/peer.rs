@@ -3,14 +3,16 @@
 
 use super::{
     Relay,
+    candidates::Candidates,
     carrier::Carrier,
     certificates::Initiator,
     config::settings::Transport,
-    connect::connect,
+    connect::{self, connect, race},
     disagreement::Obstacle,
     failure::Failure,
     health::{Health, Report},
     leg::Leg,
+    place::Place,
     profile::Profile,
     record::PeerCounts,
     shortage::within,
@@ -19,6 +21,7 @@ use super::{
     tls::Tls,
     udt::Departure,
 };
+use futures_util::future::BoxFuture;
 use std::{
     hash::{BuildHasher, RandomState},
     net::SocketAddr,
@@ -41,7 +44,7 @@ use wire::{
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) name: String,
-    pub(crate) address: SocketAddr,
+    pub(crate) place: Place,
     /// Of the legs to it.
     pub(crate) profile: Arc<Profile>,
     /// What the legs to it are protected by.
@@ -106,8 +109,8 @@ pub(crate) struct StockCounters {
 /// The same relay by the same means; what is known of it does not count.
 impl PartialEq for Peer {
     fn eq(&self, other: &Self) -> bool {
-        (&self.name, self.address, &self.profile, self.pool)
-            == (&other.name, other.address, &other.profile, other.pool)
+        (&self.name, &self.place, &self.profile, self.pool)
+            == (&other.name, &other.place, &other.profile, other.pool)
             && (self.pool_age, self.streams) == (other.pool_age, other.streams)
             && (&self.tls, self.transport) == (&other.tls, other.transport)
     }
@@ -117,10 +120,10 @@ impl Eq for Peer {}
 
 impl Peer {
     /// A peer that a request names, without TLS and without ready connections.
-    pub(crate) fn new(name: &str, address: SocketAddr, profile: Arc<Profile>) -> Self {
+    pub(crate) fn new(name: &str, place: Destination, profile: Arc<Profile>) -> Self {
         Self {
             name: name.to_owned(),
-            address,
+            place: Place::new(place),
             profile,
             tls: None,
             transport: Transport::Tcp,
@@ -244,7 +247,8 @@ impl Peer {
     async fn attempt(&self, limit: Duration) -> Result<Leg, Obstacle> {
         let mut obstacle = None;
         let attempt = async {
-            let carrier = self.connect(limit).await?;
+            let (carrier, address) = self.connect(limit).await?;
+            self.place.was_reached(address);
             let Some(initiator) = &self.tls else {
                 return Ok(Leg::plain(carrier));
             };
@@ -263,14 +267,26 @@ impl Peer {
         })
     }
 
-    async fn connect(&self, limit: Duration) -> Result<Carrier, Failure> {
+    async fn connect(&self, limit: Duration) -> Result<(Carrier, SocketAddr), Failure> {
+        let place = self.place.destination();
         if self.transport == Transport::Udt {
-            let connected = self.departure.connect(self.address, &self.profile).await;
-            return connected.map(|stream| Carrier::Udt(stream.into()));
+            let candidates = Candidates::of(place, None).await?;
+            let attempt = |address| -> BoxFuture<'_, _> { Box::pin(self.connect_udt(address)) };
+            return race(candidates, attempt).await;
         }
-        let address = Destination::Address(self.address);
-        let connected = connect(&address, None, &self.profile, limit, |_| true).await?;
-        Ok(connected.0.into())
+        let departure = connect::Departure {
+            source: None,
+            profile: &self.profile,
+            limit,
+            asker: None,
+        };
+        let (stream, address) = connect(place, departure, |_| true).await?;
+        Ok((stream.into(), address))
+    }
+
+    async fn connect_udt(&self, address: SocketAddr) -> Result<(Carrier, SocketAddr), Failure> {
+        let stream = self.departure.connect(address, &self.profile).await?;
+        Ok((Carrier::Udt(stream.into()), address))
     }
 
     async fn protect(&self, by: &Initiator, carrier: &Carrier) -> Result<Arc<Tls>, Obstacle> {
@@ -288,7 +304,7 @@ impl Peer {
         } = self.health.report();
         PeerCounts {
             name: self.name.clone(),
-            address: self.address,
+            address: self.place.destination().to_string(),
             down_s: down_since.map(|since| since.elapsed().as_secs_f64()),
             failures,
             ready: self.stock.ready.load(Relaxed),
@@ -359,11 +375,22 @@ pub(crate) fn jitter() -> f64 {
 /// Time between two looks for peers whose check is due.
 const PERIOD: Duration = Duration::from_millis(250);
 
+/// Time between two looks at the addresses of peers' names, which requests of other relays may name
+/// as hops.
+const NAMES_PERIOD: Duration = Duration::from_secs(30);
+
 /// Asks peers that are down when their pauses are over, for ever: whoever is back is used again, and
 /// nobody's connection has to find out.
 pub(crate) async fn watch(relay: &Relay) {
+    let mut names_due = Instant::now();
     loop {
         let config = relay.config();
+        if Instant::now() >= names_due {
+            names_due = Instant::now() + NAMES_PERIOD;
+            for peer in config.peers.values().cloned() {
+                tokio::spawn(async move { peer.place.resolve().await });
+            }
+        }
         let due = |peer: &&Arc<Peer>| peer.health.claim_check(Instant::now(), jitter());
         for peer in config.peers.values().filter(due) {
             let (peer, limit) = (peer.clone(), config.limits.connect_timeout);

@@ -40,7 +40,8 @@ pub(crate) struct RelayRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PeerCounts {
     pub(crate) name: String,
-    pub(crate) address: SocketAddr,
+    /// As it is configured: an address or a name, and a port.
+    pub(crate) address: String,
     /// How long it has been down; `None` is up.
     pub(crate) down_s: Option<f64>,
     /// Connections to it that failed, checks included.

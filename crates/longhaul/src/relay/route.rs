@@ -5,14 +5,16 @@
 use super::{
     args::Mode,
     config::Config,
-    connect::connect,
+    connect::{Departure, connect},
     disagreement::Obstacle,
     failure::Failure,
     leg::Leg,
+    lookups::Asker,
     peer::{self, Peer},
     policy::{Chain, Question, WayOut},
     profile::Profile,
     ready::Ready,
+    shortage::within,
     stream::{Channel, write_all},
     stripe::Group,
 };
@@ -97,6 +99,8 @@ pub(crate) struct Route<'a> {
     /// The name of the listener that it came through.
     pub(crate) listener: &'a str,
     pub(crate) client: IpAddr,
+    /// Who its lookups count for.
+    pub(crate) asker: Option<Asker<'a>>,
 }
 
 /// Where the outgoing leg goes.
@@ -114,7 +118,14 @@ impl Route<'_> {
         let way = self.way_out(request)?;
         let mut outcome = Err(Failure::NotAllowed);
         for chain in by_hope(&way.chains) {
-            let missed = match next_leg(chain, request)? {
+            let hops = match within(self.config.limits.connect_timeout, hops(chain)).await {
+                Ok(hops) => hops,
+                Err(failure) => {
+                    outcome = Err(failure);
+                    continue;
+                }
+            };
+            let missed = match next_leg(chain, hops, request)? {
                 NextLeg::Destination(to) => {
                     return self.go_straight(&to, &way.profile, request).await;
                 }
@@ -181,7 +192,13 @@ impl Route<'_> {
         let limit = self.config.limits.connect_timeout;
         // A name may lead where its rule did not look.
         let permits = |address| self.decide(&Destination::Address(address)).is_ok();
-        let connected = connect(to, request.source, profile, limit, permits).await?;
+        let departure = Departure {
+            source: request.source,
+            profile,
+            limit,
+            asker: self.asker,
+        };
+        let connected = connect(to, departure, permits).await?;
         let far = Far::standing(connected, profile, limit).unhurried(request.patience);
         let written = write_all(&far.stream, &request.early).await;
         written.map_err(|error| Failure::from_connect(&error))?;
@@ -270,14 +287,27 @@ fn offer(leg: &Leg, first: &[u8]) -> Option<usize> {
         .filter(|taken| *taken > 0)
 }
 
-fn next_leg(chain: &[Arc<Peer>], request: &Request) -> Result<NextLeg, Failure> {
-    let Some((next, rest)) = chain.split_first() else {
+/// Where the relays behind the first one of a chain are, which that one is told.
+async fn hops(chain: &[Arc<Peer>]) -> Result<Vec<SocketAddr>, Failure> {
+    let mut hops = Vec::new();
+    for peer in chain.iter().skip(1) {
+        hops.push(Box::pin(peer.place.resolve()).await?);
+    }
+    Ok(hops)
+}
+
+fn next_leg(
+    chain: &[Arc<Peer>],
+    hops: Vec<SocketAddr>,
+    request: &Request,
+) -> Result<NextLeg, Failure> {
+    let Some(next) = chain.first() else {
         return Ok(NextLeg::Destination(request.destination.clone()));
     };
     let hop_limit = request.hop_limit.checked_sub(1).ok_or(Failure::Loop)?;
     let onward = convert::Request {
         destination: request.destination.clone(),
-        hops: rest.iter().map(|peer| peer.address).collect(),
+        hops,
         hop_limit,
         patience: request.patience,
         stripes: None,
@@ -375,12 +405,14 @@ impl Far {
 
     /// A leg to a peer that has been asked and will answer.
     fn asked(leg: Leg, peer: &Arc<Peer>, limit: Duration, stood: bool, is_bare: bool) -> Self {
+        let address = leg.carrier().peer_addr();
+        let address = address.unwrap_or_else(|| peer.place.last());
         Self {
             peer: Some(peer.clone()),
             answer_due: AtomicBool::new(true),
             replaceable: stood && is_bare,
             is_bare,
-            ..Self::new((leg, peer.address), &peer.profile, limit)
+            ..Self::new((leg, address), &peer.profile, limit)
         }
     }
 
@@ -507,6 +539,7 @@ mod tests {
             ready: &Ready::default(),
             listener: "l",
             client: [127, 0, 0, 1].into(),
+            asker: None,
         };
         route.way_out(&Request {
             hops: hops.iter().map(|p| p.parse().unwrap()).collect(),
@@ -516,26 +549,28 @@ mod tests {
 
     #[test]
     fn without_peers_it_goes_straight() {
-        let leg = next_leg(&[], &request(0)).unwrap();
+        let leg = next_leg(&[], Vec::new(), &request(0)).unwrap();
         assert_eq!(leg, NextLeg::Destination("host.test:80".parse().unwrap()));
     }
 
-    #[test]
-    fn a_chain_is_stripped_from_the_near_end() {
+    #[tokio::test]
+    async fn a_chain_is_stripped_from_the_near_end() {
         let chain = chain(&["10.0.0.1:1", "10.0.0.2:2"]);
-        let NextLeg::Peer(peer, onward) = next_leg(&chain, &request(16)).unwrap() else {
+        let hops = hops(&chain).await.unwrap();
+        let NextLeg::Peer(peer, onward) = next_leg(&chain, hops, &request(16)).unwrap() else {
             panic!("straight");
         };
         assert_eq!(peer, chain[0]);
-        assert_eq!(onward.hops, [chain[1].address]);
+        assert_eq!(onward.hops, [chain[1].place.last()]);
         assert_eq!(onward.hop_limit, 15);
     }
 
     #[test]
     fn the_hop_limit_ends_a_loop() {
         let chain = chain(&["10.0.0.1:1"]);
-        assert!(next_leg(&chain, &request(1)).is_ok());
-        assert_eq!(next_leg(&chain, &request(0)), Err(Failure::Loop));
+        assert!(next_leg(&chain, Vec::new(), &request(1)).is_ok());
+        let looped = next_leg(&chain, Vec::new(), &request(0));
+        assert_eq!(looped, Err(Failure::Loop));
     }
 
     #[test]
@@ -556,7 +591,7 @@ mod tests {
     fn the_request_s_hops_come_before_the_relay_s_own() {
         let config = config("[peer.p]\naddress = '10.0.0.1'\n[[route]]\nvia = ['p']");
         let way = way_out(&config, &["10.0.0.9:9"], "host.test:80").unwrap();
-        assert_eq!(way.chains[0][0].address.to_string(), "10.0.0.9:9");
+        assert_eq!(way.chains[0][0].place.last().to_string(), "10.0.0.9:9");
         let way = way_out(&config, &[], "host.test:80").unwrap();
         assert_eq!(way.chains[0][0].name, "p");
     }

@@ -2,8 +2,11 @@
 //! One client connection from accept to its record.
 
 use super::{
-    Relay, announcement,
+    Relay,
+    accounts::{Account, Holder},
+    announcement,
     args::Mode,
+    candidates::Candidates,
     carrier::Carrier,
     config::{Config, Kind, Listener},
     counters::{Direction, Pauses, Traffic},
@@ -13,6 +16,7 @@ use super::{
     intercept::Flow,
     leg::Leg,
     listener,
+    lookups::Asker,
     peer::Peer,
     prefix::Prefix,
     profile::Profile,
@@ -52,6 +56,8 @@ pub(crate) struct Session {
     pool: Arc<Pool>,
     ready: Arc<Ready>,
     limits: Limits,
+    /// Of whom is served.
+    account: Arc<Account>,
     pub(crate) client: Carrier,
     /// What protects the leg to the client, once that is settled.
     tls: OnceLock<Arc<Tls>>,
@@ -172,10 +178,12 @@ impl Session {
         (client, client_address): (Carrier, SocketAddr),
         number: u64,
     ) -> Self {
-        let listener = door.listener();
+        let (listener, config) = (door.listener(), relay.config());
+        let holder = Self::holder(&listener, client_address);
         Self {
             number,
-            config: relay.config(),
+            account: relay.accounts.of(holder, config.limits.lookups_per_client),
+            config,
             limits: door.limits(&listener, client_address.ip()),
             relay,
             listener,
@@ -240,6 +248,9 @@ impl Session {
             self.client_address = source;
             self.announced = Some(destination);
             self.limits = self.door.limits(&self.listener, source.ip());
+            let holder = Self::holder(&self.listener, source);
+            let lookups = self.config.limits.lookups_per_client;
+            self.account = self.relay.accounts.of(holder, lookups);
         }
         Ok(())
     }
@@ -409,7 +420,32 @@ impl Session {
             ready,
             listener: &self.listener.name,
             client: self.client_address.ip().to_canonical(),
+            asker: Some(self.asker()),
         }
+    }
+
+    /// Whose account it is on.
+    fn holder(listener: &Listener, client: SocketAddr) -> Holder {
+        Holder {
+            address: client.ip().to_canonical(),
+            is_relay: listener.kind == Kind::Convert,
+        }
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        Asker {
+            lookups: &self.relay.lookups,
+            account: &self.account,
+        }
+    }
+
+    /// The addresses that `destination` has or leads to.
+    pub(crate) async fn resolve(
+        &self,
+        destination: &Destination,
+    ) -> Result<Vec<SocketAddr>, Failure> {
+        let candidates = Candidates::of(destination, Some(self.asker())).await?;
+        Ok(candidates.known())
     }
 
     /// The profile of a leg straight to `destination`, or `None` if it is to go through peers.

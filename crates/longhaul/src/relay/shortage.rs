@@ -7,14 +7,10 @@ use rustix::io::Errno;
 use std::{
     fs::File,
     io,
-    net::SocketAddr,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
-use tokio::{
-    net::lookup_host,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 /// How long to wait for a descriptor or memory to come free.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
@@ -46,19 +42,6 @@ where
     }
 }
 
-/// The addresses of a name, in the resolver's order. Without descriptors it knows no name and has
-/// its own errors for that.
-pub(crate) async fn resolve(
-    name: &str,
-    port: u16,
-) -> io::Result<impl Iterator<Item = SocketAddr> + use<>> {
-    let addresses = patiently(async || {
-        let found = lookup_host((name, port)).await;
-        found.map_err(|error| missing().unwrap_or(error))
-    });
-    Ok(addresses.await?.collect::<Vec<_>>().into_iter())
-}
-
 /// Gives `attempt` so much time. If it takes longer and descriptors were missing meanwhile, that is
 /// to blame, and nobody at the other end.
 pub(crate) async fn within<T>(
@@ -78,7 +61,7 @@ pub(crate) async fn within<T>(
 const ROOM: usize = 16;
 
 /// The error of whoever wants that many descriptors now.
-fn missing() -> Option<io::Error> {
+pub(crate) fn missing() -> Option<io::Error> {
     let room: io::Result<Vec<_>> = (0..ROOM).map(|_| File::open("/dev/null")).collect();
     room.err().filter(is_shortage)
 }

@@ -45,7 +45,7 @@ struct ListenerSummary {
 #[derive(Debug, Serialize)]
 struct PeerSummary {
     name: String,
-    address: SocketAddr,
+    address: String,
     tls: bool,
     transport: Transport,
     /// Ready connections that each worker keeps.
@@ -182,7 +182,7 @@ impl PeerSummary {
     fn new(peer: &Peer) -> Self {
         Self {
             name: peer.name.clone(),
-            address: peer.address,
+            address: peer.place.destination().to_string(),
             tls: peer.tls.is_some(),
             transport: peer.transport,
             pool: peer.pool,

@@ -74,19 +74,11 @@ impl Newcomer {
     }
 }
 
-/// Threads that resolve names, a worker; more lookups than that wait.
-const RESOLVERS_MAX: usize = 8;
-
 impl Worker {
     /// Serves until the relay stops.
     pub(crate) fn run(self) -> io::Result<()> {
-        let runtime = crate::event_loop::build(
-            tokio::runtime::Builder::new_current_thread().max_blocking_threads(RESOLVERS_MAX),
-        )?;
-        let outcome = runtime.block_on(self.serve());
-        // A lookup that hangs must not hold up the exit.
-        runtime.shutdown_background();
-        outcome
+        let runtime = crate::event_loop::of_this_thread()?;
+        runtime.block_on(self.serve())
     }
 
     async fn serve(mut self) -> io::Result<()> {

@@ -51,6 +51,7 @@ impl Args {
         replace(&mut limits.handshake_timeout, self.handshake_timeout);
         replace(&mut limits.response_timeout, self.response_timeout);
         replace(&mut limits.grace, self.grace);
+        replace(&mut limits.lookups_per_client, self.lookups_per_client);
         replace(&mut limits.pipe_size, self.pipe_size);
         replace(&mut limits.memory, self.memory);
         replace(&mut settings.counters.file, self.counters);
@@ -163,7 +164,7 @@ fn add_peers(
         let name = peer.0.to_string();
         via.push(name.clone());
         settings.peer.entry(name).or_insert(PeerSettings {
-            address: *peer,
+            address: peer.clone(),
             profile: None,
             pool: pool.filter(|_| via.len() == 1),
             pool_age: None,

@@ -121,6 +121,8 @@ pub(crate) struct Limits {
     pub(crate) connections_max: u32,
     pub(crate) workers: usize,
     pub(crate) grace: Duration,
+    /// Names looked up for one client at a time.
+    pub(crate) lookups_per_client: usize,
     /// Bytes in the socket buffers and pipes of all legs; `None` is [`super::memory::budget`]'s
     /// default.
     pub(crate) memory: Option<u64>,
@@ -134,6 +136,10 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const IDLE_CONDUITS_MAX: usize = 64;
 
 const CONNECTIONS_DEFAULT: u32 = 16384;
+/// Above what a browser opens at once, and a sixteenth of what all clients may have.
+const LOOKUPS_DEFAULT: u32 = 64;
+/// What all clients together may have under way: see [`Budget`](super::budget::Budget).
+const LOOKUPS_MAX: u32 = 1024;
 const PIPE_DEFAULT: Bytes = Bytes::new(1 << 20);
 const TIMEOUT_DEFAULT: Time = Time::from_millis(10_000);
 /// Above what long polls and large reports take.
@@ -220,10 +226,11 @@ impl Config {
 
     /// The peer that listens on `address`, or one with default settings.
     pub(crate) fn peer_at(&self, address: SocketAddr) -> Arc<Peer> {
-        let known = self.peers.values().find(|peer| peer.address == address);
-        known
-            .cloned()
-            .unwrap_or_else(|| Arc::new(Peer::new(&address.to_string(), address, self.far.clone())))
+        let known = self.peers.values().find(|peer| peer.place.is_at(address));
+        known.cloned().unwrap_or_else(|| {
+            let place = Destination::Address(address);
+            Arc::new(Peer::new(&address.to_string(), place, self.far.clone()))
+        })
     }
 
     fn check_ways(&self) -> anyhow::Result<()> {
@@ -464,7 +471,7 @@ fn peers(settings: &Settings, profiles: &Profiles) -> anyhow::Result<BTreeMap<St
             pool_age: written
                 .pool_age
                 .map_or(Ok(POOL_AGE_DEFAULT), |age| positive("pool_age", age))?,
-            ..Peer::new(name, written.address.0, profile)
+            ..Peer::new(name, written.address.0.clone(), profile)
         };
         Ok((name.clone(), Arc::new(peer)))
     };
@@ -601,8 +608,18 @@ fn limits(settings: &Settings) -> anyhow::Result<Limits> {
         connections_max: written.connections.unwrap_or(CONNECTIONS_DEFAULT),
         workers: written.workers.map_or(cores, usize::from),
         grace: written.grace.unwrap_or(TIMEOUT_DEFAULT).into(),
+        lookups_per_client: lookups(written.lookups_per_client.unwrap_or(LOOKUPS_DEFAULT))?,
         memory: written.memory.map(Bytes::get),
     })
+}
+
+fn lookups(wanted: u32) -> anyhow::Result<usize> {
+    match wanted {
+        1..=LOOKUPS_MAX => Ok(wanted as usize),
+        _ => Err(Refusal::usage(format!(
+            "limits.lookups_per_client {wanted}: want 1 to {LOOKUPS_MAX}"
+        ))),
+    }
 }
 
 /// It tells everyone who asks who talks to whom: it stays on this host.
@@ -687,7 +704,7 @@ mod tests {
         assert_eq!(config.listeners.len(), 4);
         assert_eq!(config.listeners[3].address.port(), convert::PORT);
         let way = config.policy.rules[0].way.as_ref().unwrap();
-        let ports: Vec<u16> = way.chains[0].iter().map(|p| p.address.port()).collect();
+        let ports: Vec<u16> = way.chains[0].iter().map(|p| p.place.port()).collect();
         assert_eq!(ports, [convert::PORT, 9]);
     }
 

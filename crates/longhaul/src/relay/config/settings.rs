@@ -120,7 +120,7 @@ pub(crate) enum KindName {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PeerSettings {
-    /// `ADDR` or `ADDR:PORT`; the Convert service's port if absent.
+    /// `HOST` or `HOST:PORT`, a name or an address; the Convert service's port if absent.
     #[serde(deserialize_with = "text")]
     pub(crate) address: Peer,
     /// The profile of the legs to it.
@@ -214,6 +214,8 @@ pub(crate) struct LimitSettings {
     /// HTTP and FTP: how long an origin that owes something may be silent.
     pub(crate) response_timeout: Option<Time>,
     pub(crate) grace: Option<Time>,
+    /// Names that may be looked up for one client address at a time; more of them wait.
+    pub(crate) lookups_per_client: Option<u32>,
     pub(crate) pipe_size: Option<Bytes>,
     /// What all legs' socket buffers and pipes may hold together before new connections wait.
     pub(crate) memory: Option<Bytes>,

@@ -247,6 +247,8 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
         ready: &Ready::default(),
         listener: &listener.name,
         client: client.ip(),
+        // These go by address.
+        asker: None,
     };
     let mut request = Request {
         source: keep_source.then_some(client),

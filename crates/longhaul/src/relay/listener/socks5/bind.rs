@@ -11,7 +11,7 @@ use crate::relay::{
     profile::Profile,
     route::Far,
     session::Session,
-    shortage::{patiently, resolve, within},
+    shortage::{patiently, within},
     stream::write_all,
     transfer::{End, Side},
 };
@@ -49,7 +49,7 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
     // For the socket that listens, until the one that came takes its turn.
     let _place = session.more_places(1).map_err(failed)?;
     let arrival = async {
-        let peers = addresses(expected).await?;
+        let peers = addresses(session, expected).await?;
         let listener = listen(session, &peers, &profile).await?;
         let bound = listener
             .local_addr()
@@ -68,19 +68,10 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
 }
 
 /// Who may connect; nobody in particular if the client does not know the address yet.
-async fn addresses(expected: &Destination) -> Result<Vec<IpAddr>, Failure> {
-    let found: Vec<IpAddr> = match expected {
-        Destination::Address(address) => vec![address.ip()],
-        Destination::Name(name, port) => resolve(name.as_str(), *port)
-            .await
-            .map_err(|_| Failure::NameNotFound)?
-            .map(|address| address.ip().to_canonical())
-            .collect(),
-    };
-    Ok(found
-        .into_iter()
-        .filter(|ip| !ip.is_unspecified())
-        .collect())
+async fn addresses(session: &Session, expected: &Destination) -> Result<Vec<IpAddr>, Failure> {
+    let found = session.resolve(expected).await?.into_iter();
+    let found = found.map(|address| address.ip());
+    Ok(found.filter(|ip| !ip.is_unspecified()).collect())
 }
 
 /// Listens where the expected peer can reach us; without one, where the client did.

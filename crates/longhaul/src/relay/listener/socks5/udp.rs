@@ -7,7 +7,7 @@ use crate::relay::{
     failure::Failure,
     listener::{Rejected, reject},
     session::Session,
-    shortage::{is_shortage, patiently, resolve, within},
+    shortage::{is_shortage, patiently, within},
     stream::write_all,
     transfer::{End, Side},
 };
@@ -152,10 +152,7 @@ impl<'a> Association<'a> {
         self.goes_straight(destination).then_some(())?;
         let address = match destination {
             Destination::Address(address) => return Some(*address),
-            Destination::Name(name, port) => {
-                let limit = self.session.config.limits.connect_timeout;
-                names.address(name, *port, limit).await?
-            }
+            Destination::Name(name, _) => names.address(self.session, name, destination).await?,
         };
         // A name may lead where its rule did not look.
         self.goes_straight(&Destination::Address(address))
@@ -238,15 +235,21 @@ impl<'a> Association<'a> {
 struct Names(IndexMap<HostName, (Instant, IpAddr)>);
 
 impl Names {
-    async fn address(&mut self, name: &HostName, port: u16, limit: Duration) -> Option<SocketAddr> {
-        let now = Instant::now();
+    async fn address(
+        &mut self,
+        session: &Session,
+        name: &HostName,
+        destination: &Destination,
+    ) -> Option<SocketAddr> {
+        let (now, port) = (Instant::now(), destination.port());
         if let Some((when, ip)) = self.0.get(name)
             && now.duration_since(*when) < NAME_TIME
         {
             return Some((*ip, port).into());
         }
-        let found = timeout(limit, resolve(name.as_str(), port)).await;
-        let address = found.ok()?.ok()?.next()?;
+        let limit = session.config.limits.connect_timeout;
+        let found = timeout(limit, session.resolve(destination)).await;
+        let address = *found.ok()?.ok()?.first()?;
         self.0.shift_remove(name);
         if self.0.len() >= NAMES_MAX {
             self.0.shift_remove_index(0);

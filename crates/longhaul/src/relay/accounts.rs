@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each client address holds of what all clients share. An account lives as long as a
+//! connection of its client does.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+use tokio::sync::Semaphore;
+
+/// Who an account belongs to. A relay speaks for many clients, so its account is its own even where
+/// a client has the same address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Holder {
+    pub(crate) address: IpAddr,
+    pub(crate) is_relay: bool,
+}
+
+/// One client's account.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) holder: Holder,
+    /// One permit a lookup that it may have under way.
+    pub(crate) lookups: Semaphore,
+}
+
+/// The accounts of all clients that have connections.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts(Mutex<HashMap<Holder, Weak<Account>>>);
+
+/// Accounts of clients that have left are removed at the latest when there are this many, and at
+/// each doubling.
+const REMOVE_FROM: usize = 64;
+
+impl Accounts {
+    /// The account of `holder`, shared by all its connections. A new one may have `lookups` under
+    /// way; a relay's has no such bound.
+    pub(crate) fn of(&self, holder: Holder, lookups: usize) -> Arc<Account> {
+        let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(account) = accounts.get(&holder).and_then(Weak::upgrade) {
+            return account;
+        }
+        if accounts.len() >= REMOVE_FROM && accounts.len() == accounts.capacity() {
+            accounts.retain(|_, account| account.strong_count() > 0);
+        }
+        let lookups = match holder.is_relay {
+            true => Semaphore::MAX_PERMITS,
+            false => lookups,
+        };
+        let account = Arc::new(Account {
+            holder,
+            lookups: Semaphore::new(lookups),
+        });
+        accounts.insert(holder, Arc::downgrade(&account));
+        account
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(n: u32) -> Holder {
+        Holder {
+            address: IpAddr::V4(n.into()),
+            is_relay: false,
+        }
+    }
+
+    #[test]
+    fn connections_of_a_client_share_its_account() {
+        let accounts = Accounts::default();
+        let (one, two) = (accounts.of(holder(1), 5), accounts.of(holder(1), 9));
+        assert!(Arc::ptr_eq(&one, &two));
+        let relay = Holder {
+            is_relay: true,
+            ..holder(1)
+        };
+        assert!(!Arc::ptr_eq(&one, &accounts.of(relay, 5)));
+        assert_eq!(one.lookups.available_permits(), 5);
+    }
+
+    #[test]
+    fn clients_that_left_are_removed() {
+        let accounts = Accounts::default();
+        for n in 0..100_000 {
+            accounts.of(holder(n), 5);
+        }
+        assert!(accounts.0.lock().unwrap().len() < 1000);
+    }
+}
