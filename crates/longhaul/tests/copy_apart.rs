@@ -254,6 +254,61 @@ fn without_one_of_them_files_are_named_that_can_not_be_whole_and_the_rest_comes(
     site.is_gathered("all three");
 }
 
+/// Small files leave no trace on the hosts that have others.
+#[test]
+fn names_the_share_of_small_files_that_is_missing() {
+    let site = Site::new();
+    let small = site.path("from/small");
+    fs::create_dir(&small).unwrap();
+    for number in 0..30 {
+        fs::write(small.join(number.to_string()), "x").unwrap();
+    }
+    let copy = |side: &str, from: (&str, &str), to: (&str, &str)| {
+        finish(site.start(&["--apart", side], from, to))
+    };
+    let spread = copy("target", ("s1", "from/small"), (THREE, "disk"));
+    assert!(spread.status.success(), "{}", said(&spread));
+    let lacks = |hosts: &str, path: &str| {
+        let output = copy("source", (hosts, path), ("t1", "disk/some"));
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{hosts}:{path}: {said}");
+        assert!(said.contains("the share of d2 is missing"), "{said}");
+        assert!(said.contains("over 3 hosts, d1, d2, d3"), "{said}");
+    };
+    lacks("d1,d3", "disk/small");
+    lacks("d1,d3", "disk/small/");
+    lacks("d3,d1", "disk");
+    // Also where the shares moved on, and with another name.
+    let moved = copy("both", ("d1,d3", "disk/small/"), ("e1,e3", "disk/else"));
+    assert!(moved.status.success(), "{}", said(&moved));
+    lacks("e1,e3", "disk/else");
+    let all = copy("source", (THREE, "disk/small"), ("t1", "disk"));
+    assert!(all.status.success(), "{}", said(&all));
+    assert_eq!(said(&all), "");
+    assert_eq!(fs::read_dir(site.on("t1", "small")).unwrap().count(), 30);
+    // What was never one has no shares.
+    for host in ["e1", "e2"] {
+        fs::create_dir_all(site.on(host, "own")).unwrap();
+        fs::write(site.on(host, "own").join(host), host).unwrap();
+    }
+    let own = copy("source", ("e1,e2", "disk/own"), ("t1", "disk"));
+    assert!(own.status.success(), "{}", said(&own));
+}
+
+/// Users are told that what ends with .part may be removed.
+#[test]
+fn calls_nothing_that_is_kept_a_part() {
+    let site = Site::new();
+    record(site.spread(&[], THREE), "spread");
+    for host in EACH {
+        let all = tree::walk(&site.on(host, ""));
+        let parts = all
+            .iter()
+            .filter(|path| path.extension().is_some_and(|end| end == "part"));
+        assert_eq!(parts.count(), 0, "{host}: {all:?}");
+    }
+}
+
 #[test]
 fn what_changes_or_goes_at_the_source_changes_or_goes_everywhere() {
     let site = Site::new();
@@ -353,7 +408,7 @@ fn a_piece_that_was_damaged_on_its_disk_is_found_and_brought_again() {
 
 fn largest_part(top: &Path) -> PathBuf {
     let parts = tree::walk(top).into_iter().map(|path| top.join(path));
-    let parts = parts.filter(|path| path.extension().is_some_and(|end| end == "part"));
+    let parts = parts.filter(|path| path.extension().is_some_and(|end| end == "piece-data"));
     parts
         .max_by_key(|path| fs::metadata(path).unwrap().len())
         .unwrap()

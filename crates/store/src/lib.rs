@@ -5,7 +5,7 @@
 //! [`scan`] finds what there is to copy and [`place`] makes what needs no data. What is durable at a
 //! destination, and how it becomes so, is in [`part`] (files of many blocks), [`small`] (files of
 //! one) and [`manifest`] (what is complete); [`origin`] says whose copy a directory is; a [`piece`] is
-//! what one of several places keeps of a file. All of it happens beneath a [`root`].
+//! what one of several places keeps of a file, and [`spread`] which places there are. All of it happens beneath a [`root`].
 
 pub mod blocks;
 pub mod delete;
@@ -28,6 +28,7 @@ mod power_loss;
 pub mod root;
 pub mod scan;
 pub mod small;
+pub mod spread;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -14,8 +14,8 @@
 //!   and then the journal goes. A crash before that leaves a journal without part, beside the file
 //!   that it describes.
 //!
-//! A part that is to stay one, because other blocks of the file stay elsewhere, has a label besides
-//! ([`Part::keep`], [`crate::piece`]).
+//! A part that is to stay one, because other blocks of the file stay elsewhere, is called `.longhaul-HASH.piece-data` then and has a
+//! label besides ([`Part::keep`], [`crate::piece`]).
 //!
 //! Several may write one file, a slice each ([`Part::open_slice`]): see `part/slots.rs`.
 
@@ -26,7 +26,7 @@ mod start;
 mod state;
 
 pub use error::PartError;
-pub(crate) use site::{Site, own_name};
+pub(crate) use site::{KEPT, Site, own_name};
 pub use slots::SLICES_MAX;
 
 use crate::{
@@ -151,7 +151,10 @@ impl<D: Directory> Part<D> {
 
     #[cfg(test)]
     pub(crate) fn own_name(&self) -> &[u8] {
-        &self.site.part
+        match self.site.open_part(crate::medium::How::Read) {
+            Ok(Some((_, own))) => own,
+            _ => &self.site.part,
+        }
     }
 
     /// Those of its blocks that this is about: all of a file's, or a slice's.
@@ -355,6 +358,7 @@ impl<D: Directory> Part<D> {
         })?;
         // Its length, if no block came.
         self.site.io("make it durable", self.file.sync_data())?;
+        self.site.keep_part()?;
         self.site.put_label(&label)
     }
 
@@ -381,7 +385,7 @@ impl<D: Directory> Part<D> {
         let site = &self.site;
         site.remove_label()?;
         site.io("remove its journal", site.dir.remove(&site.journal))?;
-        site.io("remove its part", site.dir.remove(&site.part))
+        site.remove_part()
     }
 
     /// The hash of the file, if it is known of all its blocks.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file that is to stay in several places, some of its blocks in each.
 //!
-//! In each of them its part and journal stay ([`crate::part`]), the part as long as the file, and beside them a label,
+//! In each of them its part and journal stay ([`crate::part`]), the part as long as the file and called `.longhaul-HASH.piece-data`, and beside them a label,
 //! `.longhaul-HASH.piece`, with the file's name and entry: the hash can't be turned back into a name. The label is
 //! written when the part ends as a piece ([`crate::part::Part::keep`]) and goes with it: when the file gets its name
 //! here, is thrown away or begun anew.
@@ -24,7 +24,7 @@ use crate::{
     entry::{Entry, Version},
     journal::{self, Header, Record},
     medium::{Directory, How, Medium},
-    part::{PartError, Site, own_name},
+    part::{KEPT, PartError, Site, own_name},
 };
 use std::{io, ops::Range};
 
@@ -51,8 +51,8 @@ pub(crate) fn held_sized<D: Directory>(
         return Ok(None);
     };
     let header = header(version, block_len);
-    let (Some(part), Some(journal)) = (
-        site.open(&site.part, How::Read)?,
+    let (Some((part, _)), Some(journal)) = (
+        site.open_part(How::Read)?,
         site.open(&site.journal, How::Read)?,
     ) else {
         return Ok(None);
@@ -82,10 +82,10 @@ fn labelled<D: Directory>(site: &Site<D>) -> Result<Option<Entry>, PartError> {
     Ok(entry.ok())
 }
 
-/// What the part of a file is called that has this name, for those who are to remove it.
+/// What the kept part of a file is called that has this name, for those who are to remove it.
 #[must_use]
 pub fn part_name(file: &[u8]) -> String {
-    String::from_utf8_lossy(&own_name(file, "part")).into_owned()
+    String::from_utf8_lossy(&own_name(file, KEPT)).into_owned()
 }
 
 fn header(version: &Version, block_len: u64) -> Header {

@@ -18,7 +18,14 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::Path,
 };
-use store::{origin::Origin, scan::means_contents};
+use store::{
+    origin::Origin,
+    scan::{means_contents, source_name},
+    spread::Share,
+};
+
+/// What a target is told of the sources: where they are, and which shares it keeps of them.
+type Known = (Sources, Vec<Share>);
 
 /// Streams within one machine: a thread at either end each, and no path to fill.
 const STREAMS_HERE: u16 = 4;
@@ -166,7 +173,8 @@ impl<'a> Job<'a> {
         };
         let mut far = self.start(host)?;
         let nobody = Hello::of(&mut far, host)?;
-        far.tell(&self.begin((role, task), &nobody, Meeting::Later, sources))?;
+        let known = (sources, Vec::new());
+        far.tell(&self.begin((role, task), &nobody, Meeting::Later, known))?;
         Ok(far)
     }
 
@@ -183,20 +191,28 @@ impl<'a> Job<'a> {
             true => self.listening(&near)?,
             false => Meeting::Later,
         };
-        let none = Sources::default();
+        let none = Known::default();
         source.tell(&self.begin((Role::Source, task), &far, meeting, none))?;
-        let sources = match source.report()? {
-            Some(Report::Sources(sources)) => sources,
-            other => return Ending::early(other).map(Met::Early),
+        let mut shares = match task {
+            Task::Spread(placement) => self.shares(placement.host),
+            _ => Vec::new(),
         };
+        let sources = loop {
+            match source.report()? {
+                Some(Report::Shares(kept)) => shares.extend(kept),
+                Some(Report::Sources(sources)) => break sources,
+                other => return Ending::early(other).map(Met::Early),
+            }
+        };
+        let known = (sources, shares);
         let as_target = (Role::Target, task);
         match (source.report()?, source_listens) {
             (Some(Report::Listening(port)), true) => {
-                target.tell(&self.begin(as_target, &near, near.at(port), sources))?;
+                target.tell(&self.begin(as_target, &near, near.at(port), known))?;
             }
             (Some(Report::Ready), false) => {
                 let meeting = self.listening(&far)?;
-                target.tell(&self.begin(as_target, &near, meeting, sources))?;
+                target.tell(&self.begin(as_target, &near, meeting, known))?;
                 match target.report()? {
                     Some(Report::Listening(port)) => {
                         source.tell(&far.at(port))?;
@@ -214,7 +230,7 @@ impl<'a> Job<'a> {
         (role, task): (Role, Task),
         peer: &Hello,
         meeting: Meeting,
-        sources: Sources,
+        (sources, shares): Known,
     ) -> Begin {
         let bytes = |place: &Place| place.path.as_bytes().to_vec();
         let first = |places: &Vec<Place>| places.first().map(bytes).unwrap_or_default();
@@ -229,7 +245,24 @@ impl<'a> Job<'a> {
             meeting,
             task,
             sources,
+            shares,
         }
+    }
+
+    /// What the target of this rank keeps of each source that is spread.
+    fn shares(&self, rank: u16) -> Vec<Share> {
+        let mut hosts: Vec<String> = (0..self.target.len())
+            .map(|host| self.pair(host).target_name())
+            .collect();
+        hosts.sort();
+        let sources = self.sources.iter().filter_map(|places| places.first());
+        let share = |place: &Place| Share {
+            origin: self.origin(),
+            top: source_name(Path::new(&place.path)).ok().flatten(),
+            rank,
+            hosts: hosts.clone(),
+        };
+        sources.map(share).collect()
     }
 
     fn options(&self, task: Task) -> Options {

@@ -20,6 +20,7 @@ use store::{
     filter::Rule,
     origin::Origin,
     path::RelPath,
+    spread::Share,
 };
 
 /// Stands before an end's first message.
@@ -38,6 +39,8 @@ pub(super) struct Begin {
     pub(super) task: Task,
     /// For a target: where the sources are.
     pub(super) sources: Sources,
+    /// For a target that keeps shares of trees that were spread: which.
+    pub(super) shares: Vec<Share>,
 }
 
 /// What is to be done of a copy.
@@ -173,6 +176,8 @@ pub(super) enum Report {
         /// The two addresses of the ssh connection that brought it: the near one, its own.
         ssh: Option<(IpAddr, IpAddr)>,
     },
+    /// Shares of trees that were spread, which the sources are.
+    Shares(Vec<Share>),
     /// Where the sources are, before it is ready or listens.
     Sources(Sources),
     /// Has what it needs, and waits to hear of the meeting.
@@ -354,6 +359,7 @@ mod tests {
             },
             task: Task::Extents,
             sources: Sources::default(),
+            shares: Vec::new(),
         }
     }
 

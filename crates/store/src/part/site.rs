@@ -11,11 +11,16 @@ use crate::{
 };
 use std::io;
 
+/// What a part is called that is kept: nobody may take it for what an interrupted copy left.
+pub(crate) const KEPT: &str = "piece-data";
+
 /// A file's name and those of our own beside it.
 pub(crate) struct Site<D> {
     pub(crate) dir: D,
     pub(crate) name: Vec<u8>,
     pub(crate) part: Vec<u8>,
+    /// The part as it is called while it is kept as a piece.
+    pub(crate) kept: Vec<u8>,
     pub(crate) journal: Vec<u8>,
     pub(crate) whole: Vec<u8>,
     pub(crate) label: Vec<u8>,
@@ -31,6 +36,7 @@ impl<D: Directory> Site<D> {
             dir: dir.clone(),
             name: name.to_vec(),
             part: own_name(name, "part"),
+            kept: own_name(name, KEPT),
             journal: own_name(name, "journal"),
             whole: own_name(name, "whole"),
             label: own_name(name, "piece"),
@@ -76,6 +82,16 @@ impl<D: Directory> Site<D> {
         }
     }
 
+    /// The part, under whichever name it has, and the name.
+    pub(crate) fn open_part(&self, how: How) -> Result<Option<(D::File, &[u8])>, PartError> {
+        for own in [&self.kept, &self.part] {
+            if let Some(file) = self.open(own, how)? {
+                return Ok(Some((file, own)));
+            }
+        }
+        Ok(None)
+    }
+
     /// The journal of a slice.
     pub(super) fn slot(&self, number: usize) -> Vec<u8> {
         own_name(&self.name, &format!("journal-{number}"))
@@ -89,6 +105,7 @@ impl<D: Directory> Site<D> {
     /// An empty part. A former one is not cut but replaced, because its journal may still be
     /// believed after a crash.
     pub(super) fn new_part(&self) -> Result<D::File, PartError> {
+        self.displace(&self.kept)?;
         self.empty(&self.part)
     }
 
@@ -96,7 +113,7 @@ impl<D: Directory> Site<D> {
     pub(crate) fn new_whole(&self) -> Result<D::File, PartError> {
         self.remove_label()?;
         self.remove_journals()?;
-        self.displace(&self.part)?;
+        self.displace_part()?;
         self.empty(&self.whole)
     }
 
@@ -112,6 +129,11 @@ impl<D: Directory> Site<D> {
         displaced.map_err(|source| self.not_opened(own, source))
     }
 
+    fn displace_part(&self) -> Result<(), PartError> {
+        self.displace(&self.kept)?;
+        self.displace(&self.part)
+    }
+
     /// Removes a file of ours unless somebody is at it; whether it was there.
     pub(super) fn remove_own(&self, own: &[u8]) -> Result<bool, PartError> {
         let held = self.open(own, How::Hold)?;
@@ -124,9 +146,17 @@ impl<D: Directory> Site<D> {
     /// The part of an earlier run, held alone; none that had its final owner and mode already, but not its name,
     /// and can't be written any more. For who holds its journal: that is ours, so the part was nobody else's.
     pub(super) fn earlier_part(&self) -> Result<Option<D::File>, PartError> {
-        match self.open(&self.part, How::Hold) {
+        match self.open_part(How::Hold) {
             Err(error) if error.is_given_away() => Ok(None),
-            found => found,
+            Ok(Some((file, own))) => {
+                if own == self.kept {
+                    // A loss of power may have brought it back beside the one that was to be in its place.
+                    self.displace(&self.part)?;
+                }
+                Ok(Some(file))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -153,13 +183,33 @@ impl<D: Directory> Site<D> {
     /// is found by it.
     pub(crate) fn remove_leftovers(&self) -> Result<(), PartError> {
         self.remove_journals()?;
-        self.displace(&self.part)?;
+        self.displace_part()?;
         self.displace(&self.whole)?;
         let Some(_held) = self.open(&self.label, How::Hold)? else {
             return Ok(());
         };
         self.io("make durable that its part is gone", self.dir.sync())?;
         self.io("remove its label", self.dir.remove(&self.label))
+    }
+
+    /// Gives the part the name under which it is kept. It is durable with the label that comes next; without it, or without
+    /// its new name, it is found all the same.
+    pub(super) fn keep_part(&self) -> Result<(), PartError> {
+        match self.part_name()? == self.kept {
+            true => Ok(()),
+            false => self.io("keep its part", self.dir.rename(&self.part, &self.kept)),
+        }
+    }
+
+    /// What the part is called, for who holds it.
+    fn part_name(&self) -> Result<&[u8], PartError> {
+        let kept = self.open(&self.kept, How::Read)?.is_some();
+        Ok(if kept { &self.kept } else { &self.part })
+    }
+
+    /// Removes the part, for who holds it.
+    pub(super) fn remove_part(&self) -> Result<(), PartError> {
+        self.io("remove its part", self.dir.remove(self.part_name()?))
     }
 
     /// Puts a label beside the part, durably. On its way it is a file that comes whole: whoever holds the journal is
@@ -181,7 +231,7 @@ impl<D: Directory> Site<D> {
     ) -> Result<(), PartError> {
         self.io("set its metadata", prepare(file))?;
         self.io("make it durable", file.sync_all())?;
-        self.rename(&self.part)?;
+        self.rename(self.part_name()?)?;
         self.io("make its name durable", self.dir.sync())
     }
 

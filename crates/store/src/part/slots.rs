@@ -32,9 +32,9 @@ pub(super) fn join<D: Directory>(
     sparse: bool,
     blocks: &[Range<u64>],
 ) -> Result<Option<Part<D>>, PartError> {
-    let file = match site.open(&site.part, How::Share) {
+    let file = match site.open_part(How::Share) {
         Err(error) if error.is_given_away() => None,
-        found => found?,
+        found => found?.map(|(file, _)| file),
     };
     let Some(file) = file else {
         return Ok(None);

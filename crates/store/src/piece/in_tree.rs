@@ -45,8 +45,10 @@ impl OwnNames {
             return false;
         };
         let (prefix, kind) = own.split_at(dot + 1);
-        let of_a_piece = matches!(kind, b"piece" | b"part" | b"journal" | b"whole")
-            || kind.starts_with(b"journal-");
+        let of_a_piece = matches!(
+            kind,
+            b"piece" | b"piece-data" | b"part" | b"journal" | b"whole"
+        ) || kind.starts_with(b"journal-");
         of_a_piece && self.0.contains(prefix)
     }
 }

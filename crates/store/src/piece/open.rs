@@ -11,7 +11,7 @@ use crate::{
     entry::{Entry, Version},
     journal::Record,
     medium,
-    part::own_name,
+    part::{KEPT, own_name},
     path::{BadPath, RelPath},
     root::{Failure, handle},
 };
@@ -58,7 +58,11 @@ impl OpenPiece {
         let label = name("piece");
         let version = *label::of_file(entry).map_err(|why| Unusable::new(&label, why))?;
         // Before the journal, for the reason that [`super::held`] has.
-        let file = own_file(dir, &name("part"))?;
+        // As earlier versions called it, or where the power was lost before it had its name.
+        let file = match own_file(dir, &name(KEPT)) {
+            Err(unusable) if unusable.is_not_found() => own_file(dir, &name("part"))?,
+            found => found?,
+        };
         let records = records(dir, &name("journal"), &file, &version)?;
         Ok(Self {
             file,

@@ -120,7 +120,7 @@ fn another_version_is_not_held_and_takes_the_label_away() {
 
 #[test]
 fn nothing_is_held_without_one_of_the_three() {
-    for kind in ["piece", "part", "journal"] {
+    for kind in ["piece", KEPT, "journal"] {
         let place = Place::new();
         place.keep(ALL);
         fs::remove_file(place.own(kind)).unwrap();
@@ -128,7 +128,7 @@ fn nothing_is_held_without_one_of_the_three() {
     }
     let place = Place::new();
     place.keep(ALL);
-    let part = fs::File::options().write(true).open(place.own("part"));
+    let part = fs::File::options().write(true).open(place.own(KEPT));
     part.unwrap().set_len(5).unwrap();
     assert_eq!(place.held(), None);
 }
@@ -225,7 +225,7 @@ fn a_piece_is_read_with_its_hashes() {
     assert!(!piece.agrees(0, other) && !piece.agrees(0, BlockHash::UNKNOWN));
     assert_eq!(
         Some(&*part_name(b"file")),
-        place.own("part").file_name().unwrap().to_str()
+        place.own(KEPT).file_name().unwrap().to_str()
     );
     assert_eq!(Some(&piece.version), label::of_file(&place.entry).ok());
     let mut last = [0; 1000];
@@ -236,7 +236,7 @@ fn a_piece_is_read_with_its_hashes() {
 #[test]
 fn what_is_planted_in_the_place_of_ours_is_not_read() {
     let precious = |place: &Place| place.temp.path().join("precious");
-    for kind in ["piece", "part", "journal"] {
+    for kind in ["piece", KEPT, "journal"] {
         let place = Place::new();
         place.keep(ALL);
         let own = place.own(kind);
@@ -268,7 +268,7 @@ fn of_two_records_the_later_counts() {
 fn names_of_a_piece_are_told_from_others() {
     let names = OwnNames::of(&[(*b"file").into()]);
     let own = |kind: &str| own_name(b"file", kind);
-    for kind in ["piece", "part", "journal", "journal-12", "whole"] {
+    for kind in ["piece", KEPT, "part", "journal", "journal-12", "whole"] {
         assert!(names.have(&own(kind)), "{kind}");
     }
     for other in [own("new"), own_name(b"x", "part")] {

@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     entry::{self, Entry, Kind},
     metadata::{Metadata, Time},
-    part::{PartError, own_name, remove_leftovers},
+    part::{KEPT, PartError, own_name, remove_leftovers},
     path::RelPath,
     piece::held_sized,
 };
@@ -53,7 +53,8 @@ impl Source {
     }
 
     fn check_bytes(&self, version: usize, held: &BTreeSet<u64>) -> u64 {
-        let part = self.dir.bytes(&own_name(&self.name, "part"));
+        let [kept, part] = [KEPT, "part"].map(|kind| self.dir.bytes(&own_name(&self.name, kind)));
+        let part = kept.or(part);
         let (part, content) = (part.unwrap_or_default(), &self.versions[version]);
         let blocks = Blocks::sized(content.len() as u64, BLOCK);
         for index in held {
@@ -182,7 +183,7 @@ fn a_label_goes_after_all_that_it_is_of() {
         world.lit(removed)
     };
     at_each_operation(forget, |source| {
-        let rest = source.has("part") || source.has("journal");
+        let rest = source.has(KEPT) || source.has("part") || source.has("journal");
         assert!(source.has("piece") || !rest, "nobody will find the rest");
     });
 }

@@ -5,6 +5,7 @@ use super::*;
 use crate::{
     blocks::{BLOCK, Blocks},
     delete::list_all,
+    part::KEPT,
     testing::{file_in_pieces, keep_piece, part_of},
 };
 use std::ops::Range;
@@ -87,7 +88,7 @@ fn what_is_no_label_is_said_and_the_rest_goes_on() {
     }
     fs::write(own(&src, "a", "piece"), "nonsense").unwrap();
     fs::rename(own(&src, "b", "piece"), own(&src, "elsewhere", "piece")).unwrap();
-    fs::remove_file(own(&src, "c", "part")).unwrap();
+    fs::remove_file(own(&src, "c", KEPT)).unwrap();
     let mut scan = scan(&contents(&src), Filter::default());
     let mut said = said(&mut scan);
     let failed: Vec<_> = said.drain(1..3).collect();
@@ -111,7 +112,7 @@ fn somebody_elses_label_is_not_believed() {
         eprintln!("skipped: needs root to be somebody else");
         return;
     }
-    for kind in ["piece", "part", "journal"] {
+    for kind in ["piece", KEPT, "journal"] {
         let temp = dirs();
         let src = temp.path().join("src");
         keep(&src, "a", 0..1);
@@ -267,7 +268,7 @@ fn what_is_left_of_a_piece_is_removed_by_its_label() {
     let temp = dirs();
     let dst = temp.path().join("dst");
     keep(&dst, "a", 0..1);
-    for kind in ["journal", "part"] {
+    for kind in ["journal", KEPT] {
         fs::remove_file(own(&dst, "a", kind)).unwrap();
     }
     assert_eq!(extras(&temp, &Filter::default()).1, ["a"]);

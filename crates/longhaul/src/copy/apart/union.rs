@@ -16,15 +16,16 @@ use crate::{
 use anyhow::{Result, bail};
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, VecDeque},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
     ops::Range,
 };
-use store::{blocks::Blocks, entry::Kind};
+use store::{blocks::Blocks, entry::Kind, spread::Share};
 
 /// What one host says, and where it is in that.
 struct Survey {
     far: crate::copy::far::Far,
     ready: VecDeque<Found>,
+    shares: Vec<Share>,
     over: bool,
 }
 
@@ -60,6 +61,11 @@ pub(super) fn survey(job: &Job<'_>, hearing: &Hearing) -> Result<u64> {
         union.advance(&mut surveys, host)?;
     }
     let mut missing = 0;
+    let all: Vec<&Share> = surveys.iter().flat_map(|survey| &survey.shares).collect();
+    for why in missing_shares(&all) {
+        hearing.note(&why);
+        missing += 1;
+    }
     for pieces in union.pieces.values() {
         if let Some(why) = what_is_wrong(pieces, |host| job.source_name(host)) {
             hearing.note(&why);
@@ -74,6 +80,7 @@ impl Survey {
         Ok(Self {
             far: job.alone(job.pair_of(host, host), Role::Source, Task::Survey)?,
             ready: VecDeque::new(),
+            shares: Vec::new(),
             over: false,
         })
     }
@@ -82,6 +89,7 @@ impl Survey {
         while self.ready.is_empty() && !self.over {
             match self.far.report()? {
                 Some(Report::Found(found)) => self.ready.extend(found),
+                Some(Report::Shares(shares)) => self.shares = shares,
                 Some(Report::Over(_)) => self.over = true,
                 Some(Report::Refused(why)) => return Err(Refusal::usage(why)),
                 Some(Report::Broken(why)) => bail!("{why}"),
@@ -151,6 +159,30 @@ fn key(found: &Found) -> Key {
     (found.source, names.collect())
 }
 
+/// The shares of trees that were spread which none of the hosts has, in words. A tree that was spread more than once is there if all
+/// shares of one of these times are.
+fn missing_shares(all: &[&Share]) -> Vec<String> {
+    let mut times: BTreeMap<_, BTreeMap<&[String], BTreeSet<u16>>> = BTreeMap::new();
+    for share in all {
+        let tree = times.entry((&share.origin, &share.top)).or_default();
+        tree.entry(&share.hosts).or_default().insert(share.rank);
+    }
+    let said = times.into_values().filter_map(|spreads| {
+        let lacks = |(hosts, ranks): &(&[String], BTreeSet<u16>)| {
+            (0..).zip(hosts.iter()).filter(|(rank, _)| !ranks.contains(rank)).count()
+        };
+        let best = spreads.into_iter().min_by_key(lacks)?;
+        let (hosts, ranks) = best;
+        let numbered = (0..).zip(hosts);
+        let missing = numbered.filter(move |(rank, _)| !ranks.contains(rank));
+        Some(missing.map(move |(_, host)| {
+            let count = hosts.len();
+            format!("the share of {host} is missing: this was spread over {count} hosts, {}; name all that have it now", hosts.join(", "))
+        }))
+    });
+    said.flatten().collect()
+}
+
 /// Why these pieces are no whole file.
 fn what_is_wrong(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<String> {
     let (first_host, first) = pieces.first()?;
@@ -214,6 +246,33 @@ mod tests {
     fn runs_are_counted_once() {
         assert_eq!(covered(vec![4..9, 0..2, 1..3, 5..6]), 8);
         assert_eq!(covered(Vec::new()), 0);
+    }
+
+    #[test]
+    fn names_the_shares_that_no_host_has() {
+        let share = |origin: u8, rank, hosts: &[&str]| Share {
+            origin: [origin; 32],
+            top: None,
+            rank,
+            hosts: hosts.iter().map(ToString::to_string).collect(),
+        };
+        let missing = |all: &[Share]| missing_shares(&all.iter().collect::<Vec<_>>());
+        let (two, three) = (["b1", "b2"], ["b1", "b2", "b3"]);
+        assert_eq!(missing(&[]), [""; 0]);
+        let said = missing(&[share(1, 0, &three), share(1, 2, &three)]);
+        assert_eq!(said.len(), 1);
+        assert!(
+            said[0].starts_with("the share of b2 is missing"),
+            "{said:?}"
+        );
+        assert_eq!(missing(&[share(1, 0, &two), share(1, 1, &two)]), [""; 0]);
+        // Spread again over fewer: what the third one has is of before.
+        let again = [share(1, 0, &two), share(1, 1, &two), share(1, 2, &three)];
+        assert_eq!(missing(&again), [""; 0]);
+        let others = [share(1, 0, &two), share(2, 1, &two)];
+        assert_eq!(missing(&others).len(), 2);
+        // What a host says may be nonsense.
+        assert_eq!(missing(&[share(1, 9, &two)]).len(), 2);
     }
 
     #[test]

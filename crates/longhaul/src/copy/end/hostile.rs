@@ -102,6 +102,7 @@ impl Liar {
             meeting: Meeting::Connect(vec![listener.local_addr().unwrap()]),
             task: Task::Whole,
             sources: Sources::default(),
+            shares: Vec::new(),
         };
         let trust = own.responder(theirs.certificate()).unwrap();
         let reporter = Reporter(Arc::new(Mutex::new(io::sink())));

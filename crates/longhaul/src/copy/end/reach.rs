@@ -97,13 +97,21 @@ impl Reach {
         }
     }
 
+    /// The directory beyond which nothing is touched.
+    pub(super) fn top(&self) -> Option<PathBuf> {
+        match self {
+            Self::Everything => Some(PathBuf::from("/")),
+            Self::Export(export) => export.directory.canonicalize().ok(),
+        }
+    }
+
     /// A path as it is given, on this machine.
     pub(super) fn place(&self, path: &[u8]) -> Option<PathBuf> {
         let path = Path::new(OsStr::from_bytes(path));
         let Self::Export(export) = self else {
             return Some(path.to_owned());
         };
-        let top = export.directory.canonicalize().ok()?;
+        let top = self.top()?;
         let inside = export.inside(path).ok()?;
         Some(inside.map_or_else(|| top.clone(), |inside| top.join(inside.as_path())))
     }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A source that only says what there is, for a driver that divides it among movers, or compares it with what others have.
 
-use super::{Reporter, end_with_standard_input, reach::Reach, source::Scanning};
+use super::{
+    Reporter, end_with_standard_input,
+    reach::Reach,
+    source::{Scanning, shares},
+};
 use crate::copy::{
     order::{Begin, Found, Progress, Report},
     threads,
@@ -19,6 +23,7 @@ const RANGE: usize = 20;
 pub(super) fn run(begin: &Begin, reach: &Reach, reporter: &Reporter) -> Result<Progress> {
     let Scanning(scan) = Scanning::open(begin, reach)?;
     threads::begin(end_with_standard_input)?;
+    reporter.say(&Report::Shares(shares(begin, reach)?));
     let (mut found, mut bytes) = (Vec::new(), 0);
     let mut all = Progress::default();
     for thing in scan.filter_map(thing) {

@@ -51,6 +51,7 @@ use std::{
     sync::{Arc, mpsc::Receiver},
     thread::JoinHandle,
 };
+use store::spread::{self, Share};
 use tuning::Tuning;
 
 /// What all threads of a source have.
@@ -74,6 +75,9 @@ pub(super) fn run(
     reporter: &Reporter,
 ) -> Result<Progress> {
     let ready = prepare(&begin, reach)?;
+    if begin.task == Task::Pieces {
+        reporter.say(&Report::Shares(shares(&begin, reach)?));
+    }
     reporter.say(&Report::Sources(located(&begin, reach)));
     get_ready(&mut begin, reach, reporter)?;
     let ready = match begin.task {
@@ -99,6 +103,24 @@ pub(super) fn located(begin: &Begin, reach: &Reach) -> Sources {
     machine.map_or_else(Sources::default, |machine| {
         machine.sources(given, begin.options.one_file_system)
     })
+}
+
+/// What is known of the shares that the sources are, each by its name in the copy.
+pub(super) fn shares(begin: &Begin, reach: &Reach) -> Result<Vec<Share>> {
+    let mut all = Vec::new();
+    for path in &begin.paths {
+        let (Some(real), Some(top)) = (reach.real(path), reach.top()) else {
+            continue;
+        };
+        let name = store::scan::source_name(Path::new(OsStr::from_bytes(path)));
+        let name = name.map_err(Refusal::usage)?;
+        let shares = spread::of_tree(&real, &top).map_err(Refusal::usage)?;
+        all.extend(shares.into_iter().map(|share| Share {
+            top: name.clone().or(share.top),
+            ..share
+        }));
+    }
+    Ok(all)
 }
 
 /// What a source needs before it is worth that a target begins.

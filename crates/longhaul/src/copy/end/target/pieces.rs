@@ -6,13 +6,13 @@ use super::{
     arriving::{directory, in_its_place},
 };
 use crate::copy::message::{Outcome, Share};
-use std::ops::Range;
+use std::{ops::Range, os::fd::AsFd};
 use store::{
     blocks::Blocks,
     entry::{Entry, Kind, Version},
-    medium::Directory as _,
+    medium::{Dir, Directory as _},
     metadata::Metadata,
-    piece,
+    piece, spread,
 };
 
 /// Blocks of a file: in order, apart, and some.
@@ -91,6 +91,23 @@ pub(super) fn of_pieces(kind: Kind, share: &Share) -> Kind {
 }
 
 impl Target {
+    /// So that who gathers the tree hears of shares that are missing.
+    pub(super) fn note_shares(&self, shares: &[spread::Share]) {
+        if shares.is_empty() {
+            return;
+        }
+        let top = self.root.open_dir(None).map_err(|error| error.to_string());
+        let noted = top.and_then(|top| {
+            let dir = Dir::new(top.as_fd()).map_err(|error| error.to_string())?;
+            spread::note(&dir, shares).map_err(|error| error.to_string())
+        });
+        if let Err(why) = noted {
+            self.fail(format!(
+                "it is not noted over which hosts this was spread: {why}"
+            ));
+        }
+    }
+
     /// A piece that shall stay here and is here already.
     pub(super) fn is_kept(&self, entry: &Entry, share: &Share) -> Option<Outcome> {
         let (Share::Kept(_), Kind::File { version, .. }) = (share, &entry.kind) else {

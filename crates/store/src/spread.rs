@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a directory knows of trees that were spread over several hosts, of which it has a share: so that who gathers them hears of a
+//! share that is not among those he names. A small file that is elsewhere leaves no other trace here.
+//!
+//! `.longhaul-spread` in the directory that was copied into: a format number and a [`Share`] for each tree as postcard, and BLAKE3 of
+//! both. The same tree from the same source takes the place of what was said of it before.
+
+use crate::{
+    medium::{Dir, Directory, How, Medium, OpenError},
+    origin::Origin,
+    path::RelPath,
+};
+use rustix::fd::AsFd;
+use serde::{Deserialize, Serialize};
+use std::{fs::File, io, path::Path};
+
+/// The file's name.
+pub const SPREAD: &str = ".longhaul-spread";
+
+/// The longest one, in bytes: so much memory while it is read. A share of 100 hosts takes some 2 KB.
+pub const LEN_MAX: usize = 1 << 20;
+
+const FORMAT: u32 = 1;
+
+/// One host's share of one tree.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Share {
+    /// What the tree is a copy of.
+    pub origin: Origin,
+    /// Its name in the directory; none if the directory itself is it.
+    pub top: Option<RelPath>,
+    /// Which of the hosts this is, from 0.
+    pub rank: u16,
+    /// All hosts that it was spread over, by their names then.
+    pub hosts: Vec<String>,
+}
+
+/// Why the note can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SpreadError {
+    /// It can't be opened, read or written.
+    #[error("{SPREAD}: {0}")]
+    Open(#[from] OpenError),
+    /// Not the bytes that were written.
+    #[error("{SPREAD}: damaged, or written by a later version")]
+    Damaged,
+    /// Longer than [`LEN_MAX`].
+    #[error("{SPREAD}: too many trees were spread here; remove it if they are not needed any more")]
+    TooLong,
+}
+
+impl From<io::Error> for SpreadError {
+    fn from(error: io::Error) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+/// Notes shares durably in a directory.
+///
+/// # Errors
+/// The note can't be read or written, or becomes too long.
+pub fn note<D: Directory>(dir: &D, shares: &[Share]) -> Result<(), SpreadError> {
+    let before = read(dir)?;
+    let is_new = |old: &Share| {
+        let same = |new: &Share| (&new.origin, &new.top) == (&old.origin, &old.top);
+        !shares.iter().any(same)
+    };
+    let kept = before.iter().filter(|old| is_new(old));
+    let all: Vec<&Share> = kept.chain(shares).collect();
+    if all.iter().copied().eq(&before) {
+        return Ok(());
+    }
+    let bytes = encoded(&all)?;
+    // Beside it and renamed: a kill leaves the former one or this one.
+    let beside = format!("{SPREAD}.new");
+    let file = dir.open(beside.as_bytes(), How::MakeAndWait)?;
+    let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+    file.set_len(0)?;
+    file.write_at(&bytes, 0)?;
+    file.sync_all()?;
+    dir.rename(beside.as_bytes(), SPREAD.as_bytes())?;
+    Ok(dir.sync()?)
+}
+
+/// What is noted in a directory.
+///
+/// # Errors
+/// The note can't be read.
+pub fn read<D: Directory>(dir: &D) -> Result<Vec<Share>, SpreadError> {
+    let Some(file) = dir.open(SPREAD.as_bytes(), How::Read)? else {
+        return Ok(Vec::new());
+    };
+    if file.len()? > LEN_MAX as u64 {
+        return Err(SpreadError::TooLong);
+    }
+    let mut bytes = vec![0; file.len()? as usize];
+    let read = file.read_at(&mut bytes, 0)?;
+    decoded(&bytes[..read]).ok_or(SpreadError::Damaged)
+}
+
+/// What is noted of the tree at `path`, which is no symbolic link, in itself and in the directories around it up to `top`. Each share
+/// is named as in a copy of the tree's contents.
+///
+/// # Errors
+/// A note that is there can't be read.
+pub fn of_tree(path: &Path, top: &Path) -> Result<Vec<Share>, SpreadError> {
+    let mut found = Vec::new();
+    for dir in path.ancestors().filter(|dir| dir.starts_with(top)) {
+        // Who may not look into a directory finds no note in it.
+        let Ok(open) = File::open(dir) else { continue };
+        let Ok(below) = path.strip_prefix(dir) else {
+            continue;
+        };
+        if !open.metadata()?.is_dir() {
+            continue;
+        }
+        let first = below.iter().next().map(AsRef::<Path>::as_ref);
+        let shares = read(&Dir::new(open.as_fd())?)?.into_iter();
+        found.extend(shares.filter_map(|share| match (first, &share.top) {
+            (None, _) => Some(share),
+            (Some(first), Some(top)) if top.as_path() != first => None,
+            (Some(_), _) => Some(Share { top: None, ..share }),
+        }));
+    }
+    Ok(found)
+}
+
+fn encoded(shares: &[&Share]) -> Result<Vec<u8>, SpreadError> {
+    let bytes = postcard::to_stdvec(&(FORMAT, shares));
+    let mut bytes = bytes.map_err(|_| SpreadError::Damaged)?;
+    let check = blake3::hash(&bytes);
+    bytes.extend(check.as_bytes());
+    match bytes.len() <= LEN_MAX {
+        true => Ok(bytes),
+        false => Err(SpreadError::TooLong),
+    }
+}
+
+fn decoded(bytes: &[u8]) -> Option<Vec<Share>> {
+    let (bytes, check) = bytes.split_last_chunk::<32>()?;
+    if blake3::hash(bytes).as_bytes() != check {
+        return None;
+    }
+    let (format, rest) = postcard::take_from_bytes::<u32>(bytes).ok()?;
+    match (format, postcard::take_from_bytes(rest)) {
+        (FORMAT, Ok((shares, []))) => Some(shares),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::medium::simulated::{Dice, Disk};
+    use std::fs;
+
+    fn share(origin: u8, top: &str, rank: u16, hosts: &[&str]) -> Share {
+        Share {
+            origin: [origin; 32],
+            top: RelPath::parse(top.as_bytes()).ok(),
+            rank,
+            hosts: hosts.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn the_last_spread_of_a_tree_counts_and_survives_a_loss_of_power() {
+        let disk = Disk::default();
+        let dir = disk.directory();
+        assert_eq!(read(&dir).unwrap(), []);
+        let [a, b] = [share(1, "a", 0, &["x", "y"]), share(1, "b", 0, &["x", "y"])];
+        note(&dir, &[a.clone(), b.clone()]).unwrap();
+        let again = share(1, "a", 2, &["x", "y", "z"]);
+        note(&dir, std::slice::from_ref(&again)).unwrap();
+        let other = share(2, "a", 0, &["x", "y"]);
+        note(&dir, std::slice::from_ref(&other)).unwrap();
+        disk.crash(&mut Dice(1));
+        assert_eq!(read(&dir).unwrap(), [b, again, other]);
+    }
+
+    #[test]
+    fn what_is_damaged_or_too_long_is_an_error() {
+        let dir = Disk::default().directory();
+        note(&dir, &[share(1, "a", 0, &["x"])]).unwrap();
+        let file = dir.open(SPREAD.as_bytes(), How::Make).unwrap().unwrap();
+        file.write_at(b"?", 5).unwrap();
+        assert!(matches!(read(&dir), Err(SpreadError::Damaged)));
+        let dir = Disk::default().directory();
+        let long = "x".repeat(LEN_MAX);
+        let noted = note(&dir, &[share(1, "a", 0, &[&long])]);
+        assert!(matches!(noted, Err(SpreadError::TooLong)));
+        assert_eq!(read(&dir).unwrap(), []);
+    }
+
+    #[test]
+    fn a_tree_is_noted_in_itself_or_around_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let top = temp.path().canonicalize().unwrap();
+        let run = top.join("run/deep");
+        fs::create_dir_all(&run).unwrap();
+        let put = |path: &Path, shares: &[Share]| {
+            let dir = Dir::new(File::open(path).unwrap().as_fd()).unwrap();
+            note(&dir, shares).unwrap();
+        };
+        let hosts = ["x", "y"];
+        put(
+            &top,
+            &[share(1, "run", 0, &hosts), share(1, "other", 0, &hosts)],
+        );
+        put(&top.join("run"), &[share(2, "", 1, &hosts)]);
+        let of = |path: &Path, top: &Path| -> Vec<(u8, Option<RelPath>)> {
+            let shares = of_tree(path, top).unwrap().into_iter();
+            shares.map(|share| (share.origin[0], share.top)).collect()
+        };
+        assert_eq!(of(&run, &top), [(2, None), (1, None)]);
+        assert_eq!(
+            of(&run, &top.join("run")),
+            [(2, None)],
+            "no further than an export"
+        );
+        assert_eq!(of(&top.join("none"), &top), []);
+        assert_eq!(of(&top, &top).len(), 2);
+    }
+}
