@@ -2,6 +2,7 @@
 //! An open connection: packets and the time go in, packets and deadlines come out (draft-gg-udt-03 §6).
 
 use crate::{
+    ack_request::AckRequest,
     config::{Agreed, Config, IP_AND_UDP, Mode},
     congestion::{Control, SYN},
     handshake::{Handshake, Step},
@@ -57,6 +58,7 @@ pub struct Connection {
     answers: Option<u32>,
     path: PathMtu,
     keep_alive: bool,
+    ack_request: AckRequest,
     closing: bool,
     /// What is not acknowledged is given up.
     aborted: bool,
@@ -169,6 +171,7 @@ impl Connection {
             answers: None,
             path: PathMtu::new(payload_max + HEADER, probed_from),
             keep_alive: false,
+            ack_request: AckRequest::new(),
             closing: false,
             aborted: false,
             read_bytes: 0,
@@ -408,7 +411,10 @@ impl Connection {
     fn hear_answer(&mut self, answer: &Handshake, now: Time) {
         let answers = matches!(answer.step, Step::Response | Step::Agreement);
         if answers && answer.socket == self.peer {
-            self.path.passed(answer.cookie, now);
+            let repeats = self.path.passed(answer.cookie, now);
+            if repeats {
+                self.ack_request.stop();
+            }
             self.cut();
         }
     }
@@ -507,7 +513,7 @@ impl Connection {
                 last,
             };
             packet(body).write(to);
-        } else if std::mem::take(&mut self.keep_alive) {
+        } else if std::mem::take(&mut self.keep_alive) || self.asks_for_ack(now) {
             packet(Body::KeepAlive).write(to);
         } else if self.is_over() {
             return self.bid_farewell(now, to);
@@ -515,6 +521,10 @@ impl Connection {
             return false;
         }
         true
+    }
+
+    fn asks_for_ack(&mut self, now: Time) -> bool {
+        self.sender.is_waiting() && self.ack_request.take(now)
     }
 
     fn bid_farewell(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
@@ -579,6 +589,7 @@ impl Connection {
         let Some(seq) = self.sender.next(now) else {
             return false;
         };
+        self.ack_request.sent(now);
         let (message, payload) = self.sender.buffer.packet(seq);
         let data = Data {
             seq,
@@ -610,6 +621,7 @@ impl Connection {
             || self.keep_alive
             || !self.dropped.is_empty();
         let farewell = self.farewells.map_or(Time::ZERO, |(_, again_at)| again_at);
+        let ack_request = self.ack_request.due();
         let expiry = self.expiry.due(self.sender.rtt().long());
         [
             at_once.then_some(Time::ZERO),
@@ -617,6 +629,7 @@ impl Connection {
             self.receiver.due(),
             self.sender.due().filter(|_| !self.aborted),
             self.probe_due(),
+            ack_request.filter(|_| self.sender.is_waiting()),
             self.sender.buffer.next_expiry(),
             Some(expiry),
         ]

@@ -25,10 +25,12 @@
 //! | decreases in a period of losses | no bound | 5 | 5 |
 //! | periodic loss reports | yes | switched off | each RTT + 4 variations + SYN |
 //! | time of an expiration | RTT + 4 variations + SYN, at least 100 ms | at least 300 ms | two of these round trips, at least 300 ms |
+//! | what counts as lost then | all | all | what was reported missing, and the last packet; all if that brings nothing |
 //! | silence that breaks a connection | 16 expirations and 10 s | 16 and 5 s, 41 s at least | [`Config::silence`] |
 //! | a cookie of the minute before | good | never matches | good |
 //! | the end of a connection | said once | said once | said up to 5 times, and answered; with what had arrived |
 //! | the length of packets | as agreed | as agreed | what [passes](crate#the-length-of-packets) of it |
+//! | the last ACK before a pause | after a SYN | after 100 ms, or when a packet comes | after a SYN; of UDT4 it is asked for with a keep-alive |
 //! | an ACK or a loss report of what was not sent | – | breaks the connection | passed over |
 //!
 //! # The length of packets
@@ -37,6 +39,7 @@
 //! until a probe as long as agreed has been answered, mostly after one round trip; if none is, the longest that passes is searched for
 //! (RFC 8899). A probe is a request to open the connection, made long: libudt answers it as if its own answer had been lost.
 
+mod ack_request;
 mod config;
 pub mod congestion;
 mod connection;

@@ -81,15 +81,17 @@ impl PathMtu {
         Some(self.sizes[rung])
     }
 
-    /// A probe was answered, with this in the place of a cookie.
-    pub(crate) fn passed(&mut self, cookie: u32, now: Time) {
+    /// A probe was answered, with this in the place of a cookie; whether that repeats the probe's, which UDT4 does not.
+    pub(crate) fn passed(&mut self, cookie: u32, now: Time) -> bool {
         let probed = self.candidate().filter(|_| self.tries > 0);
         let is_it = |rung: &usize| cookie == 0 || cookie as usize == self.sizes[*rung];
-        if let Some(rung) = probed.filter(is_it) {
-            self.low = rung;
-            self.used = self.used.max(rung);
-            (self.tries, self.next_at) = (0, now);
-        }
+        let Some(rung) = probed.filter(is_it) else {
+            return false;
+        };
+        self.low = rung;
+        self.used = self.used.max(rung);
+        (self.tries, self.next_at) = (0, now);
+        cookie != 0
     }
 
     /// Nothing arrives any more, maybe because it is too long.
@@ -137,7 +139,7 @@ mod tests {
             if let Some(size) = mtu.probe(now, LONG) {
                 probes += 1;
                 if size <= carries {
-                    mtu.passed(size as u32, now + Time::from_millis(50));
+                    assert!(mtu.passed(size as u32, now + Time::from_millis(50)));
                 }
             }
             now += Time::from_millis(10);
@@ -182,12 +184,12 @@ mod tests {
     #[test]
     fn only_an_answer_to_the_probe_under_way_counts() {
         let mut mtu = PathMtu::new(1472, Time::ZERO);
-        mtu.passed(1472, Time::ZERO);
+        assert!(!mtu.passed(1472, Time::ZERO));
         assert_eq!(mtu.datagram_max(), 1232, "none is");
         assert_eq!(mtu.probe(Time::ZERO, LONG), Some(1472));
-        mtu.passed(0xdead_beef, LONG);
+        assert!(!mtu.passed(0xdead_beef, LONG));
         assert_eq!(mtu.datagram_max(), 1232, "a listener's cookie");
-        mtu.passed(0, LONG);
+        assert!(!mtu.passed(0, LONG));
         assert_eq!(mtu.datagram_max(), 1472, "libudt's");
     }
 

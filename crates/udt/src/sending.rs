@@ -30,6 +30,8 @@ pub(crate) struct Sender {
     /// A packet whose way there and back is measured, and what the last one took.
     timed: Option<(Seq, Time)>,
     rtt_sample: Option<Time>,
+    /// The first that was not acknowledged when nothing was heard for long.
+    timed_out_at: Option<Seq>,
     /// There was nothing to send for a moment.
     limited: bool,
     /// Packets that the receiver has room for behind that.
@@ -78,6 +80,7 @@ impl Sender {
             delivered: 0,
             timed: None,
             rtt_sample: None,
+            timed_out_at: None,
             limited: true,
             buffer,
             control,
@@ -236,12 +239,26 @@ impl Sender {
     /// Nothing was heard for long.
     pub(crate) fn on_timeout(&mut self, now: Time) {
         self.counts.timeouts += 1;
-        let (acked, unsent) = (self.buffer.acked(), self.buffer.unsent());
-        if self.lost.is_empty() && acked != unsent {
-            self.lost.insert(acked, unsent.minus(1));
+        if self.lost.is_empty() && self.is_waiting() {
+            self.count_as_lost();
         }
         let news = self.news(now);
         self.control.on_timeout(&news);
+    }
+
+    /// What was reported missing was lost again, and the last packet shows what is missing before it. If that brings nothing, all goes
+    /// again. (UDT4 sends all at once: after a loss report it is mostly there, and a short queue loses of so many what was missing.)
+    fn count_as_lost(&mut self) {
+        let (acked, unsent) = (self.buffer.acked(), self.buffer.unsent());
+        let last = unsent.minus(1);
+        if self.timed_out_at.replace(acked) == Some(acked) {
+            self.lost.insert(acked, last);
+            return;
+        }
+        for (first, last) in self.missing.runs(acked) {
+            self.lost.insert(first, last);
+        }
+        self.lost.insert(last, last);
     }
 
     /// These need not be sent again.
@@ -353,5 +370,53 @@ fn smoothed(old: f64, new: u32) -> f64 {
         (_, false) => old,
         (false, true) => f64::from(new),
         (true, true) => old * 0.875 + f64::from(new) * 0.125,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::Native;
+
+    const FIRST: Seq = Seq::new(100);
+
+    fn sender(packets: u32) -> Sender {
+        let mut buffer = SendBuffer::new(FIRST, 64, 10);
+        buffer.write(&vec![0; packets as usize * 10]);
+        let control = Box::new(Native::new(FIRST, 64, 1));
+        Sender::new(buffer, 64, 1500, control)
+    }
+
+    /// All that goes until nothing is left, as offsets from the first packet.
+    fn all(sender: &mut Sender) -> Vec<u32> {
+        let next = || {
+            let due = sender.due()?;
+            sender.next(due)
+        };
+        std::iter::from_fn(next)
+            .map(|seq| seq.since(FIRST) as u32)
+            .collect()
+    }
+
+    #[test]
+    fn what_was_reported_missing_goes_again_first_and_all_if_that_brings_nothing() {
+        let mut sender = sender(10);
+        assert_eq!(all(&mut sender).len(), 10);
+        let mut report = Vec::new();
+        Losses::encode([(FIRST.plus(3), FIRST.plus(4))], 100, &mut report);
+        assert!(sender.on_nak(Losses::of(&report), Time::from_secs(1)));
+        assert_eq!(all(&mut sender), [3, 4]);
+        sender.on_timeout(Time::from_secs(2));
+        assert_eq!(all(&mut sender), [3, 4, 9]);
+        sender.on_timeout(Time::from_secs(3));
+        assert_eq!(all(&mut sender), (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_last_packet_alone_goes_again_where_none_was_reported_missing() {
+        let mut sender = sender(5);
+        all(&mut sender);
+        sender.on_timeout(Time::from_secs(1));
+        assert_eq!(all(&mut sender), [4]);
     }
 }

@@ -7,7 +7,8 @@ mod testbed;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    fs::File,
+    io::{BufRead, BufReader, Read, Seek, Write},
     net::{SocketAddr, UdpSocket},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -18,12 +19,11 @@ use std::{
     thread,
     time::Duration,
 };
-use testbed::{byte, config};
+use testbed::{bbr, byte, config, native};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use udt::{
     Mode,
-    congestion::Native,
-    socket::{Socket, Stream},
+    socket::{MakeControl, Socket, Stream},
 };
 
 /// How long anything may take before it counts as hung.
@@ -122,27 +122,39 @@ fn pass(socket: &UdpSocket, to: SocketAddr, seed: u64, over: &AtomicBool) {
 
 /// libudt's end. It says on standard error when it may be connected to.
 fn start(task: &str, kind: &str, how: &str, ports: [u16; 2]) -> Option<Child> {
-    let mut command = Command::new("timeout");
-    command.arg("90").arg(peer()?);
-    let [own, other] = ports.map(|port| port.to_string());
-    command.args([task, kind, how, &own, "127.0.0.1", &other]);
+    let mut command = theirs([task, kind, how], ports)?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    Some(started(command))
+}
+
+fn theirs(words: [&str; 3], ports: [u16; 2]) -> Option<Command> {
+    let mut command = Command::new("timeout");
+    command.arg("90").arg(peer()?).args(words);
+    let [own, other] = ports.map(|port| port.to_string());
+    command.args([&own, "127.0.0.1", &other]);
+    Some(command)
+}
+
+fn started(mut command: Command) -> Child {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     let mut said = BufReader::new(child.stderr.take().unwrap());
     said.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
-    Some(child)
+    child
 }
 
 fn bind(mode: Mode) -> Socket {
-    let native = |first, window| Box::new(Native::new(first, window, 1)) as _;
-    Socket::bind(
-        "127.0.0.1:0".parse().unwrap(),
-        config(mode),
-        Box::new(native),
-    )
-    .unwrap()
+    controlled(mode, Box::new(native))
+}
+
+fn controlled(mode: Mode, control: MakeControl) -> Socket {
+    Socket::bind("127.0.0.1:0".parse().unwrap(), config(mode), control).unwrap()
+}
+
+/// Both rate controls.
+fn controls() -> [MakeControl; 2] {
+    [Box::new(bbr), Box::new(native)]
 }
 
 fn free_port() -> u16 {
@@ -246,13 +258,118 @@ fn run(test: impl Future<Output = ()>) {
 #[test]
 fn libudt_receives_what_we_send_to_its_listener() {
     for (seed, mode) in [(1, Mode::Stream), (2, Mode::Message)] {
+        for control in controls() {
+            let port = free_port();
+            let Some(child) = start("receive", kind(mode), "listen", [port, 0]) else {
+                return;
+            };
+            let between = Between::to(([127, 0, 0, 1], port).into(), seed);
+            run(async {
+                let ours = controlled(mode, control).connect(between.address()).await;
+                we_send(ours.unwrap(), mode).await;
+            });
+            they_received(child, mode);
+        }
+    }
+}
+
+/// How libudt reads or writes a stream: kind, bytes of a call, microseconds between two, and bytes in all. Its receive buffer holds
+/// 12 MB.
+type Calls = (&'static str, usize, u32, usize);
+
+const CALLS: [Calls; 5] = [
+    ("stream", 1 << 20, 0, 20_000_000),
+    ("stream", 16 << 20, 0, 20_000_000),
+    ("stream", 1000, 0, 2_000_000),
+    ("stream", 100_000, 10_000, 20_000_000),
+    ("file", 20_000_000, 0, 20_000_000),
+];
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length as u64).map(byte).collect()
+}
+
+/// A file for one of libudt's standard streams.
+fn file(name: &str) -> File {
+    let at = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true);
+    options.open(at).unwrap()
+}
+
+fn contents(mut file: File) -> Vec<u8> {
+    let mut all = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut all).unwrap();
+    all
+}
+
+#[test]
+fn libudt_receives_whole_files_over_loopback_however_it_reads() {
+    for (kind, call, pause, length) in CALLS {
+        for (name, control) in ["bbr", "native"].into_iter().zip(controls()) {
+            let port = free_port();
+            let words = ["receive", kind, "listen"];
+            let Some(mut command) = theirs(words, [port, 0]) else {
+                return;
+            };
+            let to = file("libudt-received");
+            command.args([call.to_string(), pause.to_string()]);
+            command.stdout(to.try_clone().unwrap());
+            let mut child = started(command);
+            run(async {
+                let at = ([127, 0, 0, 1], port).into();
+                let mut ours = controlled(Mode::Stream, control).connect(at).await.unwrap();
+                ours.write_all(&bytes(length)).await.unwrap();
+                // Who receives a file by its length closes when it has that.
+                assert!(ours.shutdown().await.is_ok() || kind == "file");
+            });
+            assert!(child.wait().unwrap().success(), "{kind} {name}");
+            assert!(contents(to) == bytes(length), "{kind} {call} {name}");
+        }
+    }
+}
+
+#[test]
+fn we_receive_whole_files_over_loopback_however_libudt_writes() {
+    for (kind, call, pause, length) in CALLS {
+        run(async {
+            let listener = bind(Mode::Stream);
+            listener.listen();
+            let ports = [free_port(), listener.local_addr().port()];
+            let Some(mut command) = theirs(["send", kind, "connect"], ports) else {
+                return;
+            };
+            let mut from = file("libudt-sent");
+            from.write_all(&bytes(length)).unwrap();
+            from.rewind().unwrap();
+            command.args([call.to_string(), pause.to_string()]);
+            let mut child = started({
+                command.stdin(from);
+                command
+            });
+            let mut all = Vec::new();
+            let mut ours = listener.accept().await.unwrap();
+            ours.read_to_end(&mut all).await.unwrap();
+            assert!(all == bytes(length), "{kind} {call}: {} bytes", all.len());
+            assert!(child.wait().unwrap().success());
+        });
+    }
+}
+
+#[test]
+fn libudt_receives_messages_over_loopback_from_both_controls() {
+    for control in controls() {
         let port = free_port();
-        let Some(child) = start("receive", kind(mode), "listen", [port, 0]) else {
+        let Some(child) = start("receive", "message", "listen", [port, 0]) else {
             return;
         };
-        let between = Between::to(([127, 0, 0, 1], port).into(), seed);
-        run(async { we_send(bind(mode).connect(between.address()).await.unwrap(), mode).await });
-        they_received(child, mode);
+        run(async {
+            let at = ([127, 0, 0, 1], port).into();
+            let ours = controlled(Mode::Message, control).connect(at).await;
+            we_send(ours.unwrap(), Mode::Message).await;
+        });
+        they_received(child, Mode::Message);
     }
 }
 

@@ -3,8 +3,8 @@
 
 mod testbed;
 
-use testbed::{Bed, Wire, assert_bytes, bytes_up_to, config, native, open};
-use udt::{End, Mode, Seq, packet::Packet};
+use testbed::{Bed, Wire, assert_bytes, bbr, bytes_up_to, config, native, open};
+use udt::{Controls, End, Mode, Seq, packet::Packet};
 use units::Time;
 
 const MB: u64 = 1_000_000;
@@ -61,6 +61,23 @@ fn a_loss_among_the_first_packets_costs_no_seconds() {
         let mut bed = Bed::new(config(Mode::Stream), &path, &[]);
         bed.wires = [seed, seed + 1000].map(|seed| Wire::new(&path, &[], seed));
         transfer(&mut bed, MB, Time::from_secs(1));
+    }
+}
+
+/// UDT4 is one: it sends no ACK of the last packets before a pause for 100 ms, unless a packet comes.
+#[test]
+fn a_stream_arrives_at_once_where_the_receiver_looks_at_its_timers_when_packets_come() {
+    let paths = [
+        [("rate", "1gbit"), ("delay", "50us")],
+        [("rate", "100mbit"), ("delay", "2ms")],
+        [("rate", "100mbit"), ("delay", "40ms")],
+    ];
+    for path in paths {
+        for control in [&bbr as Controls<'_>, &native] {
+            let mut bed = Bed::controlled(control, &path, &[]);
+            bed.looked = Some(Time::ZERO);
+            transfer(&mut bed, 5 * MB, Time::from_secs(3));
+        }
     }
 }
 

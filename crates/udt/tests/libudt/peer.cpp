@@ -2,23 +2,31 @@
 // One end of a connection of libudt, which carries what comes on its standard input, or writes what it receives to its
 // standard output.
 //
-//   peer send|receive stream|message listen|connect|rendezvous LOCAL_PORT REMOTE_ADDRESS REMOTE_PORT
+//   peer send|receive stream|message|file listen|connect|rendezvous LOCAL_PORT REMOTE_ADDRESS REMOTE_PORT [BUFFER PAUSE]
 //
 // Addresses are IPv4's. Messages have their length in four bytes, big-endian, before them on the standard streams.
+// A stream is written or read BUFFER bytes at a time (100000), with PAUSE microseconds (0) after each call. A message is
+// received into BUFFER bytes (1 MiB). A file is a stream by UDT::sendfile or UDT::recvfile, BUFFER bytes long, which must be
+// given: a regular file on the standard stream.
 
 #include <arpa/inet.h>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include <udt/udt.h>
 
 namespace {
 
-constexpr int longest_message = 1 << 20;
+struct Calls {
+    std::size_t bytes;
+    unsigned pause_us;
+};
 
 [[noreturn]] void give_up(const char* what) {
     std::fprintf(stderr, "%s: %s\n", what, UDT::getlasterror().getErrorMessage());
@@ -34,7 +42,7 @@ sockaddr_in at(const char* host, const char* port) {
 }
 
 UDTSOCKET open(const std::string& kind, const std::string& how, const char* local, const sockaddr_in& remote) {
-    UDTSOCKET end = UDT::socket(AF_INET, kind == "stream" ? SOCK_STREAM : SOCK_DGRAM, 0);
+    UDTSOCKET end = UDT::socket(AF_INET, kind == "message" ? SOCK_DGRAM : SOCK_STREAM, 0);
     bool meets = how == "rendezvous";
     UDT::setsockopt(end, 0, UDT_RENDEZVOUS, &meets, sizeof meets);
     sockaddr_in here = at("0.0.0.0", local);
@@ -55,59 +63,86 @@ UDTSOCKET open(const std::string& kind, const std::string& how, const char* loca
 
 bool read_all(char* to, std::size_t length) { return std::fread(to, 1, length, stdin) == length; }
 
-void send_stream(UDTSOCKET to) {
-    std::vector<char> buffer(100000);
+void pause(const Calls& calls) {
+    if (calls.pause_us > 0) usleep(calls.pause_us);
+}
+
+void send_stream(UDTSOCKET to, const Calls& calls) {
+    std::vector<char> buffer(calls.bytes);
     while (std::size_t length = std::fread(buffer.data(), 1, buffer.size(), stdin)) {
         for (std::size_t sent = 0; sent < length;) {
             int more = UDT::send(to, buffer.data() + sent, static_cast<int>(length - sent), 0);
             if (more == UDT::ERROR) give_up("send");
             sent += static_cast<std::size_t>(more);
         }
+        pause(calls);
     }
 }
 
-void send_messages(UDTSOCKET to) {
-    std::vector<char> message(longest_message);
+void send_messages(UDTSOCKET to, const Calls& calls) {
+    std::vector<char> message(calls.bytes);
     std::uint32_t length = 0;
     while (read_all(reinterpret_cast<char*>(&length), sizeof length)) {
         length = ntohl(length);
-        if (!read_all(message.data(), length)) return;
+        if (length > message.size() || !read_all(message.data(), length)) return;
         if (UDT::sendmsg(to, message.data(), static_cast<int>(length), -1, true) == UDT::ERROR) give_up("sendmsg");
+        pause(calls);
     }
 }
 
-void receive_stream(UDTSOCKET from) {
-    std::vector<char> buffer(100000);
+void send_file(UDTSOCKET to, const Calls& calls) {
+    std::fstream file("/dev/stdin", std::ios::in | std::ios::binary);
+    std::int64_t offset = 0;
+    if (UDT::sendfile(to, file, offset, static_cast<std::int64_t>(calls.bytes)) == UDT::ERROR) give_up("sendfile");
+}
+
+void receive_stream(UDTSOCKET from, const Calls& calls) {
+    std::vector<char> buffer(calls.bytes);
     for (;;) {
         int length = UDT::recv(from, buffer.data(), static_cast<int>(buffer.size()), 0);
         // The other end is gone, and all that it sent was read.
         if (length == UDT::ERROR) return;
         std::fwrite(buffer.data(), 1, static_cast<std::size_t>(length), stdout);
+        pause(calls);
     }
 }
 
-void receive_messages(UDTSOCKET from) {
-    std::vector<char> message(longest_message);
+void receive_messages(UDTSOCKET from, const Calls& calls) {
+    std::vector<char> message(calls.bytes);
     for (;;) {
         int length = UDT::recvmsg(from, message.data(), static_cast<int>(message.size()));
         if (length == UDT::ERROR) return;
         std::uint32_t framed = htonl(static_cast<std::uint32_t>(length));
         std::fwrite(&framed, 1, sizeof framed, stdout);
         std::fwrite(message.data(), 1, static_cast<std::size_t>(length), stdout);
+        pause(calls);
     }
 }
+
+void receive_file(UDTSOCKET from, const Calls& calls) {
+    std::fstream file("/dev/stdout", std::ios::out | std::ios::binary | std::ios::trunc);
+    std::int64_t offset = 0;
+    if (UDT::recvfile(from, file, offset, static_cast<std::int64_t>(calls.bytes)) == UDT::ERROR) give_up("recvfile");
+}
+
+std::size_t default_bytes(const std::string& kind) { return kind == "stream" ? 100000 : kind == "message" ? 1 << 20 : 0; }
 
 }  // namespace
 
 int main(int count, char** words) {
-    if (count != 7) return 2;
+    if (count < 7 || count > 9) return 2;
     const std::string task = words[1], kind = words[2];
+    const Calls calls{count > 7 ? std::strtoul(words[7], nullptr, 10) : default_bytes(kind),
+                      count > 8 ? static_cast<unsigned>(std::atoi(words[8])) : 0};
+    if (calls.bytes == 0) return 2;
     UDT::startup();
     UDTSOCKET end = open(kind, words[3], words[4], at(words[5], words[6]));
     if (task == "send") {
-        kind == "stream" ? send_stream(end) : send_messages(end);
+        kind == "stream" ? send_stream(end, calls) : kind == "message" ? send_messages(end, calls) : send_file(end, calls);
     } else {
-        kind == "stream" ? receive_stream(end) : receive_messages(end);
+        kind == "stream"    ? receive_stream(end, calls)
+        : kind == "message" ? receive_messages(end, calls)
+                            : receive_file(end, calls);
     }
     std::fflush(stdout);
     // It waits until all was acknowledged.

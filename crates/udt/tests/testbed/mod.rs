@@ -10,7 +10,8 @@ use std::{
 use udt::{
     Config, Connection, Controls, Heard, Listener, Mode, Opened, Opening, Seq,
     congestion::{Bbr, Control, Native},
-    packet::Packet,
+    handshake::Handshake,
+    packet::{Body, Packet},
 };
 use units::Time;
 
@@ -144,7 +145,12 @@ pub(crate) struct Bed {
     pub(crate) ends: [Connection; 2],
     /// From the first end to the second, and back.
     pub(crate) wires: [Wire; 2],
+    /// When the second end last looked at its timers, if it is like UDT4's: it does so when a packet comes, and each 100 ms.
+    pub(crate) looked: Option<Time>,
 }
+
+/// How often UDT4 looks at its timers if nothing comes (queue.cpp, `CRcvQueue::worker`).
+const LOOK: Time = Time::from_millis(100);
 
 pub(crate) const KEY: [u8; 32] = [7; 32];
 
@@ -233,12 +239,16 @@ impl Bed {
                 Wire::new(settings, changes, 1),
                 Wire::new(settings, changes, 2),
             ],
+            looked: None,
         }
     }
 
     /// Lets both ends say what they have to say, and time go on to whatever happens next, but not beyond `until`.
     pub(crate) fn step(&mut self, until: Time) {
         for end in 0..2 {
+            if self.sleeps(end) {
+                continue;
+            }
             loop {
                 let mut datagram = self.wires[end].buffer();
                 if !self.ends[end].transmit(self.now, &mut datagram) {
@@ -253,7 +263,7 @@ impl Bed {
                 self.wires[end].send(self.now, datagram);
             }
         }
-        let deadlines = self.ends.iter().map(Connection::deadline);
+        let deadlines = [self.ends[0].deadline(), self.second_deadline()].into_iter();
         let lines = self.wires.iter_mut().map(|wire| wire.line.next_deadline());
         let next = deadlines.chain(lines).flatten().min().unwrap_or(until);
         // Whoever wants to go on at once has something to say that waits for something else.
@@ -262,10 +272,45 @@ impl Bed {
         for (wire, end) in [(0, 1), (1, 0)] {
             self.wires[wire].poll(self.now);
             for datagram in std::mem::take(&mut self.wires[wire].arrived) {
-                let packet = Packet::read(&datagram).unwrap();
+                let packet = self.said(end, Packet::read(&datagram).unwrap());
                 self.ends[end].handle(&packet, self.now);
                 self.wires[wire].free.push(datagram);
+                if end == 1 {
+                    self.looked = self.looked.map(|_| self.now);
+                }
             }
+        }
+    }
+
+    /// A packet for an end, as UDT4 would have said it: an answer to a probe has no cookie.
+    fn said<'a>(&self, to: usize, packet: Packet<'a>) -> Packet<'a> {
+        match packet.body {
+            Body::Handshake(answer) if to == 0 && self.looked.is_some() => Packet {
+                body: Body::Handshake(Handshake {
+                    cookie: 0,
+                    ..answer
+                }),
+                ..packet
+            },
+            _ => packet,
+        }
+    }
+
+    /// Whether an end does not look at its timers now.
+    fn sleeps(&mut self, end: usize) -> bool {
+        let Some(looked) = self.looked.filter(|_| end == 1) else {
+            return false;
+        };
+        if self.now >= looked + LOOK {
+            self.looked = Some(self.now);
+        }
+        self.looked != Some(self.now)
+    }
+
+    fn second_deadline(&self) -> Option<Time> {
+        match self.looked {
+            Some(looked) => Some(looked + LOOK),
+            None => self.ends[1].deadline(),
         }
     }
 
