@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted or not supported here.
+//! Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted or not supported here; of `longhaul lab run` also 4, not
+//! decided.
 
 use std::process::ExitCode;
 
@@ -12,6 +13,9 @@ pub(crate) enum Refusal {
     /// The machine or the caller's rights do not allow it. The text says what is missing.
     #[error("{0}")]
     Unsupported(String),
+    /// All was done, but what was to be shown is neither shown nor refuted. The text says why.
+    #[error("{0}")]
+    Undecided(String),
 }
 
 impl Refusal {
@@ -24,12 +28,20 @@ impl Refusal {
     pub(crate) fn unsupported(reason: impl std::fmt::Display) -> anyhow::Error {
         Self::Unsupported(reason.to_string()).into()
     }
+
+    /// Neither shown nor refuted.
+    pub(crate) fn undecided(reason: impl std::fmt::Display) -> anyhow::Error {
+        Self::Undecided(reason.to_string()).into()
+    }
 }
 
 /// Prints a failure as one line on stderr and picks the exit code.
 pub(crate) fn code(outcome: &anyhow::Result<()>) -> ExitCode {
     ExitCode::from(number(outcome))
 }
+
+/// The exit code of [`Refusal::Undecided`].
+pub(crate) const UNDECIDED: u8 = 4;
 
 /// The same, as the number that a process ends with.
 pub(crate) fn number(outcome: &anyhow::Result<()>) -> u8 {
@@ -40,6 +52,7 @@ pub(crate) fn number(outcome: &anyhow::Result<()>) -> u8 {
     match error.downcast_ref::<Refusal>() {
         Some(Refusal::Usage(_)) => 2,
         Some(Refusal::Unsupported(_)) => 3,
+        Some(Refusal::Undecided(_)) => UNDECIDED,
         None => 1,
     }
 }

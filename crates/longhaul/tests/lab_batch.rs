@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul lab run` of several scenarios: a folder each, a page over all, and what stands is kept.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     fs,
     path::Path,
@@ -44,9 +44,13 @@ fn scenario(folder: &Path, name: &str, want: &str) {
 }
 
 fn lab(folder: &Path, arguments: &[&str]) -> Output {
+    lab_into(folder, "out", arguments)
+}
+
+fn lab_into(folder: &Path, out: &str, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .current_dir(folder)
-        .args(["lab", "run", "--out", "out"])
+        .args(["lab", "run", "--out", out])
         .args(arguments)
         .output()
         .unwrap()
@@ -120,6 +124,62 @@ fn a_check_that_does_not_hold_is_told_at_the_end_and_ends_nothing() {
         assert!(text.contains("1 of 1 not met"), "{text}");
         assert!(text.contains("1 of 2 scenarios pass"), "{text}");
     }
+}
+
+/// A machine without time for it, as the journal of an interrupted lab: the lab goes on with nothing left to do.
+fn busy(folder: &Path, name: &str, disturbed: &[bool]) {
+    let out = folder.join("out").join(name);
+    let file = out.join("result.json");
+    let result: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let began = json!({ "began": { "at": result["started"], "identity": result["identity"] } });
+    let mut lines = vec![began];
+    for (turn, disturbed) in disturbed.iter().enumerate() {
+        let mut run = json!({ "goodput_bps": 7.6e6 });
+        if *disturbed {
+            run["disturbed"] = json!("half of path's segments left 3 ms late");
+        }
+        lines.push(json!({ "done": { "turn": turn, "spent_s": 1.0, "offloads": {}, "run": run } }));
+    }
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(out.join("raw/.journal.jsonl"), text).unwrap();
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_machine_that_is_too_busy_decides_no_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // 9 Mbit/s are wanted and, where it is busy, 7.6 measured.
+    for name in ["one", "two"] {
+        scenario(at, name, "9e6");
+        lab_into(at, &format!("out/{name}"), &[&format!("{name}.toml")]);
+    }
+    busy(at, "one", &[true]);
+    let alone = lab_into(at, "out/one", &["one.toml"]);
+    let (out, error) = (said(&alone.stdout), said(&alone.stderr));
+    assert_eq!(alone.status.code(), Some(4), "{out}{error}");
+    let line =
+        "not decided: fast enough: the machine was too busy; measured 7600000, wanted >= 9e6";
+    assert!(out.contains(line), "{out}");
+    assert!(error.contains("1 of 1 checks not decided"), "{error}");
+    let page = fs::read_to_string(at.join("out/one/report.html")).unwrap();
+    assert!(page.contains("1 of 1 checks not decided"));
+    let result: Value =
+        serde_json::from_slice(&fs::read(at.join("out/one/result.json")).unwrap()).unwrap();
+    assert_eq!(result["checks"][0]["pass"], false);
+    assert_eq!(result["checks"][0]["undecided"], "the machine was too busy");
+
+    // Kept as it stands, and told again.
+    let both = lab(at, &["one.toml", "two.toml"]);
+    let text = said(&both.stdout);
+    assert_eq!(both.status.code(), Some(4), "{text}{}", said(&both.stderr));
+    assert!(text.contains("1 of 1 not decided"), "{text}");
+    assert!(text.contains("1 of 2 scenarios pass all"), "{text}");
+
+    // What is broken for certain goes before.
+    busy(at, "two", &[false]);
+    let broken = lab(at, &["one.toml", "two.toml"]);
+    assert_eq!(broken.status.code(), Some(1), "{}", said(&broken.stdout));
 }
 
 #[test]

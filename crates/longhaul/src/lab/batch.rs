@@ -11,13 +11,13 @@ use super::{
     result::LabResult,
     table::aligned,
 };
-use crate::exit::Refusal;
+use crate::exit::{Refusal, UNDECIDED};
 use anyhow::Result;
 use std::{collections::BTreeSet, path::PathBuf};
 use units::Time;
 
-/// Exit codes with which the next scenario still makes sense: done, and done but not as it should be.
-const NEXT: [u8; 2] = [0, 1];
+/// Exit codes with which the next scenario still makes sense: done, done but not as it should be, and not decided.
+const NEXT: [u8; 3] = [0, 1, UNDECIDED];
 
 /// Labs that may begin.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Batch {
     }
 
     /// Runs what does not stand yet, and returns the exit code: of the scenario that ended it all, else 1 if a run
-    /// failed or a check does not hold anywhere.
+    /// failed or a check does not hold anywhere, else that of checks that were not decided.
     pub(super) fn perform(self) -> Result<u8> {
         let count = self.labs.len();
         let folders: Vec<PathBuf> = self.labs.iter().map(|lab| lab.out.clone()).collect();
@@ -83,7 +83,11 @@ impl Batch {
                 .iter()
                 .for_each(|page| say!("All of them: {}", page.display()));
         }
-        Ok(u8::from(!experiments.iter().all(Experiment::passed)))
+        Ok(match () {
+            () if experiments.iter().any(Experiment::failed) => 1,
+            () if experiments.iter().all(Experiment::passed) => 0,
+            () => UNDECIDED,
+        })
     }
 }
 
@@ -134,10 +138,13 @@ fn row(experiment: &Experiment) -> Vec<String> {
 
 fn verdict(experiment: &Experiment) -> String {
     let ([passed, checks], [good, runs]) = (experiment.checks, experiment.runs);
-    let checks = match checks - passed {
+    let open = experiment.undecided;
+    let checks = match (checks - passed - open, open) {
         _ if checks == 0 => "none".to_owned(),
-        0 => format!("all {checks}"),
-        missed => format!("{missed} of {checks} not met"),
+        (0, 0) => format!("all {checks}"),
+        (0, open) => format!("{open} of {checks} not decided"),
+        (missed, 0) => format!("{missed} of {checks} not met"),
+        (missed, open) => format!("{missed} of {checks} not met, {open} not decided"),
     };
     match runs - good {
         0 => checks,

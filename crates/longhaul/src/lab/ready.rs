@@ -122,13 +122,19 @@ fn columns() -> Option<usize> {
 fn verdict_of(result: &LabResult) -> Result<()> {
     let runs = || result.cells.iter().flat_map(|cell| &cell.runs);
     let failed = runs().filter(|run| run.failed.is_some()).count();
-    let missed = result.checks.iter().filter(|check| !check.pass).count();
-    match (failed, missed) {
-        (0, 0) => Ok(()),
+    let checks = &result.checks;
+    let missed = checks.iter().filter(|check| check.failed()).count();
+    let open = checks.iter().filter(|check| check.undecided.is_some());
+    match (failed, missed, open.count()) {
+        (0, 0, 0) => Ok(()),
+        (0, 0, open) => Err(Refusal::undecided(format!(
+            "{open} of {} checks not decided: the machine was too busy; run it again when it has more time",
+            checks.len()
+        ))),
         _ => bail!(
             "{failed} of {} runs failed, {missed} of {} checks not met",
             runs().count(),
-            result.checks.len()
+            checks.len()
         ),
     }
 }

@@ -8,7 +8,7 @@
 use super::{
     controls::Provided,
     identity::Identity,
-    metric::percent,
+    metric::{Metric, percent},
     summary::Summary,
     view::{Course, Figure, Table},
 };
@@ -196,7 +196,7 @@ pub(crate) struct Cell {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) simulated: bool,
     pub(crate) runs: Vec<Run>,
-    /// Of the runs that did not fail.
+    /// Of the runs that count ([`Cell::counted`]).
     pub(crate) metrics: Metrics<Summary>,
     /// The paper's figures for this cell.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
@@ -224,9 +224,23 @@ impl Cell {
         self.paper.get(metric).copied().filter(|_| !suspect)
     }
 
+    /// The runs whose figures count: those that neither failed nor were disturbed; where the machine was too busy
+    /// for each of them, all that did not fail.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = &Run> {
+        let all = self.is_disturbed();
+        let counts = move |run: &&Run| run.failed.is_none() && (all || run.disturbed.is_none());
+        self.runs.iter().filter(counts)
+    }
+
+    /// Whether the machine was too busy for every run that did not fail: its figures decide nothing.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        let mut good = self.runs.iter().filter(|run| run.failed.is_none());
+        good.clone().next().is_some() && good.all(|run| run.disturbed.is_some())
+    }
+
     /// Fills `metrics` from `runs`.
     pub(crate) fn summarise(&mut self) {
-        let good = || self.runs.iter().filter(|run| run.failed.is_none());
+        let good = || self.counted();
         let names: indexmap::IndexSet<&String> =
             good().flat_map(|run| run.metrics.keys()).collect();
         self.metrics = names
@@ -453,11 +467,30 @@ pub(crate) struct TestbedLink {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Check {
     pub(crate) name: String,
+    /// Whether it holds; false of one that was not decided.
     pub(crate) pass: bool,
+    /// Why it was not decided: a cell that it speaks of has no run but disturbed ones. `value` is what they gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) undecided: Option<String>,
     /// What was found: a number or a text.
     pub(crate) value: Value,
     /// What was wanted: ">= 6".
     pub(crate) want: String,
+}
+
+impl Check {
+    /// Whether it was decided, and does not hold.
+    pub(crate) fn failed(&self) -> bool {
+        !self.pass && self.undecided.is_none()
+    }
+
+    /// What was found: numbers with three digits, everything else as it stands.
+    pub(crate) fn found(&self) -> String {
+        match self.value.as_f64() {
+            Some(number) => Metric::of("x_ratio").print(number),
+            None => plain(&self.value),
+        }
+    }
 }
 
 /// How well an emulated link kept its promise.
@@ -536,6 +569,32 @@ mod tests {
         assert_eq!(run.series.as_ref().unwrap().goodput_bps, [1e9]);
         let again: Run = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
         assert_eq!(again, run);
+    }
+
+    #[test]
+    fn disturbed_runs_count_only_where_there_are_no_others() {
+        let run = |s: f64, disturbed: Option<&str>| Run {
+            metrics: Metrics::from([("download_s".to_owned(), s)]),
+            disturbed: disturbed.map(str::to_owned),
+            ..Run::default()
+        };
+        let median = |runs: Vec<Run>| {
+            let mut cell = Cell {
+                runs,
+                ..Cell::default()
+            };
+            cell.summarise();
+            (cell.metrics["download_s"].median, cell.is_disturbed())
+        };
+        let busy = || run(90.0, Some("too busy"));
+        assert_eq!(median(vec![run(16.0, None), busy(), busy()]), (16.0, false));
+        assert_eq!(median(vec![busy(), busy()]), (90.0, true));
+        let failed = Run {
+            failed: Some("reset".to_owned()),
+            ..run(1.0, None)
+        };
+        assert_eq!(median(vec![busy(), failed]), (90.0, true));
+        assert!(!Cell::default().is_disturbed());
     }
 
     #[test]

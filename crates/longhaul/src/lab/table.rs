@@ -5,7 +5,7 @@
 use super::{
     metric::Metric,
     report::answer,
-    result::{Cell, LabResult},
+    result::{Cell, Check, LabResult},
 };
 use indexmap::IndexSet;
 
@@ -154,22 +154,26 @@ fn disturbed(result: &LabResult) -> impl Iterator<Item = String> {
     result.disturbed().map(line)
 }
 
-/// One line a failed check, or one for all that passed; none without checks.
+/// One line a check that failed or was not decided, and one for those that passed; none without checks.
 fn checks(result: &LabResult) -> Vec<String> {
-    let failed = || result.checks.iter().filter(|check| !check.pass);
-    match (failed().count(), result.checks.len()) {
-        (_, 0) => Vec::new(),
-        (0, 1) => vec!["the check passed".to_owned()],
-        (0, all) => vec![format!("checks: all {all} passed")],
-        _ => failed()
-            .map(|c| {
-                format!(
-                    "check failed: {}: found {}, wanted {}",
-                    c.name, c.value, c.want
-                )
-            })
-            .collect(),
-    }
+    let all = result.checks.len();
+    let passed = result.checks.iter().filter(|check| check.pass).count();
+    let line = |check: &Check| {
+        let Check { name, want, .. } = check;
+        let found = check.found();
+        match &check.undecided {
+            Some(why) => format!("not decided: {name}: {why}; measured {found}, wanted {want}"),
+            None => format!("check failed: {name}: found {found}, wanted {want}"),
+        }
+    };
+    let open = result.checks.iter().filter(|check| !check.pass).map(line);
+    let sum = match (passed, all) {
+        (0, _) => None,
+        (1, 1) => Some("the check passed".to_owned()),
+        (passed, all) if passed == all => Some(format!("checks: all {all} passed")),
+        (passed, all) => Some(format!("checks: {passed} of {all} passed")),
+    };
+    open.chain(sum).collect()
 }
 
 fn answer_line(result: &LabResult) -> Option<String> {
@@ -236,6 +240,19 @@ mod tests {
         let text = text(&result, None);
         let at = |what| text.find(what).unwrap();
         assert!(at("disturbed: two relays: the machine was too busy") < at("check"));
+    }
+
+    #[test]
+    fn a_check_that_was_not_decided_is_told_with_what_was_measured() {
+        let mut result = fixture();
+        result.checks[2].undecided = Some("the machine was too busy".to_owned());
+        let text = text(&result, None);
+        let line = format!(
+            "not decided: {}: the machine was too busy; measured 0.874, wanted >= 0.9\nchecks: 2 of 3 passed\n",
+            result.checks[2].name
+        );
+        assert!(text.contains(&line), "{text}");
+        assert!(!text.contains("check failed"), "{text}");
     }
 
     #[test]

@@ -36,21 +36,22 @@ pub(crate) fn checks(book: &Book, cells: &[Cell]) -> Vec<Check> {
 fn check(plan: &CheckPlan, book: &Book, cells: &[Cell]) -> Option<Check> {
     let bound = Bound::parse(&plan.want)?;
     let expression = Expression::parse(&plan.value).ok()?;
-    let figure = |of| figure(&expression, of, book, cells);
-    let found = match every(plan, book) {
-        None => figure(None),
-        Some(subjects) => subjects
-            .into_iter()
-            .map(|cell| figure(Some(cell)))
-            .fold(Figure::Unasked, |worst, one| worst.or_worse(one, bound)),
-    };
+    let subjects = every(plan, book).map_or(vec![None], |all| all.into_iter().map(Some).collect());
+    let figures: Vec<Figure> = subjects
+        .into_iter()
+        .map(|of| figure(&expression, of, book, cells))
+        .collect();
+    let (found, undecided) = decisive(&figures, bound);
     let value = match found {
         Figure::Unasked => return None,
         Figure::Missing => Value::from("no figure: its runs failed"),
-        Figure::Found { value, of: None } => Value::from(value),
+        Figure::Found {
+            value, of: None, ..
+        } => Value::from(value),
         Figure::Found {
             value,
             of: Some(cell),
+            ..
         } => Value::from(format!(
             "{value:.4} in the worst case, {}",
             cells[cell].name()
@@ -58,10 +59,30 @@ fn check(plan: &CheckPlan, book: &Book, cells: &[Cell]) -> Option<Check> {
     };
     Some(Check {
         name: plan.name.clone(),
-        pass: matches!(found, Figure::Found { value, .. } if bound.holds(value)),
+        pass: !undecided && found.keeps(bound),
+        undecided: undecided.then(|| TOO_BUSY.to_owned()),
         value,
         want: plan.want.clone(),
     })
+}
+
+/// Why a check was not decided.
+const TOO_BUSY: &str = "the machine was too busy";
+
+/// The figure that decides, and whether it is one that can't: a run that the machine was too busy for neither keeps a
+/// bound nor breaks it. One figure that breaks it for certain is enough.
+fn decisive(figures: &[Figure], bound: Bound) -> (Figure, bool) {
+    let worst = |disturbed: bool| {
+        let figures = figures.iter().copied();
+        figures
+            .filter(|figure| figure.is_disturbed() == disturbed)
+            .fold(Figure::Unasked, |worst, one| worst.or_worse(one, bound))
+    };
+    match (worst(false), worst(true)) {
+        (certain, Figure::Unasked) => (certain, false),
+        (certain, _) if certain != Figure::Unasked && !certain.keeps(bound) => (certain, false),
+        (_, open) => (open, true),
+    }
 }
 
 /// The cells that a check speaks of one by one.
@@ -110,11 +131,30 @@ enum Figure {
     Unasked,
     /// Its runs gave none.
     Missing,
-    /// The value, and the cell that it was computed for if there are several.
-    Found { value: f64, of: Option<usize> },
+    /// The value, the cell that it was computed for if there are several, and whether a cell that has nothing but
+    /// disturbed runs had a part in it.
+    Found {
+        value: f64,
+        of: Option<usize>,
+        disturbed: bool,
+    },
 }
 
 impl Figure {
+    fn keeps(self, bound: Bound) -> bool {
+        matches!(self, Self::Found { value, .. } if bound.holds(value))
+    }
+
+    fn is_disturbed(self) -> bool {
+        matches!(
+            self,
+            Self::Found {
+                disturbed: true,
+                ..
+            }
+        )
+    }
+
     /// The one that is further from keeping the bound.
     fn or_worse(self, other: Self, bound: Bound) -> Self {
         match (self, other) {
@@ -131,17 +171,24 @@ impl Figure {
 }
 
 fn figure(expression: &Expression, of: Option<usize>, book: &Book, cells: &[Cell]) -> Figure {
+    let disturbed = std::cell::Cell::new(false);
     let look_up = |name: &str, wanted: &[(String, String)]| {
         let index = one_cell(book, &beside(book, of, wanted)).map_err(|_| Figure::Unasked)?;
         if let Some(metric) = name.strip_prefix(PRINTED) {
             let printed = cells.get(index).and_then(|cell| cell.paper_figure(metric));
             return printed.ok_or(Figure::Unasked);
         }
-        let summary = cells.get(index).and_then(|cell| cell.metrics.get(name));
+        let cell = cells.get(index);
+        disturbed.set(disturbed.get() || cell.is_some_and(Cell::is_disturbed));
+        let summary = cell.and_then(|cell| cell.metrics.get(name));
         summary.map(|summary| summary.median).ok_or(Figure::Missing)
     };
     match expression.value(&look_up) {
-        Ok(value) if value.is_finite() => Figure::Found { value, of },
+        Ok(value) if value.is_finite() => Figure::Found {
+            value,
+            of,
+            disturbed: disturbed.get(),
+        },
         Ok(_) => Figure::Missing,
         Err(figure) => figure,
     }
@@ -154,7 +201,11 @@ mod tests {
 
     #[test]
     fn the_worst_figure_is_the_one_nearest_to_breaking_the_bound() {
-        let found = |value| Found { value, of: None };
+        let found = |value| Found {
+            value,
+            of: None,
+            disturbed: false,
+        };
         let worst = |want, all: [Figure; 3]| {
             let bound = Bound::parse(want).unwrap();
             all.into_iter()
@@ -167,5 +218,25 @@ mod tests {
         assert_eq!(worst(">= 0", [found(1.0), Missing, found(2.0)]), Missing);
         assert_eq!(worst(">= 0", [Unasked, found(1.0), Unasked]), found(1.0));
         assert_eq!(worst(">= 0", [Unasked; 3]), Unasked);
+    }
+    #[test]
+    fn a_disturbed_figure_decides_nothing() {
+        let found = |value, disturbed| Found {
+            value,
+            of: None,
+            disturbed,
+        };
+        let decided = |all: &[Figure]| decisive(all, Bound::parse(">= 0.9").unwrap());
+        let (good, bad) = (found(0.95, false), found(0.5, false));
+        assert_eq!(decided(&[good]), (good, false));
+        for value in [0.76, 0.99] {
+            let busy = found(value, true);
+            assert_eq!(decided(&[busy]), (busy, true));
+            assert_eq!(decided(&[good, busy]), (busy, true));
+            // One that breaks it on a quiet machine is enough.
+            assert_eq!(decided(&[bad, busy]), (bad, false));
+            assert_eq!(decided(&[Missing, busy]), (Missing, false));
+        }
+        assert_eq!(decided(&[Unasked]), (Unasked, false));
     }
 }

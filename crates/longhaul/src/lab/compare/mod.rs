@@ -51,7 +51,7 @@ pub(crate) struct Side {
     pub(crate) quick: bool,
 }
 
-/// Whether a check passed on each side; absent where it was not judged.
+/// Whether a check passed on each side; absent where it was not judged, or the machine was too busy to decide it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Checked {
     pub(crate) name: String,
@@ -175,7 +175,7 @@ fn checks(a: &[Check], b: &[Check]) -> Vec<Checked> {
     let names: IndexSet<&String> = a.iter().chain(b).map(|check| &check.name).collect();
     let pass = |checks: &[Check], name: &String| {
         let check = checks.iter().find(|check| check.name == *name)?;
-        Some(check.pass)
+        check.undecided.is_none().then_some(check.pass)
     };
     let checked = |name: &String| Checked {
         name: name.clone(),
@@ -219,11 +219,11 @@ fn paired(a: &Cell, b: &Cell) -> Pair {
     }
 }
 
-/// Of the runs that did not fail.
+/// Of the runs that count.
 fn values(cell: &Cell, metric: &str) -> Vec<f64> {
-    let good = cell.runs.iter().filter(|run| run.failed.is_none());
     let value = |run: &Run| run.metrics.get(metric).copied();
-    good.filter_map(value)
+    cell.counted()
+        .filter_map(value)
         .filter(|value| value.is_finite())
         .collect()
 }

@@ -58,15 +58,20 @@ fn disturbed(result: &LabResult) -> Markup {
 
 /// How many of the checks passed, as a link to them.
 fn verdict(result: &LabResult) -> Markup {
-    let (passed, all) = (
+    let (passed, failed, all) = (
         result.checks.iter().filter(|c| c.pass).count(),
+        result.checks.iter().filter(|c| c.failed()).count(),
         result.checks.len(),
     );
+    let open = all - passed - failed;
     html! {
         @if all == 0 {}
         @else if (passed, all) == (1, 1) { a.verdict.pass href="#checks" { "✓ the check passed" } }
         @else if passed == all { a.verdict.pass href="#checks" { "✓ all " (all) " checks passed" } }
-        @else { a.verdict.fail href="#checks" { "✗ " (all - passed) " of " (all) " checks failed" } }
+        @else if failed > 0 { a.verdict.fail href="#checks" { "✗ " (failed) " of " (all) " checks failed" } }
+        @if open > 0 {
+            a.verdict href="#checks" { "? " (open) " of " (all) " checks not decided: the machine was too busy" }
+        }
     }
 }
 

@@ -21,7 +21,10 @@ pub(crate) struct Experiment {
     pub(crate) paper: Option<String>,
     /// By what factor ours is better than the paper's; of several cells the median.
     pub(crate) ratio: Option<Ratio>,
+    /// Those that passed, of all.
     pub(crate) checks: [usize; 2],
+    /// Those that were not decided.
+    pub(crate) undecided: usize,
     pub(crate) runs: [usize; 2],
     pub(crate) began: jiff::Timestamp,
     pub(crate) took_s: Option<f64>,
@@ -64,6 +67,11 @@ impl Experiment {
                 result.checks.iter().filter(|check| check.pass).count(),
                 result.checks.len(),
             ],
+            undecided: result
+                .checks
+                .iter()
+                .filter(|check| check.undecided.is_some())
+                .count(),
             runs: [
                 runs().filter(|run| run.failed.is_none()).count(),
                 runs().count(),
@@ -77,6 +85,11 @@ impl Experiment {
     /// Every check holds, and every run gave a figure.
     pub(crate) fn passed(&self) -> bool {
         self.checks[0] == self.checks[1] && self.runs[0] == self.runs[1]
+    }
+
+    /// A run failed, or a check was decided and does not hold.
+    pub(crate) fn failed(&self) -> bool {
+        self.checks[0] + self.undecided < self.checks[1] || self.runs[0] < self.runs[1]
     }
 
     /// Whose experiment: the source up to its first comma or colon outside brackets.

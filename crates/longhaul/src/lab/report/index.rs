@@ -199,11 +199,13 @@ fn ratio(ratio: Option<Ratio>) -> Markup {
 }
 
 fn checks(row: &Experiment) -> Markup {
-    let ([passed, all], [good, runs]) = (row.checks, row.runs);
+    let ([passed, all], [good, runs], open) = (row.checks, row.runs, row.undecided);
+    let failed = all - passed - open;
     markup! {
         @if all == 0 { "none" }
         @else if passed == all { span.pass { "✓ all " (all) } }
-        @else { span.fail { "✗ " (all - passed) " of " (all) " failed" } }
+        @else if failed > 0 { span.fail { "✗ " (failed) " of " (all) " failed" } }
+        @if open > 0 { small { "? " (open) " of " (all) " not decided" } }
         @if good < runs { small.fail { (runs - good) " of " (runs) " runs failed" } }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::lab::{
     metric::{Metric, percent},
-    result::{About, Check, Host, LabResult, LinkAccount, plain},
+    result::{About, Check, Host, LabResult, LinkAccount},
 };
 use maud::{Markup, html};
 use std::collections::BTreeMap;
@@ -47,19 +47,15 @@ fn checks(checks: &[Check]) -> Markup {
 fn claim(check: &Check) -> Markup {
     html! {
         tr {
-            td { @if check.pass { span.pass { "✓ pass" } } @else { span.fail { "✗ fail" } } }
-            th scope="row" { (check.name) }
+            td {
+                @if check.pass { span.pass { "✓ pass" } }
+                @else if check.failed() { span.fail { "✗ fail" } }
+                @else { span { "? not decided" } }
+            }
+            th scope="row" { (check.name) @if let Some(why) = &check.undecided { small { (why) } } }
             td { (check.want) }
-            td { (found(&check.value)) }
+            td { (check.found()) }
         }
-    }
-}
-
-/// Numbers with three digits, everything else as it stands.
-fn found(value: &serde_json::Value) -> String {
-    match value.as_f64() {
-        Some(number) if number.fract() != 0.0 => Metric::of("x_ratio").print(number),
-        _ => plain(value),
     }
 }
 
