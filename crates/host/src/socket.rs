@@ -42,6 +42,9 @@ pub struct Options {
     pub send_buffer: Option<usize>,
     /// SO_RCVBUF in bytes. Ends autotuning of the receive buffer.
     pub receive_buffer: Option<usize>,
+    /// SO_LINGER 0: a close sends RST and drops what is unsent, also the close that the kernel does for a killed
+    /// process. [`fin_on_close`] ends that.
+    pub reset_on_close: bool,
 }
 
 impl Options {
@@ -65,6 +68,9 @@ impl Options {
         }
         self.tune(socket, family)?;
         self.size_buffers(socket)?;
+        if self.reset_on_close {
+            reset_on_close(socket)?;
+        }
         match self.initial_window {
             Some(segments) => initial_window::set(socket, segments),
             None => Ok(()),
@@ -217,6 +223,11 @@ fn bind_source(socket: &Socket, source: SocketAddr) -> io::Result<()> {
 /// Makes the coming close send RST instead of FIN, and drop what is unsent (SO_LINGER 0).
 pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO))
+}
+
+/// Makes the coming close send FIN behind what is unsent, which is usual.
+pub fn fin_on_close(socket: &impl AsFd) -> io::Result<()> {
+    socket2::SockRef::from(socket).set_linger(None)
 }
 
 /// Resets the connection now, whoever else holds the socket (connect(2) to AF_UNSPEC). What its

@@ -184,7 +184,10 @@ impl Carrier {
     /// what has not; that it is over goes with its last user.
     pub(crate) fn poll_finish_sending(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Tcp(socket) => Poll::Ready(socket::finish_sending(&**socket)),
+            // FIN stands for everything before it: from here on a close drops none of that.
+            Self::Tcp(socket) => Poll::Ready(
+                socket::finish_sending(&**socket).and_then(|()| socket::fin_on_close(&**socket)),
+            ),
             Self::Udt(stream) => stream.poll_flushed(cx),
         }
     }
@@ -194,6 +197,22 @@ impl Carrier {
         match self {
             Self::Tcp(socket) => drop(socket::reset_on_close(&**socket)),
             Self::Udt(stream) => stream.abort(),
+        }
+    }
+
+    /// Makes the coming close a clean one, though no end was said.
+    pub(crate) fn fin_on_close(&self) {
+        if let Self::Tcp(socket) = self {
+            // An error means that it is no more, and then there is nothing to close.
+            drop(socket::fin_on_close(&**socket));
+        }
+    }
+
+    /// Makes a close an abnormal one until the end was passed on, also if this process is killed. (Of UDT nothing is closed
+    /// then: the other side hears nothing more.)
+    pub(crate) fn reset_unless_finished(&self) {
+        if let Self::Tcp(socket) = self {
+            drop(socket::reset_on_close(&**socket));
         }
     }
 

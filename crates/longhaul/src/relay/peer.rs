@@ -248,6 +248,8 @@ impl Peer {
         let mut obstacle = None;
         let attempt = async {
             let (carrier, address) = self.connect(limit).await?;
+            // Until something is asked over it, a close leaves nothing unsaid.
+            carrier.fin_on_close();
             self.place.was_reached(address);
             let Some(initiator) = &self.tls else {
                 return Ok(Leg::plain(carrier));

@@ -88,6 +88,8 @@ fn options(settings: &ProfileSettings) -> Options {
         initial_window: settings.initial_window,
         send_buffer: bytes(settings.send_buffer),
         receive_buffer: bytes(settings.receive_buffer),
+        // A client never sees a clean end of data that was cut short, also when this process is killed.
+        reset_on_close: true,
         ..Options::default()
     }
 }

@@ -230,6 +230,7 @@ impl Route<'_> {
             }
         };
         while let Some(leg) = self.ready.take(peer) {
+            leg.carrier().reset_unless_finished();
             if let Some(taken) = offer(&leg, &first) {
                 // What is wrong with the leg is found again where its answer is read.
                 let _ = write_all(&leg, &first[taken..]).await;
@@ -237,6 +238,7 @@ impl Route<'_> {
             }
         }
         let leg = peer.reach(limit).await?;
+        leg.carrier().reset_unless_finished();
         // A peer that refuses may close before it has read this: its answer says more than the error.
         let _ = write_all(&leg, &first).await;
         Ok(asked(leg, false))

@@ -541,8 +541,12 @@ impl Session {
     }
 
     /// Invariant: an abnormal end is never turned into a clean FIN. A failed connection was
-    /// answered in words, if its protocol has any; otherwise the listener has asked for RST.
+    /// answered in words, if its protocol has any; otherwise it ends by RST, as all do whose end was
+    /// not passed on.
     fn close(&self, end: &End) {
+        if matches!(end, End::Finished) {
+            return self.close_cleanly();
+        }
         if matches!(end, End::Broken(..) | End::Cut) {
             if let Some(trunk) = self.near_trunk() {
                 trunk.reset_on_close();
@@ -550,11 +554,23 @@ impl Session {
             self.client.reset_on_close();
         }
         let way_out = self.way_out();
-        if let (Some(far), false) = (&way_out.far, matches!(end, End::Finished)) {
+        if let Some(far) = &way_out.far {
             far.reset_on_close();
             if let Some(trunk) = &way_out.trunk {
                 trunk.reset_on_close();
             }
+        }
+    }
+
+    /// Nothing is owed to anybody, on no leg.
+    fn close_cleanly(&self) {
+        let WayOut { far, trunk, .. } = self.last_way_out();
+        self.client.fin_on_close();
+        if let Some(far) = far {
+            far.fin_on_close();
+        }
+        for trunk in trunk.iter().chain(self.near_trunk()) {
+            trunk.fin_on_close();
         }
     }
 

@@ -174,6 +174,8 @@ fn data(session: Arc<Session>, host: Destination, port: u16) -> DataLeg {
 async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketAddr), Failure> {
     let request = Request::to(to.clone(), Vec::new());
     let far = session.open_answered(&request).await?;
+    // Nothing but commands goes to the server: no end of theirs is taken for an upload's.
+    far.stream.carrier().fin_on_close();
     let socket = match far.stream.carrier().tcp() {
         Some(socket) if !far.stream.needs_copy() => patiently(async || duplicate(socket)).await,
         _ => bridge(far.stream).await,

@@ -368,7 +368,10 @@ impl Proxy {
             // Kept alive long enough, or a client that never finished its first request.
             return match &*origin {
                 Some(_) => End::Finished,
-                None => self.session.fail(Failure::HandshakeTimeout),
+                None => {
+                    self.session.client.fin_on_close();
+                    self.session.fail(Failure::HandshakeTimeout)
+                }
             };
         }
         // A message was cut short on one side: so it must end on the other (invariant 3).

@@ -123,6 +123,8 @@ impl Trunk {
         if let Some(bytes) = self.unsent_max {
             leg.carrier().limit_unsent(bytes);
         }
+        // One that came as a connection of its own was to be closed cleanly.
+        leg.carrier().reset_unless_finished();
         let mut state = self.state();
         state.strands.push(Arc::new(Strand {
             leg,
@@ -203,6 +205,13 @@ impl Trunk {
     pub(crate) fn reset_on_close(&self) {
         for strand in &self.state().strands {
             strand.leg.carrier().reset_on_close();
+        }
+    }
+
+    /// Makes the coming close of every leg a clean one.
+    pub(crate) fn fin_on_close(&self) {
+        for strand in &self.state().strands {
+            strand.leg.carrier().fin_on_close();
         }
     }
 
