@@ -13,7 +13,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
-    os::unix::fs::symlink,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
     process::{Command, Stdio},
     sync::Arc,
@@ -516,4 +516,101 @@ fn a_bad_site_is_refused_before_anything_is_made() {
     .unwrap();
     let said = refused(&["--export", &export, "--as-root", "--state", &home.state()]);
     assert!(said.contains("chmod 700"), "{said}");
+}
+
+/// What a stranger's site sends gets no owner, no rights and no devices here, unless the user says so.
+#[test]
+fn sends_no_privileges_unless_the_source_is_trusted() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root for owners and devices");
+        return;
+    }
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    let client = Client::knowing(&[(&site, &token)]);
+    let tree = home.data().join("tree");
+    make_privileged_tree(&tree);
+    let folder = tempfile::tempdir().unwrap();
+    let to = |name: &str| folder.path().join(name);
+    let copy = |arguments: &[&str], from: &str, name: &str| {
+        let mut command = client.command(arguments);
+        command.args([from, text(&to(name))]);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    let (site_tree, own) = (site.at("/tree/"), format!("{}/", text(&tree)));
+    for (name, arguments, from) in [
+        ("of-site", &[][..], site_tree.as_str()),
+        ("safe", &["--safe"], &own),
+    ] {
+        let said = copy(arguments, from, name);
+        assert!(said.contains("2 devices and fifos were left out"), "{said}");
+        assert_eq!(facts(&to(name), "program"), (0o755, 0, None));
+        assert_eq!(facts(&to(name), "user"), (0o644, 0, None));
+        assert!(!to(name).join("null").exists() && !to(name).join("fifo").exists());
+        // A second run finds nothing to change.
+        let again = client.copy(&[arguments, &[from, text(&to(name))]].concat());
+        assert_eq!(again["made"], 0, "{again}");
+    }
+    for (name, arguments, from) in [
+        ("trusted", &["--trust-source"][..], site_tree.as_str()),
+        ("own", &[], &own),
+    ] {
+        assert_eq!(copy(arguments, from, name), "");
+        let (mode, owner, capability) = facts(&to(name), "program");
+        assert_eq!((mode, owner), (0o4755, 1234));
+        assert!(facts(&to(name), "user").2.is_none() && capability.is_none());
+        assert!(facts(&to(name), "capable").2.is_some());
+        assert!(to(name).join("null").exists() && to(name).join("fifo").exists());
+    }
+    copy(
+        &["--chmod", "D700,F600", "--no-devices", "--no-special"],
+        &own,
+        "private",
+    );
+    assert_eq!(facts(&to("private"), "user").0, 0o600);
+    assert_eq!(facts(&to("private"), ".").0, 0o700);
+}
+
+/// Mode, owner and capability.
+fn facts(tree: &Path, name: &str) -> (u32, u32, Option<Vec<u8>>) {
+    let path = tree.join(name);
+    let stat = fs::metadata(&path).unwrap();
+    let mut value = vec![0; 64];
+    let length = rustix::fs::getxattr(&path, "security.capability", &mut value[..]);
+    let capability = length.ok().map(|length| value[..length].to_vec());
+    (stat.mode() & 0o7777, stat.uid(), capability)
+}
+
+fn make_privileged_tree(tree: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
+    fs::create_dir(tree).unwrap();
+    for (name, mode) in [("program", 0o4755), ("user", 0o644), ("capable", 0o755)] {
+        let path = tree.join(name);
+        fs::write(&path, name).unwrap();
+        std::os::unix::fs::chown(&path, Some(1234), Some(1234)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    // Version 2, with CAP_NET_RAW permitted and effective (linux/capability.h).
+    let capability = [&[1u8, 0, 0, 2, 0, 0x20, 0, 0][..], &[0; 12]].concat();
+    setxattr(
+        tree.join("capable"),
+        "security.capability",
+        &capability,
+        XattrFlags::empty(),
+    )
+    .unwrap();
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(
+        CWD,
+        tree.join("null"),
+        FileType::CharacterDevice,
+        mode,
+        makedev(1, 3),
+    )
+    .unwrap();
+    mknodat(CWD, tree.join("fifo"), FileType::Fifo, mode, 0).unwrap();
 }

@@ -8,6 +8,7 @@
 //! what one of several places keeps of a file, and [`spread`] which places there are. All of it happens beneath a [`root`].
 
 pub mod blocks;
+pub mod chmod;
 pub mod delete;
 pub mod direct;
 pub mod entry;
@@ -25,6 +26,7 @@ pub mod piece;
 pub mod place;
 #[cfg(test)]
 mod power_loss;
+pub mod preserve;
 pub mod root;
 pub mod scan;
 pub mod small;

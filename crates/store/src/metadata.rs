@@ -32,6 +32,11 @@ const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 const CAPABILITY: &[u8] = b"security.capability";
 
+const PRIVILEGED: &[u8] = b"trusted.";
+
+/// As an owner's or a group's number: leave it as it is. To chown(2) it means the same.
+const UNCHANGED: u32 = u32::MAX;
+
 const MODE_BITS: u32 = 0o7777;
 const SET_ID_BITS: u32 = 0o6000;
 
@@ -75,9 +80,9 @@ pub struct Xattr {
 pub struct Metadata {
     /// Permissions, set-id and sticky bits: the lower twelve.
     pub mode: u32,
-    /// The owner's number.
+    /// The owner's number; 2³² − 1 leaves the owner as it is.
     pub uid: u32,
-    /// The group's number.
+    /// The group's number; 2³² − 1 leaves the group as it is.
     pub gid: u32,
     /// Of the data.
     pub modified: Time,
@@ -197,14 +202,34 @@ impl Metadata {
         Ok(work.applied)
     }
 
+    /// Owner and group shall stay as they are at the target.
+    pub(crate) fn leave_owner(&mut self) {
+        (self.uid, self.gid) = (UNCHANGED, UNCHANGED);
+    }
+
+    pub(crate) fn drop_set_id(&mut self) {
+        self.mode &= !SET_ID_BITS;
+    }
+
+    /// Capabilities, and attributes that only root may set.
+    pub(crate) fn drop_privileged_attributes(&mut self) {
+        self.xattrs
+            .retain(|xattr| *xattr.name != *CAPABILITY && !xattr.name.starts_with(PRIVILEGED));
+    }
+
     /// Whether something with the metadata `now` would have to be changed to have this.
     #[must_use]
     pub fn differs(&self, now: &Self, symlink: bool) -> bool {
-        let essence = |m: &Self| (m.uid, m.gid, if symlink { 0 } else { m.mode });
-        essence(self) != essence(now)
+        differs_in_owner(self.uid, now.uid)
+            || differs_in_owner(self.gid, now.gid)
+            || !symlink && self.mode != now.mode
             || !self.modified.is_kept_as(&now.modified)
             || changes(&self.xattrs, &now.xattrs).next().is_some()
     }
+}
+
+fn differs_in_owner(wanted: u32, now: u32) -> bool {
+    wanted != UNCHANGED && wanted != now
 }
 
 /// Lets the owner, who we may be, do all with a directory. If we are not, it stays as it is.
@@ -287,10 +312,6 @@ impl<'a> Target<'a> {
     }
 
     fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
-        // To the system, this number is "leave it".
-        if uid.or(gid) == Some(u32::MAX) {
-            return Err(Errno::INVAL);
-        }
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         fs::chownat(self.fd(), c"", uid, gid, AtFlags::EMPTY_PATH)
     }
@@ -420,11 +441,11 @@ impl Work<'_> {
 
     /// An ordinary user may still choose among the groups of their own.
     fn owner(&mut self, want: &Metadata, now: &Metadata) {
-        if want.uid != now.uid {
+        if differs_in_owner(want.uid, now.uid) {
             let done = self.target.chown(Some(want.uid), None);
             self.note(What::Owner, done);
         }
-        if want.gid != now.gid {
+        if differs_in_owner(want.gid, now.gid) {
             let done = self.target.chown(None, Some(want.gid));
             self.note(What::Group, done);
         }
@@ -465,7 +486,8 @@ impl Work<'_> {
     /// group had.
     fn mode_allowed(&mut self, want: &Metadata) -> u32 {
         let mut mode = want.mode & MODE_BITS;
-        let stranger = self.is_left_out(&What::Owner) || self.is_left_out(&What::Group);
+        let unknown = want.uid == UNCHANGED || want.gid == UNCHANGED;
+        let stranger = self.is_left_out(&What::Owner) || self.is_left_out(&What::Group) || unknown;
         if mode & SET_ID_BITS != 0 && stranger {
             mode &= !SET_ID_BITS;
             self.note(What::SetId, Err(Errno::PERM));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul copy`, as typed.
 
-use super::patterns::Patterns;
+use super::{patterns::Patterns, preserved::Preserved};
 use crate::udt::port::Control;
 use serde::{Deserialize, Serialize};
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
@@ -112,6 +112,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(super) patterns: Patterns,
+
+    #[command(flatten)]
+    pub(super) preserved: Preserved,
 
     /// Ports for data on the side that is connected to [default: any]
     #[arg(long, value_name = "FIRST-LAST")]

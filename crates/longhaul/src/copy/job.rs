@@ -20,6 +20,7 @@ use std::{
 };
 use store::{
     origin::Origin,
+    preserve::Preserve,
     scan::{means_contents, source_name},
     spread::Share,
 };
@@ -292,9 +293,20 @@ impl<'a> Job<'a> {
             update: args.update,
             one_file_system: args.one_file_system,
             rules: args.patterns.rules.clone(),
+            preserve: self.preserve(),
             into_directory: self.goes_into_directory(),
             origin: self.origin(),
         }
+    }
+
+    /// What a site sends is somebody else's, unless the user says otherwise.
+    pub(super) fn preserve(&self) -> Preserve {
+        let of_site = self
+            .sources
+            .iter()
+            .flatten()
+            .any(|place| place.site().is_some());
+        self.args.preserved.preserve(of_site)
     }
 
     /// The same for the same command, from wherever on this machine.

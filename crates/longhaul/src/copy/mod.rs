@@ -28,6 +28,7 @@ mod patience;
 mod patterns;
 mod place;
 mod plan;
+mod preserved;
 #[cfg(test)]
 mod samples;
 mod sharing;

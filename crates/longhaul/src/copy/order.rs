@@ -20,6 +20,7 @@ use store::{
     filter::Rule,
     origin::Origin,
     path::RelPath,
+    preserve::Preserve,
     spread::Share,
 };
 
@@ -153,6 +154,8 @@ pub(super) struct Options {
     pub(super) update: bool,
     pub(super) one_file_system: bool,
     pub(super) rules: Vec<Rule>,
+    /// What the target takes over.
+    pub(super) preserve: Preserve,
     /// Several sources, or one into a directory that is there: each goes below the target under its name.
     pub(super) into_directory: bool,
     /// Tells this command's source from others': what it gave a name once, it finds again.
@@ -350,6 +353,7 @@ mod tests {
                     Rule::Exclude("*.tmp".to_owned()),
                     Rule::Include(String::new()),
                 ],
+                preserve: Preserve::safe(),
                 into_directory: true,
             },
             peer_certificate: vec![0x30; 300],

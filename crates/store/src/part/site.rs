@@ -14,6 +14,9 @@ use std::io;
 /// What a part is called that is kept: nobody may take it for what an interrupted copy left.
 pub(crate) const KEPT: &str = "piece-data";
 
+/// A part and the name it has, if there is one.
+type OpenedPart<'a, D> = Option<(<D as Directory>::File, &'a [u8])>;
+
 /// A file's name and those of our own beside it.
 pub(crate) struct Site<D> {
     pub(crate) dir: D,
@@ -83,7 +86,7 @@ impl<D: Directory> Site<D> {
     }
 
     /// The part, under whichever name it has, and the name.
-    pub(crate) fn open_part(&self, how: How) -> Result<Option<(D::File, &[u8])>, PartError> {
+    pub(crate) fn open_part(&self, how: How) -> Result<OpenedPart<'_, D>, PartError> {
         for own in [&self.kept, &self.part] {
             if let Some(file) = self.open(own, how)? {
                 return Ok(Some((file, own)));

@@ -64,6 +64,7 @@ fn options() -> Options {
         update: false,
         one_file_system: false,
         rules: Vec::new(),
+        preserve: store::preserve::Preserve::default(),
         into_directory: true,
         origin: [0; 32],
     }

@@ -254,6 +254,7 @@ mod tests {
             update: false,
             one_file_system: false,
             rules: Vec::new(),
+            preserve: store::preserve::Preserve::default(),
             into_directory,
             origin: [0; 32],
         }

@@ -12,7 +12,7 @@ use lease::{Board, Lease, NewExtent, Standing};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt, fs, os::unix::ffi::OsStrExt as _};
-use store::{filter::Rule, path::RelPath};
+use store::{filter::Rule, path::RelPath, preserve::Preserve};
 
 /// What a mover may take.
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,6 +89,7 @@ pub(super) struct Spec {
     update: bool,
     one_file_system: bool,
     extent: Option<u64>,
+    preserve: Preserve,
 }
 
 impl Spec {
@@ -105,6 +106,7 @@ impl Spec {
             update: args.update,
             one_file_system: args.one_file_system,
             extent: args.extent.map(units::Bytes::get),
+            preserve: job.preserve(),
         }
     }
 
@@ -117,6 +119,7 @@ impl Spec {
             update: false,
             one_file_system: false,
             extent: None,
+            preserve: Preserve::default(),
         })
     }
 }

@@ -49,6 +49,8 @@ struct Site<'a> {
     /// Hard links: the file must be there first.
     links: Vec<(u64, Entry)>,
     unread: u64,
+    /// Devices and fifos that are not wanted.
+    not_taken: u64,
     /// Bytes of the attributes that directories get at the end.
     of_directories: u64,
     /// Whether there is anything that is no file's data: directories, links, metadata. What is as it should be was
@@ -71,6 +73,7 @@ impl Target {
             filter: &filter,
             links: Vec::new(),
             unread: 0,
+            not_taken: 0,
             of_directories: 0,
             to_sync: false,
         };
@@ -91,7 +94,8 @@ impl Target {
                 Some(Order::Top(_)) if self.renamed.is_some() => {
                     return Err(Refusal::usage(CONTENTS_FOR_ONE));
                 }
-                Some(Order::Top(metadata)) => {
+                Some(Order::Top(mut metadata)) => {
+                    self.options.preserve.reduce_metadata(&mut metadata, true);
                     site.placer.top(metadata);
                     // In a directory that is not there, nothing is too much.
                     if self.imagined.is_none() {
@@ -181,6 +185,12 @@ impl Target {
         if to_sync && !self.options.dry_run {
             self.sync();
         }
+        if site.not_taken > 0 {
+            self.problem(format!(
+                "{} devices and fifos were left out (--no-devices, --no-special; the default for a source at a site)",
+                site.not_taken
+            ));
+        }
         let failed = self.tally.now().failed - failed;
         // Streams that end after that are not to be opened again.
         self.opener.end();
@@ -209,6 +219,7 @@ impl Target {
     ) -> Result<()> {
         entry.path = self.here(entry.path)?;
         entry.kind = of_pieces(entry.kind, &share);
+        self.options.preserve.reduce(&mut entry);
         if let Kind::HardLink { to } = &mut entry.kind {
             *to = self.here(to.clone())?;
             entry.metadata = Metadata::default();
@@ -231,6 +242,10 @@ impl Target {
         site.extras.see(&entry);
         match entry.kind {
             Kind::HardLink { .. } => site.links.push((number, entry)),
+            _ if !self.options.preserve.takes(&entry.kind) => {
+                site.not_taken += 1;
+                self.settle(number, &entry.path, Outcome::Same);
+            }
             _ => self.place(site, number, entry, share),
         }
         Ok(())
@@ -248,6 +263,7 @@ impl Target {
             Ok(path) if !path.is_own() => {
                 entry.path = path;
                 entry.kind = of_pieces(entry.kind, &share);
+                self.options.preserve.reduce(&mut entry);
                 self.want(number, entry, share);
             }
             _ => {

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Changes of permissions as chmod(1) and rsync's `--chmod` write them.
+
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+const STICKY: u32 = 0o1000;
+const EXECUTE: u32 = 0o111;
+/// Set-id bits and the sticky bit.
+const SPECIAL: u32 = SET_USER_ID | SET_GROUP_ID | STICKY;
+const ALL: u32 = 0o7777;
+const CHANGES_MAX: usize = 64;
+
+/// Changes of permissions, made one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Chmod(Vec<Change>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Change {
+    what: What,
+    action: Action,
+    /// Bits of those that the change is about: `u` is 0o4700, and so on.
+    who: u32,
+    bits: u32,
+    /// `X`: execution as well, for directories and for files that somebody may execute.
+    execute_if_any: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum What {
+    Everything,
+    Directories,
+    Files,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Action {
+    Add,
+    Remove,
+    Set,
+}
+
+impl Chmod {
+    /// `mode` after all changes, for a directory or for anything else.
+    #[must_use]
+    pub fn apply(&self, mode: u32, directory: bool) -> u32 {
+        self.0
+            .iter()
+            .fold(mode, |mode, change| change.apply(mode, directory))
+    }
+}
+
+impl Change {
+    fn apply(self, mode: u32, directory: bool) -> u32 {
+        match self.what {
+            What::Directories if !directory => return mode,
+            What::Files if directory => return mode,
+            _ => {}
+        }
+        let executes = self.execute_if_any && (directory || mode & EXECUTE != 0);
+        let execute = if executes { EXECUTE & self.who } else { 0 };
+        let bits = self.bits | execute;
+        match self.action {
+            Action::Add => mode | bits,
+            Action::Remove => mode & !bits,
+            Action::Set => mode & !self.who | bits,
+        }
+    }
+}
+
+impl FromStr for Chmod {
+    type Err = String;
+
+    /// Parts with commas between: octal digits, or `[ugoa][+-=][rwxXst]`, each with `D` before it for directories only
+    /// or `F` for everything else.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split(',').collect();
+        if parts.len() > CHANGES_MAX {
+            return Err(format!("want at most {CHANGES_MAX} changes"));
+        }
+        let change = |part: &&str| {
+            change(part).ok_or_else(|| {
+                format!("{part:?}: want octal digits or as u=rwX, go-w, D before it for directories, F for files")
+            })
+        };
+        parts.iter().map(change).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn change(part: &str) -> Option<Change> {
+    let (what, rest) = match part.as_bytes().first()? {
+        b'D' => (What::Directories, &part[1..]),
+        b'F' => (What::Files, &part[1..]),
+        _ => (What::Everything, part),
+    };
+    let change = octal(rest).or_else(|| symbolic(rest))?;
+    Some(Change { what, ..change })
+}
+
+fn octal(text: &str) -> Option<Change> {
+    let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let bits = u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|bits| digits && *bits <= ALL)?;
+    Some(Change {
+        what: What::Everything,
+        action: Action::Set,
+        who: ALL,
+        bits,
+        execute_if_any: false,
+    })
+}
+
+fn symbolic(text: &str) -> Option<Change> {
+    let at = text.find(['+', '-', '='])?;
+    let (who, rest) = text.split_at(at);
+    let action = match rest.as_bytes()[0] {
+        b'+' => Action::Add,
+        b'-' => Action::Remove,
+        _ => Action::Set,
+    };
+    let who = match who {
+        "" => ALL,
+        _ => who
+            .chars()
+            .map(class)
+            .try_fold(0, |sum, bits| Some(sum | bits?))?,
+    };
+    let names = &rest[1..];
+    let bits = names
+        .chars()
+        .map(permission)
+        .try_fold(0, |sum, bits| Some(sum | bits?))?;
+    Some(Change {
+        what: What::Everything,
+        action,
+        who,
+        bits: bits & who,
+        execute_if_any: names.contains('X'),
+    })
+}
+
+fn class(name: char) -> Option<u32> {
+    match name {
+        'u' => Some(SET_USER_ID | 0o700),
+        'g' => Some(SET_GROUP_ID | 0o070),
+        'o' => Some(0o007),
+        'a' => Some(ALL),
+        _ => None,
+    }
+}
+
+fn permission(name: char) -> Option<u32> {
+    match name {
+        'r' => Some(0o444),
+        'w' => Some(0o222),
+        'x' => Some(EXECUTE),
+        'X' => Some(0),
+        's' => Some(SET_USER_ID | SET_GROUP_ID),
+        't' => Some(SPECIAL & STICKY),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_modes_as_chmod_does() {
+        for (text, directory, before, after) in [
+            ("644", false, 0o4755, 0o644),
+            ("D755,F644", false, 0o600, 0o644),
+            ("D755,F644", true, 0o700, 0o755),
+            ("go-w", false, 0o666, 0o644),
+            ("u=rwX,go=rX", false, 0o777, 0o755),
+            ("u=rwX,go=rX", false, 0o666, 0o644),
+            ("u=rwX,go=rX", true, 0o600, 0o755),
+            ("a+x", false, 0o644, 0o755),
+            ("+r", false, 0o200, 0o644),
+            ("u-s,g-s", false, 0o6755, 0o755),
+            ("a-s", false, 0o6755, 0o755),
+            ("Dg+s", true, 0o755, 0o2755),
+            ("Dg+s", false, 0o755, 0o755),
+            ("o=", false, 0o777, 0o770),
+            ("u=rw", false, 0o4755, 0o655),
+            ("a+t", true, 0o777, 0o1777),
+        ] {
+            let chmod: Chmod = text.parse().unwrap();
+            let found = chmod.apply(before, directory);
+            assert_eq!(found, after, "{text} of {before:o} is {found:o}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_change() {
+        for text in [
+            "", "8", "17777", "u", "x+r", "u+q", "u=rw,", "rw", "D", "-7",
+        ] {
+            assert!(text.parse::<Chmod>().is_err(), "{text}");
+        }
+        assert!(["a+r"; 65].join(",").parse::<Chmod>().is_err());
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a target takes over from a source besides data and names.
+
+use crate::{
+    chmod::Chmod,
+    entry::{Entry, Kind},
+    metadata::Metadata,
+};
+use serde::{Deserialize, Serialize};
+
+/// What a target takes over. A source that is not trusted must not choose owners, devices or privileges here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preserve {
+    /// Owner and group, as far as the target may set them.
+    pub owner: bool,
+    /// Character and block devices.
+    pub devices: bool,
+    /// Fifos.
+    pub special: bool,
+    /// Set-id bits, capabilities and `trusted.*` attributes.
+    pub privileges: bool,
+    /// Changes of permissions, made last. Without `owner` they give no set-id bits.
+    pub chmod: Chmod,
+}
+
+impl Default for Preserve {
+    /// All of it: for a source that is as trusted as the target.
+    fn default() -> Self {
+        Self {
+            owner: true,
+            devices: true,
+            special: true,
+            privileges: true,
+            chmod: Chmod::default(),
+        }
+    }
+}
+
+impl Preserve {
+    /// Owner, devices, special files and privileges stay behind: for a source of somebody else.
+    #[must_use]
+    pub fn safe() -> Self {
+        Self {
+            owner: false,
+            devices: false,
+            special: false,
+            privileges: false,
+            chmod: Chmod::default(),
+        }
+    }
+
+    /// Whether the target makes things of this kind.
+    #[must_use]
+    pub fn takes(&self, kind: &Kind) -> bool {
+        match kind {
+            Kind::Device { .. } => self.devices,
+            Kind::Fifo => self.special,
+            _ => true,
+        }
+    }
+
+    /// Takes out of an entry what stays behind.
+    pub fn reduce(&self, entry: &mut Entry) {
+        self.reduce_metadata(&mut entry.metadata, entry.kind == Kind::Directory);
+    }
+
+    /// The same for the metadata of a directory, or of anything else.
+    pub fn reduce_metadata(&self, metadata: &mut Metadata, directory: bool) {
+        if !self.owner {
+            metadata.leave_owner();
+        }
+        if !self.privileges {
+            metadata.drop_set_id();
+            metadata.drop_privileged_attributes();
+        }
+        metadata.mode = self.chmod.apply(metadata.mode, directory);
+        // They would give the rights of whoever runs the copy.
+        if !self.owner {
+            metadata.drop_set_id();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{metadata::Xattr, path::RelPath};
+
+    fn entry(kind: Kind) -> Entry {
+        let xattr = |name: &str| Xattr {
+            name: name.as_bytes().into(),
+            value: b"1".as_slice().into(),
+        };
+        Entry {
+            path: RelPath::parse(b"a").unwrap(),
+            kind,
+            metadata: Metadata {
+                mode: 0o6755,
+                uid: 1000,
+                gid: 1000,
+                xattrs: ["security.capability", "trusted.a", "user.b"]
+                    .map(xattr)
+                    .into(),
+                ..Metadata::default()
+            },
+        }
+    }
+
+    #[test]
+    fn everything_comes_along_by_default() {
+        let mut reduced = entry(Kind::Fifo);
+        Preserve::default().reduce(&mut reduced);
+        assert_eq!(reduced, entry(Kind::Fifo));
+        assert!(Preserve::default().takes(&Kind::Fifo));
+    }
+
+    #[test]
+    fn safe_set_leaves_owner_and_privileges_behind() {
+        let mut reduced = entry(Kind::Directory);
+        let before = reduced.metadata.clone();
+        Preserve::safe().reduce(&mut reduced);
+        let metadata = &reduced.metadata;
+        assert_eq!(metadata.mode, 0o755);
+        assert_eq!(metadata.xattrs.len(), 1);
+        assert_eq!(&*metadata.xattrs[0].name, b"user.b");
+        // Whoever owns it, this is no difference.
+        let others = Metadata {
+            uid: 7,
+            gid: 8,
+            ..metadata.clone()
+        };
+        assert!(!metadata.differs(&others, false));
+        assert!(before.differs(&others, false));
+    }
+
+    #[test]
+    fn takes_devices_and_fifos_as_told() {
+        let device = Kind::Device {
+            block: false,
+            major: 1,
+            minor: 3,
+        };
+        let safe = Preserve::safe();
+        assert!(!safe.takes(&device) && !safe.takes(&Kind::Fifo));
+        assert!(safe.takes(&Kind::Directory));
+    }
+
+    #[test]
+    fn chmod_comes_last_but_gives_no_set_id_bits_without_owner() {
+        for (owner, mode) in [(true, 0o2700), (false, 0o700)] {
+            let mut reduced = entry(Kind::Directory);
+            let preserve = Preserve {
+                owner,
+                chmod: "D700,Dg+s".parse().unwrap(),
+                ..Preserve::safe()
+            };
+            preserve.reduce(&mut reduced);
+            assert_eq!(reduced.metadata.mode, mode);
+        }
+    }
+}
