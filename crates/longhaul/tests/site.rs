@@ -579,7 +579,7 @@ fn sends_no_privileges_unless_the_source_is_trusted() {
 fn facts(tree: &Path, name: &str) -> (u32, u32, Option<Vec<u8>>) {
     let path = tree.join(name);
     let stat = fs::metadata(&path).unwrap();
-    let mut value = vec![0; 64];
+    let mut value = [0; 64];
     let length = rustix::fs::getxattr(&path, "security.capability", &mut value[..]);
     let capability = length.ok().map(|length| value[..length].to_vec());
     (stat.mode() & 0o7777, stat.uid(), capability)
