@@ -28,6 +28,7 @@ pub mod pipe_pool;
 pub mod private_file;
 pub mod process;
 pub mod process_sockets;
+pub mod process_usage;
 pub mod sandbox;
 pub mod single_segments;
 pub mod sock_diag;

@@ -2,9 +2,11 @@
 //! From a request to its answer.
 
 use super::{
-    Source, guard, metrics, page,
+    Source,
+    format::Format,
+    guard, metrics, page,
     query::Query,
-    record::{Health, HealthStatus},
+    record::{Health, HealthStatus, Status},
 };
 use bytes::Bytes;
 use http_body_util::Full;
@@ -16,8 +18,6 @@ use serde::Serialize;
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
-/// OpenMetrics 1.0, "Content Type".
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// On every answer: nothing is kept, framed, sniffed or loaded from elsewhere, and nobody else's
 /// page may read it. There is no CORS header, on purpose.
@@ -58,10 +58,7 @@ async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<B
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or(""));
     match path {
         "/healthz" => health(&source.health()),
-        "/metrics" => match metrics::encode(&source.status().await) {
-            Ok(text) => content(OPENMETRICS, text),
-            Err(error) => self::text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-        },
+        "/metrics" => exposition(accepted(request), &source.status().await),
         "/api/v1/status" => json(StatusCode::OK, &source.status().await),
         "/api/v1/throughput" => json(StatusCode::OK, &source.throughput()),
         "/api/v1/connections" => match Query::parse(query) {
@@ -76,6 +73,21 @@ async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<B
             ),
         },
     }
+}
+
+fn accepted<B>(request: &Request<B>) -> Format {
+    let fields = request.headers().get_all(header::ACCEPT).iter();
+    Format::accepted(fields.filter_map(|field| field.to_str().ok()))
+}
+
+fn exposition(format: Format, status: &Status) -> Response<Full<Bytes>> {
+    let mut response = match metrics::encode(status, format) {
+        Ok(text) => content(format.content_type(), text),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    };
+    let accept = HeaderValue::from_static("Accept");
+    response.headers_mut().insert(header::VARY, accept);
+    response
 }
 
 fn health(health: &Health) -> Response<Full<Bytes>> {

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/metrics`: a [`Status`] as OpenMetrics. Labels are names from the configuration, never a
+//! `/metrics`: a [`Status`] as OpenMetrics, or as the classic text format. Labels are names from the configuration, never a
 //! client's, so that the number of series is bounded by the configuration.
 
-use super::record::{HealthStatus, LegGroup, PeerState, Status};
+use super::{
+    classic, condition_metrics,
+    format::Format,
+    histograms, process_metrics,
+    record::{HealthStatus, LegGroup, PeerState, Status},
+};
 use crate::relay::{failure::Failure, record::ListenerCounts};
 use model::leg::limiter::Limiter;
 use prometheus_client::{
@@ -18,20 +23,33 @@ type Times = Family<Labels, Counter<f64, AtomicU64>>;
 type Values = Family<Labels, Gauge<f64, AtomicU64>>;
 
 /// The exposition.
-pub(super) fn encode(status: &Status) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix("longhaul");
-    relay(status, &mut registry);
-    listeners(&status.relay.listeners, &mut registry);
-    peers(&status.peers, &mut registry);
-    legs(&status.legs, &mut registry);
+pub(super) fn encode(status: &Status, format: Format) -> Result<String, fmt::Error> {
+    let mut all = Registry::default();
+    let registry = all.sub_registry_with_prefix("longhaul");
+    relay(status, registry);
+    condition_metrics::register_reload(&status.reload, registry);
+    condition_metrics::register_certificates(&status.certificates, registry);
+    listeners(status, registry);
+    peers(&status.peers, registry);
+    legs(&status.legs, registry);
+    if let Some(process) = &status.process {
+        process_metrics::register(process, &mut all);
+    }
     let mut text = String::new();
-    text::encode(&mut text, &registry)?;
-    Ok(text)
+    text::encode(&mut text, &all)?;
+    Ok(match format {
+        Format::OpenMetrics => text,
+        Format::Classic => classic::from_openmetrics(&text),
+    })
 }
 
 fn relay(status: &Status, registry: &mut Registry) {
-    let version = Info::new(vec![("version", status.version.clone())]);
-    registry.register("build", "What runs here", version);
+    let build = Info::new(vec![
+        ("version", status.version.clone()),
+        ("commit", status.commit.clone()),
+        ("arch", std::env::consts::ARCH.to_owned()),
+    ]);
+    registry.register("build", "What runs here", build);
     let mut gauge = |name: &str, help: &str, unit: Option<Unit>, value: f64| {
         let gauge = Gauge::<f64, AtomicU64>::default();
         gauge.set(value);
@@ -84,8 +102,20 @@ fn relay(status: &Status, registry: &mut Registry) {
     );
 }
 
-fn listeners(listeners: &[ListenerCounts], registry: &mut Registry) {
+fn listeners(status: &Status, registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("listener");
+    histograms::register(&status.times, registry);
+    listener_counts(&status.relay.listeners, registry);
+}
+
+/// A cause in a label: `connection_refused`.
+fn snake_case(words: &str) -> String {
+    words
+        .to_lowercase()
+        .replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+}
+
+fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
     let opened = counts(registry, "connections", "Connections accepted", None);
     let open = values(registry, "connections_open", "Connections open now", None);
     let failures = counts(
@@ -120,7 +150,8 @@ fn listeners(listeners: &[ListenerCounts], registry: &mut Registry) {
         open.get_or_create(&of()).inc_by(counted.active as f64);
         for cause in Failure::ALL.map(|failure| failure.to_string()) {
             let count = counted.failed.get(&cause).copied().unwrap_or(0);
-            failures.get_or_create(&with("cause", &cause)).inc_by(count);
+            let label = snake_case(&cause);
+            failures.get_or_create(&with("cause", &label)).inc_by(count);
         }
         for (direction, count) in [("up", counted.bytes_up), ("down", counted.bytes_down)] {
             bytes

@@ -3,9 +3,14 @@
 //! on loopback. It knows nothing of the relay but the records that a [`Source`] gives.
 
 mod answer;
+mod classic;
+mod condition_metrics;
+mod format;
 mod guard;
+mod histograms;
 mod metrics;
 mod page;
+mod process_metrics;
 mod query;
 pub(crate) mod record;
 

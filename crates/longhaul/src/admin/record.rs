@@ -32,6 +32,8 @@ pub(crate) enum HealthStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) version: String,
+    /// Of the source; empty if it was built outside of a repository.
+    pub(crate) commit: String,
     pub(crate) started: Timestamp,
     pub(crate) uptime_s: f64,
     pub(crate) health: Health,
@@ -39,6 +41,71 @@ pub(crate) struct Status {
     pub(crate) relay: RelayRecord,
     pub(crate) peers: Vec<PeerState>,
     pub(crate) legs: Vec<LegGroup>,
+    pub(crate) times: Vec<ListenerTimes>,
+    pub(crate) reload: Reload,
+    pub(crate) certificates: Vec<Certificate>,
+    /// `None` where /proc can't be read.
+    pub(crate) process: Option<Process>,
+}
+
+/// How long a listener's connections took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ListenerTimes {
+    pub(crate) listener: String,
+    /// From a request until its outgoing leg stood.
+    pub(crate) connect: Distribution,
+    /// From a request until the first byte of the answer.
+    pub(crate) first_byte: Distribution,
+    /// From accept to end, of those that have ended.
+    pub(crate) duration: Distribution,
+}
+
+/// Counts by duration, since the start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Distribution {
+    /// Upper bounds, each included in its count.
+    pub(crate) bounds_s: Vec<f64>,
+    /// One more than there are bounds: the last is of what is above all.
+    pub(crate) counts: Vec<u64>,
+    pub(crate) sum_s: f64,
+}
+
+/// The last time that a configuration was read; the first time is the start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reload {
+    pub(crate) time: Timestamp,
+    /// Whether it was taken.
+    pub(crate) successful: bool,
+    /// When one was taken last.
+    pub(crate) success_time: Timestamp,
+    /// Why it was not taken.
+    pub(crate) problem: Option<String>,
+}
+
+/// A certificate that is in use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Certificate {
+    /// `listener` or `peer`.
+    pub(crate) user: String,
+    /// The listener's or peer's.
+    pub(crate) name: String,
+    /// `own`, with those between it and the authority, or `authority`.
+    pub(crate) role: String,
+    pub(crate) file: String,
+    pub(crate) not_after: Timestamp,
+}
+
+/// What the process uses of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) started: Timestamp,
+    pub(crate) cpu_s: f64,
+    pub(crate) resident_bytes: u64,
+    pub(crate) virtual_bytes: u64,
+    pub(crate) threads: u64,
+    pub(crate) open_fds: u64,
+    /// `None` is no limit.
+    pub(crate) max_fds: Option<u64>,
 }
 
 /// A configured peer and what goes over it.

@@ -184,7 +184,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Counters")]
     pub(super) counters: Option<PathBuf>,
 
-    /// Serve /healthz, /metrics (OpenMetrics), /api/v1/… and a status page here; loopback only
+    /// Serve /healthz, /metrics (for Prometheus), /api/v1/… and a status page here; loopback only
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Counters")]
     pub(super) admin: Option<SocketAddr>,
 

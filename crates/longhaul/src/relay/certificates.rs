@@ -2,7 +2,10 @@
 //! Who relays are to each other: certificates of an authority of their own, TLS 1.3, and both sides
 //! must show theirs.
 
-use super::{carrier::Carrier, config::settings::TlsSettings, disagreement::NotAllowed, tls::Tls};
+use super::{
+    carrier::Carrier, config::settings::TlsSettings, disagreement::NotAllowed, tls::Tls,
+    validity::Certificates,
+};
 use crate::exit::Refusal;
 use host::private_file;
 use rustls::{
@@ -25,15 +28,15 @@ pub(super) const KEY_LEN_MAX: u64 = 64 << 10;
 /// What a relay shows and believes, read and checked.
 #[derive(Debug)]
 struct Identity {
+    certificates: Certificates,
     authorities: Arc<RootCertStore>,
-    chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
 /// The side that connects.
 #[derive(Debug)]
 pub(crate) struct Initiator {
-    written: TlsSettings,
+    certificates: Certificates,
     config: Arc<ClientConfig>,
     peer: ServerName<'static>,
 }
@@ -41,7 +44,7 @@ pub(crate) struct Initiator {
 /// The side that listens.
 #[derive(Debug)]
 pub(crate) struct Responder {
-    written: TlsSettings,
+    certificates: Certificates,
     config: Arc<ServerConfig>,
 }
 
@@ -116,13 +119,13 @@ impl Guests {
 
 impl PartialEq for Initiator {
     fn eq(&self, other: &Self) -> bool {
-        self.written == other.written
+        self.certificates.written == other.certificates.written
     }
 }
 
 impl PartialEq for Responder {
     fn eq(&self, other: &Self) -> bool {
-        self.written == other.written
+        self.certificates.written == other.certificates.written
     }
 }
 
@@ -136,21 +139,26 @@ impl Initiator {
             return Err(Refusal::usage(format!("{user}: {problem}")));
         }
         let Identity {
+            certificates,
             authorities,
-            chain,
             key,
         } = Identity::read(written, user)?;
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .map_err(|error| refused(user, error))?
             .with_root_certificates(authorities)
-            .with_client_auth_cert(chain, key)
+            .with_client_auth_cert(certificates.chain.clone(), key)
             .map_err(|error| refused(user, error))?;
         Ok(Self {
-            written: written.clone(),
+            certificates,
             config: Arc::new(config),
             peer: name(written.name.as_deref().unwrap_or(peer), user)?,
         })
+    }
+
+    /// What it shows and believes.
+    pub(crate) fn certificates(&self) -> &Certificates {
+        &self.certificates
     }
 
     /// Shakes hands.
@@ -168,8 +176,8 @@ impl Responder {
             return Err(Refusal::usage(format!("{user}: {problem}")));
         }
         let Identity {
+            certificates,
             authorities,
-            chain,
             key,
         } = Identity::read(written, user)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider())
@@ -184,15 +192,20 @@ impl Responder {
             .with_protocol_versions(&[&TLS13])
             .map_err(|error| refused(user, error))?
             .with_client_cert_verifier(Arc::new(guests))
-            .with_single_cert(chain, key)
+            .with_single_cert(certificates.chain.clone(), key)
             .map_err(|error| refused(user, error))?;
         // A ticket that nobody reads would turn the peer's close into RST (RFC 1122 §4.2.2.13),
         // and ready connections make resumption needless.
         config.send_tls13_tickets = 0;
         Ok(Self {
-            written: written.clone(),
+            certificates,
             config: Arc::new(config),
         })
+    }
+
+    /// What it shows and believes.
+    pub(crate) fn certificates(&self) -> &Certificates {
+        &self.certificates
     }
 
     /// Shakes hands with a relay that the listener serves.
@@ -205,16 +218,21 @@ impl Responder {
 impl Identity {
     fn read(written: &TlsSettings, user: &str) -> anyhow::Result<Self> {
         let mut authorities = RootCertStore::empty();
-        for authority in certificates(&written.ca, user)? {
-            let added = authorities.add(authority);
+        let trusted = certificates(&written.ca, user)?;
+        for authority in &trusted {
+            let added = authorities.add(authority.clone());
             added.map_err(|error| unusable(&written.ca, user, error))?;
         }
         let key = private_file::read(&written.key, KEY_LEN_MAX)
             .map_err(|error| unusable(&written.key, user, error))?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
         Ok(Self {
+            certificates: Certificates {
+                written: written.clone(),
+                chain: certificates(&written.certificate, user)?,
+                authorities: trusted,
+            },
             authorities: authorities.into(),
-            chain: certificates(&written.certificate, user)?,
             key: key.map_err(|error| unusable(&written.key, user, error))?,
         })
     }

@@ -4,6 +4,7 @@
 use super::{
     failure::Failure,
     record::{Counts, ListenerCounts},
+    times::Times,
 };
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -88,6 +89,7 @@ pub(crate) struct Counters {
     active: AtomicU64,
     failed: [AtomicU64; Failure::ALL.len()],
     pub(crate) traffic: Traffic,
+    pub(crate) times: Times,
     /// Bytes taken from one leg and not yet given to the other, kernel socket buffers not counted.
     buffered: AtomicU64,
 }

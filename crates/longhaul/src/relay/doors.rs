@@ -7,7 +7,11 @@ use super::{
     door::Door,
     record::{Counts, ListenerCounts},
 };
-use std::sync::{Arc, PoisonError, RwLock};
+use crate::admin::record::ListenerTimes;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 /// The listeners; a reload replaces them.
 #[derive(Debug, Default)]
@@ -56,6 +60,19 @@ impl Doors {
         let each: Vec<_> = doors.map(|door| door.counts()).collect();
         let total = counters::total(&list.past, &each);
         (each, total)
+    }
+}
+
+impl Doors {
+    /// How long the connections of each took. Two of one name, of which one is closing, are one.
+    pub(crate) fn times(&self) -> Vec<ListenerTimes> {
+        let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut names = BTreeSet::new();
+        let doors = list.open.iter().chain(&list.closing);
+        let doors = doors.filter(|door| names.insert(door.name()));
+        doors
+            .map(|door| door.counters.times.read(door.name()))
+            .collect()
     }
 }
 

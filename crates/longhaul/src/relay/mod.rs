@@ -47,6 +47,7 @@ mod ready;
 pub(crate) mod record;
 mod registry;
 mod reload;
+mod reload_state;
 mod resolver;
 mod route;
 mod service_manager;
@@ -57,10 +58,12 @@ mod stream;
 mod stripe;
 mod summary;
 mod survey;
+mod times;
 mod tls;
 mod transfer;
 mod udt;
 mod users;
+mod validity;
 mod warnings;
 mod worker;
 
@@ -90,6 +93,7 @@ use memory::Memory;
 use passed::PassedSockets;
 use record::{Record, RelayRecord};
 use registry::Registry;
+use reload_state::ReloadState;
 use service_manager::ServiceManager;
 use std::{
     io::{self, Write as _},
@@ -157,6 +161,7 @@ pub(crate) struct Relay {
     survey: Survey,
     history: History,
     started: Instant,
+    reloads: ReloadState,
     /// A permit for each connection that may be open.
     places: Arc<Semaphore>,
     /// All of them, taken or not; a reload may change it.
@@ -224,6 +229,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         survey: Survey::new(config.admin.is_some()),
         history: History::default(),
         started: Instant::now(),
+        reloads: ReloadState::new(),
         drain: Drain::new(),
         journal: journal.unwrap_or_default(),
         places: Arc::new(Semaphore::new(budget.connections)),
@@ -554,6 +560,7 @@ fn reload_at_sighup(
                 Some(problem) => note!("longhaul relay: not reloaded: {problem}"),
             }
             manager.reloaded(relay, problem.as_deref());
+            relay.reloads.ended(problem);
         }
     })
 }

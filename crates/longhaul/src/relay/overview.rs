@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the relay tells its admin endpoint.
 
-use super::{Relay, counters, drain::Phase};
+use super::{Relay, counters, drain::Phase, validity::Certificates};
 use crate::admin::{
     Source,
-    record::{Health, HealthStatus, PeerState, PeerUsage, Snapshot, Status, Throughput},
+    record::{
+        Certificate, Health, HealthStatus, PeerState, PeerUsage, Process, Snapshot, Status,
+        Throughput,
+    },
 };
 use jiff::{Timestamp, ToSpan as _};
 use std::sync::Arc;
@@ -28,12 +31,17 @@ impl Source for Arc<Relay> {
         let uptime = self.started.elapsed();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: commit().to_owned(),
             started: Timestamp::now() - (uptime.as_millis() as i64).milliseconds(),
             uptime_s: uptime.as_secs_f64(),
             health: self.health(),
             peers: relay.peers.iter().map(peer).collect(),
             relay,
             legs,
+            times: self.doors.times(),
+            reload: self.reloads.read(),
+            certificates: certificates(self),
+            process: process(),
         }
     }
 
@@ -44,6 +52,57 @@ impl Source for Arc<Relay> {
     fn throughput(&self) -> Throughput {
         self.history.read()
     }
+}
+
+/// Behind the version, if there is one (build.rs).
+fn commit() -> &'static str {
+    let whole = env!("LONGHAUL_VERSION");
+    whole.split_once('+').map_or("", |(_, commit)| commit)
+}
+
+fn process() -> Option<Process> {
+    let usage = host::process_usage::own().ok()?;
+    Some(Process {
+        started: usage.started.try_into().ok()?,
+        cpu_s: usage.cpu_s,
+        resident_bytes: usage.resident_bytes,
+        virtual_bytes: usage.virtual_bytes,
+        threads: usage.threads,
+        open_fds: usage.descriptors,
+        max_fds: host::descriptors::limits().0,
+    })
+}
+
+fn certificates(relay: &Relay) -> Vec<Certificate> {
+    let config = relay.config();
+    let listeners = config.listeners.iter().filter_map(|listener| {
+        let tls = listener.tls.as_ref()?;
+        Some(both("listener", &listener.name, tls.certificates()))
+    });
+    let peers = config.peers.values().filter_map(|peer| {
+        let tls = peer.tls.as_ref()?;
+        Some(both("peer", &peer.name, tls.certificates()))
+    });
+    listeners.chain(peers).flatten().collect()
+}
+
+/// The own certificate and the authority's.
+fn both(user: &str, name: &str, of: &Certificates) -> Vec<Certificate> {
+    let own = ("own", &of.written.certificate, of.own_end());
+    let authority = ("authority", &of.written.ca, of.authority_end());
+    let certificate = |(role, file, end): (&str, &std::path::PathBuf, Option<Timestamp>)| {
+        Some(Certificate {
+            user: user.to_owned(),
+            name: name.to_owned(),
+            role: role.to_owned(),
+            file: file.display().to_string(),
+            not_after: end?,
+        })
+    };
+    [own, authority]
+        .into_iter()
+        .filter_map(certificate)
+        .collect()
 }
 
 /// A relay that is about to end is not waited for, whatever its workers do.

@@ -25,6 +25,7 @@ use super::{
     record::{ConnectionRecord, Ended, Record},
     route::{Far, Request, Route},
     stripe::{self, Ends, Entry, Founder, Seat, Trunk},
+    times::FirstByte,
     tls::Tls,
     transfer::{self, End, Means, Side},
     worker::Newcomer,
@@ -72,6 +73,7 @@ pub(crate) struct Session {
     pub(crate) started: Instant,
     pub(crate) traffic: Traffic,
     pub(crate) pauses: Pauses,
+    first_byte: FirstByte,
     /// The survey has counted its end.
     pub(crate) seen_last: AtomicBool,
     way_out: Mutex<WayOut>,
@@ -164,6 +166,10 @@ impl Drop for Finale<'_> {
         let Self { session, end } = self;
         session.relay.survey.see_last_of(session);
         session.close(end);
+        if !session.was_unused(end) {
+            let lasted = session.started.elapsed();
+            session.door.counters.times.duration.add(lasted);
+        }
         if session.relay.journal.is_kept() && !session.was_unused(end) {
             session.relay.journal.put(session.record(end));
         }
@@ -178,7 +184,7 @@ impl Session {
         (client, client_address): (Carrier, SocketAddr),
         number: u64,
     ) -> Self {
-        let (listener, config) = (door.listener(), relay.config());
+        let (listener, config, now) = (door.listener(), relay.config(), Instant::now());
         let holder = Self::holder(&listener, client_address);
         Self {
             number,
@@ -196,7 +202,8 @@ impl Session {
             client_address,
             sender: client_address,
             announced: None,
-            started: Instant::now(),
+            started: now,
+            first_byte: FirstByte::new(now),
             traffic: Traffic::default(),
             pauses: Pauses::default(),
             seen_last: AtomicBool::new(false),
@@ -383,15 +390,34 @@ impl Session {
 
     async fn open_by(&self, request: &Request, ready: &Ready) -> Result<Far, Failure> {
         self.asks_for(request.destination.to_string());
+        self.first_byte.asked_unless_waiting();
         let introduced = self.introduce(request);
         let wanted = introduced.as_ref().unwrap_or(request);
         let far = match self.opened_ahead(&request.destination) {
             Some(far) => Self::greet(far.at_home_here()?, &wanted.early).await?,
-            None => Box::pin(self.route(ready).open(wanted)).await?,
+            None => self.connect(ready, wanted).await?,
         };
         self.count(Direction::Up, request.early.len());
         self.leaves_by(&far);
         Ok(far)
+    }
+
+    /// Opens the way out, and counts how long that took.
+    async fn connect(&self, ready: &Ready, wanted: &Request) -> Result<Far, Failure> {
+        let begin = Instant::now();
+        let far = Box::pin(self.route(ready).open(wanted)).await?;
+        self.door.counters.times.connect.add(begin.elapsed());
+        Ok(far)
+    }
+
+    /// Another request on the client's connection.
+    pub(crate) fn asks_again(&self) {
+        self.first_byte.asked();
+    }
+
+    /// The answer to the last request begins.
+    pub(crate) fn hears_answer(&self) {
+        self.first_byte.came(&self.door.counters.times);
     }
 
     /// A leg that was opened before there was anything to say on it.
@@ -512,6 +538,7 @@ impl Session {
             counters: &self.door.counters,
             traffic: &self.traffic,
             pauses: &self.pauses,
+            first_byte: &self.first_byte,
             limits: &self.limits,
             mode,
             client_heard: &far.client_heard,

@@ -13,6 +13,7 @@ use super::{
     route::Far,
     stream::{read_some, write_all},
     stripe::Seat,
+    times::FirstByte,
 };
 use host::pipe_pool::{self, Lease, Pool, Shortfall};
 use std::{
@@ -69,6 +70,7 @@ pub(crate) struct Means<'a> {
     pub(crate) counters: &'a Counters,
     pub(crate) traffic: &'a Traffic,
     pub(crate) pauses: &'a Pauses,
+    pub(crate) first_byte: &'a FirstByte,
     /// What may pass in which time.
     pub(crate) limits: &'a Limits,
     /// How bytes move.
@@ -78,9 +80,12 @@ pub(crate) struct Means<'a> {
 }
 
 impl Means<'_> {
-    fn delivered(&self, direction: Direction, bytes: usize) {
+    pub(super) fn delivered(&self, direction: Direction, bytes: usize) {
         self.counters.traffic.add(direction, bytes);
         self.traffic.add(direction, bytes);
+        if direction == Direction::Down && bytes > 0 {
+            self.first_byte.came(&self.counters.times);
+        }
     }
 }
 

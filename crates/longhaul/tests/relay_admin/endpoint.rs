@@ -41,8 +41,13 @@ impl Endpoint {
     }
 
     pub(crate) fn get(self, path: &str) -> Answer {
+        self.get_with(path, "")
+    }
+
+    /// With these fields, each of which ends its line.
+    pub(crate) fn get_with(self, path: &str, fields: &str) -> Answer {
         let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}Connection: close\r\n\r\n");
         send(self.0, &request)
     }
 

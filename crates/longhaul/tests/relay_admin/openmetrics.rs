@@ -52,7 +52,8 @@ impl Exposition {
         match what {
             "HELP" => assert!(!rest.is_empty(), "{line}"),
             "TYPE" => {
-                assert!(["counter", "gauge", "info"].contains(&rest), "{line}");
+                let known = ["counter", "gauge", "histogram", "info"];
+                assert!(known.contains(&rest), "{line}");
                 family.kind = rest.to_owned();
                 self.kinds.insert(name.to_owned(), rest.to_owned());
             }
@@ -70,13 +71,15 @@ impl Exposition {
             Some((name, labels)) => (name, labels.strip_suffix('}').expect("closed")),
             None => (series, ""),
         };
-        let suffix = match family.kind.as_str() {
-            "counter" => "_total",
-            "info" => "_info",
-            "gauge" => "",
+        let suffixes = match family.kind.as_str() {
+            "counter" => &["_total"][..],
+            "info" => &["_info"],
+            "histogram" => &["_bucket", "_count", "_sum"],
+            "gauge" => &[""],
             kind => panic!("{line}: in a family of type {kind:?}"),
         };
-        assert_eq!(name, format!("{}{suffix}", family.name), "{line}");
+        let is_its = |suffix: &&str| name == format!("{}{suffix}", family.name);
+        assert!(suffixes.iter().any(is_its), "{line}");
         check_labels(labels, line);
         let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
         assert!(value.is_finite(), "{line}");

@@ -171,6 +171,7 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
 
 impl Proxy {
     async fn respond(&self, request: ClientRequest) -> Response<Body> {
+        self.session.asks_again();
         let outcome = match self.check(&request) {
             Ok(destination) => self.serve(request, destination).await,
             Err(declined) => Err(declined),
@@ -212,7 +213,10 @@ impl Proxy {
         let given = credentials(request.headers(), header::AUTHORIZATION);
         let url = ftp::Url::new(request.uri(), given).map_err(bad)?;
         match ftp::get(&self.session, server, &url, only_head).await {
-            Ok(response) => Ok(response.map(Either::Right)),
+            Ok(response) => {
+                self.session.hears_answer();
+                Ok(response.map(Either::Right))
+            }
             Err(ftp::Refused { status, reason }) => Err(Declined {
                 failure: match status {
                     StatusCode::GATEWAY_TIMEOUT => Failure::TimedOut,
@@ -400,6 +404,7 @@ impl Proxy {
         };
         let mut error = match sent {
             Ok(response) => {
+                self.session.hears_answer();
                 *kept = Some(origin);
                 return Ok(response.map(|body| Download::new(body, silence)));
             }

@@ -278,7 +278,7 @@ async fn deliver(
     let _held = means.counters.hold(conduit.held());
     while conduit.held() > 0 {
         match to.drain(conduit) {
-            Ok(bytes) => means.count(direction, bytes),
+            Ok(bytes) => means.delivered(direction, bytes),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let _paused = means.pauses.begin(direction);
                 let writable = poll_fn(|cx| to.poll_write_ready(cx)).await;
@@ -364,7 +364,7 @@ impl<'a> Spreading<'a> {
 
     fn push(&self, sink: &mut Spreader<'a>) -> Result<(), Broken> {
         let pushed = sink.push().map_err(Broken::Sink)?;
-        self.means.count(self.direction, pushed);
+        self.means.delivered(self.direction, pushed);
         Ok(())
     }
 
@@ -416,11 +416,6 @@ impl Means<'_> {
         if direction == Direction::Up {
             self.client_heard.store(true, Relaxed);
         }
-    }
-
-    fn count(&self, direction: Direction, bytes: usize) {
-        self.counters.traffic.add(direction, bytes);
-        self.traffic.add(direction, bytes);
     }
 
     /// Waits as long as the rate limits ask for these bytes.
