@@ -411,6 +411,54 @@ fn a_verified_connect_through_a_peer() {
     }
 }
 
+/// Clients know nothing of the relay, and of none behind it: a dead one does not cut them off.
+#[test]
+fn without_a_far_relay_clients_go_straight_on() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("direct");
+    let peer = ["--peer", "127.0.0.1"];
+    for verify in [&[][..], &["--verify-connect"]] {
+        let near = bed.relay(&[&INTERCEPT[..], &peer, verify].concat());
+        for family in BOTH {
+            for _ in 0..2 {
+                let (client, server) = bed.pair(&bed.client, &bed.listen(family.at(8080)));
+                assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+                exchange(&client, &server, 1);
+            }
+        }
+        let (_, said) = near.stop();
+        let word = "clients go straight to their destinations while peer 127.0.0.1:5124 is down";
+        assert_eq!(said.matches(word).count(), 1, "{said}");
+    }
+}
+
+/// Where nothing may leave but through a peer.
+#[test]
+fn without_a_far_relay_clients_are_refused_if_that_is_wanted() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("strict");
+    let strict = ["--peer", "127.0.0.1", "--no-direct-fallback"];
+    let near = bed.relay(&[&INTERCEPT[..], &strict].concat());
+    for family in BOTH {
+        let _listener = bed.listen(family.at(8080));
+        let read = |client: TcpStream| io::Read::read(&mut &client, &mut [0]);
+        let error = bed.connect(family.at(8080)).and_then(read).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    }
+    drop(near);
+    let near = bed.relay(&[&INTERCEPT[..], &strict, &["--verify-connect"]].concat());
+    for family in BOTH {
+        let _listener = bed.listen(family.at(8080));
+        assert!(bed.connect(family.at(8080)).is_err());
+    }
+    let (_, said) = near.stop();
+    assert!(!said.contains("go straight"), "{said}");
+}
+
 #[test]
 fn without_verifying_a_refusal_comes_late() {
     if !may_use_namespaces() {

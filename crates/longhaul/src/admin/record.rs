@@ -15,6 +15,9 @@ pub(crate) struct Health {
     pub(crate) status: HealthStatus,
     /// New connections wait because the memory budget is used up.
     pub(crate) memory_exhausted: bool,
+    /// The names of peers that are down.
+    #[serde(default)]
+    pub(crate) peers_down: Vec<String>,
 }
 
 /// Whether to send connections here.
@@ -26,6 +29,8 @@ pub(crate) enum HealthStatus {
     Draining,
     /// A worker has not been heard of for 0.6 s.
     Stalled,
+    /// Connections are accepted, and every way on leads through a peer that is down.
+    CutOff,
 }
 
 /// `/api/v1/status`.

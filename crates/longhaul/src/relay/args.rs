@@ -115,6 +115,11 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Ways out")]
     pub(super) keep_source: bool,
 
+    /// Transparent listeners: while all peers of a route are down, refuse clients instead of letting
+    /// them go straight to their destinations
+    #[arg(long, help_heading = "Ways out")]
+    pub(super) no_direct_fallback: bool,
+
     /// Congestion control of the legs towards clients [default: the system's]
     #[arg(long, value_name = "NAME", help_heading = "Legs")]
     pub(super) cc_near: Option<String>,

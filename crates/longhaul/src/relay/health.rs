@@ -14,6 +14,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// A peer that fails again within this time after its return waits on from its last pause.
 const CALM: Duration = Duration::from_secs(60);
 
+/// A peer that nothing was heard of for so long is looked after, where its health is shown. Costs a
+/// connection.
+const QUIET: Duration = Duration::from_secs(30);
+
 /// What is known of a peer. Any thread tells, any asks.
 #[derive(Debug, Default)]
 pub(crate) struct Health(Mutex<State>);
@@ -22,6 +26,8 @@ pub(crate) struct Health(Mutex<State>);
 struct State {
     failures: u64,
     down: Option<Down>,
+    /// When it was last asked for anything, or would have been.
+    asked: Option<Instant>,
     /// The last return, and the pause before it.
     back: Option<(Instant, Duration)>,
 }
@@ -58,6 +64,7 @@ impl Health {
     /// It served this relay. Returns whether that is news.
     pub(crate) fn reached(&self, now: Instant) -> bool {
         let mut state = self.state();
+        state.asked = Some(now);
         let down = state.down.take();
         state.back = down.map(|down| (now, down.pause)).or(state.back);
         down.is_some()
@@ -67,6 +74,7 @@ impl Health {
     pub(crate) fn missed(&self, now: Instant, jitter: f64) -> bool {
         let mut state = self.state();
         state.failures += 1;
+        state.asked = Some(now);
         let news = state.down.is_none();
         if news {
             state.down = Some(Down::new(now, state.first_pause(now), jitter));
@@ -83,6 +91,18 @@ impl Health {
             }
             _ => false,
         }
+    }
+
+    /// Whether it is time to look after one that is up and that nothing was heard of for a while; then
+    /// nobody else is told so.
+    pub(crate) fn claim_look(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        let quiet = |at: Instant| now.duration_since(at) >= QUIET;
+        let due = state.down.is_none() && state.asked.is_none_or(quiet);
+        if due {
+            state.asked = Some(now);
+        }
+        due
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -171,6 +191,21 @@ mod tests {
         assert!(!health.claim_check(now + PAUSE_MIN - MS, 0.5));
         assert!(health.claim_check(now + PAUSE_MIN, 0.5));
         assert!(!health.claim_check(now + PAUSE_MIN, 0.5));
+    }
+
+    #[test]
+    fn a_peer_that_nothing_was_heard_of_is_looked_after() {
+        let (health, now) = (Health::default(), Instant::now());
+        assert!(health.claim_look(now));
+        assert!(!health.claim_look(now + QUIET - MS));
+        health.reached(now + QUIET - MS);
+        assert!(!health.claim_look(now + QUIET));
+        assert!(health.claim_look(now + QUIET * 2));
+        health.missed(now + QUIET * 3, 0.5);
+        assert!(
+            !health.claim_look(now + QUIET * 5),
+            "checks are for those that are down"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the relay tells its admin endpoint.
 
-use super::{Relay, counters, drain::Phase, validity::Certificates};
+use super::{Relay, config::Config, counters, drain::Phase, peer::Peer, validity::Certificates};
 use crate::admin::{
     Source,
     record::{
@@ -15,8 +15,12 @@ use std::sync::Arc;
 impl Source for Arc<Relay> {
     fn health(&self) -> Health {
         let is_steady = self.pulse.is_steady(std::time::Instant::now());
+        let config = self.config();
+        let is_down = |peer: &&Arc<Peer>| !peer.health.is_up();
+        let down = config.peers.values().filter(is_down);
         Health {
-            status: status(self.drain.phase(), is_steady),
+            status: status(self.drain.phase(), is_steady, is_cut_off(&config)),
+            peers_down: down.map(|peer| peer.name.clone()).collect(),
             memory_exhausted: self.memory.is_exhausted(),
         }
     }
@@ -106,12 +110,26 @@ fn both(user: &str, name: &str, of: &Certificates) -> Vec<Certificate> {
 }
 
 /// A relay that is about to end is not waited for, whatever its workers do.
-fn status(phase: Phase, is_steady: bool) -> HealthStatus {
+fn status(phase: Phase, is_steady: bool, is_cut_off: bool) -> HealthStatus {
     match (phase, is_steady) {
+        (Phase::Run, true) if is_cut_off => HealthStatus::CutOff,
         (Phase::Run, true) => HealthStatus::Serving,
         (Phase::Run, false) => HealthStatus::Stalled,
         (Phase::Drain | Phase::Cut | Phase::Stop, _) => HealthStatus::Draining,
     }
+}
+
+/// Whether no listener has a way on that does not lead through a peer that is down. One that only
+/// refuses, as it was told to, does not count.
+fn is_cut_off(config: &Config) -> bool {
+    let mut blocked = config.listeners.iter().filter_map(|listener| {
+        let ways = config.policy.ways_of(&listener.name);
+        let any = !ways.is_empty();
+        let open = listener.direct_fallback || ways.iter().any(|way| way.has_hope());
+        any.then_some(!open)
+    });
+    let first = blocked.next();
+    first.is_some_and(|first| first && blocked.all(|blocked| blocked))
 }
 
 #[cfg(test)]
@@ -119,12 +137,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_welcome_while_all_workers_live() {
-        assert_eq!(status(Phase::Run, true), HealthStatus::Serving);
-        assert_eq!(status(Phase::Run, false), HealthStatus::Stalled);
+    fn connections_are_welcome_while_all_workers_live_and_there_is_a_way_on() {
+        assert_eq!(status(Phase::Run, true, false), HealthStatus::Serving);
+        assert_eq!(status(Phase::Run, true, true), HealthStatus::CutOff);
+        assert_eq!(status(Phase::Run, false, true), HealthStatus::Stalled);
         for phase in [Phase::Drain, Phase::Cut, Phase::Stop] {
-            assert_eq!(status(phase, true), HealthStatus::Draining);
-            assert_eq!(status(phase, false), HealthStatus::Draining);
+            assert_eq!(status(phase, true, true), HealthStatus::Draining);
+            assert_eq!(status(phase, false, false), HealthStatus::Draining);
         }
+    }
+
+    /// A configuration whose peers `dead` are down.
+    fn cut_off(text: &str, dead: &[&str]) -> bool {
+        let listeners = "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:0'\nname = 'a'\n\
+                         [[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\nname = 'b'\n";
+        let peers = "[peer.x]\naddress = '192.0.2.1'\n[peer.y]\naddress = '192.0.2.2'\n";
+        let text = format!("{listeners}{peers}{text}");
+        let config = Config::new(&toml::from_str(&text).unwrap()).unwrap();
+        for name in dead {
+            config.peers[*name]
+                .health
+                .missed(std::time::Instant::now(), 0.5);
+        }
+        is_cut_off(&config)
+    }
+
+    #[test]
+    fn without_a_way_on_it_is_cut_off() {
+        let all = "[[route]]\nvia = ['x']\n";
+        assert!(!cut_off(all, &[]));
+        assert!(cut_off(all, &["x"]));
+        assert!(!cut_off(
+            "[[route]]\nvia = ['x']\nfallback = [['y']]\n",
+            &["x"]
+        ));
+        assert!(cut_off(
+            "[[route]]\nvia = ['x']\nfallback = [['y']]\n",
+            &["x", "y"]
+        ));
+        assert!(!cut_off(
+            "[[route]]\nvia = ['x']\nfallback = [[]]\n",
+            &["x"]
+        ));
+        // What no rule decides goes straight on, and so do the clients of the other listener.
+        assert!(!cut_off("[[route]]\nvia = ['x']\nports = [80]\n", &["x"]));
+        assert!(!cut_off(
+            "[[route]]\nvia = ['x']\nlistener = ['a']\n",
+            &["x"]
+        ));
+        let denied = "[[route]]\nlistener = ['b']\ndeny = true\n";
+        assert!(cut_off(&format!("{denied}{all}"), &["x"]));
+        assert!(!cut_off("[[route]]\ndeny = true\n", &["x", "y"]));
     }
 }

@@ -65,6 +65,8 @@ pub(crate) struct Peer {
     pub(crate) health: Health,
     /// The end of the last check that a doubt caused; held by whoever checks.
     pub(crate) doubted: AsyncMutex<Option<Instant>>,
+    /// It was said that clients go straight while it is down.
+    pub(crate) passed_by: AtomicBool,
     pub(crate) stock: StockCounters,
     pub(crate) striping: Striping,
 }
@@ -133,6 +135,7 @@ impl Peer {
             is_configured: false,
             health: Health::default(),
             doubted: AsyncMutex::default(),
+            passed_by: AtomicBool::new(false),
             stock: StockCounters::default(),
             streams: 1,
             striping: Striping::default(),
@@ -213,8 +216,20 @@ impl Peer {
         !self.health.is_up()
     }
 
+    /// Says once that a listener's clients go straight to their destinations without it.
+    pub(crate) fn is_passed_by(&self, listener: &str) {
+        if !self.passed_by.swap(true, Relaxed) {
+            let name = &self.name;
+            note!(
+                "longhaul relay: {listener}: clients go straight to their destinations while peer \
+                 {name} is down"
+            );
+        }
+    }
+
     /// It has served this relay.
     pub(crate) fn is_back(&self) {
+        self.passed_by.store(false, Relaxed);
         if self.health.reached(Instant::now()) && self.is_configured {
             note!("longhaul relay: peer {} is back", self.name);
         }
@@ -382,7 +397,8 @@ const PERIOD: Duration = Duration::from_millis(250);
 const NAMES_PERIOD: Duration = Duration::from_secs(30);
 
 /// Asks peers that are down when their pauses are over, for ever: whoever is back is used again, and
-/// nobody's connection has to find out.
+/// nobody's connection has to find out. Where the admin endpoint tells of their health, peers that
+/// nothing was heard of are asked, too.
 pub(crate) async fn watch(relay: &Relay) {
     let mut names_due = Instant::now();
     loop {
@@ -393,7 +409,11 @@ pub(crate) async fn watch(relay: &Relay) {
                 tokio::spawn(async move { peer.place.resolve().await });
             }
         }
-        let due = |peer: &&Arc<Peer>| peer.health.claim_check(Instant::now(), jitter());
+        let is_shown = config.admin.is_some();
+        let due = |peer: &&Arc<Peer>| {
+            let (health, now) = (&peer.health, Instant::now());
+            health.claim_check(now, jitter()) || (is_shown && health.claim_look(now))
+        };
         for peer in config.peers.values().filter(due) {
             let (peer, limit) = (peer.clone(), config.limits.connect_timeout);
             tokio::spawn(async move { peer.check(limit).await });

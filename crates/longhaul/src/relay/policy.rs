@@ -39,6 +39,18 @@ pub(crate) struct Rule {
     pub(crate) way: Option<WayOut>,
 }
 
+impl WayOut {
+    /// Whether a chain is left whose first peer, if it has one, is up.
+    pub(crate) fn has_hope(&self) -> bool {
+        self.chains.iter().any(has_hope)
+    }
+}
+
+/// Whether the first peer is up, if there is one.
+pub(crate) fn has_hope(chain: &Chain) -> bool {
+    chain.first().is_none_or(|peer| peer.health.is_up())
+}
+
 /// All rules, and what holds when none fits.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
@@ -56,14 +68,38 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// The ways that clients of a listener may be sent, whoever they are and wherever they want to go.
+    pub(crate) fn ways_of(&self, listener: &str) -> Vec<&WayOut> {
+        let mut ways = Vec::new();
+        for rule in self.rules.iter().filter(|rule| rule.is_for(listener)) {
+            ways.extend(&rule.way);
+            if rule.is_for_all() {
+                return ways;
+            }
+        }
+        ways.push(&self.otherwise);
+        ways
+    }
+}
+
 impl Rule {
+    fn is_for(&self, listener: &str) -> bool {
+        any(&self.listeners, |name| name == listener)
+    }
+
+    /// Whether it decides for every client of its listeners.
+    fn is_for_all(&self) -> bool {
+        self.from.is_empty() && self.to.is_empty() && self.ports.is_empty()
+    }
+
     fn fits(&self, question: Question<'_>) -> bool {
         let Question {
             listener,
             client,
             destination,
         } = question;
-        any(&self.listeners, |name| name == listener)
+        self.is_for(listener)
             && any(&self.from, |prefix| prefix.contains(client))
             && any(&self.to, |target| target.is(destination))
             && any(&self.ports, |ports| ports.contains(destination.port()))

@@ -11,7 +11,7 @@ use super::{
     leg::Leg,
     lookups::Asker,
     peer::{self, Peer},
-    policy::{Chain, Question, WayOut},
+    policy::{Chain, Question, WayOut, has_hope},
     profile::Profile,
     ready::Ready,
     shortage::within,
@@ -101,6 +101,8 @@ pub(crate) struct Route<'a> {
     pub(crate) client: IpAddr,
     /// Who its lookups count for.
     pub(crate) asker: Option<Asker<'a>>,
+    /// Without a peer that is up, it goes straight to the destination.
+    pub(crate) direct_fallback: bool,
 }
 
 /// Where the outgoing leg goes.
@@ -127,6 +129,9 @@ impl Route<'_> {
             };
             let missed = match next_leg(chain, hops, request)? {
                 NextLeg::Destination(to) => {
+                    if let Some(peer) = way.chains[0].first() {
+                        peer.is_passed_by(self.listener);
+                    }
                     return self.go_straight(&to, &way.profile, request).await;
                 }
                 // In a box: TLS is large, and most legs have none.
@@ -145,7 +150,7 @@ impl Route<'_> {
     /// Whether a way out is left whose first peer, if it has one, is up.
     pub(crate) fn has_hope(&self, request: &Request) -> bool {
         let way = self.way_out(request);
-        way.is_ok_and(|way| way.chains.iter().any(has_hope))
+        way.is_ok_and(|way| way.has_hope())
     }
 
     /// What the rules say; a request that names its own hops goes by those, and both its hop and
@@ -153,7 +158,11 @@ impl Route<'_> {
     fn way_out(&self, request: &Request) -> Result<WayOut, Failure> {
         let allowed = self.decide(&request.destination)?;
         if request.hops.is_empty() {
-            return Ok(allowed.clone());
+            let mut way = allowed.clone();
+            if self.direct_fallback && !way.chains.iter().any(Vec::is_empty) {
+                way.chains.push(Chain::new());
+            }
+            return Ok(way);
         }
         self.decide(&Destination::Address(request.hops[0]))?;
         let peer = |hop: &SocketAddr| self.config.peer_at(*hop);
@@ -270,10 +279,6 @@ fn early(request: &Request, striped: bool) -> Vec<u8> {
 fn by_hope(chains: &[Chain]) -> Vec<&Chain> {
     let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(|chain| has_hope(chain));
     [up, down].concat()
-}
-
-fn has_hope(chain: &Chain) -> bool {
-    chain.first().is_none_or(|peer| peer.health.is_up())
 }
 
 /// The most that is offered to a ready leg in one write: with TLS one record, which the peer gets
@@ -542,6 +547,7 @@ mod tests {
             listener: "l",
             client: [127, 0, 0, 1].into(),
             asker: None,
+            direct_fallback: false,
         };
         route.way_out(&Request {
             hops: hops.iter().map(|p| p.parse().unwrap()).collect(),

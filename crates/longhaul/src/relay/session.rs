@@ -447,6 +447,7 @@ impl Session {
             listener: &self.listener.name,
             client: self.client_address.ip().to_canonical(),
             asker: Some(self.asker()),
+            direct_fallback: self.listener.direct_fallback,
         }
     }
 

@@ -145,6 +145,9 @@ fn serves(listener: &Listener) -> String {
     match &listener.kind {
         Kind::Forward(destination) => words.push(format!("to {destination}")),
         Kind::Transparent { keep_source: true } => words.push("under their addresses".to_owned()),
+        Kind::Transparent { .. } if listener.direct_fallback => {
+            words.push("straight while all peers of a route are down".to_owned());
+        }
         _ => {}
     }
     if let Some(rate) = listener.rate {

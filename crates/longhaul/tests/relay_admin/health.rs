@@ -4,7 +4,7 @@
 use crate::{
     endpoint::Endpoint,
     forwarding,
-    relay_process::{accept, connect, origin},
+    relay_process::{Relay, accept, connect, origin, refusing},
 };
 use rustix::process::Signal;
 use std::io::Write;
@@ -55,4 +55,41 @@ fn a_memory_budget_that_is_used_up_is_said_and_is_healthy() {
     assert!(bytes("memory_bytes") > 256 << 10, "{status}");
     drop(client);
     writer.join().unwrap();
+}
+
+/// The only way on leads through a dead peer: nobody has to find out by a connection.
+#[test]
+fn cut_off_while_the_only_peer_is_down() {
+    let (socket, dead) = refusing();
+    let (_listener, address) = origin();
+    let relay = forwarding(address, &["--peer", &dead.to_string()]);
+    let endpoint = Endpoint::of(&relay);
+    let health = endpoint.until("/healthz", |health| {
+        (health["status"] == "cut_off").then(|| health.clone())
+    });
+    assert_eq!(health["peers_down"][0], dead.to_string());
+    assert_eq!(endpoint.get("/healthz").status, 503);
+    // A relay rises at that address.
+    drop(socket);
+    let _far = Relay::start(&["--convert", &dead.to_string()]);
+    endpoint.until("/healthz", |health| {
+        (health["status"] == "serving").then_some(())
+    });
+    assert_eq!(endpoint.get("/healthz").status, 200);
+}
+
+/// With a fallback it serves, and says what is down.
+#[test]
+fn serving_by_the_fallback_while_a_peer_is_down() {
+    let (_socket, dead) = refusing();
+    let text = format!(
+        "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:0'\n[admin]\naddress = '127.0.0.1:0'\n\
+         [peer.dead]\naddress = '{dead}'\n[[route]]\nvia = ['dead']\nfallback = [[]]\n"
+    );
+    let relay = Relay::configured(&text, 2);
+    let endpoint = Endpoint::of(&relay);
+    endpoint.until("/healthz", |health| {
+        (health["peers_down"][0] == "dead" && health["status"] == "serving").then_some(())
+    });
+    assert_eq!(endpoint.get("/healthz").status, 200);
 }

@@ -16,6 +16,11 @@ impl Args {
                 "--keep-source is for --transparent listeners",
             ));
         }
+        if self.no_direct_fallback && self.transparent.is_empty() {
+            return Err(Refusal::usage(
+                "--no-direct-fallback is for --transparent listeners",
+            ));
+        }
         self.check_targets()?;
         if self.users.is_some() && self.socks5.is_empty() && self.http.is_empty() {
             return Err(Refusal::usage(
@@ -107,6 +112,7 @@ impl Args {
         listeners.extend(forward);
         listeners.extend(transparent.into_iter().map(|listener| ListenerSettings {
             keep_source: self.keep_source,
+            direct_fallback: self.no_direct_fallback.then_some(false),
             ..self.intercepting(listener)
         }));
         for listener in &mut listeners {
@@ -132,6 +138,7 @@ fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
         name: None,
         destination: None,
         keep_source: false,
+        direct_fallback: None,
         intercept: Vec::new(),
         intercept_local: false,
         verify_connect: false,

@@ -57,6 +57,8 @@ pub(crate) struct Listener {
     pub(crate) address: SocketAddr,
     /// Transparent listeners: what the relay itself diverts to it.
     pub(crate) intercept: Option<Intercept>,
+    /// While all peers of a route are down, its clients go straight to their destinations.
+    pub(crate) direct_fallback: bool,
     /// Who may use it, if it is not on loopback.
     pub(crate) allow_from: Vec<Prefix>,
     /// Who may not, wherever it is.
@@ -301,6 +303,7 @@ impl Listener {
         Ok(Self {
             transport: written.transport,
             profile,
+            direct_fallback: direct_fallback(written, &name)?,
             allow_from: [&settings.allow_from[..], &written.allow_from].concat(),
             deny_from: written.deny_from.clone(),
             users: users(written, &name)?,
@@ -399,6 +402,18 @@ fn kind(written: &ListenerSettings) -> Result<Kind, &'static str> {
         (N::Socks5, None, false) => Ok(Kind::Socks5),
         (N::Http, None, false) => Ok(Kind::Http),
         (N::Convert, None, false) => Ok(Kind::Convert),
+    }
+}
+
+/// Clients of a transparent listener know nothing of the relay: a dead one must not cut them off.
+fn direct_fallback(written: &ListenerSettings, name: &str) -> anyhow::Result<bool> {
+    let transparent = written.kind == KindName::Transparent;
+    match written.direct_fallback {
+        Some(_) if !transparent => Err(Refusal::usage(format!(
+            "listener {name}: direct_fallback is for transparent listeners: for others, give the \
+             route fallback = [[]]"
+        ))),
+        wanted => Ok(wanted.unwrap_or(transparent)),
     }
 }
 
@@ -670,6 +685,7 @@ mod tests {
             ("--convert 192.0.2.1", "--allow-from"),
             ("--http [::]:3128", "--allow-from"),
             ("--socks5 127.0.0.1:0 --keep-source", "--transparent"),
+            ("--socks5 127.0.0.1:0 --no-direct-fallback", "--transparent"),
             (
                 "--transparent 127.0.0.1:1 --intercept 10.0.0.0/8,[2001:db8::/32]:80",
                 "--transparent [::1]:3129",
@@ -734,6 +750,10 @@ mod tests {
             (
                 "[[listener]]\nkind = 'http'\naddress = '[::1]:1'\nkeep_source = true",
                 "keep_source is for transparent",
+            ),
+            (
+                "[[listener]]\nkind = 'http'\naddress = '[::1]:1'\ndirect_fallback = false",
+                "direct_fallback is for transparent",
             ),
             (
                 "[[listener]]\nkind = 'http'\naddress = '[::1]:1'\nintercept = ['::/0']",

@@ -50,6 +50,9 @@ pub(crate) struct ListenerSettings {
     /// `transparent` only: the outgoing leg takes the client's address.
     #[serde(default)]
     pub(crate) keep_source: bool,
+    /// `transparent` only: where all peers of a route are down, clients go straight to their
+    /// destinations; absent is yes.
+    pub(crate) direct_fallback: Option<bool>,
     /// `transparent` only: what the relay diverts to it, as `10.0.0.0/8:80,443`; its own family.
     #[serde(default)]
     pub(crate) intercept: Vec<Target>,

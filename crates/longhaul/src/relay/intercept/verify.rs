@@ -249,6 +249,7 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
         client: client.ip(),
         // These go by address.
         asker: None,
+        direct_fallback: listener.direct_fallback,
     };
     let mut request = Request {
         source: keep_source.then_some(client),
