@@ -73,7 +73,7 @@ struct Raw {
 const APP_LIMITED: u8 = 1;
 
 /// How a leg fares, as its kernel socket sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpInfo {
     /// Smoothed round-trip time in microseconds.
     pub rtt_us: u32,

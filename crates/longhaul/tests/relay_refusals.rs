@@ -191,8 +191,8 @@ fn bad_input_is_one_line_and_code_2() {
         (vec!["--socks5", ANY, "--cc-near", "no-such"], "cubic"),
         (vec!["--forward", "127.0.0.1:1"], "LISTEN=DESTINATION"),
         (
-            vec!["--socks5", ANY, "--peer", "host.example"],
-            "IP address",
+            vec!["--socks5", ANY, "--peer", "no host"],
+            "host name or an IP address",
         ),
         (
             vec!["--socks5", ANY, "--allow-from", "10.0.0.0/33"],

@@ -81,7 +81,7 @@ fn relay(status: &Status, registry: &mut Registry) {
     );
     gauge(
         "memory",
-        "Kernel memory of all legs' sockets",
+        "What all legs hold in sockets, pipes and buffers",
         Some(Unit::Bytes),
         status.relay.memory_bytes as f64,
     );

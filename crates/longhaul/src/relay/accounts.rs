@@ -5,13 +5,16 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 use tokio::sync::Semaphore;
 
 /// Who an account belongs to. A relay speaks for many clients, so its account is its own even where
 /// a client has the same address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Holder {
     pub(crate) address: IpAddr,
     pub(crate) is_relay: bool,
@@ -23,6 +26,26 @@ pub(crate) struct Account {
     pub(crate) holder: Holder,
     /// One permit a lookup that it may have under way.
     pub(crate) lookups: Semaphore,
+    connections: AtomicUsize,
+}
+
+/// One of a client's connections, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Entered(Arc<Account>);
+
+impl Account {
+    /// Counts another connection, if there are fewer than `most`.
+    pub(crate) fn enter(self: &Arc<Self>, most: usize) -> Option<Entered> {
+        let more = |connections| (connections < most).then_some(connections + 1);
+        let counted = self.connections.fetch_update(Relaxed, Relaxed, more);
+        counted.ok().map(|_| Entered(self.clone()))
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+    }
 }
 
 /// The accounts of all clients that have connections.
@@ -51,6 +74,7 @@ impl Accounts {
         let account = Arc::new(Account {
             holder,
             lookups: Semaphore::new(lookups),
+            connections: AtomicUsize::new(0),
         });
         accounts.insert(holder, Arc::downgrade(&account));
         account
@@ -79,6 +103,16 @@ mod tests {
         };
         assert!(!Arc::ptr_eq(&one, &accounts.of(relay, 5)));
         assert_eq!(one.lookups.available_permits(), 5);
+    }
+
+    #[test]
+    fn a_connection_counts_until_it_is_over() {
+        let account = Accounts::default().of(holder(1), 5);
+        let first = account.enter(2);
+        let _second = account.enter(2).unwrap();
+        assert!(account.enter(2).is_none());
+        drop(first);
+        assert!(account.enter(2).is_some());
     }
 
     #[test]

@@ -45,14 +45,24 @@ impl Traffic {
 pub(crate) struct Pauses {
     up: AtomicU64,
     down: AtomicU64,
+    held: AtomicU64,
 }
 
 impl Pauses {
-    /// Reading what goes this way pauses until the guard is dropped.
-    pub(crate) fn begin(&self, direction: Direction) -> Pause<'_> {
+    /// Reading what goes this way pauses until the guard is dropped, with `bytes` that were read and
+    /// not written.
+    pub(crate) fn begin(&self, direction: Direction, bytes: usize) -> Pause<'_> {
         let turns = self.turns(direction);
         turns.fetch_add(1, Relaxed);
-        Pause { turns }
+        Pause {
+            turns,
+            _held: Guard::new(&self.held, bytes as u64),
+        }
+    }
+
+    /// Bytes that were read and not written when a pause began that is on.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Relaxed)
     }
 
     /// Pauses so far, and whether one is on.
@@ -74,6 +84,7 @@ impl Pauses {
 #[derive(Debug)]
 pub(crate) struct Pause<'a> {
     turns: &'a AtomicU64,
+    _held: Guard<'a>,
 }
 
 impl Drop for Pause<'_> {
@@ -177,11 +188,11 @@ mod tests {
     fn a_pause_lasts_as_long_as_its_guard() {
         let pauses = Pauses::default();
         assert_eq!(pauses.read(Direction::Up), (0, false));
-        let pause = pauses.begin(Direction::Up);
-        assert_eq!(pauses.read(Direction::Up), (1, true));
+        let pause = pauses.begin(Direction::Up, 7);
+        assert_eq!((pauses.read(Direction::Up), pauses.held()), ((1, true), 7));
         drop(pause);
-        assert_eq!(pauses.read(Direction::Up), (1, false));
-        drop(pauses.begin(Direction::Up));
+        assert_eq!((pauses.read(Direction::Up), pauses.held()), ((1, false), 0));
+        drop(pauses.begin(Direction::Up, 0));
         assert_eq!(pauses.read(Direction::Up), (2, false));
         assert_eq!(pauses.read(Direction::Down), (0, false));
     }

@@ -1,14 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory budget: what all legs hold in socket buffers and pipes is added up now and then, and
-//! while it is over the budget no new connection is accepted. Open ones are never touched.
+//! while it is over the budget no new connection is accepted, and those end that [`victims`] chooses.
 
-use super::Relay;
+use super::{
+    Relay,
+    session::{Session, WhyCut},
+    victims::{self, Bounds, Holding},
+};
 use serde::Serialize;
 use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
+    collections::HashSet,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    task::yield_now,
+    time::{sleep, timeout},
+};
 
 /// What sockets may hold, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +62,24 @@ pub(crate) struct Memory {
     budget: Option<u64>,
     held: AtomicU64,
     room: watch::Sender<bool>,
+    /// Clients whose connections wait for room.
+    waiting: Mutex<HashSet<IpAddr>>,
+    lines: Mutex<Lines>,
 }
+
+/// What was said on stderr: clients decide when the budget is used up, but not how often it is said.
+#[derive(Debug, Default)]
+struct Lines {
+    /// When it was said last that new connections wait, and whether it was said that they don't.
+    wait: Option<(Instant, bool)>,
+    /// When it was said last that connections were cut.
+    cut: Option<Instant>,
+    /// Connections cut since.
+    uncounted: usize,
+}
+
+/// Time between two lines on stderr about the same.
+const LINES_PERIOD: Duration = Duration::from_secs(60);
 
 /// Time between two sums; with many connections it grows, so that adding up takes about a
 /// hundredth of one core at the most.
@@ -62,16 +92,29 @@ impl Memory {
             budget,
             held: AtomicU64::new(0),
             room: watch::Sender::new(true),
+            waiting: Mutex::default(),
+            lines: Mutex::default(),
         }
     }
 
-    /// Returns once there is room for another connection.
-    pub(crate) async fn room(&self) {
-        if *self.room.borrow() {
-            return;
+    /// Returns once there is room for another connection of `client`.
+    pub(crate) async fn room(&self, client: IpAddr) {
+        let client = client.to_canonical();
+        // Each sum takes those that wait, so that one that went away is not among them for long.
+        while !*self.room.borrow() {
+            self.waiting().insert(client);
+            let mut room = self.room.subscribe();
+            // An error would mean that the sender is gone, but `self` is the sender.
+            let _ = timeout(PERIOD, room.wait_for(|room| *room)).await;
         }
-        // An error would mean that the sender is gone, but `self` is the sender.
-        let _ = self.room.subscribe().wait_for(|room| *room).await;
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashSet<IpAddr>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes held at the last sum, and the budget.
@@ -91,25 +134,126 @@ impl Memory {
         let changed = self
             .room
             .send_if_modified(|now| std::mem::replace(now, room) != room);
-        match (changed, room) {
-            (false, _) => {}
-            (true, true) => note!("longhaul relay: memory below its budget: accepting again"),
-            (true, false) => note!(
-                "longhaul relay: {held} bytes in buffers, budget {budget} (limits.memory): new \
-                 connections wait"
-            ),
+        if changed && self.lines().has_news(room, Instant::now()) {
+            match room {
+                true => note!("longhaul relay: memory below its budget: accepting again"),
+                false => note!(
+                    "longhaul relay: {held} bytes in buffers, budget {budget} (limits.memory): new \
+                     connections wait"
+                ),
+            }
+        }
+    }
+
+    /// What a client may hold once the budget is used up.
+    fn bounds(&self, share: Option<u64>) -> Option<Bounds> {
+        let budget = self.budget?;
+        let share = share.unwrap_or(budget / SHARE_DEFAULT);
+        Some(Bounds { budget, share })
+    }
+
+    fn note_cut(&self, cut: &[Holding]) {
+        let now = Instant::now();
+        let mut lines = self.lines();
+        lines.uncounted += cut.len();
+        let is_due = lines.cut.is_none_or(|at| now - at >= LINES_PERIOD);
+        if let (Some(first), true) = (cut.first(), is_due) {
+            note!(
+                "longhaul relay: memory is short (limits.memory): cut {} connections of clients that \
+                 hold most or take nothing, {} first",
+                lines.uncounted,
+                first.holder.address
+            );
+            lines.cut = Some(now);
+            lines.uncounted = 0;
         }
     }
 }
 
-/// Adds up for ever.
+impl Lines {
+    /// Whether to say that there is room, or none.
+    fn has_news(&mut self, room: bool, now: Instant) -> bool {
+        match (room, self.wait) {
+            (true, Some((at, false))) => {
+                self.wait = Some((at, true));
+                true
+            }
+            (true, _) => false,
+            (false, Some((at, _))) if now - at < LINES_PERIOD => false,
+            (false, _) => {
+                self.wait = Some((now, false));
+                true
+            }
+        }
+    }
+}
+
+/// The part of the budget that a client may hold for itself once it is used up.
+const SHARE_DEFAULT: u64 = 4;
+
+/// Who takes nothing for so long loses the connection when memory is short.
+const STILL: Duration = Duration::from_secs(10);
+
+/// Time between two looks at who takes nothing.
+const LOOK_PERIOD: Duration = Duration::from_secs(2);
+
+/// Connections that are looked at before the supervisor's other tasks have their turn.
+const LOOKS_PER_TURN: usize = 64;
+
+/// Adds up for ever, and cuts whom it must.
 pub(crate) async fn watch(relay: &Relay) {
+    let mut looked = Instant::now();
     loop {
         let sessions = relay.sessions.all();
         let connections = sessions.len() as u32;
-        let held = sessions.into_iter().map(|session| session.memory()).sum();
-        relay.memory.set(held);
+        let now = Instant::now();
+        let holding = |session: &Arc<Session>| session.holding(now, STILL);
+        let holdings = sessions.iter().map(holding).collect();
+        drop(sessions);
+        make_room(relay, holdings);
+        if now - looked >= LOOK_PERIOD {
+            looked = now;
+            look(relay).await;
+        }
         sleep(PERIOD.max(PERIOD_PER_CONNECTION * connections)).await;
+    }
+}
+
+fn make_room(relay: &Relay, holdings: Vec<Holding>) {
+    let held: u64 = holdings.iter().map(|holding| holding.bytes).sum();
+    let waiting: Vec<IpAddr> = relay.memory.waiting().drain().collect();
+    let share = relay.config().limits.memory_per_client;
+    let chosen = match relay.memory.bounds(share) {
+        Some(bounds) => victims::choose(holdings, bounds, &waiting),
+        None => Vec::new(),
+    };
+    let numbers: HashSet<u64> = chosen.iter().map(|chosen| chosen.number).collect();
+    if !numbers.is_empty() {
+        let sessions = relay.sessions.all().into_iter();
+        let chosen = sessions.filter(|session| numbers.contains(&session.number));
+        chosen.for_each(|session| session.cut(WhyCut::Memory));
+    }
+    relay.memory.note_cut(&chosen);
+    let freed: u64 = chosen.iter().map(|holding| holding.bytes).sum();
+    relay.memory.set(held - freed);
+}
+
+/// Sees who takes nothing, and cuts those who have for too long.
+async fn look(relay: &Relay) {
+    let sessions = relay.sessions.all();
+    // A connection that ends in the meantime must close at once.
+    let sessions: Vec<_> = sessions.iter().map(Arc::downgrade).collect();
+    for (n, session) in sessions.into_iter().enumerate() {
+        if n % LOOKS_PER_TURN == LOOKS_PER_TURN - 1 {
+            yield_now().await;
+        }
+        if let Some(session) = session.upgrade() {
+            let now = Instant::now();
+            session.look(now);
+            if session.stands_still(now) >= session.config.limits.stall_timeout {
+                session.cut(WhyCut::TookNothing);
+            }
+        }
     }
 }
 

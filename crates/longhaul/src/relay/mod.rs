@@ -54,6 +54,7 @@ mod service_manager;
 mod session;
 mod shortage;
 mod silence;
+mod standstill;
 mod stream;
 mod stripe;
 mod summary;
@@ -64,6 +65,7 @@ mod transfer;
 mod udt;
 mod users;
 mod validity;
+mod victims;
 mod warnings;
 mod worker;
 

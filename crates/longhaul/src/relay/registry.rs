@@ -61,6 +61,18 @@ impl Registry {
         tasks.for_each(AbortHandle::abort);
     }
 
+    /// Ends the task of one connection, if it is still open.
+    pub(crate) fn cut_one(&self, number: u64) {
+        let abort = {
+            let open = self.open();
+            let connection = open.connections.get(&number);
+            connection.and_then(|connection| connection.abort.clone())
+        };
+        if let Some(abort) = abort {
+            abort.abort();
+        }
+    }
+
     /// All of them whose client is known, in no order. Do not hold them for long: whoever drops the
     /// last hold of a connection closes its sockets.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {

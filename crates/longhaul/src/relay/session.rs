@@ -3,7 +3,7 @@
 
 use super::{
     Relay,
-    accounts::{Account, Holder},
+    accounts::{Account, Entered, Holder},
     announcement,
     args::Mode,
     candidates::Candidates,
@@ -24,10 +24,12 @@ use super::{
     ready::Ready,
     record::{ConnectionRecord, Ended, Record},
     route::{Far, Request, Route},
+    standstill::Standstill,
     stripe::{self, Ends, Entry, Founder, Seat, Trunk},
     times::FirstByte,
     tls::Tls,
     transfer::{self, End, Means, Side},
+    victims::Holding,
     worker::Newcomer,
 };
 use host::pipe_pool::Pool;
@@ -59,6 +61,7 @@ pub(crate) struct Session {
     limits: Limits,
     /// Of whom is served.
     account: Arc<Account>,
+    entered: OnceLock<Entered>,
     pub(crate) client: Carrier,
     /// What protects the leg to the client, once that is settled.
     tls: OnceLock<Arc<Tls>>,
@@ -74,6 +77,10 @@ pub(crate) struct Session {
     pub(crate) traffic: Traffic,
     pub(crate) pauses: Pauses,
     first_byte: FirstByte,
+    /// Of the client, and of who is at the other end.
+    standstills: Mutex<[Standstill; 2]>,
+    /// Why it was cut, if it was cut alone.
+    why_cut: OnceLock<WhyCut>,
     /// The survey has counted its end.
     pub(crate) seen_last: AtomicBool,
     way_out: Mutex<WayOut>,
@@ -206,6 +213,9 @@ impl Session {
             first_byte: FirstByte::new(now),
             traffic: Traffic::default(),
             pauses: Pauses::default(),
+            entered: OnceLock::new(),
+            standstills: Mutex::default(),
+            why_cut: OnceLock::new(),
             seen_last: AtomicBool::new(false),
             way_out: Mutex::default(),
         }
@@ -270,6 +280,7 @@ impl Session {
     async fn serve(self: &Arc<Self>, announced: Result<(), Failure>) -> End {
         let stranger = self.stranger().map(|why| self.turn_away(&why));
         let welcome = stranger.map_or(announced, Err);
+        let welcome = welcome.and_then(|()| self.enter());
         if let Err(failure) = welcome {
             self.client.reset_on_close();
             return self.fail(failure);
@@ -278,6 +289,29 @@ impl Session {
             Kind::Http => Box::pin(listener::http::serve(self)).await,
             Kind::Socks5 => Box::pin(listener::socks5::serve(self)).await,
             kind => listener::serve(self, kind).await,
+        }
+    }
+
+    /// Takes another of the connections that its client may have.
+    fn enter(&self) -> Result<(), Failure> {
+        let entered = self.account.enter(self.connections_max());
+        let _ = self.entered.set(entered.ok_or(Failure::Exhausted)?);
+        Ok(())
+    }
+
+    /// Connections that its client may have at a time. By default it is so many times as many as are
+    /// left for others: a client alone gets three quarters of all, and however many are greedy, some
+    /// are left. This machine's own programs and other relays speak for many.
+    fn connections_max(&self) -> usize {
+        let Holder { address, is_relay } = self.account.holder;
+        if is_relay {
+            return usize::MAX;
+        }
+        let left = self.relay.places.available_permits();
+        match self.config.limits.connections_per_client {
+            Some(most) => most,
+            None if address.is_loopback() => usize::MAX,
+            None => CLIENT_PARTS * (left + 1),
         }
     }
 
@@ -602,9 +636,59 @@ impl Session {
         }
     }
 
-    /// Kernel memory that both legs hold for data, in bytes. What is in pipes is counted by
-    /// neither socket and bounded by the pool.
+    /// Memory that it holds for data, in bytes: the sockets of both legs, and what was read and not
+    /// written.
     pub(crate) fn memory(&self) -> u64 {
+        self.socket_memory() + self.pauses.held()
+    }
+
+    /// What it holds, and whether somebody has taken nothing of it for `patience`.
+    pub(crate) fn holding(&self, now: Instant, patience: Duration) -> Holding {
+        Holding {
+            number: self.number,
+            holder: self.account.holder,
+            bytes: self.memory(),
+            is_still: self.stands_still(now) >= patience,
+        }
+    }
+
+    /// How long the client, or who is at the other end, has taken nothing of what is there for it.
+    pub(crate) fn stands_still(&self, now: Instant) -> Duration {
+        let [near, far] = &*self.standstills();
+        near.time(now).max(far.time(now))
+    }
+
+    /// Looks at whether both take something.
+    pub(crate) fn look(&self, now: Instant) {
+        let (far, trunk) = {
+            let way_out = self.way_out();
+            (way_out.far.clone(), way_out.trunk.clone())
+        };
+        let one = |carrier: &Carrier| carrier.tcp_info().into_iter().collect();
+        let near = self.near_trunk();
+        let near = near.map_or_else(|| one(&self.client), |trunk| trunk.tcp_info());
+        let far = match trunk {
+            Some(trunk) => trunk.tcp_info(),
+            None => far.as_ref().map(one).unwrap_or_default(),
+        };
+        let [near_still, far_still] = &mut *self.standstills();
+        near_still.look(&near, now);
+        far_still.look(&far, now);
+    }
+
+    fn standstills(&self) -> std::sync::MutexGuard<'_, [Standstill; 2]> {
+        let standstills = self.standstills.lock();
+        standstills.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends it abnormally, and says why in its record.
+    pub(crate) fn cut(&self, why: WhyCut) {
+        let _ = self.why_cut.set(why);
+        self.relay.sessions.cut_one(self.number);
+    }
+
+    /// Kernel memory that both legs hold for data, in bytes.
+    fn socket_memory(&self) -> u64 {
         let (far, trunk) = {
             let way_out = self.way_out();
             (way_out.far.clone(), way_out.trunk.clone())
@@ -625,6 +709,7 @@ impl Session {
         let way_out = self.way_out();
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
+        let cause = cause.or(self.why_cut.get().map(ToString::to_string));
         let far = way_out.far.as_ref();
         let (near, trunk) = (self.near_trunk(), &way_out.trunk);
         Record::Connection(Box::new(ConnectionRecord {
@@ -657,6 +742,20 @@ impl Session {
     fn way_out(&self) -> std::sync::MutexGuard<'_, WayOut> {
         self.way_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Connections that a client may have for each one that is left for others.
+const CLIENT_PARTS: usize = 3;
+
+/// Why the relay ended one connection and not all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum WhyCut {
+    /// Its client, or who is at the other end, has taken nothing for too long.
+    #[error("nothing was taken for the time of limits.stall_timeout")]
+    TookNothing,
+    /// The memory budget was used up.
+    #[error("the memory budget was used up")]
+    Memory,
 }
 
 fn listed(prefixes: &[Prefix], address: SocketAddr) -> bool {

@@ -68,7 +68,11 @@ struct LimitSummary {
     connect_timeout_s: f64,
     handshake_timeout_s: f64,
     response_timeout_s: f64,
+    stall_timeout_s: f64,
     grace_s: f64,
+    /// Of one client; null is three for each one that is left.
+    connections_per_client: Option<usize>,
+    lookups_per_client: usize,
 }
 
 /// Bytes; the worst cases, with every buffer full.
@@ -251,7 +255,10 @@ impl LimitSummary {
             connect_timeout_s: limits.connect_timeout.as_secs_f64(),
             handshake_timeout_s: limits.handshake_timeout.as_secs_f64(),
             response_timeout_s: limits.response_timeout.as_secs_f64(),
+            stall_timeout_s: limits.stall_timeout.as_secs_f64(),
             grace_s: limits.grace.as_secs_f64(),
+            connections_per_client: limits.connections_per_client,
+            lookups_per_client: limits.lookups_per_client,
         }
     }
 }
@@ -400,16 +407,26 @@ impl Display for LimitSummary {
             ..
         } = self;
         writeln!(f, "  connections  {connections} at once, {workers} workers")?;
-        let [connect, handshake, response, grace] = [
+        let connections = match self.connections_per_client {
+            Some(connections) => connections.to_string(),
+            None => "three quarters of the".to_owned(),
+        };
+        let lookups = self.lookups_per_client;
+        writeln!(
+            f,
+            "  a client     {connections} connections at most, {lookups} lookups of names"
+        )?;
+        let [connect, handshake, response, stall, grace] = [
             self.connect_timeout_s,
             self.handshake_timeout_s,
             self.response_timeout_s,
+            self.stall_timeout_s,
             self.grace_s,
         ]
         .map(Time::from_secs_f64);
         writeln!(
             f,
-            "  times        connect {connect}, handshake {handshake}, response {response}, grace {grace}"
+            "  times        connect {connect}, handshake {handshake}, response {response}, stall {stall}, grace {grace}"
         )
     }
 }

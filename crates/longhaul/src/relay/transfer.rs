@@ -382,7 +382,7 @@ impl<'a> Flow<'a> {
     fn hold(&self, conduit: Lease<'a>, pause: Option<Instant>) -> State<'a> {
         State::Delivering(Box::new(Held {
             _counted: self.means.counters.hold(conduit.held()),
-            _paused: self.means.pauses.begin(self.direction),
+            _paused: self.means.pauses.begin(self.direction, conduit.held()),
             conduit,
             pause,
         }))

@@ -222,7 +222,7 @@ impl Entrance {
 
     /// The newcomer waits here for memory and its place, the rest in the listen queue.
     async fn admit(&self, client: impl Into<Carrier>, address: SocketAddr) {
-        self.relay.memory.room().await;
+        self.relay.memory.room(address.ip()).await;
         let Ok(place) = self.relay.places.clone().acquire_owned().await else {
             return;
         };

@@ -57,6 +57,12 @@ impl Args {
         replace(&mut limits.response_timeout, self.response_timeout);
         replace(&mut limits.grace, self.grace);
         replace(&mut limits.lookups_per_client, self.lookups_per_client);
+        replace(
+            &mut limits.connections_per_client,
+            self.connections_per_client,
+        );
+        replace(&mut limits.memory_per_client, self.memory_per_client);
+        replace(&mut limits.stall_timeout, self.stall_timeout);
         replace(&mut limits.pipe_size, self.pipe_size);
         replace(&mut limits.memory, self.memory);
         replace(&mut settings.counters.file, self.counters);

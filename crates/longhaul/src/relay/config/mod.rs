@@ -125,6 +125,12 @@ pub(crate) struct Limits {
     pub(crate) grace: Duration,
     /// Names looked up for one client at a time.
     pub(crate) lookups_per_client: usize,
+    /// Connections of one client; `None` depends on what is left for others.
+    pub(crate) connections_per_client: Option<usize>,
+    /// Bytes that one client may hold once the budget is used up; `None` is a quarter of it.
+    pub(crate) memory_per_client: Option<u64>,
+    /// How long somebody may take nothing of what is there for them.
+    pub(crate) stall_timeout: Duration,
     /// Bytes in the socket buffers and pipes of all legs; `None` is [`super::memory::budget`]'s
     /// default.
     pub(crate) memory: Option<u64>,
@@ -138,6 +144,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const IDLE_CONDUITS_MAX: usize = 64;
 
 const CONNECTIONS_DEFAULT: u32 = 16384;
+/// Above the pauses of people and programs that read what they asked for.
+const STALL_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
 /// Above what a browser opens at once, and a sixteenth of what all clients may have.
 const LOOKUPS_DEFAULT: u32 = 64;
 /// What all clients together may have under way: see [`Budget`](super::budget::Budget).
@@ -624,8 +632,23 @@ fn limits(settings: &Settings) -> anyhow::Result<Limits> {
         workers: written.workers.map_or(cores, usize::from),
         grace: written.grace.unwrap_or(TIMEOUT_DEFAULT).into(),
         lookups_per_client: lookups(written.lookups_per_client.unwrap_or(LOOKUPS_DEFAULT))?,
+        connections_per_client: connections_per_client(written.connections_per_client)?,
+        memory_per_client: written.memory_per_client.map(Bytes::get),
+        stall_timeout: positive(
+            "stall_timeout",
+            written.stall_timeout.unwrap_or(STALL_TIMEOUT_DEFAULT),
+        )?,
         memory: written.memory.map(Bytes::get),
     })
+}
+
+fn connections_per_client(wanted: Option<u32>) -> anyhow::Result<Option<usize>> {
+    match wanted {
+        Some(0) => Err(Refusal::usage(
+            "limits.connections_per_client 0: want 1 or more",
+        )),
+        wanted => Ok(wanted.map(|wanted| wanted as usize)),
+    }
 }
 
 fn lookups(wanted: u32) -> anyhow::Result<usize> {

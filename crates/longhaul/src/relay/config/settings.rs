@@ -219,6 +219,12 @@ pub(crate) struct LimitSettings {
     pub(crate) grace: Option<Time>,
     /// Names that may be looked up for one client address at a time; more of them wait.
     pub(crate) lookups_per_client: Option<u32>,
+    /// Connections that one client address may have; more of them are reset.
+    pub(crate) connections_per_client: Option<u32>,
+    /// What one client address may hold once `memory` is used up and others are there.
+    pub(crate) memory_per_client: Option<Bytes>,
+    /// How long somebody may take nothing of what is there for them.
+    pub(crate) stall_timeout: Option<Time>,
     pub(crate) pipe_size: Option<Bytes>,
     /// What all legs' socket buffers and pipes may hold together before new connections wait.
     pub(crate) memory: Option<Bytes>,

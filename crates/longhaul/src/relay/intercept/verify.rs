@@ -230,7 +230,7 @@ async fn open(relay: Arc<Relay>, door: Arc<Door>, flow: Flow, tell: Sender<(Flow
 
 /// Opens the far leg as the client's session would.
 async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
-    relay.memory.room().await;
+    relay.memory.room(flow.client().ip()).await;
     let (config, listener) = (relay.config(), door.listener());
     let (client, to) = (flow.client(), flow.destination());
     if listener

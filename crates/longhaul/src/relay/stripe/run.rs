@@ -280,7 +280,7 @@ async fn deliver(
         match to.drain(conduit) {
             Ok(bytes) => means.delivered(direction, bytes),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let _paused = means.pauses.begin(direction);
+                let _paused = means.pauses.begin(direction, conduit.held());
                 let writable = poll_fn(|cx| to.poll_write_ready(cx)).await;
                 writable.map_err(Broken::Sink)?;
             }
@@ -370,7 +370,7 @@ impl<'a> Spreading<'a> {
 
     async fn wait(&self, reason: Fetched, source: &Source<'_>, sink: &Spreader<'a>) {
         let blocked = matches!(reason, Fetched::Blocked);
-        let _paused = blocked.then(|| self.means.pauses.begin(self.direction));
+        let _paused = blocked.then(|| self.means.pauses.begin(self.direction, 0));
         poll_fn(|cx| {
             let idle = matches!(reason, Fetched::Blocked);
             let mut ready = sink.poll_ready(idle, cx).is_ready();

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which connections end when the memory budget is used up, so that there is room for others:
+//! those that stand still first, then those of clients that hold more than their share. Of either
+//! kind, the client comes first that holds most, and its largest connections.
+
+use super::accounts::Holder;
+use std::{cmp::Reverse, collections::HashMap, net::IpAddr};
+
+/// What a connection holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holding {
+    /// Of the connection.
+    pub(crate) number: u64,
+    pub(crate) holder: Holder,
+    pub(crate) bytes: u64,
+    /// Somebody takes nothing of what is there for them.
+    pub(crate) is_still: bool,
+}
+
+/// What all connections may hold, and those of one client when that is used up, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) budget: u64,
+    pub(crate) share: u64,
+}
+
+impl Bounds {
+    /// What is left once connections have ended, so that the next byte is not one too many again.
+    fn enough(self) -> u64 {
+        self.budget / 4 * 3
+    }
+}
+
+/// The connections that are to end; none within the budget. `waiting` are the addresses of clients
+/// that wait for memory. Nobody loses a connection that moves while there is nobody else.
+pub(crate) fn choose(
+    mut holdings: Vec<Holding>,
+    bounds: Bounds,
+    waiting: &[IpAddr],
+) -> Vec<Holding> {
+    let mut total: u64 = holdings.iter().map(|holding| holding.bytes).sum();
+    if total < bounds.budget {
+        return Vec::new();
+    }
+    let mut held: HashMap<Holder, u64> = HashMap::new();
+    for holding in &holdings {
+        *held.entry(holding.holder).or_default() += holding.bytes;
+    }
+    holdings.sort_by_key(|holding| Reverse((held[&holding.holder], holding.holder, holding.bytes)));
+    let is_alone = |holder: &Holder| {
+        held.len() == 1 && waiting.iter().all(|address| *address == holder.address)
+    };
+    let mut left = held.clone();
+    let mut chosen = Vec::new();
+    for still in [true, false] {
+        for holding in holdings.iter().filter(|holding| holding.is_still == still) {
+            let left = left.get_mut(&holding.holder).expect("summed up");
+            let greedy = || {
+                let holder = &holding.holder;
+                !holder.is_relay && *left > bounds.share && !is_alone(holder)
+            };
+            if total > bounds.enough() && (still || greedy()) {
+                total -= holding.bytes;
+                *left -= holding.bytes;
+                chosen.push(*holding);
+            }
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        budget: 100,
+        share: 25,
+    };
+
+    const NOBODY: [u64; 0] = [];
+
+    fn holding(number: u64, client: u8, bytes: u64) -> Holding {
+        Holding {
+            number,
+            holder: Holder {
+                address: [192, 0, 2, client].into(),
+                is_relay: false,
+            },
+            bytes,
+            is_still: false,
+        }
+    }
+
+    fn still(holding: Holding) -> Holding {
+        Holding {
+            is_still: true,
+            ..holding
+        }
+    }
+
+    fn chosen(holdings: &[Holding], waiting: &[[u8; 4]]) -> Vec<u64> {
+        let waiting: Vec<IpAddr> = waiting.iter().copied().map(Into::into).collect();
+        let chosen = choose(holdings.to_vec(), BOUNDS, &waiting);
+        chosen.iter().map(|holding| holding.number).collect()
+    }
+
+    #[test]
+    fn within_the_budget_nobody_loses_anything() {
+        let holdings = [still(holding(1, 1, 90)), holding(2, 2, 9)];
+        assert_eq!(chosen(&holdings, &[[192, 0, 2, 3]]), NOBODY);
+    }
+
+    #[test]
+    fn the_greediest_loses_its_largest_until_there_is_room() {
+        let greedy = [holding(1, 1, 20), holding(2, 1, 50), holding(3, 1, 30)];
+        let modest = [holding(4, 2, 24), holding(5, 3, 24)];
+        assert_eq!(chosen(&[&modest[..], &greedy].concat(), &[]), [2, 3]);
+    }
+
+    #[test]
+    fn within_its_share_nobody_loses_what_moves() {
+        let holdings: Vec<_> = (1..=5).map(|n| holding(n.into(), n, 24)).collect();
+        assert_eq!(chosen(&holdings, &[]), NOBODY);
+    }
+
+    #[test]
+    fn what_stands_still_goes_first_whoever_has_it() {
+        let holdings = [
+            holding(1, 1, 60),
+            still(holding(2, 2, 40)),
+            still(holding(3, 1, 10)),
+        ];
+        assert_eq!(chosen(&holdings, &[]), [3, 2]);
+    }
+
+    #[test]
+    fn a_client_alone_loses_only_what_stands_still() {
+        let holdings = [holding(1, 1, 90), still(holding(2, 1, 20))];
+        assert_eq!(chosen(&holdings, &[]), [2]);
+        assert_eq!(chosen(&holdings, &[[192, 0, 2, 1]]), [2]);
+        assert_eq!(chosen(&holdings, &[[192, 0, 2, 9]]), [2, 1]);
+    }
+
+    #[test]
+    fn a_relay_has_no_share() {
+        let mut relay = holding(1, 1, 99);
+        relay.holder.is_relay = true;
+        assert_eq!(chosen(&[relay, holding(2, 2, 9)], &[]), NOBODY);
+        assert_eq!(chosen(&[still(relay), holding(2, 2, 9)], &[]), [1]);
+    }
+}
