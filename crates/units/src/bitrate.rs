@@ -5,7 +5,8 @@ use crate::{
 };
 use std::{fmt, str::FromStr};
 
-/// A rate in bits a second, at least 1. Parses `10gbit`, `622.08Mbit/s`, `1Gbps`, `125MB/s`.
+/// A rate in bits a second, at least 1. Parses `10gbit`, `622.08Mbit/s`, `1Gbps`, `125MB/s`. Refuses what does not say that it is a
+/// rate, or of what: `125MB` is a size, and `100m` is neither bits nor bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(u64);
 
@@ -65,10 +66,7 @@ impl FromStr for BitRate {
     fn from_str(input: &str) -> Result<Self, ParseError> {
         const EXAMPLE: &str = "250mbit, 10gbit or 125MB/s";
         let (value, unit) = quantity::split(input, EXAMPLE)?;
-        let scale = unit_scale(unit).ok_or_else(|| ParseError::UnknownUnit {
-            input: input.to_owned(),
-            example: EXAMPLE,
-        })?;
+        let scale = unit_scale(unit).ok_or_else(|| no_rate(input, unit, EXAMPLE))?;
         match quantity::scaled(input, value, scale, RANGE)? {
             0 => Err(ParseError::OutOfRange {
                 input: input.to_owned(),
@@ -81,27 +79,58 @@ impl FromStr for BitRate {
 
 const RANGE: &str = "a rate is 1 bit/s to 9 Ebit/s (say 'loss 100%' for a dead link)";
 
-/// Bits a second that one of `unit` stands for. A capital `B` means bytes, as in `125MB/s`.
+/// Bits a second that one of `unit` stands for. A capital `B` means bytes, and only with the second that they are counted in.
 fn unit_scale(unit: &str) -> Option<f64> {
-    let per_byte = if unit.contains("B/s") || unit.ends_with("Bps") {
-        8.0
-    } else {
-        1.0
+    let (scale, name) = prefix(unit);
+    let bits = match name {
+        "bps" | "b/s" => 1.0,
+        "Bps" | "B/s" => 8.0,
+        _ => match name.to_ascii_lowercase().as_str() {
+            "bit" | "bits" | "bit/s" | "bits/s" => 1.0,
+            _ => return None,
+        },
     };
-    let lower = unit.to_ascii_lowercase();
-    let prefix = ["bit/s", "bits", "bit", "bps", "b/s", "b"]
-        .iter()
-        .find_map(|suffix| lower.strip_suffix(suffix))
-        .unwrap_or(&lower);
-    let scale = match prefix {
-        "" if !lower.is_empty() => 1.0,
-        "k" => 1e3,
-        "m" => 1e6,
-        "g" => 1e9,
-        "t" => 1e12,
-        _ => return None,
+    Some(scale * bits)
+}
+
+/// What stands before a unit, and the unit.
+fn prefix(unit: &str) -> (f64, &str) {
+    let scale = match unit.chars().next() {
+        Some('k' | 'K') => 1e3,
+        Some('m' | 'M') => 1e6,
+        Some('g' | 'G') => 1e9,
+        Some('t' | 'T') => 1e12,
+        _ => return (1.0, unit),
     };
-    Some(scale * per_byte)
+    (scale, &unit[1..])
+}
+
+/// A prefix, or an amount of bits or bytes, gets both rates that it may have meant; another unit is not known.
+fn no_rate(input: &str, unit: &str, example: &'static str) -> ParseError {
+    let (scale, name) = prefix(unit);
+    let is_amount = matches!(
+        name.to_ascii_lowercase().as_str(),
+        "" | "b" | "ib" | "ib/s" | "i" | "bps" | "b/s" | "byte" | "bytes"
+    );
+    let number = input.trim().trim_end_matches(unit).trim_end();
+    let prefix = match scale {
+        1e3 => ["k", "k"],
+        1e9 => ["G", "g"],
+        1e12 => ["T", "t"],
+        // A bare number is of a size that people mean.
+        _ => ["M", "m"],
+    };
+    match is_amount {
+        true => ParseError::NotARate {
+            input: input.to_owned(),
+            bytes: format!("{number}{}B/s", prefix[0]),
+            bits: format!("{number}{}bit", prefix[1]),
+        },
+        false => ParseError::UnknownUnit {
+            input: input.to_owned(),
+            example,
+        },
+    }
 }
 
 impl fmt::Display for BitRate {
@@ -123,6 +152,33 @@ mod tests {
         assert_eq!("125MB/s".parse(), Ok(BitRate(1_000_000_000)));
         assert_eq!("1Gbps".parse(), Ok(BitRate(1_000_000_000)));
         assert_eq!("100bit".parse(), Ok(BitRate(100)));
+        for rate in [
+            "8Mbps", "8mb/s", "8 MBit/s", "8mbits", "1MB/s", "1MBps", "1mB/s",
+        ] {
+            assert_eq!(rate.parse(), Ok(BitRate(8_000_000)), "{rate}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_rate_and_says_both_that_it_may_have_meant() {
+        let said = |text: &str| text.parse::<BitRate>().unwrap_err().to_string();
+        assert_eq!(
+            said("100MB"),
+            "\"100MB\" is no rate: say 100MB/s for bytes a second, or 100mbit for bits"
+        );
+        for bad in [
+            "100", "100m", "100M", "100 MB", "100mb", "100Mb", "100MiB", "100MiB/s", "100MBPS",
+            "100MB/S",
+        ] {
+            let said = said(bad);
+            assert!(said.starts_with(&format!("{bad:?} is no rate")), "{said}");
+            assert!(
+                said.contains("100MB/s") && said.contains("100mbit"),
+                "{said}"
+            );
+        }
+        assert!(said("1.5GB").contains("1.5GB/s") && said("1.5GB").contains("1.5gbit"));
+        assert!(said("64KiB").contains("64kB/s"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 use crate::quantity::{self, ParseError};
 use std::{fmt, iter::Sum, ops::Add, str::FromStr};
 
-/// A size in bytes. Parses `1500`, `64KB`, `1MiB`, `4.7GB`.
+/// A size in bytes. Parses `1500`, `64KB`, `1MiB`, `4.7GB`. Refuses `64Mb`, which is how megabits are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(u64);
 
@@ -47,23 +47,28 @@ impl FromStr for Bytes {
         const EXAMPLE: &str = "64KB, 1MiB or 4.7GB";
         let (value, unit) = quantity::split(input, EXAMPLE)?;
         let scale = match unit.to_ascii_lowercase().as_str() {
-            "" | "b" => 1.0,
-            "k" | "kb" => 1e3,
-            "m" | "mb" => 1e6,
-            "g" | "gb" => 1e9,
-            "t" | "tb" => 1e12,
-            "kib" => 1024.0,
-            "mib" => 1024.0 * 1024.0,
-            "gib" => 1024.0 * 1024.0 * 1024.0,
-            _ => {
-                return Err(ParseError::UnknownUnit {
-                    input: input.to_owned(),
-                    example: EXAMPLE,
-                });
-            }
+            _ if is_of_bits(unit) => None,
+            "" | "b" => Some(1.0),
+            "k" | "kb" => Some(1e3),
+            "m" | "mb" => Some(1e6),
+            "g" | "gb" => Some(1e9),
+            "t" | "tb" => Some(1e12),
+            "kib" => Some(1024.0),
+            "mib" => Some(1024.0 * 1024.0),
+            "gib" => Some(1024.0 * 1024.0 * 1024.0),
+            _ => None,
         };
+        let scale = scale.ok_or_else(|| ParseError::UnknownUnit {
+            input: input.to_owned(),
+            example: EXAMPLE,
+        })?;
         quantity::scaled(input, value, scale, "a size is 0 B to 9 EB").map(Self)
     }
+}
+
+/// A small `b` behind a capital prefix.
+fn is_of_bits(unit: &str) -> bool {
+    unit.ends_with('b') && unit.starts_with(|prefix: char| prefix.is_ascii_uppercase())
 }
 
 impl fmt::Display for Bytes {
@@ -102,6 +107,10 @@ mod tests {
     fn refuses_what_is_no_size() {
         assert!("-1KB".parse::<Bytes>().is_err());
         assert!("3 apples".parse::<Bytes>().is_err());
+        for rate in ["64mbit", "64MB/s", "64Mbps", "64Mb", "64Kb"] {
+            let said = rate.parse::<Bytes>().unwrap_err().to_string();
+            assert!(said.contains(rate), "{said}");
+        }
         assert!("KB".parse::<Bytes>().is_err());
     }
 

@@ -7,7 +7,8 @@
 //! parses, so that a configuration read back is the configuration written.
 //!
 //! Decimal prefixes are powers of 1,000 and binary ones (`KiB`, `MiB`, `GiB`) powers of 1,024.
-//! Rates count bits, sizes count bytes; a rate may be written in bytes a second (`125MB/s`).
+//! Rates count bits, sizes count bytes; a rate may be written in bytes a second (`125MB/s`). A size is no rate (`125MB`), nor a
+//! rate a size.
 
 mod bitrate;
 mod bytes;
@@ -32,7 +33,7 @@ pub fn bdp(rate: BitRate, rtt: Time) -> Bytes {
     Bytes::new(rate.bytes_in(rtt))
 }
 
-/// Serialises and parses a quantity through its text form.
+/// Serialises and parses a quantity through its text form. A bare number is judged as its text would be.
 macro_rules! serde_as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {
@@ -42,8 +43,27 @@ macro_rules! serde_as_text {
         }
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-                let text = <std::borrow::Cow<'de, str>>::deserialize(input)?;
-                text.parse().map_err(serde::de::Error::custom)
+                struct Text;
+                impl serde::de::Visitor<'_> for Text {
+                    type Value = $type;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("a text with a number and a unit")
+                    }
+
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+
+                    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<$type, E> {
+                        self.visit_str(&number.to_string())
+                    }
+
+                    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<$type, E> {
+                        self.visit_str(&number.to_string())
+                    }
+                }
+                input.deserialize_str(Text)
             }
         }
     };

@@ -22,6 +22,16 @@ pub enum ParseError {
         /// A text that would have been accepted.
         example: &'static str,
     },
+    /// A number without a unit of rates, with what it may have meant.
+    #[error("{input:?} is no rate: say {bytes} for bytes a second, or {bits} for bits")]
+    NotARate {
+        /// What was given.
+        input: String,
+        /// The same number of bytes a second.
+        bytes: String,
+        /// The same number of bits a second.
+        bits: String,
+    },
     /// Negative, not finite, or beyond what the type holds.
     #[error("{input:?} is out of range: {range}")]
     OutOfRange {

@@ -332,15 +332,16 @@ impl FromStr for Pace {
             "off" => Ok(Self::Off),
             _ => match text.parse::<BitRate>() {
                 Ok(rate) if rate.bits() >= PACE_MIN => Ok(Self::Rate(rate.bits())),
-                _ => Err("want auto, off or a rate of 100kbit or more, as 900mbit".to_owned()),
+                Ok(_) => Err("want auto, off or a rate of 100kbit or more, as 900mbit".to_owned()),
+                Err(error) => Err(format!("{error}; want auto, off or a rate")),
             },
         }
     }
 }
 
 fn limit(text: &str) -> Result<BitRate, String> {
-    let rate = text.parse::<BitRate>().ok();
-    let rate = rate.filter(|rate| rate.bits() >= PACE_MIN);
+    let rate = text.parse::<BitRate>().map_err(|error| error.to_string())?;
+    let rate = Some(rate).filter(|rate| rate.bits() >= PACE_MIN);
     rate.ok_or_else(|| "want a rate of 100kbit or more, as 500mbit".to_owned())
 }
 

@@ -26,13 +26,9 @@ fn same_number(one: &str, other: &str) -> Option<bool> {
 }
 
 fn same_quantity(one: &str, other: &str) -> bool {
-    // A size could be read as a rate too: "1GB" as 1 Gbit/s.
-    let size = [one, other]
-        .iter()
-        .any(|text| text.parse::<Bytes>().is_ok());
     same::<Time>(one, other)
         || same::<Bytes>(one, other)
-        || !size && same::<BitRate>(one, other)
+        || same::<BitRate>(one, other)
         || same_share(one, other)
 }
 

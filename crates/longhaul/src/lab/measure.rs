@@ -205,16 +205,24 @@ impl MeasurePlan {
                 "stat",
                 Err("time_to needs reaches, such as \"90 %\" of the capacity"),
             ),
-            (Stat::TimeTo, Some(None)) => at(
-                "reaches",
-                Err("want a share such as \"90 %\", or a quantity in the unit of what is measured"),
-            ),
+            (Stat::TimeTo, Some(None)) => at("reaches", Err(self.unread_level())),
             (Stat::TimeTo, Some(Some(Level::Value(_)))) => Ok(()),
             (Stat::TimeTo, Some(Some(Level::Share(_)))) | (Stat::ShareOfCapacity, None) => {
                 at("of", self.check_share())
             }
             (_, Some(_)) => at("reaches", Err("reaches is a key of stat = \"time_to\"")),
             (_, None) => Ok(()),
+        }
+    }
+
+    /// Why what should be reached is no level.
+    fn unread_level(&self) -> String {
+        const WANT: &str =
+            "want a share such as \"90 %\", or a quantity in the unit of what is measured";
+        let text = self.reaches.as_ref().and_then(Value::as_str);
+        match text.map(str::parse::<BitRate>) {
+            Some(Err(error)) if self.of == Quantity::GoodputBps => format!("{error}; {WANT}"),
+            _ => format!("{}: {WANT}", text.unwrap_or("this")),
         }
     }
 

@@ -203,7 +203,6 @@ fn scale(unit: &str) -> Option<(Kind, f64)> {
     match unit {
         "" => Some((Kind::Number, 1.0)),
         "%" => Some((Kind::Percent, one.parse::<Ratio>().ok()?.get())),
-        // "MB" could be read as a rate too.
         _ => time().or_else(size).or_else(rate),
     }
 }

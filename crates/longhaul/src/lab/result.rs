@@ -290,7 +290,6 @@ fn quantity(text: &str) -> Option<String> {
             .map(|rate: units::BitRate| rate.to_string())
     };
     let bytes = || text.parse().ok().map(|size: units::Bytes| size.to_string());
-    // A rate would take "64KB" too, as bits.
     time().or_else(bytes).or_else(rate)
 }
 

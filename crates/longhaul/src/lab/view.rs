@@ -156,7 +156,6 @@ pub(crate) fn quantity(text: &str) -> Option<f64> {
             .ok()
             .map(|size: units::Bytes| size.get() as f64)
     };
-    // "64MB" could be read as a rate too.
     time().or_else(bytes).or_else(rate)
 }
 

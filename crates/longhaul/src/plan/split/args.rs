@@ -112,18 +112,17 @@ impl Args {
 /// A share or a rate.
 fn overhead(text: &str) -> Result<Overhead> {
     let share = text.parse::<Ratio>().ok().filter(|share| share.get() < 1.0);
-    let rate = text.parse::<BitRate>().ok();
-    match (share, rate) {
+    match (share, text.parse::<BitRate>()) {
         (Some(share), _) => Ok(Overhead {
             share: share.get(),
             ..Overhead::default()
         }),
-        (None, Some(rate)) => Ok(Overhead {
+        (None, Ok(rate)) => Ok(Overhead {
             per_relay_bps: rate.bits() as f64,
             ..Overhead::default()
         }),
-        (None, None) => Err(Refusal::usage(format!(
-            "--overhead {text:?} is neither a share below 100% (9%) nor a rate (3MB/s)"
+        (None, Err(error)) => Err(Refusal::usage(format!(
+            "--overhead {text:?} is neither a share below 100% (9%) nor a rate (3MB/s): {error}"
         ))),
     }
 }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A size is no rate, wherever a rate is asked for: refused with what was given and both rates that it may have meant.
+
+use std::{fs, path::Path, process::Command};
+
+fn refused(folder: &Path, arguments: &[&str], words: &[&str]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    for word in words {
+        assert!(
+            said.contains(word),
+            "{arguments:?}: {word:?} is not in {said}"
+        );
+    }
+}
+
+const WAYS_OUT: [&str; 3] = ["100MB\" is no rate", "100MB/s", "100mbit"];
+
+#[test]
+fn no_command_takes_a_size_for_a_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("from"), "data").unwrap();
+    let ends = "link --left a:10.0.0.1/30 --right b:10.0.0.2/30";
+    let sites = "[[site]]\nname = 'a'\n[[site]]\nname = 'b'\n[[leg]]\nbetween = ['a', 'b']\nrate = '1gbit'\nrtt = '9ms'\n";
+    fs::write(at.join("sites.toml"), sites).unwrap();
+    for line in [
+        "doctor --rate 100MB --rtt 10ms",
+        "copy --limit 100MB from to",
+        "copy --pace 100MB from to",
+        &format!("{ends} --rate 100MB"),
+        &format!("{ends} --backward rate=100MB"),
+        "run --pace 100MB true",
+        "plan path --rate 100MB --rtt 10ms",
+        "plan probe serve --limit 100MB",
+        "cc simulate --rate 100MB --rtt 10ms",
+        "cc simulate --rate 1gbit --rtt 10ms --pace 100MB",
+        "cc simulate --rate 1gbit --rtt 10ms --flow cc=reno,pace=100MB",
+        "probe 127.0.0.1 --expect rate=100MB",
+    ] {
+        let words: Vec<_> = line.split(' ').collect();
+        refused(at, &words, &WAYS_OUT);
+    }
+    let change = [ends.split(' ').collect(), vec!["--at", "3s: rate 100MB"]].concat();
+    refused(at, &change, &WAYS_OUT);
+    assert!(!at.join("to").exists());
+}
+
+#[test]
+fn no_file_has_a_size_for_a_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let listener = "[[listener]]\nname = 'l'\nkind = 'socks5'\naddress = '127.0.0.1:1080'\n";
+    for (text, words) in [
+        (format!("{listener}rate = '100MB'\n"), WAYS_OUT),
+        (format!("{listener}rate_per_client = '100MB'\n"), WAYS_OUT),
+        (
+            format!("{listener}profile = 'p'\n[profile.p]\npacing_rate = '100MB'\n"),
+            WAYS_OUT,
+        ),
+        (
+            format!("{listener}rate = 100\n"),
+            ["\"100\" is no rate", "100MB/s", "100mbit"],
+        ),
+    ] {
+        fs::write(at.join("relay.toml"), text).unwrap();
+        refused(
+            at,
+            &["relay", "--config", "relay.toml", "--check-config"],
+            &words,
+        );
+    }
+    let link = "[[links]]\nname = 'a'\nleft = 'w0:10.0.0.1/30'\nright = 'w1:10.0.0.2/30'\n";
+    fs::write(at.join("link.toml"), format!("{link}rate = '100MB'\n")).unwrap();
+    refused(at, &["link", "--config", "link.toml"], &WAYS_OUT);
+}
+
+#[test]
+fn no_scenario_has_a_size_for_a_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let scenario = "title = 't'\nquestion = 'q?'\n[[links]]\nname = 'l'\nbetween = ['a', 'b']\nRATE\n\
+                    [[flows]]\nname = 'f'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '2s'\nPACE\n";
+    for (rate, pace) in [
+        ("rate = '100MB'", ""),
+        ("rate = '1gbit'\nat = ['1s: rate 100MB']", ""),
+        ("rate = '1gbit'", "pace = '100MB'"),
+    ] {
+        let text = scenario.replace("RATE", rate).replace("PACE", pace);
+        fs::write(at.join("mine.toml"), text).unwrap();
+        refused(at, &["lab", "check", "mine.toml"], &WAYS_OUT);
+    }
+}
+
+#[test]
+fn a_rate_is_no_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for size in ["64mbit", "64MB/s", "64Mb"] {
+        for option in ["--memory", "--tap-memory"] {
+            let ends = ["--left", "a:10.0.0.1/30", "--right", "b:10.0.0.2/30"];
+            let words = [&["link"], &ends[..], &[option, size]].concat();
+            refused(at, &words, &[size]);
+        }
+        refused(at, &["udt", "bench", "127.0.0.1", "--bytes", size], &[size]);
+    }
+}
