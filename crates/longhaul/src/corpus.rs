@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fuzz targets of this crate's parsers, over their committed corpora.
 
-use crate::{copy::message, lab::expression, relay::proxy_headers};
+use crate::{copy::message, lab::expression, relay::proxy_headers, site::xml};
 
 #[path = "../../../fuzz/invariants/expression.rs"]
 mod expressions;
@@ -11,6 +11,8 @@ mod http_head;
 mod messages;
 #[path = "../../../fuzz/invariants/replay.rs"]
 mod replay;
+#[path = "../../../fuzz/invariants/request_xml.rs"]
+mod request_xml;
 
 #[test]
 fn expressions_are_no_larger_than_their_text() {
@@ -25,4 +27,9 @@ fn requests_carry_on_what_is_meant_for_the_origin() {
 #[test]
 fn messages_of_a_copy_are_read_to_their_last_byte() {
     replay::replay("message", messages::check);
+}
+
+#[test]
+fn xml_of_requests_becomes_a_small_tree() {
+    replay::replay("request_xml", request_xml::check);
 }

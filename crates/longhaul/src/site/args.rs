@@ -4,6 +4,7 @@
 use super::address::PORT;
 use crate::copy::Ports;
 use std::{
+    fmt,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     str::FromStr,
@@ -87,6 +88,26 @@ pub(crate) struct Args {
     /// Print what happens as JSON objects, one a line
     #[arg(long)]
     pub(super) json: bool,
+
+    /// Serve the listener that is standard input, for the site that has started this
+    #[arg(long, hide = true)]
+    pub(super) serve: Option<Scheme>,
+}
+
+/// What is spoken on a listener of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Scheme {
+    Http,
+    Https,
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        })
+    }
 }
 
 #[derive(Debug, clap::Subcommand)]

@@ -2,9 +2,10 @@
 //! The site itself: it listens, and at SIGTERM or SIGINT takes everything down that it has started.
 
 use super::{
+    args::Scheme,
     config::Config,
     door::{accept, listen},
-    http::Http,
+    http,
     identity::Identity,
     mirror::mirror,
     news::News,
@@ -80,19 +81,11 @@ async fn serve(config: Arc<Config>) -> Result<()> {
         let arrivals = news.of(&mirrored.export);
         open.spawn(mirror(mirrored, arrivals, records, stop.watch()));
     }
-    let http = Http::new(&config, identity, news);
-    if let Some(listener) = doors.http {
-        let (http, watch) = (http.clone(), stop.watch());
-        open.spawn(accept(listener, stop.watch(), move |socket, _| {
-            http.clone().serve_plain(socket, watch.clone())
-        }));
-    }
-    if let Some(listener) = doors.https {
-        let (acceptor, watch) = (http.acceptor()?, stop.watch());
-        open.spawn(accept(listener, stop.watch(), move |socket, _| {
-            let (http, acceptor) = (http.clone(), acceptor.clone());
-            http.serve_tls(socket, acceptor, watch.clone())
-        }));
+    for (scheme, listener) in [(Scheme::Http, doors.http), (Scheme::Https, doors.https)] {
+        if let Some(listener) = listener {
+            let news = news.clone();
+            open.spawn(http::keep(listener, scheme, news, records, stop.watch()));
+        }
     }
     records.say(&ready);
     tell(&[NotifyState::Ready]);

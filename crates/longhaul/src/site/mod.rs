@@ -22,6 +22,7 @@ mod knock;
 mod mirror;
 mod news;
 mod record;
+mod refusals;
 mod state;
 mod stop;
 mod token;
@@ -34,6 +35,8 @@ pub(crate) use address::{Address, SCHEME};
 pub(crate) use args::Args;
 pub(crate) use client::open;
 pub(crate) use duplex::Duplex;
+#[cfg(test)]
+pub(crate) use http::xml;
 pub(crate) use keyring::Keyring;
 
 use args::Command;
@@ -42,6 +45,12 @@ use args::Command;
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Some(Command::Token(command)) => token_command::run(command, args.state.as_deref()),
-        None => daemon::run(config::Config::read(args)?),
+        None => {
+            let config = config::Config::read(args)?;
+            match args.serve {
+                Some(scheme) => http::run(config, scheme),
+                None => daemon::run(config),
+            }
+        }
     }
 }

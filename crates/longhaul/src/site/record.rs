@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a site says happens, one line each on standard output.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{fmt, io::Write, net::SocketAddr};
 
 /// Something that happened.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Record {
     Ready {
@@ -29,9 +29,33 @@ pub(super) enum Record {
     Ended {
         copy: u64,
     },
-    /// A client that was not let in.
+    /// A client that was not let in; the last of so many from its address since the last such line.
     Refused {
         client: SocketAddr,
+        why: String,
+        count: u64,
+    },
+    /// A request over HTTP that was to change something.
+    Request {
+        client: SocketAddr,
+        token: String,
+        export: String,
+        method: String,
+        /// As in a URL, with escapes.
+        path: String,
+        /// Of a COPY or a MOVE.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<String>,
+        /// Names that were made, moved or removed.
+        entries: u64,
+        /// That were written, or were in what was removed.
+        bytes: u64,
+        /// The answer's; none is a client that was gone before.
+        status: Option<u16>,
+    },
+    /// What serves HTTP has ended, and is started again.
+    HttpEnded {
+        listener: String,
         why: String,
     },
     /// What was in an export when it was looked through is at the other site, durably; this much was not before.
@@ -76,7 +100,37 @@ impl fmt::Display for Record {
                 export,
             } => write!(f, "copy {copy}: {token} from {client}, export {export}"),
             Self::Ended { copy } => write!(f, "copy {copy}: ended"),
-            Self::Refused { client, why } => write!(f, "{client} refused: {why}"),
+            Self::Refused { client, why, count } => {
+                write!(f, "{client} refused: {why}")?;
+                match count {
+                    1 => Ok(()),
+                    _ => write!(f, " ({count} times)"),
+                }
+            }
+            Self::Request {
+                client,
+                token,
+                method,
+                path,
+                to,
+                entries,
+                bytes,
+                status,
+                ..
+            } => {
+                write!(f, "{token} from {client}: {method} {path}")?;
+                if let Some(to) = to {
+                    write!(f, " to {to}")?;
+                }
+                match status {
+                    Some(status) => write!(f, ": {status}")?,
+                    None => write!(f, ": cut off")?,
+                }
+                write!(f, ", {entries} changed, {bytes} bytes")
+            }
+            Self::HttpEnded { listener, why } => {
+                write!(f, "{listener} ended ({why}), and is started again")
+            }
             Self::Arrived {
                 export,
                 to,

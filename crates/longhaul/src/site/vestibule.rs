@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where clients stand until they are let in: bounded, and no address may fill it.
+//! How many connections there are, and from where: bounded, and no address may have all of them.
 
 use std::{
     collections::HashMap,
@@ -7,15 +7,20 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Connections that are not let in yet, at most: each costs some 50 KB. Beyond them newcomers are closed at once.
-const GUESTS_MAX: usize = 64;
+/// Connections at once, at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// Beyond them newcomers are closed at once.
+    pub(super) all: usize,
+    /// Of them from one address, or one network of IPv6 that a single host may have (64 bits).
+    pub(super) of_one: usize,
+}
 
-/// Of them from one address, or one network of IPv6 that a single host may have (64 bits): both ends of a copy between eight hosts come
-/// from one at once.
-const GUESTS_OF_ONE_MAX: usize = 32;
-
-#[derive(Debug, Clone, Default)]
-pub(super) struct Vestibule(Arc<Mutex<HashMap<IpAddr, usize>>>);
+#[derive(Debug, Clone)]
+pub(super) struct Vestibule {
+    room: Room,
+    guests: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
 
 /// Somebody in it, until dropped.
 #[derive(Debug)]
@@ -25,13 +30,18 @@ pub(super) struct Guest {
 }
 
 impl Vestibule {
+    pub(super) fn new(room: Room) -> Self {
+        let guests = Arc::default();
+        Self { room, guests }
+    }
+
     /// `None`: there is no room for one more from there.
     pub(super) fn enter(&self, from: IpAddr) -> Option<Guest> {
         let from = network(from);
         let mut guests = self.guests();
         let all: usize = guests.values().sum();
         let of_one = guests.get(&from).copied().unwrap_or_default();
-        if all == GUESTS_MAX || of_one == GUESTS_OF_ONE_MAX {
+        if all >= self.room.all || of_one >= self.room.of_one {
             return None;
         }
         guests.insert(from, of_one + 1);
@@ -40,7 +50,7 @@ impl Vestibule {
     }
 
     fn guests(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -54,7 +64,8 @@ impl Drop for Guest {
     }
 }
 
-fn network(address: IpAddr) -> IpAddr {
+/// What one host may have: an address of IPv4, 64 bits of IPv6.
+pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = address.to_bits() & !u128::from(u64::MAX);
@@ -70,10 +81,13 @@ mod tests {
 
     #[test]
     fn no_address_takes_the_room_of_all_others() {
-        let vestibule = Vestibule::default();
+        let vestibule = Vestibule::new(Room {
+            all: 64,
+            of_one: 32,
+        });
         let enter = |from: &str| vestibule.enter(from.parse().unwrap());
         let greedy: Vec<_> = std::iter::from_fn(|| enter("192.0.2.1")).collect();
-        assert_eq!(greedy.len(), GUESTS_OF_ONE_MAX);
+        assert_eq!(greedy.len(), 32);
         assert!(
             enter("::ffff:192.0.2.1").is_none(),
             "the same in other clothes"
@@ -84,7 +98,7 @@ mod tests {
         let others: Vec<_> = (0..100)
             .map_while(|number| enter(&format!("198.51.100.{number}")))
             .collect();
-        assert_eq!(others.len(), GUESTS_MAX - GUESTS_OF_ONE_MAX);
+        assert_eq!(others.len(), 32);
         drop(greedy);
         assert!(enter("192.0.2.1").is_some());
         drop(others);

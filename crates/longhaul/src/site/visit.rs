@@ -8,9 +8,10 @@ use super::{
     knock::{ASK_LEN_MAX, Answer, Ask, PATIENCE, PROTOCOL},
     news::News,
     record::{Record, Records},
+    refusals::{Cause, Refusals},
     stop::Stopped,
     tokens::Tokens,
-    vestibule::Vestibule,
+    vestibule::{Room, Vestibule},
 };
 use crate::copy::{self, Confinement, message};
 use anyhow::{Context as _, Result, ensure};
@@ -20,14 +21,22 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::{Duration, Instant},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+/// Connections that are not let in yet: each costs some 50 KB. Both ends of a copy between eight hosts come from one
+/// address at once.
+const GUESTS: Room = Room {
+    all: 64,
+    of_one: 32,
+};
 
 /// What all visits have.
 pub(super) struct Site {
@@ -35,6 +44,7 @@ pub(super) struct Site {
     acceptor: TlsAcceptor,
     records: Records,
     vestibule: Vestibule,
+    refusals: Refusals,
     copies: Arc<Semaphore>,
     next_copy: AtomicU64,
     news: Arc<News>,
@@ -58,7 +68,8 @@ impl Site {
     ) -> Result<Self> {
         Ok(Self {
             acceptor: identity.certificate.acceptor(PROTOCOL)?,
-            vestibule: Vestibule::default(),
+            vestibule: Vestibule::new(GUESTS),
+            refusals: Refusals::new(Instant::now()),
             copies: Arc::new(Semaphore::new(config.copies_max)),
             next_copy: AtomicU64::new(1),
             config,
@@ -67,20 +78,33 @@ impl Site {
         })
     }
 
+    /// Says so, if it is not said already; how long the client waits.
+    fn refuse(&self, client: SocketAddr, cause: Cause, why: String) -> Duration {
+        let verdict = self.refusals.refuse(client.ip(), cause, Instant::now());
+        if let Some(count) = verdict.line {
+            self.records.say(&Record::Refused { client, why, count });
+        }
+        verdict.delay
+    }
+
     /// Whether a client gets what it asks for, who reached the site at `at`.
-    fn decide(&self, ask: &Ask, at: IpAddr) -> Result<Admission, Answer> {
-        let refused = |why: String| Answer::Refused(why);
-        let unreadable = |error| Answer::Busy(format!("the site can't look at tokens: {error:#}"));
-        let tokens = Tokens::read(&self.config.state).map_err(unreadable)?;
+    fn decide(&self, ask: &Ask, at: IpAddr) -> Result<Admission, (Cause, Answer)> {
+        let refused = |why: String| (Cause::Other, Answer::Refused(why));
+        let busy = |why: String| (Cause::Other, Answer::Busy(why));
+        let tokens = Tokens::read(&self.config.state)
+            .map_err(|error| busy(format!("the site can't look at tokens: {error:#}")))?;
         let known = tokens.find(&ask.secret);
-        let (token, grant) = known.ok_or_else(|| refused("the token is not one of its".into()))?;
+        let (token, grant) = known.ok_or_else(|| {
+            let why = "the token is not one of its".to_owned();
+            (Cause::WrongToken, Answer::Refused(why))
+        })?;
         let name = &ask.export;
         let export = self.config.exports.get(name).filter(|_| grant.is_for(name));
         let export =
             export.ok_or_else(|| refused(format!("{name:?}: no such export for {token}")))?;
         let one_of = self.copies.clone().try_acquire_owned().map_err(|_| {
             let count = self.config.copies_max;
-            Answer::Busy(format!("busy with {count} copies, which is its most"))
+            busy(format!("busy with {count} copies, which is its most"))
         })?;
         Ok(Admission {
             confinement: Confinement {
@@ -104,18 +128,21 @@ pub(super) async fn visit(
     mut stopped: Stopped,
 ) {
     let Some(guest) = site.vestibule.enter(client.ip()) else {
+        let why = "too many connections that are not let in yet";
+        site.refuse(client, Cause::Crowd, why.to_owned());
         return;
     };
     let let_in = tokio::select! {
-        let_in = timeout(PATIENCE, receive(&site, socket)) => let_in,
+        let_in = timeout(PATIENCE, receive(&site, socket, client)) => let_in,
         _ = stopped.reached() => return,
     };
     drop(guest);
     let (tls, admission) = match let_in.unwrap_or_else(|_| Err(anyhow::Error::msg("too slow"))) {
-        Ok(let_in) => let_in,
+        Ok(Some(let_in)) => let_in,
+        Ok(None) => return,
         Err(error) => {
-            let why = format!("{error:#}");
-            return site.records.say(&Record::Refused { client, why });
+            site.refuse(client, Cause::Other, format!("{error:#}"));
+            return;
         }
     };
     let copy = site.next_copy.fetch_add(1, Relaxed);
@@ -134,8 +161,12 @@ pub(super) async fn visit(
     site.records.say(&Record::Ended { copy });
 }
 
-/// From TCP to an answer.
-async fn receive(site: &Site, socket: TcpStream) -> Result<(Tls, Admission)> {
+/// From TCP to an answer. None: the client is refused, and it is said.
+async fn receive(
+    site: &Site,
+    socket: TcpStream,
+    client: SocketAddr,
+) -> Result<Option<(Tls, Admission)>> {
     copy::end_when_silent(&socket, copy::SILENCE)?;
     socket.set_nodelay(true)?;
     // A socket for both families has IPv4 addresses in the clothes of IPv6.
@@ -145,12 +176,14 @@ async fn receive(site: &Site, socket: TcpStream) -> Result<(Tls, Admission)> {
     match site.decide(&ask, at) {
         Ok(admission) => {
             answer(&mut tls, &Answer::Welcome).await?;
-            Ok((tls, admission))
+            Ok(Some((tls, admission)))
         }
-        Err(refusal) => {
+        Err((cause, refusal)) => {
+            sleep(site.refuse(client, cause, refusal.to_string())).await;
             answer(&mut tls, &refusal).await?;
-            tls.shutdown().await?;
-            Err(anyhow::Error::msg(refusal))
+            // It has its answer.
+            let _ = tls.shutdown().await;
+            Ok(None)
         }
     }
 }

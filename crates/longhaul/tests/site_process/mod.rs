@@ -120,6 +120,20 @@ impl Site {
         }
     }
 
+    /// Waits for the next event, whichever it is.
+    pub(crate) fn next(&self) -> Value {
+        self.events.recv_timeout(PATIENCE).expect("an event")
+    }
+
+    /// The processes that serve its listeners of HTTP.
+    pub(crate) fn http_processes(&self) -> Vec<u32> {
+        let serves = |pid: &u32| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.contains("--serve")
+        };
+        self.ends().into_iter().filter(serves).collect()
+    }
+
     pub(crate) fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }

@@ -28,6 +28,8 @@ pub(super) struct Access {
 #[derive(Debug)]
 pub(super) enum Refusal {
     NoToken,
+    /// One that is not the site's.
+    WrongToken,
     NoExport,
     Unavailable,
 }
@@ -35,7 +37,7 @@ pub(super) enum Refusal {
 impl Refusal {
     pub(super) fn answer(&self) -> Answer {
         match self {
-            Self::NoToken => {
+            Self::NoToken | Self::WrongToken => {
                 let text = "want a token of this site, as a Bearer's or as Basic's password";
                 let mut answer = said(StatusCode::UNAUTHORIZED, text);
                 let basic = HeaderValue::from_static("Basic realm=\"longhaul site\"");
@@ -65,10 +67,11 @@ impl Visitor {
         site: &Fingerprint,
     ) -> Result<Self, Refusal> {
         let shown = request.headers().get(AUTHORIZATION);
-        let shown = shown.and_then(token).filter(|token| token.site == *site);
-        let shown = shown.ok_or(Refusal::NoToken)?;
+        let shown = token(shown.ok_or(Refusal::NoToken)?);
+        let shown = shown.filter(|token| token.site == *site);
+        let shown = shown.ok_or(Refusal::WrongToken)?;
         let tokens = Tokens::read(&config.state).map_err(|_| Refusal::Unavailable)?;
-        let (name, grant) = tokens.find(&shown.secret).ok_or(Refusal::NoToken)?;
+        let (name, grant) = tokens.find(&shown.secret).ok_or(Refusal::WrongToken)?;
         Ok(Self {
             token: name.to_owned(),
             grant: grant.clone(),

@@ -2,7 +2,7 @@
 //! An export as WebDAV sees it: plain files and directories beneath its directory. Symbolic links are neither shown nor
 //! followed, and files of copies under way are not there.
 
-use super::{access::Access, reading::Reading, upload::Upload};
+use super::{access::Access, audit::Changes, reading::Reading, upload::Upload};
 use dav_server::{
     davpath::DavPath,
     fs::{
@@ -35,15 +35,17 @@ pub(super) struct Files {
     writable: bool,
     /// A name of our own that this request may use, and what is below it.
     staged: Option<RelPath>,
+    changes: Changes,
 }
 
 impl Files {
     /// Opened for each request: the directory may have been mounted meanwhile.
-    pub(super) fn of(access: &Access) -> std::io::Result<Self> {
+    pub(super) fn of(access: &Access, changes: Changes) -> std::io::Result<Self> {
         Ok(Self {
             root: Arc::new(Root::open(&access.directory)?),
             writable: access.writable,
             staged: None,
+            changes,
         })
     }
 
@@ -91,10 +93,11 @@ impl Files {
     /// The same, which changes something.
     fn change<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Arc<Root>) -> FsResult<T> + Send + 'static,
+        act: impl FnOnce(&Arc<Root>, &Changes) -> FsResult<T> + Send + 'static,
     ) -> FsFuture<'static, T> {
+        let changes = self.changes.clone();
         match self.writable {
-            true => self.act(act),
+            true => self.act(move |root| act(root, &changes)),
             false => Box::pin(async { Err(FsError::Forbidden) }),
         }
     }
@@ -185,6 +188,10 @@ impl Meta {
 
     pub(super) fn of(stat: Stat) -> Self {
         Self(stat)
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.len()
     }
 
     pub(super) fn is_directory(&self) -> bool {
@@ -313,9 +320,9 @@ impl DavFileSystem for Files {
             Err(error) => return Box::pin(async move { Err(error) }),
         };
         match options.write {
-            true => {
-                self.change(move |root| Ok(Box::new(Upload::begin(root, path, &options)?) as _))
-            }
+            true => self.change(move |root, changes| {
+                Ok(Box::new(Upload::begin(root, path, &options, changes)?) as _)
+            }),
             false => self.act(move |root| Ok(Box::new(Reading::open(root, &path)?) as _)),
         }
     }
@@ -341,37 +348,54 @@ impl DavFileSystem for Files {
 
     fn create_dir<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
         let path = self.below(path);
-        self.change(move |root| {
-            root.make_plain_dir(&path?)
-                .map_err(|failure| failed(&failure))
+        self.change(move |root, changes| {
+            let made = root.make_plain_dir(&path?);
+            made.map_err(|failure| failed(&failure))?;
+            changes.count_entry();
+            Ok(())
         })
     }
 
     fn remove_dir<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
         let path = self.below(path);
-        self.change(move |root| remove_dir(root, &path?))
+        self.change(move |root, changes| {
+            remove_dir(root, &path?)?;
+            changes.count_entry();
+            Ok(())
+        })
     }
 
     fn remove_file<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
         let path = self.below(path);
-        self.change(move |root| root.remove(&path?).map_err(|failure| failed(&failure)))
+        self.change(move |root, changes| {
+            let path = path?;
+            let meta = Meta::any(root, Some(&path))?;
+            root.remove(&path).map_err(|failure| failed(&failure))?;
+            changes.count_entry();
+            changes.count_bytes(meta.len());
+            Ok(())
+        })
     }
 
     fn rename<'a>(&'a self, from: &'a DavPath, to: &'a DavPath) -> FsFuture<'a, ()> {
         let (from, to) = (self.below(from), self.below(to));
-        self.change(move |root| {
+        self.change(move |root, changes| {
             let (from, to) = (from?, to?);
             Meta::shown(root, Some(&from))?;
             Meta::replaceable(root, &to)?;
-            root.rename(&from, &to).map_err(|failure| failed(&failure))
+            root.rename(&from, &to)
+                .map_err(|failure| failed(&failure))?;
+            changes.count_entry();
+            Ok(())
         })
     }
 
     fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath) -> FsFuture<'a, ()> {
         let (from, to) = (self.below(from), self.below(to));
-        self.change(move |root| {
+        self.change(move |root, changes| {
             let reading = Reading::open(root, &from?)?;
-            Upload::begin(root, to?, &OpenOptions::default())?.fill(reading.file())
+            let upload = Upload::begin(root, to?, &OpenOptions::default(), changes)?;
+            upload.fill(reading.file())
         })
     }
 }

@@ -1,28 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A site's exports over HTTP and WebDAV, for programs that know nothing of longhaul: `/EXPORT/PATH`.
 //!
-//! hyper speaks HTTP, dav-server the methods of RFC 4918 on what [`files`] shows it of an export; who may is
-//! [`access`].
+//! Each listener has a process of its own ([`process`]), so that what a request does to it takes no copy along. hyper
+//! speaks HTTP; who may is [`access`]; what a request is checked for before dav-server has it is [`dav`].
 
 mod access;
+mod audit;
+mod dav;
 mod files;
 mod index;
+mod process;
+mod ranges;
 mod reading;
 mod replacement;
 mod target;
 mod tree;
 mod upload;
+pub(crate) mod xml;
+
+pub(super) use process::{keep, run};
 
 use super::{
-    certificate::Certificate, config::Config, identity::Identity, knock::PATIENCE, news::News,
+    args::Scheme,
+    certificate::Certificate,
+    config::Config,
+    identity::Identity,
+    knock::PATIENCE,
+    record::{Record, Records},
+    refusals::{Cause, Refusals},
     stop::Stopped,
+    vestibule::{Room, Vestibule},
 };
 use crate::copy;
-use access::{Access, Refusal, Visitor};
+use access::{Refusal, Visitor};
 use anyhow::Result;
-use dav_server::{DavConfig, body::Body, fakels::FakeLs};
-use files::Files;
-use futures_util::FutureExt;
+use audit::Entry;
+use dav_server::body::Body;
 use hyper::{
     Request, Response, StatusCode,
     body::Incoming,
@@ -31,18 +44,24 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc};
-use target::Target;
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    sync::Semaphore,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at once, at most: each costs some 200 KB while a body moves.
+/// Connections at once to a listener: each costs some 200 KB while a body moves.
 const CONNECTIONS_MAX: usize = 128;
+
+/// Of them from one address to `--https`. All that come to `--http` may come from one: a proxy's, or a mount's.
+const CONNECTIONS_OF_ONE_MAX: usize = 32;
 
 /// On every answer. What somebody has put into an export is shown, but runs nothing in the name of who looks at it.
 const ALWAYS: [(HeaderName, &str); 3] = [
@@ -54,91 +73,86 @@ const ALWAYS: [(HeaderName, &str); 3] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// Methods after which nothing is new.
-const READ_ONLY: [&str; 6] = ["GET", "HEAD", "OPTIONS", "PROPFIND", "LOCK", "UNLOCK"];
-
 type Answer = Response<Body>;
 
-/// What all connections have.
-#[derive(Clone)]
-pub(super) struct Http {
-    config: Arc<Config>,
-    identity: Arc<Identity>,
-    news: Arc<News>,
-    connections: Arc<Semaphore>,
+/// What all connections of a listener have.
+struct Http {
+    config: Config,
+    identity: Identity,
+    records: Records,
+    places: Vestibule,
+    refusals: Refusals,
+    /// For HTTPS.
+    acceptor: Option<TlsAcceptor>,
 }
 
 impl Http {
-    pub(super) fn new(config: &Arc<Config>, identity: Identity, news: Arc<News>) -> Self {
-        Self {
-            config: config.clone(),
-            identity: Arc::new(identity),
-            news,
-            connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-        }
-    }
-
-    /// For HTTPS.
-    pub(super) fn acceptor(&self) -> Result<TlsAcceptor> {
-        let certificate: &Certificate = match &self.config.certificate {
-            Some(certificate) => certificate,
-            None => &self.identity.certificate,
+    fn new(config: Config, scheme: Scheme) -> Result<Self> {
+        let identity = Identity::of(&config.state)?;
+        let (acceptor, of_one) = match scheme {
+            Scheme::Http => (None, CONNECTIONS_MAX),
+            Scheme::Https => (Some(acceptor(&config, &identity)?), CONNECTIONS_OF_ONE_MAX),
         };
-        certificate.acceptor(b"http/1.1")
+        Ok(Self {
+            // The site says it as its user wants it.
+            records: Records { json: true },
+            places: Vestibule::new(Room {
+                all: CONNECTIONS_MAX,
+                of_one,
+            }),
+            refusals: Refusals::new(Instant::now()),
+            config,
+            identity,
+            acceptor,
+        })
     }
 
     /// Serves a connection until it ends or the site does.
-    pub(super) async fn serve_plain(self, socket: TcpStream, mut stopped: Stopped) {
-        let Ok(_one_of) = self.connections.clone().try_acquire_owned() else {
+    async fn visit(self: Arc<Self>, socket: TcpStream, client: SocketAddr, mut stopped: Stopped) {
+        let Some(_place) = self.places.enter(client.ip()) else {
+            self.refuse(client, Cause::Crowd, "too many connections");
             return;
         };
         if copy::end_when_silent(&socket, copy::SILENCE).is_err() {
             return;
         }
         tokio::select! {
-            () = self.serve(socket) => {}
+            () = self.shake_hands(socket, client) => {}
             () = stopped.reached() => {}
         }
     }
 
-    /// The same after a handshake.
-    pub(super) async fn serve_tls(
-        self,
-        socket: TcpStream,
-        acceptor: TlsAcceptor,
-        mut stopped: Stopped,
-    ) {
-        let Ok(_one_of) = self.connections.clone().try_acquire_owned() else {
-            return;
+    async fn shake_hands(&self, socket: TcpStream, client: SocketAddr) {
+        let Some(acceptor) = &self.acceptor else {
+            return self.serve(socket, client).await;
         };
-        if copy::end_when_silent(&socket, copy::SILENCE).is_err() {
-            return;
-        }
-        let served = async {
-            // What goes wrong with a client is the client's affair.
-            if let Ok(Ok(tls)) = timeout(PATIENCE, acceptor.accept(socket)).await {
-                self.serve(tls).await;
-            }
-        };
-        tokio::select! {
-            () = served => {}
-            () = stopped.reached() => {}
+        // What goes wrong with a client is the client's affair.
+        if let Ok(Ok(tls)) = timeout(PATIENCE, acceptor.accept(socket)).await {
+            self.serve(tls, client).await;
         }
     }
 
-    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
-        let service = service_fn(async |request| Ok::<_, Infallible>(self.answer(request).await));
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: SocketAddr) {
+        let answer = async |request| Ok::<_, Infallible>(self.answer(request, client).await);
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(stream), service_fn(answer));
         // What goes wrong with a client is the client's affair.
         let _ = served.await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let answered = self.admitted(request).await;
-        let mut answer = answered.unwrap_or_else(|refusal| refusal.answer());
+    async fn answer(&self, request: Request<Incoming>, client: SocketAddr) -> Answer {
+        let mut answer = match self.admitted(request, client).await {
+            Ok(answer) => answer,
+            Err(refusal) => {
+                if matches!(refusal, Refusal::WrongToken) {
+                    let why = "the token is not one of its";
+                    sleep(self.refuse(client, Cause::WrongToken, why)).await;
+                }
+                refusal.answer()
+            }
+        };
         for (name, value) in ALWAYS {
             let value = HeaderValue::from_static(value);
             answer.headers_mut().insert(name, value);
@@ -146,7 +160,11 @@ impl Http {
         answer
     }
 
-    async fn admitted(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
+    async fn admitted(
+        &self,
+        request: Request<Incoming>,
+        client: SocketAddr,
+    ) -> Result<Answer, Refusal> {
         let config = &self.config;
         let visitor = Visitor::of(&request, config, &self.identity.fingerprint)?;
         if index::is_asked(&request) {
@@ -154,76 +172,29 @@ impl Http {
         }
         let export = request.uri().path().split('/').nth(1).unwrap_or_default();
         let access = visitor.enter(export, config)?;
-        let reads = READ_ONLY.contains(&request.method().as_str());
-        let export = access.export.clone();
-        let answer = dav(access, request).await;
-        if !reads && answer.status().is_success() {
-            self.news.came(&export);
+        let who = (access.token.as_str(), access.export.as_str());
+        let entry = Entry::of(&request, client, who, self.records);
+        Ok(dav::answer(access, request, entry).await)
+    }
+
+    /// Says so, if it is not said already; how long the client waits.
+    fn refuse(&self, client: SocketAddr, cause: Cause, why: &str) -> Duration {
+        let verdict = self.refusals.refuse(client.ip(), cause, Instant::now());
+        if let Some(count) = verdict.line {
+            let why = why.to_owned();
+            self.records.say(&Record::Refused { client, why, count });
         }
-        Ok(answer)
+        verdict.delay
     }
 }
 
-async fn dav(access: Access, mut request: Request<Incoming>) -> Answer {
-    // With it, a client of a test suite may ask for a whole tree at once.
-    request.headers_mut().remove("x-litmus");
-    let target = match unsupported(&request) {
-        Some(why) => Err((StatusCode::BAD_REQUEST, why)),
-        None => Target::of(&mut request, &access.export),
+/// For HTTPS.
+fn acceptor(config: &Config, identity: &Identity) -> Result<TlsAcceptor> {
+    let certificate: &Certificate = match &config.certificate {
+        Some(certificate) => certificate,
+        None => &identity.certificate,
     };
-    let target = match target {
-        Ok(target) => target,
-        Err((status, why)) => return said(status, why),
-    };
-    let files = Files::of(&access);
-    let Ok(files) = files else {
-        return said(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the site cannot open what it exports",
-        );
-    };
-    let changes_names = ["COPY", "DELETE", "MOVE"].contains(&request.method().as_str());
-    let export = access.export.clone();
-    let handle = move |files, request| handle(access.clone(), files, request);
-    if !changes_names {
-        return handle(files, request).await;
-    }
-    // What has begun goes on when the client is gone.
-    let carried_out = tokio::spawn(async move {
-        replacement::carry_out(files, target, &export, request, handle).await
-    });
-    carried_out.await.unwrap_or_else(|_| senseless())
-}
-
-/// What the library makes of a request.
-async fn handle(access: Access, files: Files, request: Request<Incoming>) -> Answer {
-    let handler = DavConfig::new()
-        .strip_prefix(format!("/{}", access.export))
-        .filesystem(Box::new(files))
-        // Clients that mount want locks; these are granted to everyone.
-        .locksystem(FakeLs::new())
-        .principal(&access.token)
-        .autoindex(true)
-        .read_buf_size(reading::READ_LEN)
-        .build_handler();
-    // It panics at some headers that make no sense (an ETag of one quotation mark); that is to be the client's affair.
-    let handled = AssertUnwindSafe(handler.handle(request)).catch_unwind();
-    handled.await.unwrap_or_else(|_| senseless())
-}
-
-fn senseless() -> Answer {
-    said(
-        StatusCode::BAD_REQUEST,
-        "what the request says makes no sense",
-    )
-}
-
-/// A part of a file cannot be put: a file is there whole or not at all (RFC 9110 §14.5).
-fn unsupported(request: &Request<Incoming>) -> Option<&'static str> {
-    let partial = request.method() == hyper::Method::PATCH
-        || request.method() == hyper::Method::PUT
-            && request.headers().contains_key(header::CONTENT_RANGE);
-    partial.then_some("a file is put whole: longhaul copy goes on where it was interrupted")
+    certificate.acceptor(b"http/1.1")
 }
 
 fn said(status: StatusCode, text: &str) -> Answer {

@@ -19,7 +19,7 @@ use dav_server::{
     fs::{FsError, FsResult},
 };
 use http_body_util::BodyExt;
-use hyper::{Request, StatusCode, body::Incoming};
+use hyper::{Request, StatusCode};
 use std::sync::Arc;
 use store::{path::RelPath, root::Root};
 
@@ -44,12 +44,12 @@ struct Replacement {
 }
 
 /// Carries out a request that changes names; `handle` gives it to the library.
-pub(super) async fn carry_out<F: Future<Output = Answer>>(
+pub(super) async fn carry_out<B, F: Future<Output = Answer>>(
     files: Files,
     target: Target,
     export: &str,
-    mut request: Request<Incoming>,
-    handle: impl Fn(Files, Request<Incoming>) -> F,
+    mut request: Request<B>,
+    handle: impl Fn(Files, Request<B>) -> F,
 ) -> Answer {
     if !files.is_writable() {
         return said(StatusCode::FORBIDDEN, "this may only be read");
@@ -63,7 +63,7 @@ pub(super) async fn carry_out<F: Future<Output = Answer>>(
             "the site cannot look at what this would change",
         ),
         Ok(Plan::Refuse(status, why)) => said(status, why),
-        Ok(Plan::Plain) => handle(files, request).await,
+        Ok(Plan::Plain) => whole(handle(files, request).await).await,
         Ok(Plan::Replace(replacement)) => {
             target::head_to(request.headers_mut(), export, &replacement.staged);
             target::keep_what_is_there(request.headers_mut());
@@ -234,7 +234,7 @@ async fn whole(answer: Answer) -> Answer {
         true => Answer::from_parts(head, Bytes::from(bytes).into()),
         false => said(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "too much of it cannot be copied; nothing was changed",
+            "more of it failed than can be listed",
         ),
     }
 }

@@ -64,6 +64,12 @@ impl Target {
         Ok(target)
     }
 
+    /// The destination as a path of a URL.
+    pub(super) fn destination_url(&self, export: &str) -> Option<String> {
+        let destination = self.destination.as_ref()?;
+        Some(url_path(export, Some(destination)))
+    }
+
     /// Writes it into the request.
     fn spell<B>(&self, request: &mut Request<B>, export: &str) -> Result<(), Wrong> {
         if let Some(destination) = &self.destination {
@@ -96,7 +102,7 @@ pub(super) fn keep_what_is_there(headers: &mut HeaderMap) {
 }
 
 /// A path of a URL, escaped.
-pub(super) fn url_path(export: &str, path: Option<&RelPath>) -> String {
+fn url_path(export: &str, path: Option<&RelPath>) -> String {
     let below = path.map_or(&b""[..], RelPath::as_bytes);
     format!("/{export}/{}", percent_encode(below, &ESCAPED))
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A file that is being put: written beside its name, and there when all of it is on the disk, or never.
 
-use super::files::{Meta, blocking, failed, io};
+use super::{
+    audit::Changes,
+    files::{Meta, blocking, failed, io},
+};
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult, OpenOptions};
 use rustix::fs::{Mode, OFlags};
@@ -27,10 +30,16 @@ struct Begun {
     file: File,
     /// How long it is to be, if the client said so.
     size: Option<u64>,
+    changes: Changes,
 }
 
 impl Upload {
-    pub(super) fn begin(root: &Arc<Root>, path: RelPath, options: &OpenOptions) -> FsResult<Self> {
+    pub(super) fn begin(
+        root: &Arc<Root>,
+        path: RelPath,
+        options: &OpenOptions,
+        changes: &Changes,
+    ) -> FsResult<Self> {
         let there = Meta::replaceable(root, &path)?;
         match &there {
             Some(there) if there.is_dir() => return Err(FsError::Forbidden),
@@ -46,6 +55,7 @@ impl Upload {
             temporary,
             file: file.map_err(|failure| failed(&failure))?,
             size: options.size,
+            changes: changes.clone(),
         };
         if let Some(there) = there {
             let kept = Permissions::from_mode(there.permissions());
@@ -59,14 +69,19 @@ impl Upload {
 
     /// Copies all of a file of this site.
     pub(super) fn fill(self, mut from: &File) -> FsResult<()> {
-        std::io::copy(&mut from, &mut &self.0.file).map_err(|error| io(&error))?;
+        let copied = std::io::copy(&mut from, &mut &self.0.file).map_err(|error| io(&error))?;
+        self.0.changes.count_bytes(copied);
         self.0.commit()
     }
 
     fn write(&self, bytes: Bytes) -> FsFuture<'static, ()> {
         let begun = self.0.clone();
         Box::pin(blocking(move || {
-            (&begun.file).write_all(&bytes).map_err(|error| io(&error))
+            (&begun.file)
+                .write_all(&bytes)
+                .map_err(|error| io(&error))?;
+            begun.changes.count_bytes(bytes.len() as u64);
+            Ok(())
         }))
     }
 }
@@ -94,6 +109,7 @@ impl Begun {
         self.file.sync_all().map_err(|error| io(&error))?;
         let named = self.root.rename(&self.temporary, &self.path);
         named.map_err(|failure| failed(&failure))?;
+        self.changes.count_entry();
         let around = self.root.open_dir(self.path.parent().as_ref());
         let around = around.map_err(|failure| failed(&failure))?;
         rustix::fs::fsync(around).map_err(|errno| io(&errno.into()))

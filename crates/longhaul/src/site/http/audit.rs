@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A line for each request that is to change something: who, what, how much, and what came of it.
+
+use crate::site::record::{Record, Records};
+use hyper::Request;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// Methods that change nothing: there is no line for them.
+const READ_ONLY: [&str; 6] = ["GET", "HEAD", "OPTIONS", "PROPFIND", "LOCK", "UNLOCK"];
+
+/// Bytes of a path or a method in a line, at most. Longer ones are refused.
+const SHOWN_LEN_MAX: usize = 4096;
+
+/// What a request has done so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Changes(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    entries: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Changes {
+    /// A name was made, moved or removed.
+    pub(super) fn count_entry(&self) {
+        self.0.entries.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn count_bytes(&self, bytes: u64) {
+        self.0.bytes.fetch_add(bytes, Relaxed);
+    }
+}
+
+/// The line, said when the request has its status, or when it is dropped without one: the client is gone.
+#[derive(Debug)]
+pub(super) struct Entry {
+    records: Option<Records>,
+    client: SocketAddr,
+    token: String,
+    export: String,
+    method: String,
+    path: String,
+    pub(super) to: Option<String>,
+    pub(super) changes: Changes,
+    status: Option<u16>,
+}
+
+impl Entry {
+    pub(super) fn of<B>(
+        request: &Request<B>,
+        client: SocketAddr,
+        (token, export): (&str, &str),
+        records: Records,
+    ) -> Self {
+        let method = request.method().as_str();
+        Self {
+            records: (!READ_ONLY.contains(&method)).then_some(records),
+            client,
+            token: token.to_owned(),
+            export: export.to_owned(),
+            method: shown(method),
+            path: shown(request.uri().path()),
+            to: None,
+            changes: Changes::default(),
+            status: None,
+        }
+    }
+
+    /// The request has an answer.
+    pub(super) fn end(mut self, status: u16) {
+        self.status = Some(status);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let Some(records) = self.records else {
+            return;
+        };
+        records.say(&Record::Request {
+            client: self.client,
+            token: std::mem::take(&mut self.token),
+            export: std::mem::take(&mut self.export),
+            method: std::mem::take(&mut self.method),
+            path: std::mem::take(&mut self.path),
+            to: self.to.take(),
+            entries: self.changes.0.entries.load(Relaxed),
+            bytes: self.changes.0.bytes.load(Relaxed),
+            status: self.status,
+        });
+    }
+}
+
+/// Nothing that a terminal obeys, and not more than a line may have.
+fn shown(text: &str) -> String {
+    const ESCAPED: &AsciiSet = &CONTROLS.add(b' ');
+    let mut shown = utf8_percent_encode(text, ESCAPED).to_string();
+    shown.truncate(SHOWN_LEN_MAX);
+    shown
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A request that is let in: checked, then given to dav-server, which does the methods of RFC 4918 on what [`Files`] shows
+//! it of an export.
+
+use super::{
+    Answer,
+    access::Access,
+    audit::Entry,
+    files::{Files, Meta, blocking},
+    ranges, reading, replacement, said,
+    target::{Target, Wrong},
+    xml,
+};
+use bytes::Bytes;
+use dav_server::{DavConfig, fakels::FakeLs};
+use futures_util::FutureExt;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::{
+    Method, Request, StatusCode,
+    body::{Body, Incoming},
+    header::{self, HeaderMap, HeaderValue},
+};
+use std::{error::Error, panic::AssertUnwindSafe, time::Duration};
+use tokio::time::timeout;
+
+/// How long the body of a request that is no PUT may take to come.
+const BODY_TIME: Duration = Duration::from_secs(20);
+
+/// Methods whose body is XML, whether the library knows them or not. That of a MKCOL is refused (415).
+const WITH_XML: [&str; 8] = [
+    "ACL",
+    "LOCK",
+    "MKADDRESSBOOK",
+    "MKCALENDAR",
+    "PROPFIND",
+    "PROPPATCH",
+    "REPORT",
+    "SEARCH",
+];
+
+/// Answers a request, and says so.
+pub(super) async fn answer(access: Access, mut request: Request<Incoming>, entry: Entry) -> Answer {
+    // With it, a client of a test suite may ask for a whole tree at once.
+    request.headers_mut().remove("x-litmus");
+    match checked(&access, &mut request, &entry) {
+        Ok((target, files)) => carry_out(access, request, target, files, entry).await,
+        Err((status, why)) => {
+            entry.end(status.as_u16());
+            said(status, why)
+        }
+    }
+}
+
+fn checked<B>(
+    access: &Access,
+    request: &mut Request<B>,
+    entry: &Entry,
+) -> Result<(Target, Files), Wrong> {
+    if let Some(why) = unsupported(request) {
+        return Err((StatusCode::BAD_REQUEST, why));
+    }
+    let target = Target::of(request, &access.export)?;
+    let files = Files::of(access, entry.changes.clone());
+    let closed = (
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the site cannot open what it exports",
+    );
+    Ok((target, files.map_err(|_| closed)?))
+}
+
+async fn carry_out(
+    access: Access,
+    request: Request<Incoming>,
+    target: Target,
+    files: Files,
+    mut entry: Entry,
+) -> Answer {
+    entry.to = target.destination_url(&access.export);
+    if request.method() == Method::PUT {
+        let answer = handle(access, files, request).await;
+        entry.end(answer.status().as_u16());
+        return answer;
+    }
+    let whole = match with_whole_body(request).await {
+        Ok(request) => request,
+        Err((status, why)) => {
+            entry.end(status.as_u16());
+            return said(status, why);
+        }
+    };
+    if !["COPY", "DELETE", "MOVE"].contains(&whole.method().as_str()) {
+        let refused = refuse_ranges(&files, &target, whole.headers()).await;
+        let answer = match refused {
+            Some(answer) => answer,
+            None => handle(access, files, whole).await,
+        };
+        entry.end(answer.status().as_u16());
+        return answer;
+    }
+    // What has begun goes on when the client is gone.
+    let carried_out = tokio::spawn(async move {
+        let export = access.export.clone();
+        let handle = |files, request| handle(access.clone(), files, request);
+        let answer = replacement::carry_out(files, target, &export, whole, handle).await;
+        entry.end(answer.status().as_u16());
+        answer
+    });
+    carried_out.await.unwrap_or_else(|_| senseless())
+}
+
+/// What the library makes of a request.
+async fn handle<B>(access: Access, files: Files, request: Request<B>) -> Answer
+where
+    B: Body<Data = Bytes>,
+    B::Error: Error + Send + Sync + 'static,
+{
+    let handler = DavConfig::new()
+        .strip_prefix(format!("/{}", access.export))
+        .filesystem(Box::new(files))
+        // Clients that mount want locks; these are granted to everyone.
+        .locksystem(FakeLs::new())
+        .principal(&access.token)
+        .autoindex(true)
+        .read_buf_size(reading::READ_LEN)
+        .build_handler();
+    // It panics at some headers that make no sense (an ETag of one quotation mark); that is to be the client's affair.
+    let handled = AssertUnwindSafe(handler.handle(request)).catch_unwind();
+    handled.await.unwrap_or_else(|_| senseless())
+}
+
+fn senseless() -> Answer {
+    said(
+        StatusCode::BAD_REQUEST,
+        "what the request says makes no sense",
+    )
+}
+
+/// The request when all of its body is there, which is checked if it is XML.
+async fn with_whole_body(request: Request<Incoming>) -> Result<Request<Full<Bytes>>, Wrong> {
+    let (head, body) = request.into_parts();
+    let read = timeout(BODY_TIME, Limited::new(body, xml::BODY_LEN_MAX).collect()).await;
+    let body = match read {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            return Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"));
+        }
+        Ok(Err(_)) => return Err((StatusCode::BAD_REQUEST, "the body did not come whole")),
+        Err(_) => return Err((StatusCode::REQUEST_TIMEOUT, "the body is too slow")),
+    };
+    if WITH_XML.contains(&head.method.as_str()) {
+        xml::check(&body).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
+    }
+    Ok(Request::from_parts(head, Full::new(body)))
+}
+
+/// The answer to a request for too many parts of a file, or for the same again and again.
+async fn refuse_ranges(files: &Files, target: &Target, headers: &HeaderMap) -> Option<Answer> {
+    let mut asked = headers.get_all(header::RANGE).iter();
+    let header = asked.next()?.to_str().ok()?.to_owned();
+    let path = target.path.clone()?;
+    let root = files.root().clone();
+    let meta = blocking(move || Meta::shown(&root, Some(&path))).await;
+    let len = meta.ok()?.size();
+    if asked.next().is_none() && !ranges::are_refused(&header, len) {
+        return None;
+    }
+    let why = "want fewer ranges, and none that overlap";
+    let mut answer = said(StatusCode::RANGE_NOT_SATISFIABLE, why);
+    let all = HeaderValue::try_from(format!("bytes */{len}")).ok()?;
+    answer.headers_mut().insert(header::CONTENT_RANGE, all);
+    Some(answer)
+}
+
+/// A part of a file cannot be put: a file is there whole or not at all (RFC 9110 §14.5).
+fn unsupported<B>(request: &Request<B>) -> Option<&'static str> {
+    let partial = request.method() == Method::PATCH
+        || request.method() == Method::PUT && request.headers().contains_key(header::CONTENT_RANGE);
+    partial.then_some("a file is put whole: longhaul copy goes on where it was interrupted")
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The body of a WebDAV request: a library builds no tree of it that is deeper or larger than the bounds, and refuses all
+//! that the check calls no XML.
+//!
+//! The input is the body.
+
+use super::xml::{BODY_LEN_MAX, DEPTH_MAX, ELEMENTS_MAX, check as check_body};
+use xmltree::{Element, XMLNode};
+
+pub(crate) fn check(input: &[u8]) {
+    if check_body(input).is_err() || input.is_empty() {
+        return;
+    }
+    assert!(input.len() <= BODY_LEN_MAX);
+    let nodes = Element::parse_all(input);
+    let nodes = nodes.expect("the library reads what the check has read");
+    let (mut elements, mut rest) = (0, vec![(1, nodes)]);
+    while let Some((depth, nodes)) = rest.pop() {
+        for node in nodes {
+            if let XMLNode::Element(element) = node {
+                assert!(depth <= DEPTH_MAX);
+                elements += 1;
+                rest.push((depth + 1, element.children));
+            }
+        }
+    }
+    assert!(elements <= ELEMENTS_MAX);
+}
