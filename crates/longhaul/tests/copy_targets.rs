@@ -385,6 +385,80 @@ fn the_users_of_a_group_copy_into_one_directory() {
         .arg(&shared));
 }
 
+/// What a user may not set is not tried, said once, and no difference.
+#[test]
+fn says_once_what_the_user_may_not_set() {
+    let folder = nested();
+    let top = folder.path();
+    fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
+    let home = top.join("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(1_000_001), Some(1_000_001)).unwrap();
+    let dir = top.join("many");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..20 {
+        let path = dir.join(number.to_string());
+        fs::write(&path, "x").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
+    }
+    symlink("0", dir.join("link")).unwrap();
+    let copy = |arguments: &[&str]| {
+        let mut command = as_user(1, "1000001");
+        command
+            .arg("copy")
+            .args(arguments)
+            .arg(dir.join(""))
+            .arg(home.join("many"));
+        run(&mut command)
+    };
+    let said = String::from_utf8(copy(&["--quiet"]).stderr).unwrap();
+    for kind in ["owners", "groups", "set-id bits"] {
+        let lines = said
+            .lines()
+            .filter(|line| line.contains(&format!("{kind} are not set")));
+        assert_eq!(lines.count(), 1, "{said}");
+    }
+    assert_eq!(said.lines().count(), 3, "{said}");
+    let planned = copy(&["--dry-run"]);
+    let plan = String::from_utf8(planned.stdout).unwrap();
+    assert!(plan.contains("0 would be made, 0 changed"), "{plan}");
+    assert_eq!(copy(&["--quiet"]).stderr, b"", "nothing is to be done");
+    let mode = fs::metadata(home.join("many/0")).unwrap().mode();
+    assert_eq!(
+        mode & 0o7777,
+        0o755,
+        "nobody else's program gets this user's rights"
+    );
+}
+
+#[test]
+fn makes_the_directories_that_a_target_is_in() {
+    let folder = nested();
+    let top = folder.path();
+    let copies = |arguments: &[&str]| {
+        let output = in_folder(top, arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    };
+    copies(&["--dry-run", "other/file", "a/b/c/d"]);
+    copies(&["--dry-run", "src", "a/b/c/"]);
+    assert!(!top.join("a").exists(), "a dry run makes nothing");
+    for (arguments, made) in [
+        (&["other/file", "a/b/c/d"][..], "a/b/c/d"),
+        (&["src", "b/b/c/d"], "b/b/c/d/sub/file"),
+        (&["src/", "c/b/c/d"], "c/b/c/d/sub/file"),
+        (&["src", "d/b/c/"], "d/b/c/src/sub/file"),
+        (&["src", "other", "e/b/c"], "e/b/c/other/file"),
+        (&["other/file", "far:f/b/c/d"], "f/b/c/d"),
+    ] {
+        copies(arguments);
+        copies(arguments);
+        assert!(top.join(made).is_file(), "{arguments:?}");
+    }
+    refuses(top, &["nothing", "g/b/c"], "No such file");
+    let output = in_folder(top, &["src", "other/file/b/c"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
 /// As when an administrator helps.
 #[test]
 fn a_user_copies_where_root_did_and_the_other_way_round() {

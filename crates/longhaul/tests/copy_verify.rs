@@ -159,3 +159,28 @@ fn without_hashes_there_is_nothing_to_verify() {
     let file = folder.path().join("verify");
     copy(&[], &file, &folder.path().join("copied"));
 }
+
+/// Links, fifos and devices have no hash, whichever of their names a scan comes to first.
+#[test]
+fn says_nothing_of_further_names_of_what_is_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("file"), "x").unwrap();
+    std::os::unix::fs::symlink("file", from.join("link")).unwrap();
+    let made = Command::new("mkfifo").arg(from.join("fifo")).status();
+    assert!(made.unwrap().success());
+    for name in ["file", "link", "fifo"] {
+        fs::hard_link(from.join(name), from.join(format!("other-{name}"))).unwrap();
+    }
+    copy(&[], &from.join(""), &to);
+    let (found, totals, code) = verify(&to);
+    assert_eq!((found, code), (BTreeMap::new(), 0), "{totals}");
+    // A file that became one is another thing.
+    fs::remove_file(to.join("other-file")).unwrap();
+    fs::remove_file(to.join("file")).unwrap();
+    fs::hard_link(to.join("fifo"), to.join("file")).unwrap();
+    let (found, _, code) = verify(&to);
+    assert_eq!(code, 1, "{found:?}");
+    assert!(found["file"].contains("no file any more"), "{found:?}");
+}

@@ -71,6 +71,28 @@ fn one_side_may_be_reached_by_ssh() {
 }
 
 #[test]
+fn makes_the_directories_that_a_target_is_in() {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let site = home.site(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    make_tree(&from);
+    let client = Client::knowing(&[(&site, &token)]);
+    let mut dry = client.command(&["--dry-run", text(&from), &site.at("/a/b/c")]);
+    assert!(dry.status().unwrap().success());
+    assert!(!home.data().join("a").exists());
+    client.copy(&[text(&from), &site.at("/a/b/c")]);
+    client.copy(&[&site.at("/a/b/c/"), &site.at("/d/e/f/")]);
+    for made in ["a/b/c", "d/e/f"] {
+        assert_eq!(listing(&home.data().join(made)), listing(&from), "{made}");
+    }
+    symlink(folder.path(), home.data().join("out")).unwrap();
+    client.fails(2, &[text(&from), &site.at("/out/x/y")]);
+    assert!(!folder.path().join("x").exists(), "beyond the export");
+}
+
+#[test]
 fn refuses_a_target_in_the_source_if_one_of_them_is_exported() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);

@@ -5,7 +5,10 @@
 //! A target may not take all of it: an ordinary user gives nothing away, a file system may have no
 //! attributes. That is told as a list of what was left out, and is no failure of the copy.
 
+mod rights;
+
 use crate::{path::Shown, root::Handle};
+use rights::Rights;
 use rustix::{
     buffer::spare_capacity,
     fd::{AsFd, AsRawFd, BorrowedFd},
@@ -190,15 +193,16 @@ impl Metadata {
     fn apply_to(&self, target: Target<'_>) -> Result<Applied, Errno> {
         let stat = fs::fstat(target.fd())?;
         let (now, _) = Self::read(&stat, &target);
+        let want = self.allowed(&now, &Rights::current());
         let mut work = Work {
             target,
             symlink: FileType::from_raw_mode(stat.st_mode).is_symlink(),
             applied: Applied::default(),
         };
-        work.owner(self, &now);
-        work.xattrs(self, &now);
-        work.mode(self, &now)?;
-        work.times(self, &now);
+        work.owner(&want, &now);
+        work.xattrs(&want, &now);
+        work.mode(&want, &now)?;
+        work.times(&want, &now);
         Ok(work.applied)
     }
 
@@ -217,14 +221,55 @@ impl Metadata {
             .retain(|xattr| *xattr.name != *CAPABILITY && !xattr.name.starts_with(PRIVILEGED));
     }
 
-    /// Whether something with the metadata `now` would have to be changed to have this.
+    /// Whether something with the metadata `now` would have to be changed to have this, as far as this user may.
     #[must_use]
     pub fn differs(&self, now: &Self, symlink: bool) -> bool {
-        differs_in_owner(self.uid, now.uid)
-            || differs_in_owner(self.gid, now.gid)
-            || !symlink && self.mode != now.mode
-            || !self.modified.is_kept_as(&now.modified)
-            || changes(&self.xattrs, &now.xattrs).next().is_some()
+        let want = self.allowed(now, &Rights::current());
+        differs_in_owner(want.uid, now.uid)
+            || differs_in_owner(want.gid, now.gid)
+            || !symlink && want.mode != now.mode
+            || !want.modified.is_kept_as(&now.modified)
+            || changes(&want.xattrs, &now.xattrs).next().is_some()
+    }
+
+    /// What of this the user may not give to a file of his own. It is not tried.
+    #[must_use]
+    pub fn denied(&self) -> Vec<What> {
+        let rights = Rights::current();
+        let own = rights.of_new_file();
+        let allowed = self.allowed(&own, &rights);
+        let denied = [
+            (What::Owner, allowed.uid != self.uid),
+            (What::Group, allowed.gid != self.gid),
+            (What::SetId, allowed.mode != self.mode),
+        ];
+        let denied = denied.into_iter().filter(|(_, denied)| *denied);
+        let xattrs = self.xattrs.iter().map(|xattr| &xattr.name);
+        let xattrs = xattrs.filter(|name| !rights.may_set(name));
+        denied
+            .map(|(what, _)| what)
+            .chain(xattrs.map(|name| What::Xattr(name.clone())))
+            .collect()
+    }
+
+    /// This, but for what may not be set of something with the metadata `now`, which stays as it is. Without the owner or the group,
+    /// set-id bits would hand somebody else's program our rights.
+    fn allowed(&self, now: &Self, rights: &Rights) -> Self {
+        let mut want = self.clone();
+        if differs_in_owner(self.uid, now.uid) && !rights.may_give_away() {
+            want.uid = now.uid;
+        }
+        if differs_in_owner(self.gid, now.gid) && !rights.may_give_to(self.gid, now.uid) {
+            want.gid = now.gid;
+        }
+        if (want.uid, want.gid) != (self.uid, self.gid) {
+            want.mode &= !SET_ID_BITS;
+        }
+        let may = |xattr: &&Xattr| rights.may_set(&xattr.name);
+        want.xattrs.retain(|xattr| may(&xattr));
+        want.xattrs
+            .extend(now.xattrs.iter().filter(|xattr| !may(xattr)).cloned());
+        want
     }
 }
 
@@ -676,9 +721,15 @@ mod tests {
             );
             (applied, now(&file))
         });
-        let what: Vec<_> = applied.left_out.into_iter().map(|left| left.what).collect();
+        assert_eq!(applied.left_out, [], "it is not tried");
         let trusted = What::Xattr((*b"trusted.a").into());
-        assert_eq!(what, [What::Owner, What::Group, trusted, What::SetId]);
+        let denied = as_ordinary_user(|| want.denied());
+        assert_eq!(denied, [What::Owner, What::Group, What::SetId, trusted]);
+        assert!(!as_ordinary_user(|| want.differs(&got, false)));
+        assert!(
+            want.differs(&got, false) && want.denied().is_empty(),
+            "root may"
+        );
         assert_eq!(
             got.mode, 0o555,
             "somebody else's set-id bits are not ours to give"

@@ -202,15 +202,13 @@ impl Root {
         Ok(Self::of(top))
     }
 
-    /// A directory that is made if it is not there; what it is in must be there, as with cp.
+    /// A directory that is made if it is not there, with those that it is in.
     ///
     /// # Errors
     /// The system's, without the path.
     pub fn open_or_create(path: &Path) -> io::Result<Self> {
-        match fs::mkdir(path, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => Self::open(path),
-            Err(error) => Err(error.into()),
-        }
+        std::fs::create_dir_all(path)?;
+        Self::open(path)
     }
 
     /// A directory below this root as a root of its own, beyond which nothing is touched either; none is the same
@@ -225,14 +223,41 @@ impl Root {
             .map_err(Failure::at(path, "open the directory"))
     }
 
-    /// The same, made if it is not there; what it is in must be there.
+    /// The same, made if it is not there, with those that it is in.
     ///
     /// # Errors
     /// As [`Root::below`], or the system's.
     pub fn below_or_create(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
         match path.map(|path| self.make_plain_dir(path)) {
+            Some(Err(failure)) if failure.is_not_found() => {
+                let around = path.and_then(RelPath::parent);
+                let around = self.below_or_create(Some(&around.ok_or(failure)?))?;
+                let name = path.map(|path| RelPath::parse(path.name())).transpose()?;
+                around.below_or_create(name.as_ref())
+            }
             Some(Err(failure)) if failure.errno() != Some(Errno::EXIST) => Err(failure),
             _ => self.below(path),
+        }
+    }
+
+    /// The directory that `path` is in and its name there, or, where that is not there, the nearest one around it and what
+    /// leads from there.
+    ///
+    /// # Errors
+    /// As [`Root::below`].
+    pub fn nearest(&self, path: &RelPath) -> Result<(Self, RelPath), Failure> {
+        let mut around = path.parent();
+        loop {
+            match self.below(around.as_ref()) {
+                Err(failure) if failure.is_not_found() => {
+                    around = around.as_ref().and_then(RelPath::parent);
+                }
+                Err(failure) => return Err(failure),
+                Ok(root) => {
+                    let name = around.and_then(|around| path.below(&around));
+                    return Ok((root, name.unwrap_or_else(|| path.clone())));
+                }
+            }
         }
     }
 
@@ -848,11 +873,12 @@ mod tests {
     }
 
     #[test]
-    fn the_last_name_of_a_root_is_made_and_no_other() {
+    fn a_root_is_made_with_the_directories_around_it() {
         let temp = TempDir::new().unwrap();
         Root::open_or_create(&temp.path().join("new")).unwrap();
         Root::open_or_create(&temp.path().join("new")).unwrap();
-        assert!(Root::open_or_create(&temp.path().join("a/b")).is_err());
+        Root::open_or_create(&temp.path().join("a/b/c")).unwrap();
+        assert!(temp.path().join("a/b/c").is_dir());
         assert!(Root::open(&temp.path().join("none")).is_err());
         std::fs::write(temp.path().join("file"), "").unwrap();
         assert!(Root::open_or_create(&temp.path().join("file")).is_err());
@@ -868,7 +894,13 @@ mod tests {
                 assert!(root.below_or_create(Some(&path(link))).is_err(), "{link}");
             }
             let below = root.below_or_create(Some(&path("d"))).unwrap();
-            assert!(root.below_or_create(Some(&path("a/b"))).is_err());
+            root.below_or_create(Some(&path("new/a/b"))).unwrap();
+            assert!(temp.path().join("in/new/a/b").is_dir());
+            assert!(root.below_or_create(Some(&path("l/a/b"))).is_err());
+            let (near, rest) = root.nearest(&path("new/c/d/e")).unwrap();
+            assert_eq!(rest, path("c/d/e"));
+            assert!(near.is_dir(&path("a")) && !near.is_dir(&path("c")));
+            assert!(root.nearest(&path("l/a")).is_err());
             symlink("../l", temp.path().join("in/d/l")).unwrap();
             assert!(below.open_file(&path("l/secret")).is_err());
             below.make_dir(&path("e")).unwrap();

@@ -208,6 +208,15 @@ impl Source {
         OpenPiece::open(dir.as_fd(), name).map_err(|why| why.at(path.parent().as_ref()))
     }
 
+    /// Whether it is a file, by its name in the copy.
+    #[must_use]
+    pub fn is_file(&self, path: &RelPath) -> bool {
+        let stat = self
+            .below(path)
+            .and_then(|below| self.root.stat(&below).ok());
+        stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
+    }
+
     /// How many names a file has that a scan found here, by one of them in the copy.
     ///
     /// # Errors

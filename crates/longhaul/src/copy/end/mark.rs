@@ -42,6 +42,7 @@ pub(super) fn seek(
     // Nothing is made here: where there is no such directory, the mark is not.
     let options = Options {
         into_directory: false,
+        dry_run: true,
         origin: [0; 32],
         ..begin.options.clone()
     };

@@ -130,17 +130,21 @@ impl Reach {
 fn anywhere(path: &Path, options: &Options) -> Result<(Root, Option<RelPath>)> {
     let failed =
         |path: &Path, error: io::Error| Refusal::usage(format!("{}: {error}", path.display()));
-    let into = options.into_directory || path.is_dir();
-    if into && !(named(path).is_ok_and(|(root, name)| is_its_copy(&root, &name, options))) {
+    let is_there = path.is_dir();
+    let is_its_copy = || {
+        let named = named(path, true);
+        named.is_ok_and(|(root, name)| is_its_copy(&root, &name, options))
+    };
+    if options.into_directory || is_there && !is_its_copy() {
         let root = Root::open_or_create(path).map_err(|error| failed(path, error))?;
         return Ok((root, None));
     }
-    let (root, name) = named(path)?;
+    let (root, name) = named(path, options.dry_run)?;
     Ok((root, Some(name)))
 }
 
-/// The directory around a path, and the path's name in it.
-fn named(path: &Path) -> Result<(Root, RelPath)> {
+/// The directory around a path, and the path's name in it. With a dry run it is not made, and the nearest one that is there is as good.
+fn named(path: &Path, dry_run: bool) -> Result<(Root, RelPath)> {
     let name = path
         .file_name()
         .ok_or_else(|| Refusal::usage(format!("{}: no name for what is copied", path.display())))?;
@@ -149,9 +153,17 @@ fn named(path: &Path) -> Result<(Root, RelPath)> {
         .parent()
         .filter(|around| !around.as_os_str().is_empty());
     let around = around.unwrap_or(Path::new("."));
-    let root = Root::open(around)
-        .map_err(|error| Refusal::usage(format!("{}: {error}", around.display())))?;
-    Ok((root, name))
+    let failed = |error| Refusal::usage(format!("{}: {error}", around.display()));
+    match dry_run {
+        false => Ok((Root::open_or_create(around).map_err(failed)?, name)),
+        true => match Root::open(around) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let (root, rest) = named(around, true)?;
+                Ok((root, rest.join_path(&name)?))
+            }
+            root => Ok((root.map_err(failed)?, name)),
+        },
+    }
 }
 
 /// Whether a directory is what an earlier run of the same command made and called so.
@@ -201,9 +213,13 @@ impl Confinement {
                 into(Some(&inside))
             }
             Some(inside) => {
-                let name = RelPath::parse(inside.name()).map_err(Refusal::usage)?;
-                let around = root.below(inside.parent().as_ref());
-                Ok((around.map_err(Refusal::usage)?, Some(name)))
+                if !options.dry_run {
+                    let around = inside.parent();
+                    let made = around.map(|around| root.below_or_create(Some(&around)));
+                    made.transpose().map_err(Refusal::usage)?;
+                }
+                let (around, name) = root.nearest(&inside).map_err(Refusal::usage)?;
+                Ok((around, Some(name)))
             }
         }
     }

@@ -148,6 +148,12 @@ impl<'a> Files<'a> {
             (Kind::HardLink { to }, _) if self.kept.lookup(to.as_bytes()).is_some() => {
                 Next::Nothing
             }
+            (Kind::HardLink { .. }, None) if !self.sources[source].is_file(&entry.path) => {
+                Next::Nothing
+            }
+            (Kind::HardLink { .. }, Some(_)) if !self.sources[source].is_file(&entry.path) => {
+                said(What::Differs("no file any more".into()))
+            }
             (Kind::HardLink { .. }, _) => said(What::Unknown),
             (_, Some(_)) => said(What::Differs("no file any more".into())),
             (_, None) => Next::Nothing,

@@ -18,13 +18,13 @@ use crate::exit::Refusal;
 use anyhow::{Context as _, Result, bail, ensure};
 use host::clock;
 use model::copy::Stage;
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 use store::{
     blocks::{BLOCK, Blocks, FileHash},
     delete::{Extras, remove_all},
     entry::{Entry, Kind},
     filter::Filter,
-    metadata::Metadata,
+    metadata::{Metadata, What},
     origin,
     part::Renamed,
     path::RelPath,
@@ -56,6 +56,8 @@ struct Site<'a> {
     /// Whether there is anything that is no file's data: directories, links, metadata. What is as it should be was
     /// made a moment ago perhaps, by another copy or one that was killed.
     to_sync: bool,
+    /// What was said of metadata that this user may not set.
+    denied: BTreeSet<&'static str>,
 }
 
 impl Target {
@@ -76,6 +78,7 @@ impl Target {
             not_taken: 0,
             of_directories: 0,
             to_sync: false,
+            denied: BTreeSet::new(),
         };
         let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
         loop {
@@ -299,6 +302,9 @@ impl Target {
             let _ = origin::make(&self.root, &entry.path, &self.options.origin);
         }
         let placed = site.placer.place(&entry);
+        if matches!(placed, Ok((Placed::Changed | Placed::Wanted, _))) && !self.options.dry_run {
+            self.say_denied(&mut site.denied, &entry);
+        }
         if named && placed.is_ok() {
             self.note_origin(&entry.path);
         }
@@ -331,6 +337,23 @@ impl Target {
             Err(failure) => Outcome::Failed(failure.to_string()),
         };
         self.settle(number, &entry.path, outcome);
+    }
+
+    /// What this user may not set is the same for thousands of files.
+    fn say_denied(&self, said: &mut BTreeSet<&'static str>, entry: &Entry) {
+        for what in entry.metadata.denied() {
+            let why = match what {
+                What::Owner => {
+                    "owners are not set, which only root may: what is made here belongs to the user who writes it"
+                }
+                What::Group => "groups are not set that the user who writes here is not in",
+                What::SetId => "set-id bits are not set where the owner or the group is another",
+                _ => "attributes trusted.* and capabilities are not set, which only root may",
+            };
+            if said.insert(why) {
+                self.problem(why.to_owned());
+            }
+        }
     }
 
     /// Whether it is a directory that the copy as a whole is called by.

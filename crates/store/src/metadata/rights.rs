@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What of a file's metadata the running user may set (chown(2), xattr(7), capabilities(7)). What the file system allows beside that
+//! is found out by trying.
+
+use super::{CAPABILITY, Metadata};
+use rustix::{
+    process::{Gid, getegid, geteuid, getgroups},
+    thread::{CapabilitySet, capabilities},
+};
+
+/// Of the calling thread: three system calls.
+#[derive(Debug)]
+pub(super) struct Rights {
+    capabilities: CapabilitySet,
+    user: u32,
+    group: u32,
+    groups: Vec<u32>,
+}
+
+impl Rights {
+    pub(super) fn current() -> Self {
+        let all = match geteuid().is_root() {
+            true => CapabilitySet::all(),
+            false => CapabilitySet::empty(),
+        };
+        let groups = getgroups().unwrap_or_default();
+        Self {
+            capabilities: capabilities(None).map_or(all, |sets| sets.effective),
+            user: geteuid().as_raw(),
+            group: getegid().as_raw(),
+            groups: groups.into_iter().map(Gid::as_raw).collect(),
+        }
+    }
+
+    /// A file to anybody.
+    pub(super) fn may_give_away(&self) -> bool {
+        self.capabilities.contains(CapabilitySet::CHOWN)
+    }
+
+    /// A file of `owner` to a group.
+    pub(super) fn may_give_to(&self, group: u32, owner: u32) -> bool {
+        let own = group == self.group || self.groups.contains(&group);
+        self.may_give_away() || own && owner == self.user
+    }
+
+    /// An extended attribute.
+    pub(super) fn may_set(&self, name: &[u8]) -> bool {
+        match name {
+            CAPABILITY => self.capabilities.contains(CapabilitySet::SETFCAP),
+            _ => {
+                !name.starts_with(b"trusted.")
+                    || self.capabilities.contains(CapabilitySet::SYS_ADMIN)
+            }
+        }
+    }
+
+    /// What a file has that this user makes.
+    pub(super) fn of_new_file(&self) -> Metadata {
+        Metadata {
+            uid: self.user,
+            gid: self.group,
+            ..Metadata::default()
+        }
+    }
+}
