@@ -17,8 +17,13 @@
 //! * [`STRIPES`]: this connection is the first of several that carry one byte stream together
 //!   ([`crate::stripe`]): behind the request and behind the answer come pieces with headers.
 //! * [`JOIN`], alone in its message: this connection is a further one of such a group.
+//! * [`CAUSE`], behind the error of a refusal: what failed at which relay.
 //!
 //! A converter that does not know them answers "Unsupported Message", as the RFC asks.
+
+mod cause;
+
+pub use cause::{CAUSE, Cause};
 
 use crate::destination::{Destination, HostName};
 use std::{
@@ -37,8 +42,9 @@ pub const HOPS_MAX: usize = 16;
 pub const NAME: u8 = 0xC0;
 /// Private TLV: the next relay, as port and address (the layout of the Connect TLV).
 pub const HOP: u8 = 0xC1;
-/// Private TLV: relays that may still be passed, one byte, and [`Request::patience`] in tens of
-/// milliseconds, one byte.
+/// Private TLV: relays that may still be passed, one byte, [`Request::patience`] in tens of
+/// milliseconds, one byte, and, if it is said, [`Request::time`] in tens of milliseconds, two bytes,
+/// which the first versions take for padding.
 pub const HOP_LIMIT: u8 = 0xC2;
 /// Private TLV: a group's id (16 bytes) and how many connections it may have, zero-padded.
 pub const STRIPES: u8 = 0xC3;
@@ -50,6 +56,8 @@ pub const STRIPES_MAX: u8 = 16;
 
 /// The most that a request can say with [`Request::patience`].
 pub const PATIENCE_MAX: Duration = PATIENCE_UNIT.saturating_mul(u8::MAX as u32);
+/// The most that a request can say with [`Request::time`].
+pub const TIME_MAX: Duration = PATIENCE_UNIT.saturating_mul(u16::MAX as u32);
 /// The port that [`Request::check`] names: the discard service's (RFC 863), which nothing connects to.
 const CHECK_PORT: u16 = 9;
 const PATIENCE_UNIT: Duration = Duration::from_millis(10);
@@ -258,6 +266,9 @@ pub struct Request {
     /// segment. Zero where somebody waits for the answer. What is sent is rounded down to 10 ms and
     /// is at most [`PATIENCE_MAX`].
     pub patience: Duration,
+    /// How long the answer is waited for; zero is not said. What is sent is rounded down to 10 ms and
+    /// is at most [`TIME_MAX`].
+    pub time: Duration,
     /// The stream is to be carried over several connections, of which this is the first.
     pub stripes: Option<Stripes>,
 }
@@ -272,6 +283,7 @@ impl Request {
             hops,
             hop_limit,
             patience: Duration::ZERO,
+            time: Duration::ZERO,
             stripes: None,
         }
     }
@@ -309,11 +321,21 @@ impl Request {
         for hop in &self.hops {
             message.tlv(HOP, &endpoint(*hop));
         }
-        message.tlv(HOP_LIMIT, &[self.hop_limit, patience_byte(self.patience)]);
+        message.tlv(HOP_LIMIT, &self.limits());
         if let Some(Stripes { group, count }) = self.stripes {
             message.tlv(STRIPES, &group.encode_with(count));
         }
         message.finish()
+    }
+
+    fn limits(&self) -> Vec<u8> {
+        let mut value = vec![self.hop_limit, patience_byte(self.patience)];
+        let tens = self.time.as_millis() / PATIENCE_UNIT.as_millis();
+        let tens = u16::try_from(tens).unwrap_or(u16::MAX);
+        if tens > 0 {
+            value.extend(tens.to_be_bytes());
+        }
+        value
     }
 
     /// Reads a request and says how long it was; `Ok(None)` while it is incomplete.
@@ -339,7 +361,7 @@ struct RequestParts {
     connect: Option<SocketAddr>,
     name: Option<HostName>,
     hops: Vec<SocketAddr>,
-    hop_limit: Option<(u8, Duration)>,
+    hop_limit: Option<(u8, Duration, Duration)>,
     stripes: Option<Stripes>,
 }
 
@@ -381,13 +403,14 @@ impl RequestParts {
             Some(name) => Destination::Name(name, connect.port()),
             None => Destination::from_ip(connect.ip(), connect.port()),
         };
-        let unlimited = (HOPS_MAX as u8, Duration::ZERO);
-        let (hop_limit, patience) = self.hop_limit.unwrap_or(unlimited);
+        let unlimited = (HOPS_MAX as u8, Duration::ZERO, Duration::ZERO);
+        let (hop_limit, patience, time) = self.hop_limit.unwrap_or(unlimited);
         Ok(Request {
             destination,
             hops: self.hops,
             hop_limit,
             patience,
+            time,
             stripes: self.stripes,
         })
     }
@@ -555,10 +578,14 @@ fn patience_byte(patience: Duration) -> u8 {
     tens.try_into().unwrap_or(u8::MAX)
 }
 
-/// The hop limit and the patience.
-fn parse_limits(value: &[u8]) -> Option<(u8, Duration)> {
+/// The hop limit, the patience and the time.
+fn parse_limits(value: &[u8]) -> Option<(u8, Duration, Duration)> {
     let (&hop_limit, &tens) = (value.first()?, value.get(1)?);
-    Some((hop_limit, PATIENCE_UNIT * u32::from(tens)))
+    let time = value
+        .get(2..4)
+        .map_or(0, |time| u16::from_be_bytes([time[0], time[1]]));
+    let in_tens = |tens: u16| PATIENCE_UNIT * u32::from(tens);
+    Some((hop_limit, in_tens(tens.into()), in_tens(time)))
 }
 
 fn parse_name(value: &[u8]) -> Option<HostName> {
@@ -607,6 +634,25 @@ mod tests {
         assert_eq!(bytes(Duration::from_millis(1019)), [0xC2, 1, 16, 101]);
         assert_eq!(bytes(PATIENCE_MAX), [0xC2, 1, 16, 255]);
         assert_eq!(bytes(Duration::from_secs(3600)), [0xC2, 1, 16, 255]);
+    }
+
+    /// Relays that know no time look at the first two bytes only.
+    #[test]
+    fn time_is_behind_what_others_look_at() {
+        let time = Duration::from_secs(10);
+        let request = Request { time, ..example() };
+        let bytes = request.encode();
+        assert_eq!(Request::parse(&bytes).unwrap().unwrap().0, request);
+        assert!(
+            bytes.ends_with(&[0xC2, 2, 16, 0, 3, 232, 0, 0]),
+            "{bytes:?}"
+        );
+        let long = Request {
+            time: TIME_MAX * 2,
+            ..example()
+        };
+        let parsed = Request::parse(&long.encode()).unwrap().unwrap().0;
+        assert_eq!(parsed.time, TIME_MAX);
     }
 
     #[test]
@@ -764,7 +810,8 @@ mod tests {
             let stripes = (limit % 2 == 0).then(stripes);
             let patience = PATIENCE_UNIT * u32::from(ip[0]);
             let hops = vec![hop; hops];
-            let request = Request { destination, hops, hop_limit: limit, patience, stripes };
+            let time = PATIENCE_UNIT * u32::from(port);
+            let request = Request { destination, hops, hop_limit: limit, patience, time, stripes };
             let bytes = request.encode();
             prop_assert_eq!(Request::parse(&bytes), Ok(Some((request, bytes.len()))));
         }

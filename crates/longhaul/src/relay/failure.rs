@@ -97,6 +97,7 @@ impl Failure {
             Self::NetworkUnreachable => Reply::NetworkUnreachable,
             Self::HostUnreachable | Self::TimedOut | Self::NameNotFound => Reply::HostUnreachable,
             Self::NotAllowed => Reply::NotAllowed,
+            Self::Loop => Reply::TtlExpired,
             _ => Reply::GeneralFailure,
         }
     }
@@ -114,7 +115,8 @@ impl Failure {
     }
 
     /// RFC 8803 §6.2.8. Unreachable destinations carry the code of the ICMP message (RFC 792, RFC
-    /// 1122 §3.2.2.1) that says the same; the protocol has no words for loops and for time-outs.
+    /// 1122 §3.2.2.1) that says the same; the protocol has no words for loops and for time-outs, which
+    /// only a [`super::fault::Fault`] tells.
     pub(crate) fn convert(self) -> Answer {
         let unreachable = |detail| Answer::Refused {
             code: ErrorCode::DestinationUnreachable,

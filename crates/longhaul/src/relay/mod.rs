@@ -23,6 +23,7 @@ mod door;
 mod doors;
 mod drain;
 pub(crate) mod failure;
+mod fault;
 mod ftp;
 mod health;
 mod history;

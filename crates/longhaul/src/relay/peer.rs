@@ -36,7 +36,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use wire::{
-    convert::{Answer, ConvertError, ErrorCode, Request, Stripes},
+    convert::{Answer, Cause, ConvertError, ErrorCode, Request, Stripes},
     destination::Destination,
 };
 
@@ -253,7 +253,7 @@ impl Peer {
         // A peer that refuses closes, and its last word says more than the error.
         let _ = timeout(limit, write_all(&leg, &Request::check().encode())).await;
         let answer = timeout(limit, answer(&leg)).await;
-        match answer.unwrap_or(Err(Obstacle::Silent(limit)))? {
+        match answer.unwrap_or(Err(Obstacle::Silent(limit)))?.0 {
             Answer::Refused { code, .. } if is_strange(code) => Err(Obstacle::Refuses(code)),
             _ => Ok(()),
         }
@@ -346,7 +346,7 @@ impl Peer {
 const DOUBT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads a peer's answer, and not one byte more.
-pub(crate) async fn answer(leg: &Leg) -> Result<Answer, Obstacle> {
+pub(crate) async fn answer(leg: &Leg) -> Result<(Answer, Option<Cause>), Obstacle> {
     let mut bytes = Vec::new();
     let from = || leg.carrier().local_addr().ok();
     loop {
@@ -362,7 +362,7 @@ pub(crate) async fn answer(leg: &Leg) -> Result<Answer, Obstacle> {
         }
     }
     match Answer::parse(&bytes) {
-        Ok(Some((answer, _))) => Ok(answer),
+        Ok(Some((answer, _))) => Ok((answer, Cause::find(&bytes))),
         _ => Err(Obstacle::Foreign(bytes)),
     }
 }

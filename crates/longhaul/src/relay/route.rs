@@ -8,6 +8,7 @@ use super::{
     connect::{Departure, connect},
     disagreement::Obstacle,
     failure::Failure,
+    fault::Fault,
     leg::Leg,
     lookups::Asker,
     peer::{self, Peer},
@@ -29,7 +30,7 @@ use std::{
 };
 use tokio::time::timeout;
 use wire::{
-    convert::{self, Answer, ErrorCode, HOPS_MAX, Stripes},
+    convert::{self, Answer, Cause, ErrorCode, HOPS_MAX, Stripes},
     destination::Destination,
     stripe,
 };
@@ -47,6 +48,8 @@ pub(crate) struct Request {
     /// How long the answer to a relay may wait for bytes that it can go along with; zero for clients
     /// that wait for it themselves.
     pub(crate) patience: Duration,
+    /// When the relay before waits no longer.
+    pub(crate) deadline: Option<Instant>,
     /// What the client sent behind its request.
     pub(crate) early: Vec<u8>,
     /// The leg to a peer may be the first of several.
@@ -62,6 +65,7 @@ impl Request {
             hop_limit: HOPS_MAX as u8,
             source: None,
             patience: Duration::ZERO,
+            deadline: None,
             early,
             may_stripe: false,
         }
@@ -84,10 +88,17 @@ impl From<(convert::Request, Vec<u8>)> for Request {
             hop_limit: request.hop_limit,
             source: None,
             patience: request.patience,
+            deadline: deadline(request.time),
             early,
             may_stripe: false,
         }
     }
+}
+
+/// The end of the time that the relay before has, less the way back: an eighth of it, enough for a
+/// round trip of 1.25 s at 10 s.
+fn deadline(time: Duration) -> Option<Instant> {
+    (!time.is_zero()).then(|| Instant::now() + time / 8 * 7)
 }
 
 /// How the connections of one client leave this relay.
@@ -116,14 +127,14 @@ impl Route<'_> {
     /// Opens the outgoing leg and sends the client's early bytes. To a peer, they leave in one
     /// write with the preamble, and its answer is still to come: see [`Far::answer`]. A peer that
     /// can't be reached makes room for the next chain.
-    pub(crate) async fn open(&self, request: &Request) -> Result<Far, Failure> {
+    pub(crate) async fn open(&self, request: &Request) -> Result<Far, Fault> {
         let way = self.way_out(request)?;
-        let mut outcome = Err(Failure::NotAllowed);
+        let mut outcome = Err(Failure::NotAllowed.into());
         for chain in by_hope(&way.chains) {
-            let hops = match within(self.config.limits.connect_timeout, hops(chain)).await {
+            let hops = match hops(chain, self.limit(request)).await {
                 Ok(hops) => hops,
-                Err(failure) => {
-                    outcome = Err(failure);
+                Err(fault) => {
+                    outcome = Err(fault);
                     continue;
                 }
             };
@@ -132,7 +143,7 @@ impl Route<'_> {
                     if let Some(peer) = way.chains[0].first() {
                         peer.is_passed_by(self.listener);
                     }
-                    return self.go_straight(&to, &way.profile, request).await;
+                    return Ok(self.go_straight(&to, &way.profile, request).await?);
                 }
                 // In a box: TLS is large, and most legs have none.
                 NextLeg::Peer(peer, onward) => {
@@ -140,7 +151,7 @@ impl Route<'_> {
                 }
             };
             match missed {
-                Err(failure) => outcome = Err(failure),
+                Err(fault) => outcome = Err(fault),
                 Ok(far) => return Ok(far),
             }
         }
@@ -153,9 +164,16 @@ impl Route<'_> {
         way.is_ok_and(|way| way.has_hope())
     }
 
+    /// The time for each step on the way.
+    fn limit(&self, request: &Request) -> Duration {
+        let limit = self.config.limits.connect_timeout;
+        let left = |at: Instant| at.saturating_duration_since(Instant::now());
+        request.deadline.map_or(limit, |at| limit.min(left(at)))
+    }
+
     /// What the rules say; a request that names its own hops goes by those, and both its hop and
     /// its destination must be allowed.
-    fn way_out(&self, request: &Request) -> Result<WayOut, Failure> {
+    fn way_out(&self, request: &Request) -> Result<WayOut, Fault> {
         let allowed = self.decide(&request.destination)?;
         if request.hops.is_empty() {
             let mut way = allowed.clone();
@@ -164,7 +182,9 @@ impl Route<'_> {
             }
             return Ok(way);
         }
-        self.decide(&Destination::Address(request.hops[0]))?;
+        let hop = request.hops[0];
+        let denied = |failure| Fault::at(failure, &hop.to_string());
+        self.decide(&Destination::Address(hop)).map_err(denied)?;
         let peer = |hop: &SocketAddr| self.config.peer_at(*hop);
         Ok(WayOut {
             chains: vec![request.hops.iter().map(peer).collect()],
@@ -198,7 +218,7 @@ impl Route<'_> {
         profile: &Profile,
         request: &Request,
     ) -> Result<Far, Failure> {
-        let limit = self.config.limits.connect_timeout;
+        let limit = self.limit(request);
         // A name may lead where its rule did not look.
         let permits = |address| self.decide(&Destination::Address(address)).is_ok();
         let departure = Departure {
@@ -221,11 +241,12 @@ impl Route<'_> {
         peer: &Arc<Peer>,
         onward: &convert::Request,
         request: &Request,
-    ) -> Result<Far, Failure> {
-        let limit = self.config.limits.connect_timeout;
+    ) -> Result<Far, Fault> {
+        let limit = self.limit(request);
         let stripes = stripes(peer, request);
         let onward = convert::Request {
             patience: request.patience.min(limit / PATIENCE_SHARE),
+            time: limit,
             stripes,
             ..onward.clone()
         };
@@ -233,6 +254,8 @@ impl Route<'_> {
         let is_bare = request.early.is_empty();
         let asked = |leg, stood| {
             let far = Far::asked(leg, peer, limit, stood, is_bare).unhurried(request.patience);
+            let hop = request.hops.first().copied();
+            let far = Far { hop, ..far };
             match stripes {
                 Some(stripes) => far.striped(stripes, request.early.len(), peer),
                 None => far,
@@ -246,12 +269,18 @@ impl Route<'_> {
                 return Ok(asked(leg, true));
             }
         }
-        let leg = peer.reach(limit).await?;
+        let missed = |failure| Fault::at(failure, &relay_name(peer, request.hops.first()));
+        let leg = peer.reach(limit).await.map_err(missed)?;
         leg.carrier().reset_unless_finished();
         // A peer that refuses may close before it has read this: its answer says more than the error.
         let _ = write_all(&leg, &first).await;
         Ok(asked(leg, false))
     }
+}
+
+/// What other relays and clients know a peer by: the address that a request names it by, or its name.
+fn relay_name(peer: &Peer, hop: Option<&SocketAddr>) -> String {
+    hop.map_or_else(|| peer.name.clone(), ToString::to_string)
 }
 
 /// The part of the time for connecting and for the answer that a relay may hold the answer back.
@@ -295,10 +324,11 @@ fn offer(leg: &Leg, first: &[u8]) -> Option<usize> {
 }
 
 /// Where the relays behind the first one of a chain are, which that one is told.
-async fn hops(chain: &[Arc<Peer>]) -> Result<Vec<SocketAddr>, Failure> {
+async fn hops(chain: &[Arc<Peer>], limit: Duration) -> Result<Vec<SocketAddr>, Fault> {
     let mut hops = Vec::new();
     for peer in chain.iter().skip(1) {
-        hops.push(Box::pin(peer.place.resolve()).await?);
+        let found = Box::pin(within(limit, peer.place.resolve())).await;
+        hops.push(found.map_err(|failure| Fault::at(failure, &peer.name))?);
     }
     Ok(hops)
 }
@@ -307,16 +337,18 @@ fn next_leg(
     chain: &[Arc<Peer>],
     hops: Vec<SocketAddr>,
     request: &Request,
-) -> Result<NextLeg, Failure> {
+) -> Result<NextLeg, Fault> {
     let Some(next) = chain.first() else {
         return Ok(NextLeg::Destination(request.destination.clone()));
     };
-    let hop_limit = request.hop_limit.checked_sub(1).ok_or(Failure::Loop)?;
+    let looped = || Fault::at(Failure::Loop, &relay_name(next, request.hops.first()));
+    let hop_limit = request.hop_limit.checked_sub(1).ok_or_else(looped)?;
     let onward = convert::Request {
         destination: request.destination.clone(),
         hops,
         hop_limit,
         patience: request.patience,
+        time: Duration::ZERO,
         stripes: None,
     };
     Ok(NextLeg::Peer(next.clone(), onward))
@@ -343,6 +375,8 @@ pub(crate) struct Far {
     unanswered: AtomicBool,
     /// What came instead of an answer makes the peer doubtful.
     doubtful: AtomicBool,
+    /// The address that the request names the peer by, if it does.
+    hop: Option<SocketAddr>,
     /// Nothing of the client's left with the request.
     is_bare: bool,
     since: Instant,
@@ -394,6 +428,7 @@ impl Far {
             replaceable: false,
             unanswered: AtomicBool::new(false),
             doubtful: AtomicBool::new(false),
+            hop: None,
             is_bare: false,
             since: Instant::now(),
             client_heard: AtomicBool::new(false),
@@ -457,13 +492,13 @@ impl Far {
     /// Whether the destination is reached. A direct leg knows at once; over a peer, this reads the
     /// answer, and not one byte more. Call it before anything else is read; after the first call it
     /// does nothing.
-    pub(crate) async fn answer(&self) -> Result<(), Failure> {
+    pub(crate) async fn answer(&self) -> Result<(), Fault> {
         if !self.answer_due.swap(false, Relaxed) {
             return Ok(());
         }
         let answer = timeout(self.limit, peer::answer(&self.stream)).await;
         match answer.unwrap_or(Err(Obstacle::Silent(self.limit))) {
-            Ok(answer) => self.hear(answer),
+            Ok((answer, cause)) => self.hear(answer, cause),
             Err(obstacle) => {
                 let closed = matches!(obstacle, Obstacle::Closed(_));
                 self.unanswered.store(closed, Relaxed);
@@ -471,12 +506,17 @@ impl Far {
                 if !closed || !self.replaceable {
                     self.doubt_peer();
                 }
-                Err(obstacle.failure())
+                Err(Fault::at(obstacle.failure(), &self.relay_name()))
             }
         }
     }
 
-    fn hear(&self, answer: Answer) -> Result<(), Failure> {
+    fn relay_name(&self) -> String {
+        let name = |peer| relay_name(peer, self.hop.as_ref());
+        self.peer.as_deref().map(name).unwrap_or_default()
+    }
+
+    fn hear(&self, answer: Answer, cause: Option<Cause>) -> Result<(), Fault> {
         let Answer::Refused { code, detail } = answer else {
             if let Some(peer) = &self.peer {
                 peer.is_back();
@@ -488,7 +528,7 @@ impl Far {
             (code, _) if peer::is_strange(code) => self.doubt_peer(),
             _ => {}
         }
-        Err(Failure::from_convert(code, detail))
+        Err(Fault::of_answer((code, detail), cause, &self.relay_name()))
     }
 
     /// Has the peer checked.
@@ -540,7 +580,7 @@ mod tests {
         Config::new(&toml::from_str(&format!("{listener}{text}")).unwrap()).unwrap()
     }
 
-    fn way_out(config: &Config, hops: &[&str], destination: &str) -> Result<WayOut, Failure> {
+    fn way_out(config: &Config, hops: &[&str], destination: &str) -> Result<WayOut, Fault> {
         let route = Route {
             config,
             ready: &Ready::default(),
@@ -564,7 +604,7 @@ mod tests {
     #[tokio::test]
     async fn a_chain_is_stripped_from_the_near_end() {
         let chain = chain(&["10.0.0.1:1", "10.0.0.2:2"]);
-        let hops = hops(&chain).await.unwrap();
+        let hops = hops(&chain, Duration::from_secs(1)).await.unwrap();
         let NextLeg::Peer(peer, onward) = next_leg(&chain, hops, &request(16)).unwrap() else {
             panic!("straight");
         };
@@ -578,7 +618,7 @@ mod tests {
         let chain = chain(&["10.0.0.1:1"]);
         assert!(next_leg(&chain, Vec::new(), &request(1)).is_ok());
         let looped = next_leg(&chain, Vec::new(), &request(0));
-        assert_eq!(looped, Err(Failure::Loop));
+        assert_eq!(looped, Err(Fault::at(Failure::Loop, "10.0.0.1:1")));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::{
     disagreement::Stranger,
     door::Door,
     failure::Failure,
+    fault::Fault,
     intercept::Flow,
     leg::Leg,
     listener,
@@ -376,18 +377,18 @@ impl Session {
     }
 
     /// Opens the way out and remembers it for the record.
-    pub(crate) async fn open(&self, request: &Request) -> Result<Far, Failure> {
+    pub(crate) async fn open(&self, request: &Request) -> Result<Far, Fault> {
         self.open_by(request, &self.ready).await
     }
 
     /// The same, over no connection that stood ready.
-    pub(crate) async fn open_anew(&self, request: &Request) -> Result<Far, Failure> {
+    pub(crate) async fn open_anew(&self, request: &Request) -> Result<Far, Fault> {
         self.open_by(request, &Ready::default()).await
     }
 
     /// The same request over one leg, for a peer that has refused to read it. What the client has
     /// sent was counted before.
-    pub(crate) async fn open_unstriped(&self, request: &Request) -> Result<Far, Failure> {
+    pub(crate) async fn open_unstriped(&self, request: &Request) -> Result<Far, Fault> {
         let introduced = self.introduce(request);
         let wanted = introduced.as_ref().unwrap_or(request);
         // The peer is known by now to take no group.
@@ -398,7 +399,7 @@ impl Session {
 
     /// Opens the way out and waits for the peer's answer, if there is a peer. A connection that
     /// stood ready and turns out to be dead makes room for a new one.
-    pub(crate) async fn open_answered(&self, request: &Request) -> Result<Far, Failure> {
+    pub(crate) async fn open_answered(&self, request: &Request) -> Result<Far, Fault> {
         let mut far = self.open(request).await?;
         let mut answer = far.answer().await;
         if answer.is_err() && far.was_stale() {
@@ -422,7 +423,7 @@ impl Session {
         far.has_lost_peer().await && self.route(&self.ready).has_hope(request)
     }
 
-    async fn open_by(&self, request: &Request, ready: &Ready) -> Result<Far, Failure> {
+    async fn open_by(&self, request: &Request, ready: &Ready) -> Result<Far, Fault> {
         self.asks_for(request.destination.to_string());
         self.first_byte.asked_unless_waiting();
         let introduced = self.introduce(request);
@@ -437,7 +438,7 @@ impl Session {
     }
 
     /// Opens the way out, and counts how long that took.
-    async fn connect(&self, ready: &Ready, wanted: &Request) -> Result<Far, Failure> {
+    async fn connect(&self, ready: &Ready, wanted: &Request) -> Result<Far, Fault> {
         let begin = Instant::now();
         let far = Box::pin(self.route(ready).open(wanted)).await?;
         self.door.counters.times.connect.add(begin.elapsed());
@@ -597,9 +598,10 @@ impl Session {
     }
 
     /// Counts a failure and names it as the end.
-    pub(crate) fn fail(&self, failure: Failure) -> End {
-        self.door.counters.fail(failure);
-        End::Failed(failure)
+    pub(crate) fn fail(&self, fault: impl Into<Fault>) -> End {
+        let fault = fault.into();
+        self.door.counters.fail(fault.failure);
+        End::Failed(fault)
     }
 
     /// Invariant: an abnormal end is never turned into a clean FIN. A failed connection was
@@ -767,7 +769,7 @@ fn describe(end: &End) -> (Ended, Option<String>) {
         End::Finished => (Ended::Finished, None),
         End::Broken(Side::Near, error) => (Ended::ClientBroke, Some(error.to_string())),
         End::Broken(Side::Far, error) => (Ended::DestinationBroke, Some(error.to_string())),
-        End::Failed(failure) => (Ended::Failed, Some(failure.to_string())),
+        End::Failed(fault) => (Ended::Failed, Some(fault.to_string())),
         End::Cut => (Ended::Cut, None),
         End::Joined(_) => unreachable!("a leg of another connection has no record"),
     }

@@ -2,7 +2,7 @@
 //! Reading and writing handshakes on a socket that splice uses as well: everything goes through a
 //! shared reference and leaves no byte behind in a buffer.
 
-use super::{failure::Failure, leg::Leg, route::Far};
+use super::{failure::Failure, fault::Fault, leg::Leg, route::Far};
 use std::{
     io::{self, IoSlice},
     pin::Pin,
@@ -164,7 +164,7 @@ pub(crate) struct Shared {
     pub(crate) on_bytes: Box<dyn Fn(usize, usize) + Send + Sync>,
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+type Answer = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 
 /// An outgoing leg as hyper wants it: before the first byte is read from it comes the answer of the
 /// peer on the way, if there is one. Writing does not wait for it.
@@ -172,11 +172,11 @@ pub(crate) struct Answered {
     stream: Shared,
     answer: Option<Answer>,
     /// Where a refusal goes.
-    refused: Arc<OnceLock<Failure>>,
+    refused: Arc<OnceLock<Fault>>,
 }
 
 impl Answered {
-    pub(crate) fn new(far: Arc<Far>, refused: Arc<OnceLock<Failure>>) -> Self {
+    pub(crate) fn new(far: Arc<Far>, refused: Arc<OnceLock<Fault>>) -> Self {
         let stream = Shared {
             stream: far.stream.clone(),
             on_bytes: Box::new(|_, _| {}),
@@ -197,9 +197,9 @@ impl Answered {
         };
         let outcome = ready!(answer.as_mut().poll(cx));
         self.answer = None;
-        Poll::Ready(outcome.map_err(|failure| {
-            let _ = self.refused.set(failure);
-            io::Error::other(failure)
+        Poll::Ready(outcome.map_err(|fault| {
+            let _ = self.refused.set(fault.clone());
+            io::Error::other(fault)
         }))
     }
 }

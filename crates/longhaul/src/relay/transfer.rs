@@ -7,7 +7,7 @@
 use super::{
     args::Mode,
     counters::{Counters, Direction, Guard, Pause, Pauses, Traffic},
-    failure::Failure,
+    fault::Fault,
     leg::Leg,
     rate::Limits,
     route::Far,
@@ -39,7 +39,7 @@ pub(crate) enum End {
     /// A leg ended abnormally.
     Broken(Side, io::Error),
     /// There never was a connection to the destination.
-    Failed(Failure),
+    Failed(Fault),
     /// The relay stopped first.
     Cut,
     /// It is a further leg of another client's connection from now on.

@@ -243,6 +243,12 @@ impl Config {
         })
     }
 
+    /// The name of the peer that listens on `address`.
+    pub(crate) fn name_at(&self, address: SocketAddr) -> Option<String> {
+        let known = self.peers.values().find(|peer| peer.place.is_at(address));
+        known.map(|peer| peer.name.clone())
+    }
+
     fn check_ways(&self) -> anyhow::Result<()> {
         if self.listeners.is_empty() {
             return Err(Refusal::usage(

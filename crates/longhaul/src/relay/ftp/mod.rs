@@ -10,8 +10,8 @@ pub(crate) use download::Download;
 pub(crate) use url::Url;
 
 use super::{
-    failure::Failure, leg::Leg, route::Request, session::Session, shortage::patiently,
-    stream::Shared,
+    failure::Failure, fault::Fault, leg::Leg, route::Request, session::Session,
+    shortage::patiently, stream::Shared,
 };
 use bytes::Bytes;
 use host::socket::reset_on_close;
@@ -48,18 +48,33 @@ pub(crate) type Body = Either<Full<Bytes>, Download>;
 pub(crate) struct Refused {
     pub(crate) status: StatusCode,
     pub(crate) reason: String,
+    /// There is no connection to the server.
+    pub(crate) fault: Option<Fault>,
 }
 
 impl Refused {
     fn new(status: StatusCode, reason: impl Into<String>) -> Self {
         let reason = reason.into();
-        Self { status, reason }
+        Self {
+            status,
+            reason,
+            fault: None,
+        }
     }
 }
 
 impl From<Failure> for Refused {
     fn from(failure: Failure) -> Self {
-        Self::new(failure.http(), failure.to_string())
+        Fault::from(failure).into()
+    }
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Self {
+            fault: Some(fault.clone()),
+            ..Self::new(fault.failure.http(), fault.to_string())
+        }
     }
 }
 
@@ -171,7 +186,7 @@ fn data(session: Arc<Session>, host: Destination, port: u16) -> DataLeg {
 }
 
 /// A leg that stands; the session keeps hold of its socket, for the record and for RST.
-async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketAddr), Failure> {
+async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketAddr), Fault> {
     let request = Request::to(to.clone(), Vec::new());
     let far = session.open_answered(&request).await?;
     // Nothing but commands goes to the server: no end of theirs is taken for an upload's.

@@ -9,6 +9,7 @@ use crate::relay::{
     door::Door,
     drain::Phase,
     failure::Failure,
+    fault::Fault,
     ready::Ready,
     route::{Far, Request, Route},
 };
@@ -121,7 +122,7 @@ impl Verifier {
 }
 
 /// How a connect ended.
-type Outcome = Result<Far, Failure>;
+type Outcome = Result<Far, Fault>;
 
 struct Holder {
     relay: Arc<Relay>,
@@ -184,9 +185,9 @@ impl Holder {
                 self.door.ready.put(flow, far);
                 self.approval()
             }
-            Err(failure) => {
-                self.door.counters.fail(failure);
-                self.answer(failure)
+            Err(fault) => {
+                self.door.counters.fail(fault.failure);
+                self.answer(&fault)
             }
         };
         if let Some(id) = id {
@@ -200,9 +201,11 @@ impl Holder {
     }
 
     /// Silence is answered with silence.
-    fn answer(&self, failure: Failure) -> Verdict {
-        let mark = match failure {
+    fn answer(&self, fault: &Fault) -> Verdict {
+        let mark = match fault.failure {
             Failure::TimedOut | Failure::Exhausted => return Verdict::Drop,
+            // A relay that can't be gone on to is part of the network.
+            Failure::Refused | Failure::Reset if fault.is_at_relay() => self.marks.no_network(),
             Failure::Refused | Failure::Reset | Failure::NotAllowed => self.marks.refused(),
             Failure::NetworkUnreachable => self.marks.no_network(),
             _ => self.marks.no_host(),
@@ -238,7 +241,7 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
         .iter()
         .any(|prefix| prefix.contains(client.ip()))
     {
-        return Err(Failure::NotAllowed);
+        return Err(Failure::NotAllowed.into());
     }
     let keep_source = matches!(listener.kind, Kind::Transparent { keep_source: true });
     let route = Route {

@@ -6,6 +6,7 @@ use crate::relay::{
     disagreement::Stranger,
     drain::Phase,
     failure::Failure,
+    fault::Fault,
     session::Session,
     stream::{Inbox, Unread},
     transfer::End,
@@ -49,7 +50,7 @@ pub(super) async fn ask(session: &Session) -> Result<Heard, Rejected> {
         say_what_is_foreign(session, error, inbox.unread());
     }
     let opening = opening.map_err(|unread| Rejected::unread(unread, answer))?;
-    let refused = |failure: Failure| Rejected::new(failure, failure.convert().encode());
+    let refused = |failure: Failure| Rejected::new(failure, Fault::from(failure).convert());
     let request = match opening {
         Opening::Request(request) if request.is_check() => return Ok(Heard::Checks),
         Opening::Request(request) => request,

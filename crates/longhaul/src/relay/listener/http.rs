@@ -6,6 +6,7 @@ use crate::relay::{
     counters::Direction,
     drain::Phase,
     failure::Failure,
+    fault::Fault,
     ftp,
     leg::Leg,
     paced::Paced,
@@ -50,6 +51,9 @@ type OnwardBody = Either<Upload, Empty<Bytes>>;
 /// An origin's, or our own.
 type Body = Either<Download, ftp::Body>;
 
+/// RFC 9209 §2.
+const PROXY_STATUS: header::HeaderName = header::HeaderName::from_static("proxy-status");
+
 /// Bytes and fields of a message head; more is 431. A client costs at most this in heads.
 const HEAD_LEN_MAX: usize = 64 * 1024;
 const FIELDS_MAX: usize = 128;
@@ -79,30 +83,42 @@ struct Origin {
     stood: bool,
     far: Arc<Far>,
     /// What the peer on the way said, if it refused.
-    refused: Arc<OnceLock<Failure>>,
+    refused: Arc<OnceLock<Fault>>,
 }
 
 /// A request that gets an answer from the proxy itself.
 struct Declined {
-    failure: Failure,
+    fault: Fault,
     status: StatusCode,
-    reason: String,
+    /// The body, if it is not the fault in words.
+    reason: Option<String>,
+    /// For Proxy-Status (RFC 9209 §2.3), if it is not the fault's; `""` is none at all.
+    error: Option<&'static str>,
 }
 
 impl Declined {
     fn new(failure: Failure, reason: String) -> Self {
-        let status = failure.http();
         Self {
-            failure,
-            status,
-            reason,
+            reason: Some(reason),
+            ..Fault::from(failure).into()
         }
     }
 }
 
 impl From<Failure> for Declined {
     fn from(failure: Failure) -> Self {
-        Self::new(failure, failure.to_string())
+        Fault::from(failure).into()
+    }
+}
+
+impl From<Fault> for Declined {
+    fn from(fault: Fault) -> Self {
+        Self {
+            status: fault.failure.http(),
+            fault,
+            reason: None,
+            error: None,
+        }
     }
 }
 
@@ -172,14 +188,37 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
 impl Proxy {
     async fn respond(&self, request: ClientRequest) -> Response<Body> {
         self.session.asks_again();
-        let outcome = match self.check(&request) {
+        let checked = self.check(&request);
+        let wanted = checked
+            .as_ref()
+            .map_or_else(|_| String::new(), ToString::to_string);
+        let outcome = match checked {
             Ok(destination) => self.serve(request, destination).await,
             Err(declined) => Err(declined),
         };
         outcome.unwrap_or_else(|declined| {
-            self.session.door.counters.fail(declined.failure);
-            explanation(declined.status, &declined.reason)
+            self.session.door.counters.fail(declined.fault.failure);
+            self.explain(declined, &wanted)
         })
+    }
+
+    /// In words and as a field (RFC 9209). Relays have the names of this one's file.
+    fn explain(&self, declined: Declined, wanted: &str) -> Response<Body> {
+        let Declined {
+            fault,
+            status,
+            reason,
+            error,
+        } = declined;
+        let config = &self.session.config;
+        let fault = fault.renamed(|address| config.name_at(address));
+        let mut response = explanation(status, &reason.unwrap_or_else(|| fault.words(wanted)));
+        let error = error.unwrap_or(fault.error_type());
+        let field = fault.proxy_status(&self.session.relay.pseudonym, wanted, error);
+        if let (false, Ok(field)) = (error.is_empty(), header::HeaderValue::try_from(field)) {
+            response.headers_mut().insert(PROXY_STATUS, field);
+        }
+        response
     }
 
     async fn serve(
@@ -217,14 +256,20 @@ impl Proxy {
                 self.session.hears_answer();
                 Ok(response.map(Either::Right))
             }
-            Err(ftp::Refused { status, reason }) => Err(Declined {
-                failure: match status {
-                    StatusCode::GATEWAY_TIMEOUT => Failure::TimedOut,
-                    _ => Failure::Other,
-                },
-                status,
-                reason,
-            }),
+            Err(ftp::Refused {
+                fault: Some(fault), ..
+            }) => Err(fault.into()),
+            Err(ftp::Refused { status, reason, .. }) => {
+                let (failure, error) = match status {
+                    StatusCode::GATEWAY_TIMEOUT => (Failure::TimedOut, "http_response_timeout"),
+                    _ => (Failure::Other, ""),
+                };
+                Err(Declined {
+                    status,
+                    error: Some(error),
+                    ..Declined::new(failure, reason)
+                })
+            }
         }
     }
 
@@ -240,9 +285,9 @@ impl Proxy {
     fn check(&self, request: &ClientRequest) -> Result<Destination, Declined> {
         if !self.is_known(request) {
             return Err(Declined {
-                failure: Failure::NotAllowed,
                 status: StatusCode::PROXY_AUTHENTICATION_REQUIRED,
-                reason: "who are you?".to_owned(),
+                error: Some(""),
+                ..Declined::new(Failure::NotAllowed, "who are you?".to_owned())
             });
         }
         let bad = |reason| Declined::new(Failure::BadRequest, reason);
@@ -396,10 +441,11 @@ impl Proxy {
         let sent = select! {
             sent = origin.sender.try_send_request(request) => sent,
             () = silence.too_long() => {
-                return Err(Unsent::Lost(Declined::new(
-                    Failure::TimedOut,
-                    format!("the origin has said nothing for {}", Time::from(limit)),
-                )));
+                let reason = format!("the origin has said nothing for {}", Time::from(limit));
+                return Err(Unsent::Lost(Declined {
+                    error: Some("http_response_timeout"),
+                    ..Declined::new(Failure::TimedOut, reason)
+                }));
             }
         };
         let mut error = match sent {
@@ -422,10 +468,10 @@ impl Proxy {
     async fn lost(&self, origin: &Origin, error: &hyper::Error) -> Unsent {
         let wanted = Request::to(origin.destination.clone(), Vec::new());
         match origin.refused.get() {
-            Some(failure) if origin.far.was_stale() => Unsent::Died((*failure).into()),
-            Some(failure) => match self.session.has_other_way(&origin.far, &wanted).await {
-                true => Unsent::Died((*failure).into()),
-                false => Unsent::Lost((*failure).into()),
+            Some(fault) if origin.far.was_stale() => Unsent::Died(fault.clone().into()),
+            Some(fault) => match self.session.has_other_way(&origin.far, &wanted).await {
+                true => Unsent::Died(fault.clone().into()),
+                false => Unsent::Lost(fault.clone().into()),
             },
             None if error.is_parse() => Unsent::Lost(no_response(&error.to_string())),
             None => Unsent::Died(no_response(&error.to_string())),
@@ -504,10 +550,13 @@ fn own(bytes: impl Into<Bytes>) -> Body {
 }
 
 fn no_response(error: &str) -> Declined {
-    Declined::new(
-        Failure::Other,
-        format!("no response from the origin: {error}"),
-    )
+    Declined {
+        error: Some("http_response_incomplete"),
+        ..Declined::new(
+            Failure::Other,
+            format!("no response from the origin: {error}"),
+        )
+    }
 }
 
 /// TRACE and OPTIONS that may go no further (RFC 9110 §7.6.2).

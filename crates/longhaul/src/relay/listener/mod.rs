@@ -11,6 +11,7 @@ use super::{
     carrier::Carrier,
     config::Kind,
     failure::Failure,
+    fault::Fault,
     leg::Leg,
     route::{Far, Request},
     session::Session,
@@ -57,10 +58,10 @@ impl Language {
         }
     }
 
-    fn failure(self, failure: Failure) -> Vec<u8> {
+    fn failure(self, fault: &Fault) -> Vec<u8> {
         match self {
-            Self::Socks5 => failure.socks5().encode(None),
-            Self::Convert => failure.convert().encode(),
+            Self::Socks5 => fault.socks5().encode(None),
+            Self::Convert => fault.convert(),
             Self::Tcp => Vec::new(),
         }
     }
@@ -147,20 +148,20 @@ async fn relay(session: &Session, mut opened: Box<Opened>) -> End {
     loop {
         let (far, language) = (&opened.far, opened.language);
         let end = session.transfer(far, language.success(far)).await;
-        let End::Failed(failure) = end else {
+        let End::Failed(fault) = end else {
             return end;
         };
         match Box::pin(another_way(session, &mut opened)).await {
             Some(Ok(far)) => opened.far = far,
-            Some(Err(failure)) => return refuse(session, failure, language).await,
-            None => return refuse(session, failure, language).await,
+            Some(Err(fault)) => return refuse(session, fault, language).await,
+            None => return refuse(session, fault, language).await,
         }
     }
 }
 
 /// Makes the request again, if that does no harm: over a connection that did not stand ready, over one
 /// leg to a peer that has refused to read a request for several, or past a peer that is down now.
-async fn another_way(session: &Session, opened: &mut Opened) -> Option<Result<Far, Failure>> {
+async fn another_way(session: &Session, opened: &mut Opened) -> Option<Result<Far, Fault>> {
     let (far, request) = (&opened.far, opened.again.as_mut()?);
     if far.was_stale() {
         request.may_stripe = false;
@@ -186,7 +187,7 @@ async fn open(session: &Session, asked: Asked) -> Result<Box<Opened>, End> {
     request.may_stripe = true;
     let far = match session.open(&request).await {
         Ok(far) => far,
-        Err(failure) => return Err(refuse(session, failure, language).await),
+        Err(fault) => return Err(refuse(session, fault, language).await),
     };
     // They have left, and a request that had any is not made twice, unless a peer refuses to read
     // it, which has it in pieces.
@@ -203,9 +204,9 @@ async fn open(session: &Session, asked: Asked) -> Result<Box<Opened>, End> {
 }
 
 /// Tells the client in its own words.
-async fn refuse(session: &Session, failure: Failure, language: Language) -> End {
-    Box::pin(farewell(&session.near(), &language.failure(failure))).await;
-    session.fail(failure)
+async fn refuse(session: &Session, fault: Fault, language: Language) -> End {
+    Box::pin(farewell(&session.near(), &language.failure(&fault))).await;
+    session.fail(fault)
 }
 
 /// What the client wants, if it says so before the handshake time-out.
