@@ -26,18 +26,8 @@ const VERIFIED_MOST: u32 = 5_000;
 /// Whether this is root of the machine: no user namespace has BPF, so that there it is skipped. Anyone
 /// else fails, or is skipped with ALLOW_SKIP=1.
 fn may_load() -> bool {
-    let users = std::fs::read_to_string("/proc/self/uid_map").unwrap();
-    let everyone = users.split_whitespace().eq(["0", "0", "4294967295"]);
-    if everyone && rustix::process::geteuid().is_root() {
-        return true;
-    }
-    let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
-    assert!(
-        !everyone || allowed,
-        "needs root (CAP_BPF, CAP_NET_ADMIN); ALLOW_SKIP=1 skips this test"
-    );
-    eprintln!("skipped: eBPF needs root of the machine");
-    false
+    let root = rustix::process::geteuid().is_root() && !skip::is_confined();
+    skip::unless_confined(root, "eBPF, which takes root (CAP_BPF, CAP_NET_ADMIN)")
 }
 
 /// A congestion control in the kernel, for as long as this lives.

@@ -121,16 +121,7 @@ fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 /// Whether this process may make namespaces. If not, the test fails, or is skipped with
 /// ALLOW_SKIP=1.
 fn may_use_namespaces() -> bool {
-    if rustix::process::geteuid().is_root() {
-        return true;
-    }
-    let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
-    assert!(
-        allowed,
-        "needs root (CAP_NET_ADMIN); ALLOW_SKIP=1 skips this test"
-    );
-    eprintln!("skipped: needs root (CAP_NET_ADMIN)");
-    false
+    skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
 #[test]

@@ -6,13 +6,10 @@ use std::{path::Path, process::Command};
 
 /// Whether the test can run; where it could not, it must be allowed to skip.
 fn capable() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
-    assert!(
-        root || allowed,
-        "needs root and /dev/net/tun; ALLOW_SKIP=1 skips this test"
-    );
-    root
+    skip::unless(
+        rustix::process::geteuid().is_root(),
+        "root and /dev/net/tun",
+    )
 }
 
 /// Runs one cell of a scenario and returns its result.

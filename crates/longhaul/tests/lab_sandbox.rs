@@ -61,13 +61,7 @@ duration = "60s"
 
 /// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
 fn may_use_namespaces() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
-    assert!(
-        root || allowed,
-        "needs root (CAP_SYS_ADMIN); ALLOW_SKIP=1 skips this test"
-    );
-    root
+    skip::unless(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
 }
 
 /// A scenario in a directory of its own.

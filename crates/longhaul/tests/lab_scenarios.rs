@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A quick part of each built-in scenario, real traffic wherever it takes seconds. Asserted is only what noise can't
-//! change: every run succeeded (so every byte arrived as it was sent: a wrong SHA-256 is a failed run), every cell
-//! has every metric, and the page shows every table and figure. What is simulated is the same each time, so there
-//! the scenario's checks must hold too.
+//! A quick part of each built-in scenario, real traffic wherever it takes seconds. Asserted each time is what noise
+//! can't change: every run succeeded (so every byte arrived as it was sent: a wrong SHA-256 is a failed run), every
+//! cell has every metric, and the page shows every table and figure. The scenario's checks must hold, too: what is
+//! simulated is the same each time; on sockets a part is run again where one does not hold, and where the machine is
+//! too busy to decide one, the test counts as skipped. What may be missed is named (`OF_SPEED`).
 
 use serde_json::Value;
 use std::{
@@ -101,13 +102,7 @@ const TODAY_AND_OWN: &[Part] = &[
 
 /// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
 fn may_use_namespaces() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
-    assert!(
-        root || allowed,
-        "needs root (CAP_SYS_ADMIN); ALLOW_SKIP=1 skips this test"
-    );
-    root
+    skip::unless(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
 }
 
 fn longhaul(arguments: &[&str]) -> Output {
@@ -130,24 +125,57 @@ fn run(parts: &[Part]) {
     if !may_use_namespaces() {
         return;
     }
-    for (name, part) in parts {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("out");
-        let words = words(part);
-        let mut arguments = vec!["run", name, "--quick", "--out", out.to_str().unwrap()];
-        arguments.extend(words.iter().map(String::as_str));
-        let output = longhaul(&arguments);
-        let said = text(&output.stderr);
-        let simulated = part.contains("--simulate");
-        // 1 may be a check that is not met: a short run on a busy machine proves nothing about speed.
-        let expected: &[i32] = if simulated { &[0] } else { &[0, 1] };
-        let code = output.status.code().unwrap();
-        assert!(
-            expected.contains(&code),
-            "{name}: {said}{}",
-            text(&output.stdout)
-        );
-        sound(name, &out, &said);
+    for part in parts {
+        // What is simulated is the same each time.
+        let tries = if part.1.contains("--simulate") {
+            1
+        } else {
+            TRIES
+        };
+        let missed: Vec<String> = (0..tries).map_while(|_| missed(part)).collect();
+        assert!(missed.len() < tries, "{}", missed.concat());
+    }
+}
+
+/// A short run may be slowed down by something that the emulator does not notice; three times is no accident.
+const TRIES: usize = 3;
+
+/// Checks of how fast this build is on this machine: one that is not optimised, beside other tests, proves nothing.
+const OF_SPEED: &[(&str, &str)] = &[("link-beside-veth", "at least level with plain veth")];
+
+fn is_of_speed(scenario: &str, check: &Value) -> bool {
+    OF_SPEED
+        .iter()
+        .any(|(name, of)| *name == scenario && check["name"] == *of)
+}
+
+/// Runs a part; what it said if a check does not hold.
+fn missed((name, part): &Part) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let words = words(part);
+    let mut arguments = vec!["run", name, "--quick", "--out", out.to_str().unwrap()];
+    arguments.extend(words.iter().map(String::as_str));
+    let output = longhaul(&arguments);
+    let said = format!("{name}: {}{}", text(&output.stderr), text(&output.stdout));
+    let result = sound(name, &out, &said);
+    let checks = result["checks"].as_array().unwrap();
+    let open = checks.iter().any(|check| check["undecided"].is_string());
+    let broken = |check: &&Value| check["pass"] == false && check["undecided"].is_null();
+    let mut broken = checks.iter().filter(broken).peekable();
+    let code = output.status.code();
+    if broken.peek().is_some() && broken.all(|check| is_of_speed(name, check)) {
+        assert_eq!(code, Some(1), "{said}");
+        return None;
+    }
+    match code {
+        Some(0) => None,
+        Some(1) => Some(said),
+        Some(4) if open => {
+            skip::because(format!("the machine was too busy for {name}'s checks"));
+            None
+        }
+        _ => panic!("{said}"),
     }
 }
 
@@ -188,9 +216,10 @@ fn choices_of_today_and_our_own_questions() {
     run(TODAY_AND_OWN);
 }
 
-fn sound(name: &str, out: &Path, said: &str) {
-    let result: Value =
-        serde_json::from_slice(&fs::read(out.join("result.json")).unwrap()).unwrap();
+/// What a result must have whatever was measured.
+fn sound(name: &str, out: &Path, said: &str) -> Value {
+    let result = fs::read(out.join("result.json")).expect(said);
+    let result: Value = serde_json::from_slice(&result).unwrap();
     let cells = result["cells"].as_array().unwrap();
     assert!(!cells.is_empty(), "{name}");
     for cell in cells {
@@ -233,6 +262,7 @@ fn sound(name: &str, out: &Path, said: &str) {
             "{name}: {title:?} is not on the page"
         );
     }
+    result
 }
 
 /// The names of a run's figures.

@@ -3,17 +3,13 @@
 
 use crate::kernel;
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File};
+use std::fs::File;
 
 /// A directory for pins and the right to use the machine's names alone; none without root of
 /// the machine, which a user namespace's is not.
 pub(super) fn place() -> Option<(File, tempfile::TempDir)> {
-    let users = fs::read_to_string("/proc/self/uid_map").unwrap();
-    let everyone = users.split_whitespace().eq(["0", "0", "4294967295"]);
-    if !everyone || kernel::rights("").is_err() {
-        let allowed = std::env::var_os("ALLOW_SKIP").is_some_and(|v| v == "1");
-        assert!(!everyone || allowed, "needs root; ALLOW_SKIP=1 skips");
-        eprintln!("skipped: eBPF needs root of the machine");
+    let root = !skip::is_confined() && kernel::rights("").is_ok();
+    if !skip::unless_confined(root, "eBPF, which takes root of the machine") {
         return None;
     }
     let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();

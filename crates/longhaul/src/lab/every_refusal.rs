@@ -260,7 +260,11 @@ const OF_FLOWS: &[Slip] = &[
         "name = ¦'g e t'",
         "flow \"g e t\": a name is",
     ),
-    ("'curl'", "¦'copy'", "comes with the command longhaul copy"),
+    (
+        "'curl'",
+        "¦'copy'",
+        "unknown variant `copy`, expected one of `curl`",
+    ),
     (
         "to = 'c'",
         "to = ¦'nobody'",

@@ -277,7 +277,6 @@ impl Transfer {
                 probe::measure(flow, self.server, self.expected.as_ref(), record).await
             }
             Program::Udt => udt::measure(netns, self.target, flow, record).await,
-            Program::Copy => bail!("{} is not there", flow.program.name()),
         }
     }
 

@@ -144,7 +144,7 @@ fn of_flow(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'stati
     match flow.program {
         Program::Curl | Program::Ftp => vec!["download_s", "first_byte_s"],
         Program::Probe => probe::figures(scenario, topology, flow),
-        Program::Iperf3 | Program::Udt | Program::Copy => Vec::new(),
+        Program::Iperf3 | Program::Udt => Vec::new(),
     }
 }
 

@@ -522,8 +522,6 @@ pub(crate) enum Program {
     Ftp,
     /// `longhaul probe`: single packets, stamped by the kernel.
     Probe,
-    /// `longhaul copy`.
-    Copy,
     /// `longhaul udt bench`.
     Udt,
 }
@@ -556,7 +554,6 @@ impl Program {
             Self::Iperf3 => "iperf3",
             Self::Ftp => "ftp",
             Self::Probe => "probe",
-            Self::Copy => "copy",
             Self::Udt => "udt",
         }
     }

@@ -230,7 +230,6 @@ fn possible(flow: &Flow, topology: &Topology) -> Checked {
         Program::Ftp => ftp(flow),
         Program::Probe => probe(flow),
         Program::Udt => udt(flow),
-        Program::Copy => not_there(flow.program),
     }?;
     only_of_probe(flow)?;
     at("omit", omit(flow))?;
@@ -250,14 +249,6 @@ fn omit(flow: &Flow) -> Checked {
         lasting || flow.omit.is_none(),
         || "omit is a key of programs \"iperf3\" and \"udt\", beside duration",
     )
-}
-
-fn not_there(program: Program) -> Checked {
-    let problem = format!(
-        "program {0:?} comes with the command longhaul {0}, which this version does not have",
-        program.name()
-    );
-    at("program", Err(problem))
 }
 
 fn ends(flow: &Flow, topology: &Topology) -> Checked {

@@ -28,16 +28,8 @@ pub(crate) const NAME: &str = "lh_scalable";
 /// Root of the machine, or the reason to skip: no user namespace has BPF. Other reasons fail, unless
 /// ALLOW_SKIP is 1.
 pub(crate) fn may_load() -> bool {
-    let users = fs::read_to_string("/proc/self/uid_map").unwrap();
-    let everyone = users.split_whitespace().eq(["0", "0", "4294967295"]);
-    let root = rustix::process::geteuid().is_root();
-    if everyone && root {
-        return true;
-    }
-    let allowed = std::env::var_os("ALLOW_SKIP").is_some_and(|v| v == "1");
-    assert!(!everyone || allowed, "needs root; ALLOW_SKIP=1 skips");
-    eprintln!("skipped: eBPF needs root of the machine");
-    false
+    let root = rustix::process::geteuid().is_root() && !skip::is_confined();
+    skip::unless_confined(root, "eBPF, which takes root of the machine")
 }
 
 /// A place for pins. Names of congestion controls are the machine's: one test at a time.

@@ -267,7 +267,7 @@ pub(crate) fn figure(summary: &Value, name: &str) -> u64 {
 /// Whether this process may make namespaces. If not, the test fails, or says so and is skipped with
 /// ALLOW_SKIP=1.
 pub(crate) fn may_use_namespaces() -> bool {
-    skipped_without(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
+    skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
 /// Whether a program is there; likewise.
@@ -277,14 +277,5 @@ pub(crate) fn has(program: &str) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    skipped_without(found.is_ok(), program)
-}
-
-fn skipped_without(there: bool, what: &str) -> bool {
-    if !there {
-        let allowed = std::env::var("ALLOW_SKIP").is_ok_and(|value| value == "1");
-        assert!(allowed, "needs {what}; ALLOW_SKIP=1 skips this test");
-        eprintln!("skipped: needs {what}");
-    }
-    there
+    skip::unless(found.is_ok(), program)
 }

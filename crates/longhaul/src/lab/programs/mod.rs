@@ -117,7 +117,7 @@ pub(crate) fn versions(
             Program::Iperf3 => &[("iperf3", "--version", "iperf3")],
             Program::Ftp => &[("curl", "--version", "curl"), ("vsftpd", "-v", "vsftpd")],
             // This very binary, whose version the result holds anyway.
-            Program::Probe | Program::Copy | Program::Udt => &[],
+            Program::Probe | Program::Udt => &[],
         }
     };
     let of_relay = |program| -> &[Needed] {
