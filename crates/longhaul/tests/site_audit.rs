@@ -5,7 +5,7 @@ mod site_process;
 
 use serde_json::Value;
 use site_process::{
-    Client, Home,
+    Client, Home, make_tree,
     web::{Web, curl, until},
 };
 use std::{
@@ -161,4 +161,48 @@ fn shows_nothing_that_a_terminal_obeys() {
         web.status(&["--globoff", "-X", "DELETE"], path);
         assert_eq!(web.site.says("request")["path"], path);
     }
+}
+
+/// Which end of a copy did what, and what came of it.
+#[test]
+fn says_what_became_of_copies() {
+    let home = Home::new();
+    let all = home.token(&["new", "all"]);
+    let reader = home.token(&["new", "reader", "--read-only"]);
+    let site = home.site(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    make_tree(&from);
+    let (here, there) = (from.to_str().unwrap(), site.at("/new"));
+    let bytes: u64 = 1000 + (9 << 20); // A file with two names is sent once.
+    let client = Client::knowing(&[(&site, &all)]);
+    client.copy(&[here, &there]);
+    let said = site.says("ended");
+    for (key, wanted) in [("role", "target"), ("outcome", "over")] {
+        assert_eq!(said[key], wanted, "{said}");
+    }
+    assert_eq!(said["paths"], serde_json::json!(["/data/new"]), "{said}");
+    assert_eq!(
+        (&said["bytes"], &said["failed"]),
+        (&bytes.into(), &0.into())
+    );
+    assert!(said["made"].as_u64().unwrap() >= 7, "{said}");
+
+    let back = folder.path().join("back");
+    client.copy(&[&there, back.to_str().unwrap()]);
+    let said = site.says("ended");
+    assert_eq!(
+        (&said["role"], &said["outcome"]),
+        (&"source".into(), &"over".into())
+    );
+    assert!(said["bytes"].as_u64().unwrap() >= bytes, "{said}");
+
+    fs::remove_file(from.join("empty")).unwrap();
+    client.copy(&["--delete", &format!("{here}/"), &there]);
+    assert_eq!(site.says("ended")["removed"], 1);
+
+    Client::knowing(&[(&site, &reader)]).fails(2, &[here, &there]);
+    let said = site.says("ended");
+    assert_eq!(said["outcome"], "refused", "{said}");
+    assert!(said["why"].as_str().unwrap().contains("may only be read"));
 }

@@ -6,6 +6,7 @@
 //! other ([`order`]). Those two connect: orders one way, answers the other, and streams of blocks ([`message`],
 //! [`wire::block`]). Files are the matter of the crate `store`; what goes next on which stream, of `model::copy`.
 
+mod account;
 mod apart;
 mod args;
 mod carrier;
@@ -39,6 +40,7 @@ mod verify;
 use crate::site::Address;
 use std::ffi::OsStr;
 
+pub(crate) use account::Account;
 pub(crate) use args::{Args, Ports};
 pub(crate) use connection::{SILENCE, end_when_silent};
 pub(crate) use end::Confinement;

@@ -3,21 +3,29 @@
 //! client's connection. It ends with it.
 
 use super::{stop::Stopped, visit::Tls};
-use crate::copy::{Confinement, message};
+use crate::copy::{Account, Confinement, message};
 use anyhow::{Context as _, Result};
-use std::process::Stdio;
+use std::{
+    io,
+    process::Stdio,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 use tokio::{
-    io::{AsyncWriteExt, copy, split},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     process::Command,
 };
 
 /// This program, also when an update has put another in its place.
 const SELF: &str = "/proc/self/exe";
 
-/// Passes bytes on until the client, the end or the site is through.
+/// Read at once; each direction costs as much.
+const PIECE_LEN: usize = 16 << 10;
+
+/// Passes bytes on until the client, the end or the site is through, and keeps account of what they say.
 pub(super) async fn bridge(
     tls: Tls,
     confinement: &Confinement,
+    account: &Mutex<Account>,
     mut stopped: Stopped,
 ) -> Result<()> {
     let mut command = Command::new(SELF);
@@ -34,12 +42,34 @@ pub(super) async fn bridge(
     to_end.write_all(&bytes).await?;
     let (mut from_client, mut to_client) = split(tls);
     tokio::select! {
-        _ = copy(&mut from_client, &mut to_end) => {}
-        _ = copy(&mut from_end, &mut to_client) => {
+        _ = pass(&mut from_client, &mut to_end, |bytes| lock(account).take_from_driver(bytes)) => {}
+        _ = pass(&mut from_end, &mut to_client, |bytes| lock(account).take_from_end(bytes)) => {
             // It may be gone already.
             let _ = to_client.shutdown().await;
         }
         _ = stopped.reached() => {}
     }
     Ok(child.kill().await?)
+}
+
+async fn pass(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    mut take: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut piece = vec![0; PIECE_LEN];
+    loop {
+        let length = from.read(&mut piece).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        take(&piece[..length]);
+        to.write_all(&piece[..length]).await?;
+        to.flush().await?;
+    }
+}
+
+/// Nobody holds it while it waits.
+pub(super) fn lock(account: &Mutex<Account>) -> MutexGuard<'_, Account> {
+    account.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a site says happens, one line each on standard output.
 
+use crate::console::escaped;
 use serde::{Deserialize, Serialize};
 use std::{fmt, io::Write, net::SocketAddr};
 
@@ -28,6 +29,19 @@ pub(super) enum Record {
     /// That end is gone, and so is the connection.
     Ended {
         copy: u64,
+        /// `source` or `target`, if the client said so.
+        role: Option<String>,
+        /// What was asked for, the export first; the first of them.
+        paths: Vec<String>,
+        made: u64,
+        removed: u64,
+        failed: u64,
+        /// That a source has sent, or that are durable at a target.
+        bytes: u64,
+        /// `over`, `refused`, `broken` or `cut off`.
+        outcome: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// A client that was not let in; the last of so many from its address since the last such line.
     Refused {
@@ -99,9 +113,32 @@ impl fmt::Display for Record {
                 token,
                 export,
             } => write!(f, "copy {copy}: {token} from {client}, export {export}"),
-            Self::Ended { copy } => write!(f, "copy {copy}: ended"),
+            Self::Ended {
+                copy,
+                role,
+                paths,
+                made,
+                removed,
+                failed,
+                bytes,
+                outcome,
+                why,
+            } => {
+                write!(f, "copy {copy}: {outcome}")?;
+                if let Some(role) = role {
+                    write!(f, ", {role} {paths:?}")?;
+                }
+                write!(
+                    f,
+                    ", {made} made, {removed} removed, {failed} failed, {bytes} bytes"
+                )?;
+                match why {
+                    Some(why) => write!(f, ": {}", escaped(why)),
+                    None => Ok(()),
+                }
+            }
             Self::Refused { client, why, count } => {
-                write!(f, "{client} refused: {why}")?;
+                write!(f, "{client} refused: {}", escaped(why))?;
                 match count {
                     1 => Ok(()),
                     _ => write!(f, " ({count} times)"),

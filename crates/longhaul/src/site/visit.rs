@@ -2,7 +2,7 @@
 //! A client from its connection to the end of a copy that it gets.
 
 use super::{
-    bridge::bridge,
+    bridge::{bridge, lock},
     config::Config,
     identity::Identity,
     knock::{ASK_LEN_MAX, Answer, Ask, PATIENCE, PROTOCOL},
@@ -13,12 +13,12 @@ use super::{
     tokens::Tokens,
     vestibule::{Room, Vestibule},
 };
-use crate::copy::{self, Confinement, message};
+use crate::copy::{self, Account, Confinement, message};
 use anyhow::{Context as _, Result, ensure};
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -152,13 +152,30 @@ pub(super) async fn visit(
         token: admission.token,
         export: admission.confinement.export.clone(),
     });
-    if let Err(error) = bridge(tls, &admission.confinement, stopped).await {
+    let account = Mutex::new(Account::new());
+    if let Err(error) = bridge(tls, &admission.confinement, &account, stopped).await {
         note!("longhaul site: copy {copy}: {error:#}");
     }
     if admission.confinement.writable {
         site.news.came(&admission.confinement.export);
     }
-    site.records.say(&Record::Ended { copy });
+    site.records.say(&ended(copy, &lock(&account)));
+}
+
+/// What an end was asked for, and what came of it.
+fn ended(copy: u64, account: &Account) -> Record {
+    let [made, removed, failed] = account.entries();
+    Record::Ended {
+        copy,
+        role: account.role().map(str::to_owned),
+        paths: account.paths().to_vec(),
+        made,
+        removed,
+        failed,
+        bytes: account.bytes(),
+        outcome: account.ending().name().to_owned(),
+        why: account.why().map(str::to_owned),
+    }
 }
 
 /// From TCP to an answer. None: the client is refused, and it is said.

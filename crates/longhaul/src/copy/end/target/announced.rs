@@ -178,6 +178,7 @@ impl Target {
             Task::Extents | Task::Gather(Pass::Data) => Vec::new(),
             _ => site.placer.finish(),
         };
+        self.tally.add(|now| now.removed += removed);
         let to_sync = site.to_sync || removed > 0;
         for (path, applied) in directories {
             if let Err(failure) = applied {

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What passes between a driver and an end, for whoever passes it on: what was asked for, how far it is, and how it ended.
+
+use super::{
+    message,
+    order::{Begin, GREETING, Progress, Report, Role},
+};
+use serde::de::DeserializeOwned;
+
+/// Bytes of a message that is looked at, at most. An account costs twice as many.
+const MESSAGE_LEN_MAX: usize = 16 << 10;
+
+/// Paths that are kept, at most, and bytes of each.
+const PATHS_MAX: usize = 8;
+const PATH_LEN_MAX: usize = 4096;
+
+/// How an end ended, if it said so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// All that could be done is done.
+    Over,
+    Refused,
+    Broken,
+    /// It or its driver was gone before.
+    #[default]
+    CutOff,
+}
+
+impl Ending {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Over => "over",
+            Self::Refused => "refused",
+            Self::Broken => "broken",
+            Self::CutOff => "cut off",
+        }
+    }
+}
+
+/// One end's.
+#[derive(Debug)]
+pub(crate) struct Account {
+    to_end: Frames,
+    from_end: Frames,
+    role: Option<Role>,
+    paths: Vec<String>,
+    progress: Progress,
+    ending: Ending,
+    why: Option<String>,
+}
+
+impl Account {
+    pub(crate) fn new() -> Self {
+        Self {
+            to_end: Frames::behind(0),
+            from_end: Frames::behind(GREETING.len()),
+            role: None,
+            paths: Vec::new(),
+            progress: Progress::default(),
+            ending: Ending::default(),
+            why: None,
+        }
+    }
+
+    /// The driver says this. Only its first message counts.
+    pub(crate) fn take_from_driver(&mut self, bytes: &[u8]) {
+        if self.role.is_some() {
+            return;
+        }
+        let mut first = None;
+        self.to_end.take(bytes, |frame| {
+            first = first.take().or_else(|| parse::<Begin>(frame));
+        });
+        let Some(begin) = first else {
+            return;
+        };
+        self.role = Some(begin.role);
+        let paths = begin.paths.iter().take(PATHS_MAX);
+        let shown = |path: &Vec<u8>| {
+            let path = &path[..path.len().min(PATH_LEN_MAX)];
+            String::from_utf8_lossy(path).into_owned()
+        };
+        self.paths = paths.map(shown).collect();
+    }
+
+    /// The end says this.
+    pub(crate) fn take_from_end(&mut self, bytes: &[u8]) {
+        let Self {
+            from_end,
+            progress,
+            ending,
+            why,
+            ..
+        } = self;
+        from_end.take(bytes, |frame| match parse(frame) {
+            Some(Report::Progress(now)) => *progress = now,
+            Some(Report::Over(now)) => (*progress, *ending) = (now, Ending::Over),
+            Some(Report::Refused(text)) => (*ending, *why) = (Ending::Refused, Some(text)),
+            Some(Report::Broken(text) | Report::Occupied(text)) => {
+                (*ending, *why) = (Ending::Broken, Some(text));
+            }
+            _ => {}
+        });
+    }
+
+    /// `source` or `target`, if the driver said so.
+    pub(crate) fn role(&self) -> Option<&'static str> {
+        self.role.map(Role::name)
+    }
+
+    /// The first of the paths that were asked for.
+    pub(crate) fn paths(&self) -> &[String] {
+        &self.paths
+    }
+
+    pub(crate) fn ending(&self) -> Ending {
+        self.ending
+    }
+
+    /// Why it was refused or broke.
+    pub(crate) fn why(&self) -> Option<&str> {
+        self.why.as_deref()
+    }
+
+    /// Entries that were made, removed, and that failed.
+    pub(crate) fn entries(&self) -> [u64; 3] {
+        let Progress {
+            made,
+            removed,
+            failed,
+            ..
+        } = self.progress;
+        [made, removed, failed]
+    }
+
+    /// That a source has sent, or that are durable at a target.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self.role {
+            Some(Role::Target) => self.progress.durable,
+            _ => self.progress.sent,
+        }
+    }
+}
+
+fn parse<M: DeserializeOwned>(frame: &[u8]) -> Option<M> {
+    message::read(&mut &*frame).ok().flatten()
+}
+
+/// Messages out of bytes as they come. One that is too long is passed over.
+#[derive(Debug)]
+struct Frames {
+    passed_over: usize,
+    held: Vec<u8>,
+}
+
+impl Frames {
+    /// The first message is behind so many bytes.
+    fn behind(passed_over: usize) -> Self {
+        Self {
+            passed_over,
+            held: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8])) {
+        while !bytes.is_empty() {
+            let passed = self.passed_over.min(bytes.len());
+            self.passed_over -= passed;
+            bytes = &bytes[passed..];
+            bytes = self.fill(4, bytes);
+            let Some(&length) = self.held.first_chunk() else {
+                return;
+            };
+            let length = u32::from_be_bytes(length) as usize;
+            if length > MESSAGE_LEN_MAX {
+                self.passed_over = length;
+                self.held.clear();
+                continue;
+            }
+            bytes = self.fill(4 + length, bytes);
+            if self.held.len() == 4 + length {
+                each(&self.held);
+                self.held.clear();
+            }
+        }
+    }
+
+    /// Holds bytes up to a length; the rest.
+    fn fill<'b>(&mut self, length: usize, bytes: &'b [u8]) -> &'b [u8] {
+        let missing = length.saturating_sub(self.held.len()).min(bytes.len());
+        self.held.extend_from_slice(&bytes[..missing]);
+        &bytes[missing..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(reports: &[Report]) -> Vec<u8> {
+        let mut bytes = GREETING.to_vec();
+        for report in reports {
+            message::write(&mut bytes, report).unwrap();
+        }
+        bytes
+    }
+
+    #[test]
+    fn takes_reports_however_they_are_cut_into_pieces() {
+        let progress = |made, durable| Progress {
+            made,
+            durable,
+            ..Progress::default()
+        };
+        let bytes = said(&[
+            Report::Ready,
+            Report::Progress(progress(1, 10)),
+            // Longer than what is looked at.
+            Report::Problem("x".repeat(2 * MESSAGE_LEN_MAX)),
+            Report::Over(progress(7, 70)),
+        ]);
+        for piece in [1, 3, 7, 1000, bytes.len()] {
+            let mut account = Account::new();
+            account.role = Some(Role::Target);
+            for part in bytes.chunks(piece) {
+                account.take_from_end(part);
+            }
+            assert_eq!(account.ending(), Ending::Over, "{piece}");
+            assert_eq!((account.entries(), account.bytes()), ([7, 0, 0], 70));
+        }
+    }
+
+    #[test]
+    fn is_cut_off_until_the_end_says_more() {
+        let mut account = Account::new();
+        account.take_from_driver(&[0, 0, 0, 3, 9, 9, 9]);
+        account.take_from_driver(&[0xff; 100]);
+        assert_eq!((account.role(), account.ending()), (None, Ending::CutOff));
+        account.take_from_end(&said(&[Report::Refused("why".to_owned())]));
+        assert_eq!(account.ending(), Ending::Refused);
+        assert_eq!(account.why(), Some("why"));
+        assert!(account.from_end.held.capacity() <= 2 * MESSAGE_LEN_MAX);
+    }
+}
