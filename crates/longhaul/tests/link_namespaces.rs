@@ -61,6 +61,122 @@ fn large_packets_and_no_offload_carry_the_same_bytes() {
     }
 }
 
+/// The settings of one direction, as `show --json` has them.
+fn settings(bed: &Testbed, direction: usize) -> serde_json::Value {
+    let shown = bed.show(&["--json"]);
+    let line = shown.lines().nth(direction).unwrap();
+    serde_json::from_str::<serde_json::Value>(line).unwrap()["settings"].clone()
+}
+
+#[test]
+fn settings_in_force_are_shown_and_set_back() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let set = [
+        ("delay", "1ms"),
+        ("jitter", "uniform:1ms"),
+        ("order", "switch"),
+        ("rate", "100mbit"),
+        ("overhead", "38"),
+        ("queue", "500p"),
+        ("rule", "red"),
+        ("loss", "0.1%"),
+        ("duplicate", "0.1%"),
+        ("corrupt", "0.1%"),
+        ("reorder", "1%:1ms"),
+        ("ack-thin", "1"),
+        ("ack-hold", "20ms"),
+        ("ack-pace", "60000"),
+        ("ack-buffer", "500"),
+    ];
+    let bed = Testbed::start("shown", ["10.66.21.1/30", "10.66.21.2/30"], &[]);
+    let defaults = settings(&bed, 0);
+    assert_eq!(
+        (&defaults["delay"], &defaults["loss"]),
+        (&"0ns".into(), &"none".into())
+    );
+    assert!(bed.set("rate", "100mbit").success() && bed.set("delay", "1ms").success());
+    for (key, value) in set {
+        assert!(bed.set(key, value).success(), "{key} {value}");
+    }
+    for direction in [0, 1] {
+        let now = settings(&bed, direction);
+        assert_eq!(now["rate"], "100Mbit/s");
+        assert_eq!(
+            (&now["queue"], &now["loss"]),
+            (&"500p".into(), &"0.1%".into())
+        );
+        assert_eq!(
+            (&now["order"], &now["ack-hold"]),
+            (&"switch".into(), &"20ms".into())
+        );
+    }
+    let text = bed.show(&[]);
+    for line in [
+        "shown",
+        "loss        0.1%",
+        "queue       500p",
+        "reorder     1%:1ms",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in {text}");
+    }
+    for key in ["rule", "queue", "trace"]
+        .into_iter()
+        .chain(set.map(|(key, _)| key))
+    {
+        assert!(bed.set(key, "default").success(), "{key}");
+    }
+    assert_eq!(settings(&bed, 0), defaults);
+    for (key, value) in [
+        ("reorder", "0"),
+        ("reorder", "none"),
+        ("duplicate", "none"),
+        ("corrupt", "none"),
+        ("trace", "none"),
+        ("loss", "0"),
+        ("loss", "none"),
+        ("jitter", "none"),
+        ("delay", "0"),
+    ] {
+        assert!(bed.set(key, value).success(), "{key} {value}");
+    }
+    for (key, value) in [
+        ("queue", "10"),
+        ("loss", "1"),
+        ("duplicate", "1"),
+        ("reorder", "1:5ms"),
+    ] {
+        assert_eq!(bed.set(key, value).code(), Some(2), "{key} {value}");
+    }
+    assert_eq!(settings(&bed, 1), defaults, "nothing was touched");
+}
+
+#[test]
+fn a_change_of_the_schedule_is_shown() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flags = ["--delay", "1ms", "--at", "0.1s: delay 2ms"];
+    let bed = Testbed::start("scheduled", ["10.66.22.1/30", "10.66.22.2/30"], &flags);
+    let end = Instant::now() + Duration::from_secs(60);
+    while settings(&bed, 0)["delay"] != "2ms" {
+        assert!(Instant::now() < end, "{}", bed.show(&[]));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What waits is bounded by it, and on an idle line nothing waits.
+#[test]
+fn a_queue_shorter_than_a_packet_lets_an_idle_line_carry_it() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flags = ["--rate", "100mbit", "--queue", "10B"];
+    let bed = Testbed::start("tiny", ["10.66.23.1/30", "10.66.23.2/30"], &flags);
+    assert_eq!(datagrams(&bed, 1), [1]);
+}
+
 #[test]
 fn exactly_the_numbered_packets_are_lost() {
     if !may_use_namespaces() {

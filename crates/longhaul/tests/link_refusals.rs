@@ -34,6 +34,16 @@ fn values_out_of_range_are_named() {
     refused_setting("--rate", "0gbit", &["rate", "0gbit", "1 bit/s"]);
     refused_setting("--loss", "1.5", &["loss", "1.5"]);
     refused_setting("--queue", "0bdp", &["queue", "0bdp"]);
+    refused_setting("--queue", "10", &["queue", "10p", "10KB", "1bdp"]);
+    refused_setting("--loss", "1", &["loss", "1%", "100%"]);
+    refused_setting("--loss", "0.001", &["loss", "0.001%", "0.1%"]);
+    refused_setting("--loss", "gilbert:p=1,r=30%", &["p: ", "1%", "100%"]);
+    refused_setting("--duplicate", "1", &["duplicate", "1%", "100%"]);
+    refused_setting("--corrupt", "5", &["corrupt", "5%"]);
+    refused_setting("--reorder", "1:5ms", &["reorder", "1%"]);
+    refused_setting("--reorder", "1%", &["reorder", "1%:5ms"]);
+    refused_setting("--backward", "queue=10", &["queue", "10p"]);
+    refused_setting("--at", "3s: loss 1", &["loss", "1%", "100%"]);
     refused_setting("--ack-thin", "11", &["ack-thin", "11", "0 to 10"]);
     refused_setting("--mtu", "576", &["mtu 576", "1280 to 9000"]);
 }
@@ -109,6 +119,14 @@ fn files_are_refused_with_their_name_and_the_key() {
         (
             "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nlatency = \"1ms\"",
             vec!["path.toml", "latency"],
+        ),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nloss = 1",
+            vec!["path.toml", "loss", "1%", "100%"],
+        ),
+        (
+            "[[links]]\nname = \"a\"\nleft = \"w0:10.0.0.1/30\"\nright = \"w1:10.0.0.2/30\"\nrate = \"1gbit\"\nqueue = 10",
+            vec!["path.toml", "queue", "10p"],
         ),
         ("[[link]]", vec!["path.toml", "link"]),
         (

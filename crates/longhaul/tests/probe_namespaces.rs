@@ -12,6 +12,14 @@ const IPV4: [&str; 2] = ["10.66.8.1/30", "10.66.8.2/30"];
 
 /// Probes from left to right; the result as JSON.
 fn probe(bed: &Testbed, flags: &[&str]) -> Value {
+    let (code, said, result) = judged(bed, flags);
+    let faults = flags.contains(&"--expect").then_some(1);
+    assert!(code == Some(0) || code == faults, "{said}");
+    result
+}
+
+/// With the exit code and what was said.
+fn judged(bed: &Testbed, flags: &[&str]) -> (Option<i32>, String, Value) {
     let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(["probe", "--json", "--wait", "500ms"])
         .args(["--from", bed.left.name().unwrap()])
@@ -20,9 +28,60 @@ fn probe(bed: &Testbed, flags: &[&str]) -> Value {
         .arg(bed.right_address().to_string())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let result = serde_json::from_slice(&output.stdout);
+    let result = result.unwrap_or_else(|_| panic!("{said}"));
+    (output.status.code(), said, result)
+}
+
+#[test]
+fn a_path_that_is_not_as_expected_ends_with_1() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flags = [
+        "--delay",
+        "13ms",
+        "--rate",
+        "100mbit",
+        "--duplicate",
+        "10%",
+        "--corrupt",
+        "10%",
+    ];
+    let bed = Testbed::start("probe-judged", IPV4, &flags);
+    let burst: &[&str] = &["--interval", "0s", "--count", "200", "--length", "1500"];
+    for (expected, more) in [
+        ("delay=20ms", [].as_slice()),
+        ("delay=1ms", &[]),
+        ("rate=200mbit", burst),
+        ("rate=20mbit", burst),
+        ("loss=none", &[]),
+        ("loss=40%", &[]),
+        ("loss=gilbert:p=1%,r=90%", &[]),
+        ("duplicate=none", &[]),
+        ("corrupt=50%", &[]),
+        ("jitter=40ms,reorder", &[]),
+        ("reorder=20%:5ms", &[]),
+    ] {
+        let flags = [&["--expect", expected], more].concat();
+        let (code, said, result) = judged(&bed, &flags);
+        assert_eq!(code, Some(1), "{expected}: {said} {result}");
+        let key = expected.split('=').next().unwrap();
+        assert!(
+            said.contains(&format!("not as expected: {key}: ")),
+            "{said}"
+        );
+        assert_eq!(result["as_expected"], false, "{result}");
+    }
+    for expected in ["duplicate=10%", "corrupt=10%", "loss=10%"] {
+        let (code, said, result) = judged(&bed, &["--expect", expected]);
+        assert_eq!(
+            (code, &result["as_expected"]),
+            (Some(0), &true.into()),
+            "{said}"
+        );
+    }
 }
 
 fn number(result: &Value, figure: &str) -> f64 {

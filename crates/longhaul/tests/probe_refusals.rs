@@ -39,6 +39,11 @@ fn what_can_not_be_expected_is_named() {
     refused(&["--expect", "latency=1ms"], &["latency", "delay, jitter"]);
     refused(&["--expect", "loss=1.5"], &["loss", "1.5"]);
     refused(&["--expect", "queue=64KB"], &["needs a rate"]);
+    refused(&["--expect", "loss=1"], &["loss", "1%", "100%"]);
+    refused(&["--expect", "ack-thin=1"], &["ack-thin", "delay, jitter"]);
+    refused(&["--expect", "jitter=2ms"], &["jitter", "reorder"]);
+    refused(&["--expect", "rate=1gbit"], &["rate", "--interval 0s"]);
+    refused(&["--expect", "loss=at:5"], &["loss", "start"]);
 }
 
 #[test]

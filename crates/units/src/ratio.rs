@@ -24,6 +24,16 @@ impl Ratio {
         self.0
     }
 
+    /// A text with a percent sign that parses back to exactly this ratio.
+    #[must_use]
+    pub fn percent(self) -> String {
+        let text = self.to_string();
+        match text.parse() {
+            Ok(back) if self == back => text,
+            _ => hundredfold(self.0),
+        }
+    }
+
     /// A text that parses back to exactly this ratio.
     #[must_use]
     pub fn exact(self) -> String {
@@ -36,19 +46,34 @@ impl FromStr for Ratio {
 
     fn from_str(input: &str) -> Result<Self, ParseError> {
         const EXAMPLE: &str = "0.001 or 0.1%";
-        let (number, scale) = match input.trim().strip_suffix('%') {
-            Some(percent) => (percent.trim(), 0.01),
-            None => (input.trim(), 1.0),
+        let value = match input.trim().strip_suffix('%') {
+            Some(percent) => hundredth(percent.trim()),
+            None => input.trim().parse().ok(),
         };
-        let value = number.parse::<f64>().map_err(|_| ParseError::NotANumber {
+        let value = value.ok_or_else(|| ParseError::NotANumber {
             input: input.to_owned(),
             example: EXAMPLE,
         })?;
-        Self::new(value * scale).ok_or_else(|| ParseError::OutOfRange {
+        Self::new(value).ok_or_else(|| ParseError::OutOfRange {
             input: input.to_owned(),
             range: "a ratio is 0 to 1, or 0% to 100%",
         })
     }
+}
+
+/// A decimal number over 100, without the error that a multiplication of its binary form has.
+fn hundredth(number: &str) -> Option<f64> {
+    let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let exponent = exponent.parse::<i32>().ok()?.checked_sub(2)?;
+    format!("{digits}e{exponent}").parse().ok()
+}
+
+/// The percent of a share, likewise.
+fn hundredfold(share: f64) -> String {
+    let text = format!("{share:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent = exponent.parse::<i32>().unwrap_or(0) + 2;
+    format!("{digits}e{exponent}%")
 }
 
 impl fmt::Display for Ratio {
@@ -108,8 +133,29 @@ mod tests {
     }
 
     #[test]
+    fn percent_reads_back_exactly() {
+        for value in [0.0, 0.001, 0.007, 0.07, 1e-12, 1e-300, 1.0 / 3.0, 1.0] {
+            let text = Ratio(value).percent();
+            assert!(text.ends_with('%'), "{text}");
+            assert_eq!(text.parse(), Ok(Ratio(value)), "{text}");
+        }
+        assert_eq!(Ratio(0.007).percent(), "0.7%");
+        assert_eq!("1e-1%".parse(), Ok(Ratio(0.001)));
+    }
+
+    #[test]
     fn refuses_what_is_no_share() {
-        for bad in ["1.5", "-0.1", "101%", "NaN", "often"] {
+        for bad in [
+            "1.5",
+            "-0.1",
+            "101%",
+            "NaN",
+            "often",
+            "NaN%",
+            "inf%",
+            "e%",
+            "1e999999999999%",
+        ] {
             assert!(bad.parse::<Ratio>().is_err(), "{bad}");
         }
     }

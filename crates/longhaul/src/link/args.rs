@@ -23,6 +23,8 @@ Examples:
     longhaul link … --tap wan.pcapng
   A change while it runs:
     longhaul link set wan delay 40ms
+  Back to the default, and what is in force:
+    longhaul link set wan loss default; longhaul link show wan
 
 Settings apply to both directions; --forward (left to right) and --backward override them.
 Jitter keeps the order of segments unless it says reorder. At an unlimited rate there is no queue.";
@@ -51,10 +53,13 @@ pub(super) enum Command {
         #[arg(long, value_enum)]
         direction: Option<Way>,
     },
-    /// Print a running link's counters as JSON
+    /// Print a running link's settings in force and its counters
     Show {
         /// The link's name
         name: String,
+        /// As one JSON object a direction
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -145,13 +150,13 @@ pub(super) struct ShapeArgs {
     /// Bytes added to each segment for its sending time: 38 makes it Ethernet
     #[arg(long, value_name = "BYTES")]
     overhead: Option<String>,
-    /// What may wait: 64KB, 1000p or 1bdp [default: 1bdp, but at least 1000p]
+    /// What may wait: 64KB, 1000p, 1bdp or default [default: 1bdp, but at least 1000p]
     #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
     queue: Option<String>,
-    /// Which of it is dropped: tail, codel[:target=5ms,interval=100ms], red[:min=…,max=…,p=…]
+    /// Which of it is dropped: tail, codel[:target=5ms,interval=100ms], red[:min=100KB,max=300KB,p=10%]
     #[arg(long, value_name = "RULE")]
     rule: Option<String>,
-    /// Loss: 0.1%, gilbert:p=1%,r=30%[,good=0,bad=100%], at:5,17,100-110 (counted from 1)
+    /// Loss: 0.1%, gilbert:p=1%,r=30%[,good=0%,bad=100%], at:5,17,100-110 (counted from 1), none
     #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
     loss: Option<String>,
     /// Share of segments that arrive twice

@@ -9,7 +9,7 @@ use super::{
 use crate::exit::Refusal;
 use anyhow::Result;
 use host::netns::{self, Netns};
-use model::link::{Delivery, Rate, Schedule, Setting, Shape, trace::Trace};
+use model::link::{Delivery, Rate, Schedule, Setting, Shape, grammar::number_text, trace::Trace};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
@@ -256,7 +256,9 @@ fn ways(args: &ShapeArgs, mtu: u32, memory: Option<Bytes>) -> Result<(Way, Way)>
     for (key, value) in args.settings() {
         both.shape.apply(setting(key, value)?);
     }
-    if let Some(path) = &args.trace {
+    if let Some(path) = args.trace.as_deref()
+        && !path.to_str().is_some_and(is_no_trace)
+    {
         both.shape.apply(trace(path)?);
     }
     for change in &args.at {
@@ -393,14 +395,15 @@ fn apply(way: &mut Way, table: &BTreeMap<String, toml::Value>, base: &Path) -> R
                         .map_err(Refusal::usage)?;
                 }
             }
-            ("trace", toml::Value::String(path)) => way.shape.apply(trace(&base.join(path))?),
-            _ => way.shape.apply(setting(key, &text_of(value))?),
+            ("trace", toml::Value::String(path)) if !is_no_trace(path) => {
+                way.shape.apply(trace(&base.join(path))?);
+            }
+            _ => way.shape.apply(setting(key, &value_of(key, value))?),
         }
     }
     Ok(())
 }
 
-/// `0.001` and `"0.1%"` are both fine.
 fn text_of(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
@@ -408,10 +411,23 @@ fn text_of(value: &toml::Value) -> String {
     }
 }
 
+/// A value of a file as its flag would say it: a share may be the number `0.001` as well as `"0.1%"`.
+fn value_of(key: &str, value: &toml::Value) -> String {
+    match value {
+        toml::Value::Float(number) => number_text(key, *number),
+        other => text_of(other),
+    }
+}
+
+/// A trace that is set back.
+fn is_no_trace(value: &str) -> bool {
+    ["none", "default"].contains(&value)
+}
+
 /// Reads the value of a change that comes while the link runs, as it would stand in a file.
 pub(super) fn change(key: &str, value: &str) -> Result<Setting> {
     match key {
-        "trace" => trace(Path::new(value)),
+        "trace" if !is_no_trace(value) => trace(Path::new(value)),
         _ => setting(key, value),
     }
 }

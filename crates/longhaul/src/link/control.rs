@@ -14,7 +14,9 @@ use super::{
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::{
+    fmt,
     io::{BufRead, BufReader, Read, Write},
     os::{
         linux::net::SocketAddrExt,
@@ -47,8 +49,46 @@ enum Answer {
     Done,
     /// Refused, and why.
     Refused(String),
-    /// The newest counters.
-    Counters(Vec<Snapshot>),
+    /// What is set, and the newest counters.
+    States(Vec<State>),
+}
+
+/// A direction as it is now.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct State {
+    pub(super) link: String,
+    pub(super) direction: Direction,
+    /// Each key with its value in force.
+    pub(super) settings: Vec<(String, String)>,
+    /// None before the first interval is over.
+    pub(super) counters: Option<Snapshot>,
+}
+
+impl State {
+    /// The counters' record with the settings in it.
+    fn record(&self) -> Result<Value> {
+        let mut record = match &self.counters {
+            Some(counters) => serde_json::to_value(counters)?,
+            None => json!({"record": "link", "link": self.link, "direction": self.direction}),
+        };
+        let settings = self.settings.iter();
+        let settings = settings.map(|(key, value)| (key.clone(), Value::from(value.as_str())));
+        record["settings"] = Value::Object(settings.collect());
+        Ok(record)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.link, self.direction.name())?;
+        for (key, value) in &self.settings {
+            write!(f, "\n  {key:<12}{value}")?;
+        }
+        match &self.counters {
+            Some(counters) => write!(f, "\n  {counters}"),
+            None => f.write_str("\n  no counters yet"),
+        }
+    }
 }
 
 /// Longest request, in bytes; longer ones are refused.
@@ -103,7 +143,7 @@ async fn answer(mut stream: tokio::net::UnixStream, link: &Running) -> Result<()
 
 fn carry_out(request: Request, link: &Running) -> Answer {
     match request {
-        Request::Show {} => Answer::Counters(link.latest()),
+        Request::Show {} => Answer::States(link.states()),
         Request::Set {
             key,
             value,
@@ -136,10 +176,13 @@ pub(super) fn set(link: &str, key: String, value: String, way: Option<Way>) -> R
 }
 
 /// `longhaul link show`.
-pub(super) fn show(link: &str) -> Result<()> {
-    if let Answer::Counters(snapshots) = ask(link, &Request::Show {})? {
-        for snapshot in snapshots {
-            say!("{}", serde_json::to_string(&snapshot)?);
+pub(super) fn show(link: &str, as_json: bool) -> Result<()> {
+    if let Answer::States(states) = ask(link, &Request::Show {})? {
+        for state in states {
+            match as_json {
+                true => say!("{}", state.record()?),
+                false => say!("{state}"),
+            }
         }
     }
     Ok(())

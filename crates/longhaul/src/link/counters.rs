@@ -129,6 +129,24 @@ pub(crate) struct Snapshot {
 /// A minute: no delivery is later than that and still a delivery.
 const LATENESS_MAX_NANOS: u64 = 60_000_000_000;
 
+impl std::fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let drops = self.drops;
+        write!(
+            f,
+            "{} segments came, {} went; lost {} by loss, {} by overflow, {} by the rule, {} ACKs; queue {}, {:.1} ms",
+            self.segments,
+            self.delivered_segments,
+            drops.loss,
+            drops.overflow,
+            drops.queue_rule,
+            drops.ack_rule,
+            units::Bytes::new(self.queue_bytes),
+            self.queue_delay_us / 1_000.0
+        )
+    }
+}
+
 impl Counters {
     pub(super) fn new(link: &str, direction: Direction, start: Time) -> Self {
         let lateness = Histogram::new_with_bounds(1, LATENESS_MAX_NANOS, 2);

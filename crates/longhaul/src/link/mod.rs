@@ -27,7 +27,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             value,
             direction,
         }) => control::set(&name, key, value, direction),
-        Some(Command::Show { name }) => control::show(&name),
+        Some(Command::Show { name, json }) => control::show(&name, json),
     }
 }
 

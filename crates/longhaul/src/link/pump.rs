@@ -8,10 +8,10 @@ use super::{
     tap::Point,
 };
 use host::{clock, tun::Tun, wait::Bell};
-use model::link::{Acking, Delivered, Event, Line, Regroup, Run, Segment, Setting};
+use model::link::{Acking, Delivered, Event, Line, Regroup, Run, Segment, Setting, Shape};
 use std::{
     io,
-    sync::mpsc::{Receiver, TryRecvError},
+    sync::mpsc::{self, Receiver, TryRecvError},
 };
 use tokio::sync::mpsc::Sender;
 use units::Time;
@@ -22,6 +22,8 @@ use wire::{super_packet::SuperPacket, vnet};
 pub(super) enum Order {
     /// Change one setting of one direction now, and hold so many bytes from now on.
     Set(Direction, Setting, usize),
+    /// Say what is set in one direction.
+    Show(Direction, mpsc::Sender<Shape>),
     /// Send a last snapshot and end.
     Stop,
 }
@@ -134,9 +136,23 @@ impl Pump {
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Set(direction, setting, memory)) => self.set(direction, setting, memory),
+                Ok(Order::Show(direction, answer)) => self.show(direction, &answer),
                 Err(TryRecvError::Empty) => return false,
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
             }
+        }
+    }
+
+    /// A change that was due by now is made first.
+    fn show(&mut self, direction: Direction, answer: &mpsc::Sender<Shape>) {
+        let lane = self
+            .lanes
+            .iter_mut()
+            .find(|lane| lane.direction == direction);
+        if let Some(lane) = lane {
+            lane.deliver(clock::now());
+            // Who asked may have given up.
+            drop(answer.send(lane.line.shape().clone()));
         }
     }
 

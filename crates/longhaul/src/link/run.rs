@@ -4,7 +4,7 @@
 use super::{
     args::Start,
     config::{self, Link, Way},
-    control,
+    control::{self, State},
     counters::{Counters, Direction, SelfCheck, Snapshot},
     display::Display,
     pump::{Lane, Order, Pump},
@@ -14,13 +14,14 @@ use super::{
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
 use host::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Bell};
-use model::link::{Delivery, Line, Regroup, Setting};
+use model::link::{Delivery, Line, Regroup, Setting, Shape};
 use std::{
     cell::RefCell,
     fs::File,
     io,
     sync::mpsc,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -30,6 +31,8 @@ use units::Time;
 
 /// Snapshots that may wait for the terminal or the log: four seconds of eight links.
 const SNAPSHOTS_MAX: usize = 64;
+/// How long a thread that carries packets may take to say what is set.
+const SHOW_PATIENCE: Duration = Duration::from_secs(1);
 /// Transmit queue of both interfaces, in packets. A full one drops, so it is long enough for the
 /// burst of a large window: 10,000 super-packets are 640 MB at the very most.
 const DEVICE_QUEUE: u32 = 10_000;
@@ -245,12 +248,37 @@ impl Running {
         Ok(thread.bell.ring()?)
     }
 
-    /// The newest snapshot of each direction.
-    pub(super) fn latest(&self) -> Vec<Snapshot> {
-        self.wires
-            .iter()
-            .filter_map(|wire| wire.latest.borrow().clone())
-            .collect()
+    /// Each direction as it is now.
+    pub(super) fn states(&self) -> Vec<State> {
+        [Direction::Forward, Direction::Backward]
+            .map(|direction| self.state(direction))
+            .into()
+    }
+
+    fn state(&self, direction: Direction) -> State {
+        let wire = self.wire(direction);
+        let settings = match self.shape_now(direction) {
+            Some(shape) => shape.settings(),
+            None => wire.way.borrow().shape.settings(),
+        };
+        let settings = settings.into_iter();
+        State {
+            link: self.name.clone(),
+            direction,
+            settings: settings
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
+            counters: wire.latest.borrow().clone(),
+        }
+    }
+
+    /// What the thread has set, its schedule's changes included; `None` if it has no time to say so.
+    fn shape_now(&self, direction: Direction) -> Option<Shape> {
+        let thread = &self.threads[self.wire(direction).thread];
+        let (answer, shape) = mpsc::channel();
+        thread.orders.send(Order::Show(direction, answer)).ok()?;
+        thread.bell.ring().ok()?;
+        shape.recv_timeout(SHOW_PATIENCE).ok()
     }
 
     fn stop(&self) {

@@ -103,7 +103,11 @@ fn shape(path: &Path, seed: u64) -> SimulatedPath {
     forth.rate = Rate::Constant(path.rate);
     set(&mut forth, "queue", &path.queue.exact());
     if path.loss > 0.0 {
-        set(&mut forth, "loss", &path.loss.to_string());
+        set(
+            &mut forth,
+            "loss",
+            &model::link::grammar::share_text(path.loss),
+        );
     }
     let mut back = Shape::default();
     back.apply(Setting::Delay(path.rtt - there));

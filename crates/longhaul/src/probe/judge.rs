@@ -85,8 +85,18 @@ pub(crate) fn figures(shape: &Shape, timing: Timing) -> Vec<&'static str> {
     all
 }
 
+/// Whether packets of this timing wait for each other.
+pub(super) fn queues(shape: &Shape, timing: Timing) -> bool {
+    Wire::new(shape, timing).queues
+}
+
+/// From end to end without queue and jitter, in nanoseconds.
+pub(super) fn transit_ns(shape: &Shape, timing: Timing) -> i64 {
+    Wire::new(shape, timing).transit
+}
+
 /// Whether every segment is lost in the bad state, and none in the good one.
-fn is_gilberts(loss: &Loss) -> bool {
+pub(super) fn is_gilberts(loss: &Loss) -> bool {
     matches!(loss, Loss::GilbertElliott { loss_in_good, loss_in_bad, .. }
         if (loss_in_good.get(), loss_in_bad.get()) == (0.0, 1.0))
 }

@@ -3,6 +3,7 @@
 //! clock at both ends. It knows nothing of `link`, so it can judge it.
 
 mod args;
+mod expected;
 mod judge;
 mod measure;
 mod recording;
@@ -10,37 +11,34 @@ mod recording;
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
+use expected::Expected;
 use host::netns::{self, Netns};
 pub(crate) use judge::{figures, judge};
 use measure::Plan;
-use model::link::{Setting, Shape};
 pub(crate) use recording::{Recording, Timing};
 use serde_json::Value;
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let expected = expected(&args.expect)?;
+    let expected = Expected::read(&args.expect, args.timing()?)?;
     let plan = plan(args)?;
     let recording = measure::measure(&plan)?;
     if let Some(path) = &args.records {
         let write = || recording.write(std::fs::File::create(path)?);
         write().with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let verdict = expected.map(|shape| judge(&recording, &shape));
-    tell(args, &recording, verdict.as_ref())
-}
-
-/// A wire as `--expect` describes it; `None` if nothing is expected.
-fn expected(settings: &[String]) -> Result<Option<Shape>> {
-    let mut shape = Shape::default();
-    for text in settings {
-        let (key, value) = text
-            .split_once('=')
-            .ok_or_else(|| Refusal::usage(format!("--expect {text:?} is not KEY=VALUE")))?;
-        shape.apply(Setting::parse(key.trim(), value).map_err(Refusal::usage)?);
-    }
-    shape.check().map_err(Refusal::usage)?;
-    Ok((!settings.is_empty()).then_some(shape))
+    let Some(expected) = expected else {
+        return tell(args, &recording, None);
+    };
+    let verdict = judge(&recording, &expected.shape);
+    let faults = expected.faults(&recording, &verdict);
+    tell(args, &recording, Some((&verdict, faults.as_slice())))?;
+    anyhow::ensure!(
+        faults.is_empty(),
+        "the path is not as expected: {}",
+        faults.join("; ")
+    );
+    Ok(())
 }
 
 fn plan(args: &Args) -> Result<Plan> {
@@ -67,11 +65,20 @@ fn open(name: Option<&str>) -> Result<Netns> {
     })
 }
 
-fn tell(args: &Args, recording: &Recording, verdict: Option<&judge::Verdict>) -> Result<()> {
+fn tell(
+    args: &Args,
+    recording: &Recording,
+    judged: Option<(&judge::Verdict, &[String])>,
+) -> Result<()> {
     let mut all = serde_json::to_value(&recording.summary)?;
-    let judged = verdict.map(serde_json::to_value).transpose()?;
-    if let (Value::Object(all), Some(Value::Object(judged))) = (&mut all, judged) {
-        all.extend(judged);
+    let verdict = judged.map(|(verdict, _)| verdict);
+    let figures = verdict.map(serde_json::to_value).transpose()?;
+    if let (Value::Object(all), Some(Value::Object(figures))) = (&mut all, figures) {
+        all.extend(figures);
+    }
+    if let Some((_, faults)) = judged {
+        all["as_expected"] = faults.is_empty().into();
+        all["faults"] = faults.into();
     }
     if args.json {
         say!("{all}");
@@ -80,6 +87,9 @@ fn tell(args: &Args, recording: &Recording, verdict: Option<&judge::Verdict>) ->
     say!("{}", recording.summary);
     if let Some(verdict) = verdict {
         say!("{verdict}");
+    }
+    if judged.is_some_and(|(_, faults)| faults.is_empty()) {
+        say!("as expected");
     }
     Ok(())
 }

@@ -74,6 +74,17 @@ impl Testbed {
             .unwrap()
     }
 
+    /// `longhaul link show`.
+    pub(crate) fn show(&self, flags: &[&str]) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .args(["link", "show", &self.link])
+            .args(flags)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// The left namespace's interfaces, as the kernel lists them.
     pub(crate) fn interfaces(&self) -> String {
         self.left

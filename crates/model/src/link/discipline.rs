@@ -4,8 +4,9 @@
 //! Every rule works beside the queue's limit, which the line itself enforces (tail drop).
 
 use super::codel::CoDel;
-use super::grammar::{Arguments, RuleError, head, percent, serde_as_rule};
+use super::grammar::{Arguments, RuleError, Share, head, serde_as_rule};
 use super::red::Red;
+use super::setting::Limit;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{fmt, str::FromStr};
 use units::{BitRate, Bytes, Ratio, Time};
@@ -13,7 +14,7 @@ use units::{BitRate, Bytes, Ratio, Time};
 /// The rule of a queue.
 ///
 /// Text forms: `tail`, `codel[:target=5ms,interval=100ms]`,
-/// `red:min=100KB[,max=300KB,p=10%,weight=0.2%]`.
+/// `red[:min=100KB,max=300KB,p=10%,weight=0.2%]`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Discipline {
     /// Only the limit drops.
@@ -30,10 +31,10 @@ pub enum Discipline {
     /// Random early detection in its gentle form: drop arrivals with a probability that rises from
     /// 0 to `probability` between `min` and `max`, and to 1 at twice `max`.
     Red {
-        /// Mean backlog where drops begin. It has no default: it depends on the path's BDP.
-        min: Bytes,
-        /// Mean backlog where the probability is reached; 3 × `min` unless said, as Floyd advises.
-        max: Bytes,
+        /// Mean backlogs where drops begin, and where the probability is reached. The second is 3 × the first unless said, as
+        /// Floyd advises. Without either they follow from the queue's limit: a sixth and a half of it, so that all
+        /// arrivals are dropped when the mean reaches the limit. That suits a queue of a BDP.
+        marks: Option<(Bytes, Bytes)>,
         /// Drop probability at `max`; [`RED_PROBABILITY`] unless said.
         probability: Ratio,
         /// Weight of one arrival in the mean backlog; [`RED_WEIGHT`] unless said.
@@ -58,7 +59,10 @@ impl FromStr for Discipline {
             ("tail", "") => Ok(Self::Tail),
             ("codel", rest) => codel(rest),
             ("red", rest) => red(rest),
-            _ => Err("known: tail, codel[:target=5ms,interval=100ms], red:min=100KB".to_owned()),
+            _ => Err(
+                "known: tail, codel[:target=5ms,interval=100ms], red[:min=100KB,max=300KB,p=10%]"
+                    .to_owned(),
+            ),
         };
         parsed.map_err(|reason| RuleError::new("queue rule", input, reason))
     }
@@ -77,28 +81,58 @@ fn codel(text: &str) -> Result<Discipline, String> {
 
 fn red(text: &str) -> Result<Discipline, String> {
     let mut arguments = Arguments::read(text)?;
-    let min: Bytes = arguments.need("min")?;
-    let triple = Bytes::new(min.get().saturating_mul(3));
-    let max = arguments.take("max")?.unwrap_or(triple);
-    let probability = arguments
-        .take("p")?
-        .unwrap_or_else(|| ratio(RED_PROBABILITY));
-    let weight = arguments
-        .take("weight")?
-        .unwrap_or_else(|| ratio(RED_WEIGHT));
+    let marks = red_marks(arguments.take("min")?, arguments.take("max")?)?;
+    let share = |share: Share| share.0;
+    let probability = arguments.take("p")?;
+    let probability = probability.map_or_else(|| ratio(RED_PROBABILITY), share);
+    let weight = arguments.take("weight")?;
+    let weight = weight.map_or_else(|| ratio(RED_WEIGHT), share);
     arguments.finish("min, max, p, weight")?;
-    if min == Bytes::new(0) || min >= max {
-        return Err("min must be above 0 and below max".to_owned());
-    }
     if probability == Ratio::ZERO || weight == Ratio::ZERO {
         return Err("p and weight must be above 0".to_owned());
     }
     Ok(Discipline::Red {
-        min,
-        max,
+        marks,
         probability,
         weight,
     })
+}
+
+/// Both backlogs, of which the other follows from one.
+fn red_marks(min: Option<Bytes>, max: Option<Bytes>) -> Result<Option<(Bytes, Bytes)>, String> {
+    let marks = match (min, max) {
+        (None, None) => return Ok(None),
+        (Some(min), None) => (min, Bytes::new(min.get().saturating_mul(3))),
+        (None, Some(max)) => (Bytes::new(max.get() / 3), max),
+        (Some(min), Some(max)) => (min, max),
+    };
+    match marks.0 == Bytes::new(0) || marks.0 >= marks.1 {
+        true => Err("min must be above 0 and below max".to_owned()),
+        false => Ok(Some(marks)),
+    }
+}
+
+impl Discipline {
+    /// The rule for a queue of this limit, whose largest segment is `mtu`.
+    #[must_use]
+    pub fn within(&self, limit: Limit, mtu: u32) -> Self {
+        let Self::Red {
+            marks,
+            probability,
+            weight,
+        } = *self
+        else {
+            return self.clone();
+        };
+        let packets = (limit.packets as u64).saturating_mul(mtu.into());
+        let bytes = limit.bytes.min(packets).max(mtu.into());
+        let of_limit = (Bytes::new(bytes / 6), Bytes::new(bytes / 2));
+        Self::Red {
+            marks: marks.or(Some(of_limit)),
+            probability,
+            weight,
+        }
+    }
 }
 
 fn ratio(constant: f64) -> Ratio {
@@ -118,18 +152,15 @@ impl fmt::Display for Discipline {
                 )
             }
             Self::Red {
-                min,
-                max,
+                marks,
                 probability,
                 weight,
             } => {
-                let (p, weight) = (percent(*probability), percent(*weight));
-                write!(
-                    f,
-                    "red:min={},max={},p={p},weight={weight}",
-                    min.exact(),
-                    max.exact()
-                )
+                f.write_str("red:")?;
+                if let Some((min, max)) = marks {
+                    write!(f, "min={},max={},", min.exact(), max.exact())?;
+                }
+                write!(f, "p={},weight={}", probability.percent(), weight.percent())
             }
         }
     }
@@ -216,11 +247,13 @@ impl Rule {
                 Self::CoDel(CoDel::new(target, interval, mtu))
             }
             Discipline::Red {
-                min,
-                max,
+                marks,
                 probability,
                 weight,
             } => {
+                // Who asks for a queue of unknown limit gets what suits the default one.
+                let default = || (Bytes::new(250_000), Bytes::new(750_000));
+                let (min, max) = marks.unwrap_or_else(default);
                 let segment_time = rate.time_for(u64::from(mtu));
                 Self::Red(Red::new(min, max, probability, weight, segment_time))
             }
@@ -239,7 +272,10 @@ mod tests {
             "codel",
             "codel:interval=350ms",
             "red:min=100KB",
-            "red:min=100KB,max=200KB,p=2%,weight=0.001",
+            "red:min=100KB,max=200KB,p=2%,weight=0.1%",
+            "red",
+            "red:p=2%",
+            "red:max=300KB",
         ] {
             let rule: Discipline = text.parse().unwrap();
             assert_eq!(rule.to_string().parse(), Ok(rule), "{text}");
@@ -265,8 +301,8 @@ mod tests {
             "codel:target=0",
             "codel:target=200ms",
             "codel:aim=5ms",
-            "red",
             "red:min=0,max=1KB",
+            "red:min=1KB,p=1",
             "red:min=300KB,max=100KB",
             "red:min=1KB,p=0",
             "red:min=1KB,p=101%",

@@ -2,7 +2,7 @@
 //! The grammar that the rules of a link share: `name` or `name:key=value,key=value`.
 
 use std::{fmt, str::FromStr};
-use units::Ratio;
+use units::{ParseError, Ratio};
 
 /// Why a text is not a rule. `Display` names the text and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,17 +80,59 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// `ratio` in percent if that reads back exactly, else as a fraction.
-pub(super) fn percent(ratio: Ratio) -> String {
-    let text = ratio.to_string();
-    match text.parse::<Ratio>() {
-        Ok(back) if back == ratio => text,
-        _ => ratio.exact(),
+/// A share as the settings of a link say it: with a percent sign, or `none`. A bare number is refused, but for 0: `1` may mean one
+/// of a hundred or all.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Share(pub(super) Ratio);
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text == "none" {
+            return Ok(Self(Ratio::ZERO));
+        }
+        match text.parse::<f64>() {
+            Ok(0.0) => Ok(Self(Ratio::ZERO)),
+            Ok(number) if number > 0.0 && number.is_finite() => Err(without_percent(text, number)),
+            _ => text
+                .parse()
+                .map(Self)
+                .map_err(|e: ParseError| e.to_string()),
+        }
+    }
+}
+
+fn without_percent(text: &str, number: f64) -> String {
+    let as_share = Ratio::new(number).map(|share| format!(" or {}", share.percent()));
+    let as_share = as_share.unwrap_or_default();
+    format!("{text:?} has no percent sign: say {text}%{as_share}")
+}
+
+/// A number of a file as the text of a share: `loss = 0.001` is `0.1%`. A whole number stays as it is, to be refused unless it is 0.
+#[must_use]
+pub fn share_text(number: f64) -> String {
+    match Ratio::new(number) {
+        Some(share) if number < 1.0 => share.percent(),
+        _ => number.to_string(),
+    }
+}
+
+/// Settings that are shares.
+const SHARES: [&str; 3] = ["loss", "duplicate", "corrupt"];
+
+/// A number of a file as the text of a setting: a [share](share_text) where that is what the key wants.
+#[must_use]
+pub fn number_text(key: &str, number: f64) -> String {
+    match SHARES.contains(&key) {
+        true => share_text(number),
+        false => number.to_string(),
     }
 }
 
 /// Serialises and reads a rule through its text form. A bare number in the file (`loss = 0.001`)
-/// is read as its text.
+/// is a share.
 macro_rules! serde_as_rule {
     ($type:ty, $expecting:literal) => {
         impl serde::Serialize for $type {
@@ -110,7 +152,7 @@ macro_rules! serde_as_rule {
                         text.parse().map_err(E::custom)
                     }
                     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<$type, E> {
-                        self.visit_str(&number.to_string())
+                        self.visit_str(&super::grammar::share_text(number))
                     }
                     fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<$type, E> {
                         self.visit_str(&number.to_string())
@@ -133,8 +175,8 @@ mod tests {
     #[test]
     fn keys_are_taken_once() {
         let mut arguments = Arguments::read("p=1%, r=30%").unwrap();
-        assert_eq!(arguments.take("p"), Ok(Ratio::new(0.01)));
-        assert_eq!(arguments.take::<Ratio>("p"), Ok(None));
+        assert_eq!(arguments.take("p"), Ok(Ratio::new(0.01).map(Share)));
+        assert_eq!(arguments.take::<Share>("p"), Ok(None));
         assert!(arguments.finish("p, r").unwrap_err().contains("\"r\""));
     }
 
@@ -146,11 +188,32 @@ mod tests {
     }
 
     #[test]
-    fn percent_reads_back() {
-        for value in [0.0, 0.001, 0.07, 1e-12, 1.0 / 3.0, 1.0] {
-            let ratio = Ratio::new(value).unwrap();
-            assert_eq!(percent(ratio).parse(), Ok(ratio));
+    fn shares_have_a_percent_sign() {
+        let share = |text: &str| text.parse::<Share>().map(|share| share.0.get());
+        assert_eq!(share("1%"), Ok(0.01));
+        assert_eq!(
+            [share("0"), share("0.0"), share("none")],
+            [Ok(0.0), Ok(0.0), Ok(0.0)]
+        );
+        let said = |text| share(text).unwrap_err();
+        assert_eq!(said("1"), "\"1\" has no percent sign: say 1% or 100%");
+        assert_eq!(
+            said("0.001"),
+            "\"0.001\" has no percent sign: say 0.001% or 0.1%"
+        );
+        assert_eq!(said("10"), "\"10\" has no percent sign: say 10%");
+        for bad in ["-1", "-1%", "101%", "often", ""] {
+            assert!(share(bad).is_err(), "{bad}");
         }
-        assert_eq!(percent(Ratio::new(0.001).unwrap()), "0.1%");
+    }
+
+    #[test]
+    fn a_number_of_a_file_is_a_share() {
+        assert_eq!(share_text(0.001), "0.1%");
+        assert_eq!(share_text(0.007), "0.7%");
+        assert_eq!(
+            (share_text(0.0), share_text(1.0)),
+            ("0%".to_owned(), "1".to_owned())
+        );
     }
 }

@@ -97,7 +97,7 @@ impl Line {
             reorder: chance(shape.reorder.probability, "reorder"),
             jitter: JitterProcess::new(&shape.jitter, random::stream(seed, "jitter")),
             rule: QueueRule::new(
-                &shape.rule,
+                &shape.rule_in_numbers(),
                 shape.mtu,
                 shape.rate_for_rule(),
                 random::stream(seed, "queue rule"),
@@ -322,9 +322,11 @@ impl Line {
             judge(segment, None, found, emit);
             return self.propagate(now, carried);
         }
-        if !self
-            .limit
-            .admits(self.backlog, self.queue.len(), segment.len)
+        let waits = self.in_service.is_some() || !self.queue.is_empty();
+        if waits
+            && !self
+                .limit
+                .admits(self.backlog, self.queue.len(), segment.len)
         {
             return give_up(segment, Drop::Overflow, found, emit);
         }
@@ -413,7 +415,8 @@ impl Line {
             Setting::Delay(_) if self.shape.order == Order::Switch => self.newest_exit = now,
             Setting::Rate(_) => self.change_rate(now),
             Setting::Rule(_) => self.change_rule(),
-            Setting::Queue(_) => self.limit = self.shape.limit(),
+            Setting::NoTrace => self.change_rate(now),
+            Setting::Queue(_) => self.change_limit(),
             Setting::Loss(loss) => self.loss.change(&loss),
             Setting::Duplicate(ratio) => self.duplicate.change(&Loss::Independent(ratio)),
             Setting::Corrupt(ratio) => self.corrupt.change(&Loss::Independent(ratio)),
@@ -442,9 +445,18 @@ impl Line {
         self.change_rule();
     }
 
+    /// RED may take its backlogs from the limit.
+    fn change_limit(&mut self) {
+        self.limit = self.shape.limit();
+        if self.shape.rule_in_numbers() != self.shape.rule {
+            self.change_rule();
+        }
+    }
+
     fn change_rule(&mut self) {
+        let rule = self.shape.rule_in_numbers();
         self.rule
-            .change(&self.shape.rule, self.shape.mtu, self.shape.rate_for_rule());
+            .change(&rule, self.shape.mtu, self.shape.rate_for_rule());
     }
 
     /// A different bit for each damaged segment (Numerical Recipes' linear congruence).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which segments are lost on the wire.
 
-use super::grammar::{Arguments, RuleError, head, percent, serde_as_rule};
+use super::grammar::{Arguments, RuleError, Share, head, serde_as_rule};
 use super::random::Trials;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{fmt, ops::RangeInclusive, str::FromStr};
@@ -71,17 +71,18 @@ impl FromStr for Loss {
 
 fn independent(text: &str) -> Result<Loss, String> {
     text.parse()
-        .map(Loss::Independent)
+        .map(|share: Share| Loss::Independent(share.0))
         .map_err(|e| format!("{e}; or gilbert:p=1%,r=30% or at:5,17,100-110 or none"))
 }
 
 fn gilbert(text: &str) -> Result<Loss, String> {
     let mut arguments = Arguments::read(text)?;
+    let share = |share: Share| share.0;
     let loss = Loss::GilbertElliott {
-        good_to_bad: arguments.need("p")?,
-        bad_to_good: arguments.need("r")?,
-        loss_in_good: arguments.take("good")?.unwrap_or(Ratio::ZERO),
-        loss_in_bad: arguments.take("bad")?.unwrap_or(Ratio::ONE),
+        good_to_bad: share(arguments.need("p")?),
+        bad_to_good: share(arguments.need("r")?),
+        loss_in_good: arguments.take("good")?.map_or(Ratio::ZERO, share),
+        loss_in_bad: arguments.take("bad")?.map_or(Ratio::ONE, share),
     };
     arguments.finish("p, r, good, bad")?;
     Ok(loss)
@@ -91,7 +92,7 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("none"),
-            Self::Independent(p) => f.write_str(&percent(*p)),
+            Self::Independent(p) => f.write_str(&p.percent()),
             Self::Exact(numbers) => write!(f, "at:{numbers}"),
             Self::GilbertElliott {
                 good_to_bad,
@@ -101,10 +102,10 @@ impl fmt::Display for Loss {
             } => write!(
                 f,
                 "gilbert:p={},r={},good={},bad={}",
-                percent(*good_to_bad),
-                percent(*bad_to_good),
-                percent(*loss_in_good),
-                percent(*loss_in_bad)
+                good_to_bad.percent(),
+                bad_to_good.percent(),
+                loss_in_good.percent(),
+                loss_in_bad.percent()
             ),
         }
     }
@@ -377,7 +378,7 @@ mod tests {
             "gilbert:p=1%,r=30%",
             "at:5,17,100-110",
             "0%",
-            "3.3e-7",
+            "3.3e-5%",
         ] {
             let loss: Loss = text.parse().unwrap();
             assert_eq!(loss.to_string().parse(), Ok(loss), "{text}");
@@ -388,6 +389,9 @@ mod tests {
     fn bad_text_is_refused_and_named() {
         for bad in [
             "1.5",
+            "1",
+            "0.001",
+            "gilbert:p=1%,r=1",
             "-1%",
             "often",
             "",

@@ -2,7 +2,9 @@
 //! What can be set on one direction of a link, and the one grammar in which a flag, a TOML key, a
 //! schedule and the control socket all say it: a key and a value, such as `delay 80ms`.
 
-use super::{discipline::Discipline, jitter::Jitter, loss::Loss, transmitter::Rate};
+use super::{
+    discipline::Discipline, grammar::Share, jitter::Jitter, loss::Loss, transmitter::Rate,
+};
 use std::{fmt, str::FromStr};
 use units::{BitRate, Bytes, Ratio, Time, bdp};
 
@@ -20,8 +22,10 @@ pub enum Setting {
     /// Bytes added to each segment when its sending time is computed, for example 38 for Ethernet
     /// with preamble, header, check sequence and gap.
     Overhead(u32),
-    /// How much may wait.
-    Queue(QueueLimit),
+    /// No trace: the rate is unlimited, if it followed one.
+    NoTrace,
+    /// How much may wait; `None` is the default.
+    Queue(Option<QueueLimit>),
     /// Which of what waits is dropped.
     Rule(Discipline),
     /// Loss ahead of the queue.
@@ -42,26 +46,35 @@ pub enum Setting {
     AckBuffer(u32),
 }
 
-/// Keys in the order in which the manual lists them, each with an example.
-pub const KEYS: [(&str, &str); 15] = [
-    ("delay", "13ms"),
+/// A key with an example, and its default.
+type Key = (&'static str, &'static str, &'static str);
+
+/// Keys in the order in which the manual lists them. The word `default` stands for the default of each.
+const KEYS: [Key; 16] = [
+    ("delay", "13ms", "0"),
     (
         "jitter",
         "2ms, uniform:2ms, pareto:2ms, normal:2ms,reorder or none",
+        "none",
     ),
-    ("order", "keep or switch"),
-    ("rate", "10gbit or unlimited"),
-    ("overhead", "38"),
-    ("queue", "1bdp, 64KB or 1000p"),
-    ("rule", "tail, codel or red:min=100KB"),
-    ("loss", "0.1%, gilbert:p=1%,r=30% or at:5,17"),
-    ("duplicate", "0.1%"),
-    ("corrupt", "0.1%"),
-    ("reorder", "1%:5ms"),
-    ("ack-thin", "3 (one pure ACK in 2^3)"),
-    ("ack-hold", "10ms"),
-    ("ack-pace", "60000 (pure ACKs a second) or unlimited"),
-    ("ack-buffer", "1000"),
+    ("order", "keep or switch", "keep"),
+    ("rate", "10gbit or unlimited", "unlimited"),
+    ("trace", "none; a file is read by longhaul link", "none"),
+    ("overhead", "38", "0"),
+    ("queue", "1bdp, 64KB, 1000p or default", "default"),
+    ("rule", "tail, codel, red or red:min=100KB", "tail"),
+    ("loss", "0.1%, gilbert:p=1%,r=30%, at:5,17 or none", "none"),
+    ("duplicate", "0.1% or none", "none"),
+    ("corrupt", "0.1% or none", "none"),
+    ("reorder", "1%:5ms or none", "none"),
+    ("ack-thin", "3 (one pure ACK in 2^3)", "0"),
+    ("ack-hold", "10ms", "10ms"),
+    (
+        "ack-pace",
+        "60000 (pure ACKs a second) or unlimited",
+        "unlimited",
+    ),
+    ("ack-buffer", "1000", "1000"),
 ];
 
 /// Why a setting was refused.
@@ -86,17 +99,21 @@ pub enum SettingError {
 }
 
 fn key_list() -> String {
-    KEYS.map(|(key, _)| key).join(", ")
+    KEYS.map(|(key, ..)| key).join(", ")
 }
 
 impl Setting {
     /// Reads one setting.
     pub fn parse(key: &str, value: &str) -> Result<Self, SettingError> {
-        let (key, example) = *KEYS
+        let (key, example, default) = *KEYS
             .iter()
-            .find(|(known, _)| *known == key)
+            .find(|(known, ..)| *known == key)
             .ok_or_else(|| SettingError::UnknownKey(key.to_owned()))?;
-        Self::parse_known(key, value.trim()).map_err(|reason| SettingError::BadValue {
+        let read = match value.trim() {
+            "default" => default,
+            read => read,
+        };
+        Self::parse_known(key, read).map_err(|reason| SettingError::BadValue {
             key,
             value: value.to_owned(),
             reason: format!("{reason} (for example {example})"),
@@ -110,12 +127,14 @@ impl Setting {
             "order" => text(value).map(Self::Order),
             "rate" => unless("unlimited", value, text::<BitRate>)
                 .map(|rate| Self::Rate(rate.map_or(Rate::Unlimited, Rate::Constant))),
+            "trace" if value == "none" => Ok(Self::NoTrace),
+            "trace" => Err("not none".to_owned()),
             "overhead" => whole(value, 0, 1_000).map(Self::Overhead),
-            "queue" => text(value).map(Self::Queue),
+            "queue" => unless("default", value, text).map(Self::Queue),
             "rule" => text(value).map(Self::Rule),
             "loss" => text(value).map(Self::Loss),
-            "duplicate" => text(value).map(Self::Duplicate),
-            "corrupt" => text(value).map(Self::Corrupt),
+            "duplicate" => text(value).map(|share: Share| Self::Duplicate(share.0)),
+            "corrupt" => text(value).map(|share: Share| Self::Corrupt(share.0)),
             "reorder" => text(value).map(Self::Reorder),
             "ack-thin" => whole(value, 0, 10).map(|n| Self::AckThin(n as u8)),
             "ack-hold" => text(value).map(Self::AckHold),
@@ -187,11 +206,15 @@ impl FromStr for Reorder {
     type Err = String;
 
     fn from_str(value: &str) -> Result<Self, String> {
-        let (probability, hold) = value
-            .split_once(':')
-            .ok_or("needs a share and a time, as in 1%:5ms")?;
+        let Some((share, hold)) = value.split_once(':') else {
+            return match text::<Share>(value)? {
+                Share(Ratio::ZERO) => Ok(Self::default()),
+                Share(_) => Err("needs a share and a time, as in 1%:5ms".to_owned()),
+            };
+        };
+        let Share(probability) = text(share)?;
         Ok(Self {
-            probability: text(probability)?,
+            probability,
             hold: text(hold)?,
         })
     }
@@ -209,6 +232,34 @@ pub enum QueueLimit {
     Bdp(f64),
 }
 
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Keep => "keep",
+            Self::Switch => "switch",
+        })
+    }
+}
+
+impl fmt::Display for Reorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.probability {
+            Ratio::ZERO => f.write_str("none"),
+            share => write!(f, "{}:{}", share.percent(), self.hold.exact()),
+        }
+    }
+}
+
+impl fmt::Display for QueueLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => f.write_str(&bytes.exact()),
+            Self::Packets(packets) => write!(f, "{packets}p"),
+            Self::Bdp(factor) => write!(f, "{factor}bdp"),
+        }
+    }
+}
+
 impl FromStr for QueueLimit {
     type Err = String;
 
@@ -223,9 +274,14 @@ impl FromStr for QueueLimit {
         if let Some(packets) = value.strip_suffix('p') {
             return whole(packets, 1, 100_000_000).map(Self::Packets);
         }
+        if value.parse::<f64>().is_ok() {
+            return Err(format!(
+                "{value:?} has no unit: say {value}p for packets, {value}KB for bytes or 1bdp"
+            ));
+        }
         match text(value)? {
             bytes if bytes > Bytes::new(0) => Ok(Self::Bytes(bytes)),
-            _ => Err("a queue of 0 bytes drops everything".to_owned()),
+            _ => Err("a queue of 0 bytes holds nothing: say 1p for one packet".to_owned()),
         }
     }
 }
@@ -332,7 +388,9 @@ impl Shape {
             Setting::Order(order) => self.order = order,
             Setting::Rate(rate) => self.rate = rate,
             Setting::Overhead(bytes) => self.overhead = bytes,
-            Setting::Queue(limit) => self.queue = Some(limit),
+            Setting::NoTrace if matches!(self.rate, Rate::Trace(_)) => self.rate = Rate::Unlimited,
+            Setting::NoTrace => {}
+            Setting::Queue(limit) => self.queue = limit,
             Setting::Rule(rule) => self.rule = rule,
             Setting::Loss(loss) => self.loss = loss,
             Setting::Duplicate(ratio) => self.duplicate = ratio,
@@ -377,6 +435,50 @@ impl Shape {
             Some(QueueLimit::Bdp(factor)) => self.bdp_limit(factor),
             None => self.default_limit(),
         }
+    }
+
+    /// Each key with its value, as [`Setting::parse`] reads it; but a trace, of which only the mean rate is known here.
+    #[must_use]
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
+        let (rate, trace) = match &self.rate {
+            Rate::Unlimited => ("unlimited".to_owned(), "none".to_owned()),
+            Rate::Constant(rate) => (rate.exact(), "none".to_owned()),
+            Rate::Trace(trace) => ("by trace".to_owned(), trace.mean_rate().exact()),
+        };
+        let share = |share: Ratio| match share {
+            Ratio::ZERO => "none".to_owned(),
+            share => share.percent(),
+        };
+        let or = |number: Option<String>, word: &str| number.unwrap_or_else(|| word.to_owned());
+        vec![
+            ("delay", self.delay.exact()),
+            ("jitter", self.jitter.to_string()),
+            ("order", self.order.to_string()),
+            ("rate", rate),
+            ("trace", trace),
+            ("overhead", self.overhead.to_string()),
+            (
+                "queue",
+                or(self.queue.map(|limit| limit.to_string()), "default"),
+            ),
+            ("rule", self.rule.to_string()),
+            ("loss", self.loss.to_string()),
+            ("duplicate", share(self.duplicate)),
+            ("corrupt", share(self.corrupt)),
+            ("reorder", self.reorder.to_string()),
+            ("ack-thin", self.ack.thin.to_string()),
+            ("ack-hold", self.ack.hold.exact()),
+            (
+                "ack-pace",
+                or(self.ack.pace.map(|pace| pace.to_string()), "unlimited"),
+            ),
+            ("ack-buffer", self.ack.buffer.to_string()),
+        ]
+    }
+
+    /// The queue rule with all its numbers.
+    pub(crate) fn rule_in_numbers(&self) -> Discipline {
+        self.rule.within(self.limit(), self.mtu)
     }
 
     /// The rate at which a queue rule reckons that an idle queue drains.
@@ -424,6 +526,15 @@ mod tests {
             ("queue", "0B"),
             ("ack-thin", "11"),
             ("reorder", "1%"),
+            ("queue", "10"),
+            ("loss", "1"),
+            ("loss", "0.001"),
+            ("loss", "gilbert:p=1,r=30%"),
+            ("duplicate", "1"),
+            ("corrupt", "0.5"),
+            ("reorder", "1:5ms"),
+            ("rule", "red:p=1"),
+            ("trace", "file"),
         ] {
             let text = message(key, value);
             assert!(
@@ -431,6 +542,64 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    fn shape(settings: &[(&str, &str)]) -> Shape {
+        let mut shape = Shape::default();
+        for (key, value) in settings {
+            shape.apply(Setting::parse(key, value).unwrap());
+        }
+        shape
+    }
+
+    #[test]
+    fn every_setting_is_told_as_it_is_read_and_can_be_set_back() {
+        let set = [
+            ("delay", "13ms"),
+            ("jitter", "uniform:2ms,reorder"),
+            ("order", "switch"),
+            ("rate", "10Mbit/s"),
+            ("overhead", "38"),
+            ("queue", "0.5bdp"),
+            ("rule", "red:p=5%,weight=0.2%"),
+            ("loss", "0.7%"),
+            ("duplicate", "1%"),
+            ("corrupt", "2%"),
+            ("reorder", "1%:5ms"),
+            ("ack-thin", "3"),
+            ("ack-hold", "20ms"),
+            ("ack-pace", "60000"),
+            ("ack-buffer", "10"),
+        ];
+        let mut told = shape(&set).settings();
+        told.retain(|(key, _)| *key != "trace");
+        assert_eq!(told, set.map(|(key, value)| (key, value.to_owned())));
+        let mut back = shape(&set);
+        for (key, ..) in KEYS {
+            back.apply(Setting::parse(key, "default").unwrap());
+        }
+        let defaults = KEYS.map(|(key, _, default)| (key, default));
+        let told = Shape::default().settings();
+        assert_eq!(back.settings(), told);
+        assert_eq!(shape(&defaults).settings(), told);
+        for (key, value) in told {
+            assert!(Setting::parse(key, &value).is_ok(), "{key} {value}");
+        }
+    }
+
+    #[test]
+    fn red_takes_its_backlogs_from_the_limit() {
+        let marks =
+            |queue, rule| match shape(&[("rate", "1gbit"), ("queue", queue), ("rule", rule)])
+                .rule_in_numbers()
+            {
+                Discipline::Red { marks, .. } => marks.map(|(min, max)| (min.get(), max.get())),
+                _ => None,
+            };
+        assert_eq!(marks("600KB", "red"), Some((100_000, 300_000)));
+        assert_eq!(marks("40p", "red:p=5%"), Some((10_000, 30_000)));
+        assert_eq!(marks("40p", "red:min=1KB"), Some((1_000, 3_000)));
+        assert_eq!(marks("40p", "red:max=6KB"), Some((2_000, 6_000)));
     }
 
     #[test]

@@ -254,8 +254,7 @@ impl TrainLine {
         let bytes = self.bytes - self.serving();
         let room = (self.limit.bytes.saturating_sub(bytes) / len)
             .min((self.limit.packets as u64).saturating_sub(waiting));
-        let room = if room > 0 { room + idle } else { 0 };
-        room.min(u64::from(train.count)) as u32
+        (room + idle).min(train.count.into()) as u32
     }
 
     fn send(&mut self, now: Time, first: u32, count: u32, len: u32) -> Departure {

@@ -95,7 +95,7 @@ impl Bed {
     fn path(&self) -> Path {
         let rate = format!("{}mbit", self.rate_mbit);
         let queue = format!("{}p", (self.bdp() * self.queue) as u64);
-        let loss = format!("{}", self.loss);
+        let loss = model::link::grammar::share_text(self.loss);
         let shape = |settings: &[(&str, &str)]| {
             let mut shape = Shape::default();
             for (key, value) in settings {

@@ -65,7 +65,8 @@ pub(crate) fn flags(options: &Table) -> Result<Vec<String>, String> {
 fn scalar(key: &str, value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Ok(value.to_string()),
+        Value::Float(number) => Ok(model::link::grammar::number_text(key, *number)),
+        Value::Integer(_) | Value::Boolean(_) => Ok(value.to_string()),
         _ => Err(format!("{key} must be a text, a number or a list of them")),
     }
 }
@@ -177,7 +178,7 @@ mod tests {
         let expected = [
             "--keep-source",
             "--loss",
-            "0.001",
+            "0.1%",
             "--peer",
             "a",
             "--peer",
