@@ -13,7 +13,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     process::Command,
     thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use wire::convert::{Answer, ErrorCode, Request};
 
@@ -21,7 +21,7 @@ const ANY: &str = "127.0.0.1:0";
 
 /// A relay, a client of it, and an origin.
 struct Stage {
-    _relay: Relay,
+    relay: Relay,
     client: TcpStream,
     listener: TcpListener,
     at: String,
@@ -32,7 +32,7 @@ fn stage(more: &[&str]) -> Stage {
     let (listener, at) = origin();
     Stage {
         client: connect(relay.address("http")),
-        _relay: relay,
+        relay,
         listener,
         at: at.to_string(),
     }
@@ -279,7 +279,7 @@ fn users_are_asked_for_their_password() {
             let head = http_head(&mut stage.client);
             assert_eq!(http_status(&head), 407, "{head}");
             assert!(head.contains("Basic realm="), "{head}");
-            let body = "longhaul relay: who are you?\n";
+            let body = "longhaul relay: this proxy wants a user and a password\n";
             stage.client.read_exact(&mut vec![0; body.len()]).unwrap();
         }
     }
@@ -289,6 +289,28 @@ fn users_are_asked_for_their_password() {
     assert!(!seen.contains("proxy-authorization"), "{seen}");
     say(&mut server, "HTTP/1.1 200 OK\nContent-Length: 0\n\n");
     assert_eq!(stage.status(), 200);
+}
+
+/// On one connection, and on many at once.
+#[test]
+fn wrong_passwords_wait_and_are_said_once() {
+    let file = users();
+    let mut stage = stage(&["--users", file.path().to_str().unwrap()]);
+    let wrong = "GET http://AT/ HTTP/1.1\nHost: x\nProxy-Authorization: Basic bWU6d3Jvbmc=";
+    let began = Instant::now();
+    for _ in 0..6 {
+        stage.ask(wrong);
+        assert_eq!(http_status(&http_head(&mut stage.client)), 407);
+        let body = "longhaul relay: this proxy wants a user and a password\n";
+        stage.client.read_exact(&mut vec![0; body.len()]).unwrap();
+    }
+    // 100, 200, 400, 800 and 1600 ms. Nothing makes them shorter.
+    assert!(began.elapsed() >= Duration::from_millis(3100));
+    let (_, said) = stage.relay.stop();
+    let lines = said
+        .lines()
+        .filter(|line| line.contains("password is wrong"));
+    assert_eq!(lines.count(), 1, "{said}");
 }
 
 #[test]

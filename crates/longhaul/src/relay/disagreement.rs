@@ -126,6 +126,8 @@ pub(crate) enum Stranger {
     Version(u8),
     /// It does not begin with a header of the PROXY protocol.
     NoProxyHeader,
+    /// Its password is wrong.
+    WrongPassword,
 }
 
 impl Stranger {
@@ -139,6 +141,7 @@ impl Stranger {
             Self::Version(_) => 4,
             Self::NoProxyHeader => 5,
             Self::Denied => 6,
+            Self::WrongPassword => 7,
         }
     }
 
@@ -176,6 +179,9 @@ impl Stranger {
                 "it sends no header of the PROXY protocol, which accept_proxy of \
                                     this listener wants"
                     .into()
+            }
+            Self::WrongPassword => {
+                "its password is wrong; each further one of this address waits longer".into()
             }
         })
     }

@@ -5,6 +5,7 @@ use super::{
     config::Listener,
     counters::Counters,
     intercept::Ready,
+    penalties::Penalties,
     rate::{Clients, Limits, Pair},
     record::ListenerCounts,
     warnings::Warnings,
@@ -27,6 +28,8 @@ pub(crate) struct Door {
     settings: RwLock<Settings>,
     pub(crate) counters: Counters,
     pub(crate) warnings: Warnings,
+    /// Of clients with wrong passwords.
+    pub(crate) penalties: Penalties,
     clients: Clients,
     /// The newest set of its sockets, counted from 1; all older ones are to be closed.
     sockets: watch::Sender<u64>,
@@ -58,6 +61,7 @@ impl Door {
             settings: Settings::new(listener).into(),
             counters: Counters::default(),
             warnings: Warnings::default(),
+            penalties: Penalties::default(),
             clients: Clients::default(),
             sockets: watch::Sender::new(0),
             ready: Ready::default(),

@@ -74,7 +74,7 @@ impl Warnings {
 }
 
 /// The address, of IPv6 its /64, of which one host has all.
-fn network(client: IpAddr) -> IpAddr {
+pub(super) fn network(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),

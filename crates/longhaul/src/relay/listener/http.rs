@@ -188,7 +188,7 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
 impl Proxy {
     async fn respond(&self, request: ClientRequest) -> Response<Body> {
         self.session.asks_again();
-        let checked = self.check(&request);
+        let checked = self.check(&request).await;
         let wanted = checked
             .as_ref()
             .map_or_else(|_| String::new(), ToString::to_string);
@@ -274,20 +274,25 @@ impl Proxy {
     }
 
     /// RFC 9110 §11.7.1.
-    fn is_known(&self, request: &ClientRequest) -> bool {
+    async fn is_known(&self, request: &ClientRequest) -> bool {
         let Some(users) = &self.session.listener.users else {
             return true;
         };
-        let given = credentials(request.headers(), header::PROXY_AUTHORIZATION);
-        given.is_some_and(|(user, password)| users.know(&user, &password))
+        match credentials(request.headers(), header::PROXY_AUTHORIZATION) {
+            Some((user, password)) => self.session.authenticate(users, &user, &password).await,
+            None => false,
+        }
     }
 
-    fn check(&self, request: &ClientRequest) -> Result<Destination, Declined> {
-        if !self.is_known(request) {
+    async fn check(&self, request: &ClientRequest) -> Result<Destination, Declined> {
+        if !self.is_known(request).await {
             return Err(Declined {
                 status: StatusCode::PROXY_AUTHENTICATION_REQUIRED,
                 error: Some(""),
-                ..Declined::new(Failure::NotAllowed, "who are you?".to_owned())
+                ..Declined::new(
+                    Failure::NotAllowed,
+                    "this proxy wants a user and a password".to_owned(),
+                )
             });
         }
         let bad = |reason| Declined::new(Failure::BadRequest, reason);

@@ -48,7 +48,7 @@ pub(in crate::relay) async fn serve(session: &Session) -> End {
 async fn ask(session: &Session) -> Result<(Request, Vec<u8>), Rejected> {
     let client = &session.client;
     let mut inbox = Inbox::default();
-    authenticate(client, &mut inbox, session.listener.users.as_deref()).await?;
+    authenticate(session, &mut inbox).await?;
     let request = inbox
         .message(client, MESSAGE_LEN_MAX, parse_request)
         .await
@@ -56,11 +56,8 @@ async fn ask(session: &Session) -> Result<(Request, Vec<u8>), Rejected> {
     Ok((request, inbox.into_rest()))
 }
 
-async fn authenticate(
-    client: &Carrier,
-    inbox: &mut Inbox,
-    users: Option<&Users>,
-) -> Result<(), Rejected> {
+async fn authenticate(session: &Session, inbox: &mut Inbox) -> Result<(), Rejected> {
+    let (client, users) = (&session.client, session.listener.users.as_deref());
     let wanted = users.map_or(Method::None, |_| Method::Password);
     let method = inbox
         .message(client, MESSAGE_LEN_MAX, |input| {
@@ -73,21 +70,23 @@ async fn authenticate(
     }
     say(client, &method.encode()).await?;
     match users {
-        Some(users) => check_password(client, inbox, users).await,
+        Some(users) => check_password(session, inbox, users).await,
         None => Ok(()),
     }
 }
 
 async fn check_password(
-    client: &Carrier,
+    session: &Session,
     inbox: &mut Inbox,
     users: &Users,
 ) -> Result<(), Rejected> {
+    let client = &session.client;
     let found = inbox
         .message(client, PASSWORD_LEN_MAX, parse_password)
         .await
         .map_err(|unread| Rejected::unread(unread, answer))?;
-    match users.know(&found.user, &found.password) {
+    let known = session.authenticate(users, &found.user, &found.password);
+    match known.await {
         true => say(client, &password_answer(true)).await,
         false => Err(Rejected::new(Failure::NotAllowed, password_answer(false))),
     }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Wrong passwords of a listener's clients: after each, an address waits longer before its next one is
+//! looked at, however many connections it has.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// The wait after the first wrong password; it doubles with each more.
+const DELAY_MIN: Duration = Duration::from_millis(100);
+/// The longest wait between two passwords: eight a minute and address.
+const DELAY_MAX: Duration = Duration::from_secs(8);
+/// Who would wait longer, because others of the same address wait, too, is refused at once. Less than
+/// the time for a handshake.
+const WAIT_MAX: Duration = Duration::from_secs(9);
+/// After so long without a wrong password an address is forgotten.
+const QUIET: Duration = Duration::from_secs(600);
+/// Addresses that are kept, some 100 bytes each. Beyond, the one that was quiet for longest is forgotten.
+const ADDRESSES_MAX: usize = 4096;
+
+/// The penalties of one listener.
+#[derive(Debug, Default)]
+pub(crate) struct Penalties(Mutex<HashMap<IpAddr, Penalty>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Penalty {
+    failures: u32,
+    last: Instant,
+    /// When the next password is looked at.
+    next: Instant,
+}
+
+impl Penalties {
+    /// How long `client` waits before its password is looked at; none if it would be too long, and it
+    /// is refused.
+    pub(crate) fn wait(&self, client: IpAddr, now: Instant) -> Option<Duration> {
+        let mut table = self.table();
+        let Some(penalty) = table.get_mut(&client) else {
+            return Some(Duration::ZERO);
+        };
+        if now.duration_since(penalty.last) >= QUIET {
+            table.remove(&client);
+            return Some(Duration::ZERO);
+        }
+        let at = penalty.next.max(now);
+        let wait = at - now;
+        if wait > WAIT_MAX {
+            return None;
+        }
+        penalty.next = at + delay(penalty.failures);
+        Some(wait)
+    }
+
+    /// The password of `client` was wrong.
+    pub(crate) fn fail(&self, client: IpAddr, now: Instant) {
+        let mut table = self.table();
+        make_room(&mut table, client);
+        let penalty = table.entry(client).or_insert(Penalty {
+            failures: 0,
+            last: now,
+            next: now,
+        });
+        penalty.failures = penalty.failures.saturating_add(1);
+        penalty.last = now;
+        penalty.next = penalty.next.max(now + delay(penalty.failures));
+    }
+
+    /// It was right.
+    pub(crate) fn succeed(&self, client: IpAddr) {
+        self.table().remove(&client);
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<IpAddr, Penalty>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn make_room(table: &mut HashMap<IpAddr, Penalty>, client: IpAddr) {
+    if table.len() < ADDRESSES_MAX || table.contains_key(&client) {
+        return;
+    }
+    let quietest = table.iter().min_by_key(|(_, penalty)| penalty.last);
+    if let Some(address) = quietest.map(|(address, _)| *address) {
+        table.remove(&address);
+    }
+}
+
+fn delay(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    (DELAY_MIN * (1 << doublings)).min(DELAY_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(number: u32) -> IpAddr {
+        IpAddr::V4(number.into())
+    }
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn waits_double_with_each_wrong_password() {
+        let (penalties, mut now) = (Penalties::default(), Instant::now());
+        for wait in [0, 100, 200, 400, 800, 1600, 3200, 6400, 8000, 8000] {
+            assert_eq!(penalties.wait(client(1), now), Some(ms(wait)));
+            now += ms(wait);
+            penalties.fail(client(1), now);
+        }
+        assert_eq!(
+            penalties.wait(client(2), now),
+            Some(ms(0)),
+            "another address"
+        );
+        assert_eq!(penalties.wait(client(1), now + QUIET), Some(ms(0)));
+    }
+
+    #[test]
+    fn a_right_password_ends_the_penalty() {
+        let (penalties, now) = (Penalties::default(), Instant::now());
+        penalties.fail(client(1), now);
+        penalties.succeed(client(1));
+        assert_eq!(penalties.wait(client(1), now), Some(ms(0)));
+    }
+
+    /// Many connections at once get no more tries than one.
+    #[test]
+    fn connections_of_one_address_wait_for_each_other() {
+        let (penalties, now) = (Penalties::default(), Instant::now());
+        (0..5).for_each(|_| penalties.fail(client(1), now));
+        let waits: Vec<_> = (0..100).map(|_| penalties.wait(client(1), now)).collect();
+        let served = waits.iter().flatten().count();
+        assert_eq!(served, 5, "of 100 in nine seconds: {waits:?}");
+        assert!(waits.iter().flatten().all(|wait| *wait <= WAIT_MAX));
+    }
+
+    #[test]
+    fn keeps_a_bounded_number_of_addresses() {
+        let (penalties, now) = (Penalties::default(), Instant::now());
+        (0..2 * ADDRESSES_MAX as u32).for_each(|n| penalties.fail(client(n), now + ms(n.into())));
+        assert_eq!(penalties.table().len(), ADDRESSES_MAX);
+        let newest = client(2 * ADDRESSES_MAX as u32 - 1);
+        assert_ne!(penalties.wait(newest, now), Some(ms(0)));
+    }
+}
