@@ -5,7 +5,7 @@
 use super::{
     Relay,
     session::{Session, WhyCut},
-    victims::{self, Bounds, Holding},
+    victims::{self, Bounds, Holding, Waiting},
 };
 use serde::Serialize;
 use std::{
@@ -64,6 +64,8 @@ pub(crate) struct Memory {
     room: watch::Sender<bool>,
     /// Clients whose connections wait for room.
     waiting: Mutex<HashSet<IpAddr>>,
+    /// Since when somebody has.
+    waited_since: Mutex<Option<Instant>>,
     lines: Mutex<Lines>,
 }
 
@@ -93,6 +95,7 @@ impl Memory {
             held: AtomicU64::new(0),
             room: watch::Sender::new(true),
             waiting: Mutex::default(),
+            waited_since: Mutex::default(),
             lines: Mutex::default(),
         }
     }
@@ -111,6 +114,15 @@ impl Memory {
 
     fn waiting(&self) -> MutexGuard<'_, HashSet<IpAddr>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long somebody has waited without a break, if somebody `waits` now.
+    fn have_waited(&self, waits: bool) -> Duration {
+        let since = self.waited_since.lock();
+        let mut since = since.unwrap_or_else(PoisonError::into_inner);
+        let begun = since.unwrap_or_else(Instant::now);
+        *since = waits.then_some(begun);
+        begun.elapsed()
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
@@ -194,6 +206,10 @@ const SHARE_DEFAULT: u64 = 4;
 /// Who takes nothing for so long loses the connection when memory is short.
 const STILL: Duration = Duration::from_secs(10);
 
+/// A client's own connections may wait for its others so long. After that there may be other clients
+/// behind them, in listen queues that nobody can look into.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// Time between two looks at who takes nothing.
 const LOOK_PERIOD: Duration = Duration::from_secs(2);
 
@@ -221,10 +237,14 @@ pub(crate) async fn watch(relay: &Relay) {
 
 fn make_room(relay: &Relay, holdings: Vec<Holding>) {
     let held: u64 = holdings.iter().map(|holding| holding.bytes).sum();
-    let waiting: Vec<IpAddr> = relay.memory.waiting().drain().collect();
+    let addresses: Vec<IpAddr> = relay.memory.waiting().drain().collect();
+    let waiting = Waiting {
+        for_long: relay.memory.have_waited(!addresses.is_empty()) >= WAIT_MAX,
+        addresses: &addresses,
+    };
     let share = relay.config().limits.memory_per_client;
     let chosen = match relay.memory.bounds(share) {
-        Some(bounds) => victims::choose(holdings, bounds, &waiting),
+        Some(bounds) => victims::choose(holdings, bounds, waiting),
         None => Vec::new(),
     };
     let numbers: HashSet<u64> = chosen.iter().map(|chosen| chosen.number).collect();

@@ -28,6 +28,7 @@ mod fault;
 mod ftp;
 mod health;
 mod history;
+mod http_memory;
 pub(crate) mod intercept;
 mod journal;
 mod leg;

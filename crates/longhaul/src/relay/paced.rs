@@ -2,10 +2,12 @@
 //! A client's leg as hyper wants it, no faster than the rate limits say: what they do to relayed
 //! bytes ([`super::transfer`]) this does to messages.
 
-use super::{counters::Direction, rate::Limits, stream::Shared};
+use super::{counters::Direction, http_memory::HttpMemory, rate::Limits, stream::Shared};
+use bytes::{Buf as _, Bytes};
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Instant,
 };
@@ -18,18 +20,37 @@ use tokio::{
 pub(crate) struct Paced {
     stream: Shared,
     limits: Limits,
+    memory: Arc<HttpMemory>,
+    /// What was read before, and is the first to be read.
+    ahead: Bytes,
     up: Pause,
     down: Pause,
 }
 
+/// Bytes that one read of a head takes. hyper makes its buffer larger than 64 KiB if a read fills its
+/// 8 KiB.
+const HEAD_READ_MAX: usize = 8191;
+
 impl Paced {
-    pub(crate) fn new(stream: Shared, limits: Limits) -> Self {
+    pub(crate) fn new(
+        stream: Shared,
+        limits: Limits,
+        memory: Arc<HttpMemory>,
+        ahead: Bytes,
+    ) -> Self {
         Self {
             stream,
             limits,
+            memory,
+            ahead,
             up: Pause::default(),
             down: Pause::default(),
         }
+    }
+
+    /// What was read before and nobody has taken.
+    pub(crate) fn into_ahead(self) -> Bytes {
+        self.ahead
     }
 }
 
@@ -59,12 +80,24 @@ impl AsyncRead for Paced {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let most = match self.memory.may_be_head() {
+            true => HEAD_READ_MAX,
+            false => usize::MAX,
+        };
+        if self.ahead.has_remaining() {
+            let part = self.ahead.len().min(buffer.remaining()).min(most);
+            buffer.put_slice(&self.ahead.split_to(part));
+            self.memory.add_read(part);
+            return Poll::Ready(Ok(()));
+        }
         ready!(self.up.poll_over(cx));
         let len = buffer.remaining().min(self.limits.chunk(Direction::Up));
+        let len = len.min(most);
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(len));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
         buffer.advance(read);
+        self.memory.add_read(read);
         let Self { up, limits, .. } = &mut *self;
         up.follow(limits, Direction::Up, read);
         Poll::Ready(Ok(()))
@@ -93,6 +126,8 @@ impl AsyncWrite for Paced {
             Some(first) if total > most => stream.poll_write(cx, &first[..first.len().min(most)]),
             _ => stream.poll_write_vectored(cx, slices),
         };
+        self.memory
+            .set_queued(if written.is_pending() { total } else { 0 });
         let written = ready!(written)?;
         let Self { down, limits, .. } = &mut *self;
         down.follow(limits, Direction::Down, written);

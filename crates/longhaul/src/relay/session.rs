@@ -14,6 +14,7 @@ use super::{
     door::Door,
     failure::Failure,
     fault::Fault,
+    http_memory::HttpMemory,
     intercept::Flow,
     leg::Leg,
     listener,
@@ -77,6 +78,7 @@ pub(crate) struct Session {
     pub(crate) started: Instant,
     pub(crate) traffic: Traffic,
     pub(crate) pauses: Pauses,
+    pub(crate) http: Arc<HttpMemory>,
     first_byte: FirstByte,
     /// Of the client, and of who is at the other end.
     standstills: Mutex<[Standstill; 2]>,
@@ -214,6 +216,7 @@ impl Session {
             first_byte: FirstByte::new(now),
             traffic: Traffic::default(),
             pauses: Pauses::default(),
+            http: Arc::default(),
             entered: OnceLock::new(),
             standstills: Mutex::default(),
             why_cut: OnceLock::new(),
@@ -638,10 +641,10 @@ impl Session {
         }
     }
 
-    /// Memory that it holds for data, in bytes: the sockets of both legs, and what was read and not
-    /// written.
+    /// Memory that it holds for data, in bytes: the sockets of both legs, what was read and not
+    /// written, and what HTTP takes.
     pub(crate) fn memory(&self) -> u64 {
-        self.socket_memory() + self.pauses.held()
+        self.socket_memory() + self.pauses.held() + self.http.bytes()
     }
 
     /// What it holds, and whether somebody has taken nothing of it for `patience`.

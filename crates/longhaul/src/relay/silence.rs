@@ -2,7 +2,7 @@
 //! Origins of HTTP that owe something and say nothing. What moves, however slowly, is never called
 //! silent, and nobody is who waits for the client or can't be heard because the client is slow.
 
-use super::route::Far;
+use super::{http_memory::HttpMemory, route::Far};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::{
@@ -123,12 +123,17 @@ pub(crate) fn fallen_silent() -> io::Error {
 pub(crate) struct Upload {
     body: Incoming,
     unasked: Arc<AtomicBool>,
+    memory: Arc<HttpMemory>,
 }
 
 impl Upload {
-    pub(crate) fn new(body: Incoming, unasked: &Arc<AtomicBool>) -> Self {
-        let unasked = unasked.clone();
-        Self { body, unasked }
+    pub(crate) fn new(body: Incoming, unasked: &Arc<AtomicBool>, memory: &Arc<HttpMemory>) -> Self {
+        let (unasked, memory) = (unasked.clone(), memory.clone());
+        Self {
+            body,
+            unasked,
+            memory,
+        }
     }
 }
 
@@ -158,6 +163,7 @@ impl Body for Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         self.unasked.store(false, Relaxed);
+        self.memory.end_message();
     }
 }
 

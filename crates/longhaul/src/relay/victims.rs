@@ -31,12 +31,21 @@ impl Bounds {
     }
 }
 
-/// The connections that are to end; none within the budget. `waiting` are the addresses of clients
-/// that wait for memory. Nobody loses a connection that moves while there is nobody else.
+/// Clients that wait for memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waiting<'a> {
+    /// Those at the head of the queues.
+    pub(crate) addresses: &'a [IpAddr],
+    /// They have waited for a while: nobody knows who is behind them.
+    pub(crate) for_long: bool,
+}
+
+/// The connections that are to end; none within the budget. Nobody loses a connection that moves while
+/// there is nobody else.
 pub(crate) fn choose(
     mut holdings: Vec<Holding>,
     bounds: Bounds,
-    waiting: &[IpAddr],
+    waiting: Waiting<'_>,
 ) -> Vec<Holding> {
     let mut total: u64 = holdings.iter().map(|holding| holding.bytes).sum();
     if total < bounds.budget {
@@ -48,7 +57,8 @@ pub(crate) fn choose(
     }
     holdings.sort_by_key(|holding| Reverse((held[&holding.holder], holding.holder, holding.bytes)));
     let is_alone = |holder: &Holder| {
-        held.len() == 1 && waiting.iter().all(|address| *address == holder.address)
+        let is_own = |address: &IpAddr| *address == holder.address;
+        held.len() == 1 && !waiting.for_long && waiting.addresses.iter().all(is_own)
     };
     let mut left = held.clone();
     let mut chosen = Vec::new();
@@ -100,8 +110,16 @@ mod tests {
     }
 
     fn chosen(holdings: &[Holding], waiting: &[[u8; 4]]) -> Vec<u64> {
-        let waiting: Vec<IpAddr> = waiting.iter().copied().map(Into::into).collect();
-        let chosen = choose(holdings.to_vec(), BOUNDS, &waiting);
+        chosen_after(holdings, waiting, false)
+    }
+
+    fn chosen_after(holdings: &[Holding], waiting: &[[u8; 4]], for_long: bool) -> Vec<u64> {
+        let addresses: Vec<IpAddr> = waiting.iter().copied().map(Into::into).collect();
+        let waiting = Waiting {
+            addresses: &addresses,
+            for_long,
+        };
+        let chosen = choose(holdings.to_vec(), BOUNDS, waiting);
         chosen.iter().map(|holding| holding.number).collect()
     }
 
@@ -140,6 +158,12 @@ mod tests {
         assert_eq!(chosen(&holdings, &[]), [2]);
         assert_eq!(chosen(&holdings, &[[192, 0, 2, 1]]), [2]);
         assert_eq!(chosen(&holdings, &[[192, 0, 2, 9]]), [2, 1]);
+        let own = [[192, 0, 2, 1]];
+        assert_eq!(
+            chosen_after(&holdings, &own, true),
+            [2, 1],
+            "who is behind?"
+        );
     }
 
     #[test]

@@ -31,7 +31,8 @@ fn ten_thousand_idle_and_two_thousand_busy_at_once() {
         .unwrap();
     runtime.block_on(async {
         let (listener, address) = listen();
-        let relay = Relay::start(&["--forward", &format!("127.0.0.1:0={address}")]);
+        let (forward, most) = (format!("127.0.0.1:0={address}"), crowd.to_string());
+        let relay = Relay::start(&["--forward", &forward, "--max-connections", &most]);
         tokio::spawn(serve(listener));
         let door = relay.address("forward");
         let mut idle = connect_all(door, crowd - crowd / BUSY_ONE_IN).await;

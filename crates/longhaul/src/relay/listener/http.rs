@@ -2,12 +2,14 @@
 //! HTTP/1 proxy clients (RFC 9110 §3.7): CONNECT becomes a tunnel, http:// requests are passed on
 //! one by one while the connection is kept alive.
 
+use super::first_head;
 use crate::relay::{
     counters::Direction,
     drain::Phase,
     failure::Failure,
     fault::Fault,
     ftp,
+    http_memory::{Counted, HEAD_LEN_MAX},
     leg::Leg,
     paced::Paced,
     proxy_headers::{
@@ -54,8 +56,7 @@ type Body = Either<Download, ftp::Body>;
 /// RFC 9209 §2.
 const PROXY_STATUS: header::HeaderName = header::HeaderName::from_static("proxy-status");
 
-/// Bytes and fields of a message head; more is 431. A client costs at most this in heads.
-const HEAD_LEN_MAX: usize = 64 * 1024;
+/// Fields of a message head; more is 431.
 const FIELDS_MAX: usize = 128;
 
 /// One client's proxy.
@@ -84,6 +85,7 @@ struct Origin {
     far: Arc<Far>,
     /// What the peer on the way said, if it refused.
     refused: Arc<OnceLock<Fault>>,
+    _counted: Counted,
 }
 
 /// A request that gets an answer from the proxy itself.
@@ -129,8 +131,13 @@ pub(in crate::relay) async fn serve(session: &Arc<Session>) -> End {
         origin: tokio::sync::Mutex::default(),
         tunnel: Mutex::default(),
     });
-    if let Err(error) = exchange(&proxy).await {
-        return proxy.broken_off(error).await;
+    let head = match first_head::read(session).await {
+        Ok(head) => head,
+        Err(end) => return end,
+    };
+    // In a box: a client that has not said anything yet costs no more than its head.
+    if let Err(error) = Box::pin(exchange(&proxy, head)).await {
+        return Box::pin(proxy.broken_off(error)).await;
     }
     let tunnel = proxy
         .tunnel
@@ -138,7 +145,7 @@ pub(in crate::relay) async fn serve(session: &Arc<Session>) -> End {
         .unwrap_or_else(PoisonError::into_inner)
         .take();
     match tunnel {
-        Some(tunnel) => run_tunnel(session, tunnel).await,
+        Some(tunnel) => Box::pin(run_tunnel(session, tunnel)).await,
         None => End::Finished,
     }
 }
@@ -152,8 +159,9 @@ fn culprit(error: &hyper::Error) -> Side {
 }
 
 /// Requests and responses, until the client leaves or CONNECT is answered.
-async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
+async fn exchange(proxy: &Arc<Proxy>, head: Bytes) -> hyper::Result<()> {
     let session = proxy.session.clone();
+    let _counted = session.http.connection();
     let counted = session.clone();
     let stream = Shared {
         stream: Leg::plain(session.client.clone()),
@@ -162,7 +170,8 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
             counted.count(Direction::Down, written);
         }),
     };
-    let io = TokioIo::new(Paced::new(stream, session.limits().clone()));
+    let (limits, memory) = (session.limits().clone(), session.http.clone());
+    let io = TokioIo::new(Paced::new(stream, limits, memory, head));
     let handler = proxy.clone();
     let service = service_fn(move |request| {
         let proxy = handler.clone();
@@ -173,6 +182,7 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
         .header_read_timeout(session.config.limits.handshake_timeout)
         .max_headers(FIELDS_MAX)
         .max_header_size(HEAD_LEN_MAX)
+        .max_buf_size(HEAD_LEN_MAX)
         .half_close(true)
         .preserve_header_case(true)
         .serve_connection(io, service)
@@ -188,6 +198,7 @@ async fn exchange(proxy: &Arc<Proxy>) -> hyper::Result<()> {
 impl Proxy {
     async fn respond(&self, request: ClientRequest) -> Response<Body> {
         self.session.asks_again();
+        self.session.http.end_message();
         let checked = self.check(&request).await;
         let wanted = checked
             .as_ref()
@@ -337,7 +348,7 @@ impl Proxy {
         let (mut head, body) = request.into_parts();
         onward_request(&mut head, &self.session.relay.pseudonym);
         let unasked = Arc::default();
-        let body = Either::Left(Upload::new(body, &unasked));
+        let body = Either::Left(Upload::new(body, &unasked, &self.session.http));
         let request = hyper::Request::from_parts(head, body);
         let mut kept = self.origin.lock().await;
         let asked = (request, &unasked);
@@ -389,7 +400,7 @@ impl Proxy {
             Source::Ready => self.session.open(&request()).await?,
             Source::New => self.session.open_anew(&request()).await?,
         };
-        Self::speak(destination, far).await.map(Some)
+        self.speak(destination, far).await.map(Some)
     }
 
     /// The response for the client. A change of protocols (RFC 9110 §7.8) takes both legs out of
@@ -485,13 +496,14 @@ impl Proxy {
 
     /// HTTP over a leg. Requests leave behind the preamble for a peer, whose answer is read before
     /// the first response: no round trip is spent on it (RFC 8803 §3).
-    async fn speak(destination: &Destination, far: Far) -> Result<Origin, Declined> {
+    async fn speak(&self, destination: &Destination, far: Far) -> Result<Origin, Declined> {
         let far = Arc::new(far);
         let refused = Arc::new(OnceLock::new());
         let io = TokioIo::new(Answered::new(far.clone(), refused.clone()));
         let (sender, connection) = hyper::client::conn::http1::Builder::new()
             .preserve_header_case(true)
             .max_headers(FIELDS_MAX)
+            .max_buf_size(HEAD_LEN_MAX)
             .handshake(io)
             .await
             .map_err(|error| no_response(&error.to_string()))?;
@@ -503,6 +515,7 @@ impl Proxy {
             stood: far.stood_ready(),
             far,
             refused,
+            _counted: self.session.http.connection(),
         })
     }
 }
@@ -602,11 +615,12 @@ async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
         far,
     } = tunnel;
     let early = match left_over::<Paced>(client).await {
-        Ok(early) => early,
+        Ok((early, paced)) => [early, paced.into_ahead()].concat(),
         Err(error) => return End::Broken(Side::Near, error),
     };
+    session.http.end_message();
     let late = match origin {
-        Some(origin) => left_over::<Answered>(origin).await,
+        Some(origin) => left_over::<Answered>(origin).await.map(|(late, _)| late),
         None => Ok(Bytes::new()),
     };
     let late = match late {
@@ -619,14 +633,14 @@ async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
     }
 }
 
-/// What was read behind the last message of HTTP, on a connection over `T`.
-async fn left_over<T>(upgrade: OnUpgrade) -> io::Result<Bytes>
+/// What was read behind the last message of HTTP, on a connection over `T`, and that.
+async fn left_over<T>(upgrade: OnUpgrade) -> io::Result<(Bytes, T)>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let upgraded = upgrade.await.map_err(io::Error::other)?;
     match upgraded.downcast::<TokioIo<T>>() {
-        Ok(parts) => Ok(parts.read_buf),
+        Ok(parts) => Ok((parts.read_buf, parts.io.into_inner())),
         Err(_) => unreachable!("the connection was served on this type"),
     }
 }

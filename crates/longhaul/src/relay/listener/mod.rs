@@ -2,6 +2,7 @@
 //! What each kind of listener knows: how its clients say where to go, and how they are answered.
 
 mod convert;
+mod first_head;
 mod forward;
 pub(super) mod http;
 pub(super) mod socks5;
