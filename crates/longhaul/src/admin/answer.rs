@@ -7,6 +7,7 @@ use super::{
     guard, metrics, page,
     query::Query,
     record::{Health, HealthStatus, Status},
+    release::Release,
 };
 use bytes::Bytes;
 use http_body_util::Full;
@@ -38,10 +39,14 @@ const ALWAYS: [(HeaderName, &str); 6] = [
 ];
 
 /// Never fails: what is wrong is said.
-pub(super) async fn to<B>(request: &Request<B>, source: &impl Source) -> Response<Full<Bytes>> {
-    let mut response = match guard::check(request) {
-        Ok(()) => route(request, source).await,
-        Err((status, reason)) => text(status, reason),
+pub(super) async fn to<B>(
+    request: &Request<B>,
+    source: &impl Source,
+    release: &Release,
+) -> Response<Full<Bytes>> {
+    let mut response = match guard::check(request, || release.answer(request, source)) {
+        Ok(None) => route(request, source).await,
+        Ok(Some((status, reason))) | Err((status, reason)) => text(status, reason),
     };
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         let allowed = HeaderValue::from_static("GET, HEAD");

@@ -8,13 +8,21 @@ use std::net::IpAddr;
 /// Why a request is turned away, in words for its sender.
 pub(super) type Turned = (StatusCode, &'static str);
 
-/// Reading only, and only under this host's own names.
-pub(super) fn check<B>(request: &Request<B>) -> Result<(), Turned> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let reason = "only GET and HEAD are served here";
-        return Err((StatusCode::METHOD_NOT_ALLOWED, reason));
+/// Reading only, and only under this host's own names. `successor` has the answer to what else is
+/// allowed, under the same names.
+pub(super) fn check<B>(
+    request: &Request<B>,
+    successor: impl FnOnce() -> Option<Turned>,
+) -> Result<Option<Turned>, Turned> {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return check_host(request).map(|()| None);
     }
-    check_host(request)
+    let only_reading = (
+        StatusCode::METHOD_NOT_ALLOWED,
+        "only GET and HEAD are served here",
+    );
+    check_host(request).map_err(|_| only_reading)?;
+    successor().map(Some).ok_or(only_reading)
 }
 
 /// DNS rebinding: a page of `evil.example`, whose name leads to 127.0.0.1 a moment later, is of the
@@ -54,7 +62,7 @@ mod tests {
         if let Some(host) = host {
             request = request.header(header::HOST, host);
         }
-        let outcome = check(&request.body(()).unwrap());
+        let outcome = check(&request.body(()).unwrap(), || None);
         outcome.err().map(|(status, _)| status.as_u16())
     }
 

@@ -13,12 +13,14 @@ mod page;
 mod process_metrics;
 mod query;
 pub(crate) mod record;
+mod release;
 
 use crate::exit::Refusal;
 use anyhow::Context as _;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use record::{Health, Snapshot, Status, Throughput};
+use release::Release;
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -55,10 +57,10 @@ const FIELDS_MAX: usize = 64;
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Opens the endpoint's socket, which must be on loopback. A port in use is an error here, before
-/// anything else begins.
+/// anything else begins, unless a relay that drains has it.
 pub(crate) fn listen(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
     let open = || {
-        let listener = std::net::TcpListener::bind(address)?;
+        let listener = release::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     };
@@ -73,8 +75,16 @@ pub(crate) fn listen(address: SocketAddr) -> anyhow::Result<std::net::TcpListene
         .with_context(|| format!("--admin {address}"))
 }
 
-/// Serves for ever.
+/// Serves until a successor wants the port.
 pub(crate) async fn serve(listener: TcpListener, source: impl Source) {
+    let release = Release::new();
+    select! {
+        () = accept_all(listener, source, &release) => {}
+        () = release.asked() => {}
+    }
+}
+
+async fn accept_all(listener: TcpListener, source: impl Source, release: &Release) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else {
@@ -82,9 +92,9 @@ pub(crate) async fn serve(listener: TcpListener, source: impl Source) {
         };
         match listener.accept().await {
             Ok((client, _)) => {
-                let source = source.clone();
+                let (source, release) = (source.clone(), release.clone());
                 tokio::spawn(async move {
-                    serve_client(client, source).await;
+                    serve_client(client, source, release).await;
                     drop(place);
                 });
             }
@@ -94,10 +104,10 @@ pub(crate) async fn serve(listener: TcpListener, source: impl Source) {
 }
 
 /// What goes wrong with a client is the client's affair.
-async fn serve_client(client: TcpStream, source: impl Source) {
+async fn serve_client(client: TcpStream, source: impl Source, release: Release) {
     let service = service_fn(|request| {
-        let source = source.clone();
-        async move { Ok::<_, Infallible>(answer::to(&request, &source).await) }
+        let (source, release) = (source.clone(), release.clone());
+        async move { Ok::<_, Infallible>(answer::to(&request, &source, &release).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -157,6 +157,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(super) response_timeout: Option<Time>,
 
+    /// End a tunnel over which nothing has passed either way for this long; 0s is never [default: 2h]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub(super) tunnel_idle_timeout: Option<Time>,
+
     /// Connections served at once; more wait in the listen queue [default: 16384]. One takes two
     /// descriptors and about 5 KiB when idle, besides its two kernel sockets; one that moves bytes
     /// takes up to 4 more descriptors, 2 MiB in pipes, and what tcp_rmem and tcp_wmem allow

@@ -29,6 +29,7 @@ mod ftp;
 mod health;
 mod history;
 mod http_memory;
+mod idle;
 pub(crate) mod intercept;
 mod journal;
 mod leg;
@@ -532,6 +533,7 @@ async fn supervise(
             () = report_counters(relay) => {}
             () = reloading => {}
             () = memory::watch(relay) => {}
+            () = idle::watch(relay) => {}
             () = peer::watch(relay) => {}
         }
         manager.stopping();
@@ -559,6 +561,8 @@ fn reload_at_sighup(
     Ok(async move {
         while hangup.recv().await.is_some() {
             manager.reloading();
+            // Whether the configuration is taken or not: the file may have been moved.
+            relay.journal.reopen();
             let problem = reload::reload(relay, args, workers).err();
             let problem = problem.map(|error| format!("{error:#}"));
             match &problem {

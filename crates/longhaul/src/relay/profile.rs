@@ -81,7 +81,7 @@ fn options(settings: &ProfileSettings) -> Options {
         congestion_control: settings.congestion_control.clone(),
         pacing_rate: settings.pacing_rate.map(|rate| rate.bits() / 8),
         notsent_lowat: settings.notsent_lowat.map(|size| size.get() as u32),
-        keepalive: settings.keepalive.map(Duration::from),
+        keepalive: keepalive(settings.keepalive),
         user_timeout: settings.user_timeout.map(Duration::from),
         mss: settings.mss,
         dscp: settings.dscp,
@@ -94,14 +94,30 @@ fn options(settings: &ProfileSettings) -> Options {
     }
 }
 
+/// Silence after which a dead neighbour is probed for, if the profile does not say: one segment and
+/// its answer a minute keep the state of most firewalls, and a neighbour that is gone is found after
+/// two minutes.
+pub(crate) const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(60);
+
+fn keepalive(written: Option<units::Time>) -> Option<Duration> {
+    match written {
+        None => Some(KEEPALIVE_DEFAULT),
+        Some(units::Time::ZERO) => None,
+        Some(time) => Some(time.into()),
+    }
+}
+
 /// Ranges that the kernel takes, and those that it would cut down without a word.
 fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
     let second = |time: units::Time| Duration::from(time).as_secs();
     within(
         "keepalive",
-        settings.keepalive.map(second),
+        settings
+            .keepalive
+            .filter(|time| *time != units::Time::ZERO)
+            .map(second),
         1..=32400,
-        "1s to 9h",
+        "1s to 9h, or 0s for never",
     )?;
     within(
         "user_timeout",

@@ -15,6 +15,7 @@ use super::{
     failure::Failure,
     fault::Fault,
     http_memory::HttpMemory,
+    idle::Idleness,
     intercept::Flow,
     leg::Leg,
     listener,
@@ -80,6 +81,7 @@ pub(crate) struct Session {
     pub(crate) pauses: Pauses,
     pub(crate) http: Arc<HttpMemory>,
     first_byte: FirstByte,
+    idleness: Idleness,
     /// Of the client, and of who is at the other end.
     standstills: Mutex<[Standstill; 2]>,
     /// Why it was cut, if it was cut alone.
@@ -214,6 +216,7 @@ impl Session {
             announced: None,
             started: now,
             first_byte: FirstByte::new(now),
+            idleness: Idleness::default(),
             traffic: Traffic::default(),
             pauses: Pauses::default(),
             http: Arc::default(),
@@ -572,6 +575,7 @@ impl Session {
             false => far.mode.or(self.config.far.mode).unwrap_or_default(),
         };
         self.way_out().mode = Some(mode);
+        self.is_tunnel();
         let means = Means {
             pool: &self.pool,
             counters: &self.door.counters,
@@ -592,6 +596,18 @@ impl Session {
             ready: &self.ready,
         };
         Box::pin(stripe::run(&ends, on_success.as_ref(), &means)).await
+    }
+
+    /// From now on it ends when it has carried nothing for too long.
+    pub(crate) fn is_tunnel(&self) {
+        self.idleness.begin(Instant::now());
+    }
+
+    /// Whether it has carried nothing for too long.
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
+        let (up, down) = self.traffic.read();
+        let limit = self.config.limits.tunnel_idle_timeout;
+        limit.is_some_and(|limit| self.idleness.exceeds(limit, up + down, now))
     }
 
     /// Counts bytes that did not pass through [`Session::transfer`].
@@ -761,6 +777,9 @@ pub(crate) enum WhyCut {
     /// The memory budget was used up.
     #[error("the memory budget was used up")]
     Memory,
+    /// A tunnel has carried nothing for too long.
+    #[error("nothing has passed for the time of limits.tunnel_idle_timeout")]
+    Idle,
 }
 
 fn listed(prefixes: &[Prefix], address: SocketAddr) -> bool {

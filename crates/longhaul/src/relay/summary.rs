@@ -69,6 +69,8 @@ struct LimitSummary {
     handshake_timeout_s: f64,
     response_timeout_s: f64,
     stall_timeout_s: f64,
+    /// `None` is never.
+    tunnel_idle_timeout_s: Option<f64>,
     grace_s: f64,
     /// Of one client; null is three for each one that is left.
     connections_per_client: Option<usize>,
@@ -256,6 +258,7 @@ impl LimitSummary {
             handshake_timeout_s: limits.handshake_timeout.as_secs_f64(),
             response_timeout_s: limits.response_timeout.as_secs_f64(),
             stall_timeout_s: limits.stall_timeout.as_secs_f64(),
+            tunnel_idle_timeout_s: limits.tunnel_idle_timeout.map(|time| time.as_secs_f64()),
             grace_s: limits.grace.as_secs_f64(),
             connections_per_client: limits.connections_per_client,
             lookups_per_client: limits.lookups_per_client,
@@ -427,7 +430,11 @@ impl Display for LimitSummary {
         writeln!(
             f,
             "  times        connect {connect}, handshake {handshake}, response {response}, stall {stall}, grace {grace}"
-        )
+        )?;
+        match self.tunnel_idle_timeout_s.map(Time::from_secs_f64) {
+            Some(time) => writeln!(f, "  tunnels      end when nothing has passed for {time}"),
+            None => writeln!(f, "  tunnels      stay, whether anything passes or not"),
+        }
     }
 }
 

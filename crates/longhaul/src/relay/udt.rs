@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Legs over UDT: what a profile means for them, and the ports that they come and go by.
 
-use super::{failure::Failure, profile::Profile};
+use super::{
+    failure::Failure,
+    profile::{KEEPALIVE_DEFAULT, Profile},
+};
 use crate::udt::port;
 use std::{
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 use udt::{Config, Mode};
 
@@ -26,12 +30,17 @@ pub(crate) fn problem(profile: &Profile) -> Option<&'static str> {
         ("congestion_control", options.congestion_control.is_some()),
         ("pacing_rate", options.pacing_rate.is_some()),
         ("notsent_lowat", options.notsent_lowat.is_some()),
-        ("keepalive", options.keepalive.is_some()),
+        ("keepalive", asks_for_keepalive(options.keepalive)),
         ("dscp", options.dscp.is_some()),
         ("initial_window", options.initial_window.is_some()),
     ];
     let lacked = asked.into_iter().find(|(_, asked)| *asked);
     lacked.map(|(name, _)| name)
+}
+
+/// The default is TCP's; UDT has keep-alives of its own.
+fn asks_for_keepalive(keepalive: Option<Duration>) -> bool {
+    keepalive.is_some_and(|time| time != KEEPALIVE_DEFAULT)
 }
 
 /// Takes a UDP port that other relays may connect to.

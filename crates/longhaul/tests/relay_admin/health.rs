@@ -2,12 +2,15 @@
 //! `/healthz` in each state that a test can bring about.
 
 use crate::{
-    endpoint::Endpoint,
+    endpoint::{Endpoint, send},
     forwarding,
     relay_process::{Relay, accept, connect, origin, refusing},
 };
 use rustix::process::Signal;
-use std::io::Write;
+use std::{
+    io::{Read, Write},
+    process::Command,
+};
 
 #[test]
 fn serving_and_then_draining() {
@@ -33,6 +36,78 @@ fn serving_and_then_draining() {
         status.success() && said.contains("no connection cut"),
         "{said}"
     );
+}
+
+/// A process that drains is seen until the next one wants its place, and gives way then.
+#[test]
+fn the_next_process_takes_the_address_of_one_that_drains() {
+    let (listener, address) = origin();
+    let first = forwarding(address, &["--grace", "60s"]);
+    let endpoint = Endpoint::of(&first);
+    let at = endpoint.0.to_string();
+    let mut client = connect(first.address("forward"));
+    let mut server = accept(&listener);
+
+    let second = || {
+        Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .args(["relay", "--socks5", "127.0.0.1:0", "--admin", &at])
+            .output()
+            .unwrap()
+    };
+    let refused = second();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("in use"),
+        "{refused:?}"
+    );
+
+    first.signal(Signal::TERM);
+    endpoint.until("/healthz", |health| {
+        (health["status"] == "draining").then_some(())
+    });
+    let next = Relay::start(&["--socks5", "127.0.0.1:0", "--admin", &at]);
+    assert_eq!(Endpoint::of(&next).0, endpoint.0);
+    // Only the next one answers from now on.
+    for _ in 0..20 {
+        assert_ne!(endpoint.json("/healthz")["status"], "draining");
+    }
+    assert_eq!(
+        second().status.code(),
+        Some(1),
+        "nobody shares with one that serves"
+    );
+    // The first one's connection goes on all the while.
+    client.write_all(b"still there").unwrap();
+    server.read_exact(&mut [0; 11]).unwrap();
+    drop((client, server));
+    let (status, said) = first.wait();
+    assert!(
+        status.success() && said.contains("no connection cut"),
+        "{said}"
+    );
+    endpoint.until("/healthz", |health| {
+        (health["status"] == "serving").then_some(())
+    });
+}
+
+/// Only for a successor, and only while it drains.
+#[test]
+fn a_release_is_refused_to_others() {
+    let (_listener, address) = origin();
+    let relay = forwarding(address, &[]);
+    let endpoint = Endpoint::of(&relay);
+    let ask = |field: &str, host: &str| {
+        let request = format!(
+            "POST /api/v1/release HTTP/1.1\r\nHost: {host}\r\n{field}Content-Length: 0\r\n\
+             Connection: close\r\n\r\n"
+        );
+        send(endpoint.0, &request).status
+    };
+    let successor = "Longhaul-Successor: 1\r\n";
+    assert_eq!(ask(successor, "localhost"), 409);
+    assert_eq!(ask("", "localhost"), 405);
+    assert_eq!(ask(successor, "evil.example"), 405);
+    assert_eq!(endpoint.get("/").status, 200);
 }
 
 /// New connections wait, old ones go on: that is no reason to take the relay out of service.

@@ -55,6 +55,7 @@ impl Args {
         replace(&mut limits.connect_timeout, self.connect_timeout);
         replace(&mut limits.handshake_timeout, self.handshake_timeout);
         replace(&mut limits.response_timeout, self.response_timeout);
+        replace(&mut limits.tunnel_idle_timeout, self.tunnel_idle_timeout);
         replace(&mut limits.grace, self.grace);
         replace(&mut limits.lookups_per_client, self.lookups_per_client);
         replace(

@@ -122,6 +122,8 @@ pub(crate) struct Limits {
     pub(crate) response_timeout: Duration,
     pub(crate) connections_max: u32,
     pub(crate) workers: usize,
+    /// How long nothing may pass over a tunnel; `None` is for ever.
+    pub(crate) tunnel_idle_timeout: Option<Duration>,
     pub(crate) grace: Duration,
     /// Names looked up for one client at a time.
     pub(crate) lookups_per_client: usize,
@@ -156,6 +158,8 @@ const TIMEOUT_DEFAULT: Time = Time::from_millis(10_000);
 const RESPONSE_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
 /// Twice the age at which peers replace their ready connections.
 const IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(120_000);
+/// About what address translators must remember an idle connection for (RFC 5382 REQ-5: 2 h 4 min).
+const TUNNEL_IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(7_200_000);
 const INTERVAL_DEFAULT: Time = Time::from_millis(1000);
 
 type Profiles = BTreeMap<String, Arc<Profile>>;
@@ -636,6 +640,7 @@ fn limits(settings: &Settings) -> anyhow::Result<Limits> {
         )?,
         connections_max: written.connections.unwrap_or(CONNECTIONS_DEFAULT),
         workers: written.workers.map_or(cores, usize::from),
+        tunnel_idle_timeout: tunnel_idle_timeout(written.tunnel_idle_timeout)?,
         grace: written.grace.unwrap_or(TIMEOUT_DEFAULT).into(),
         lookups_per_client: lookups(written.lookups_per_client.unwrap_or(LOOKUPS_DEFAULT))?,
         connections_per_client: connections_per_client(written.connections_per_client)?,
@@ -662,6 +667,20 @@ fn lookups(wanted: u32) -> anyhow::Result<usize> {
         1..=LOOKUPS_MAX => Ok(wanted as usize),
         _ => Err(Refusal::usage(format!(
             "limits.lookups_per_client {wanted}: want 1 to {LOOKUPS_MAX}"
+        ))),
+    }
+}
+
+/// What the kernel's own time-outs come to is below a week.
+const TUNNEL_IDLE_TIMEOUT_MAX: Time = Time::from_millis(7 * 86_400_000);
+
+fn tunnel_idle_timeout(written: Option<Time>) -> anyhow::Result<Option<Duration>> {
+    let range = Time::from_millis(1000)..=TUNNEL_IDLE_TIMEOUT_MAX;
+    match written.unwrap_or(TUNNEL_IDLE_TIMEOUT_DEFAULT) {
+        Time::ZERO => Ok(None),
+        time if range.contains(&time) => Ok(Some(time.into())),
+        time => Err(Refusal::usage(format!(
+            "tunnel_idle_timeout {time} (--tunnel-idle-timeout): want 1s to 7d, or 0s for never"
         ))),
     }
 }

@@ -185,7 +185,7 @@ pub(crate) struct ProfileSettings {
     pub(crate) pacing_rate: Option<BitRate>,
     /// Unsent bytes a socket may hold: less memory, fresher data; 128KiB suits interactive legs.
     pub(crate) notsent_lowat: Option<Bytes>,
-    /// Silence after which a dead neighbour is probed for: 1s to 9h.
+    /// Silence after which a dead neighbour is probed for: 1s to 9h; 0s is never.
     pub(crate) keepalive: Option<Time>,
     /// How long sent data may stay unacknowledged before the leg is given up.
     pub(crate) user_timeout: Option<Time>,
@@ -216,6 +216,8 @@ pub(crate) struct LimitSettings {
     pub(crate) handshake_timeout: Option<Time>,
     /// HTTP and FTP: how long an origin that owes something may be silent.
     pub(crate) response_timeout: Option<Time>,
+    /// How long nothing may pass over a tunnel before it is ended; 0s is for ever.
+    pub(crate) tunnel_idle_timeout: Option<Time>,
     pub(crate) grace: Option<Time>,
     /// Names that may be looked up for one client address at a time; more of them wait.
     pub(crate) lookups_per_client: Option<u32>,

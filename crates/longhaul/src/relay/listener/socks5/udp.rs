@@ -71,6 +71,7 @@ pub(super) async fn serve(session: &Session, announced: &Destination) -> End {
         Ok(association) => association,
         Err(rejected) => return reject(session, rejected).await,
     };
+    session.is_tunnel();
     let end = async {
         let bound = association.sockets.near.local_addr()?;
         write_all(&session.client, &Reply::Succeeded.encode(Some(bound))).await?;
