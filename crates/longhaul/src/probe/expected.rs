@@ -272,7 +272,7 @@ mod tests {
 
     /// Every hundredth and, so that gaps differ, some more.
     fn lost(n: usize) -> bool {
-        (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 100 == 0
+        (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(100)
     }
 
     #[test]
