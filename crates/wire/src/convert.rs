@@ -13,7 +13,8 @@
 //!   a hop. With the list, each relay strips itself off and one answer comes back.
 //! * [`HOP_LIMIT`]: relays that the message may still pass, so that relays which point at each
 //!   other end the chase; and, where the first versions had padding and look at nothing, how long the
-//!   answer may wait ([`Request::patience`]).
+//!   answer may wait ([`Request::patience`]), how long the asker waits ([`Request::time`]), and
+//!   whether its client is elsewhere ([`Request::from_elsewhere`]).
 //! * [`STRIPES`]: this connection is the first of several that carry one byte stream together
 //!   ([`crate::stripe`]): behind the request and behind the answer come pieces with headers.
 //! * [`JOIN`], alone in its message: this connection is a further one of such a group.
@@ -43,9 +44,11 @@ pub const NAME: u8 = 0xC0;
 /// Private TLV: the next relay, as port and address (the layout of the Connect TLV).
 pub const HOP: u8 = 0xC1;
 /// Private TLV: relays that may still be passed, one byte, [`Request::patience`] in tens of
-/// milliseconds, one byte, and, if it is said, [`Request::time`] in tens of milliseconds, two bytes,
-/// which the first versions take for padding.
+/// milliseconds, one byte, [`Request::time`] in tens of milliseconds, two bytes, and flags, one byte
+/// ([`Request::from_elsewhere`] is 1). The first versions take what is behind the patience for padding,
+/// and zeros at the end are left out.
 pub const HOP_LIMIT: u8 = 0xC2;
+const FROM_ELSEWHERE: u8 = 1;
 /// Private TLV: a group's id (16 bytes) and how many connections it may have, zero-padded.
 pub const STRIPES: u8 = 0xC3;
 /// Private TLV: the id of the group that this connection joins, and its number in it, zero-padded.
@@ -271,6 +274,8 @@ pub struct Request {
     pub time: Duration,
     /// The stream is to be carried over several connections, of which this is the first.
     pub stripes: Option<Stripes>,
+    /// Whoever wants it is not on the host of the relay that asks, or may not be.
+    pub from_elsewhere: bool,
 }
 
 impl Request {
@@ -285,6 +290,7 @@ impl Request {
             patience: Duration::ZERO,
             time: Duration::ZERO,
             stripes: None,
+            from_elsewhere: false,
         }
     }
 
@@ -329,13 +335,22 @@ impl Request {
     }
 
     fn limits(&self) -> Vec<u8> {
-        let mut value = vec![self.hop_limit, patience_byte(self.patience)];
         let tens = self.time.as_millis() / PATIENCE_UNIT.as_millis();
-        let tens = u16::try_from(tens).unwrap_or(u16::MAX);
-        if tens > 0 {
-            value.extend(tens.to_be_bytes());
-        }
-        value
+        let [high, low] = u16::try_from(tens).unwrap_or(u16::MAX).to_be_bytes();
+        let flags = FROM_ELSEWHERE * u8::from(self.from_elsewhere);
+        let value = [
+            self.hop_limit,
+            patience_byte(self.patience),
+            high,
+            low,
+            flags,
+        ];
+        let len = match value[2..] {
+            [0, 0, 0] => 2,
+            [.., 0] => 4,
+            _ => 5,
+        };
+        value[..len].to_vec()
     }
 
     /// Reads a request and says how long it was; `Ok(None)` while it is incomplete.
@@ -361,7 +376,7 @@ struct RequestParts {
     connect: Option<SocketAddr>,
     name: Option<HostName>,
     hops: Vec<SocketAddr>,
-    hop_limit: Option<(u8, Duration, Duration)>,
+    limits: Option<Limits>,
     stripes: Option<Stripes>,
 }
 
@@ -378,8 +393,8 @@ impl RequestParts {
                 .replace(parse_name(value).ok_or(malformed)?)
                 .is_some(),
             HOP_LIMIT => self
-                .hop_limit
-                .replace(parse_limits(value).ok_or(malformed)?)
+                .limits
+                .replace(Limits::parse(value).ok_or(malformed)?)
                 .is_some(),
             STRIPES => self
                 .stripes
@@ -400,11 +415,15 @@ impl RequestParts {
     fn request(self) -> Result<Request, ConvertError> {
         let connect = self.connect.ok_or(ConvertError::NoConnect)?;
         let destination = match self.name {
-            Some(name) => Destination::Name(name, connect.port()),
+            Some(name) => Destination::from_name(name, connect.port()),
             None => Destination::from_ip(connect.ip(), connect.port()),
         };
-        let unlimited = (HOPS_MAX as u8, Duration::ZERO, Duration::ZERO);
-        let (hop_limit, patience, time) = self.hop_limit.unwrap_or(unlimited);
+        let Limits {
+            hop_limit,
+            patience,
+            time,
+            from_elsewhere,
+        } = self.limits.unwrap_or_default();
         Ok(Request {
             destination,
             hops: self.hops,
@@ -412,6 +431,7 @@ impl RequestParts {
             patience,
             time,
             stripes: self.stripes,
+            from_elsewhere,
         })
     }
 }
@@ -578,14 +598,39 @@ fn patience_byte(patience: Duration) -> u8 {
     tens.try_into().unwrap_or(u8::MAX)
 }
 
-/// The hop limit, the patience and the time.
-fn parse_limits(value: &[u8]) -> Option<(u8, Duration, Duration)> {
-    let (&hop_limit, &tens) = (value.first()?, value.get(1)?);
-    let time = value
-        .get(2..4)
-        .map_or(0, |time| u16::from_be_bytes([time[0], time[1]]));
-    let in_tens = |tens: u16| PATIENCE_UNIT * u32::from(tens);
-    Some((hop_limit, in_tens(tens.into()), in_tens(time)))
+/// What [`HOP_LIMIT`] says.
+struct Limits {
+    hop_limit: u8,
+    patience: Duration,
+    time: Duration,
+    from_elsewhere: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            hop_limit: HOPS_MAX as u8,
+            patience: Duration::ZERO,
+            time: Duration::ZERO,
+            from_elsewhere: false,
+        }
+    }
+}
+
+impl Limits {
+    /// Bytes behind those that are known say nothing.
+    fn parse(value: &[u8]) -> Option<Self> {
+        let (&hop_limit, &patience) = (value.first()?, value.get(1)?);
+        let byte = |at: usize| value.get(at).copied().unwrap_or(0);
+        let time = u16::from_be_bytes([byte(2), byte(3)]);
+        let in_tens = |tens: u16| PATIENCE_UNIT * u32::from(tens);
+        Some(Self {
+            hop_limit,
+            patience: in_tens(patience.into()),
+            time: in_tens(time),
+            from_elsewhere: byte(4) & FROM_ELSEWHERE != 0,
+        })
+    }
 }
 
 fn parse_name(value: &[u8]) -> Option<HostName> {
@@ -664,6 +709,25 @@ mod tests {
         }
         bytes.extend(b"GET / HTTP/1.1");
         assert_eq!(Request::parse(&bytes), Ok(Some((example(), len))));
+    }
+
+    #[test]
+    fn who_is_from_elsewhere_costs_nothing_but_where_it_is_said() {
+        let request = Request {
+            from_elsewhere: true,
+            ..example()
+        };
+        let bytes = request.encode();
+        assert_eq!(Request::parse(&bytes).unwrap().unwrap().0, request);
+        assert_eq!(bytes.len(), example().encode().len() + WORD);
+    }
+
+    #[test]
+    fn a_name_in_numbers_is_an_address() {
+        let name = Destination::Name(HostName::new("0x7f.1").unwrap(), 80);
+        let bytes = Request::new(name, vec![]).encode();
+        let (request, _) = Request::parse(&bytes).unwrap().unwrap();
+        assert_eq!(request.destination, "127.0.0.1:80".parse().unwrap());
     }
 
     #[test]
@@ -811,7 +875,10 @@ mod tests {
             let patience = PATIENCE_UNIT * u32::from(ip[0]);
             let hops = vec![hop; hops];
             let time = PATIENCE_UNIT * u32::from(port);
-            let request = Request { destination, hops, hop_limit: limit, patience, time, stripes };
+            let from_elsewhere = ip[1] % 2 == 0;
+            let request = Request {
+                destination, hops, hop_limit: limit, patience, time, stripes, from_elsewhere,
+            };
             let bytes = request.encode();
             prop_assert_eq!(Request::parse(&bytes), Ok(Some((request, bytes.len()))));
         }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a connection shall go, as clients and relays say it: an address or a name, and a port.
 
-use std::{fmt, net::IpAddr, net::SocketAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    str::FromStr,
+};
 
 /// A host name of 1 to 255 bytes of letters, digits, `-`, `_` and `.` (RFC 1123 §2.1, plus the
 /// underscore that the field uses). Whether it exists is for the resolver to say.
@@ -50,11 +54,21 @@ pub enum DestinationError {
 }
 
 impl Destination {
-    /// From a host without brackets, as text, and a port.
+    /// From a host without brackets, as text, and a port. What is an IPv4 address in any form that
+    /// inet_aton(3) takes is that address, so that no rule for addresses is passed by it.
     pub fn from_host(host: &str, port: u16) -> Result<Self, DestinationError> {
         match host.parse::<IpAddr>() {
             Ok(ip) => Ok(Self::from_ip(ip, port)),
-            Err(_) => Ok(Self::Name(HostName::new(host)?, port)),
+            Err(_) => Ok(Self::from_name(HostName::new(host)?, port)),
+        }
+    }
+
+    /// From a name that may be an address, as [`Self::from_host`] has it, and a port.
+    #[must_use]
+    pub fn from_name(name: HostName, port: u16) -> Self {
+        match ipv4_in_numbers(name.as_str()) {
+            Some(ip) => Self::from_ip(ip.into(), port),
+            None => Self::Name(name, port),
         }
     }
 
@@ -72,6 +86,31 @@ impl Destination {
             Self::Name(_, port) => *port,
         }
     }
+}
+
+/// The address that `text` is: one to four numbers, decimal, octal (`0177`) or hexadecimal (`0x7f`),
+/// of which the last one fills all bytes that are left (inet_aton(3); a final dot is ignored).
+fn ipv4_in_numbers(text: &str) -> Option<Ipv4Addr> {
+    let parts = text.strip_suffix('.').unwrap_or(text).split('.');
+    let numbers: Vec<u32> = parts.map(number).collect::<Option<_>>()?;
+    let (last, bytes) = numbers.split_last()?;
+    let bits_left = 32 - 8 * u32::try_from(bytes.len()).ok()?.min(4);
+    let fits = u64::from(*last) >> bits_left == 0 && bytes.iter().all(|byte| *byte < 256);
+    let place = |(n, byte): (usize, &u32)| byte << (24 - 8 * n);
+    fits.then(|| Ipv4Addr::from_bits(bytes.iter().enumerate().map(place).sum::<u32>() | last))
+}
+
+fn number(text: &str) -> Option<u32> {
+    let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let (digits, radix) = match (hexadecimal, text.strip_prefix('0')) {
+        (Some(""), _) | (_, Some("")) => return Some(0),
+        (Some(digits), _) => (digits, 16),
+        (None, Some(digits)) => (digits, 8),
+        (None, None) => (text, 10),
+    };
+    // A sign is no digit.
+    let plausible = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    plausible.then(|| u32::from_str_radix(digits, radix).ok())?
 }
 
 impl FromStr for Destination {
@@ -123,6 +162,49 @@ mod tests {
             "h\0:1",
         ] {
             assert!(bad.parse::<Destination>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn reads_numbers_as_the_address_that_they_are() {
+        for (text, ip) in [
+            ("0", "0.0.0.0"),
+            ("1", "0.0.0.1"),
+            ("127.1", "127.0.0.1"),
+            ("127.0.1", "127.0.0.1"),
+            ("127.0.0.1.", "127.0.0.1"),
+            ("2130706433", "127.0.0.1"),
+            ("0x7f000001", "127.0.0.1"),
+            ("0X7F.1", "127.0.0.1"),
+            ("017700000001", "127.0.0.1"),
+            ("0177.0.0.01", "127.0.0.1"),
+            ("0x7f.0x0.0x0.0x1", "127.0.0.1"),
+            ("0xa9.0xfe.43518", "169.254.169.254"),
+            ("4294967295", "255.255.255.255"),
+        ] {
+            let found = Destination::from_host(text, 80).unwrap();
+            assert_eq!(found.to_string(), format!("{ip}:80"), "{text}");
+        }
+    }
+
+    #[test]
+    fn leaves_names_alone_that_are_no_address() {
+        for text in [
+            "4294967296",
+            "256.1",
+            "1.2.3.256",
+            "1.2.3.4.5",
+            "08.1",
+            "0x7g",
+            "1..2",
+            ".",
+            "-1",
+            "a.1",
+            "1.a",
+            "127.0.0.1..",
+        ] {
+            let found = Destination::from_host(text, 80).unwrap();
+            assert!(matches!(found, Destination::Name(..)), "{text}: {found}");
         }
     }
 

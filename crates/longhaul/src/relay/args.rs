@@ -81,6 +81,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CIDR", help_heading = "Ways in")]
     pub(super) allow_from: Vec<Prefix>,
 
+    /// Let clients from elsewhere reach this host's own addresses through this relay: loopback,
+    /// link-local ones (169.254.169.254 too), its listeners and the admin endpoint
+    #[arg(long, help_heading = "Ways in")]
+    pub(super) allow_local: bool,
+
     /// SOCKS5 and HTTP clients must be one of these: a file of USER:PASSWORD lines, mode 600
     #[arg(long, value_name = "FILE", help_heading = "Ways in")]
     pub(super) users: Option<PathBuf>,

@@ -8,8 +8,10 @@ use super::{
     record::{Counts, ListenerCounts},
 };
 use crate::admin::record::ListenerTimes;
+use host::socket::is_local_address;
 use std::{
     collections::BTreeSet,
+    net::SocketAddr,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -53,6 +55,14 @@ impl Doors {
         list.forget_idle();
     }
 
+    /// Whether one that accepts is reached at `address`.
+    pub(crate) fn listen_at(&self, address: SocketAddr) -> bool {
+        let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        list.open
+            .iter()
+            .any(|door| is_reached(door.address, address))
+    }
+
     /// The counters of each, and the total since the start.
     pub(crate) fn counts(&self) -> (Vec<ListenerCounts>, Counts) {
         let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -74,6 +84,13 @@ impl Doors {
             .map(|door| door.counters.times.read(door.name()))
             .collect()
     }
+}
+
+/// Whether a listener at `listener` is reached by a connection from this host to `to`. In doubt, yes.
+fn is_reached(listener: SocketAddr, to: SocketAddr) -> bool {
+    let (at, to_ip) = (listener.ip().to_canonical(), to.ip().to_canonical());
+    let everywhere = || at.is_ipv4() == to_ip.is_ipv4() && is_local_address(to_ip).unwrap_or(true);
+    listener.port() == to.port() && (at == to_ip || at.is_unspecified() && everywhere())
 }
 
 impl List {

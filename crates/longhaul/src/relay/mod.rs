@@ -34,6 +34,7 @@ pub(crate) mod intercept;
 mod journal;
 mod leg;
 mod listener;
+mod local;
 mod lookups;
 mod memory;
 mod overview;

@@ -154,7 +154,7 @@ impl FromStr for Target {
         };
         let looks_like_a_name = !text.contains('/')
             && name.contains(|c: char| c.is_ascii_alphabetic())
-            && wire::destination::HostName::new(name).is_ok();
+            && matches!(Destination::from_host(name, 1), Ok(Destination::Name(..)));
         match (looks_like_a_name, domain) {
             (true, true) => Ok(Self::Domain(canonical(name))),
             (true, false) => Ok(Self::Name(canonical(name))),
@@ -260,7 +260,16 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_target() {
-        for bad in ["", "10.0.0.0/33", "*", "*.", "1.2.3", "a/b", "a b"] {
+        for bad in [
+            "",
+            "10.0.0.0/33",
+            "*",
+            "*.",
+            "1.2.3",
+            "0x7f.1",
+            "a/b",
+            "a b",
+        ] {
             assert!(bad.parse::<Target>().is_err(), "{bad}");
         }
     }

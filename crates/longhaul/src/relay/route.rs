@@ -10,6 +10,7 @@ use super::{
     failure::Failure,
     fault::Fault,
     leg::Leg,
+    local::{LocalAccess, led_to},
     lookups::Asker,
     peer::{self, Peer},
     policy::{Chain, Question, WayOut, has_hope},
@@ -21,7 +22,7 @@ use super::{
 };
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -114,6 +115,8 @@ pub(crate) struct Route<'a> {
     pub(crate) asker: Option<Asker<'a>>,
     /// Without a peer that is up, it goes straight to the destination.
     pub(crate) direct_fallback: bool,
+    /// What of this host it may reach.
+    pub(crate) local: LocalAccess<'a>,
 }
 
 /// Where the outgoing leg goes.
@@ -184,7 +187,7 @@ impl Route<'_> {
         }
         let hop = request.hops[0];
         let denied = |failure| Fault::at(failure, &hop.to_string());
-        self.decide(&Destination::Address(hop)).map_err(denied)?;
+        self.decide_hop(hop).map_err(denied)?;
         let peer = |hop: &SocketAddr| self.config.peer_at(*hop);
         Ok(WayOut {
             chains: vec![request.hops.iter().map(peer).collect()],
@@ -202,7 +205,35 @@ impl Route<'_> {
         Ok(straight.then(|| way.profile.clone()))
     }
 
+    /// The same where the destination is not known yet, and whatever it is must be allowed besides.
+    pub(crate) fn straight_to_anyone(&self) -> Result<Option<Arc<Profile>>, Failure> {
+        let anyone = Destination::from_ip(Ipv4Addr::UNSPECIFIED.into(), 0);
+        let way = self.ask(&anyone)?;
+        let straight = way.chains[0].is_empty();
+        Ok(straight.then(|| way.profile.clone()))
+    }
+
+    /// Where this host's own relays stand, the configuration may have named them as peers.
+    fn decide_hop(&self, hop: SocketAddr) -> Result<&WayOut, Failure> {
+        match self.config.has_peer_at(hop) {
+            true => self.ask(&Destination::Address(hop)),
+            false => self.decide(&Destination::Address(hop)),
+        }
+    }
+
+    /// What the rules say of `destination`; an address is looked at in its plainest form.
     fn decide(&self, destination: &Destination) -> Result<&WayOut, Failure> {
+        let Destination::Address(address) = destination else {
+            return self.ask(destination);
+        };
+        let address = led_to(*address);
+        match self.local.permits(address) {
+            true => self.ask(&Destination::Address(address)),
+            false => Err(Failure::NotAllowed),
+        }
+    }
+
+    fn ask(&self, destination: &Destination) -> Result<&WayOut, Failure> {
         let question = Question {
             listener: self.listener,
             client: self.client,
@@ -248,6 +279,7 @@ impl Route<'_> {
             patience: request.patience.min(limit / PATIENCE_SHARE),
             time: limit,
             stripes,
+            from_elsewhere: self.local.from_elsewhere,
             ..onward.clone()
         };
         let first = [onward.encode(), early(request, stripes.is_some())].concat();
@@ -350,6 +382,7 @@ fn next_leg(
         patience: request.patience,
         time: Duration::ZERO,
         stripes: None,
+        from_elsewhere: false,
     };
     Ok(NextLeg::Peer(next.clone(), onward))
 }
@@ -562,6 +595,7 @@ impl Far {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::doors::Doors;
 
     fn chain(peers: &[&str]) -> Vec<Arc<Peer>> {
         let peer = |text: &&str| Peer::new(text, text.parse().unwrap(), Arc::default());
@@ -581,6 +615,7 @@ mod tests {
     }
 
     fn way_out(config: &Config, hops: &[&str], destination: &str) -> Result<WayOut, Fault> {
+        let doors = Doors::default();
         let route = Route {
             config,
             ready: &Ready::default(),
@@ -588,6 +623,7 @@ mod tests {
             client: [127, 0, 0, 1].into(),
             asker: None,
             direct_fallback: false,
+            local: LocalAccess::new(false, false, &doors),
         };
         route.way_out(&Request {
             hops: hops.iter().map(|p| p.parse().unwrap()).collect(),

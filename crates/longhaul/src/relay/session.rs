@@ -19,6 +19,7 @@ use super::{
     intercept::Flow,
     leg::Leg,
     listener,
+    local::{self, LocalAccess},
     lookups::Asker,
     peer::Peer,
     prefix::Prefix,
@@ -39,7 +40,10 @@ use host::pipe_pool::Pool;
 use jiff::Timestamp;
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
@@ -76,6 +80,7 @@ pub(crate) struct Session {
     pub(crate) sender: SocketAddr,
     /// Where the client came in, if that was announced.
     announced: Option<SocketAddr>,
+    asks_for_others: AtomicBool,
     pub(crate) started: Instant,
     pub(crate) traffic: Traffic,
     pub(crate) pauses: Pauses,
@@ -217,6 +222,7 @@ impl Session {
             started: now,
             first_byte: FirstByte::new(now),
             idleness: Idleness::default(),
+            asks_for_others: AtomicBool::new(false),
             traffic: Traffic::default(),
             pauses: Pauses::default(),
             http: Arc::default(),
@@ -489,7 +495,22 @@ impl Session {
             client: self.client_address.ip().to_canonical(),
             asker: Some(self.asker()),
             direct_fallback: self.listener.direct_fallback,
+            local: self.local_access(),
         }
+    }
+
+    fn local_access(&self) -> LocalAccess<'_> {
+        let known_as = [self.sender, self.client_address];
+        let is_from_elsewhere = |address| local::is_from_elsewhere(&self.listener, address);
+        let elsewhere =
+            self.asks_for_others.load(Relaxed) || known_as.into_iter().any(is_from_elsewhere);
+        let allowed = self.config.allow_local || local::is_meant(&self.listener.kind);
+        LocalAccess::new(elsewhere, allowed, &self.relay.doors)
+    }
+
+    /// The client, a relay, has said that its own client is from elsewhere.
+    pub(crate) fn asks_for_others(&self) {
+        self.asks_for_others.store(true, Relaxed);
     }
 
     /// Whose account it is on.
@@ -522,6 +543,11 @@ impl Session {
         destination: &Destination,
     ) -> Result<Option<Arc<Profile>>, Failure> {
         self.route(&self.ready).straight(destination)
+    }
+
+    /// The same where it is not known yet who the destination is.
+    pub(crate) fn straight_way_to_anyone(&self) -> Result<Option<Arc<Profile>>, Failure> {
+        self.route(&self.ready).straight_to_anyone()
     }
 
     /// Places for descriptors beyond the two of every connection, two a place. Whoever waited for

@@ -23,6 +23,8 @@ pub(crate) struct Summary {
     /// The admin endpoint.
     admin: Option<SocketAddr>,
     peers: Vec<PeerSummary>,
+    /// Clients from elsewhere reach this host's own addresses.
+    allow_local: bool,
     /// In the order in which they are asked; the last is for what no rule decides.
     routes: Vec<RouteSummary>,
     limits: LimitSummary,
@@ -114,6 +116,7 @@ impl Summary {
             listeners: config.listeners.iter().map(ListenerSummary::new).collect(),
             admin: config.admin,
             peers: config.peers.values().map(|p| PeerSummary::new(p)).collect(),
+            allow_local: config.allow_local,
             routes: routes(config),
             limits: LimitSummary::new(config),
             memory: MemorySummary::new(config, &descriptors),
@@ -317,6 +320,14 @@ impl Display for Summary {
         }
         section(f, "peers", &self.peers)?;
         writeln!(f, "routes")?;
+        let (access, key) = match self.allow_local {
+            true => ("as the routes say", "true"),
+            false => ("refused", "false"),
+        };
+        writeln!(
+            f,
+            "  to this host's own addresses, from elsewhere: {access} (allow_local = {key})"
+        )?;
         for (n, route) in self.routes.iter().enumerate() {
             writeln!(f, "  {}  {route}", n + 1)?;
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A name server that knows what a test tells it, and the files that name it.
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::{
     collections::HashMap,

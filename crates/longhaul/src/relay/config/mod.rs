@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) peers: BTreeMap<String, Arc<Peer>>,
     pub(crate) policy: Policy,
+    /// Clients from elsewhere may reach this host's own addresses.
+    pub(crate) allow_local: bool,
     /// Of legs towards relays that a request names and `peers` does not have.
     pub(crate) far: Arc<Profile>,
     /// Each worker's store of pipes or buffers.
@@ -181,6 +183,7 @@ impl Config {
         let config = Self {
             listeners: listeners(settings, &profiles)?,
             policy: policy(settings, &peers, &profiles)?,
+            allow_local: settings.allow_local,
             pool: pool(settings)?,
             limits: limits(settings)?,
             peers,
@@ -236,6 +239,11 @@ impl Config {
                 *peer = old.clone();
             }
         }
+    }
+
+    /// Whether a peer listens on `address`.
+    pub(crate) fn has_peer_at(&self, address: SocketAddr) -> bool {
+        self.peers.values().any(|peer| peer.place.is_at(address))
     }
 
     /// The peer that listens on `address`, or one with default settings.

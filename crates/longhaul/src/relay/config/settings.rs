@@ -21,6 +21,9 @@ use wire::destination::Destination;
 pub(crate) struct Settings {
     /// Clients that every listener serves, besides its own `allow_from`.
     pub(crate) allow_from: Vec<Prefix>,
+    /// Clients from elsewhere may reach loopback, link-local addresses and these listeners through
+    /// this relay.
+    pub(crate) allow_local: bool,
     /// Ways in.
     pub(crate) listener: Vec<ListenerSettings>,
     /// Other relays, by the names that routes use.

@@ -10,6 +10,7 @@ use crate::relay::{
     drain::Phase,
     failure::Failure,
     fault::Fault,
+    local::{self, LocalAccess},
     ready::Ready,
     route::{Far, Request, Route},
 };
@@ -244,6 +245,7 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
         return Err(Failure::NotAllowed.into());
     }
     let keep_source = matches!(listener.kind, Kind::Transparent { keep_source: true });
+    let from_elsewhere = local::is_from_elsewhere(&listener, client);
     let route = Route {
         config: &config,
         // Those that stand ready belong to the workers.
@@ -253,6 +255,7 @@ async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
         // These go by address.
         asker: None,
         direct_fallback: listener.direct_fallback,
+        local: LocalAccess::new(from_elsewhere, config.allow_local, &relay.doors),
     };
     let mut request = Request {
         source: keep_source.then_some(client),

@@ -56,6 +56,9 @@ pub(super) async fn ask(session: &Session) -> Result<Heard, Rejected> {
         Opening::Request(request) => request,
         Opening::Join(join) => return session.join(join).map(Heard::Joins).map_err(refused),
     };
+    if request.from_elsewhere {
+        session.asks_for_others();
+    }
     let mut early = inbox.into_rest();
     if let Some(stripes) = request.stripes {
         session

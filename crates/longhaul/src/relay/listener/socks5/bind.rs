@@ -43,8 +43,11 @@ pub(super) async fn serve(session: &Session, expected: &Destination, early: &[u8
 }
 
 async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketAddr), Rejected> {
-    let way = session.straight_way(expected).map_err(failed)?;
-    let profile = way.ok_or_else(unsupported)?;
+    let way = match is_anyone(expected) {
+        true => session.straight_way_to_anyone(),
+        false => session.straight_way(expected),
+    };
+    let profile = way.map_err(failed)?.ok_or_else(unsupported)?;
     let limit = session.config.limits.connect_timeout;
     // For the socket that listens, until the one that came takes its turn.
     let _place = session.more_places(1).map_err(failed)?;
@@ -67,11 +70,29 @@ async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketA
     Ok((Far::standing((stream, peer), &profile, limit), peer))
 }
 
-/// Who may connect; nobody in particular if the client does not know the address yet.
+/// The client does not know yet who will connect.
+fn is_anyone(expected: &Destination) -> bool {
+    matches!(expected, Destination::Address(address) if address.ip().is_unspecified())
+}
+
+/// Who may connect; nobody in particular if the client does not know that yet.
 async fn addresses(session: &Session, expected: &Destination) -> Result<Vec<IpAddr>, Failure> {
+    if is_anyone(expected) {
+        return Ok(Vec::new());
+    }
     let found = session.resolve(expected).await?.into_iter();
-    let found = found.map(|address| address.ip());
-    Ok(found.filter(|ip| !ip.is_unspecified()).collect())
+    // A name may lead where its rule did not look.
+    let allowed = found.filter(|address| goes_straight(session, *address));
+    let allowed: Vec<_> = allowed.map(|address| address.ip()).collect();
+    match allowed.is_empty() {
+        true => Err(Failure::NotAllowed),
+        false => Ok(allowed),
+    }
+}
+
+fn goes_straight(session: &Session, address: SocketAddr) -> bool {
+    let address = Destination::from_ip(address.ip(), address.port());
+    matches!(session.straight_way(&address), Ok(Some(_)))
 }
 
 /// Listens where the expected peer can reach us; without one, where the client did.
@@ -117,8 +138,7 @@ async fn accept(
             .await
             .map_err(|error| Failure::from_connect(&error))?;
         let known = peers.is_empty() || peers.contains(&peer.ip().to_canonical());
-        let address = Destination::from_ip(peer.ip(), peer.port());
-        if known && matches!(session.straight_way(&address), Ok(Some(_))) {
+        if known && goes_straight(session, peer) {
             return Ok((stream, peer));
         }
         turn_away(&stream);

@@ -90,8 +90,7 @@ pub(super) async fn serve(session: &Session, announced: &Destination) -> End {
 impl<'a> Association<'a> {
     async fn open(session: &'a Session, announced: &Destination) -> Result<Self, Rejected> {
         // Datagrams go straight. Where everything leaves through peers, there is nothing to offer.
-        let anywhere = Destination::from_ip(Ipv4Addr::UNSPECIFIED.into(), 0);
-        let way = session.straight_way(&anywhere).map_err(failed)?;
+        let way = session.straight_way_to_anyone().map_err(failed)?;
         way.ok_or_else(unsupported)?;
         let place = session.more_places(1).map_err(failed)?;
         let limit = session.config.limits.connect_timeout;
