@@ -4,6 +4,7 @@
 use model::{
     fit,
     link::{
+        grammar::share_text,
         loss::{Loss, LossProcess},
         random::stream,
     },
@@ -52,7 +53,7 @@ fn independent_loss_is_binomial() {
         (0.000_03, 3_000_000),
     ] {
         for seed in 0..3 {
-            let lost = count(&pattern(&p.to_string(), seed, segments));
+            let lost = count(&pattern(&share_text(p), seed, segments));
             assert!(
                 binomial_fits(lost, segments as u64, p),
                 "{lost} of {segments} at {p}"
@@ -64,7 +65,7 @@ fn independent_loss_is_binomial() {
 #[test]
 fn independent_loss_has_no_memory() {
     for p in [0.3, 0.02] {
-        let pattern = pattern(&p.to_string(), 4, 500_000);
+        let pattern = pattern(&share_text(p), 4, 500_000);
         assert!(geometric_fits(&runs(&pattern, true), 1.0 - p));
         assert!(geometric_fits(&runs(&pattern, false), p));
     }
@@ -80,7 +81,11 @@ fn the_tests_notice_a_wrong_rate() {
 #[test]
 fn gilbert_bursts_and_gaps_are_geometric() {
     for (p, r) in [(0.01, 0.3), (0.05, 0.5), (0.002, 0.1)] {
-        let pattern = pattern(&format!("gilbert:p={p},r={r}"), 5, 1_000_000);
+        let pattern = pattern(
+            &format!("gilbert:p={},r={}", share_text(p), share_text(r)),
+            5,
+            1_000_000,
+        );
         assert!(
             geometric_fits(&runs(&pattern, true), r),
             "bursts at p={p}, r={r}"

@@ -27,7 +27,13 @@ fn assert_near(ratio: f64, window: f64, table: &str) {
 fn cell(table: &mut String, policy: AckPolicy, c: f64, rtt_ms: u64, p: f64) {
     let rtt = Time::from_millis(rtt_ms);
     let (window, segments) = (c / p.sqrt(), (LOSSES / p) as u64);
-    let outcome = run(rtt, &p.to_string(), policy, window, segments);
+    let outcome = run(
+        rtt,
+        &model::link::grammar::share_text(p),
+        policy,
+        window,
+        segments,
+    );
     let predicted = mathis(c, rtt, p);
     let ratio = outcome.goodput_bps / predicted;
     let (measured, predicted) = (outcome.goodput_bps / 1e6, predicted / 1e6);

@@ -82,11 +82,11 @@ fn codel(text: &str) -> Result<Discipline, String> {
 fn red(text: &str) -> Result<Discipline, String> {
     let mut arguments = Arguments::read(text)?;
     let marks = red_marks(arguments.take("min")?, arguments.take("max")?)?;
-    let share = |share: Share| share.0;
     let probability = arguments.take("p")?;
-    let probability = probability.map_or_else(|| ratio(RED_PROBABILITY), share);
+    let probability = probability.map_or_else(|| ratio(RED_PROBABILITY), |Share(share)| share);
+    // No share of segments: papers write it as a number.
     let weight = arguments.take("weight")?;
-    let weight = weight.map_or_else(|| ratio(RED_WEIGHT), share);
+    let weight = weight.unwrap_or_else(|| ratio(RED_WEIGHT));
     arguments.finish("min, max, p, weight")?;
     if probability == Ratio::ZERO || weight == Ratio::ZERO {
         return Err("p and weight must be above 0".to_owned());
@@ -272,7 +272,7 @@ mod tests {
             "codel",
             "codel:interval=350ms",
             "red:min=100KB",
-            "red:min=100KB,max=200KB,p=2%,weight=0.1%",
+            "red:min=100KB,max=200KB,p=2%,weight=0.001",
             "red",
             "red:p=2%",
             "red:max=300KB",
