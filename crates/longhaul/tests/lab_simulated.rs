@@ -375,3 +375,43 @@ fn what_cannot_be_simulated_is_named() {
     let profile = refusal(&LOSSY_EDGE.replacen("cc_near = \"cubic\"", profile, 1), &[]);
     assert!(profile.contains("has profiles of its own"), "{profile}");
 }
+
+/// Two congestion controls between the same two hosts, and nobody asks for a figure.
+#[test]
+fn the_page_draws_both_flows_and_says_that_they_are_simulated() {
+    let flow = |name: &str, control: &str| {
+        format!(
+            "[[flows]]\nname = '{name}'\nprogram = 'iperf3'\nfrom = 'a'\nto = 'b'\nduration = '3s'\ncc = '{control}'\n"
+        )
+    };
+    let both = [flow("first", "reno"), flow("second", "lh_bic")].concat();
+    let scenario = format!(
+        "simulate = true\n[[cells]]\nvary = {{}}\n\
+         [[links]]\nname = 'path'\nbetween = ['a', 'b']\nrate = '20mbit'\ndelay = '10ms'\n{both}"
+    );
+    let (result, out) = run(&scenario, &[]);
+    let series = &result["cells"][0]["runs"][0]["series"];
+    let names = |key: &str, name: fn(&Value) -> &Value| -> Vec<String> {
+        let all = series[key].as_array().unwrap().iter();
+        all.map(|one| name(one).as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        names("legs", |leg| &leg["name"]),
+        ["first (reno) a–b", "second (lh_bic) a–b"]
+    );
+    assert_eq!(
+        names("courses", |course| &course["flow"]),
+        ["first", "second"]
+    );
+    let page = fs::read_to_string(out.path().join("out/report.html")).unwrap();
+    let head = page.split("<main").next().unwrap();
+    assert!(head.contains("Simulated, not run on sockets: all cells"));
+    assert!(page.contains("Goodput of each flow"));
+    // Comments of styles and scripts may have the word, sentences may not.
+    let body = page.split("<body").nth(1).unwrap();
+    let body = body.split("<script").next().unwrap();
+    for words in ["the paper", "paper’s", "The paper"] {
+        assert!(!body.contains(words), "{words}");
+    }
+}

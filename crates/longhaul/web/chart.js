@@ -159,14 +159,42 @@ function rule(u, fill, from, to, dash = []) {
   ctx.restore();
 }
 
-function drawLimit(u, chart, limit) {
+// Where the names of lines across stand, for lines at these heights in pixels: above their line, or below it where the
+// line or the name above is too near, and clear of the lines there.
+function limitNames(heights, size) {
+  const order = heights.map((_, i) => i).sort((a, b) => heights[a] - heights[b]);
+  const found = [];
+  let taken = -Infinity;
+  for (const i of order) {
+    const above = heights[i] - size >= taken;
+    found[i] = above ? heights[i] : Math.max(heights[i], taken) + size;
+    for (const other of order.map((j) => heights[j])) {
+      if (other < found[i] && other > found[i] - size) found[i] = other + size;
+    }
+    taken = Math.max(heights[i], found[i]);
+  }
+  return found;
+}
+
+function drawLimits(u, chart) {
   const { left, width } = u.bbox;
-  const values = chart.mirrored ? [limit.value, -limit.value] : [limit.value];
-  const heights = values.map((value) => u.valToPos(value, "y", true));
-  for (const y of heights) rule(u, colour("--reference"), [left, y], [left + width, y]);
+  const limits = chart.limits ?? [];
+  const height = (value) => u.valToPos(value, "y", true);
+  const values = limits.flatMap(({ value }) => (chart.mirrored ? [value, -value] : [value]));
+  for (const y of values.map(height)) rule(u, colour("--reference"), [left, y], [left + width, y]);
+  const size = 18 * devicePixelRatio;
   // Outside of what is drawn: above the line, below the lower one of two.
-  const y = heights.at(-1) + (chart.mirrored ? 18 : -6) * devicePixelRatio;
-  label(u, limit.label, left + width - 6 * devicePixelRatio, y, colour("--reference"), "right");
+  const places = chart.mirrored
+    ? limits.map(({ value }) => height(-value) + size)
+    : limitNames(limits.map(({ value }) => height(value)), size).map((y) => y - 6 * devicePixelRatio);
+  const right = left + width - 6 * devicePixelRatio;
+  limits.forEach((limit, i) => label(u, limit.label, right, places[i], colour("--reference"), "right"));
+  const { font } = u.ctx;
+  u.ctx.save();
+  u.ctx.font = labelFont();
+  u.limitBoxes = limits.map((limit, i) => ({ from: right - u.ctx.measureText(limit.label).width, y: places[i] }));
+  u.ctx.restore();
+  u.ctx.font = font;
 }
 
 // Where the names of events go that are in the plot, from left to right, each in one of the rows above it: right of
@@ -212,19 +240,26 @@ function drawEvents(u, chart) {
   u.ctx.restore();
 }
 
-// Where a line's name goes: above its own middle, within what is in view, clear of its peaks; below it at the top.
+// Shares of what is in view where a line's name may go, the best first.
+const LABEL_AT = [0.5, 0.35, 0.65, 0.2, 0.8];
+
+// Where a line's name goes: above the line, within what is in view, clear of its peaks, as near to the middle as there is
+// room; below its middle where there is none.
 function labelPlace(u, line, chart) {
   const { min, max } = u.scales.x;
   if (line.thin || line.unnamed) return null;
   const seen = chart.x.map((_, i) => i).filter((i) => chart.x[i] >= min && chart.x[i] <= max && (line.values[i] ?? null) !== null);
   if (seen.length === 0) return null;
-  const x = u.valToPos(chart.x[seen[Math.floor(seen.length / 2)]], "x", true);
-  const near = seen.filter((i) => Math.abs(u.valToPos(chart.x[i], "x", true) - x) < LABEL_REACH_PX * devicePixelRatio);
-  const peak = Math.max(...near.map((i) => line.high[i] ?? line.values[i]));
-  const above = u.valToPos(peak, "y", true) - 8 * devicePixelRatio;
-  const trough = Math.min(...near.map((i) => line.low[i] ?? line.values[i]));
-  // Below, where there is no room above.
-  const y = above < u.bbox.top + 16 * devicePixelRatio ? u.valToPos(trough, "y", true) + 20 * devicePixelRatio : above;
+  const places = LABEL_AT.map((share) => {
+    const x = u.valToPos(chart.x[seen[Math.floor((seen.length - 1) * share)]], "x", true);
+    const near = seen.filter((i) => Math.abs(u.valToPos(chart.x[i], "x", true) - x) < LABEL_REACH_PX * devicePixelRatio);
+    const peak = Math.max(...near.map((i) => line.high[i] ?? line.values[i]));
+    const trough = Math.min(...near.map((i) => line.low[i] ?? line.values[i]));
+    return { x, above: u.valToPos(peak, "y", true) - 8 * devicePixelRatio, below: u.valToPos(trough, "y", true) + 20 * devicePixelRatio };
+  });
+  const clear = places.find(({ above }) => above >= u.bbox.top + 16 * devicePixelRatio);
+  const { x } = clear ?? places[0];
+  const y = clear?.above ?? places[0].below;
   // Not across a limit: above it.
   const limits = (chart.limits ?? []).map((limit) => u.valToPos(limit.value, "y", true));
   const crossed = limits.find((limit) => limit < y + 4 * devicePixelRatio && limit > y - 16 * devicePixelRatio);
@@ -252,7 +287,10 @@ function drawLabels(u, chart) {
   const places = chart.lines.map((l) => labelPlace(u, l, chart)).filter(Boolean);
   for (const place of spread(places, line, top + line)) {
     const half = u.ctx.measureText(place.line.label).width / 2;
-    const x = Math.min(Math.max(place.x, left + half + 4), left + width - half - 4);
+    // Left of the name of a line across at the same height.
+    const beside = (u.limitBoxes ?? []).filter((box) => Math.abs(box.y - place.y) < line);
+    const right = Math.min(left + width - half - 4, ...beside.map((box) => box.from - half - 8));
+    const x = Math.max(Math.min(place.x, right), left + half + 4);
     label(u, place.line.label, x, place.y, colour(place.line.colour), "center");
   }
   u.ctx.restore();
@@ -287,7 +325,7 @@ function options(figure, chart) {
     bands: bandsOf(chart),
     hooks: {
       draw: [
-        (u) => (chart.limits ?? []).forEach((limit) => drawLimit(u, chart, limit)),
+        (u) => drawLimits(u, chart),
         (u) => drawEvents(u, chart),
         (u) => drawLabels(u, chart),
       ],

@@ -110,9 +110,12 @@ fn stands(lab: &Ready) -> bool {
 /// A line an experiment, and the sum of it all.
 fn text(experiments: &[Experiment]) -> String {
     let heading = ["experiment", "ours/paper", "checks", "took", "found"].map(str::to_owned);
-    let rows: Vec<Vec<String>> = std::iter::once(heading.to_vec())
+    let mut rows: Vec<Vec<String>> = std::iter::once(heading.to_vec())
         .chain(experiments.iter().map(row))
         .collect();
+    if !experiments.iter().any(Experiment::has_paper) {
+        rows.iter_mut().for_each(|row| drop(row.remove(1)));
+    }
     let mut lines = aligned(&rows);
     lines.push(String::new());
     lines.push(sum(experiments));

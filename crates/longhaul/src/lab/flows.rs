@@ -3,7 +3,7 @@
 //! TCP_INFO beside them, and at the end the proof that the right bytes arrived.
 
 use super::{
-    measure,
+    legs, measure,
     payload::{Landing, Store, payload_name},
     programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe, udt},
     result::{Event, Metrics, Run},
@@ -407,12 +407,7 @@ pub(crate) fn describe(
     let omitted = flow.omit.unwrap_or_default();
     let begin = (flow.start + omitted).as_secs_f64();
     let mut series = recording.series(&flow.to, begin, bytes, outcome.seconds);
-    // Windows are TCP's.
-    series.legs = senders(scenario, flow, topology)
-        .windows(2)
-        .filter(|_| flow.program.is_tcp())
-        .filter_map(|ends| recording.leg(&ends[0], format!("{}–{}", ends[0], ends[1])))
-        .collect();
+    series.legs = legs::of(scenario, topology, recording);
     series.courses = view_plan::courses(scenario, topology, recording);
     series.begin_s = begin;
     series.events = events;
@@ -487,13 +482,6 @@ fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, topology:
         .map(|(_, outcome)| outcome.retransmits)
         .sum();
     told.map_or(seen, |told| told.max(seen)) as f64
-}
-
-/// The hosts that end a TCP connection of `flow`, from where the data begins to where it ends.
-fn senders(scenario: &Scenario, flow: &Flow, topology: &Topology) -> Vec<String> {
-    let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
-    let ends = |host: &String| *host == flow.from || *host == flow.to || scenario.relays_on(host);
-    path.into_iter().filter(ends).collect()
 }
 
 #[cfg(test)]

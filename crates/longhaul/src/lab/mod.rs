@@ -25,6 +25,7 @@ mod identity;
 mod inherit;
 mod keys;
 mod known;
+mod legs;
 mod library;
 mod machine;
 mod matching;

@@ -115,6 +115,26 @@ impl LabResult {
         runs.filter_map(|(cell, run)| Some((cell, run.disturbed.as_deref()?)))
     }
 
+    /// Which cells were simulated, for people; `None` if all ran on sockets.
+    pub(crate) fn simulated(&self) -> Option<String> {
+        let some: Vec<&Cell> = self.cells.iter().filter(|cell| cell.simulated).collect();
+        match (some.len(), self.cells.len()) {
+            (0, _) => None,
+            (some, all) if some == all => Some("all cells".to_owned()),
+            (1, _) => Some(format!("the cell {}", some[0].name())),
+            (some, all) => Some(format!("{some} of {all} cells")),
+        }
+    }
+
+    /// Whether the scenario is after some paper: then its figures are worth a word where there are none.
+    pub(crate) fn has_paper(&self) -> bool {
+        let source = self
+            .about
+            .as_ref()
+            .is_some_and(|about| about.paper.is_some());
+        source || self.cells.iter().any(|cell| !cell.paper.is_empty())
+    }
+
     /// How many runs were thrown away because the machine was too busy for them.
     pub(crate) fn retaken(&self) -> u32 {
         let runs = self.cells.iter().flat_map(|cell| &cell.runs);

@@ -237,23 +237,10 @@ impl Recording {
 
     /// The sender's view of the leg that begins at `sender`: its connection that carried most.
     pub(crate) fn leg(&self, sender: &str, name: String) -> Option<LegSeries> {
-        let busiest = self
-            .of(sender)
-            .max_by_key(|sample| sample.connection.bytes_acked)?
-            .end();
-        let mut leg = LegSeries {
-            name,
-            ..LegSeries::default()
-        };
-        for sample in self.of(sender).filter(|sample| sample.end() == busiest) {
-            leg.at_s.push(sample.at_s);
-            leg.cwnd_bytes.push(sample.connection.cwnd_bytes as f64);
-            leg.rtt_us.push(f64::from(sample.connection.rtt_us));
-        }
-        Some(leg)
+        leg(self.of(sender), name)
     }
 
-    fn of(&self, host: &str) -> impl Iterator<Item = &Sample> {
+    fn of(&self, host: &str) -> impl Iterator<Item = &Sample> + Clone {
         self.0.iter().filter(move |sample| *sample.host == *host)
     }
 
@@ -271,6 +258,25 @@ impl Recording {
         }
         points
     }
+}
+
+/// A sender's view, in `samples` of its connections, of the one that carried most.
+pub(crate) fn leg<'a>(
+    samples: impl Iterator<Item = &'a Sample> + Clone,
+    name: String,
+) -> Option<LegSeries> {
+    let acked = |sample: &&Sample| sample.connection.bytes_acked;
+    let busiest = samples.clone().max_by_key(acked)?.end();
+    let mut leg = LegSeries {
+        name,
+        ..LegSeries::default()
+    };
+    for sample in samples.filter(|sample| sample.end() == busiest) {
+        leg.at_s.push(sample.at_s);
+        leg.cwnd_bytes.push(sample.connection.cwnd_bytes as f64);
+        leg.rtt_us.push(f64::from(sample.connection.rtt_us));
+    }
+    Some(leg)
 }
 
 /// When the last bytes arrived.

@@ -24,7 +24,11 @@ pub(crate) fn text(result: &LabResult, columns: Option<usize>) -> String {
         Some(columns) => fitted(rows(result, false), columns),
         None => whole,
     };
-    let said: Vec<String> = disturbed(result)
+    let simulated = result.simulated();
+    let said: Vec<String> = simulated
+        .map(|cells| format!("simulated, not run on sockets: {cells}"))
+        .into_iter()
+        .chain(disturbed(result))
         .chain(checks(result))
         .chain(answer_line(result))
         .collect();

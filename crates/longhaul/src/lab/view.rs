@@ -167,7 +167,7 @@ pub(crate) struct Limit {
 }
 
 /// Which course: the same words as in [`Course`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct CourseName {
     /// `goodput_bps`, `cwnd_bytes`, `srtt_us`, `retransmits_per_s`, `jain_ratio`: ends in its unit, as metrics do.
     pub(crate) of: String,

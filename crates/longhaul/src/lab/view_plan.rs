@@ -10,6 +10,7 @@ use super::{
     finding,
     flow_samples::Flows,
     known::Known,
+    legs::FLOWS_MAX,
     matching,
     measure::named_flow,
     metric::Metric,
@@ -617,6 +618,13 @@ pub(crate) fn courses(
     let flows = Flows::of(scenario, topology);
     let end_s = recording.end_s();
     let mut wanted: IndexMap<(String, Option<String>), (Quantity, f64)> = IndexMap::new();
+    if scenario.figure.is_empty() {
+        let goodput = Quantity::GoodputBps;
+        wanted.extend(unasked(&flows).into_iter().map(|flow| {
+            let name = (goodput.name().to_owned(), Some(flow));
+            (name, (goodput, nice(end_s / 300.0)))
+        }));
+    }
     for plan in &scenario.figure {
         let width = plan
             .bin
@@ -637,6 +645,20 @@ pub(crate) fn courses(
         })
     };
     wanted.into_iter().filter_map(course).collect()
+}
+
+/// Of a scenario without figures: the flows whose goodput is drawn each, as far as samples tell them apart.
+fn unasked(flows: &Flows<'_>) -> Vec<String> {
+    let transfers = flows.chosen(None);
+    let alone = |number: &&usize| {
+        let own = flows.receiving(**number);
+        let mut others = transfers.iter().filter(|other| other != number);
+        !others.any(|other| own.is_mistaken_for(&flows.receiving(*other)))
+    };
+    let several = transfers.len() > 1;
+    let drawn = transfers.iter().filter(|_| several).filter(alone);
+    let name = |number: &usize| flows.all[*number].name.clone();
+    drawn.take(FLOWS_MAX).map(name).collect()
 }
 
 /// The next of 0.1, 0.2, 0.5, 1, 2, 5 … seconds.

@@ -79,3 +79,21 @@ fn faults_are_found() {
         );
     }
 }
+
+/// Lines across at these heights, in pixels from the top, 18 for a name: above its line, or below the lines that are
+/// near it.
+#[test]
+fn names_of_lines_across_stand_clear() {
+    let script = super::CHART;
+    let page = format!(
+        "<!DOCTYPE html><html lang=\"en\"><head><title>t</title></head><body><main><h1>h</h1></main>\
+         <script type=\"application/json\" id=\"charts\">[]</script><script>{script}</script></body></html>"
+    );
+    let places = "<script>addEventListener('load', () => {
+        for (const heights of [[50], [90, 50], [50, 55], [50, 55, 60]]) tell(limitNames(heights, 18).join(' '));
+    });</script>";
+    let wanted = ["50", "90 50", "50 73", "50 78 96"];
+    if let Some(told) = told(&page, places) {
+        assert_eq!(told, [wanted, wanted]);
+    }
+}

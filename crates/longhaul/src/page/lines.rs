@@ -12,8 +12,8 @@ use std::fmt::Write;
 const LOOKS: usize = 12;
 /// Least distance of two names at the lines' ends, as a share of the height (18 of 280 px).
 const NAME_GAP: f64 = 0.065;
-/// Lines that end within this share of the width have their names in one column.
-const SAME_END: f64 = 0.1;
+/// From a line's end to its name.
+const NAME_DX_PX: f64 = 12.0;
 /// Width of the frame on a desk and on a phone, and of a character of a label, at most.
 const WIDE_PX: f64 = 700.0;
 const NARROW_PX: f64 = 250.0;
@@ -107,7 +107,7 @@ impl Lines {
                 @for (tick, room) in self.x.ticks.iter().zip(rooms(&self.x.ticks)) { (x_tick(tick, room)) }
                 text.small x="50%" y="100%" dy="42" text-anchor="middle" { (self.x.name) }
                 text.small x="0" y="-10" dx="-8" text-anchor="end" { (self.y.name) }
-                @for limit in &self.limits { (across(limit)) }
+                @for (limit, bottom) in self.limits.iter().zip(bottoms(&self.limits)) { (across(limit, bottom)) }
                 svg viewBox={ "0 0 " (INNER) " " (INNER) } preserveAspectRatio="none" width="100%" height="100%" {
                     @for series in &self.series {
                         path class={ "line " (class(series.look)) } d=(path(&series.points)) {}
@@ -115,30 +115,33 @@ impl Lines {
                 }
                 @for series in &self.series { (marks(series)) }
                 @for (series, y) in self.names() {
-                    text class={ "end " (class(series.look)) } x=(percent(series.points.last().map_or(1.0, |point| point.x))) y=(percent(1.0 - y)) dx="12" dy="5" { (series.name) }
+                    text class={ "end " (class(series.look)) } x=(percent(series.points.last().map_or(1.0, |point| point.x))) y=(percent(1.0 - y)) dx=(NAME_DX_PX) dy="5" { (series.name) }
                 }
             }
         }
     }
 
-    /// Every line's name beside its end, pushed apart where ends are close.
+    /// Every line's name beside its end, pushed apart where names would touch.
     fn names(&self) -> Vec<(&Series, f64)> {
         let mut left: Vec<(&Series, &Point)> = self
             .series
             .iter()
             .filter_map(|series| Some((series, series.points.last()?)))
             .collect();
+        left.sort_by(|(_, a), (_, b)| a.x.total_cmp(&b.x));
         let mut names = Vec::new();
-        while let Some((_, first)) = left.first() {
-            let beside = |(_, point): &(&Series, &Point)| (point.x - first.x).abs() < SAME_END;
-            let (together, others): (Vec<_>, Vec<_>) = left.iter().copied().partition(beside);
-            let wanted = together
-                .iter()
-                .map(|(series, point)| (*series, point.y))
-                .collect();
-            names.extend(apart(wanted));
-            left = others;
+        let mut together: Vec<(&Series, f64)> = Vec::new();
+        let mut reach = f64::NEG_INFINITY;
+        for (series, end) in left {
+            let from = end.x * WIDE_PX;
+            if from > reach {
+                names.extend(apart(std::mem::take(&mut together)));
+            }
+            let width = series.name.chars().count() as f64 * CHARACTER_PX + NAME_DX_PX;
+            reach = reach.max(from + width);
+            together.push((series, end.y));
         }
+        names.extend(apart(together));
         names
     }
 
@@ -255,11 +258,34 @@ fn x_tick(tick: &Tick, room: Room) -> Markup {
     }
 }
 
-fn across(limit: &Tick) -> Markup {
+/// Where the names of lines across begin, as shares of the height: above their line, or below it where the line or the
+/// name above is too near, and clear of the lines there.
+fn bottoms(limits: &[Tick]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..limits.len()).collect();
+    order.sort_by(|a, b| limits[*b].at.total_cmp(&limits[*a].at));
+    let mut bottoms = vec![0.0; limits.len()];
+    // The lowest that is taken.
+    let mut free = f64::INFINITY;
+    for n in &order {
+        let at = limits[*n].at;
+        let above = at + NAME_GAP <= free;
+        let mut bottom = if above { at } else { at.min(free) - NAME_GAP };
+        for other in order.iter().map(|other| limits[*other].at) {
+            if bottom < other && other < bottom + NAME_GAP {
+                bottom = other - NAME_GAP;
+            }
+        }
+        bottoms[*n] = bottom;
+        free = at.min(bottom);
+    }
+    bottoms
+}
+
+fn across(limit: &Tick, bottom: f64) -> Markup {
     let y = percent(1.0 - limit.at);
     html! {
         line.limit x1="0" x2="100%" y1=(y) y2=(y) {}
-        text.limit x="0" y=(y) dx="6" dy="-6" { (limit.text) }
+        text.limit x="0" y=(percent(1.0 - bottom)) dx="6" dy="-6" { (limit.text) }
     }
 }
 
@@ -331,6 +357,47 @@ mod tests {
             points: vec![point(0.0), point(1.0)],
             marked: true,
         }
+    }
+
+    #[test]
+    fn names_that_begin_at_several_places_do_not_touch() {
+        // As lines of a distribution, which end where their values do.
+        let mut ends = [0.85, 0.9, 0.2].map(|x| (x, series("lh_scalable", 1.0)));
+        for (x, series) in &mut ends {
+            series.points[1].x = *x;
+        }
+        let lines = Lines {
+            series: ends.map(|(_, series)| series).into(),
+            ..Lines::default()
+        };
+        let mut names = lines.names();
+        names.sort_by(|(a, _), (b, _)| a.points[1].x.total_cmp(&b.points[1].x));
+        let heights: Vec<f64> = names.iter().map(|(_, y)| *y).collect();
+        assert_eq!(heights[0], 1.0, "nothing is near it");
+        assert!((heights[1] - heights[2]).abs() >= NAME_GAP - 1e-9);
+    }
+
+    #[test]
+    fn names_of_lines_across_touch_neither_each_other_nor_a_line() {
+        for heights in [[0.5, 0.52, 0.9], [0.5, 0.52, 0.54], [0.9, 0.5, 0.6]] {
+            let tick = |at| Tick {
+                at,
+                text: "limit".to_owned(),
+            };
+            let found = bottoms(&heights.map(tick));
+            for (n, bottom) in found.iter().enumerate() {
+                let top = bottom + NAME_GAP;
+                let crossed = |at: &f64| *at > bottom + 1e-9 && *at < top - 1e-9;
+                assert!(!heights.iter().any(crossed), "{heights:?}: {found:?}");
+                let touches = |other: &f64| (other - bottom).abs() < NAME_GAP - 1e-9;
+                let others = found.iter().enumerate().filter(|(other, _)| *other != n);
+                assert!(
+                    !others.map(|(_, other)| other).any(touches),
+                    "{heights:?}: {found:?}"
+                );
+            }
+        }
+        assert_eq!(bottoms(&[Tick::default()]), [0.0], "above its line");
     }
 
     #[test]

@@ -60,7 +60,8 @@ pub(crate) fn open_in(url: &str, width: u32, scheme: Scheme, budget: Duration) -
         .unwrap();
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{log}");
-    let said = |line: &&str| line.contains("CONSOLE");
+    // Pages of the browser's own speak there, too.
+    let said = |line: &&str| line.contains("CONSOLE") && !line.contains("source: chrome://");
     Some(Shown {
         dom: String::from_utf8(output.stdout).unwrap(),
         console: log.lines().filter(said).map(str::to_owned).collect(),

@@ -49,6 +49,27 @@ pub(crate) struct Side {
     pub(crate) kernel: String,
     pub(crate) started: jiff::Timestamp,
     pub(crate) quick: bool,
+    /// Which cells were simulated: `all cells`, `3 of 7 cells`; absent if none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) simulated: Option<String>,
+    /// Runs that the machine was too busy for; of a cell that has others they do not count.
+    pub(crate) disturbed: usize,
+    pub(crate) runs: usize,
+}
+
+impl Side {
+    /// What makes its figures less than measurements of a quiet machine, if anything.
+    pub(crate) fn reservations(&self) -> Vec<String> {
+        let simulated = self.simulated.as_ref();
+        let simulated = simulated.map(|cells| format!("simulated, not run on sockets: {cells}"));
+        let disturbed = (self.disturbed > 0).then(|| {
+            format!(
+                "the machine was too busy for {} of {} runs",
+                self.disturbed, self.runs
+            )
+        });
+        simulated.into_iter().chain(disturbed).collect()
+    }
 }
 
 /// Whether a check passed on each side; absent where it was not judged, or the machine was too busy to decide it.
@@ -96,6 +117,30 @@ impl Figures {
     /// Whether noise does not explain the difference.
     pub(crate) fn differ(&self) -> bool {
         matches!(self.verdict, Verdict::Higher | Verdict::Lower)
+    }
+}
+
+impl Comparison {
+    /// How many figures chance alone would mark, at most, where nothing differs and few runs decide by their ranges;
+    /// and of how many. `None` where none are decided so.
+    pub(crate) fn by_chance(&self) -> Option<(f64, usize)> {
+        let figures = self.cells.iter().flat_map(|cell| cell.metrics.values());
+        let ranged = figures.filter(|one| {
+            rule::is_ranged(one.a_runs, one.b_runs) && one.verdict != Verdict::Disturbed
+        });
+        let chances: Vec<f64> = ranged
+            .map(|one| rule::chance_apart(one.a_runs, one.b_runs))
+            .collect();
+        (!chances.is_empty()).then(|| (chances.iter().sum(), chances.len()))
+    }
+
+    /// "Of the 4 figures with few runs, up to 1.3 would be marked by chance if nothing differed."
+    pub(crate) fn chance_said(&self) -> Option<String> {
+        let (by_chance, all) = self.by_chance()?;
+        Some(format!(
+            "of {all} figures with two to four runs a side, chance alone would mark up to {by_chance:.1} if nothing \
+             differed; five runs and more tell"
+        ))
     }
 }
 
@@ -168,6 +213,9 @@ fn side(name: &str, result: &LabResult) -> Side {
         kernel: result.host.kernel.clone(),
         started: result.started,
         quick: result.quick,
+        simulated: result.simulated(),
+        disturbed: result.disturbed().count(),
+        runs: result.cells.iter().map(|cell| cell.runs.len()).sum(),
     }
 }
 
@@ -196,6 +244,7 @@ fn same(one: &Cell, other: &Cell) -> bool {
 }
 
 fn paired(a: &Cell, b: &Cell) -> Pair {
+    let disturbed = a.is_disturbed() || b.is_disturbed();
     let figures = |name: &String| {
         let (ours, theirs) = (values(a, name), values(b, name));
         let (a, b) = (
@@ -208,7 +257,10 @@ fn paired(a: &Cell, b: &Cell) -> Pair {
             a_runs: ours.len(),
             b_runs: theirs.len(),
             ratio: (a.median != 0.0).then(|| b.median / a.median),
-            verdict: rule::verdict(&ours, &theirs),
+            verdict: match disturbed {
+                true => Verdict::Disturbed,
+                false => rule::verdict(&ours, &theirs),
+            },
         };
         Some((name.clone(), figures))
     };
@@ -357,6 +409,40 @@ mod tests {
             .map(|setting| setting.name.as_str())
             .collect();
         assert_eq!(names, ["seed", "parameters.size"]);
+    }
+
+    #[test]
+    fn what_is_simulated_or_disturbed_is_said_and_decides_nothing() {
+        let (a, mut b) = two();
+        b.cells[1].simulated = true;
+        for run in &mut b.cells[0].runs {
+            run.disturbed = Some("too busy".to_owned());
+        }
+        let comparison = of(("a", &a), ("b", &b)).unwrap();
+        assert!(comparison.a.reservations().is_empty());
+        assert_eq!(
+            comparison.b.reservations(),
+            [
+                "simulated, not run on sockets: the cell delay 1ms, loss 0 %"
+                    .replace("1ms", "1 ms"),
+                "the machine was too busy for 3 of 7 runs".to_owned()
+            ]
+        );
+        let verdicts: Vec<Verdict> = comparison
+            .cells
+            .iter()
+            .map(|cell| cell.metrics["goodput_bps"].verdict)
+            .collect();
+        assert_eq!(verdicts, [Verdict::Noise, Verdict::Disturbed]);
+        let text = text::text(&comparison, false);
+        for said in [
+            "B: simulated, not run on sockets: the cell",
+            "B: the machine was too busy for 3 of 7 runs",
+            "? too busy",
+            "chance alone would mark up to 0.2",
+        ] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(crate) enum Verdict {
     Noise,
     /// One repetition says nothing about noise.
     Unknown,
+    /// The machine was too busy for every run of one side.
+    Disturbed,
 }
 
 /// What B's figure is to a reader, by whether more or less of the metric is better.
@@ -25,6 +27,7 @@ pub(crate) enum Change {
     Worse,
     /// Not beyond noise.
     Same,
+    /// One run, or a machine that was too busy.
     Unknown,
 }
 
@@ -32,7 +35,7 @@ impl Verdict {
     pub(crate) fn change(self, less_is_better: bool) -> Change {
         match (self, less_is_better) {
             (Self::Noise, _) => Change::Same,
-            (Self::Unknown, _) => Change::Unknown,
+            (Self::Unknown | Self::Disturbed, _) => Change::Unknown,
             (Self::Higher, false) | (Self::Lower, true) => Change::Better,
             (Self::Higher, true) | (Self::Lower, false) => Change::Worse,
         }
@@ -51,8 +54,20 @@ const RANKED_SHARE: f64 = 0.02;
 /// More, where only ranges speak: three runs against three lie apart by chance once in ten.
 const RANGED_SHARE: f64 = 0.05;
 
+/// How probable it is that so many runs on either side lie apart though nothing differs: one of all ways to deal them
+/// out has those of A below, and one above.
+pub(crate) fn chance_apart(a: usize, b: usize) -> f64 {
+    let ways = (1..=a).fold(1.0, |ways, n| ways * (b + n) as f64 / n as f64);
+    (2.0 / ways).min(1.0)
+}
+
+/// Whether ranges alone decide over so many runs.
+pub(crate) fn is_ranged(a: usize, b: usize) -> bool {
+    (RANGED_MIN..RANKED_MIN).contains(&a.min(b))
+}
+
 /// The rule, for people: a line for each number of runs.
-pub(crate) fn rule_of_noise() -> [String; 3] {
+pub(crate) fn rule_of_noise() -> [String; 4] {
     let percent = |share: f64| (share * 100.0).round();
     [
         format!(
@@ -66,7 +81,14 @@ pub(crate) fn rule_of_noise() -> [String; 3] {
             RANKED_MIN - 1,
             percent(RANGED_SHARE)
         ),
-        "1: nothing is said".to_owned(),
+        format!(
+            "what that can show: where nothing differs, two runs against two lie apart by chance once in {:.0}, three \
+             against three once in {:.0}, four against four once in {:.0}",
+            1.0 / chance_apart(2, 2),
+            1.0 / chance_apart(3, 3),
+            1.0 / chance_apart(4, 4)
+        ),
+        "1, or runs that the machine was too busy for: nothing is said".to_owned(),
     ]
 }
 
@@ -176,6 +198,24 @@ fn upper_tail(z: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_runs_lie_apart_by_chance_so_often() {
+        assert!((chance_apart(2, 2) - 1.0 / 3.0).abs() < 1e-12);
+        assert!((chance_apart(3, 3) - 0.1).abs() < 1e-12);
+        assert!((chance_apart(2, 3) - 0.2).abs() < 1e-12);
+        assert!((chance_apart(4, 4) - 2.0 / 70.0).abs() < 1e-12);
+        // As the test of ranks has it.
+        assert_eq!(
+            chance_apart(3, 3),
+            exact(
+                &doubled_ranks(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]),
+                3,
+                2 + 4 + 6
+            )
+        );
+        assert!(is_ranged(2, 9) && !is_ranged(5, 5) && !is_ranged(1, 5));
+    }
 
     #[test]
     fn one_run_says_nothing_and_few_must_lie_apart() {

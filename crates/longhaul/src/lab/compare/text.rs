@@ -29,6 +29,10 @@ pub(super) fn text(comparison: &Comparison, all: bool) -> String {
             comparison.b.name, comparison.b.scenario, comparison.b.started
         ),
     ];
+    for (side, of) in [("A", &comparison.a), ("B", &comparison.b)] {
+        let reservations = of.reservations().into_iter();
+        lines.extend(reservations.map(|said| format!("{side}: {said}")));
+    }
     let differing = comparison.settings.iter();
     lines.extend(differing.map(|setting| {
         format!(
@@ -44,6 +48,7 @@ pub(super) fn text(comparison: &Comparison, all: bool) -> String {
     lines.extend(alone("A", &comparison.only_a));
     lines.extend(alone("B", &comparison.only_b));
     lines.push(count(comparison));
+    lines.extend(comparison.chance_said());
     lines
         .iter()
         .map(|line| format!("{}\n", line.trim_end()))
@@ -67,7 +72,7 @@ fn rows(comparison: &Comparison, pair: &Pair, all: bool) -> Vec<Vec<String>> {
             range(&metric, figures.a),
             range(&metric, figures.b),
             figures.ratio.map(times).unwrap_or_default(),
-            mark(figures.verdict.change(metric.less_is_better)).to_owned(),
+            mark(figures.verdict, metric.less_is_better).to_owned(),
         ]
     };
     pair.metrics.iter().filter(listed).map(row).collect()
@@ -86,12 +91,13 @@ fn range(metric: &Metric, summary: Summary) -> String {
     }
 }
 
-fn mark(change: Change) -> &'static str {
-    match change {
-        Change::Same => "",
-        Change::Unknown => "? one run",
-        Change::Better => "▲ better",
-        Change::Worse => "▼ worse",
+fn mark(verdict: Verdict, less_is_better: bool) -> &'static str {
+    match (verdict.change(less_is_better), verdict) {
+        (Change::Same, _) => "",
+        (Change::Unknown, Verdict::Disturbed) => "? too busy",
+        (Change::Unknown, _) => "? one run",
+        (Change::Better, _) => "▲ better",
+        (Change::Worse, _) => "▼ worse",
     }
 }
 
@@ -114,8 +120,15 @@ fn count(comparison: &Comparison) -> String {
         0 => String::new(),
         unknown => format!(", {unknown} of single runs, about which nothing is said"),
     };
+    let disturbed = figures()
+        .filter(|figures| figures.verdict == Verdict::Disturbed)
+        .count();
+    let disturbed = match disturbed {
+        0 => String::new(),
+        some => format!(", {some} of runs that the machine was too busy for, likewise"),
+    };
     format!(
-        "{differ} of {} figures differ beyond noise{unknown}",
+        "{differ} of {} figures differ beyond noise{unknown}{disturbed}",
         figures().count()
     )
 }

@@ -9,11 +9,18 @@ use maud::{Markup, html};
 
 pub(super) fn section(result: &LabResult) -> Markup {
     html! {
-        p.kicker { (result.scenario) @if result.quick { " " span.badge { "quick run" } } }
+        p.kicker {
+            (result.scenario)
+            @if result.quick { " " span.badge { "quick run" } }
+            @if result.simulated().is_some() { " " span.badge { "simulated" } }
+        }
         h1 { (result.title()) }
         @if let Some(answer) = &result.answer { (sentence(result, answer)) }
         @if let Some(about) = &result.about {
             @if let Some(question) = &about.question { p.question { (question) } }
+        }
+        @if let Some(cells) = result.simulated() {
+            p.note { "Simulated, not run on sockets: " (cells) ". Links are those of the emulator, TCP is a model of Linux’s." }
         }
         p { (verdict(result)) }
         (disturbed(result))

@@ -87,8 +87,12 @@ fn heading(comparison: &Comparison, places: &[Place<'_>]) -> Markup {
         }
         p.beside {
             "Of " (places.len()) " figures " (same) " don’t differ by more than noise"
-            @if unknown > 0 { "; of " (unknown) " the noise is not known, since there was one run" }
+            @if unknown > 0 { "; of " (unknown) " the noise is not known, since there was one run, or the machine was too busy" }
             "."
+            @if let Some(said) = comparison.chance_said() { " To be sure: " (said) "." }
+        }
+        @for (side, of) in [("A", &comparison.a), ("B", &comparison.b)] {
+            @for said in of.reservations() { p.note { (side) ": " (said) "." } }
         }
         details {
             summary { "What “beyond noise” means" }

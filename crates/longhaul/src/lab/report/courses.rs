@@ -11,8 +11,8 @@ use super::{
 };
 use crate::lab::{
     metric::Metric,
-    result::{Event, LabResult, Run},
-    view::{Course, CourseName, Figure, Limit},
+    result::{Cell, Event, LabResult, Run},
+    view::{Axis, Course, CourseName, Entry, Figure, Limit, Panel},
 };
 use indexmap::IndexSet;
 use maud::{Markup, html};
@@ -45,6 +45,49 @@ pub(super) fn figure(result: &LabResult, figure: &Figure, charts: &mut Charts) -
     html! {
         @if !single { (heading(figure)) }
         div.charts.below[!single] { @for place in drawn.into_iter().map(place) { (place) } }
+    }
+}
+
+/// A chart for each of these cells that has several flows, with a line for each, on one scale.
+pub(super) fn of_flows(result: &LabResult, shown: &[usize]) -> Vec<Chart> {
+    let several = |cell: &&usize| courses_of(&result.cells[**cell]).len() > 1;
+    let cells: Vec<usize> = shown.iter().filter(several).copied().collect();
+    let all = cells
+        .iter()
+        .flat_map(|cell| courses_of(&result.cells[*cell]));
+    let figure = Figure {
+        courses: all.collect::<IndexSet<_>>().into_iter().collect(),
+        panels: cells.iter().map(|cell| alone(result, *cell)).collect(),
+        ..Figure::default()
+    };
+    let grids = grids(result, &figure.panels);
+    let mut charts = row(result, &figure, &grids, "goodput_bps");
+    for (chart, cell) in charts.iter_mut().zip(&cells) {
+        chart.title = format!("Goodput of each flow, {}", result.cells[*cell].name());
+    }
+    charts
+}
+
+/// The goodput of each flow that a run of the cell has as a course.
+fn courses_of(cell: &Cell) -> IndexSet<CourseName> {
+    let series = cell.runs.iter().filter_map(|run| run.series.as_ref());
+    let names = series.flat_map(|series| &series.courses);
+    let names = names.map(|course| course.name.clone());
+    names
+        .filter(|name| name.of == "goodput_bps" && name.flow.is_some())
+        .collect()
+}
+
+fn alone(result: &LabResult, cell: usize) -> Panel {
+    let axis = || Axis {
+        entries: vec![Entry::default()],
+        ..Axis::default()
+    };
+    Panel {
+        of: result.cells[cell].vary.clone(),
+        rows: axis(),
+        columns: axis(),
+        cells: vec![vec![Some(cell)]],
     }
 }
 

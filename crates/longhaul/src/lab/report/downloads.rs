@@ -45,7 +45,11 @@ impl Downloads {
             h2 { "Raw data" }
             p { "What is marked “in this page” opens without any other file." }
             ul {
-                li { (embedded("cells.csv", csv::cells(result).as_bytes())) ": medians and ranges, the paper’s figures, in this page" }
+                li {
+                    (embedded("cells.csv", csv::cells(result).as_bytes())) ": medians and ranges, "
+                    @if result.has_paper() { "the paper’s figures, " }
+                    "in this page"
+                }
                 li { (embedded("runs.csv", csv::runs(result).as_bytes())) ": every run, in this page" }
                 @if let Some(content) = self.0.get("result.json") {
                     li { (file("result.json", content.as_deref())) ": everything on this page" }

@@ -29,6 +29,8 @@ pub(crate) struct Experiment {
     pub(crate) began: jiff::Timestamp,
     pub(crate) took_s: Option<f64>,
     pub(crate) quick: bool,
+    /// Which cells were simulated.
+    pub(crate) simulated: Option<String>,
 }
 
 /// Ours over the paper's, turned so that more is better.
@@ -79,6 +81,7 @@ impl Experiment {
             began: result.started,
             took_s: result.took_s,
             quick: result.quick,
+            simulated: result.simulated(),
         }
     }
 
@@ -90,6 +93,11 @@ impl Experiment {
     /// A run failed, or a check was decided and does not hold.
     pub(crate) fn failed(&self) -> bool {
         self.checks[0] + self.undecided < self.checks[1] || self.runs[0] < self.runs[1]
+    }
+
+    /// Whether there is a paper to compare with.
+    pub(crate) fn has_paper(&self) -> bool {
+        self.source.is_some() || self.paper.is_some()
     }
 
     /// Whose experiment: the source up to its first comma or colon outside brackets.

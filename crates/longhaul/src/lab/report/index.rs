@@ -156,20 +156,25 @@ fn section(paper: &str, rows: &[&Experiment]) -> Markup {
         "Checks",
         "Run",
     ];
+    let compared = rows.iter().any(|row| row.has_paper());
+    let of_papers = |name: &&str| *name == HEADINGS[2] || *name == HEADINGS[3];
+    let headings = HEADINGS
+        .into_iter()
+        .filter(|name| compared || !of_papers(name));
     markup! {
         section {
             h2 { (paper) }
             div.scroll tabindex="0" role="region" aria-label=(paper) {
                 table.cards.experiments {
-                    thead { tr { @for name in HEADINGS { th scope="col" { (name) } } } }
-                    tbody { @for row in rows { (line(row, &HEADINGS)) } }
+                    thead { tr { @for name in headings { th scope="col" { (name) } } } }
+                    tbody { @for row in rows { (line(row, &HEADINGS, compared)) } }
                 }
             }
         }
     }
 }
 
-fn line(row: &Experiment, headings: &[&str; 6]) -> Markup {
+fn line(row: &Experiment, headings: &[&str; 6], compared: bool) -> Markup {
     markup! {
         tr {
             th scope="row" {
@@ -178,8 +183,10 @@ fn line(row: &Experiment, headings: &[&str; 6]) -> Markup {
                 @if !row.question.is_empty() { small { (row.question) } }
             }
             td.words data-label=(headings[1]) { (row.ours) }
-            td.words data-label=(headings[2]) { (row.paper.as_deref().unwrap_or("–")) }
-            td data-label=(headings[3]) { (ratio(row.ratio)) }
+            @if compared {
+                td.words data-label=(headings[2]) { (row.paper.as_deref().unwrap_or("–")) }
+                td data-label=(headings[3]) { (ratio(row.ratio)) }
+            }
             td data-label=(headings[4]) { (checks(row)) }
             td data-label=(headings[5]) { (run(row)) }
         }
@@ -215,6 +222,7 @@ fn run(row: &Experiment) -> Markup {
         time datetime=(row.began) { (row.began.strftime("%Y-%m-%d %H:%M")) }
         @if let Some(took_s) = row.took_s { small { (Time::from_secs_f64(took_s)) } }
         @if row.quick { small { "quick run" } }
+        @if let Some(cells) = &row.simulated { small { "simulated: " (cells) } }
     }
 }
 

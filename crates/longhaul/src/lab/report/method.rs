@@ -63,7 +63,7 @@ fn origin(about: &About) -> Markup {
     html! {
         @if let Some(paper) = &about.paper { p { "The paper: " (paper) "." } }
         @if !about.notes.is_empty() {
-            p { "What differs from the paper:" }
+            p { @if about.paper.is_some() { "What differs from the paper:" } @else { "To be noted:" } }
             ul { @for note in &about.notes { li { (note) } } }
         }
         @if let Some(command) = &about.command { p { "To repeat it: " code { (without_folder(command)) } } }

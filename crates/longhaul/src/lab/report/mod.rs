@@ -159,6 +159,7 @@ fn drawn(result: &LabResult, charts: &mut Charts) -> Markup {
 fn over_time(result: &LabResult) -> Vec<script::Chart> {
     [
         over_time::charts(result),
+        courses::of_flows(result, &over_time::shown(result)),
         legs::charts(result),
         ack_course::charts(result),
     ]

@@ -32,7 +32,11 @@ fn cells(result: &LabResult, names: &IndexSet<&str>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="All figures" {
             table.values {
-                caption { "Median of the runs [smallest – largest]; below it the paper’s figure." }
+                caption {
+                    "Median of the runs [smallest – largest]"
+                    @if result.has_paper() { "; below it the paper’s figure" }
+                    "."
+                }
                 thead {
                     tr {
                         th scope="col" { "Cell" }
