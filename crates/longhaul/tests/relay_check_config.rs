@@ -6,6 +6,7 @@ mod relay_process;
 use serde_json::Value;
 use std::{
     io::Write as _,
+    os::unix::fs::PermissionsExt as _,
     process::{Command, Output},
 };
 
@@ -158,4 +159,309 @@ fn in_a_network_namespace_the_memory_budget_has_a_default() {
     assert!(text.contains("limits.memory sets another"), "{text}");
     let text = inside(&["--memory", "3GiB"]);
     assert!(text.contains("from 3.22 GB in sockets on"), "{text}");
+}
+
+/// Line and column of a file of this text, and what is said of it.
+fn refused(text: &str) -> (String, String) {
+    let output = check(text, &[]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(error.lines().count(), 1, "{error}");
+    let error = error.trim().strip_prefix("longhaul: ").unwrap().to_owned();
+    let (place, message) = error.split_once(": ").unwrap();
+    let place: Vec<_> = place.split(':').skip(1).collect();
+    (place.join(":"), message.to_owned())
+}
+
+#[test]
+fn what_a_file_means_wrongly_is_named_with_its_place() {
+    let listener = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:1080'\n";
+    for (text, place, word) in [
+        (
+            "[[route]]\nvia = ['a',\n  'tokyo']\n[peer.a]\naddress = '10.0.0.1'",
+            "6:3",
+            "tokyo",
+        ),
+        (
+            "[[route]]\ndeny = true\nprofile = 'far'",
+            "5:1",
+            "deny excludes",
+        ),
+        (
+            "[[route]]\nto = ['x']\nlistener = ['web']",
+            "6:1",
+            "no listener is called web",
+        ),
+        (
+            "[[route]]\nprofile = 'long'",
+            "5:1",
+            "no profile is called long",
+        ),
+        ("[profile.long]\nmss = 1400\ndscp = 64", "6:1", "0 to 63"),
+        (
+            "[peer.p]\naddress = '10.0.0.1'\nstreams = 17",
+            "6:1",
+            "1 to 16",
+        ),
+        (
+            "[peer.p]\naddress = '10.0.0.1'\n[peer.p.tls]\nca = '/no/ca'\ncertificate = '/no/c'\nkey = '/no/k'",
+            "7:6",
+            "/no/ca",
+        ),
+        (
+            "[[listener]]\nkind = 'http'\naddress = '10.0.0.1:3128'",
+            "6:11",
+            "not on loopback",
+        ),
+        (
+            "[[listener]]\nkind = 'forward'\naddress = '[::1]:1'",
+            "5:8",
+            "wants a destination",
+        ),
+        (
+            "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:1080'",
+            "6:11",
+            "two listeners",
+        ),
+        (
+            "[[listener]]\nkind = 'http'\naddress = '[::1]:1'\nusers = '/no/users'",
+            "7:9",
+            "/no/users",
+        ),
+        (
+            "[limits]\nconnections = 5\npipe_size = '1B'",
+            "6:1",
+            "pipe size",
+        ),
+        ("[limits]\ntunnel_idle_timeout = '1ms'", "5:1", "1s to 7d"),
+        (
+            "[admin]\naddress = '0.0.0.0:9100'",
+            "5:1",
+            "not on loopback",
+        ),
+        ("[counters]\ninterval = '0s'", "5:1", "interval"),
+    ] {
+        let (found, message) = refused(&format!("{listener}{text}"));
+        assert_eq!(found, place, "{text}: {message}");
+        assert!(message.contains(word), "{text}: {message}");
+    }
+}
+
+/// A flag has no line.
+#[test]
+fn what_a_flag_means_wrongly_has_no_place() {
+    let output = check("", &["--http", "10.0.0.1:3128"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.starts_with("longhaul: http 10.0.0.1:3128 is not on loopback"),
+        "{error}"
+    );
+}
+
+/// What is warned of, as `LINE:COLUMN: TEXT`.
+fn warnings(text: &str) -> Vec<String> {
+    let summary: Value = serde_json::from_str(&said(&check(text, &["--json"]))).unwrap();
+    let warnings = summary["warnings"].as_array().unwrap().iter();
+    let warnings: Vec<_> = warnings
+        .map(|warning| {
+            let place = &warning["place"];
+            let text = warning["text"].as_str().unwrap();
+            format!("{}:{}: {text}", place["line"], place["column"])
+        })
+        .collect();
+    let words = said(&check(text, &[]));
+    for warning in &warnings {
+        assert!(words.contains(warning), "{warning} is not in\n{words}");
+    }
+    assert_eq!(
+        words.contains("\nwarnings\n"),
+        !warnings.is_empty(),
+        "{words}"
+    );
+    warnings
+}
+
+const SOCKS: &str = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:1080'\nname = 'socks'\n";
+
+#[test]
+fn what_nobody_can_have_meant_is_warned_of() {
+    let peer = "[peer.tokyo]\naddress = '192.0.2.9'\n";
+    for (text, want) in [
+        (peer, "5:1: peer tokyo: no route uses it"),
+        (
+            "[profile.long]\nmss = 1400",
+            "5:1: profile long: no listener, peer or route uses it",
+        ),
+        (
+            "[[route]]\ndeny = true\n[[route]]\nto = ['10.0.0.0/8']",
+            "7:1: route 2: it is never reached: earlier routes decide all that it would",
+        ),
+        (
+            "[[listener]]\nkind = 'forward'\naddress = '127.0.0.1:80'\ndestination = 'localhost:80'",
+            "8:1: listener 127.0.0.1:80: destination: localhost:80 leads back to itself",
+        ),
+        (
+            "[[listener]]\nkind = 'forward'\naddress = '127.0.0.1:80'\ndestination = '127.0.0.1:9100'\n\
+             [admin]\naddress = '127.0.0.1:9100'",
+            "8:1: listener 127.0.0.1:80: destination: it leads to the admin endpoint",
+        ),
+        (
+            "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:1080'\nname = 'web'",
+            "7:1: listener web: address: listener socks has this port: the start will fail",
+        ),
+        (
+            "[admin]\naddress = '127.0.0.1:1080'",
+            "3:1: listener socks: address: the admin endpoint has this port: the start will fail",
+        ),
+        (
+            "[[listener]]\nkind = 'http'\naddress = '0.0.0.0:3128'\nallow_from = ['10.1.0.0/16']\n\
+             deny_from = ['10.0.0.0/8']",
+            "9:1: listener 0.0.0.0:3128: deny_from has all that allow_from has: it serves this machine only",
+        ),
+        (
+            "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:3128'\nrate = '1mbit'\nrate_per_client = '2mbit'",
+            "9:1: listener 127.0.0.1:3128: rate_per_client has no effect: 2 Mbit/s is not below the rate of all, 1 Mbit/s",
+        ),
+        ("[limits]\nmemory = '9000000GB'", "6:1: memory: "),
+        (
+            "[counters]\nfile = '/no/such/directory/relay.jsonl'",
+            "6:8: file: /no/such/directory/relay.jsonl: its directory is not there",
+        ),
+    ] {
+        let found = warnings(&format!("{SOCKS}{text}"));
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+        assert!(found[0].starts_with(want), "{found:?}");
+    }
+}
+
+#[test]
+fn chains_that_do_nothing_are_warned_of() {
+    let peers = "[peer.a]\naddress = '192.0.2.9'\n[peer.b]\naddress = '192.0.2.10'\n\
+                 [[route]]\nvia = ['a', 'a']\n[[route]]\n";
+    let later = |text: &str| {
+        let route = format!(
+            "{SOCKS}{}",
+            peers.replace("via = ['a', 'a']", "to = ['x.org']\nvia = ['a', 'a']")
+        );
+        let found = warnings(&format!("{route}{text}"));
+        assert!(
+            found
+                .iter()
+                .any(|w| w.contains("route 1: a chain passes a twice")),
+            "{found:?}"
+        );
+        found
+            .into_iter()
+            .filter(|w| w.contains("route 2"))
+            .collect::<Vec<_>>()
+    };
+    let again = later("via = ['b']\nfallback = [[], ['b']]");
+    assert!(
+        again[0].contains("fallback has a chain that was tried before: b"),
+        "{again:?}"
+    );
+    let profile = later("via = ['b']\nprofile = 'far'");
+    assert!(profile[0].contains("profile has no effect"), "{profile:?}");
+    assert_eq!(
+        later("via = ['b']\nprofile = 'far'\nfallback = [[]]"),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn a_circle_of_forwards_is_warned_of() {
+    let forward = |at: u16, to: u16| {
+        format!(
+            "[[listener]]\nkind = 'forward'\naddress = '127.0.0.1:{at}'\ndestination = '0.0.0.0:{to}'\n"
+        )
+    };
+    let found = warnings(&[forward(81, 82), forward(82, 83), forward(83, 81)].concat());
+    assert_eq!(found.len(), 3, "{found:?}");
+    let found = warnings(&[forward(81, 82), forward(82, 84)].concat());
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn a_sound_file_has_no_warning() {
+    let sound = "[[listener]]\nkind = 'convert'\naddress = '127.0.0.1:5124'\n[peer.tokyo]\n\
+                 address = '192.0.2.9'\nprofile = 'long'\n[profile.long]\nmss = 1400\n[[route]]\n\
+                 listener = ['socks']\nto = ['*.example.jp']\nvia = ['tokyo']\nfallback = [[]]\n[[route]]\n\
+                 to = ['10.0.0.0/8']\ndeny = true\n";
+    assert_eq!(warnings(&format!("{SOCKS}{sound}")), Vec::<String>::new());
+    let printed = said(&relay(&["--print-default-config"]));
+    assert_eq!(warnings(&printed), Vec::<String>::new());
+}
+
+/// An authority and certificates of it in a directory.
+fn authority(names: &[&str]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    said(&relay(&[&["--make-certificates", path], names].concat()));
+    directory
+}
+
+/// A Convert listener and a peer with these certificates.
+fn protected(own: &std::path::Path, ca: &std::path::Path, name: &str) -> String {
+    let tls = format!(
+        "ca = '{}/ca.pem'\ncertificate = '{own}/{name}.pem'\nkey = '{own}/{name}-key.pem'\n",
+        ca.display(),
+        own = own.display()
+    );
+    format!(
+        "[[listener]]\nkind = 'convert'\naddress = '127.0.0.1:5124'\nname = 'far'\n[listener.tls]\n{tls}\
+         [peer.tokyo]\naddress = '192.0.2.9'\n[peer.tokyo.tls]\n{tls}[[route]]\nvia = ['tokyo']\n"
+    )
+}
+
+#[test]
+fn a_certificate_that_its_authority_did_not_sign_is_warned_of() {
+    let (ours, others) = (authority(&["here"]), authority(&["here"]));
+    let sound = protected(ours.path(), ours.path(), "here");
+    assert_eq!(warnings(&sound), Vec::<String>::new());
+    let found = warnings(&protected(ours.path(), others.path(), "here"));
+    assert_eq!(found.len(), 2, "{found:?}");
+    for (warning, user) in found.iter().zip(["listener far", "peer tokyo"]) {
+        assert!(warning.contains(user), "{found:?}");
+        assert!(
+            warning.contains("is not signed by an authority in"),
+            "{found:?}"
+        );
+    }
+    assert!(
+        found[0].starts_with("7:15: ") && found[1].starts_with("13:15: "),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn certificates_that_do_not_hold_now_are_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let ca = params.self_signed(&key).unwrap();
+    std::fs::write(path.join("ca.pem"), ca.pem()).unwrap();
+    let issuer = rcgen::Issuer::new(params, key);
+    for (name, years, word) in [
+        ("old", [2001, 2002], "expired on 2002-01-01"),
+        ("new", [2190, 2191], "not valid before 2190-01-01"),
+    ] {
+        let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+        let [start, end] = years.map(|year| rcgen::date_time_ymd(year, 1, 1));
+        (params.not_before, params.not_after) = (start, end);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        std::fs::write(path.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        let key_file = path.join(format!("{name}-key.pem"));
+        std::fs::write(&key_file, key.serialize_pem()).unwrap();
+        let only_owner = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&key_file, only_owner).unwrap();
+        let found = warnings(&protected(path, path, name));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found.iter().all(|warning| warning.contains(word)),
+            "{found:?}"
+        );
+    }
 }

@@ -25,6 +25,7 @@ mod doors;
 mod drain;
 pub(crate) mod failure;
 mod fault;
+mod findings;
 mod ftp;
 mod health;
 mod history;
@@ -267,7 +268,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Says what the configuration comes to, or what is wrong with it.
 fn check_config(args: &Args) -> anyhow::Result<()> {
-    let summary = Summary::new(&Config::from_args(args.clone())?);
+    let (config, settings, file) = Config::read(args.clone())?;
+    let mut summary = Summary::new(&config);
+    for finding in findings::find(&settings, &config) {
+        summary.warn_of(&finding, file.as_ref());
+    }
     let text = match args.json {
         true => serde_json::to_string_pretty(&summary)? + "\n",
         false => summary.to_string(),

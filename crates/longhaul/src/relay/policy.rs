@@ -122,18 +122,33 @@ pub(crate) enum Target {
 }
 
 impl Target {
+    /// Whether it holds wherever `other` holds.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Network(network), Self::Network(other)) => network.covers(*other),
+            (Self::Domain(domain), Self::Name(other)) => is_below(other, domain),
+            (Self::Domain(domain), Self::Domain(other)) => {
+                domain == other || is_below(other, domain)
+            }
+            _ => self == other,
+        }
+    }
+
     fn is(&self, destination: &Destination) -> bool {
         match (self, destination) {
             (Self::Network(prefix), Destination::Address(address)) => prefix.contains(address.ip()),
             (Self::Name(name), Destination::Name(asked, _)) => *name == canonical(asked.as_str()),
             (Self::Domain(domain), Destination::Name(asked, _)) => {
-                let asked = canonical(asked.as_str());
-                let below = asked.strip_suffix(domain.as_str());
-                below.is_some_and(|below| below.ends_with('.'))
+                is_below(&canonical(asked.as_str()), domain)
             }
             _ => false,
         }
     }
+}
+
+fn is_below(name: &str, domain: &str) -> bool {
+    let below = name.strip_suffix(domain);
+    below.is_some_and(|below| below.ends_with('.'))
 }
 
 /// RFC 4343, RFC 1034 §3.1.

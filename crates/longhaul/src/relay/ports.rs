@@ -9,6 +9,11 @@ use std::{fmt, ops::RangeInclusive, str::FromStr};
 pub(crate) struct Ports(RangeInclusive<u16>);
 
 impl Ports {
+    /// From the first to the last.
+    pub(crate) fn range(&self) -> RangeInclusive<u16> {
+        self.0.clone()
+    }
+
     /// Whether `port` is one of these.
     pub(crate) fn contains(&self, port: u16) -> bool {
         self.0.contains(&port)

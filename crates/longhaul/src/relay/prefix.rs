@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Networks in CIDR notation.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    str::FromStr,
+};
 
 /// A network such as `10.0.0.0/8`, `2001:db8::/32`, or a single address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +17,23 @@ pub(crate) struct Prefix {
 impl Prefix {
     pub(crate) fn is_ipv4(self) -> bool {
         self.base.is_ipv4()
+    }
+
+    /// All addresses of both families.
+    pub(crate) const EVERYTHING: [Self; 2] = [
+        Self {
+            base: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            len: 0,
+        },
+        Self {
+            base: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            len: 0,
+        },
+    ];
+
+    /// Whether all of `other` is in this network.
+    pub(crate) fn covers(self, other: Self) -> bool {
+        self.is_ipv4() == other.is_ipv4() && self.len <= other.len && self.contains(other.base)
     }
 
     /// Whether `ip`, taken out of an IPv4-mapped address if it is one, is in this network.

@@ -4,7 +4,8 @@
 
 use super::{
     budget::{Budget, Demand},
-    config::{Config, Kind, Listener, settings::Transport},
+    config::{Config, Kind, Listener, file::File, settings::Transport},
+    findings::Finding,
     memory::{self, Basis},
     peer::Peer,
     policy::{Chain, Rule, WayOut},
@@ -30,6 +31,22 @@ pub(crate) struct Summary {
     limits: LimitSummary,
     memory: MemorySummary,
     descriptors: DescriptorSummary,
+    /// What nobody can have meant.
+    warnings: Vec<Warning>,
+}
+
+#[derive(Debug, Serialize)]
+struct Warning {
+    /// Where the file says it; `None` if a flag does.
+    place: Option<Position>,
+    text: String,
+}
+
+/// Both from 1.
+#[derive(Debug, Serialize)]
+struct Position {
+    line: usize,
+    column: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -121,6 +138,25 @@ impl Summary {
             limits: LimitSummary::new(config),
             memory: MemorySummary::new(config, &descriptors),
             descriptors,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Adds a warning, with its place in `file` if that says it.
+    pub(crate) fn warn_of(&mut self, finding: &Finding, file: Option<&File>) {
+        let place = file.and_then(|file| file.line_and_column(&finding.table, &finding.text));
+        self.warnings.push(Warning {
+            place: place.map(|(line, column)| Position { line, column }),
+            text: finding.text.clone(),
+        });
+    }
+}
+
+impl Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(Position { line, column }) => write!(f, "{line}:{column}: {}", self.text),
+            None => f.write_str(&self.text),
         }
     }
 }
@@ -333,6 +369,7 @@ impl Display for Summary {
         }
         write!(f, "limits\n{}{}", self.limits, self.memory)?;
         write!(f, "descriptors\n{}", self.descriptors)?;
+        section(f, "warnings", &self.warnings)?;
         self.warn(f)
     }
 }

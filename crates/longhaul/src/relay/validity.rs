@@ -2,10 +2,10 @@
 //! The certificates that a listener or peer shows and believes, and until when they hold.
 
 use super::config::settings::TlsSettings;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rustls::{
     crypto::ring,
-    pki_types::{CertificateDer, UnixTime},
+    pki_types::{CertificateDer, TrustAnchor, UnixTime},
 };
 use std::time::Duration;
 use webpki::{EndEntityCert, Error, KeyUsage};
@@ -31,27 +31,128 @@ impl Certificates {
     }
 }
 
-/// The end of a certificate's validity (RFC 5280 §4.1.2.5). Validity is the first thing that is
-/// checked, so that a check at the end of all time tells it.
-fn not_after(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
-    let late = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
-    let read = EndEntityCert::try_from(certificate).ok()?;
-    let algorithms = ring::default_provider().signature_verification_algorithms;
-    let verified = read.verify_for_usage(
-        algorithms.all,
-        &[],
-        &[],
-        late,
-        KeyUsage::server_auth(),
-        None,
-        None,
-    );
-    match verified.err()? {
-        Error::CertExpired { not_after, .. } => {
-            Timestamp::from_second(not_after.as_secs().try_into().ok()?).ok()
+/// What a relay shows its certificate for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To those who connect.
+    Server,
+    /// To whom it connects.
+    Client,
+}
+
+/// Certificates that end sooner than this are warned of.
+const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+impl Certificates {
+    /// What will make others refuse them, in words, or soon will.
+    pub(crate) fn problems(&self, purpose: Purpose, now: Timestamp) -> Vec<String> {
+        let mut problems = Vec::new();
+        let files = [
+            (&self.written.certificate, self.own_start(), self.own_end()),
+            (&self.written.ca, None, self.authority_end()),
+        ];
+        for (file, start, end) in files {
+            let late = time_problem((start, end), now);
+            problems.extend(late.map(|problem| format!("{}: {problem}", file.display())));
+        }
+        problems.extend(self.unsigned(purpose, now));
+        problems
+    }
+
+    fn own_start(&self) -> Option<Timestamp> {
+        let starts = self.chain.iter().filter_map(|c| Some(validity(c)?.0));
+        starts.max()
+    }
+
+    /// Whether no authority vouches for the own certificate, whatever the time.
+    fn unsigned(&self, purpose: Purpose, now: Timestamp) -> Option<String> {
+        let (own, between) = self.chain.split_first()?;
+        let (start, end) = validity(own)?;
+        let authorities = self.authorities.iter();
+        let anchors: Vec<_> = authorities
+            .filter_map(|authority| webpki::anchor_from_trusted_cert(authority).ok())
+            .collect();
+        let time = now.clamp(start, end).as_second();
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(time.try_into().ok()?));
+        let (file, ca) = (
+            self.written.certificate.display(),
+            self.written.ca.display(),
+        );
+        match verify(own, &anchors, between, time, purpose)? {
+            // Of one of those between.
+            Error::CertExpired { .. } | Error::CertNotValidYet { .. } => None,
+            Error::UnknownIssuer | Error::InvalidSignatureForPublicKey => {
+                Some(format!("{file}: it is not signed by an authority in {ca}"))
+            }
+            Error::RequiredEkuNotFoundContext(_) => {
+                let side = match purpose {
+                    Purpose::Server => "who is connected to",
+                    Purpose::Client => "who connects",
+                };
+                Some(format!("{file}: its extended key usage is not for {side}"))
+            }
+            error => Some(format!("{file}: against {ca}: {error}")),
+        }
+    }
+}
+
+fn time_problem(
+    (start, end): (Option<Timestamp>, Option<Timestamp>),
+    now: Timestamp,
+) -> Option<String> {
+    let date = |time: Timestamp| time.strftime("%Y-%m-%d").to_string();
+    match (start, end) {
+        (_, Some(end)) if end < now => Some(format!("expired on {}", date(end))),
+        (Some(start), _) if start > now => Some(format!("not valid before {}", date(start))),
+        (_, Some(end)) if end.duration_since(now) < SOON => {
+            Some(format!("expires on {}", date(end)))
         }
         _ => None,
     }
+}
+
+/// Why it is not accepted, if it is not.
+fn verify(
+    certificate: &CertificateDer<'_>,
+    anchors: &[TrustAnchor<'_>],
+    between: &[CertificateDer<'_>],
+    time: UnixTime,
+    purpose: Purpose,
+) -> Option<Error> {
+    let read = match EndEntityCert::try_from(certificate) {
+        Ok(read) => read,
+        Err(error) => return Some(error),
+    };
+    let usage = match purpose {
+        Purpose::Server => KeyUsage::server_auth(),
+        Purpose::Client => KeyUsage::client_auth(),
+    };
+    let algorithms = ring::default_provider().signature_verification_algorithms;
+    read.verify_for_usage(algorithms.all, anchors, between, time, usage, None, None)
+        .err()
+}
+
+/// From when until when a certificate holds (RFC 5280 §4.1.2.5). That is the first thing that is
+/// checked, so that checks at both ends of time tell it.
+fn validity(certificate: &CertificateDer<'_>) -> Option<(Timestamp, Timestamp)> {
+    let at = |seconds| {
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        verify(certificate, &[], &[], time, Purpose::Server)
+    };
+    let start = match at(0)? {
+        Error::CertNotValidYet { not_before, .. } => not_before.as_secs(),
+        // It holds since 1970 or before.
+        _ => 0,
+    };
+    let Error::CertExpired { not_after, .. } = at(u64::MAX)? else {
+        return None;
+    };
+    let timestamp = |seconds: u64| Timestamp::from_second(seconds.try_into().ok()?).ok();
+    Some((timestamp(start)?, timestamp(not_after.as_secs())?))
+}
+
+fn not_after(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
+    validity(certificate).map(|(_, end)| end)
 }
 
 #[cfg(test)]

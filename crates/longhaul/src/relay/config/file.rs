@@ -1,25 +1,59 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading a configuration file.
 
-use super::settings::Settings;
+use super::{
+    location::{self, Table},
+    settings::Settings,
+};
 use crate::exit::Refusal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The settings in `path`. What is wrong is named with its line and column.
-pub(crate) fn read(path: &Path) -> anyhow::Result<Settings> {
+/// A file that was read.
+pub(crate) struct File {
+    path: PathBuf,
+    text: String,
+}
+
+/// The file at `path`, and its settings. What is wrong is named with its line and column.
+pub(crate) fn read(path: &Path) -> anyhow::Result<(File, Settings)> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Refusal::usage(format!("--config {}: {error}", path.display())))?;
-    parse(&text).map_err(|problem| Refusal::usage(format!("{}:{problem}", path.display())))
+    let settings =
+        parse(&text).map_err(|problem| Refusal::usage(format!("{}:{problem}", path.display())))?;
+    let path = path.to_owned();
+    Ok((File { path, text }, settings))
+}
+
+impl File {
+    /// `FILE:LINE:COLUMN: ` of what `message` is about; nothing if a flag said it.
+    pub(crate) fn place(&self, table: &Table, message: &str) -> String {
+        match self.line_and_column(table, message) {
+            Some((line, column)) => format!("{}:{line}:{column}: ", self.path.display()),
+            None => String::new(),
+        }
+    }
+
+    /// Both from 1.
+    pub(crate) fn line_and_column(&self, table: &Table, message: &str) -> Option<(usize, usize)> {
+        let at = location::offset(&self.text, table, message)?;
+        Some(position(&self.text, at))
+    }
 }
 
 fn parse(text: &str) -> Result<Settings, String> {
     toml::from_str(text).map_err(|error| {
-        let before = &text[..error.span().map_or(0, |span| span.start)];
-        let line = before.matches('\n').count() + 1;
-        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        let (line, column) = position(text, error.span().map_or(0, |span| span.start));
         let message = error.message().lines().next().unwrap_or_default();
         format!("{line}:{column}: {message}")
     })
+}
+
+/// Line and column, both from 1.
+fn position(text: &str, at: usize) -> (usize, usize) {
+    let before = &text[..at];
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    (line, column)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 pub(crate) mod file;
 mod flags;
+pub(crate) mod location;
 pub(crate) mod reference;
 pub(crate) mod settings;
 
@@ -18,7 +19,9 @@ use super::{
     users::Users,
 };
 use crate::exit::Refusal;
+use file::File;
 use host::pipe_pool::PoolConfig;
+use location::{In as _, Table};
 use settings::{KindName, ListenerSettings, RouteSettings, Settings, Transport};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -169,14 +172,35 @@ type Profiles = BTreeMap<String, Arc<Profile>>;
 impl Config {
     /// Reads the file that the arguments name, if any, and checks both.
     pub(crate) fn from_args(args: Args) -> anyhow::Result<Self> {
-        let file = args.config.as_deref().map(file::read).transpose()?;
-        let mut settings = file.unwrap_or_default();
+        Self::read(args).map(|(config, ..)| config)
+    }
+
+    /// The same, with what it was made of.
+    pub(crate) fn read(args: Args) -> anyhow::Result<(Self, Settings, Option<File>)> {
+        let read = args.config.as_deref().map(file::read).transpose()?;
+        let (file, mut settings) = match read {
+            Some((file, settings)) => (Some(file), settings),
+            None => (None, Settings::default()),
+        };
         args.apply(&mut settings)?;
-        Self::new(&settings)
+        let place = |table: &Table, text: &str| {
+            let file = file.as_ref();
+            file.map_or_else(String::new, |file| file.place(table, text))
+        };
+        match Self::check(&settings) {
+            Ok(config) => Ok((config, settings, file)),
+            Err(error) => Err(location::locate(error, place)),
+        }
+    }
+
+    /// Checks settings of no file.
+    #[cfg(test)]
+    pub(crate) fn new(settings: &Settings) -> anyhow::Result<Self> {
+        Self::check(settings).map_err(|error| location::locate(error, |_, _| String::new()))
     }
 
     /// Checks the settings; the first thing that is wrong ends the command with exit code 2 or 3.
-    pub(crate) fn new(settings: &Settings) -> anyhow::Result<Self> {
+    fn check(settings: &Settings) -> anyhow::Result<Self> {
         let profiles = profiles(settings)?;
         let peers = peers(settings, &profiles)?;
         let far = profiles["far"].clone();
@@ -184,16 +208,17 @@ impl Config {
             listeners: listeners(settings, &profiles)?,
             policy: policy(settings, &peers, &profiles)?,
             allow_local: settings.allow_local,
-            pool: pool(settings)?,
-            limits: limits(settings)?,
+            pool: pool(settings).in_table(Table::Limits)?,
+            limits: limits(settings).in_table(Table::Limits)?,
             peers,
             far,
             counters: settings.counters.file.clone(),
             interval: positive(
                 "interval",
                 settings.counters.interval.unwrap_or(INTERVAL_DEFAULT),
-            )?,
-            admin: admin(settings)?,
+            )
+            .in_table(Table::Counters)?,
+            admin: admin(settings).in_table(Table::Admin)?,
         };
         config.check_ways()?;
         Ok(config)
@@ -269,27 +294,36 @@ impl Config {
             ));
         }
         let mut names = BTreeSet::new();
-        for listener in &self.listeners {
-            self.check_source(listener)?;
-            listener.check_exposure()?;
-            let unnamed = listener.address.port() == 0;
-            if !names.insert(&listener.name) && !unnamed {
-                let name = &listener.name;
-                return Err(Refusal::usage(format!("two listeners are called {name}")));
-            }
+        for (n, listener) in self.listeners.iter().enumerate() {
+            let is_new = names.insert(&listener.name);
+            self.check_listener(listener, is_new)
+                .in_table(Table::Listener(n))?;
         }
         self.check_conditions(&names)
     }
 
+    fn check_listener(&self, listener: &Listener, is_new: bool) -> anyhow::Result<()> {
+        self.check_source(listener)?;
+        listener.check_exposure()?;
+        let unnamed = listener.address.port() == 0;
+        match is_new || unnamed {
+            true => Ok(()),
+            false => {
+                let name = &listener.name;
+                Err(Refusal::usage(format!("two listeners are called {name}")))
+            }
+        }
+    }
+
     /// A rule for a listener that is not there would never hold: a mistyped name.
     fn check_conditions(&self, names: &BTreeSet<&String>) -> anyhow::Result<()> {
-        let mut asked = self.policy.rules.iter().flat_map(|rule| &rule.listeners);
-        match asked.find(|name| !names.contains(name)) {
-            Some(name) => Err(Refusal::usage(format!(
-                "route: no listener is called {name}"
-            ))),
-            None => Ok(()),
+        for (n, rule) in self.policy.rules.iter().enumerate() {
+            if let Some(name) = rule.listeners.iter().find(|name| !names.contains(name)) {
+                let text = format!("route {}: no listener is called {name}", n + 1);
+                return Err(Refusal::usage(text)).in_table(Table::Route(n));
+            }
         }
+        Ok(())
     }
 
     /// The leg to a peer is the relay's own: it can't keep the client's address.
@@ -466,8 +500,9 @@ fn responder(written: &ListenerSettings, name: &str) -> anyhow::Result<Option<Ar
 }
 
 fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<Listener>> {
-    let listener = |written| Listener::new(written, settings, profiles);
-    settings.listener.iter().map(listener).collect()
+    let listener =
+        |(n, written)| Listener::new(written, settings, profiles).in_table(Table::Listener(n));
+    settings.listener.iter().enumerate().map(listener).collect()
 }
 
 fn profiles(settings: &Settings) -> anyhow::Result<Profiles> {
@@ -478,7 +513,8 @@ fn profiles(settings: &Settings) -> anyhow::Result<Profiles> {
     // What the relay itself sends must not come back to it.
     let marked = settings.listener.iter().any(|l| l.intercept_local);
     let checked = |(name, written): (&String, _)| {
-        let mut profile = Profile::new(name, written)?;
+        let profile = Profile::new(name, written);
+        let mut profile = profile.in_table(Table::Profile(name.clone()))?;
         profile.options.mark = marked.then_some(OWN_MARK);
         Ok((name.clone(), profile.into()))
     };
@@ -516,7 +552,8 @@ fn peers(settings: &Settings, profiles: &Profiles) -> anyhow::Result<BTreeMap<St
         };
         Ok((name.clone(), Arc::new(peer)))
     };
-    settings.peer.iter().map(peer).collect()
+    let located = |(name, written)| peer((name, written)).in_table(Table::Peer(name.clone()));
+    settings.peer.iter().map(located).collect()
 }
 
 /// UDT by itself encrypts nothing, knows no end of one direction, and has options of its own.
@@ -566,7 +603,7 @@ fn policy(
     profiles: &Profiles,
 ) -> anyhow::Result<Policy> {
     let rule = |(index, route): (usize, &RouteSettings)| {
-        rule(route, peers, profiles, &format!("route {}", index + 1))
+        rule(route, peers, profiles, &format!("route {}", index + 1)).in_table(Table::Route(index))
     };
     let rules = settings.route.iter().enumerate().map(rule);
     Ok(Policy {

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where in a file the setting stands that a message is about. A message names what it complains of,
+//! a key or a value; the table that it is in is known to whoever complains.
+
+use crate::exit::Refusal;
+use std::fmt;
+use toml::de::{DeTable, DeValue};
+
+/// A table of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// The n-th from 0; those of flags follow those of the file.
+    Listener(usize),
+    Peer(String),
+    /// As listeners.
+    Route(usize),
+    Profile(String),
+    Limits,
+    Counters,
+    Admin,
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listener(n) => write!(f, "listener {}", n + 1),
+            Self::Peer(name) => write!(f, "peer {name}"),
+            Self::Route(n) => write!(f, "route {}", n + 1),
+            Self::Profile(name) => write!(f, "profile {name}"),
+            Self::Limits => f.write_str("limits"),
+            Self::Counters => f.write_str("counters"),
+            Self::Admin => f.write_str("admin"),
+        }
+    }
+}
+
+/// Errors that learn which table they are about.
+pub(crate) trait In {
+    fn in_table(self, table: Table) -> Self;
+}
+
+impl<T> In for anyhow::Result<T> {
+    fn in_table(self, table: Table) -> Self {
+        self.map_err(|error| error.context(table))
+    }
+}
+
+/// The error with its place in front, if it has one; the table that it has learned of is taken off
+/// again.
+pub(crate) fn locate(
+    error: anyhow::Error,
+    place: impl FnOnce(&Table, &str) -> String,
+) -> anyhow::Error {
+    let Some(table) = error.downcast_ref::<Table>().cloned() else {
+        return error;
+    };
+    match error.downcast::<Refusal>() {
+        Ok(Refusal::Usage(text)) => Refusal::usage(place(&table, &text) + &text),
+        Ok(Refusal::Unsupported(text)) => Refusal::unsupported(place(&table, &text) + &text),
+        Ok(other) => other.into(),
+        Err(error) => error,
+    }
+}
+
+/// Byte offset of what `message` is about in `text`: the value or key that it names, else the table.
+pub(crate) fn offset(text: &str, table: &Table, message: &str) -> Option<usize> {
+    let whole = DeTable::parse(text).ok()?;
+    let (start, found) = find(whole.get_ref(), table)?;
+    let mut entries = Vec::new();
+    collect(found, &mut entries);
+    let message = without_user(message);
+    // A path is never the name of a key, a key is what most messages name first, and of several
+    // values the longest says most.
+    let path = |e: &&Entry<'_>| mention(e, message).filter(|_| !e.is_key && e.text.contains('/'));
+    let key = |e: &&Entry<'_>| mention(e, message).filter(|_| e.is_key);
+    let value = entries
+        .iter()
+        .filter(|e| !e.is_key && mention(e, message).is_some());
+    let entry = first(&entries, path)
+        .or_else(|| first(&entries, key))
+        .or_else(|| value.max_by_key(|e| e.text.len()));
+    Some(entry.map_or(start, |entry| entry.at))
+}
+
+/// The entry that the message names first.
+fn first<'a, 'b>(
+    entries: &'b [Entry<'a>],
+    at: impl Fn(&&'b Entry<'a>) -> Option<usize>,
+) -> Option<&'b Entry<'a>> {
+    let named = entries.iter().filter(|entry| at(entry).is_some());
+    named.min_by_key(|entry| at(entry))
+}
+
+fn is_no_part_of_a_word(c: char) -> bool {
+    !c.is_alphanumeric() && c != '_'
+}
+
+/// Where the entry's text stands by itself in the message.
+fn mention(entry: &Entry<'_>, message: &str) -> Option<usize> {
+    let ends = |c: Option<char>| c.is_none_or(is_no_part_of_a_word);
+    let stands = |at: &usize| {
+        let (before, rest) = message.split_at(*at);
+        ends(before.chars().next_back()) && ends(rest[entry.text.len()..].chars().next())
+    };
+    let mut mentions = message.match_indices(entry.text).map(|(at, _)| at);
+    mentions.find(stands).filter(|_| !entry.text.is_empty())
+}
+
+/// Without `listener NAME: ` in front, which may be the name of a key.
+fn without_user(message: &str) -> &str {
+    let is_user = ["listener ", "peer ", "profile ", "route "];
+    match message.split_once(": ") {
+        Some((user, rest)) if is_user.iter().any(|word| user.starts_with(word)) => rest,
+        _ => message,
+    }
+}
+
+/// The table, and where it begins.
+fn find<'a>(whole: &'a DeTable<'a>, table: &Table) -> Option<(usize, &'a DeTable<'a>)> {
+    let value = match table {
+        Table::Listener(n) => whole.get("listener")?.get_ref().get(*n)?,
+        Table::Route(n) => whole.get("route")?.get_ref().get(*n)?,
+        Table::Peer(name) => whole.get("peer")?.get_ref().get(name.as_str())?,
+        Table::Profile(name) => whole.get("profile")?.get_ref().get(name.as_str())?,
+        Table::Limits => whole.get("limits")?,
+        Table::Counters => whole.get("counters")?,
+        Table::Admin => whole.get("admin")?,
+    };
+    Some((value.span().start, value.get_ref().as_table()?))
+}
+
+/// A key, or a text among the values.
+struct Entry<'a> {
+    at: usize,
+    text: &'a str,
+    is_key: bool,
+}
+
+fn collect<'a>(table: &'a DeTable<'a>, entries: &mut Vec<Entry<'a>>) {
+    for (key, value) in table {
+        entries.push(Entry {
+            at: key.span().start,
+            text: key.get_ref().as_ref(),
+            is_key: true,
+        });
+        collect_values(value.span().start, value.get_ref(), entries);
+    }
+}
+
+fn collect_values<'a>(at: usize, value: &'a DeValue<'a>, entries: &mut Vec<Entry<'a>>) {
+    match value {
+        DeValue::String(text) => entries.push(Entry {
+            at,
+            text: text.as_ref(),
+            is_key: false,
+        }),
+        DeValue::Array(values) => {
+            for value in values {
+                collect_values(value.span().start, value.get_ref(), entries);
+            }
+        }
+        DeValue::Table(table) => collect(table, entries),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "[[listener]]\nkind = 'http'\naddress = '10.0.0.1:1'\n\n[[listener]]\n\
+                        kind = 'forward'\nprofile = 'long'\n[listener.tls]\nca = '/etc/certificate'\n\
+                        certificate = '/etc/x'\n[[route]]\nvia = ['a',\n 'tokyo']\n[profile.keepalive]\n\
+                        mss = 4\nkeepalive = '1ms'\n";
+
+    fn line(table: &Table, message: &str) -> Option<usize> {
+        let at = offset(TEXT, table, message)?;
+        Some(TEXT[..at].matches('\n').count() + 1)
+    }
+
+    #[test]
+    fn the_key_or_value_that_a_message_names_is_found() {
+        use Table as T;
+        let second = T::Listener(1);
+        for (table, message, want) in [
+            (&second, "listener x: no profile is called long", 7),
+            (
+                &second,
+                "listener x: /etc/certificate: no certificate in it",
+                9,
+            ),
+            (&second, "listener x: /etc/x: no certificate in it", 10),
+            (&T::Listener(0), "http 10.0.0.1:1 is not on loopback", 3),
+            (&T::Route(0), "route 1: no peer is called tokyo", 13),
+            (
+                &T::Profile("keepalive".into()),
+                "profile keepalive: mss: want 88",
+                15,
+            ),
+            (
+                &T::Profile("keepalive".into()),
+                "profile keepalive: keepalive: want 1s",
+                16,
+            ),
+        ] {
+            assert_eq!(line(table, message), Some(want), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_at_its_table() {
+        let message = "listener x: forward wants a destination";
+        assert_eq!(line(&Table::Listener(1), message), Some(6));
+        assert_eq!(line(&Table::Listener(2), "of a flag"), None);
+        assert_eq!(line(&Table::Limits, "of a flag"), None);
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a configuration is allowed to say and nobody can have meant: `--check-config` warns of it.
+
+mod addresses;
+mod routes;
+
+use super::{
+    config::{Config, Kind, Listener, location::Table, settings::Settings},
+    policy::{Chain, WayOut},
+    prefix::Prefix,
+    validity::Purpose,
+};
+use jiff::Timestamp;
+use std::{collections::BTreeSet, path::Path};
+
+/// One warning, and the table that it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) table: Table,
+    pub(crate) text: String,
+}
+
+impl Finding {
+    fn new(table: Table, text: impl Into<String>) -> Self {
+        Self {
+            table,
+            text: text.into(),
+        }
+    }
+}
+
+/// All of them, in the order of the tables in the manual.
+pub(crate) fn find(settings: &Settings, config: &Config) -> Vec<Finding> {
+    let now = Timestamp::now();
+    let mut found = Vec::new();
+    for (n, listener) in config.listeners.iter().enumerate() {
+        let of = |text| {
+            Finding::new(
+                Table::Listener(n),
+                format!("listener {}: {text}", listener.name),
+            )
+        };
+        found.extend(of_listener(listener, now).into_iter().map(of));
+    }
+    found.extend(addresses::find(config));
+    found.extend(peers(config, now));
+    found.extend(routes::find(config));
+    found.extend(ways(settings, config));
+    found.extend(unused_profiles(settings));
+    found.extend(memory(config));
+    found.extend(counters(config));
+    found
+}
+
+fn of_listener(listener: &Listener, now: Timestamp) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some(tls) = &listener.tls {
+        found.extend(tls.certificates().problems(Purpose::Server, now));
+    }
+    let allowed = &listener.allow_from;
+    if !allowed.is_empty() && allowed.iter().all(|p| is_covered(*p, &listener.deny_from)) {
+        found.push("deny_from has all that allow_from has: it serves this machine only".to_owned());
+    }
+    if let (Some(all), Some(each)) = (listener.rate, listener.rate_per_client)
+        && each >= all
+    {
+        found.push(format!(
+            "rate_per_client has no effect: {each} is not below the rate of all, {all}"
+        ));
+    }
+    found
+}
+
+fn is_covered(prefix: Prefix, by: &[Prefix]) -> bool {
+    by.iter().any(|other| other.covers(prefix))
+}
+
+fn peers(config: &Config, now: Timestamp) -> Vec<Finding> {
+    let used: BTreeSet<&str> = chains(config).flatten().map(|p| p.name.as_str()).collect();
+    let for_others = match config.listeners.iter().any(|l| l.kind == Kind::Convert) {
+        true => ", only a request of another relay that names its address",
+        false => "",
+    };
+    let mut found = Vec::new();
+    for peer in config.peers.values() {
+        let mut add = |text: String| {
+            let text = format!("peer {}: {text}", peer.name);
+            found.push(Finding::new(Table::Peer(peer.name.clone()), text));
+        };
+        if !used.contains(peer.name.as_str()) {
+            add(format!("no route uses it{for_others}"));
+        }
+        if let Some(tls) = &peer.tls {
+            let problems = tls.certificates().problems(Purpose::Client, now);
+            problems.into_iter().for_each(&mut add);
+        }
+    }
+    found
+}
+
+fn chains(config: &Config) -> impl Iterator<Item = &Chain> {
+    let ways = config
+        .policy
+        .rules
+        .iter()
+        .filter_map(|rule| rule.way.as_ref());
+    ways.flat_map(|way| &way.chains)
+}
+
+/// Chains and profiles of routes.
+fn ways(settings: &Settings, config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (n, rule) in config.policy.rules.iter().enumerate() {
+        let Some(way) = &rule.way else { continue };
+        let mut add = |text: String| {
+            found.push(Finding::new(
+                Table::Route(n),
+                format!("route {}: {text}", n + 1),
+            ));
+        };
+        repeated(way).into_iter().for_each(&mut add);
+        let names_profile = settings
+            .route
+            .get(n)
+            .is_some_and(|route| route.profile.is_some());
+        if names_profile && !way.chains.iter().any(Vec::is_empty) {
+            add("profile has no effect: it is for legs straight to the destination, and all chains \
+                 lead through peers"
+                .to_owned());
+        }
+    }
+    found
+}
+
+fn repeated(way: &WayOut) -> Vec<String> {
+    let names = |chain: &Chain| chain.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+    let chains: Vec<_> = way.chains.iter().map(names).collect();
+    let mut found = Vec::new();
+    for (n, chain) in chains.iter().enumerate() {
+        let mut passed = BTreeSet::new();
+        if let Some(twice) = chain.iter().find(|name| !passed.insert(*name)) {
+            found.push(format!("a chain passes {twice} twice"));
+        }
+        if chains[..n].contains(chain) {
+            let names = chain.join(" and ");
+            let way = if names.is_empty() { "straight" } else { &names };
+            found.push(format!("fallback has a chain that was tried before: {way}"));
+        }
+    }
+    found
+}
+
+fn unused_profiles(settings: &Settings) -> Vec<Finding> {
+    let listeners = settings.listener.iter().map(|l| &l.profile);
+    let peers = settings.peer.values().map(|p| &p.profile);
+    let routes = settings.route.iter().map(|r| &r.profile);
+    let used: BTreeSet<&String> = listeners.chain(peers).chain(routes).flatten().collect();
+    let is_unused =
+        |name: &&String| !["near", "far"].contains(&name.as_str()) && !used.contains(name);
+    let unused = settings.profile.keys().filter(is_unused);
+    unused
+        .map(|name| {
+            let text = format!("profile {name}: no listener, peer or route uses it");
+            Finding::new(Table::Profile(name.clone()), text)
+        })
+        .collect()
+}
+
+fn memory(config: &Config) -> Option<Finding> {
+    let machine = host::memory::of_machine();
+    let budget = config.limits.memory.filter(|budget| *budget > machine)?;
+    let [budget, machine] = [budget, machine].map(units::Bytes::new);
+    let text =
+        format!("memory: {budget} is more than this machine has, {machine}: it bounds nothing");
+    Some(Finding::new(Table::Limits, text))
+}
+
+fn counters(config: &Config) -> Option<Finding> {
+    let file = config
+        .counters
+        .as_deref()
+        .filter(|file| *file != Path::new("-"))?;
+    let directory = file
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())?;
+    let text = format!("file: {}: its directory is not there", file.display());
+    (!directory.is_dir()).then(|| Finding::new(Table::Counters, text))
+}
