@@ -294,3 +294,22 @@ fn a_dead_peer_s_clients_go_by_the_next_and_come_back_to_it() {
     read_request(&mut peer);
     assert_relays(&mut client, &mut peer);
 }
+
+/// Whoever may use a relay as a peer names hops at will; what becomes of them is no line for its operator.
+#[test]
+fn hops_that_a_client_names_are_no_news() {
+    let relay = Relay::start(&["--convert", ANY]);
+    for _ in 0..50 {
+        let (_socket, nobody) = refusing();
+        let request = Request::new("192.0.2.7:7".parse().unwrap(), vec![nobody]);
+        let mut client = connect(relay.address("convert"));
+        client.write_all(&request.encode()).unwrap();
+        assert!(matches!(
+            convert_answer(&mut client),
+            Answer::Refused { .. }
+        ));
+    }
+    let (_, said) = relay.stop();
+    let lines = said.lines().filter(|line| line.contains("peer"));
+    assert_eq!(lines.count(), 0, "{said}");
+}

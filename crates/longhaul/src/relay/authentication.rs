@@ -2,13 +2,18 @@
 //! Users and passwords of clients, checked no faster than wrong ones before them allow.
 
 use super::{disagreement::Stranger, session::Session, users::Users, warnings::network};
+use sha2::{Digest as _, Sha256};
 use std::time::Instant;
 use tokio::time::sleep;
 
 impl Session {
     /// Whether the client is this user. An address that gave wrong passwords waits first; one that
-    /// already has others waiting is refused.
+    /// already has others waiting is refused. What was right on this connection stays right.
     pub(crate) async fn authenticate(&self, users: &Users, user: &[u8], password: &[u8]) -> bool {
+        let given = digest(user, password);
+        if self.credentials.get().is_some_and(|known| **known == given) {
+            return true;
+        }
         let (client, penalties) = (network(self.client_address.ip()), &self.door.penalties);
         let Some(wait) = penalties.wait(client, Instant::now()) else {
             return false;
@@ -17,11 +22,21 @@ impl Session {
             sleep(wait).await;
         }
         if users.know(user, password) {
-            penalties.succeed(client);
+            penalties.succeed(client, user);
+            let _ = self.credentials.set(given.into());
             return true;
         }
-        penalties.fail(client, Instant::now());
+        penalties.fail(client, user, Instant::now());
         self.turn_away(&Stranger::WrongPassword);
         false
     }
+}
+
+fn digest(user: &[u8], password: &[u8]) -> [u8; 32] {
+    let users_end = (user.len() as u64).to_be_bytes();
+    let hash = Sha256::new().chain_update(users_end);
+    hash.chain_update(user)
+        .chain_update(password)
+        .finalize()
+        .into()
 }

@@ -4,6 +4,7 @@
 
 use std::{
     collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
     net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -23,10 +24,15 @@ const ADDRESSES_MAX: usize = 4096;
 
 /// The penalties of one listener.
 #[derive(Debug, Default)]
-pub(crate) struct Penalties(Mutex<HashMap<IpAddr, Penalty>>);
+pub(crate) struct Penalties {
+    table: Mutex<HashMap<IpAddr, Penalty>>,
+    hasher: RandomState,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Penalty {
+    /// The hash of the user whose passwords were wrong; `None` is several users.
+    user: Option<u64>,
     failures: u32,
     last: Instant,
     /// When the next password is looked at.
@@ -54,27 +60,38 @@ impl Penalties {
         Some(wait)
     }
 
-    /// The password of `client` was wrong.
-    pub(crate) fn fail(&self, client: IpAddr, now: Instant) {
+    /// The password of `client` for `user` was wrong.
+    pub(crate) fn fail(&self, client: IpAddr, user: &[u8], now: Instant) {
+        let user = self.hasher.hash_one(user);
         let mut table = self.table();
         make_room(&mut table, client);
         let penalty = table.entry(client).or_insert(Penalty {
+            user: Some(user),
             failures: 0,
             last: now,
             next: now,
         });
+        penalty.user = penalty.user.filter(|before| *before == user);
         penalty.failures = penalty.failures.saturating_add(1);
         penalty.last = now;
         penalty.next = penalty.next.max(now + delay(penalty.failures));
     }
 
-    /// It was right.
-    pub(crate) fn succeed(&self, client: IpAddr) {
-        self.table().remove(&client);
+    /// It was right. That forgives this user's wrong ones only, or who has an account could try those
+    /// of others as fast as it likes.
+    pub(crate) fn succeed(&self, client: IpAddr, user: &[u8]) {
+        let user = Some(self.hasher.hash_one(user));
+        let mut table = self.table();
+        if table
+            .get(&client)
+            .is_some_and(|penalty| penalty.user == user)
+        {
+            table.remove(&client);
+        }
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<IpAddr, Penalty>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,7 +128,7 @@ mod tests {
         for wait in [0, 100, 200, 400, 800, 1600, 3200, 6400, 8000, 8000] {
             assert_eq!(penalties.wait(client(1), now), Some(ms(wait)));
             now += ms(wait);
-            penalties.fail(client(1), now);
+            penalties.fail(client(1), b"me", now);
         }
         assert_eq!(
             penalties.wait(client(2), now),
@@ -124,16 +141,26 @@ mod tests {
     #[test]
     fn a_right_password_ends_the_penalty() {
         let (penalties, now) = (Penalties::default(), Instant::now());
-        penalties.fail(client(1), now);
-        penalties.succeed(client(1));
+        penalties.fail(client(1), b"me", now);
+        penalties.succeed(client(1), b"me");
         assert_eq!(penalties.wait(client(1), now), Some(ms(0)));
+    }
+
+    #[test]
+    fn a_right_password_does_not_forgive_wrong_ones_of_other_users() {
+        let (penalties, now) = (Penalties::default(), Instant::now());
+        for user in [&b"you"[..], b"me"] {
+            penalties.fail(client(1), user, now);
+            penalties.succeed(client(1), b"me");
+        }
+        assert_eq!(penalties.wait(client(1), now), Some(ms(200)));
     }
 
     /// Many connections at once get no more tries than one.
     #[test]
     fn connections_of_one_address_wait_for_each_other() {
         let (penalties, now) = (Penalties::default(), Instant::now());
-        (0..5).for_each(|_| penalties.fail(client(1), now));
+        (0..5).for_each(|_| penalties.fail(client(1), b"me", now));
         let waits: Vec<_> = (0..100).map(|_| penalties.wait(client(1), now)).collect();
         let served = waits.iter().flatten().count();
         assert_eq!(served, 5, "of 100 in nine seconds: {waits:?}");
@@ -143,7 +170,8 @@ mod tests {
     #[test]
     fn keeps_a_bounded_number_of_addresses() {
         let (penalties, now) = (Penalties::default(), Instant::now());
-        (0..2 * ADDRESSES_MAX as u32).for_each(|n| penalties.fail(client(n), now + ms(n.into())));
+        (0..2 * ADDRESSES_MAX as u32)
+            .for_each(|n| penalties.fail(client(n), b"me", now + ms(n.into())));
         assert_eq!(penalties.table().len(), ADDRESSES_MAX);
         let newest = client(2 * ADDRESSES_MAX as u32 - 1);
         assert_ne!(penalties.wait(newest, now), Some(ms(0)));

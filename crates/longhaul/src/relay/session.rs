@@ -81,6 +81,8 @@ pub(crate) struct Session {
     /// Where the client came in, if that was announced.
     announced: Option<SocketAddr>,
     asks_for_others: AtomicBool,
+    /// The digest of the user and password that were right.
+    pub(crate) credentials: OnceLock<Box<[u8; 32]>>,
     pub(crate) started: Instant,
     pub(crate) traffic: Traffic,
     pub(crate) pauses: Pauses,
@@ -223,6 +225,7 @@ impl Session {
             first_byte: FirstByte::new(now),
             idleness: Idleness::default(),
             asks_for_others: AtomicBool::new(false),
+            credentials: OnceLock::new(),
             traffic: Traffic::default(),
             pauses: Pauses::default(),
             http: Arc::default(),

@@ -20,6 +20,7 @@ use std::{
     net::{SocketAddr, TcpListener as StdListener},
     pin::pin,
     sync::Arc,
+    time::{Duration, Instant},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -252,7 +253,13 @@ impl Entrance {
 #[derive(Default)]
 struct Shortage {
     told: bool,
+    /// When it was told last.
+    last: Option<Instant>,
 }
+
+/// Time between two lines about a shortage: clients bring it about, but do not choose how often it is
+/// said.
+const TELLING_PERIOD: Duration = Duration::from_secs(60);
 
 impl Shortage {
     /// After a failed accept(2). Errors of the connection itself (accept(2), "Error handling")
@@ -261,7 +268,8 @@ impl Shortage {
         if !is_shortage(error) {
             return;
         }
-        if !std::mem::replace(&mut self.told, true) {
+        if !self.told && self.last.is_none_or(|at| at.elapsed() >= TELLING_PERIOD) {
+            (self.told, self.last) = (true, Some(Instant::now()));
             note!("longhaul relay: {error}; new connections wait");
         }
         sleep(shortage::PAUSE).await;

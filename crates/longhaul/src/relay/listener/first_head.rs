@@ -36,7 +36,7 @@ pub(super) async fn read(session: &Session) -> Result<Bytes, End> {
 async fn read_into(session: &Session, bytes: &mut Vec<u8>) -> io::Result<()> {
     let near = session.near();
     let mut seen = 0;
-    while !is_complete(bytes, seen) && bytes.len() < HEAD_LEN_MAX {
+    while !is_complete(bytes, seen) && !is_hopeless(bytes) && bytes.len() < HEAD_LEN_MAX {
         seen = bytes.len();
         if bytes.len() == bytes.capacity() {
             let more = bytes.len().clamp(BUFFER_LEN, HEAD_LEN_MAX - bytes.len());
@@ -66,6 +66,13 @@ fn drop_empty_lines(bytes: &mut Vec<u8>) {
     bytes.drain(..begin.unwrap_or(bytes.len()));
 }
 
+/// Whether it begins as no method does (RFC 9110 §5.6.2, token): what speaks another protocol would wait
+/// for an answer as long as this relay for an end.
+fn is_hopeless(bytes: &[u8]) -> bool {
+    let is_of_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
+    bytes.first().is_some_and(|byte| !is_of_token(byte))
+}
+
 /// Whether there is an empty line, which is not among the first bytes that were `seen`. A line may end
 /// without CR, as for hyper.
 fn is_complete(bytes: &[u8], seen: usize) -> bool {
@@ -91,6 +98,21 @@ mod tests {
         }
         for incomplete in ["", "\r\n\r\n", "GET / HTTP/1.1\r\n", "\n\n\nGET\r\n\r"] {
             assert!(!is_head(incomplete), "{incomplete:?}");
+        }
+    }
+
+    #[test]
+    fn another_protocol_never_becomes_a_head() {
+        for other in [
+            &b"\x16\x03\x01"[..],
+            b"\x01\x05\x22\x63",
+            b"\x05\x01\x00",
+            b"\x80",
+        ] {
+            assert!(is_hopeless(other), "{other:?}");
+        }
+        for method in [&b"GET"[..], b"x", b"!", b""] {
+            assert!(!is_hopeless(method), "{method:?}");
         }
     }
 }
