@@ -101,7 +101,7 @@ fn addresses(destination: &Destination) -> Vec<IpAddr> {
     }
 }
 
-/// Linux takes a connection to 0.0.0.0 or [::] for one to itself.
+/// Linux takes a connection to `0.0.0.0` or `[::]` for one to itself.
 fn arrives(to: IpAddr, at: IpAddr) -> bool {
     if to.is_ipv4() != at.is_ipv4() {
         return false;
