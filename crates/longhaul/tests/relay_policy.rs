@@ -77,7 +77,11 @@ fn a_chain_whose_first_peer_is_away_makes_room_for_the_next() {
     }
     let relay = socks5(&format!("{peers}[[route]]\nvia = ['a']"));
     let answer = ask(&relay, "127.0.0.1:9").err();
-    assert_eq!(answer, Some(3), "network unreachable: no destination was asked");
+    assert_eq!(
+        answer,
+        Some(3),
+        "network unreachable: no destination was asked"
+    );
 }
 
 /// A refusal that comes from behind the peer is the answer, and no reason to try another way.

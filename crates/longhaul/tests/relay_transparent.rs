@@ -570,6 +570,42 @@ fn two_relays_share_a_host() {
     assert_eq!(sources, [v4.client, v4.far, v4.far]);
 }
 
+/// With the same port the next process has rules of its own, which the end of the first must leave alone. With another
+/// one it must leave alone the rules that the first one's connections need.
+#[test]
+fn a_draining_relay_and_the_next_one_leave_each_other_s_rules_alone() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = testbed("handover");
+    for family in BOTH {
+        let inside = bed.listen(family.at(8080));
+        for port in [3129, 3130] {
+            let [first, next] = [3129, port].map(|port| alone(&family, port));
+            let [first, next] = [&first, &next].map(|args| args.each_ref().map(String::as_str));
+            let first = bed.relay(&first);
+            let (client, server) = bed.pair(&bed.client, &inside);
+            assert_eq!(server.peer_addr().unwrap().ip(), family.far);
+            first.signal(Signal::TERM);
+            bed.until_source_is(family.client, &inside);
+
+            let next = bed.relay(&next);
+            assert_eq!(bed.source(&inside), family.far);
+            exchange(&client, &server, 8);
+            drop((client, server));
+            let (status, said) = first.wait();
+            assert!(status.success(), "{said}");
+            assert_eq!(bed.source(&inside), family.far, "{port}");
+            let (status, said) = next.stop();
+            assert!(
+                status.success() && !said.contains("rules are gone"),
+                "{said}"
+            );
+            assert_eq!(bed.remains(), "");
+        }
+    }
+}
+
 #[test]
 fn without_ipv6_the_rest_is_relayed() {
     if !may_use_namespaces() {

@@ -5,17 +5,24 @@
 
 use super::{
     Intercept, Pulse,
+    claim::{Claim, is_claimed},
     pulse::STALLED_AFTER,
     rules::{self, HOLD, Marks, TABLE_PREFIX},
 };
 use crate::{exit::Refusal, relay::Relay};
 use host::{
     interface::{divert_marked, undo_diversion},
-    netfilter::{Family, lease::Lease, nft, target::append_queue_rule},
+    netfilter::{
+        Family,
+        lease::Lease,
+        nft::{self, NftError},
+        target::append_queue_rule,
+    },
     netns::Netns,
     sock_diag::SockDiag,
 };
 use std::{
+    cell::Cell,
     io,
     net::SocketAddr,
     sync::{
@@ -44,6 +51,9 @@ pub(crate) struct Gate {
     /// Where SYNs are held, if they are.
     queue: Option<u16>,
     lease: Lease,
+    /// The kernel's number of our table. Another process that has our port puts its own table in our table's place.
+    table: Cell<Option<u64>>,
+    _claim: Claim,
 }
 
 impl Gate {
@@ -53,12 +63,14 @@ impl Gate {
         intercept: Intercept,
         queue: Option<u16>,
     ) -> io::Result<Self> {
-        let lease = Lease::open(Family::of(listener.ip()), &rules::table(listener.port()))?;
+        let family = Family::of(listener.ip());
         Ok(Self {
             listener,
             intercept,
             queue,
-            lease,
+            lease: Lease::open(family, &rules::table(listener.port()))?,
+            table: Cell::new(None),
+            _claim: Claim::new(family, listener.port())?,
         })
     }
 
@@ -81,6 +93,7 @@ impl Gate {
 
     fn try_install(&self) -> anyhow::Result<()> {
         nft::load(&rules::script(self.listener, &self.intercept))?;
+        self.table.set(self.present_table()?);
         if let Some(queue) = self.queue {
             self.install_queue_rule(queue)?;
         }
@@ -104,8 +117,16 @@ impl Gate {
         })
     }
 
+    fn present_table(&self) -> Result<Option<u64>, NftError> {
+        nft::handle(self.family(), &rules::table(self.listener.port()))
+    }
+
+    /// The rules of another process that has our port now stay: our connections are among those that they let in.
     fn remove(&self) {
-        remove(self.family(), self.listener.port());
+        let present = self.present_table().unwrap_or_default();
+        if present.is_none() || present == self.table.get() {
+            remove(self.family(), self.listener.port());
+        }
     }
 }
 
@@ -120,14 +141,14 @@ fn remove(family: Family, port: u16) {
 }
 
 /// Takes down what relays left behind that were killed: tables of theirs on whose port nobody
-/// listens any more.
+/// listens any more, and that no draining relay needs.
 fn remove_leftovers() -> io::Result<()> {
     let mut sockets = SockDiag::open(&Netns::current()?)?;
     for family in [Family::Ip, Family::Ip6] {
         let port = |name: &String| name.strip_prefix(TABLE_PREFIX)?.parse::<u16>().ok();
         let tables = nft::tables(family).unwrap_or_default();
         for port in tables.iter().filter_map(port) {
-            if !sockets.listens_on(port)? {
+            if !sockets.listens_on(port)? && !is_claimed(family, port)? {
                 remove(family, port);
             }
         }

@@ -2,6 +2,7 @@
 //! Taking connections in that were never meant for the relay: what is intercepted, the rules for
 //! it, and the lease on which they hold.
 
+mod claim;
 mod flow;
 mod keeper;
 mod pulse;
