@@ -4,7 +4,7 @@
 use model::{
     link::{Schedule, Setting, Shape},
     tcp::{
-        congestion_control::{CongestionControl, State},
+        congestion_control::{Ack, CongestionControl, State, Window},
         cubic::Cubic,
         receiver::AckPolicy,
         reno::Reno,
@@ -12,7 +12,7 @@ use model::{
         simulation::{FlowSettings, Path, Simulation},
     },
 };
-use units::{Bytes, Time};
+use units::{BitRate, Bytes, Time};
 
 fn shape(settings: &[(&str, &str)]) -> Shape {
     let mut shape = Shape::default();
@@ -322,4 +322,34 @@ fn pacing_keeps_slow_start_out_of_a_short_queue() {
     };
     let (bursts, spaced) = (simulate(false), simulate(true));
     assert!(spaced * 2 < bursts, "{spaced} of {bursts}");
+}
+
+/// Reno that gives 10 Mbit/s as its own pacing rate.
+struct TenMegabits(Reno);
+
+impl CongestionControl for TenMegabits {
+    fn init(&mut self, window: &mut Window, now: Time) {
+        self.0.init(window, now);
+    }
+
+    fn ssthresh(&mut self, window: &Window, now: Time) -> u32 {
+        self.0.ssthresh(window, now)
+    }
+
+    fn cong_avoid(&mut self, window: &mut Window, ack: &Ack) {
+        self.0.cong_avoid(window, ack);
+    }
+
+    fn pacing_rate(&self, _window: &Window, _srtt: Time) -> Option<BitRate> {
+        Some(BitRate::from_bits(10_000_000))
+    }
+}
+
+/// As on the kernel, where lh_trc sets `sk_pacing_status`: no setting has to ask for it.
+#[test]
+fn a_pacing_rate_of_the_control_s_own_is_kept() {
+    let control = flow(Box::new(TenMegabits(Reno)));
+    let mut simulation = run(path(&[("rate", "100mbit")]), vec![control], seconds(20.0));
+    let rate = goodput(&mut simulation, 0);
+    assert!((9e6..=10e6).contains(&rate), "{rate}");
 }

@@ -118,8 +118,8 @@ pub trait CongestionControl {
         window.cwnd.max(prior_cwnd)
     }
 
-    /// A pacing rate of its own; `None` leaves it to the sender (`tcp_update_pacing_rate`: 200 % of
-    /// cwnd/RTT in slow start, 120 % later).
+    /// A pacing rate of its own, which also makes the sender pace from then on; `None` leaves the rate to the
+    /// sender (`tcp_update_pacing_rate`: 200 % of cwnd/RTT in slow start, 120 % later).
     fn pacing_rate(&self, _window: &Window, _srtt: Time) -> Option<BitRate> {
         None
     }

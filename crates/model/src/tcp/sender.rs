@@ -105,6 +105,8 @@ pub struct Sender {
     limits: Limits,
     /// Bytes a second.
     pacing_rate: u64,
+    /// The congestion control has given a rate, or the settings ask for it (`sk_pacing_status`). It stays so.
+    paces: bool,
     paced_until: Time,
     wrote_at: Time,
     /// Packets that are left in the write queue's first super-packet.
@@ -144,6 +146,7 @@ impl Sender {
                 end: settings.packets.unwrap_or(u64::MAX),
                 full,
             },
+            paces: settings.paced || settings.pacing_rate_max.is_some(),
             window: Window::new(settings.initial_window),
             clamp: u32::MAX,
             settings,
@@ -472,6 +475,7 @@ impl Sender {
     fn update_pacing_rate(&mut self) {
         let srtt = self.rtt.smoothed();
         let own = self.control.pacing_rate(&self.window, srtt);
+        self.paces |= own.is_some();
         let rate = own.map_or_else(|| self.default_rate(srtt), |rate| rate.bits() / 8);
         let max = self.settings.pacing_rate_max;
         self.pacing_rate = rate.min(max.map_or(u64::MAX, |max| max.bits() / 8)).max(1);
@@ -591,8 +595,7 @@ impl Sender {
         if matches!(self.state, State::Recovery | State::Cwr) {
             self.reduction.sent(count);
         }
-        let paced = self.settings.paced || self.settings.pacing_rate_max.is_some();
-        if paced && self.counters.sent > UNPACED_PACKETS {
+        if self.paces && self.counters.sent > UNPACED_PACKETS {
             self.space(now, count);
         }
     }
