@@ -83,8 +83,12 @@ fn every_cell_can_be_drawn() {
 /// A note once named `fast:base_rtt_window_s`, which is refused.
 #[test]
 fn parameters_that_scenarios_name_are_accepted() {
-    let texts = library::names().map(|name| library::find(name).unwrap().text);
-    let words = texts.flat_map(|text| text.split(|c| !is_of_a_control(c)));
+    let texts: Vec<_> = library::names()
+        .map(|name| library::find(name).unwrap().text)
+        .collect();
+    let words = texts
+        .iter()
+        .flat_map(|text| text.split(|c| !is_of_a_control(c)));
     let mut named = 0;
     for (word, settings) in words.filter_map(|word| Some((word, word.split_once(':')?.1))) {
         let Some(control) = bpf::math::algorithm(word.split(':').next().unwrap()) else {
