@@ -7,7 +7,7 @@ use super::direction::Direction;
 use super::excerpts::SAMPLE_EVERY;
 use super::handshake::Handshake;
 use super::record::{Closing, Flow, Occasion, Offer};
-use super::segment::{Endpoint, FlowKey, Item, Segment, Vantage};
+use super::segment::{Endpoint, FlowKey, Item, SCALE_CUT, Segment, Vantage};
 use super::series::Bin;
 use super::{Sink, verdict};
 use wire::capture::{Fate, Truth};
@@ -204,18 +204,22 @@ impl Connection {
         self.scale_windows(end);
     }
 
-    /// Windows are scaled if both SYNs say so (RFC 7323 §2.2). If the other's SYN is not in the capture, it
-    /// is taken to agree.
+    /// Windows are scaled if both SYNs say so (RFC 7323 §2.2). If the other's SYN is not in the capture, or
+    /// its options are not, it is taken to agree.
     fn scale_windows(&mut self, end: usize) {
         let shift_of =
             |direction: &Direction| direction.offer.window_scale.map(|s| s.min(SHIFT_MAX));
-        let mine = shift_of(&self.directions[end]);
-        let other_seen = self.directions[1 - end].sending.isn.is_some();
-        let theirs = shift_of(&self.directions[1 - end]);
-        let (mine, theirs) = match (mine, theirs) {
-            (Some(mine), Some(theirs)) => (Some(mine), Some(theirs)),
-            (Some(mine), None) if !other_seen => (Some(mine), None),
-            _ => (Some(0), Some(0)),
+        let refuses = |at: usize| {
+            let Direction { offer, sending, .. } = &self.directions[at];
+            let seen = at == end || sending.isn.is_some();
+            seen && offer.window_scale.is_none() && !offer.options_cut
+        };
+        let (mine, theirs) = match refuses(0) || refuses(1) {
+            true => (Some(0), Some(0)),
+            false => (
+                shift_of(&self.directions[end]),
+                shift_of(&self.directions[1 - end]),
+            ),
         };
         // The windows of an end are for the other's data.
         self.directions[1 - end].acking.shift = mine;
@@ -272,9 +276,10 @@ fn is_answer(segment: &Segment) -> bool {
 fn offer_of(segment: &Segment) -> Offer {
     Offer {
         mss: (segment.mss != 0).then_some(segment.mss),
-        window_scale: (segment.window_scale != 0xff).then_some(segment.window_scale),
+        window_scale: (segment.window_scale < SCALE_CUT).then_some(segment.window_scale),
         sack: segment.sack_permitted,
         timestamps: segment.has_timestamps,
+        options_cut: segment.window_scale == SCALE_CUT,
     }
 }
 

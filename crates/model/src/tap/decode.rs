@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From a captured frame to a segment of a connection. The hot path: one call a packet.
 
-use super::segment::{Endpoint, FlowKey, SACK_BLOCKS_MAX, Segment};
+use super::segment::{Endpoint, FlowKey, NO_SCALE, SACK_BLOCKS_MAX, SCALE_CUT, Segment};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::capture::{Frame, NoIp};
@@ -163,6 +163,8 @@ struct Tcp<'a> {
     fixed: &'a [u8; 20],
     /// As far as they were captured.
     options: &'a [u8],
+    /// They were not captured whole.
+    options_cut: bool,
     /// Of the packet from the IP header on.
     total: u32,
     /// Of IP's and TCP's headers.
@@ -185,6 +187,7 @@ impl<'a> Tcp<'a> {
         Ok(Self {
             fixed,
             options,
+            options_cut: options.len() < header_len - 20,
             total,
             headers,
         })
@@ -260,7 +263,10 @@ fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool) -> Segment {
         flags: tcp.fixed[13],
         sack_blocks: options.sack_blocks,
         from_low,
-        window_scale: options.window_scale,
+        window_scale: match options.window_scale {
+            NO_SCALE if tcp.options_cut => SCALE_CUT,
+            scale => scale,
+        },
         mss: options.mss,
         sack_permitted: options.sack_permitted,
         has_timestamps: options.timestamps.is_some(),
@@ -307,7 +313,7 @@ impl Options {
         timestamps: None,
         sack_blocks: 0,
         sack: [(0, 0); SACK_BLOCKS_MAX],
-        window_scale: 0xff,
+        window_scale: NO_SCALE,
         mss: 0,
         sack_permitted: false,
     };
@@ -354,7 +360,7 @@ impl Options {
     fn take(&mut self, kind: u8, body: &[u8]) {
         match (kind, body) {
             (option::MSS, [high, low]) => self.mss = u16::from_be_bytes([*high, *low]),
-            (option::WINDOW_SCALE, [shift]) => self.window_scale = *shift,
+            (option::WINDOW_SCALE, [shift]) => self.window_scale = (*shift).min(SCALE_CUT - 1),
             (option::SACK_PERMITTED, []) => self.sack_permitted = true,
             (option::SACK, blocks) => self.take_sack(blocks),
             (option::TIMESTAMPS, stamps) => {
@@ -571,6 +577,19 @@ mod tests {
             (1460, 7, true)
         );
         assert_eq!((syn.has_timestamps, syn.tsval, syn.payload), (true, 1, 0));
+    }
+
+    #[test]
+    fn options_that_the_snaplen_cut_do_not_say_that_there_is_no_window_scale() {
+        let options = [
+            2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
+        ];
+        let whole = v4(&tcp(tcp::SYN, &options), 0);
+        for captured in 40..=60 {
+            let syn = segment(&whole[..captured]);
+            let expected = if captured < 60 { SCALE_CUT } else { 7 };
+            assert_eq!(syn.window_scale, expected, "{captured} bytes");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! taken for one. The other capture gets the same limits and the same sentence.
 
 use super::{
-    limits::{self, PathDelays},
+    limits::{self, PathDelays, Windows},
     record::{BothEnds, Direction, Flow, Limited, Place},
     verdict,
 };
@@ -58,7 +58,12 @@ impl Sender {
                 acks: &acks.course,
                 clock_ahead_ns: self.delay_clock_ahead_ns,
             };
-            near.limits = limits::of(&near.course, self.round_trip_ns, Some(&delays));
+            near.limits = limits::of(
+                &near.course,
+                Windows::of(&near.acks),
+                self.round_trip_ns,
+                Some(&delays),
+            );
             near.verdict = verdict::sentence_of_both_ends(near);
         }
         far.limits = near

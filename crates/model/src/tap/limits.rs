@@ -36,6 +36,8 @@
 //! or gone for a moment takes nothing from the rate; and silence of a round trip or more with
 //! everything acknowledged, and windows without room for a segment, are put in with their own times.
 //!
+//! If the capture does not have the scale of the windows ([`Windows::Unknown`]), only a window of zero counts.
+//!
 //! The rules are for a tap near the sender. Elsewhere less of the round trip and of what is in flight
 //! is seen, and [`super::verdict`] says so.
 
@@ -43,7 +45,7 @@ use super::{
     ack_way,
     course::Course,
     pieces::median,
-    record::{DelayBin, DelayCourse, Limit, Limited},
+    record::{Acks, DelayBin, DelayCourse, Limit, Limited},
     rounds::Rounds,
     series::Bin,
     spans::{self, drop_short, join, paint},
@@ -76,6 +78,26 @@ const SEGMENTS_MIN: u64 = 10;
 
 type Span = spans::Span<Limit>;
 
+/// What the windows of a course are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Windows {
+    /// They are bytes.
+    Scaled,
+    /// The capture does not have their scale: nothing follows from their size, unless it is 0.
+    Unknown,
+}
+
+impl Windows {
+    /// Of the windows that `acks` advertise.
+    #[must_use]
+    pub fn of(acks: &Acks) -> Self {
+        match acks.window_scale {
+            Some(_) => Self::Scaled,
+            None => Self::Unknown,
+        }
+    }
+}
+
 /// One-way delays between a capture at the sender and one at the receiver.
 #[derive(Debug, Clone, Copy)]
 pub struct PathDelays<'a> {
@@ -89,16 +111,18 @@ pub struct PathDelays<'a> {
 
 /// What limited `course` from its first data to its last, in order and without gaps; nothing for
 /// fewer than ten segments. At most some hundreds. `handshake_ns` is the round trip of the handshake, if
-/// it was seen. `delays` replace the round trip as evidence of a queue.
+/// it was seen. `windows` is what those of the course are worth. `delays` replace the round trip as evidence
+/// of a queue.
 #[must_use]
 pub fn of(
     course: &Course,
+    windows: Windows,
     handshake_ns: Option<u64>,
     delays: Option<&PathDelays<'_>>,
 ) -> Vec<Limited> {
     let segments: u64 = sum(&course.bins, |bin| u64::from(bin.data_segments));
     match Rounds::of(course, handshake_ns) {
-        Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds, delays)
+        Some(rounds) if segments >= SEGMENTS_MIN => spans(&rounds, windows, delays)
             .into_iter()
             .map(|span| Limited {
                 by: span.kind,
@@ -110,8 +134,9 @@ pub fn of(
     }
 }
 
-fn spans(rounds: &Rounds<'_>, delays: Option<&PathDelays<'_>>) -> Vec<Span> {
-    let (seen, closed) = (Seen::of(rounds, delays), closed(rounds.bins()));
+fn spans(rounds: &Rounds<'_>, windows: Windows, delays: Option<&PathDelays<'_>>) -> Vec<Span> {
+    let seen = Seen::of(rounds, windows, delays);
+    let closed = closed(rounds.bins(), windows);
     let (mut spans, mut judge) = (Vec::new(), Judge::default());
     let mut from = rounds.active().start;
     for gap in runs(&seen.silent, rounds.active(), rounds.step) {
@@ -152,10 +177,13 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    fn of(rounds: &Rounds<'_>, delays: Option<&'a PathDelays<'a>>) -> Self {
+    fn of(rounds: &Rounds<'_>, windows: Windows, delays: Option<&'a PathDelays<'a>>) -> Self {
         Self {
-            silent: silent(rounds.bins()),
-            unread: unread(rounds),
+            silent: silent(rounds.bins(), windows),
+            unread: match windows {
+                Windows::Scaled => unread(rounds),
+                Windows::Unknown => vec![false; rounds.bins().len()],
+            },
             acks_over: ack_way::excess(rounds.bins(), rounds.nanos(1.0) as u64),
             delays,
         }
@@ -443,10 +471,10 @@ impl Judge {
 }
 
 /// Bins in which nothing is sent and everything that was is acknowledged, though the window is open.
-fn silent(bins: &[Bin]) -> Vec<bool> {
+fn silent(bins: &[Bin], windows: Windows) -> Vec<bool> {
     let mut out = 0u64;
     bins.iter()
-        .zip(closed(bins))
+        .zip(closed(bins, windows))
         .map(|(bin, closed)| {
             out = out.saturating_add(bin.data_bytes.saturating_sub(bin.retransmitted_bytes));
             out = out.saturating_sub(bin.acked_bytes);
@@ -482,15 +510,19 @@ fn unread(rounds: &Rounds<'_>) -> Vec<bool> {
     .collect()
 }
 
-/// Bins in which the last window that came had no room for a segment of the usual size.
-fn closed(bins: &[Bin]) -> Vec<bool> {
+/// Bins in which the last window that came had no room for a segment of the usual size. Zero is zero
+/// by any scale.
+fn closed(bins: &[Bin], windows: Windows) -> Vec<bool> {
     let segments = sum(bins, |bin| u64::from(bin.data_segments));
-    let segment_bytes = sum(bins, |bin| bin.data_bytes) / segments.max(1);
+    let room = match windows {
+        Windows::Scaled => sum(bins, |bin| bin.data_bytes) / segments.max(1),
+        Windows::Unknown => 1,
+    };
     let mut window = None;
     bins.iter()
         .map(|bin| {
             window = bin.window_min.or(window);
-            window.is_some_and(|window| window < segment_bytes.max(1))
+            window.is_some_and(|window| window < room.max(1))
         })
         .collect()
 }

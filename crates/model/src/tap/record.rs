@@ -239,6 +239,9 @@ pub struct Offer {
     pub sack: bool,
     /// Time stamps.
     pub timestamps: bool,
+    /// The capture has not all of its options: what is missing above may have been offered.
+    #[serde(default)]
+    pub options_cut: bool,
 }
 
 /// What one end sent.
@@ -313,8 +316,8 @@ pub struct Acks {
     pub moving: u64,
     /// Window of zero.
     pub zero_windows: u64,
-    /// The shift that windows were scaled by; none without a handshake, and windows are as they stand in
-    /// the header then.
+    /// The shift that windows were scaled by; none if the capture lacks the handshake or its options, and
+    /// windows are as they stand in the header then.
     pub window_scale: Option<u8>,
     /// Least and greatest window, scaled, bytes.
     pub window_min_bytes: u64,

@@ -34,6 +34,12 @@ pub struct Vantage(
 /// Most SACK blocks that fit into TCP's options beside nothing else (RFC 2018 §3).
 pub const SACK_BLOCKS_MAX: usize = 4;
 
+/// A segment without a window scale.
+pub const NO_SCALE: u8 = 0xff;
+
+/// The capture has too few bytes of the segment to say whether it has a window scale.
+pub const SCALE_CUT: u8 = 0xfe;
+
 /// A TCP segment, or a super-packet of several, as it was captured. Sequence numbers are those of the
 /// wire; whoever analyses unwraps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +64,7 @@ pub struct Segment {
     pub sack_blocks: u8,
     /// From `FlowKey::low` to `high`, or the other way.
     pub from_low: bool,
-    /// Window scale of a SYN (RFC 7323 §2); 0xff is none.
+    /// Window scale of a SYN (RFC 7323 §2), or [`NO_SCALE`], or [`SCALE_CUT`].
     pub window_scale: u8,
     /// MSS of a SYN; 0 is none.
     pub mss: u16,

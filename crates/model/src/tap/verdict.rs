@@ -2,7 +2,8 @@
 //! What limited a direction, in a sentence that says how sure it is.
 
 use super::{
-    limits, phases,
+    limits::{self, Windows},
+    phases,
     record::{Direction, Flow, Limit, Limited, Phase, PhaseKind},
     standing,
 };
@@ -28,7 +29,8 @@ pub fn judge(flow: &mut Flow) {
 /// handshake, if it was seen.
 pub fn judge_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
     direction.phases = phases::of(&direction.course, handshake_ns);
-    direction.limits = limits::of(&direction.course, handshake_ns, None);
+    let windows = Windows::of(&direction.acks);
+    direction.limits = limits::of(&direction.course, windows, handshake_ns, None);
     direction.verdict = sentence(direction);
 }
 
@@ -40,6 +42,7 @@ pub fn sentence(direction: &Direction) -> String {
         Some(_) => {
             standing::seen_from(direction.standing.place).to_owned()
                 + &limited_by(direction, &shares)
+                + scale_unknown(direction)
                 + &standing::reservation(&direction.standing)
         }
         None => without_limits(direction),
@@ -52,7 +55,11 @@ pub fn sentence(direction: &Direction) -> String {
 pub fn sentence_of_both_ends(direction: &Direction) -> String {
     let shares = shares(&direction.limits);
     match shares.first() {
-        Some(_) => "Seen at both ends: ".to_owned() + &limited_by(direction, &shares),
+        Some(_) => {
+            "Seen at both ends: ".to_owned()
+                + &limited_by(direction, &shares)
+                + scale_unknown(direction)
+        }
         None => without_limits(direction),
     }
 }
@@ -61,6 +68,17 @@ fn without_limits(direction: &Direction) -> String {
     match direction.data.unique_bytes {
         0 => String::new(),
         _ => "Too few packets to say what limited it.".to_owned(),
+    }
+}
+
+/// What a verdict without the scale of the windows can't take into account.
+fn scale_unknown(direction: &Direction) -> &'static str {
+    match Windows::of(&direction.acks) {
+        Windows::Scaled => "",
+        Windows::Unknown => {
+            " The capture lacks the scale of the windows (a SYN with all of its options): a full window would \
+             not show, only one of zero."
+        }
     }
 }
 
@@ -127,6 +145,9 @@ fn by(limit: Limit) -> &'static str {
 fn evidence(direction: &Direction, limit: Limit) -> String {
     let phase = longest(direction);
     match limit {
+        Limit::ReceiveWindow if Windows::of(&direction.acks) == Windows::Unknown => {
+            ", which was zero".to_owned()
+        }
         Limit::ReceiveWindow => {
             let largest = bytes(direction.acks.window_max_bytes);
             match limits::holds_unread_data(&direction.course) {

@@ -4,7 +4,7 @@
 use model::tap::{
     both_ends::{Bounds, Comparison, Place},
     course::Course,
-    limits::{self, PathDelays},
+    limits::{self, PathDelays, Windows},
     phases,
     record::{DelayBin, DelayCourse, Direction, Flow},
     segment::Segment,
@@ -133,7 +133,9 @@ proptest! {
         delays in (any_delays(), any_delays()),
         ahead in any::<i64>(),
         known in any::<bool>(),
+        scaled in any::<bool>(),
     ) {
+        let windows = if scaled { Windows::Scaled } else { Windows::Unknown };
         let phases = phases::of(&course, handshake);
         for pair in phases.windows(2) {
             prop_assert_eq!(pair[0].to_ns, pair[1].from_ns);
@@ -143,7 +145,7 @@ proptest! {
             prop_assert!(rates.iter().all(|rate| rate.is_finite()), "{:?}", phase);
         }
         let delays = PathDelays { data: &delays.0, acks: &delays.1, clock_ahead_ns: ahead };
-        let limits = limits::of(&course, handshake, known.then_some(&delays));
+        let limits = limits::of(&course, windows, handshake, known.then_some(&delays));
         for pair in limits.windows(2) {
             prop_assert_eq!(pair[0].to_ns, pair[1].from_ns);
             prop_assert_ne!(pair[0].by, pair[1].by);

@@ -2,6 +2,7 @@
 //! What limited a flow when: the share of the time that the truth says, to within 5 % of the run.
 
 use super::truth::{Case, MSS, Sample, Truth, analysed, case};
+use model::tap::segment::{NO_SCALE, SCALE_CUT};
 use model::{
     tap::record::{
         Flow,
@@ -28,11 +29,15 @@ fn judge(case: Case) -> Found {
     }
 }
 
+fn share(limits: &[Limited], by: Limit) -> f64 {
+    let span = |limited: &Limited| (limited.to_ns - limited.from_ns) as f64;
+    let of = limits.iter().filter(|limited| limited.by == by);
+    of.map(span).sum::<f64>() / limits.iter().map(span).sum::<f64>()
+}
+
 impl Found {
     fn share(&self, by: Limit) -> f64 {
-        let span = |limited: &Limited| (limited.to_ns - limited.from_ns) as f64;
-        let of = self.limits.iter().filter(|limited| limited.by == by);
-        of.map(span).sum::<f64>() / self.limits.iter().map(span).sum::<f64>()
+        share(&self.limits, by)
     }
 
     /// How often something is so while the flow is judged.
@@ -181,6 +186,40 @@ fn the_verdict_says_how_much_of_the_time() {
     );
     let short = window().packets(5).run().flow().upload.verdict;
     assert_eq!(short, "Too few packets to say what limited it.");
+}
+
+/// Windows of 4 MiB stand as 1,024 in the header, which is less than a segment.
+#[test]
+fn windows_whose_scale_the_capture_lacks_limit_nothing_unless_they_are_zero() {
+    let path = [("rate", "50mbit"), ("queue", "4bdp")];
+    let truth = case("20ms", &path, 10.0).receive_window(4 << 20).run();
+    let mut cut = truth.at_sender.clone();
+    for syn in cut.iter_mut().filter(|s| s.window_scale != NO_SCALE) {
+        syn.window_scale = SCALE_CUT;
+    }
+    let mut closed = truth.at_sender[3..].to_vec();
+    let half = closed.len() / 2;
+    for ack in closed[half..].iter_mut().filter(|s| !s.from_low) {
+        ack.window = 0;
+    }
+    let whole = share(&truth.flow().upload.limits, PathRate);
+    for segments in [&cut[..], &truth.at_sender[3..]] {
+        let seen = analysed(segments).upload;
+        assert_eq!(seen.acks.window_scale, None);
+        let path = share(&seen.limits, PathRate);
+        assert!(
+            (path - whole).abs() < 0.05,
+            "{path}, with the scale {whole}"
+        );
+        assert_eq!(share(&seen.limits, ReceiveWindow), 0.0, "{}", seen.verdict);
+        assert!(seen.verdict.contains("lacks the scale"), "{}", seen.verdict);
+    }
+    let closed = analysed(&closed).upload;
+    assert!(
+        share(&closed.limits, ReceiveWindow) > 0.3,
+        "{}",
+        closed.verdict
+    );
 }
 
 /// 100 ms to and fro, 4 MiB of window: what each place can know of it.

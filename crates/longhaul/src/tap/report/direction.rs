@@ -306,7 +306,7 @@ fn window(acks: &Acks) -> String {
     };
     let scale = match acks.window_scale {
         Some(_) => "",
-        None => "; without the handshake nobody knows its scale",
+        None => "; its scale was not captured",
     };
     format!(
         "{} to {}, {zero}{scale}",
@@ -350,7 +350,11 @@ fn offered(offer: Offer) -> String {
         .map(|shift| format!("window scale {shift}"));
     let sack = offer.sack.then(|| "SACK".to_owned());
     let stamps = offer.timestamps.then(|| "time stamps".to_owned());
-    let all: Vec<String> = [mss, scale, sack, stamps].into_iter().flatten().collect();
+    let cut = offer.options_cut.then(|| "the rest was cut off".to_owned());
+    let all: Vec<String> = [mss, scale, sack, stamps, cut]
+        .into_iter()
+        .flatten()
+        .collect();
     match all.is_empty() {
         true => "not captured".to_owned(),
         false => all.join(", "),

@@ -246,6 +246,7 @@ fn upload(course: Course) -> Direction {
             window_scale: Some(12),
             sack: true,
             timestamps: true,
+            options_cut: false,
         },
         data,
         acks,
