@@ -6,7 +6,7 @@ use super::{
     legs, measure,
     payload::{Landing, Store, payload_name},
     programs::{Outcome, curl, daemon::Daemon, ftp, iperf3, nginx, probe, udt},
-    result::{Event, Metrics, Run},
+    result::{Event, Metrics, Run, Series},
     sampler::{Recording, Sample, Sampler},
     scenario::{Direction, Flow, HostPort, Program, Scenario},
     schedule,
@@ -393,7 +393,7 @@ pub(crate) fn describe(
     for (flow, outcome) in all().filter(|(flow, _)| !flow.program.transfers()) {
         metrics.extend(probed(flow, outcome, flows.len() == 1));
     }
-    let Some((flow, outcome)) = transfers.first() else {
+    let Some((flow, _)) = transfers.first() else {
         return Run {
             metrics,
             ..Run::default()
@@ -402,11 +402,8 @@ pub(crate) fn describe(
     let retransmits = retransmits(&transfers, recording, topology);
     metrics.insert("retransmits".to_owned(), retransmits);
     metrics.extend(measure::of(scenario, topology, recording));
-    let arriving = transfers.iter().filter(|(other, _)| other.to == flow.to);
-    let bytes = arriving.map(|(_, outcome)| outcome.bytes).sum();
-    let omitted = flow.omit.unwrap_or_default();
-    let begin = (flow.start + omitted).as_secs_f64();
-    let mut series = recording.series(&flow.to, begin, bytes, outcome.seconds);
+    let begin = begin_s(flow);
+    let mut series = arriving(&transfers, begin, recording);
     series.legs = legs::of(scenario, topology, recording);
     series.courses = view_plan::courses(scenario, topology, recording);
     series.begin_s = begin;
@@ -416,6 +413,31 @@ pub(crate) fn describe(
         series: Some(series),
         ..Run::default()
     }
+}
+
+/// When what `flow` moves begins to count.
+fn begin_s(flow: &Flow) -> f64 {
+    (flow.start + flow.omit.unwrap_or_default()).as_secs_f64()
+}
+
+/// What arrives from `begin` seconds on, at all hosts together that data goes to.
+fn arriving(transfers: &[(&Flow, &Outcome)], begin: f64, recording: &Recording) -> Series {
+    let mut sum = Series::default();
+    let receivers: BTreeSet<&String> = transfers.iter().map(|(flow, _)| &flow.to).collect();
+    for receiver in receivers {
+        let there = || transfers.iter().filter(|(flow, _)| flow.to == *receiver);
+        let bytes = there().map(|(_, outcome)| outcome.bytes).sum();
+        let ends = there().map(|(flow, outcome)| begin_s(flow) + outcome.seconds);
+        let end = ends.fold(begin, f64::max);
+        let series = recording.series(receiver, begin, bytes, end - begin);
+        sum.bin_ms = series.bin_ms;
+        let bins = sum.goodput_bps.len().max(series.goodput_bps.len());
+        sum.goodput_bps.resize(bins, 0.0);
+        for (all, here) in sum.goodput_bps.iter_mut().zip(series.goodput_bps) {
+            *all += here;
+        }
+    }
+    sum
 }
 
 /// What all transfers carried, and each if there are several; none is no figure.
@@ -487,6 +509,7 @@ fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, topology:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use host::sock_diag::Connection;
 
     fn flow(name: &str) -> Flow {
         toml::from_str(&format!(
@@ -514,6 +537,30 @@ mod tests {
         assert_eq!(metrics["b_goodput_bps"], 8000.0);
         assert_eq!(metrics["a_first_byte_s"], 0.5);
         assert_eq!(goodput(&[(&a, &one)])["first_byte_s"], 0.5);
+    }
+
+    #[test]
+    fn what_arrives_at_either_end_is_in_the_course() {
+        let there = flow("there");
+        let back = Flow {
+            from: "b".to_owned(),
+            to: "a".to_owned(),
+            ..flow("back")
+        };
+        let sample = |host: &str, at_s, bytes_received| Sample {
+            at_s,
+            host: Arc::from(host),
+            connection: Connection {
+                bytes_received,
+                ..Connection::between(([10, 9, 0, 1], 1).into(), ([10, 9, 0, 2], 2).into())
+            },
+        };
+        let ends = ["a", "b"].map(|host| sample(host, 1.0, 1000));
+        let recording = Recording::new(ends.to_vec());
+        let (one, two) = (outcome(&[]), outcome(&[]));
+        let course = arriving(&[(&there, &one), (&back, &two)], 0.0, &recording);
+        assert_eq!(course.goodput_bps.len(), 10);
+        assert!((course.goodput_bps[9] - 16_000.0).abs() < 1.0, "{course:?}");
     }
 
     #[test]

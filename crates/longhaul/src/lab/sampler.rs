@@ -26,8 +26,6 @@ use std::{
 
 /// Time between two samples.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Samples by which a transfer may end later than its program says.
-const LATE: f64 = 3.0;
 /// Samples kept in memory for figures and report, about 200 bytes each; all go to the file. With more, every
 /// other look is left out.
 const KEPT_MAX: usize = 500_000;
@@ -203,26 +201,23 @@ impl Recording {
     }
 
     /// Goodput at `receiver` in bins of the sampling interval, from `begin` seconds on; `total` bytes
-    /// had arrived `seconds` later, which the last sample before may have missed.
+    /// had arrived `seconds` later, which the last sample before may have missed. A program that counts from
+    /// its first byte on ended as much later as it was in opening its connections.
     pub(crate) fn series(&self, receiver: &str, begin: f64, total: u64, seconds: f64) -> Series {
         let all = self.received(receiver);
         let before = at_time(&all, begin);
         let inside = all.iter().map(|(at, bytes)| (at - begin, bytes - before));
         let mut points = vec![(0.0, 0.0)];
         points.extend(inside.filter(|(at, _)| *at > 0.0));
-        let seconds = match growth_end(&points) {
-            // A program that was long in opening its connections also ended later than it measured.
-            Some(end) if end > seconds + LATE * INTERVAL.as_secs_f64() => end,
-            _ => {
-                points.retain(|(at, _)| *at < seconds);
-                points.push((seconds, total as f64));
-                seconds
-            }
-        };
+        let total = total as f64;
+        let end = time_of(&points, total).or_else(|| growth_end(&points));
+        let seconds = end.map_or(seconds, |end| end.max(seconds));
+        points.retain(|(at, _)| *at < seconds);
+        points.push((seconds, total));
         let bin_s = INTERVAL.as_secs_f64();
-        let bins = (seconds / bin_s).ceil() as usize;
+        let bins = (seconds / bin_s).round().max(1.0) as usize;
         // The last bin ends with the transfer.
-        let edge = |n: usize| (n as f64 * bin_s).min(seconds);
+        let edge = |n: usize| if n < bins { n as f64 * bin_s } else { seconds };
         let goodput = |n: usize| {
             let bytes = at_time(&points, edge(n + 1)) - at_time(&points, edge(n));
             (bytes * 8.0 / (edge(n + 1) - edge(n))).max(0.0)
@@ -283,6 +278,17 @@ pub(crate) fn leg<'a>(
 fn growth_end(points: &[(f64, f64)]) -> Option<f64> {
     let grew = points.windows(2).rev().find(|two| two[1].1 > two[0].1);
     grew.map(|two| two[1].0)
+}
+
+/// When `value` was reached, on straight lines between the points.
+fn time_of(points: &[(f64, f64)], value: f64) -> Option<f64> {
+    let two = points.windows(2).find(|two| two[1].1 >= value)?;
+    let ((t0, v0), (t1, v1)) = (two[0], two[1]);
+    Some(if v1 > v0 {
+        t0 + (t1 - t0) * ((value - v0) / (v1 - v0)).max(0.0)
+    } else {
+        t1
+    })
 }
 
 /// The value at time `at`, on straight lines between the points.
@@ -357,6 +363,28 @@ mod tests {
         let most = series.goodput_bps.iter().copied().fold(0.0, f64::max);
         assert_eq!(series.goodput_bps.len(), 12, "{series:?}");
         assert!((most - 80_000.0).abs() < 1.0, "{series:?}");
+    }
+
+    /// 10 kB/s that began 70 ms after the run, counted for a second from the first byte on; more comes behind
+    /// that, and the program's words at the end.
+    #[test]
+    fn a_program_that_counts_from_its_first_byte_makes_no_burst_of_the_end() {
+        let flowing = (1..=11).map(|n| (f64::from(n) / 10.0, 1000 * n - 700));
+        let samples = flowing.chain([(1.2, 10_900), (1.3, 10_950)]);
+        let samples = samples.map(|(at, received)| sample(at, "c", 1, received as u64, 0));
+        let series = Recording(samples.collect()).series("c", 0.0, 10_000, 1.00006);
+        let most = series.goodput_bps.iter().copied().fold(0.0, f64::max);
+        assert!((most - 80_000.0).abs() < 1.0, "{series:?}");
+        assert_eq!(series.goodput_bps.len(), 11, "{series:?}");
+    }
+
+    #[test]
+    fn what_the_last_samples_missed_does_not_come_before_them() {
+        let samples = [(0.1, 0), (0.2, 1000), (0.3, 2000), (0.4, 2500)];
+        let samples = samples.map(|(at, received)| sample(at, "c", 1, received, 0));
+        let series = Recording(samples.to_vec()).series("c", 0.0, 3000, 0.3);
+        let bits: Vec<f64> = series.goodput_bps.iter().map(|bps| bps.round()).collect();
+        assert_eq!(bits, [0.0, 80_000.0, 80_000.0, 80_000.0]);
     }
 
     #[test]
