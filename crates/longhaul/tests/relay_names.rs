@@ -13,6 +13,7 @@ use socket2::{Domain, Socket, Type};
 use std::{
     io::{ErrorKind, Read as _, Write as _},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    process::Command,
     time::Instant,
 };
 use wire::destination::Destination;
@@ -143,6 +144,52 @@ fn a_silent_family_of_a_peer_holds_nobody_up() {
     let peer = format!("far.test:{}", at.port());
     let near = start(&files, &["--http", ANY, "--socks5", ANY, "--peer", &peer]);
     let (listener, _) = origin();
+    assert_reached(&near, "localhost", &listener);
+}
+
+/// A socket of one family reaches no address of the other.
+#[test]
+fn a_peer_over_udt_is_reached_by_either_family() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let files = tempfile::tempdir().unwrap();
+    let directory = files.path().display();
+    let made = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["relay", "--make-certificates"])
+        .arg(files.path())
+        .args(["near", "far"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let leg = |owner| {
+        format!(
+            "transport = 'udt'\ntls = {{ ca = '{directory}/ca.pem', certificate = \
+             '{directory}/{owner}.pem', key = '{directory}/{owner}-key.pem' }}\n"
+        )
+    };
+    let far = |at: &str| {
+        let listener = format!("[[listener]]\nkind = 'convert'\naddress = '{at}'\n");
+        Relay::configured(&(listener + &leg("far")), 1)
+    };
+    let server = NameServer::start(&[("far.test", &["::1", "127.0.0.1"])]);
+    let names = server.files("", "");
+    let ipv4 = far(ANY);
+    let port = ipv4.address("convert").port();
+    let config = files.path().join("near.toml");
+    let peer = format!("[peer.far]\naddress = 'far.test:{port}'\n{}", leg("near"));
+    std::fs::write(&config, format!("[[route]]\nvia = ['far']\n{peer}")).unwrap();
+    let config = ["--config", config.to_str().unwrap()];
+    let near = start(
+        &names,
+        &[&config[..], &["--http", ANY, "--socks5", ANY]].concat(),
+    );
+    let (listener, _) = origin();
+    assert_reached(&near, "localhost", &listener);
+    // The far relay moves to the other family under the same name.
+    ipv4.stop();
+    server.set("far.test", &["::1"]);
+    let _ipv6 = far(&format!("[::1]:{port}"));
     assert_reached(&near, "localhost", &listener);
 }
 

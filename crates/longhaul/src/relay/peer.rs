@@ -51,7 +51,7 @@ pub(crate) struct Peer {
     pub(crate) tls: Option<Arc<Initiator>>,
     /// What the legs to it go over.
     pub(crate) transport: Transport,
-    /// The port that those over UDT leave by.
+    /// The ports that those over UDT leave by.
     pub(crate) departure: Departure,
     /// Ready connections that each worker keeps.
     pub(crate) pool: usize,

@@ -9,7 +9,7 @@ use crate::udt::port;
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use udt::{Config, Mode};
@@ -74,9 +74,17 @@ fn config(profile: &Profile) -> Config {
     }
 }
 
-/// The port that legs to a peer leave by, taken when the first one does.
+/// The ports that legs to a peer leave by, each taken when the first one does: a socket of IPv6 reaches no address of
+/// IPv4, and a peer's name may lead to both.
 #[derive(Debug, Default)]
-pub(crate) struct Departure(Mutex<Option<Arc<Socket>>>);
+pub(crate) struct Departure {
+    ipv4: Port,
+    ipv6: Port,
+}
+
+/// The port of one family, once it is taken.
+#[derive(Debug, Default)]
+struct Port(Mutex<Option<Arc<Socket>>>);
 
 impl Departure {
     pub(crate) async fn connect(
@@ -84,8 +92,11 @@ impl Departure {
         to: SocketAddr,
         profile: &Profile,
     ) -> Result<Stream, Failure> {
-        let socket = self.socket(to, profile);
-        let connected = match socket {
+        let port = match to {
+            SocketAddr::V4(_) => &self.ipv4,
+            SocketAddr::V6(_) => &self.ipv6,
+        };
+        let connected = match port.socket(to, profile) {
             Ok(socket) => socket.connect(to).await,
             Err(error) => Err(error),
         };
@@ -94,18 +105,24 @@ impl Departure {
             io::ErrorKind::ConnectionRefused => Failure::Refused,
             _ => {
                 // The next leg takes another: this one may be broken.
-                self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+                port.lock().take();
                 Failure::from_connect(&error)
             }
         })
     }
+}
 
+impl Port {
     fn socket(&self, to: SocketAddr, profile: &Profile) -> io::Result<Arc<Socket>> {
-        let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = self.lock();
         if let Some(socket) = &*socket {
             return Ok(socket.clone());
         }
         let taken = Arc::new(bind(port::any_towards(to), profile)?);
         Ok(socket.insert(taken).clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Socket>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
