@@ -38,6 +38,26 @@ fn what_a_rule_denies_is_not_reached_by_its_name_either() {
     assert!(listener.accept().is_err(), "the destination was reached");
 }
 
+/// Translators and tunnels take an IPv4 address out of IPv6 ones; a rule may be written with a mapped one.
+#[test]
+fn a_denied_ipv4_address_is_denied_inside_of_ipv6_ones() {
+    for network in ["192.0.2.0/24", "::ffff:192.0.2.0/120"] {
+        let relay = socks5(&format!("[[route]]\nto = ['{network}']\ndeny = true"));
+        for host in [
+            "192.0.2.1",
+            "[::ffff:192.0.2.1]",
+            "[64:ff9b::192.0.2.1]",
+            "[64:ff9b:1::192.0.2.1]",
+            "[::192.0.2.1]",
+            "[::ffff:0:192.0.2.1]",
+            "[2002:c000:201::1]",
+        ] {
+            let refused = ask(&relay, &format!("{host}:80")).err();
+            assert_eq!(refused, NOT_ALLOWED, "{network} {host}");
+        }
+    }
+}
+
 #[test]
 fn ports_and_names_tell_destinations_apart() {
     let (listener, address) = origin();

@@ -8,11 +8,12 @@ use relay_process::{
     PATIENCE, Relay, accept, assert_reset, connect, dial, exchange, http_head, may_use_namespaces,
     origin, patient,
 };
-use relay_testbed::{IPV4, Testbed};
+use relay_testbed::{IPV4, IPV6, Testbed, ip};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::{
     io::{self, ErrorKind, Read as _, Write as _},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    sync::mpsc::RecvTimeoutError,
     thread::{sleep, spawn},
     time::{Duration, Instant},
 };
@@ -23,8 +24,8 @@ const GREEDY: &str = "127.0.0.7";
 
 /// A client at an address of its own.
 fn connect_from(source: &str, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     let source: SocketAddr = (source.parse::<IpAddr>().unwrap(), 0).into();
+    let socket = Socket::new(Domain::for_address(source), Type::STREAM, None)?;
     socket.bind(&source.into())?;
     socket.connect(&to.into())?;
     let stream = TcpStream::from(socket);
@@ -106,6 +107,40 @@ fn who_never_reads_starves_nobody() {
     let (_, said) = relay.stop();
     let lines = said.matches("memory is short").count();
     assert!(lines <= 1, "a line for each of them: {said}");
+}
+
+/// None of them holds more than its share, and none stands still.
+#[test]
+fn many_greedy_clients_starve_nobody() {
+    let source = fast_source();
+    let budget = ["--memory", "16MiB", "--memory-per-client", "16MiB"];
+    let relay = Relay::start(&[&["--http", ANY], &budget[..]].concat());
+    let at = relay.address("http");
+    let greedy: Vec<_> = (1..=32)
+        .map_while(|n| {
+            let mut client = connect_from(&format!("127.0.1.{n}"), at).ok()?;
+            write!(client, "CONNECT {source} HTTP/1.1\r\n\r\n").ok()?;
+            client.set_nonblocking(true).ok()?;
+            Some(client)
+        })
+        .collect();
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let sip = spawn(move || {
+        while is_done.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
+            for mut client in &greedy {
+                let _ = client.read(&mut [0; 4096]);
+            }
+        }
+    });
+    relay.says("new connections wait");
+    let (listener, _) = origin();
+    let to = Destination::Address(listener.local_addr().unwrap());
+    for _ in 0..3 {
+        let client = dial("http", at, &to).unwrap();
+        exchange(&client, &accept(&listener), 1);
+    }
+    drop(done);
+    sip.join().unwrap();
 }
 
 #[test]
@@ -230,6 +265,45 @@ fn a_place_is_left_for_others() {
         refused += usize::from(reset == ErrorKind::ConnectionReset);
     }
     assert_eq!(refused, 64 - 12, "three quarters of 16");
+}
+
+/// One host has all addresses of its /64.
+#[test]
+fn ipv6_addresses_of_one_network_are_one_client() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let bed = Testbed::new("network");
+    let door = SocketAddr::from((IPV6.near, 3128));
+    let forward = format!("{door}={}", IPV6.at(8080));
+    let args = ["--forward", &forward, "--allow-from", "fd77::/16"];
+    let _relay = bed.relay(&[&args[..], &["--connections-per-client", "2"]].concat());
+    let listener = bed.listen(IPV6.at(8080));
+    spawn(move || {
+        let mut servers = Vec::new();
+        for server in listener.incoming() {
+            let mut server = server.unwrap();
+            server.write_all(b"!").unwrap();
+            servers.push(server);
+        }
+    });
+    let mut clients: Vec<_> = (0x11..0x16)
+        .filter_map(|host| {
+            let source = format!("fd77:1::{host:x}");
+            let address = format!("-6 address add {source}/64 dev eth0 nodad");
+            ip(&bed.client, &address);
+            // A reset may come before its connect is over.
+            bed.client.run(|| connect_from(&source, door)).ok()
+        })
+        .collect();
+    let served = |client: &mut TcpStream| {
+        let _ = client.write_all(b"?");
+        client.read_exact(&mut [0]).is_ok()
+    };
+    let served = clients
+        .iter_mut()
+        .filter_map(|client| served(client).then_some(()));
+    assert_eq!(served.count(), 2);
 }
 
 /// The first bytes that come over any connection.

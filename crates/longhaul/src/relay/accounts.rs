@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each client address holds of what all clients share. An account lives as long as a
+//! What each client holds of what all clients share: who has one address, of IPv6 one /64. An account lives as long as a
 //! connection of its client does.
 
+use super::warnings::network;
 use std::{
     collections::HashMap,
+    fmt,
     net::IpAddr,
     sync::{
         Arc, Mutex, PoisonError, Weak,
@@ -16,8 +18,26 @@ use tokio::sync::Semaphore;
 /// a client has the same address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Holder {
+    /// Of IPv6 the first of its /64.
     pub(crate) address: IpAddr,
     pub(crate) is_relay: bool,
+}
+
+impl Holder {
+    pub(crate) fn new(client: IpAddr, is_relay: bool) -> Self {
+        Self {
+            address: network(client),
+            is_relay,
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_network = self.address.is_ipv6() && !self.address.is_loopback();
+        let len = if is_network { "/64" } else { "" };
+        write!(f, "{}{len}", self.address)
+    }
 }
 
 /// One client's account.
@@ -103,6 +123,14 @@ mod tests {
         };
         assert!(!Arc::ptr_eq(&one, &accounts.of(relay, 5)));
         assert_eq!(one.lookups.available_permits(), 5);
+    }
+
+    #[test]
+    fn a_network_is_one_holder() {
+        let shown = |ip: &str| Holder::new(ip.parse().unwrap(), false).to_string();
+        assert_eq!(shown("2001:db8::1:2:3:4"), "2001:db8::/64");
+        assert_eq!(shown("::ffff:192.0.2.1"), "192.0.2.1");
+        assert_eq!(shown("::1"), "::1");
     }
 
     #[test]

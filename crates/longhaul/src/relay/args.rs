@@ -179,14 +179,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(super) memory: Option<Bytes>,
 
-    /// Connections that one client address may have; more of them are reset [default: three for each
-    /// one that is left for others, so at most three quarters of all; this machine's own programs and
+    /// Connections that one client address (of IPv6: one /64) may have; more of them are reset
+    /// [default: three for each one that is left for others, so at most three quarters of all; this machine's own programs and
     /// other relays have no bound of their own]
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) connections_per_client: Option<u32>,
 
-    /// What one client address may hold of --memory once that is used up and others are there; its
+    /// What one client address (of IPv6: one /64) may hold of --memory once that is used up and others are there; its
     /// largest connections are reset until it holds no more [default: a quarter of --memory]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(super) memory_per_client: Option<Bytes>,
@@ -196,8 +196,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(super) stall_timeout: Option<Time>,
 
-    /// Names that may be looked up for one client address at a time; more of them wait [default: 64].
-    /// Each takes up to 4 descriptors and about 16 KiB
+    /// Names that may be looked up for one client address (of IPv6: one /64) at a time; more of them
+    /// wait [default: 64]. Each takes up to 4 descriptors and about 16 KiB
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) lookups_per_client: Option<u32>,

@@ -105,7 +105,7 @@ const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
 /// The IPv4 address that a translator or a tunnel takes out of `ip`: NAT64 (RFC 6052, RFC 8215),
 /// IPv4-compatible (RFC 4291 §2.5.5.1) and -translated (RFC 2765 §2.1) addresses, 6to4 (RFC 3056).
-fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+pub(super) fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let high_and_low =
         |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match ip.segments() {

@@ -6,6 +6,7 @@ use super::{
     Relay,
     session::{Session, WhyCut},
     victims::{self, Bounds, Holding, Waiting},
+    warnings::network,
 };
 use serde::Serialize;
 use std::{
@@ -102,7 +103,7 @@ impl Memory {
 
     /// Returns once there is room for another connection of `client`.
     pub(crate) async fn room(&self, client: IpAddr) {
-        let client = client.to_canonical();
+        let client = network(client);
         // Each sum takes those that wait, so that one that went away is not among them for long.
         while !*self.room.borrow() {
             self.waiting().insert(client);
@@ -174,7 +175,7 @@ impl Memory {
                 "longhaul relay: memory is short (limits.memory): cut {} connections of clients that \
                  hold most or take nothing, {} first",
                 lines.uncounted,
-                first.holder.address
+                first.holder
             );
             lines.cut = Some(now);
             lines.uncounted = 0;

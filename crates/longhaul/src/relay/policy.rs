@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who may go where, and which way: rules in order, the first that fits decides.
 
-use super::{peer::Peer, ports::Ports, prefix::Prefix, profile::Profile};
+use super::{local::embedded, peer::Peer, ports::Ports, prefix::Prefix, profile::Profile};
 use serde::{Deserialize, Deserializer};
-use std::{fmt, net::IpAddr, str::FromStr, sync::Arc};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+    sync::Arc,
+};
 use wire::destination::Destination;
 
 /// What a rule may look at.
@@ -101,8 +106,25 @@ impl Rule {
         } = question;
         self.is_for(listener)
             && any(&self.from, |prefix| prefix.contains(client))
-            && any(&self.to, |target| target.is(destination))
+            && any(&self.to, |target| self.aims_at(target, destination))
             && any(&self.ports, |ports| ports.contains(destination.port()))
+    }
+
+    /// What refuses an IPv4 address refuses it inside of an IPv6 one, too: a translator may lead
+    /// there. Nobody is sent on for it, since the IPv6 address may be another host.
+    fn aims_at(&self, target: &Target, destination: &Destination) -> bool {
+        let inside = || translated(destination).is_some_and(|inside| target.is(&inside));
+        target.is(destination) || self.way.is_none() && inside()
+    }
+}
+
+/// The IPv4 address inside of an IPv6 one.
+fn translated(destination: &Destination) -> Option<Destination> {
+    match destination {
+        Destination::Address(SocketAddr::V6(to)) => {
+            embedded(*to.ip()).map(|ip| Destination::from_ip(ip.into(), to.port()))
+        }
+        _ => None,
     }
 }
 
@@ -249,6 +271,15 @@ mod tests {
         assert_eq!(asked(&policy, "10.1.2.3:22"), None);
         assert_eq!(asked(&policy, "10.1.2.3:80").as_deref(), Some("ten"));
         assert_eq!(asked(&policy, "11.1.2.3:80").as_deref(), Some("otherwise"));
+    }
+
+    #[test]
+    fn an_ipv4_address_inside_of_another_only_refuses() {
+        let inside = "[64:ff9b::10.1.2.3]:80";
+        let refusing = policy(vec![rule(&["10.0.0.0/8"], &[], None)]);
+        assert_eq!(asked(&refusing, inside), None);
+        let leading = policy(vec![rule(&["10.0.0.0/8"], &[], Some(way("ten")))]);
+        assert_eq!(asked(&leading, inside).as_deref(), Some("otherwise"));
     }
 
     #[test]

@@ -19,6 +19,18 @@ impl Prefix {
         self.base.is_ipv4()
     }
 
+    /// A network of IPv4-mapped addresses is one of IPv4.
+    fn plain(self) -> Self {
+        let base = self.base.to_canonical();
+        match base.is_ipv4() && !self.is_ipv4() && self.len >= MAPPED_LEN {
+            true => Self {
+                base,
+                len: self.len - MAPPED_LEN,
+            },
+            false => self,
+        }
+    }
+
     /// All addresses of both families.
     pub(crate) const EVERYTHING: [Self; 2] = [
         Self {
@@ -48,6 +60,9 @@ impl Prefix {
     }
 }
 
+/// Bits before the IPv4 address in an IPv4-mapped one.
+const MAPPED_LEN: u8 = 96;
+
 fn agree(a: u128, b: u128, ignored: u8) -> bool {
     (a ^ b).checked_shr(ignored.into()).unwrap_or(0) == 0
 }
@@ -68,7 +83,7 @@ impl FromStr for Prefix {
                 .ok_or_else(form)?,
             false => len_max,
         };
-        Ok(Self { base, len })
+        Ok(Self { base, len }.plain())
     }
 }
 

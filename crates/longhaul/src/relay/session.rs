@@ -518,10 +518,7 @@ impl Session {
 
     /// Whose account it is on.
     fn holder(listener: &Listener, client: SocketAddr) -> Holder {
-        Holder {
-            address: client.ip().to_canonical(),
-            is_relay: listener.kind == Kind::Convert,
-        }
+        Holder::new(client.ip(), listener.kind == Kind::Convert)
     }
 
     fn asker(&self) -> Asker<'_> {

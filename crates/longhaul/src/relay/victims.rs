@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which connections end when the memory budget is used up, so that there is room for others:
-//! those that stand still first, then those of clients that hold more than their share. Of either
-//! kind, the client comes first that holds most, and its largest connections.
+//! those that stand still first, then those of clients that hold more than their share, and where
+//! others have waited for a while, more than an equal part. Of each kind, the client comes first that
+//! holds most, and its largest connections.
 
 use super::accounts::Holder;
-use std::{cmp::Reverse, collections::HashMap, net::IpAddr};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+};
 
 /// What a connection holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,23 +65,46 @@ pub(crate) fn choose(
         let is_own = |address: &IpAddr| *address == holder.address;
         held.len() == 1 && !waiting.for_long && waiting.addresses.iter().all(is_own)
     };
+    let part = equal_part(&held, bounds, waiting);
+    let is_due = |kind, holding: &Holding, left| {
+        let holder = &holding.holder;
+        match kind {
+            Kind::Still => holding.is_still,
+            Kind::Greedy => !holder.is_relay && left > bounds.share && !is_alone(holder),
+            Kind::Uneven => !holder.is_relay && left > part && waiting.for_long,
+        }
+    };
     let mut left = held.clone();
     let mut chosen = Vec::new();
-    for still in [true, false] {
-        for holding in holdings.iter().filter(|holding| holding.is_still == still) {
+    for kind in [Kind::Still, Kind::Greedy, Kind::Uneven] {
+        holdings.retain(|holding| {
             let left = left.get_mut(&holding.holder).expect("summed up");
-            let greedy = || {
-                let holder = &holding.holder;
-                !holder.is_relay && *left > bounds.share && !is_alone(holder)
-            };
-            if total > bounds.enough() && (still || greedy()) {
+            let ends = total > bounds.enough() && is_due(kind, holding, *left);
+            if ends {
                 total -= holding.bytes;
                 *left -= holding.bytes;
                 chosen.push(*holding);
             }
-        }
+            !ends
+        });
     }
     chosen
+}
+
+/// What each client could hold, those that wait included, and one that nobody sees behind them.
+fn equal_part(held: &HashMap<Holder, u64>, bounds: Bounds, waiting: Waiting<'_>) -> u64 {
+    let holders = held.keys().map(|holder| &holder.address);
+    let clients: HashSet<_> = holders.chain(waiting.addresses).collect();
+    bounds.budget / (clients.len() as u64 + 1)
+}
+
+/// Why a connection may end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Still,
+    Greedy,
+    /// Others wait, and its client has more than an equal part.
+    Uneven,
 }
 
 #[cfg(test)]
@@ -140,6 +168,19 @@ mod tests {
     fn within_its_share_nobody_loses_what_moves() {
         let holdings: Vec<_> = (1..=5).map(|n| holding(n.into(), n, 24)).collect();
         assert_eq!(chosen(&holdings, &[]), NOBODY);
+    }
+
+    #[test]
+    fn those_who_wait_get_room_from_whoever_has_more_than_an_equal_part() {
+        let mut holdings: Vec<_> = (1..=5).map(|n| holding(n.into(), n, 20)).collect();
+        holdings.push(holding(6, 6, 4));
+        let waits = [[192, 0, 2, 9]];
+        assert_eq!(chosen_after(&holdings, &waits, false), NOBODY);
+        assert_eq!(chosen_after(&holdings, &waits, true), [5, 4]);
+        holdings
+            .iter_mut()
+            .for_each(|holding| holding.holder.is_relay = true);
+        assert_eq!(chosen_after(&holdings, &waits, true), NOBODY);
     }
 
     #[test]

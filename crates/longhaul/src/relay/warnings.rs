@@ -73,11 +73,11 @@ impl Warnings {
     }
 }
 
-/// The address, of IPv6 its /64, of which one host has all.
+/// The address, of IPv6 its /64, of which one host has all. Loopback is itself.
 pub(super) fn network(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => client,
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+    match client.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        other => other,
     }
 }
 
@@ -116,5 +116,7 @@ mod tests {
         let at = |text: &str| network(text.parse().unwrap());
         assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
         assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_eq!(at("::ffff:192.0.2.1").to_string(), "192.0.2.1");
+        assert!(at("::1").is_loopback());
     }
 }
