@@ -94,6 +94,9 @@ impl Book {
             quick: choices.quick,
             family,
         };
+        let apart = book.tells_cells_apart(&head);
+        apart.map_err(|fault| book.family.plain().refuse(&fault))?;
+        book.reaches_some(choices)?;
         book.choose(&head, choices);
         let known = Known::of(&book);
         let checked = validate::book(&book).and_then(|()| view_plan::check(&book, &known));
@@ -105,6 +108,36 @@ impl Book {
     /// Refuses the book for what is wrong with one of its cells, at its place.
     pub(crate) fn refuse(&self, cell: &Cell, fault: &Fault) -> anyhow::Error {
         refuse(&self.family, &cell.values, fault)
+    }
+
+    /// Single cells have names of their own.
+    fn tells_cells_apart(&self, head: &Head) -> Checked {
+        let names: Vec<String> = self.cells.iter().map(Cell::name).collect();
+        let first = names.len() - head.cells.len();
+        let apart = each(&head.cells, |cell| {
+            let named = ensure(cell.label.as_deref() != Some(""), || "a label is empty");
+            at("label", named)
+        });
+        at("cells", apart)?;
+        let apart = each(first..names.len(), |index| {
+            let name = &names[index];
+            let alone = ensure(!names[..index].contains(name), || {
+                format!("two cells are called {name:?}")
+            });
+            at("label", alone)
+        });
+        at("cells", apart)
+    }
+
+    /// A parameter that every cell varies has no other value that could be set.
+    fn reaches_some(&self, choices: &Choices) -> Result<()> {
+        let varied = |name: &str| self.cells.iter().all(|cell| cell.vary.contains_key(name));
+        match choices.set.iter().find(|(name, _)| varied(name)) {
+            None => Ok(()),
+            Some((name, _)) => Err(Refusal::usage(format!(
+                "--set {name}: every cell has its own value of it; --only {name}=VALUE chooses among them"
+            ))),
+        }
     }
 
     fn choose(&mut self, head: &Head, choices: &Choices) {
@@ -262,13 +295,15 @@ fn parameters_of(head: &Head) -> Result<Table, Fault> {
     for (name, choices) in &head.vary {
         let first = choices.first().ok_or(format!("vary.{name} is empty"));
         let first = at("vary", at(name, first))?;
+        at("vary", at(name, unlike(name, choices)))?;
         values.entry(name.clone()).or_insert_with(|| first.clone());
     }
     at(
         "cells",
         each(&head.cells, |cell| {
             at("vary", declared(&cell.vary, &values))?;
-            at("set", declared(&cell.set, &values))
+            at("set", declared(&cell.set, &values))?;
+            at("set", sets_what_it_does_not_vary(cell))
         }),
     )?;
     let with = |(key, of_values): (&String, &IndexMap<String, Table>)| {
@@ -283,6 +318,27 @@ fn parameters_of(head: &Head) -> Result<Table, Fault> {
     };
     at("with", head.with.iter().try_for_each(with))?;
     Ok(values)
+}
+
+/// Two cells with one value could not be told apart.
+fn unlike(name: &str, choices: &[Value]) -> Checked {
+    each(0..choices.len(), |at| {
+        let text = plain(&choices[at]);
+        let twice = choices[..at]
+            .iter()
+            .any(|before| matching::names(&text, before));
+        ensure(!twice, || format!("vary.{name} has {text} twice"))
+    })
+}
+
+/// What tells a cell from others is what it runs with.
+fn sets_what_it_does_not_vary(cell: &CellPlan) -> Checked {
+    let both = |name: &String| {
+        ensure(!cell.vary.contains_key(name), || {
+            format!("the cell varies {name}, and sets it to something else")
+        })
+    };
+    cell.set.keys().try_for_each(|name| at(name, both(name)))
 }
 
 /// A cell sets only what is a parameter.
@@ -457,6 +513,19 @@ size = "${size}"
             1_000_000_000
         );
         assert_eq!(book.cells[0].short.flows[0].size.unwrap().get(), 1_000_000);
+    }
+
+    #[test]
+    fn what_every_cell_varies_can_not_be_set() {
+        let set = |name: &str, value: &str| Choices {
+            set: vec![(name.to_owned(), value.to_owned())],
+            ..Choices::default()
+        };
+        let text = TEXT.replace("[[cells]]\nvary = { from = \"b\" }\n", "");
+        let error = open(&text, &set("loss", "0.5")).unwrap_err().to_string();
+        assert!(error.contains("--only loss=VALUE"), "{error}");
+        // The single cell has no loss of its own.
+        open(TEXT, &set("loss", "0.5")).unwrap();
     }
 
     #[test]

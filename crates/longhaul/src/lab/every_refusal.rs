@@ -118,6 +118,26 @@ const OF_PARAMETERS: &[Slip] = &[
     ("repetitions = 1", "repetitions = ¦0", "must be 1 to 1000"),
     ("warmup = 1", "warmup = ¦11", "warmup is 11"),
     ("warmup = 1", "repetitions = ¦0", "repetitions is 0"),
+    (
+        "[0.0, 0.1]\n[with",
+        "[0.0, 0.1, ¦0]\n[with",
+        "vary.loss has 0 twice",
+    ),
+    (
+        "{ from = 'b' }\n[hosts",
+        "{ from = 'b' }\nset = { from = ¦'a' }\n[hosts",
+        "the cell varies from, and sets it to something else",
+    ),
+    (
+        "{ from = 'b' }\n[hosts",
+        "{ from = 'b' }\nlabel = ¦''\n[hosts",
+        "a label is empty",
+    ),
+    (
+        "{ from = 'b' }\n[hosts",
+        "{ from = 'b' }\nlabel = ¦'relays=false, loss=0.0'\n[hosts",
+        "two cells are called \"relays=false, loss=0.0\"",
+    ),
 ];
 
 const OF_THE_TESTBED: &[Slip] = &[
@@ -134,6 +154,52 @@ const OF_THE_TESTBED: &[Slip] = &[
     ),
     ("delay = '1ms'", "mtu = ¦100", "mtu is 100"),
     ("['a', 'b']", "['a', ¦'b b']", "host \"b b\": a name is"),
+    ("['b', 'c']", "¦['b', 'c', 'd']", "two belong here, not 3"),
+    (
+        "name = 'lan'",
+        "name = ¦'lo'",
+        "no interface may have that name",
+    ),
+    (
+        "name = 'lan'",
+        "name = ¦'all'",
+        "no interface may have that name",
+    ),
+    (
+        "delay = '1ms'",
+        "addresses = [¦'10.1.0.0/30', '10.1.0.1/30']",
+        "no address that a host may have",
+    ),
+    (
+        "delay = '1ms'",
+        "addresses = ['10.1.0.1/30', ¦'10.1.0.3/30']",
+        "no address that a host may have",
+    ),
+    (
+        "delay = '1ms'",
+        "addresses = [¦'127.0.0.1/30', '127.0.0.2/30']",
+        "no address that a host may have",
+    ),
+    (
+        "delay = '1ms'",
+        "addresses = ¦['10.9.0.5/24', '10.9.0.6/24']",
+        "the subnets of links \"wan\" (10.9.0.1/30) and \"lan\" (10.9.0.5/24) overlap",
+    ),
+    (
+        "delay = '1ms'",
+        "tap = true\ntap_snap = ¦10",
+        "tap-snap 10: 40 to 256",
+    ),
+    (
+        "delay = '1ms'",
+        "tap = true\ntap_memory = ¦'1KB'",
+        "tap-memory 1 KB: at least",
+    ),
+    (
+        "delay = '1ms'",
+        "¦duration = '1s'",
+        "unknown field `duration`",
+    ),
     ("['b', 'c']", "¦['c', 'c']", "it joins a host with itself"),
     (
         "name = 'lan'",
@@ -221,6 +287,11 @@ const OF_PROGRAMS: &[Slip] = &[
         "'curl'",
         "'iperf3'\nduration = ¦'10min'",
         "it lasts 10 min 0 s, but limit",
+    ),
+    (
+        "'curl'",
+        "'probe'\ncount = 5\nlength = ¦1600",
+        "flow \"get\": packets of 1600 bytes don't fit the path's MTU of 1500",
     ),
     (
         "'curl'",
@@ -410,6 +481,31 @@ const OF_CLAIMS: &[Slip] = &[
     ),
     ("'>= 1'", "¦'about 1'", "is no bound such as"),
     (
+        "dvd_s =",
+        "goodput_bps = ¦'5'\ndvd_s =",
+        "there is a metric \"goodput_bps\" already",
+    ),
+    (
+        "dvd_s =",
+        "late_bps = ¦'5'\ndvd_s =",
+        "there is a metric \"late_bps\" already",
+    ),
+    (
+        "dvd_s =",
+        "'d s' = ¦'5'\ndvd_s =",
+        "a metric's name is letters",
+    ),
+    (
+        "name = 'late_bps'",
+        "name = ¦'goodput_bps'",
+        "there is a metric \"goodput_bps\" already",
+    ),
+    (
+        "[answer]",
+        "[[check]]\nname = ¦'c'\nvalue = '1'\nwant = '>= 1'\n[answer]",
+        "two checks are called \"c\"",
+    ),
+    (
         "sentence = '{}'\nmetric = 'goodput_bps'",
         "sentence = '{}'\nmetric = ¦'speed'",
         "answer: ",
@@ -538,6 +634,11 @@ const OF_VIEWS: &[Slip] = &[
     ),
     ("over = 'loss'", "over = 'loss'\nlog = ¦'z'", "log is \"x\""),
     (
+        "'bars'\ntitle = 'f'\nmetric = 'goodput_bps'\nover = 'loss'\nby = 'relays'",
+        "'series'\ntitle = 'f'\nof = 'goodput_bps'\nfrom = '2s'\nto = ¦'1s'\nby = ['loss', 'relays']",
+        "to must be later than from",
+    ),
+    (
         "over = 'loss'",
         "over = 'loss'\nlimits = [{ value = ¦'much', label = 'l' }]",
         "a limit is a number or a quantity",
@@ -606,6 +707,12 @@ fn what_a_program_cannot_take_has_its_place() {
         cell.short.simulate = true;
     }
     super::program_limits::check(&book).unwrap();
+    // But a run waits as long as the scenario says.
+    for cell in &mut book.cells {
+        cell.scenario.limit = units::Time::from_secs(1);
+    }
+    let error = super::program_limits::check(&book).unwrap_err().to_string();
+    assert!(error.contains("limit, the longest"), "{error}");
 }
 
 /// Not where the parameter is set: what is wrong with a value is said by what uses it.

@@ -18,8 +18,8 @@ const LINK: [&str; 9] = [
     "tap_keep",
     "gso_max_segs",
 ];
-/// Options of `longhaul link` that the lab sets itself.
-const SET_FOR_LINKS: [&str; 4] = ["left", "right", "config", "counters"];
+/// Options of `longhaul link` that the lab sets itself, or with which it would end during a run.
+const SET_FOR_LINKS: [&str; 5] = ["left", "right", "config", "counters", "duration"];
 /// Keys of `[relays.HOST]` that are the lab's own.
 const RELAY: [&str; 3] = ["when", "host", "program"];
 /// Those of relays that are `longhaul relay`.

@@ -110,6 +110,14 @@ fn produced(scenario: &Scenario) -> BTreeSet<String> {
     names
 }
 
+/// What a run of `scenario` gives without its own measures and formulas.
+pub(crate) fn unaided(scenario: &Scenario) -> BTreeSet<String> {
+    let mut bare = scenario.clone();
+    bare.measure.clear();
+    bare.derived.clear();
+    produced(&bare)
+}
+
 /// What all that move bytes give together, and the rate of each.
 fn of_transfers(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
     let transfers: Vec<&&Flow> = flows

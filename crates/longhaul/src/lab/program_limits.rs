@@ -18,7 +18,7 @@ const IPERF3_WINDOW_MAX: u64 = 512 << 20;
 const UDT_TIME_MIN: Time = Time::from_millis(100);
 const UDT_TIME_MAX: Time = Time::from_secs(3600);
 
-/// Refuses flows that their programs can't make, in cells that run on sockets.
+/// Refuses flows that their programs can't make, and those that no run waits for.
 pub(crate) fn check(book: &Book) -> Result<()> {
     for cell in &book.cells {
         for scenario in [&cell.scenario, &cell.short] {
@@ -32,8 +32,12 @@ pub(crate) fn check(book: &Book) -> Result<()> {
 }
 
 fn takes(flow: &Flow, scenario: &Scenario) -> Checked {
-    if !flow.when || scenario.simulate {
+    if !flow.when {
         return Ok(());
+    }
+    if scenario.simulate {
+        return ends(flow, scenario.limit)
+            .map_err(|fault| fault.of(format!("flow {:?}", flow.name)));
     }
     let possible = match flow.program {
         Program::Iperf3 => iperf3(flow),

@@ -9,7 +9,7 @@ use super::{
     view_plan::{FigurePlan, TablePlan},
 };
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::{collections::BTreeMap, net::Ipv4Addr};
 use toml::{Table, Value};
 use units::{Bytes, Time};
@@ -202,10 +202,12 @@ pub(crate) struct Host {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Link {
     pub(crate) name: String,
+    #[serde(deserialize_with = "two")]
     pub(crate) between: [String; 2],
     #[serde(default)]
     pub(crate) kind: LinkKind,
     /// Address and prefix length of each end; one subnet a link is chosen if absent.
+    #[serde(default, deserialize_with = "two_if_any")]
     pub(crate) addresses: Option<[Address; 2]>,
     /// Bytes, 1,280 to 9,000.
     #[serde(default = "defaults::mtu")]
@@ -225,6 +227,21 @@ pub(crate) struct Link {
     /// Every other key: an option of `longhaul link`.
     #[serde(flatten)]
     pub(crate) options: Table,
+}
+
+/// Two, where serde's own arrays take the first two of three.
+fn two<'de, D: Deserializer<'de>, T: Deserialize<'de>>(input: D) -> Result<[T; 2], D::Error> {
+    let all = Vec::deserialize(input)?;
+    all.try_into().map_err(|all: Vec<T>| {
+        let problem = format!("two belong here, not {}", all.len());
+        serde::de::Error::custom(problem)
+    })
+}
+
+fn two_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    input: D,
+) -> Result<Option<[T; 2]>, D::Error> {
+    two(input).map(Some)
 }
 
 /// What the wire is made of.
@@ -248,10 +265,28 @@ pub(crate) struct Address {
 impl Address {
     /// The address of the subnet itself.
     pub(crate) fn network(self) -> Ipv4Addr {
-        let mask = u32::MAX
+        Ipv4Addr::from_bits(self.ip.to_bits() & self.mask())
+    }
+
+    /// Whether an interface may have it: not that of the subnet or of all of its hosts (RFC 3021 makes an
+    /// exception of two), nor one that stands for something else.
+    pub(crate) fn is_of_a_host(self) -> bool {
+        let host = self.ip.to_bits() & !self.mask();
+        let of_the_subnet = self.prefix < 31 && (host == 0 || host == !self.mask());
+        let [first, ..] = self.ip.octets();
+        !of_the_subnet && !matches!(first, 0 | 127 | 224..)
+    }
+
+    /// Whether one subnet lies in the other.
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        let mask = self.mask() & other.mask();
+        self.ip.to_bits() & mask == other.ip.to_bits() & mask
+    }
+
+    fn mask(self) -> u32 {
+        u32::MAX
             .checked_shl(32 - u32::from(self.prefix))
-            .unwrap_or(0);
-        Ipv4Addr::from_bits(self.ip.to_bits() & mask)
+            .unwrap_or(0)
     }
 }
 

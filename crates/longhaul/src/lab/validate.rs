@@ -6,7 +6,7 @@ use super::{
     controls::{self, Control},
     expression::{Bound, Expression},
     fault::{Checked, Fault, at, each, ensure},
-    known::Known,
+    known::{Known, unaided},
     paper, programs,
     scenario::{
         AnswerPlan, CheckPlan, Decp, Direction, Flow, Host, Link, LinkKind, Program, Relay,
@@ -28,7 +28,33 @@ pub(crate) fn book(book: &Book) -> Checked {
     at("repetitions", within("repetitions", repetitions, 1, 1000))?;
     at("retakes", within("retakes", book.base.retakes, 0, 10))?;
     at("warmup", within("warmup", warmup, 0, 10))?;
+    new_names(book)?;
     claims(book)
+}
+
+/// Measures, formulas and checks have names of their own: a formula called as a measured figure would stand in its
+/// place.
+fn new_names(book: &Book) -> Checked {
+    let cells = book.cells.iter();
+    let mut taken: HashSet<String> = cells.flat_map(|cell| unaided(&cell.scenario)).collect();
+    let mut new = |name: &String| {
+        ensure(taken.insert(name.clone()), || {
+            format!("there is a metric {name:?} already")
+        })
+    };
+    let measures = each(&book.base.measure, |plan| at("name", new(&plan.name)));
+    at("measure", measures)?;
+    let clean = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut derived = book.base.derived.keys();
+    let derived = derived.try_for_each(|name| {
+        let word = ensure(name.chars().all(clean), || {
+            format!("{name:?}: a metric's name is letters, digits and '_'")
+        });
+        at(name, word.and_then(|()| new(name)))
+    });
+    at("derived", derived)?;
+    let checks = book.base.check.iter().map(|plan| &plan.name);
+    at("check", distinct("checks", checks))
 }
 
 fn within(what: &str, value: u32, least: u32, most: u32) -> Checked {
@@ -54,6 +80,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Checked {
     let topology = Topology::of(scenario);
     let wires = links.iter().zip(&topology.wires);
     at("links", each(wires, |(one, wire)| link(one, wire)))?;
+    at("links", apart(links, &topology))?;
     at(
         "limit",
         ensure(
@@ -83,8 +110,30 @@ pub(crate) fn scenario(scenario: &Scenario) -> Checked {
     at("flows", each(&scenario.flows, |one| flow(one, &topology)))?;
     at(
         "flows",
+        each(&scenario.flows, |one| {
+            at("length", fits(one, scenario, &topology))
+        }),
+    )?;
+    at(
+        "flows",
         each(&scenario.flows, |one| at("cc", by_routes(one, scenario))),
     )
+}
+
+/// Subnets that overlap would leave routes to chance.
+fn apart(links: &[Link], topology: &Topology) -> Checked {
+    let networks: Vec<_> = topology.wires.iter().map(|wire| wire.ends[0].1).collect();
+    each(0..links.len(), |new| {
+        let met = (0..new).find(|old| networks[new].overlaps(networks[*old]));
+        met.map_or(Ok(()), |old| {
+            let [new, old] =
+                [new, old].map(|at| format!("{:?} ({})", links[at].name, networks[at]));
+            at(
+                "addresses",
+                Err(format!("the subnets of links {old} and {new} overlap")),
+            )
+        })
+    })
 }
 
 fn distinct<'a>(place: &str, names: impl Iterator<Item = &'a String>) -> Checked {
@@ -165,6 +214,11 @@ fn decp(host: &String, decp: &Decp, topology: &Topology) -> Checked {
 fn link(link: &Link, wire: &Wire) -> Checked {
     // IFNAMSIZ of linux/if.h, without its final NUL.
     at("name", name("link", &link.name, 15))?;
+    let reserved = ["lo", "all", "default"].contains(&link.name.as_str());
+    let free = ensure(!reserved, || {
+        format!("link {:?}: no interface may have that name", link.name)
+    });
+    at("name", free)?;
     at(
         "between",
         each(&link.between, |host| name("host", host, 32)),
@@ -207,6 +261,11 @@ fn one_subnet(link: &Link) -> Checked {
     let same = left.network() == right.network() && left.prefix == right.prefix && left != right;
     ensure(same, || {
         format!("{left} and {right} are not two addresses of one subnet")
+    })?;
+    each([left, right], |address| {
+        ensure(address.is_of_a_host(), || {
+            format!("{address} is no address that a host may have")
+        })
     })
 }
 
@@ -466,6 +525,22 @@ fn probe(flow: &Flow) -> Checked {
     at("direction", onward)?;
     at("parallel", ensure(flow.parallel == 1, || problem))?;
     Ok(programs::probe::timing(flow).map(drop)?)
+}
+
+/// A probe's packets are not fragmented.
+fn fits(flow: &Flow, scenario: &Scenario, topology: &Topology) -> Checked {
+    let (Program::Probe, Some(length)) = (flow.program, flow.length) else {
+        return Ok(());
+    };
+    let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
+    let wires = path
+        .windows(2)
+        .filter_map(|hop| topology.between(&hop[0], &hop[1]));
+    let mtu = wires.map(|wire| scenario.links[wire].mtu).min();
+    ensure(mtu.is_none_or(|mtu| u32::from(length) <= mtu), || {
+        let (name, mtu) = (&flow.name, mtu.unwrap_or_default());
+        format!("flow {name:?}: packets of {length} bytes don't fit the path's MTU of {mtu}")
+    })
 }
 
 fn only_of_probe(flow: &Flow) -> Checked {

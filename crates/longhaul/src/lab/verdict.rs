@@ -44,7 +44,8 @@ fn check(plan: &CheckPlan, book: &Book, cells: &[Cell]) -> Option<Check> {
     let (found, undecided) = decisive(&figures, bound);
     let value = match found {
         Figure::Unasked => return None,
-        Figure::Missing => Value::from("no figure: its runs failed"),
+        Figure::Missing => Value::from("no figure: no run gave one"),
+        Figure::Infinite => Value::from("no number: it divides by 0"),
         Figure::Found {
             value, of: None, ..
         } => Value::from(value),
@@ -120,7 +121,7 @@ pub(crate) fn is_printed(book: &Book, index: usize, name: &str) -> bool {
 pub(crate) fn number(expression: &Expression, book: &Book, cells: &[Cell]) -> Option<f64> {
     match figure(expression, None, book, cells) {
         Figure::Found { value, .. } => Some(value),
-        Figure::Unasked | Figure::Missing => None,
+        Figure::Unasked | Figure::Missing | Figure::Infinite => None,
     }
 }
 
@@ -131,6 +132,8 @@ enum Figure {
     Unasked,
     /// Its runs gave none.
     Missing,
+    /// It divides by 0.
+    Infinite,
     /// The value, the cell that it was computed for if there are several, and whether a cell that has nothing but
     /// disturbed runs had a part in it.
     Found {
@@ -160,6 +163,7 @@ impl Figure {
         match (self, other) {
             (Self::Unasked, one) | (one, Self::Unasked) => one,
             (Self::Missing, _) | (_, Self::Missing) => Self::Missing,
+            (Self::Infinite, _) | (_, Self::Infinite) => Self::Infinite,
             (Self::Found { value: a, .. }, Self::Found { value: b, .. }) => {
                 match bound.margin(a) <= bound.margin(b) {
                     true => self,
@@ -189,15 +193,16 @@ fn figure(expression: &Expression, of: Option<usize>, book: &Book, cells: &[Cell
             of,
             disturbed: disturbed.get(),
         },
-        Ok(_) => Figure::Missing,
+        Ok(_) => Figure::Infinite,
         Err(figure) => figure,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{book::Choices, library::Source};
     use super::*;
-    use Figure::{Found, Missing, Unasked};
+    use Figure::{Found, Infinite, Missing, Unasked};
 
     #[test]
     fn the_worst_figure_is_the_one_nearest_to_breaking_the_bound() {
@@ -219,6 +224,26 @@ mod tests {
         assert_eq!(worst(">= 0", [Unasked, found(1.0), Unasked]), found(1.0));
         assert_eq!(worst(">= 0", [Unasked; 3]), Unasked);
     }
+
+    #[test]
+    fn what_divides_by_0_is_no_number() {
+        let expression = Expression::parse("0 / (1 - 1)").unwrap();
+        let text = "title = 't'\nquestion = 'q'\n[[links]]\nname = 'w'\nbetween = ['a', 'b']\n\
+                    [[flows]]\nname = 'f'\nprogram = 'curl'\nfrom = 'a'\nto = 'b'\nsize = '1MB'\n";
+        let source = Source {
+            name: "t".to_owned(),
+            origin: "t.toml".to_owned(),
+            text: text.to_owned(),
+            path: None,
+        };
+        let book = Book::open(&source, &Choices::default()).unwrap();
+        let found = figure(&expression, None, &book, &[]);
+        assert_eq!(found, Infinite);
+        let bound = Bound::parse(">= 0").unwrap();
+        assert_eq!(decisive(&[found], bound), (Infinite, false));
+        assert!(!found.keeps(bound));
+    }
+
     #[test]
     fn a_disturbed_figure_decides_nothing() {
         let found = |value, disturbed| Found {

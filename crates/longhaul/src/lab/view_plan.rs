@@ -454,10 +454,11 @@ impl FigurePlan {
             ("to", self.to.is_some()),
             ("bin", self.bin.is_some()),
         ];
-        match of_time.into_iter().find(|(_, given)| *given && !over_time) {
-            None => Ok(()),
-            Some((key, _)) => at(key, Err("flow, from, to and bin belong to of")),
+        if let Some((key, _)) = of_time.into_iter().find(|(_, given)| *given && !over_time) {
+            return at(key, Err("flow, from, to and bin belong to of"));
         }
+        let onward = self.to.is_none_or(|to| to > self.from.unwrap_or_default());
+        at("to", ensure(onward, || "to must be later than from"))
     }
 
     /// Each kind has the axes that mean something to it.

@@ -54,5 +54,6 @@ pub(crate) fn ways(flags: &[String]) -> anyhow::Result<[(Shape, Schedule); 2]> {
         .map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?
         .start;
     let link = config::links(&start)?.remove(0);
+    link.tap.as_ref().map_or(Ok(()), tap::Plan::check)?;
     Ok([link.forward, link.backward].map(|way| (way.shape, way.schedule)))
 }

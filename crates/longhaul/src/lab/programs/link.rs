@@ -10,7 +10,11 @@ use std::path::{Path, PathBuf};
 
 /// Checks a link's options by what the emulator would make of them, in both directions.
 pub(crate) fn shapes(link: &Link, wire: &Wire) -> Result<[Shape; 2], String> {
-    let shapes = arguments(link, wire).and_then(|arguments| crate::link::shapes(&arguments));
+    let shapes = arguments(link, wire).and_then(|mut arguments| {
+        // Where it will be written is not known yet; how is in the other options.
+        arguments.extend(link.tap.then(|| "--tap=-".to_owned()));
+        crate::link::shapes(&arguments)
+    });
     shapes.map_err(|error| error.to_string())
 }
 
