@@ -64,7 +64,7 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 /// Line ends stay, and tabs.
-fn escaped_lines(text: &str) -> String {
+pub(crate) fn escaped_lines(text: &str) -> String {
     let escaped_line = |line: &str| line.split('\t').map(escaped).collect::<Vec<_>>().join("\t");
     text.split('\n')
         .map(escaped_line)

@@ -3,6 +3,7 @@
 //! arrive. All of it is in memory if there is room, so that no disk limits a transfer; else in
 //! files of the output directory that have no name and so vanish with the lab.
 
+use crate::exit::Refusal;
 use anyhow::{Context, Result, ensure};
 use host::sandbox;
 use rand_xoshiro::{
@@ -38,9 +39,12 @@ impl Store {
     /// Room for `needed` bytes, in memory if they fit, else under `disk`.
     pub(crate) fn open(directory: &Path, disk: &Path, needed: Bytes) -> Result<Self> {
         fs::create_dir_all(directory)?;
-        let fits = memory_available()? >= needed.get().saturating_add(HEADROOM);
+        let memory = memory_available()?;
+        let fits = memory >= needed.get().saturating_add(HEADROOM);
         if fits {
             sandbox::mount_memory(directory, needed + Bytes::new(HEADROOM))?;
+        } else {
+            has_room(disk, needed, memory)?;
         }
         let disk = (!fits).then(|| disk.to_owned());
         Ok(Self {
@@ -112,6 +116,24 @@ impl Store {
         let clone = file.try_clone()?;
         self.nameless.push(file);
         Ok(clone)
+    }
+}
+
+/// Refuses what neither memory nor the disk holds, before the disk is full.
+fn has_room(disk: &Path, needed: Bytes, memory: u64) -> Result<()> {
+    let place = || format!("cannot look at {}", disk.display());
+    let all = rustix::fs::statvfs(disk).with_context(place)?;
+    let free = all.f_bavail.saturating_mul(all.f_frsize);
+    match free >= needed.get() {
+        true => Ok(()),
+        false => Err(Refusal::unsupported(format!(
+            "the files to transfer take {needed}, served and arrived; neither memory has room for them ({} free, \
+             {} beside them) nor the disk of {} ({} free)",
+            Bytes::new(memory),
+            Bytes::new(HEADROOM),
+            disk.display(),
+            Bytes::new(free)
+        ))),
     }
 }
 
@@ -206,6 +228,17 @@ fn memory_available() -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_disk_holds_is_refused_before_it_is_written() {
+        let disk = tempfile::tempdir().unwrap();
+        has_room(disk.path(), Bytes::new(1), 0).unwrap();
+        let error = has_room(disk.path(), Bytes::new(1 << 60), 0).unwrap_err();
+        assert!(
+            error.to_string().contains("neither memory has room"),
+            "{error}"
+        );
+    }
 
     fn store(directory: &Path, disk: Option<&Path>) -> Store {
         let (directory, disk) = (directory.to_owned(), disk.map(Path::to_owned));

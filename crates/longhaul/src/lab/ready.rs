@@ -13,12 +13,16 @@ use super::{
     scenario::{LinkKind, Program, RelayProgram},
     simulated, table,
 };
-use crate::exit::{self, Refusal};
+use crate::{
+    console::escaped_lines,
+    exit::{self, Refusal},
+};
 use anyhow::{Context, Result, bail};
 use host::{sandbox, sysctl};
 use ratatui::crossterm::terminal::size;
+use rustix::fs::{FlockOperation, flock};
 use std::{
-    fs,
+    fs::{self, File},
     io::IsTerminal,
     path::{Path, PathBuf},
 };
@@ -68,6 +72,8 @@ impl Ready {
     /// Does the work, in a sandbox if it needs one, and returns the exit code; what goes wrong is said.
     pub(super) fn perform(self) -> Result<u8> {
         let out = output_directory(&self.out)?;
+        let _as_long_as_it_lives = alone(&out)?;
+        replaceable(&out)?;
         self.may_begin()?;
         let testbed = simulated::needs_testbed(&self.book);
         let work = || self.work(&out);
@@ -105,7 +111,7 @@ impl Ready {
             true => say!("{text}"),
             false => say!(
                 "{}\nReport: {}",
-                table::text(&result, columns()),
+                escaped_lines(&table::text(&result, columns())),
                 page.display()
             ),
         }
@@ -253,6 +259,44 @@ fn output_directory(out: &Path) -> Result<PathBuf> {
     }
 }
 
+/// Refuses a directory that another lab works in. The lock goes with the process, however it ends.
+fn alone(out: &Path) -> Result<File> {
+    let place = || format!("cannot open {}", out.display());
+    let directory = File::open(out).with_context(place)?;
+    flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        Refusal::usage(format!(
+            "--out {}: another lab is at work in it; wait for its end, or choose another folder",
+            out.display()
+        ))
+    })?;
+    Ok(directory)
+}
+
+/// Refuses a directory whose result or page no lab wrote: both would be replaced.
+fn replaceable(out: &Path) -> Result<()> {
+    let ours = |text: &str| {
+        serde_json::from_str::<serde_json::Value>(text)
+            .is_ok_and(|result| result["longhaul"].is_string())
+    };
+    own_file(out, "result.json", ours)?;
+    own_file(out, "report.html", |page| page.contains(report::OURS))
+}
+
+fn own_file(out: &Path, name: &str, is_ours: fn(&str) -> bool) -> Result<()> {
+    let path = out.join(name);
+    let Ok(metadata) = fs::symlink_metadata(&path) else {
+        return Ok(());
+    };
+    let ours = metadata.is_file() && fs::read_to_string(&path).is_ok_and(|text| is_ours(&text));
+    match ours {
+        true => Ok(()),
+        false => Err(Refusal::usage(format!(
+            "--out {}: {name} is in the way and no lab wrote it; move it away or choose another folder",
+            out.display()
+        ))),
+    }
+}
+
 /// The sandbox was refused: what to change.
 fn unsupported(error: &sandbox::SandboxError) -> anyhow::Error {
     let advice = match rustix::process::geteuid().is_root() {
@@ -266,4 +310,39 @@ fn unsupported(error: &sandbox::SandboxError) -> anyhow::Error {
         }
     };
     Refusal::unsupported(format!("{error}; {advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_labs_do_not_work_in_one_folder() {
+        let out = tempfile::tempdir().unwrap();
+        let first = alone(out.path()).unwrap();
+        let error = alone(out.path()).unwrap_err().to_string();
+        assert!(error.contains("another lab is at work"), "{error}");
+        drop(first);
+        alone(out.path()).unwrap();
+    }
+
+    #[test]
+    fn what_no_lab_wrote_is_not_replaced() {
+        let out = tempfile::tempdir().unwrap();
+        let put = |name, text: &str| fs::write(out.path().join(name), text).unwrap();
+        let refused = || replaceable(out.path()).unwrap_err().to_string();
+        replaceable(out.path()).unwrap();
+        put("result.json", "my own");
+        assert!(refused().contains("result.json is in the way"));
+        put("result.json", r#"{ "longhaul": "0.1.0" }"#);
+        replaceable(out.path()).unwrap();
+        put("report.html", "my own");
+        assert!(refused().contains("report.html is in the way"));
+        put("report.html", &format!("{}0.1.0\">", report::OURS));
+        replaceable(out.path()).unwrap();
+        // What a link leads to lies elsewhere.
+        fs::rename(out.path().join("result.json"), out.path().join("other")).unwrap();
+        std::os::unix::fs::symlink("other", out.path().join("result.json")).unwrap();
+        assert!(refused().contains("result.json is in the way"));
+    }
 }

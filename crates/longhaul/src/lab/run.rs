@@ -100,9 +100,6 @@ impl<'a> Lab<'a> {
         done: &[Done],
         progress: &Progress,
     ) -> Result<Self> {
-        let folders = turns.iter().map(|turn| folder(book, *turn)).collect();
-        let kept = done.iter().map(|done| folder(book, turns[done.turn]));
-        let raw = Raw::open(out, &folders, &kept.collect())?;
         let downloads = downloads(book);
         let payloads: Bytes = downloads
             .values()
@@ -119,6 +116,10 @@ impl<'a> Lab<'a> {
             true => Some(Store::open(Path::new(FILES), out, payloads + arriving)?),
             false => None,
         };
+        // Behind what may be refused: it removes the records of an earlier lab.
+        let folders = turns.iter().map(|turn| folder(book, *turn)).collect();
+        let kept = done.iter().map(|done| folder(book, turns[done.turn]));
+        let raw = Raw::open(out, &folders, &kept.collect())?;
         let place = if store.as_ref().is_some_and(Store::on_disk) {
             "on disk: memory is short, so the disk may limit the figures"
         } else {

@@ -12,12 +12,16 @@ use super::{
     result::{Cell, Check, LabResult, Metrics, Run, Vary},
     summary::Summary,
 };
-use crate::exit::Refusal;
+use crate::{console::escaped_lines, exit::Refusal};
 use anyhow::{Context, Result};
 use indexmap::IndexSet;
 use serde::Serialize;
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 /// Two results, put against each other.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -157,7 +161,7 @@ pub(super) fn run(args: &Compare) -> Result<()> {
     }
     match args.json {
         true => say!("{}", serde_json::to_string_pretty(&comparison)?),
-        false => say!("{}", text::text(&comparison, args.all)),
+        false => say!("{}", escaped_lines(&text::text(&comparison, args.all))),
     }
     Ok(())
 }
@@ -306,6 +310,17 @@ fn settings(a: &LabResult, b: &LabResult) -> Vec<Setting> {
     ] {
         below(part, &a.resolved[part], &b.resolved[part], &mut found);
     }
+    let mut elsewhere = Vec::new();
+    for part in ["links", "hosts", "relays", "decp", "flows"] {
+        below(part, &a.resolved[part], &b.resolved[part], &mut elsewhere);
+    }
+    // What a parameter of another value became is said with the parameter.
+    elsewhere.retain(|one| {
+        !found
+            .iter()
+            .any(|other| (&other.a, &other.b) == (&one.a, &one.b))
+    });
+    found.extend(elsewhere);
     for (name, ours) in &a.host.sysctl {
         let theirs = b.host.sysctl.get(name).cloned().unwrap_or_default();
         found.extend(setting(name, ours.clone(), theirs));
@@ -324,21 +339,34 @@ fn setting(name: &str, a: String, b: String) -> Option<Setting> {
 
 /// The values below `name` that differ.
 fn below(name: &str, a: &Value, b: &Value, found: &mut Vec<Setting>) {
-    let (Some(ours), Some(theirs)) = (a.as_object(), b.as_object()) else {
+    let (Some(ours), Some(theirs)) = (parts(a), parts(b)) else {
         found.extend(setting(name, shown(a), shown(b)));
         return;
     };
-    let keys: std::collections::BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    let keys: BTreeSet<&str> = ours.keys().chain(theirs.keys()).copied().collect();
     for key in keys {
         let at =
-            |table: &serde_json::Map<String, Value>| table.get(key).map(shown).unwrap_or_default();
-        found.extend(setting(&format!("{name}.{key}"), at(ours), at(theirs)));
+            |parts: &BTreeMap<&str, &Value>| parts.get(key).copied().cloned().unwrap_or_default();
+        below(&format!("{name}.{key}"), &at(&ours), &at(&theirs), found);
+    }
+}
+
+/// What has a name in a table, or in a list of tables that are called something.
+fn parts(value: &Value) -> Option<BTreeMap<&str, &Value>> {
+    match value {
+        Value::Object(table) => Some(table.iter().map(|(key, one)| (key.as_str(), one)).collect()),
+        Value::Array(list) => list
+            .iter()
+            .map(|one| Some((one["name"].as_str()?, one)))
+            .collect(),
+        _ => None,
     }
 }
 
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
+        Value::Object(_) => "given".to_owned(),
         other => super::result::plain(other),
     }
 }
@@ -409,6 +437,28 @@ mod tests {
             .map(|setting| setting.name.as_str())
             .collect();
         assert_eq!(names, ["seed", "parameters.size"]);
+    }
+
+    #[test]
+    fn scenarios_that_read_differently_are_told_apart() {
+        let (mut a, mut b) = two();
+        let link = |delay| json!({ "name": "wan", "delay": delay, "between": ["a", "b"] });
+        let flow = |size| json!({ "name": "get", "size": size });
+        a.resolved["links"] = json!([link("5ms")]);
+        b.resolved["links"] = json!([link("15ms"), { "name": "lan" }]);
+        // As the parameter says.
+        a.resolved["flows"] = json!([flow("1GB")]);
+        b.resolved["flows"] = json!([flow("2GB")]);
+        let comparison = of(("a", &a), ("b", &b)).unwrap();
+        let settings = comparison.settings.iter();
+        let said: Vec<_> = settings.map(|one| (&*one.name, &*one.a, &*one.b)).collect();
+        let expected = [
+            ("seed", "7", "8"),
+            ("parameters.size", "1GB", "2GB"),
+            ("links.lan", "", "given"),
+            ("links.wan.delay", "5ms", "15ms"),
+        ];
+        assert_eq!(said, expected);
     }
 
     #[test]

@@ -39,6 +39,7 @@ use super::result::LabResult;
 use crate::page;
 use anyhow::Context;
 use downloads::Downloads;
+pub(crate) use index::OURS;
 use maud::{DOCTYPE, Markup, html as markup};
 use script::Charts;
 use std::{

@@ -87,6 +87,7 @@ fn check(result: &LabResult, args: &Args) -> Result<Vec<Row>> {
             measured_bps: measured.median,
             forecast: forecast::forecast(&flow)?,
             disturbed: cell.runs.iter().any(|run| run.disturbed.is_some()),
+            simulated: cell.simulated,
         });
     }
     Ok(rows)

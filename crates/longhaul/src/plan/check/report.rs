@@ -18,6 +18,8 @@ pub(super) struct Row {
     pub(super) forecast: Option<Forecast>,
     /// The machine was too busy in a run of the cell: what was measured is not the path's.
     pub(super) disturbed: bool,
+    /// What was measured is another simulation.
+    pub(super) simulated: bool,
 }
 
 /// All that was checked.
@@ -106,15 +108,24 @@ fn line(row: &Row) -> Vec<String> {
 }
 
 fn error_said(row: &Row) -> Option<String> {
-    let mark = if row.disturbed { ", disturbed" } else { "" };
-    Some(format!("{:+.1} %{mark}", row.error()? * 100.0))
+    let disturbed = if row.disturbed { ", disturbed" } else { "" };
+    let simulated = if row.simulated { ", simulated" } else { "" };
+    let error = row.error()? * 100.0;
+    Some(format!("{error:+.1} %{disturbed}{simulated}"))
 }
 
 fn left_out(rows: &[Row]) -> String {
-    match rows.iter().filter(|row| row.disturbed).count() {
+    let left = |which: fn(&&Row) -> bool, why: &str| match rows.iter().filter(which).count() {
         0 => String::new(),
-        some => format!("left out: {some} whose runs the machine was too busy for\n"),
-    }
+        some => format!("left out: {some} {why}\n"),
+    };
+    left(
+        |row| row.disturbed,
+        "whose runs the machine was too busy for",
+    ) + &left(
+        |row| row.simulated,
+        "that were simulated, not run on sockets",
+    )
 }
 
 fn summary(rows: &[Row], lossy: bool) -> String {
@@ -125,7 +136,7 @@ fn summary(rows: &[Row], lossy: bool) -> String {
     };
     let rows = rows
         .iter()
-        .filter(|row| row.lossy == lossy && !row.disturbed);
+        .filter(|row| row.lossy == lossy && !row.disturbed && !row.simulated);
     let mut errors: Vec<f64> = rows.filter_map(|row| row.error().map(f64::abs)).collect();
     errors.sort_by(f64::total_cmp);
     let Some(worst) = errors.last() else {
@@ -151,6 +162,7 @@ pub(super) fn json(checked: &Checked) -> Value {
             "by": row.forecast.map(|forecast| forecast.by),
             "error": row.error(),
             "disturbed": row.disturbed,
+            "simulated": row.simulated,
             "within": row.error().map(|error| error.abs() <= row.promised()),
         })
     };
@@ -177,6 +189,7 @@ mod tests {
                 by: By::Formula,
             }),
             disturbed: false,
+            simulated: false,
         }
     }
 
@@ -201,6 +214,23 @@ mod tests {
             p99_us: 39_059.0,
         });
         assert!(text(&checked).contains("wan was late by 39.1 ms"));
+    }
+
+    #[test]
+    fn what_was_simulated_is_said_and_not_counted() {
+        let simulated = Row {
+            simulated: true,
+            ..row(false, 101.0)
+        };
+        let checked = Checked {
+            rows: vec![simulated],
+            links: vec![],
+        };
+        let said = text(&checked);
+        assert!(said.contains("+1.0 %, simulated"), "{said}");
+        assert!(said.contains("left out: 1 that were simulated"), "{said}");
+        assert!(!said.contains("clean: "), "{said}");
+        assert_eq!(json(&checked)["rows"][0]["simulated"], json!(true));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod summary;
 mod work;
 
 use crate::{
+    console::escaped_lines,
     exit::Refusal,
     tap::report::{Finished, Output, Plan, Sources as Told},
 };
@@ -125,7 +126,7 @@ fn tell(args: &Args, finished: &Finished) -> Result<()> {
     let analysis = &finished.analysis;
     let mut text = match args.json {
         true => serde_json::to_string(analysis)? + "\n",
-        false => summary::summary(analysis, args.flows.into()),
+        false => escaped_lines(&summary::summary(analysis, args.flows.into())),
     };
     if let (Some(place), false) = (&args.out, args.json) {
         text += &format!("\nwritten to {}\n", place.display());

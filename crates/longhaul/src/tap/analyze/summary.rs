@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a person reads on the terminal.
 
-use crate::tap::report::{Analysis, CaptureFile};
+use crate::{
+    console::escaped,
+    tap::report::{Analysis, CaptureFile},
+};
 use model::tap::record::{Direction, Flow};
 use std::fmt::Write as _;
 use units::{BitRate, Bytes, Time};
@@ -32,7 +35,7 @@ fn headline(analysis: &Analysis) -> String {
     let last = analysis.files.iter().filter_map(|file| file.last_ns).max();
     let span = first.zip(last).map(|(first, last)| last - first);
     let files = match analysis.files.as_slice() {
-        [file] => file.name.clone(),
+        [file] => escaped(&file.name),
         files => counted(files.len() as u64, "file"),
     };
     let mut text = format!("{files}: {}", counted(packets, "packet"));
@@ -83,7 +86,7 @@ fn lines(analysis: &Analysis, flow: &Flow) -> String {
         flow.number, flow.client.address, flow.client.port, flow.server.address, flow.server.port
     );
     if let Some(place) = analysis.place(flow.vantage) {
-        let _ = write!(text, ", seen at {place}");
+        let _ = write!(text, ", seen at {}", escaped(place));
     }
     text.push('\n');
     let ways = [("upload  ", &flow.upload), ("download", &flow.download)];
@@ -145,6 +148,7 @@ fn grouped(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tap::report::VantagePoint;
 
     #[test]
     fn thousands_are_set_apart() {
@@ -157,6 +161,34 @@ mod tests {
         for (count, text) in cases {
             assert_eq!(grouped(count), text);
         }
+    }
+
+    #[test]
+    fn names_that_a_capture_brings_do_not_reach_the_terminal_raw() {
+        let file = CaptureFile {
+            name: "a\u{1b}[31m.pcap".to_owned(),
+            ..CaptureFile::default()
+        };
+        let place = |name: &str| VantagePoint {
+            name: name.to_owned(),
+            ..VantagePoint::default()
+        };
+        let analysis = Analysis {
+            files: vec![file],
+            vantages: vec![place("e\u{1b}[31m\n1 forged"), place("other")],
+            ..Analysis::default()
+        };
+        let flow: Flow = serde_json::from_value(serde_json::json!({
+            "number": 1, "vantage": 0, "client": { "address": "10.0.0.1", "port": 1 },
+            "server": { "address": "10.0.0.2", "port": 2 }, "first_ns": 0, "last_ns": 1,
+            "opening": { "syn_to_syn_ack_ns": null, "syn_ack_to_ack_ns": null,
+                         "syn_retransmissions": 0, "syn_ack_retransmissions": 0 },
+            "closing": "open", "upload": Direction::default(), "download": Direction::default(),
+        }))
+        .unwrap();
+        let said = headline(&analysis) + &lines(&analysis, &flow);
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+        assert!(!said.contains("\n1 forged"), "{said:?}");
     }
 
     #[test]

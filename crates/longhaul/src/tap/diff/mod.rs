@@ -7,6 +7,7 @@ mod page;
 mod side;
 mod table;
 
+use crate::console::escaped_lines;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use comparison::Comparison;
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let text = match args.json {
         true => serde_json::to_string(&comparison)? + "\n",
-        false => table::text(&comparison),
+        false => escaped_lines(&table::text(&comparison)),
     };
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
