@@ -313,3 +313,64 @@ fn hops_that_a_client_names_are_no_news() {
     let lines = said.lines().filter(|line| line.contains("peer"));
     assert_eq!(lines.count(), 0, "{said}");
 }
+
+/// Clients go by the peer `a`, which is told to go on to `b`.
+fn with_chain(a: SocketAddr, b: SocketAddr, more: &str) -> Relay {
+    let listeners = ["http", "socks5"].map(|kind| listener(kind, "")).concat();
+    let peers = format!("[peer.a]\naddress = '{a}'\n[peer.b]\naddress = '{b}'\n");
+    let route = "[[route]]\nvia = ['a', 'b']\nfallback = [[]]\n";
+    let text = format!("{more}{listeners}{peers}{route}");
+    Relay::configured(&text, text.matches("[[listener]]").count())
+}
+
+fn listener(kind: &str, more: &str) -> String {
+    format!("[[listener]]\nkind = '{kind}'\naddress = '{ANY}'\n{more}")
+}
+
+/// What the relay before it says of a further peer counts like a connection of this relay's own.
+#[test]
+fn a_chain_whose_further_peer_is_away_makes_room_for_the_next() {
+    let (origin, address) = origin();
+    let a = Relay::start(&["--convert", ANY]);
+    let (socket, away) = refusing();
+    let forward = listener("forward", &format!("destination = '{address}'\n"));
+    let near = with_chain(a.address("convert"), away, &forward);
+    let to = Destination::Address(address);
+    let dialled = |kind| {
+        let client = dial(kind, near.address(kind), &to).unwrap();
+        exchange(&client, &accept(&origin), 1);
+    };
+    // The first client, too.
+    dialled("socks5");
+    dialled("http");
+    // What this one sends leaves with its request, which can't be made twice.
+    exchange(&connect(near.address("forward")), &accept(&origin), 1);
+    let said = near.says("peer b is down");
+    let why = format!("connection refused at relay {away}, says relay a");
+    assert!(said.contains(&why), "{said}");
+    near.says("clients go straight to their destinations while peer b is down");
+    drop(socket);
+    let b = Relay::start(&["--convert", &away.to_string()]);
+    near.says("peer b is back");
+    dialled("socks5");
+    let (_, said) = b.stop();
+    assert!(!said.contains("turned away"), "{said}");
+}
+
+/// It may not be let in there, and the path that matters is another.
+#[test]
+fn a_peer_that_only_others_connect_to_is_asked_over_them() {
+    let (a, at_a) = origin();
+    let (b, at_b) = origin();
+    let admin = format!("[admin]\naddress = '{ANY}'\n");
+    let _near = with_chain(at_a, at_b, &admin);
+    let asked = [(); 2].map(|()| {
+        let mut stream = accept(&a);
+        let request = read_request(&mut stream);
+        stream.write_all(&Answer::Accepted.encode()).unwrap();
+        request.hops[0]
+    });
+    assert!(asked.contains(&at_b), "{asked:?}");
+    b.set_nonblocking(true).unwrap();
+    assert_eq!(b.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}

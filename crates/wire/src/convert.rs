@@ -28,7 +28,7 @@ pub use cause::{CAUSE, Cause};
 
 use crate::destination::{Destination, HostName};
 use std::{
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
@@ -306,10 +306,26 @@ impl Request {
         }
     }
 
-    /// Whether it is the request that [`Request::check`] makes.
+    /// The same for the last of these relays, to be sent to the one before the first. They pass it on
+    /// as any request; its destination is for documentation (RFC 5737) and never connected to.
+    #[must_use]
+    pub fn check_over(hops: &[SocketAddr], time: Duration) -> Self {
+        let check = Self::check();
+        Self {
+            destination: Destination::Address((Ipv4Addr::new(192, 0, 2, 1), CHECK_PORT).into()),
+            hop_limit: hops.len() as u8,
+            hops: [hops, &check.hops].concat(),
+            time,
+            ..check
+        }
+    }
+
+    /// Whether it is the request that [`Request::check`] makes, or what relays on the way have made of
+    /// [`Request::check_over`].
     #[must_use]
     pub fn is_check(&self) -> bool {
-        *self == Self::check()
+        let check = Self::check();
+        (self.hop_limit, &self.hops, self.stripes) == (0, &check.hops, None)
     }
 
     /// The message.
@@ -709,6 +725,20 @@ mod tests {
         }
         bytes.extend(b"GET / HTTP/1.1");
         assert_eq!(Request::parse(&bytes), Ok(Some((example(), len))));
+    }
+
+    #[test]
+    fn a_check_over_others_is_one_at_the_last() {
+        let hops = [5124, 5125].map(|port| SocketAddr::from(([192, 0, 2, 9], port)));
+        let bytes = Request::check_over(&hops, Duration::from_secs(1)).encode();
+        let mut request = Request::parse(&bytes).unwrap().unwrap().0;
+        for hop in hops {
+            assert!(!request.is_check());
+            assert_eq!(request.hops.remove(0), hop);
+            request.hop_limit -= 1;
+        }
+        request.from_elsewhere = true;
+        assert!(request.is_check());
     }
 
     #[test]

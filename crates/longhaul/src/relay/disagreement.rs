@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What two relays do not agree on, in words for the operator of either: the cause and the remedy.
 
-use super::failure::Failure;
+use super::{failure::Failure, fault::Fault};
 use rustls::{AlertDescription, CertificateError, Error as TlsError, OtherError};
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 use units::Time;
@@ -24,6 +24,8 @@ pub(crate) enum Obstacle {
     Version(u8),
     /// It refuses to read what longhaul sends.
     Refuses(ErrorCode),
+    /// A relay before it in the chain says that it can't go on to it.
+    Beyond(Fault),
 }
 
 impl Obstacle {
@@ -32,6 +34,7 @@ impl Obstacle {
         match self {
             Self::Unreachable(failure) => *failure,
             Self::Silent(_) => Failure::TimedOut,
+            Self::Beyond(fault) => fault.failure,
             _ => Failure::PeerProtocol,
         }
     }
@@ -80,6 +83,7 @@ impl fmt::Display for Obstacle {
                 "it speaks version {version} of Convert, and this relay version 1: run the same \
                  longhaul at both ends"
             ),
+            Self::Beyond(fault) => write!(f, "{fault}: what these two say on stderr tells more"),
             Self::Refuses(ErrorCode::MissingCookie) => {
                 f.write_str("it wants a cookie: it is no Convert listener of longhaul")
             }

@@ -103,6 +103,11 @@ impl Fault {
         }
     }
 
+    /// The relay that could not be gone on to, if it goes by its address.
+    pub(crate) fn hop(&self) -> Option<SocketAddr> {
+        self.at.as_deref()?.parse().ok()
+    }
+
     /// Whether a relay on the way is to blame, and not the destination.
     pub(crate) fn is_at_relay(&self) -> bool {
         self.at.is_some()

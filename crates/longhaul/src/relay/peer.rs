@@ -10,6 +10,7 @@ use super::{
     connect::{self, connect, race},
     disagreement::Obstacle,
     failure::Failure,
+    fault::Fault,
     health::{Health, Report},
     leg::Leg,
     place::Place,
@@ -62,6 +63,8 @@ pub(crate) struct Peer {
     /// It is in the configuration. Another one, which only a request names, is not watched, and
     /// nothing is said of it: whoever may ask would choose what.
     pub(crate) is_configured: bool,
+    /// Chains pass it and none begins with it: what relays before it say of it is its health.
+    pub(crate) is_beyond: bool,
     pub(crate) health: Health,
     /// The end of the last check that a doubt caused; held by whoever checks.
     pub(crate) doubted: AsyncMutex<Option<Instant>>,
@@ -114,6 +117,7 @@ impl PartialEq for Peer {
         (&self.name, &self.place, &self.profile, self.pool)
             == (&other.name, &other.place, &other.profile, other.pool)
             && (self.pool_age, self.streams) == (other.pool_age, other.streams)
+            && self.is_beyond == other.is_beyond
             && (&self.tls, self.transport) == (&other.tls, other.transport)
     }
 }
@@ -133,6 +137,7 @@ impl Peer {
             pool: 0,
             pool_age: POOL_AGE_DEFAULT,
             is_configured: false,
+            is_beyond: false,
             health: Health::default(),
             doubted: AsyncMutex::default(),
             passed_by: AtomicBool::new(false),
@@ -199,6 +204,49 @@ impl Peer {
                 self.is_missed(&obstacle);
             }
         }
+    }
+
+    /// Has the relays that lead to it ask, the first of them from here.
+    async fn check_over(&self, way: &[Arc<Self>], limit: Duration) {
+        let [first, others @ ..] = way else {
+            return self.check(limit).await;
+        };
+        let mut hops = Vec::new();
+        for peer in others.iter().map(|peer| &**peer).chain([self]) {
+            match within(limit, Box::pin(peer.place.resolve())).await {
+                Ok(hop) => hops.push(hop),
+                Err(failure) => {
+                    peer.is_missed(&Obstacle::Unreachable(failure));
+                    return;
+                }
+            }
+        }
+        if !first.health.is_up() {
+            return;
+        }
+        let Ok(leg) = first.reach(limit).await else {
+            return;
+        };
+        let request = Request::check_over(&hops, limit);
+        let _ = timeout(limit, write_all(&leg, &request.encode())).await;
+        let Ok(Ok((answer, cause))) = timeout(limit, answer(&leg)).await else {
+            return;
+        };
+        let Answer::Refused { code, detail } = answer else {
+            return self.is_back();
+        };
+        let fault = Fault::of_answer((code, detail), cause, &first.name);
+        match fault.hop() {
+            hop if hop == hops.last().copied() => self.is_missed_beyond(&fault),
+            // It was not asked.
+            Some(hop) if hops.contains(&hop) => {}
+            _ => self.is_back(),
+        }
+    }
+
+    /// A relay before it in a chain says that it can't go on to it.
+    pub(crate) fn is_missed_beyond(&self, fault: &Fault) {
+        self.is_missed(&Obstacle::Beyond(fault.clone()));
     }
 
     /// Checks it after a connection that ended at `since` without the peer's answer, unless that is
@@ -416,7 +464,8 @@ pub(crate) async fn watch(relay: &Relay) {
         };
         for peer in config.peers.values().filter(due) {
             let (peer, limit) = (peer.clone(), config.limits.connect_timeout);
-            tokio::spawn(async move { peer.check(limit).await });
+            let way = config.policy.way_to(&peer);
+            tokio::spawn(async move { peer.check_over(&way, limit).await });
         }
         sleep(PERIOD).await;
     }

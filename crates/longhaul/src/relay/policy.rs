@@ -45,15 +45,20 @@ pub(crate) struct Rule {
 }
 
 impl WayOut {
-    /// Whether a chain is left whose first peer, if it has one, is up.
+    /// Whether a chain is left whose peers, if it has any, are up.
     pub(crate) fn has_hope(&self) -> bool {
         self.chains.iter().any(has_hope)
     }
 }
 
-/// Whether the first peer is up, if there is one.
+/// Whether its peers are up, as far as this relay knows: a further one that another chain begins with
+/// is known by connections from here, which say nothing of those from the relay before it.
 pub(crate) fn has_hope(chain: &Chain) -> bool {
-    chain.first().is_none_or(|peer| peer.health.is_up())
+    let mut counted = chain
+        .iter()
+        .enumerate()
+        .filter(|(n, peer)| *n == 0 || peer.is_beyond);
+    counted.all(|(_, peer)| peer.health.is_up())
 }
 
 /// All rules, and what holds when none fits.
@@ -74,6 +79,17 @@ impl Policy {
 }
 
 impl Policy {
+    /// The relays that lead to `peer`, if this one never connects to it itself.
+    pub(crate) fn way_to(&self, peer: &Arc<Peer>) -> Chain {
+        let ways = self.rules.iter().filter_map(|rule| rule.way.as_ref());
+        let mut chains = ways.flat_map(|way| &way.chains);
+        let before = |chain: &Chain| Some(chain[..chain.iter().position(|p| p == peer)?].to_vec());
+        match peer.is_beyond {
+            true => chains.find_map(before).unwrap_or_default(),
+            false => Chain::new(),
+        }
+    }
+
     /// The ways that clients of a listener may be sent, whoever they are and wherever they want to go.
     pub(crate) fn ways_of(&self, listener: &str) -> Vec<&WayOut> {
         let mut ways = Vec::new();

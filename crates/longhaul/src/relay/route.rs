@@ -141,9 +141,10 @@ impl Route<'_> {
                     continue;
                 }
             };
+            let beyond = beyond(chain, &hops);
             let missed = match next_leg(chain, hops, request)? {
                 NextLeg::Destination(to) => {
-                    if let Some(peer) = way.chains[0].first() {
+                    if let Some(peer) = at_fault(&way.chains[0]) {
                         peer.is_passed_by(self.listener);
                     }
                     return Ok(self.go_straight(&to, &way.profile, request).await?);
@@ -155,13 +156,13 @@ impl Route<'_> {
             };
             match missed {
                 Err(fault) => outcome = Err(fault),
-                Ok(far) => return Ok(far),
+                Ok(far) => return Ok(Far { beyond, ..far }),
             }
         }
         outcome
     }
 
-    /// Whether a way out is left whose first peer, if it has one, is up.
+    /// Whether a way out is left whose peers, if it has any, are up.
     pub(crate) fn has_hope(&self, request: &Request) -> bool {
         let way = self.way_out(request);
         way.is_ok_and(|way| way.has_hope())
@@ -336,7 +337,22 @@ fn early(request: &Request, striped: bool) -> Vec<u8> {
     [&stripe::Frame::Data { offset, len }.encode(), &early[..]].concat()
 }
 
-/// The chains whose first peer is up before the others, which are the last resort.
+/// The peers of a chain that this relay knows by what the relays before them say, and the addresses
+/// that the request names them by.
+fn beyond(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> Beyond {
+    let others = hops.iter().copied().zip(chain.iter().skip(1).cloned());
+    others.filter(|(_, peer)| peer.is_beyond).collect()
+}
+
+type Beyond = Box<[(SocketAddr, Arc<Peer>)]>;
+
+/// The peer for which a chain is not used.
+fn at_fault(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
+    let down = chain.iter().find(|peer| !peer.health.is_up());
+    down.or(chain.first())
+}
+
+/// The chains whose peers are up before the others, which are the last resort.
 fn by_hope(chains: &[Chain]) -> Vec<&Chain> {
     let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(|chain| has_hope(chain));
     [up, down].concat()
@@ -408,6 +424,10 @@ pub(crate) struct Far {
     unanswered: AtomicBool,
     /// What came instead of an answer makes the peer doubtful.
     doubtful: AtomicBool,
+    /// Relays behind the peer that the request names.
+    beyond: Beyond,
+    /// The answer says that one of these can't be gone on to.
+    cut_off: AtomicBool,
     /// The address that the request names the peer by, if it does.
     hop: Option<SocketAddr>,
     /// Nothing of the client's left with the request.
@@ -461,6 +481,8 @@ impl Far {
             replaceable: false,
             unanswered: AtomicBool::new(false),
             doubtful: AtomicBool::new(false),
+            beyond: Beyond::default(),
+            cut_off: AtomicBool::new(false),
             hop: None,
             is_bare: false,
             since: Instant::now(),
@@ -551,7 +573,8 @@ impl Far {
 
     fn hear(&self, answer: Answer, cause: Option<Cause>) -> Result<(), Fault> {
         let Answer::Refused { code, detail } = answer else {
-            if let Some(peer) = &self.peer {
+            let others = self.beyond.iter().map(|(_, peer)| peer);
+            for peer in self.peer.iter().chain(others) {
                 peer.is_back();
             }
             return Ok(());
@@ -561,7 +584,20 @@ impl Far {
             (code, _) if peer::is_strange(code) => self.doubt_peer(),
             _ => {}
         }
-        Err(Fault::of_answer((code, detail), cause, &self.relay_name()))
+        let fault = Fault::of_answer((code, detail), cause, &self.relay_name());
+        self.blame(&fault);
+        Err(fault)
+    }
+
+    /// Takes note of a relay that can't be gone on to. Another one's shortage passes.
+    fn blame(&self, fault: &Fault) {
+        let named = |(hop, _): &&(SocketAddr, _)| fault.hop() == Some(*hop);
+        if fault.failure != Failure::Exhausted
+            && let Some((_, peer)) = self.beyond.iter().find(named)
+        {
+            self.cut_off.store(true, Relaxed);
+            peer.is_missed_beyond(fault);
+        }
     }
 
     /// Has the peer checked.
@@ -574,11 +610,12 @@ impl Far {
         tokio::spawn(async move { peer.doubt(now, limit).await });
     }
 
-    /// After a failure: whether the peer turned out to be down, and the request may be made again by
+    /// After a failure: whether a peer of the chain turned out to be down, and the request may be made again by
     /// another way, because not a byte of the client has left.
     pub(crate) async fn has_lost_peer(&self) -> bool {
         let nothing_left = self.is_bare && !self.client_heard.load(Relaxed);
         match &self.peer {
+            Some(_) if nothing_left && self.cut_off.load(Relaxed) => true,
             Some(peer) if nothing_left && self.doubtful.load(Relaxed) => {
                 peer.doubt(self.since, self.limit).await
             }

@@ -533,7 +533,9 @@ fn profile_named(name: &str, profiles: &Profiles, user: &str) -> anyhow::Result<
 }
 
 fn peers(settings: &Settings, profiles: &Profiles) -> anyhow::Result<BTreeMap<String, Arc<Peer>>> {
+    let chains = || settings.route.iter().flat_map(RouteSettings::chains);
     let peer = |(name, written): (&String, &settings::PeerSettings)| {
+        let begins = chains().any(|via| via.first() == Some(name));
         let profile = written.profile.as_deref().unwrap_or("far");
         let user = format!("peer {name}");
         let profile = profile_named(profile, profiles, &user)?;
@@ -541,6 +543,7 @@ fn peers(settings: &Settings, profiles: &Profiles) -> anyhow::Result<BTreeMap<St
         let initiator = |tls| Initiator::new(tls, &user, name).map(Arc::new);
         let peer = Peer {
             is_configured: true,
+            is_beyond: !begins && chains().any(|via| via.contains(name)),
             tls: written.tls.as_ref().map(initiator).transpose()?,
             pool: pool_size(written, &user)?,
             streams: streams(written, &user)?,
@@ -627,9 +630,9 @@ fn rule(
             "{name}: deny excludes via, fallback and profile"
         )));
     }
-    let chains = std::iter::once(&route.via).chain(&route.fallback);
     let way = WayOut {
-        chains: chains
+        chains: route
+            .chains()
             .map(|via| chain(via, peers, name))
             .collect::<Result<_, _>>()?,
         profile: profile_named(route.profile.as_deref().unwrap_or("far"), profiles, name)?,

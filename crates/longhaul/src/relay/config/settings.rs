@@ -171,11 +171,17 @@ pub(crate) struct RouteSettings {
     pub(crate) deny: bool,
     /// Leave through these peers, nearest first; empty is straight to the destination.
     pub(crate) via: Vec<String>,
-    /// Chains to try, in order, when the first peer of `via` does not answer; an empty one is
-    /// straight.
+    /// Chains to try, in order, when a peer of `via` does not answer; an empty one is straight.
     pub(crate) fallback: Vec<Vec<String>>,
     /// The profile of legs straight to the destination.
     pub(crate) profile: Option<String>,
+}
+
+impl RouteSettings {
+    /// The names of the peers of its chains, in the order in which they are tried.
+    pub(crate) fn chains(&self) -> impl Iterator<Item = &Vec<String>> {
+        std::iter::once(&self.via).chain(&self.fallback)
+    }
 }
 
 /// How a leg behaves. What is absent is the kernel's choice.
