@@ -286,6 +286,15 @@ fn names_the_share_of_small_files_that_is_missing() {
     assert!(all.status.success(), "{}", said(&all));
     assert_eq!(said(&all), "");
     assert_eq!(fs::read_dir(site.on("t1", "small")).unwrap().count(), 30);
+    // One share alone is not the tree, whoever asks for it, and what it lacks is not too much.
+    for (arguments, from) in [(&[][..], "disk/small"), (&["--delete"], "disk/small/")] {
+        let output = finish(site.start(arguments, ("d1", from), ("t1", "disk/small")));
+        assert_eq!(output.status.code(), Some(1), "{from}: {}", said(&output));
+        let lacking = "only one host's share of it is here: it was spread over d1, d2, d3";
+        assert!(said(&output).contains(lacking), "{}", said(&output));
+        let (all, copied_into_it) = (30, 1);
+        assert_eq!(names(&site.on("t1", "small")).len(), all + copied_into_it);
+    }
     // What was never one has no shares.
     for host in ["e1", "e2"] {
         fs::create_dir_all(site.on(host, "own")).unwrap();
@@ -293,6 +302,64 @@ fn names_the_share_of_small_files_that_is_missing() {
     }
     let own = copy("source", ("e1,e2", "disk/own"), ("t1", "disk"));
     assert!(own.status.success(), "{}", said(&own));
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names
+        .filter(|name| !name.starts_with(".longhaul-"))
+        .collect()
+}
+
+/// Each would bring some of its own, and nobody would hear of the rest.
+#[test]
+fn source_hosts_that_have_other_things_are_refused() {
+    let site = Site::new();
+    for host in ["s1", "s2"] {
+        fs::create_dir_all(site.on(host, "own")).unwrap();
+        fs::write(site.on(host, "own").join(host), host).unwrap();
+    }
+    let output = finish(site.start(
+        &["--apart", "target"],
+        ("s1,s2", "disk/own"),
+        ("d1,d2", "disk"),
+    ));
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let why = "disk/own on s2 is not what it is on s1";
+    assert!(said(&output).contains(why), "{}", said(&output));
+    assert!(names(&site.on("d1", "")).is_empty() && names(&site.on("d2", "")).is_empty());
+}
+
+/// Without it nobody hears of a share that is missing: it is named at once, with its host.
+#[test]
+fn a_note_of_shares_that_is_damaged_is_named() {
+    let site = Site::new();
+    fs::create_dir(site.path("from/small")).unwrap();
+    fs::write(site.path("from/small/file"), "x").unwrap();
+    let spread = || {
+        finish(site.start(
+            &["--apart", "target"],
+            ("s1", "from/small/"),
+            ("d1,d2", "disk/small"),
+        ))
+    };
+    assert!(spread().status.success());
+    fs::write(site.on("d1", "small/.longhaul-spread"), "damaged").unwrap();
+    let gather = finish(site.start(
+        &["--apart", "source"],
+        ("d1,d2", "disk/small"),
+        ("t1", "disk"),
+    ));
+    for (output, code) in [(spread(), 1), (gather, 2)] {
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        let damaged = said.lines().find(|line| line.contains("damaged"));
+        assert!(damaged.is_some_and(|line| line.contains("d1: ")), "{said}");
+        assert!(!said.contains("going on"), "{said}");
+    }
+    fs::remove_file(site.on("d1", "small/.longhaul-spread")).unwrap();
+    assert!(spread().status.success());
 }
 
 /// Users are told that what ends with .part may be removed.

@@ -485,3 +485,186 @@ fn a_user_copies_where_root_did_and_the_other_way_round() {
             .arg(&home));
     }
 }
+
+/// `-x`, as rsync has it: what is mounted in the target is another's.
+#[test]
+fn leaves_alone_what_is_mounted_in_the_target() {
+    let ground = Ground::new();
+    let at = |name: &str| ground.path(name);
+    fs::create_dir_all(at("src/has")).unwrap();
+    fs::write(at("src/file"), "x").unwrap();
+    for mounted in ["to/extra/disk", "to/has", "to/disk"] {
+        fs::create_dir_all(at("other")).unwrap();
+        fs::write(at("other/precious"), "mine").unwrap();
+        fs::create_dir_all(at(mounted)).unwrap();
+        let options = ["-t", "tmpfs", "tmpfs"].map(AsRef::as_ref);
+        let disk = Disk::mount(&options, at(mounted));
+        fs::copy(at("other/precious"), disk.seen().join("precious")).unwrap();
+        let mut planned = disk.within(&ground, env!("CARGO_BIN_EXE_longhaul"));
+        planned.args(["copy", "--dry-run", "-x", "--delete"]);
+        let planned = run(planned.arg(at("src/")).arg(at("to")));
+        let planned = String::from_utf8(planned.stdout).unwrap();
+        assert!(!planned.contains("precious"), "{mounted}: {planned}");
+        let mut command = disk.within(&ground, env!("CARGO_BIN_EXE_longhaul"));
+        command.args(["copy", "--quiet", "-x", "--delete"]);
+        run(command.arg(at("src/")).arg(at("to")));
+        assert!(disk.seen().join("precious").exists(), "{mounted}");
+        drop(disk);
+        fs::remove_dir_all(at("to")).unwrap();
+    }
+}
+
+/// Users of one group, in a directory of another.
+#[test]
+fn everybody_who_may_write_copies_into_one_directory() {
+    const GROUP: u32 = 1_000_000;
+    let folder = nested();
+    let top = folder.path();
+    fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = |user: u32, to: &Path| {
+        let name = format!("of-{user}");
+        fs::write(top.join(&name), &name).unwrap();
+        let mut command = Command::new("setpriv");
+        command.arg(format!("--reuid={}", 1_000_000 + user));
+        command.args([format!("--regid={GROUP}"), "--clear-groups".to_owned()]);
+        command.args([env!("CARGO_BIN_EXE_longhaul"), "copy", "--quiet"]);
+        run(command.arg(top.join(&name)).arg(to));
+    };
+    let (open, listed) = (top.join("open"), top.join("listed"));
+    for dir in [&open, &listed] {
+        fs::create_dir(dir).unwrap();
+    }
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    // Two users by name: version 2, then owner, users, group, mask and others.
+    let entries: [(u16, u16, u32); 6] = [
+        (1, 7, u32::MAX),
+        (2, 7, 1_000_001),
+        (2, 7, 1_000_002),
+        (4, 5, u32::MAX),
+        (16, 7, u32::MAX),
+        (32, 5, u32::MAX),
+    ];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, may, number) in entries {
+        list.extend(tag.to_le_bytes());
+        list.extend(may.to_le_bytes());
+        list.extend(number.to_le_bytes());
+    }
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(&listed, "system.posix_acl_access", &list, flags).unwrap();
+    for dir in [&open, &listed] {
+        for user in [1, 2, 1] {
+            copy(user, dir);
+        }
+        assert_eq!(names(dir), ["of-1", "of-2"].map(PathBuf::from));
+    }
+}
+
+/// What he may not set because it is another's is no difference, and said once.
+#[test]
+fn says_once_that_things_belong_to_another() {
+    let folder = nested();
+    let top = folder.path();
+    fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["src/a", "src/b"] {
+        fs::write(top.join(name), "x").unwrap();
+    }
+    run(Command::new("cp")
+        .args(["-a"])
+        .arg(top.join("src"))
+        .arg(top.join("theirs")));
+    for (name, mode) in [
+        ("theirs", 0o777),
+        ("theirs/a", 0o666),
+        ("theirs/sub", 0o777),
+    ] {
+        fs::set_permissions(top.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let copy = |arguments: &[&str]| {
+        let mut command = as_user(1, "1000001");
+        command.arg("copy").args(arguments);
+        run(command.arg(top.join("src/")).arg(top.join("theirs")))
+    };
+    // The manifest's directory is the first thing that is new.
+    let planned = String::from_utf8(copy(&["--dry-run"]).stdout).unwrap();
+    assert!(planned.contains("0 would be made, 0 changed"), "{planned}");
+    let done = copy(&[]);
+    let (told, said) = (done.stdout, String::from_utf8(done.stderr).unwrap());
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.starts_with("0 copied"), "{told}");
+    let lines = said
+        .lines()
+        .filter(|line| line.contains("belongs to another"));
+    assert_eq!(lines.count(), 1, "{said}");
+    let mode = fs::metadata(top.join("theirs/a")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o666);
+}
+
+/// A device or a fifo with two names, as a tree of a system's may have it.
+#[test]
+fn knows_further_names_of_devices_and_fifos() {
+    let folder = nested();
+    let at = |name: &str| folder.path().join(name);
+    run(Command::new("mknod")
+        .arg(at("src/a-device"))
+        .args(["c", "1", "3"]));
+    run(Command::new("mknod").arg(at("src/a-fifo")).arg("p"));
+    for kind in ["device", "fifo"] {
+        fs::hard_link(at(&format!("src/a-{kind}")), at(&format!("src/b-{kind}"))).unwrap();
+    }
+    let copies = |arguments: &[&str]| {
+        let output = in_folder(folder.path(), arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    };
+    copies(&["src/", "all"]);
+    copies(&["src/", "all"]);
+    copies(&["--dry-run", "src/", "all"]);
+    for (arguments, left) in [
+        (&["--no-devices"][..], &["device"][..]),
+        (&["--no-special"], &["fifo"]),
+        (&["--safe"], &["device", "fifo"]),
+    ] {
+        let to = arguments[0];
+        for _ in 0..2 {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+            command.current_dir(folder.path()).args(["copy", "--json"]);
+            let output = run(command.args(arguments).args(["src/", &format!("./{to}")]));
+            let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(record["left_out"], 2 * left.len(), "{record}");
+            let all = ["same", "made", "left_out"].map(|what| record[what].as_u64().unwrap());
+            assert_eq!(
+                all.iter().sum::<u64>(),
+                record["entries"].as_u64().unwrap(),
+                "{record}"
+            );
+        }
+        for kind in ["device", "fifo"] {
+            for name in ["a", "b"] {
+                let there = at(to)
+                    .join(format!("{name}-{kind}"))
+                    .symlink_metadata()
+                    .is_ok();
+                assert_eq!(there, !left.contains(&kind), "{to} {name}-{kind}");
+            }
+        }
+    }
+}
+
+/// ssh passes on whatever the other host says.
+#[test]
+fn escapes_what_the_other_host_says() {
+    let folder = nested();
+    let ssh = folder.path().join("ssh");
+    let text = "#!/bin/sh\nprintf '\\033]0;title\\007 closed\\r\\n' >&2\nexit 255\n";
+    fs::write(&ssh, text).unwrap();
+    let output = in_folder(folder.path(), &["src", "far:to"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !said.contains(|char: char| char.is_control() && char != '\n'),
+        "{said:?}"
+    );
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "\\u{1b}]0;title\\u{7} closed", "{said}");
+    assert!(lines[1].contains("no longhaul answers on far"), "{said}");
+}

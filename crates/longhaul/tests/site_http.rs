@@ -409,6 +409,18 @@ fn a_certificate_of_one_s_own_is_shown() {
     let home = Home::new();
     let file = home.data().parent().unwrap().join("cert.pem");
     fs::write(&file, made.cert.pem() + &made.signing_key.serialize_pem()).unwrap();
+    for mode in [0o644, 0o640, 0o604, 0o600] {
+        let private = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&file, private).unwrap();
+        if mode != 0o600 {
+            let text = file.to_str().unwrap();
+            let mut command = home.command(&["--https", "127.0.0.1:0", "--certificate", text]);
+            let output = command.output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{mode:o}: {said}");
+            assert!(said.contains("others may read it"), "{mode:o}: {said}");
+        }
+    }
     let file = file.to_str().unwrap();
     let token = home.token(&["new", "me"]);
     let site = home.site(&["--https", "127.0.0.1:0", "--certificate", file]);

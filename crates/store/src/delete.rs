@@ -141,8 +141,17 @@ impl<'a> Extras<'a> {
         for name in unknown {
             found.push(below(frame.path.as_ref(), name)?);
         }
-        found.retain(|path| !self.is_excluded(path));
+        found.retain(|path| !self.is_excluded(path) && !self.is_beyond(path));
         Ok(found)
+    }
+
+    /// With `-x`: on another file system than the directory that was copied.
+    fn is_beyond(&self, path: &RelPath) -> bool {
+        let first = path.components().next();
+        let first = first.and_then(|first| RelPath::parse(first).ok());
+        let copied = first.filter(|first| !self.top_copied && first != path);
+        let device = |path| device(self.root, path).ok();
+        self.filter.stays() && device(Some(path)) != device(copied.as_ref())
     }
 
     fn is_excluded(&self, path: &RelPath) -> bool {
@@ -194,6 +203,25 @@ fn is_dir(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode).is_dir()
 }
 
+/// Whether it is a directory, and whether it is on another file system than `home`.
+fn looked_at(stat: &Stat, home: Option<u64>) -> (bool, bool) {
+    let beyond = home.is_some_and(|home| home != stat.st_dev);
+    (is_dir(stat), beyond)
+}
+
+fn device(root: &Root, path: Option<&RelPath>) -> Result<u64, Failure> {
+    let stat = match path {
+        Some(path) => root.stat(path)?,
+        None => rustix::fs::fstat(root.dir(None)?).map_err(Failure::at(None, "look at"))?,
+    };
+    Ok(stat.st_dev)
+}
+
+/// With `-x`: the file system that a removal does not leave.
+fn home(root: &Root, filter: &Filter, path: &RelPath) -> Option<u64> {
+    filter.stays().then(|| device(root, Some(path)).ok())?
+}
+
 fn is_excluded(root: &Root, filter: &Filter, path: &RelPath) -> bool {
     let dir = root.stat(path).is_ok_and(|stat| is_dir(&stat));
     filter.verdict_from_top(path, dir) == Verdict::Excluded
@@ -201,7 +229,7 @@ fn is_excluded(root: &Root, filter: &Filter, path: &RelPath) -> bool {
 
 /// To be called before directories get their metadata back ([`crate::place::Placer::finish`]):
 /// removes `path`, a file, a piece of one or a directory with all that is in it but what a pattern excludes and the
-/// copy's own files that are of no piece; the directories of those stay. Says how much was removed and what could not be.
+/// copy's own files that are of no piece, and with `-x` other file systems; the directories of those stay. Says how much was removed and what could not be.
 #[must_use]
 pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Failure>) {
     let above = path
@@ -210,6 +238,7 @@ pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Fai
     let mut removal = Removal {
         root,
         filter,
+        home: home(root, filter, path),
         removed: 0,
         failures: Vec::new(),
     };
@@ -232,6 +261,7 @@ pub fn list_all(
     let mut listing = Listing {
         root,
         filter,
+        home: home(root, filter, path),
         say,
         failures: Vec::new(),
     };
@@ -242,6 +272,7 @@ pub fn list_all(
 struct Listing<'a, S> {
     root: &'a Root,
     filter: &'a Filter,
+    home: Option<u64>,
     say: S,
     failures: Vec<Failure>,
 }
@@ -260,15 +291,17 @@ impl<S: FnMut(&RelPath)> Listing<'_, S> {
     }
 
     fn goes(&mut self, path: &RelPath, above: Verdict) -> Result<bool, Failure> {
-        let dir = match self.root.stat(path) {
-            Err(failure) if failure.is_not_found() && piece::is_of(self.root, path) => false,
-            stat => is_dir(&stat?),
+        let (dir, beyond) = match self.root.stat(path) {
+            Err(failure) if failure.is_not_found() && piece::is_of(self.root, path) => {
+                (false, false)
+            }
+            stat => looked_at(&stat?, self.home),
         };
         let verdict = match above {
             Verdict::Excluded => above,
             _ => self.filter.verdict(path, dir, above),
         };
-        if path.is_own() || verdict == Verdict::Excluded {
+        if path.is_own() || beyond || verdict == Verdict::Excluded {
             return Ok(false);
         }
         let mut all = true;
@@ -291,6 +324,7 @@ impl<S: FnMut(&RelPath)> Listing<'_, S> {
 struct Removal<'a> {
     root: &'a Root,
     filter: &'a Filter,
+    home: Option<u64>,
     removed: u64,
     failures: Vec<Failure>,
 }
@@ -319,16 +353,16 @@ impl Removal<'_> {
         above: Verdict,
         steps: &mut Vec<Step>,
     ) -> Result<(), Failure> {
-        let dir = match self.root.stat(path) {
-            Ok(stat) => is_dir(&stat),
-            Err(failure) if failure.is_not_found() => false,
+        let (dir, beyond) = match self.root.stat(path) {
+            Ok(stat) => looked_at(&stat, self.home),
+            Err(failure) if failure.is_not_found() => (false, false),
             Err(failure) => return Err(failure),
         };
         let verdict = match above {
             Verdict::Excluded => above,
             _ => self.filter.verdict(path, dir, above),
         };
-        if path.is_own() || verdict == Verdict::Excluded {
+        if path.is_own() || beyond || verdict == Verdict::Excluded {
             return Ok(());
         }
         if piece::is_of(self.root, path) {

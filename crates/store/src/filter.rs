@@ -54,6 +54,8 @@ pub struct Filter {
     only: bool,
     /// First names of what is copied under a name of its own: they are not part of the trees.
     tops: BTreeSet<Box<[u8]>>,
+    /// Of deletions ([`Filter::staying`]).
+    one_file_system: bool,
 }
 
 impl Default for Filter {
@@ -62,6 +64,7 @@ impl Default for Filter {
             patterns: Gitignore::empty(),
             only: false,
             tops: BTreeSet::new(),
+            one_file_system: false,
         }
     }
 }
@@ -85,7 +88,19 @@ impl Filter {
             patterns,
             only: matches!(rules.first(), Some(Rule::Include(_))),
             tops: BTreeSet::new(),
+            one_file_system: false,
         })
+    }
+
+    /// Whether what is removed, too, stays on the file system of the directory that was copied into (`-x`).
+    #[must_use]
+    pub fn staying(mut self, one_file_system: bool) -> Self {
+        self.one_file_system = one_file_system;
+        self
+    }
+
+    pub(crate) fn stays(&self) -> bool {
+        self.one_file_system
     }
 
     /// The names in the copy of sources that are copied under their names (`SRC`, not `SRC/`).

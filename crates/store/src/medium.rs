@@ -5,6 +5,7 @@
 #[cfg(test)]
 pub(crate) mod simulated;
 
+use crate::acl;
 use rustix::{
     fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid},
     io::{Errno, retry_on_intr},
@@ -310,12 +311,14 @@ impl Dir {
         let group = Gid::from_raw(dir.st_gid);
         let given = rustix::fs::fchown(file, owner, Some(group));
         let mode = Mode::from_raw_mode(dir.st_mode) & READ_AND_WRITE;
-        // Another group than the directory's gets no rights.
+        // Another group than the directory's gets what everybody gets.
+        let everybody = Mode::from_raw_mode((mode & Mode::RWXO).as_raw_mode() << 3);
         let mode = match given {
             Ok(()) => mode,
-            Err(_) => mode - Mode::RWXG,
+            Err(_) => (mode - Mode::RWXG) | everybody,
         };
         let _ = rustix::fs::fchmod(file, mode | Mode::RUSR | Mode::WUSR);
+        acl::share(&self.fd, file, given.is_ok());
         Ok(())
     }
 

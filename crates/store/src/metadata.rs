@@ -31,7 +31,7 @@ pub const XATTRS_MAX: usize = 256 << 10;
 /// Bytes of all names: Linux's XATTR_LIST_MAX.
 const XATTR_LIST_MAX: usize = 64 << 10;
 
-const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+const ACL_ACCESS: &[u8] = crate::acl::ACCESS.as_bytes();
 const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 const CAPABILITY: &[u8] = b"security.capability";
 
@@ -121,6 +121,8 @@ pub enum What {
     Xattr(Box<[u8]>),
     /// Both times.
     Times,
+    /// What only the owner may set, who is another.
+    OfAnother,
 }
 
 impl fmt::Display for What {
@@ -133,6 +135,7 @@ impl fmt::Display for What {
             Self::Xattrs => f.write_str("extended attributes"),
             Self::Xattr(name) => write!(f, "attribute {}", Shown(name)),
             Self::Times => f.write_str("times"),
+            Self::OfAnother => f.write_str("permissions and times"),
         }
     }
 }
@@ -224,12 +227,30 @@ impl Metadata {
     /// Whether something with the metadata `now` would have to be changed to have this, as far as this user may.
     #[must_use]
     pub fn differs(&self, now: &Self, symlink: bool) -> bool {
-        let want = self.allowed(now, &Rights::current());
+        let rights = Rights::current();
+        let want = self.allowed(now, &rights);
+        let owned = rights.may_change(now.uid);
         differs_in_owner(want.uid, now.uid)
             || differs_in_owner(want.gid, now.gid)
-            || !symlink && want.mode != now.mode
-            || !want.modified.is_kept_as(&now.modified)
-            || changes(&want.xattrs, &now.xattrs).next().is_some()
+            || owned && want.differs_as_owners_set(now, symlink)
+            || changes(&want.xattrs, &now.xattrs).any(|change| !is_acl(change.name()))
+    }
+
+    /// Whether something with the metadata `now` differs in what this user may not set because it belongs to another.
+    #[must_use]
+    pub fn is_barred(&self, now: &Self, symlink: bool) -> bool {
+        let rights = Rights::current();
+        !rights.may_change(now.uid)
+            && self
+                .allowed(now, &rights)
+                .differs_as_owners_set(now, symlink)
+    }
+
+    /// In what only the owner may set.
+    fn differs_as_owners_set(&self, now: &Self, symlink: bool) -> bool {
+        !symlink && self.mode != now.mode
+            || !self.modified.is_kept_as(&now.modified)
+            || changes(&self.xattrs, &now.xattrs).any(|change| is_acl(change.name()))
     }
 
     /// What of this the user may not give to a file of his own. It is not tried.

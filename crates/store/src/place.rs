@@ -9,7 +9,7 @@
 
 use crate::{
     entry::{Entry, Kind, Version},
-    metadata::{Applied, LeftOut, Metadata},
+    metadata::{Applied, LeftOut, Metadata, What},
     path::RelPath,
     root::{Failure, Handle, Refusal, Root},
 };
@@ -108,7 +108,11 @@ pub fn decide(entry: &Entry, there: &There, link: Option<&There>, options: &Opti
                 ..
             },
         ) => Decision::Refused(Refusal::DirectoryInTheWay),
-        (kind, there) if is_device(there) && !matches!(kind, Kind::Device { .. }) => {
+        (kind, there)
+            if is_device(there)
+                && !matches!(kind, Kind::Device { .. })
+                && !link.is_some_and(is_device) =>
+        {
             Decision::Refused(Refusal::DeviceInTheWay)
         }
         (Kind::File { version, .. }, there) => for_file(entry, version, there, options),
@@ -196,6 +200,22 @@ fn settled(entry: &Entry, now: &Metadata) -> Decision {
         true => Decision::Same,
         false => Decision::Unchanged,
     }
+}
+
+/// That something belongs to another and differs in what he alone may set: one word for all of it.
+fn barred(entry: &Entry, there: &There) -> Option<Vec<LeftOut>> {
+    let There::Something { metadata, .. } = there else {
+        return None;
+    };
+    let symlink = matches!(entry.kind, Kind::Symlink { .. });
+    let link = matches!(entry.kind, Kind::HardLink { .. });
+    let barred = !link && entry.metadata.is_barred(metadata, symlink);
+    barred.then(|| {
+        vec![LeftOut {
+            what: What::OfAnother,
+            errno: Errno::PERM,
+        }]
+    })
 }
 
 /// Looks at a place, without following anything.
@@ -295,6 +315,10 @@ impl<'a> Placer<'a> {
             Decision::Wanted => Ok((Placed::Wanted, Vec::new())),
             Decision::Compare => Ok((Placed::Compare, Vec::new())),
             _ if self.options.dry_run => Ok((self.imagine(entry, decision), Vec::new())),
+            Decision::Unchanged | Decision::Same => {
+                let (placed, left_out) = self.act(entry, decision, &there)?;
+                Ok((placed, barred(entry, &there).unwrap_or(left_out)))
+            }
             _ => self.act(entry, decision, &there),
         }
     }

@@ -10,9 +10,12 @@ use crate::{
     origin::Origin,
     path::RelPath,
 };
-use rustix::fd::AsFd;
+use rustix::{
+    fd::AsFd,
+    fs::{Mode, OFlags},
+};
 use serde::{Deserialize, Serialize};
-use std::{fs::File, io, path::Path};
+use std::{io, path::Path};
 
 /// The file's name.
 pub const SPREAD: &str = ".longhaul-spread";
@@ -42,7 +45,9 @@ pub enum SpreadError {
     #[error("{SPREAD}: {0}")]
     Open(#[from] OpenError),
     /// Not the bytes that were written.
-    #[error("{SPREAD}: damaged, or written by a later version")]
+    #[error(
+        "{SPREAD}: damaged, or written by a later version; remove it, and the same --apart target notes again what there is"
+    )]
     Damaged,
     /// Longer than [`LEN_MAX`].
     #[error("{SPREAD}: too many trees were spread here; remove it if they are not needed any more")]
@@ -106,14 +111,14 @@ pub fn read<D: Directory>(dir: &D) -> Result<Vec<Share>, SpreadError> {
 pub fn of_tree(path: &Path, top: &Path) -> Result<Vec<Share>, SpreadError> {
     let mut found = Vec::new();
     for dir in path.ancestors().filter(|dir| dir.starts_with(top)) {
-        // Who may not look into a directory finds no note in it.
-        let Ok(open) = File::open(dir) else { continue };
+        // Who may not look into a directory finds no note in it, and what is none has none: a fifo would be waited for.
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(open) = rustix::fs::open(dir, flags, Mode::empty()) else {
+            continue;
+        };
         let Ok(below) = path.strip_prefix(dir) else {
             continue;
         };
-        if !open.metadata()?.is_dir() {
-            continue;
-        }
         let first = below.iter().next().map(AsRef::<Path>::as_ref);
         let shares = read(&Dir::new(open.as_fd())?)?.into_iter();
         found.extend(shares.filter_map(|share| match (first, &share.top) {
@@ -152,7 +157,7 @@ fn decoded(bytes: &[u8]) -> Option<Vec<Share>> {
 mod tests {
     use super::*;
     use crate::medium::simulated::{Dice, Disk};
-    use std::fs;
+    use std::fs::{self, File};
 
     fn share(origin: u8, top: &str, rank: u16, hosts: &[&str]) -> Share {
         Share {

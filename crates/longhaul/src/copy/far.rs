@@ -21,11 +21,19 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{IpAddr, TcpStream},
     process::{Child, Command, Stdio},
-    sync::mpsc::Sender,
+    sync::mpsc::{Receiver, Sender, channel},
+    time::Duration,
 };
 
 /// What a login may print before the greeting, in bytes.
 const NOISE_MAX: u64 = 64 << 10;
+
+/// The longest line that ssh or the far side says on standard error; what is longer is divided.
+const LINE_MAX: u64 = 4 << 10;
+
+/// How long the last words of one that does not answer are waited for: a process that ssh left behind may keep its standard error
+/// open for ever.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The process, and the way to it. Dropped, it ends.
 pub(super) struct Far {
@@ -33,6 +41,9 @@ pub(super) struct Far {
     to: Box<dyn Write + Send>,
     from: Option<From>,
 }
+
+/// Ends when ssh and the far side have nothing more to say on standard error.
+type LastWord = Receiver<()>;
 
 type From = BufReader<Box<dyn Read + Send>>;
 
@@ -48,20 +59,20 @@ enum Way {
 impl Far {
     /// Starts it here, or on `host`.
     pub(super) fn start(host: Option<&Host>, args: &Args, keys: &Keyring) -> Result<Self> {
-        let mut far = match host {
-            None => Self::spawn(Command::new(std::env::current_exe()?)),
+        let (mut far, last_word) = match host {
+            None => Self::spawn(&mut Command::new(std::env::current_exe()?)),
             Some(Host::Ssh(host)) => {
                 let mut words = args.ssh.split_whitespace();
                 let mut ssh = Command::new(words.next().unwrap_or("ssh"));
                 ssh.args(words).args(["--", host, &args.remote_program]);
-                Self::spawn(ssh)
+                Self::spawn(ssh.stderr(Stdio::piped()))
             }
             Some(Host::Site { address, export }) => {
                 let token = keys.token(address).context("no token")?;
-                Ok(Self::at_site(site::open(address, export, token)?))
+                Ok((Self::at_site(site::open(address, export, token)?), None))
             }
         }?;
-        far.greeted(host)?;
+        far.greeted(host, last_word)?;
         Ok(far)
     }
 
@@ -85,22 +96,24 @@ impl Far {
         }
     }
 
-    fn spawn(mut command: Command) -> Result<Self> {
+    fn spawn(command: &mut Command) -> Result<(Self, Option<LastWord>)> {
         command.args(["copy", "--end"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let spawned = command.spawn();
         let mut child =
             spawned.with_context(|| format!("cannot start {:?}", command.get_program()))?;
         let (to, from) = (child.stdin.take(), child.stdout.take());
-        Ok(Self {
+        let said = child.stderr.take().map(repeat).transpose()?;
+        let far = Self {
             way: Way::Child(child),
             to: Box::new(to.context("no pipe")?),
             from: Some(BufReader::new(Box::new(from.context("no pipe")?))),
-        })
+        };
+        Ok((far, said))
     }
 
     /// Reads past whatever a login prints.
-    fn greeted(&mut self, host: Option<&Host>) -> Result<()> {
+    fn greeted(&mut self, host: Option<&Host>, last_word: Option<LastWord>) -> Result<()> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
         let (mut from, mut noise) = (from.take(NOISE_MAX), Vec::new());
         loop {
@@ -111,6 +124,9 @@ impl Far {
             if noise[begin..].ends_with(GREETING) {
                 return Ok(());
             }
+        }
+        if let Some(last_word) = last_word {
+            let _said_or_too_late = last_word.recv_timeout(LAST_WORDS);
         }
         let here: &dyn Display = &"this machine";
         let place = host.map_or(here, |host| host);
@@ -156,6 +172,21 @@ impl Far {
         })?;
         Ok(())
     }
+}
+
+/// Says what comes on another's standard error, line by line, escaped: it may be anybody's text, and this may be a terminal.
+fn repeat(from: impl Read + Send + 'static) -> Result<LastWord> {
+    let (to, said) = channel();
+    threads::begin(move || {
+        let _until_the_end: Sender<()> = to;
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        while let Ok(1..) = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
+            note!("{}", String::from_utf8_lossy(line.trim_ascii_end()));
+            line.clear();
+        }
+    })?;
+    Ok(said)
 }
 
 impl Drop for Far {

@@ -160,7 +160,7 @@ pub(super) fn follow(
             Err(RecvTimeoutError::Disconnected) => "both ends went away".to_owned(),
             Ok((role, Some(over @ Report::Over(_)))) => {
                 listener.hear(role, over);
-                await_other(listener, role, &from);
+                await_other(listener, role, hosts, &from);
                 return Ok(Ending::Over);
             }
             Ok((_, Some(Report::Refused(why)))) => return Err(Refusal::usage(why)),
@@ -186,7 +186,12 @@ fn with_host(report: Report, role: Role, hosts: Option<&HostNames>) -> Report {
 }
 
 /// One end has said that all is done; the other says so too, or was killed then.
-fn await_other(listener: &mut impl Listener, first: Role, from: &Receiver<(Role, Option<Report>)>) {
+fn await_other(
+    listener: &mut impl Listener,
+    first: Role,
+    hosts: Option<&HostNames>,
+    from: &Receiver<(Role, Option<Report>)>,
+) {
     let until = Instant::now() + LAST_WORDS;
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -194,7 +199,7 @@ fn await_other(listener: &mut impl Listener, first: Role, from: &Receiver<(Role,
             Ok((role, Some(over @ Report::Over(_)))) => return listener.hear(role, over),
             Ok((role, None)) if role == first => {}
             // Whatever it is, all is done.
-            Ok((role, Some(report))) => listener.hear(role, report),
+            Ok((role, Some(report))) => listener.hear(role, with_host(report, role, hosts)),
             Ok((_, None)) | Err(_) => return,
         }
     }

@@ -7,6 +7,7 @@
 
 use crate::exit::Refusal;
 use anyhow::Result;
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{
@@ -48,6 +49,18 @@ impl Sources {
         self.all.iter().filter_map(|source| source.name.as_ref())
     }
 
+    /// The first source that is another thing than its like on another host, as it was given. Hosts of one file system agree about
+    /// the number of a thing and, where they know it, about when it was made.
+    pub(super) fn other_than(&self, like: &Self) -> Option<String> {
+        let pairs = self.all.iter().zip(&like.all);
+        let mut others = pairs.filter(|(one, other)| match (one.made, other.made) {
+            (Some(one), Some(other)) => one.is_other_than(&other),
+            _ => false,
+        });
+        let (other, _) = others.next()?;
+        Some(Shown(&other.shown).to_string())
+    }
+
     /// Those that are no devices, fifos or sockets, by their names in the copy.
     pub(super) fn plain(&self) -> impl Iterator<Item = Option<&RelPath>> {
         let plain = self.all.iter().filter(|source| !source.special);
@@ -71,6 +84,33 @@ struct Located {
     special: bool,
     /// Itself, and what is mounted in it, which has a path there.
     spots: Vec<(Spot, Option<RelPath>)>,
+    /// None where it can't be looked at.
+    made: Option<Made>,
+}
+
+/// What tells a thing from others on whichever host of its file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Made {
+    inode: u64,
+    /// When it was made, seconds and nanoseconds, where the file system keeps that.
+    birth: Option<(i64, u32)>,
+}
+
+impl Made {
+    fn of(path: &Path) -> Option<Self> {
+        let wanted = StatxFlags::INO | StatxFlags::BTIME;
+        let found = rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
+        let kept = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        Some(Self {
+            inode: found.stx_ino,
+            birth: kept.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec)),
+        })
+    }
+
+    fn is_other_than(&self, other: &Self) -> bool {
+        let births = self.birth.zip(other.birth);
+        self.inode != other.inode || births.is_some_and(|(one, other)| one != other)
+    }
 }
 
 /// One mount of a file system.
@@ -122,6 +162,7 @@ impl Machine {
                 name,
                 special: is_special(&path),
                 spots: own.chain(mounted).collect(),
+                made: Made::of(&path),
             }
         });
         Sources {

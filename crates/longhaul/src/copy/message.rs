@@ -105,6 +105,8 @@ pub(crate) enum Outcome {
     Made,
     /// The target's is newer, and `--update` says to leave it.
     Newer,
+    /// The target does not take its kind.
+    NotTaken,
     /// It is there, but for what its file system or the user's rights did not allow.
     MadeWithout(Vec<String>),
     /// It could not be made: why, with its name.

@@ -260,9 +260,10 @@ pub(super) struct Progress {
     pub(super) bytes: u64,
     /// Whether these are all.
     pub(super) scanned: bool,
-    /// Entries that are done with: there already, made, failed.
+    /// Entries that are done with: there already, made, of a kind that the target does not take, failed.
     pub(super) same: u64,
     pub(super) made: u64,
+    pub(super) left_out: u64,
     pub(super) failed: u64,
     pub(super) removed: u64,
     /// Bytes sent in this conversation, and those that are durable.
@@ -316,6 +317,7 @@ impl Progress {
         match outcome {
             Outcome::Same | Outcome::Newer => self.same += 1,
             Outcome::Made | Outcome::MadeWithout(_) => self.made += 1,
+            Outcome::NotTaken => self.left_out += 1,
             Outcome::Failed(_) => self.failed += 1,
         }
     }

@@ -29,7 +29,7 @@ pub(super) struct Gain {
 impl Gain {
     pub(super) fn hear(&mut self, role: Role, progress: &Progress) {
         match role {
-            Role::Source => self.settled = progress.same + progress.made,
+            Role::Source => self.settled = progress.same + progress.made + progress.left_out,
             Role::Target => self.durable = progress.durable + progress.made,
         }
     }

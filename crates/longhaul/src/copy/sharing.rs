@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the target's directory is one on all its hosts, or another on each: either is refused where the other was meant,
-//! before anything is copied.
+//! before anything is copied. So are sources that are not the same on all hosts that are to share them.
 //!
-//! One makes a file in it under a name that nobody else has, and the others look for it.
+//! One makes a file in the target's directory under a name that nobody else has, and the others look for it. Nothing is made at a
+//! source: there numbers and birth times are compared.
 
 use super::{
     far::Far,
@@ -33,6 +34,27 @@ pub(super) fn must_be_apart(job: &Job<'_>) -> Result<()> {
     Err(Refusal::usage(format!(
         "{seeing} sees what is in the target's directory on {first}: hosts that share it are not --apart; --leases has them share \
          the work",
+    )))
+}
+
+/// Refuses source hosts of which one has other things than another: each would bring some of its own, and none all of it.
+pub(super) fn sources_must_be_shared(job: &Job<'_>) -> Result<()> {
+    let hosts = job.sources.first().map_or(0, Vec::len);
+    if hosts < 2 {
+        return Ok(());
+    }
+    let mut located = located(job);
+    let Some((first, like)) = located.next() else {
+        return Ok(());
+    };
+    let other = located.find_map(|(host, sources)| Some((host, sources.other_than(&like)?)));
+    let Some((other, path)) = other else {
+        return Ok(());
+    };
+    let (first, other) = (job.source_name(first), job.source_name(other));
+    Err(Refusal::usage(format!(
+        "{path} on {other} is not what it is on {first}: name source hosts that share a file system; what each has of its own \
+         comes by --apart source, or moves on by --apart both"
     )))
 }
 
@@ -69,15 +91,20 @@ fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
 
 /// Where the sources on all hosts are, so that no mark is made in one of them.
 fn locate(job: &Job<'_>) -> Sources {
+    let all = located(job).map(|(_, sources)| sources);
+    all.fold(Sources::default(), Sources::and)
+}
+
+/// Where they are on each host that can be reached now.
+fn located<'a>(job: &'a Job<'_>) -> impl Iterator<Item = (usize, Sources)> + 'a {
     let hosts = 0..job.sources.first().map_or(0, Vec::len);
-    let located = hosts.filter_map(|host| {
+    hosts.filter_map(|host| {
         let mut far = job.alone(job.pair_of(host, 0), Role::Source, Task::Locate);
         match far.as_mut().ok()?.report() {
-            Ok(Some(Report::Sources(sources))) => Some(sources),
+            Ok(Some(Report::Sources(sources))) => Some((host, sources)),
             _ => None,
         }
-    });
-    located.fold(Sources::default(), Sources::and)
+    })
 }
 
 fn random() -> Result<u128> {

@@ -68,6 +68,8 @@ pub(super) struct Record {
     scanned: bool,
     same: u64,
     made: u64,
+    /// Of a kind that the target does not take.
+    left_out: u64,
     pub(super) failed: u64,
     removed: u64,
     /// Bytes that needed not be sent, that were sent, and that were made durable.
@@ -199,6 +201,7 @@ impl Standing {
             scanned: found.scanned,
             same: source.same.saturating_sub(self.made_before),
             made: self.made_before + source.made,
+            left_out: source.left_out,
             failed: source.failed.max(target.failed),
             removed: source.removed,
             there_bytes: source.there,
@@ -311,6 +314,7 @@ impl Record {
     fn add(&mut self, one: &Self) {
         self.same += one.same;
         self.made += one.made;
+        self.left_out += one.left_out;
         self.entries += one.entries;
         self.there_bytes += one.there_bytes;
         self.sent_bytes += one.sent_bytes;
@@ -354,7 +358,7 @@ impl Record {
     /// How much is done of what.
     pub(super) fn amount(&self) -> String {
         let (at, all) = (Bytes::new(self.at.min(self.bytes)), Bytes::new(self.bytes));
-        let done = self.same + self.made + self.failed;
+        let done = self.same + self.made + self.left_out + self.failed;
         let more = if self.scanned { "" } else { " found so far" };
         let left = self
             .left_s
@@ -419,7 +423,11 @@ impl fmt::Display for Record {
                 self.sent(f)?;
             }
         }
-        for (count, what) in [(self.failed, "failed"), (self.removed, "removed")] {
+        for (count, what) in [
+            (self.left_out, "left out"),
+            (self.failed, "failed"),
+            (self.removed, "removed"),
+        ] {
             if count > 0 {
                 write!(f, ", {count} {what}")?;
             }

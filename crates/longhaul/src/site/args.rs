@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) https: Option<SocketAddr>,
 
-    /// For --https: a certificate, those that vouch for it, and its key, in PEM
+    /// For --https: a certificate, those that vouch for it, and its key, in PEM; a file that nobody else may read
     #[arg(long, value_name = "FILE", requires = "https")]
     pub(super) certificate: Option<PathBuf>,
 

@@ -3,6 +3,7 @@
 
 use crate::{copy, exit::Refusal};
 use anyhow::Result;
+use host::private_file;
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -10,6 +11,9 @@ use rustls::{
 };
 use std::{path::Path, sync::Arc};
 use tokio_rustls::TlsAcceptor;
+
+/// Bytes of a certificate's file that are read.
+const PEM_LEN_MAX: u64 = 1 << 20;
 
 /// A certificate, those that vouch for it, and its key.
 #[derive(Debug)]
@@ -19,13 +23,13 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// From a PEM file with all of it.
+    /// From a PEM file with all of it, which nobody else may read.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let refused = |why: &dyn std::fmt::Display| {
             Refusal::usage(format!("certificate {}: {why}", path.display()))
         };
-        let pem = std::fs::read(path).map_err(|error| refused(&error))?;
-        Self::parse(&pem).map_err(|error| refused(&error))
+        let pem = private_file::read(path, PEM_LEN_MAX).map_err(|error| refused(&error))?;
+        Self::parse(pem.as_bytes()).map_err(|error| refused(&error))
     }
 
     /// From PEM.

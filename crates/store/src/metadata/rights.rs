@@ -32,6 +32,11 @@ impl Rights {
         }
     }
 
+    /// Permissions, access control lists and times of what belongs to `owner`.
+    pub(super) fn may_change(&self, owner: u32) -> bool {
+        owner == self.user || self.capabilities.contains(CapabilitySet::FOWNER)
+    }
+
     /// A file to anybody.
     pub(super) fn may_give_away(&self) -> bool {
         self.capabilities.contains(CapabilitySet::CHOWN)

@@ -38,6 +38,9 @@ pub(super) fn run(job: &Job<'_>, side: Apart, hearing: &mut Hearing) -> Result<R
         Apart::Source => sharing::must_be_shared(job)?,
         Apart::Target | Apart::Both => sharing::must_be_apart(job)?,
     }
+    if side == Apart::Target {
+        sharing::sources_must_be_shared(job)?;
+    }
     let missing = match side {
         Apart::Source => union::survey(job, hearing)?,
         Apart::Target | Apart::Both => 0,

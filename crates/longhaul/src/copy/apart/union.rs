@@ -23,6 +23,8 @@ use store::{blocks::Blocks, entry::Kind, spread::Share};
 
 /// What one host says, and where it is in that.
 struct Survey {
+    /// The host, as it was given.
+    name: String,
     far: crate::copy::far::Far,
     ready: VecDeque<Found>,
     shares: Vec<Share>,
@@ -78,6 +80,7 @@ pub(super) fn survey(job: &Job<'_>, hearing: &Hearing) -> Result<u64> {
 impl Survey {
     fn begin(job: &Job<'_>, host: usize) -> Result<Self> {
         Ok(Self {
+            name: job.source_name(host),
             far: job.alone(job.pair_of(host, host), Role::Source, Task::Survey)?,
             ready: VecDeque::new(),
             shares: Vec::new(),
@@ -87,14 +90,17 @@ impl Survey {
 
     fn next(&mut self) -> Result<Option<Found>> {
         while self.ready.is_empty() && !self.over {
+            let name = &self.name;
             match self.far.report()? {
                 Some(Report::Found(found)) => self.ready.extend(found),
                 Some(Report::Shares(shares)) => self.shares = shares,
                 Some(Report::Over(_)) => self.over = true,
-                Some(Report::Refused(why)) => return Err(Refusal::usage(why)),
-                Some(Report::Broken(why)) => bail!("{why}"),
+                Some(Report::Refused(why)) => {
+                    return Err(Refusal::usage(format!("{name}: {why}")));
+                }
+                Some(Report::Broken(why)) => bail!("{name}: {why}"),
                 Some(_) => {}
-                None => bail!("it went away"),
+                None => bail!("{name}: it went away"),
             }
         }
         Ok(self.ready.pop_front())

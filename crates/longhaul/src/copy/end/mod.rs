@@ -112,7 +112,8 @@ fn perform(
 }
 
 fn filter(options: &Options) -> Result<Filter> {
-    Filter::new(&options.rules).map_err(Refusal::usage)
+    let filter = Filter::new(&options.rules).map_err(Refusal::usage)?;
+    Ok(filter.staying(options.one_file_system))
 }
 
 /// Says that this end has what it needs, if that is asked, and hears where the other one is.

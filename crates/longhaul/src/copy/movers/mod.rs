@@ -58,6 +58,7 @@ enum Said {
 /// Brings the data, with everybody who does the same. Whoever has the result may forget the job.
 pub(super) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result<Shared> {
     sharing::must_be_shared(job)?;
+    sharing::sources_must_be_shared(job)?;
     let mut shared = Shared::join(job, address)?;
     let count = job.args.movers.map_or(job.pairs(), usize::from);
     let (to, from) = channel();

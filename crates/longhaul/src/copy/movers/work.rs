@@ -75,7 +75,7 @@ impl Shared {
 pub(super) fn wrong(error: lease::Error) -> anyhow::Error {
     match error.is_unreachable() {
         true => error.into(),
-        false => Refusal::usage(error),
+        false => Refusal::usage(format!("{:#}", anyhow::Error::from(error))),
     }
 }
 

@@ -51,7 +51,10 @@ use std::{
     sync::{Arc, mpsc::Receiver},
     thread::JoinHandle,
 };
-use store::spread::{self, Share};
+use store::{
+    path::Shown,
+    spread::{self, Share},
+};
 use tuning::Tuning;
 
 /// What all threads of a source have.
@@ -66,6 +69,8 @@ struct Source {
     limit: Option<Arc<Limit>>,
     hash: Switch,
     task: Task,
+    /// Why what is here is not all of what it is called.
+    incomplete: Vec<String>,
 }
 
 pub(super) fn run(
@@ -123,6 +128,30 @@ pub(super) fn shares(begin: &Begin, reach: &Reach) -> Result<Vec<Share>> {
     Ok(all)
 }
 
+/// Sources that are one share of what was spread over several hosts, each in words: a copy of one is not whole.
+fn incomplete(begin: &Begin, reach: &Reach) -> Vec<String> {
+    match begin.task {
+        Task::Whole => {}
+        // One of the conversations says it.
+        Task::Spread(placement) if placement.host == 0 => {}
+        _ => return Vec::new(),
+    }
+    let said = begin.paths.iter().filter_map(|path| {
+        let why = match spread::of_tree(&reach.real(path)?, &reach.top()?) {
+            Ok(shares) => {
+                let share = shares.into_iter().find(|share| share.hosts.len() > 1)?;
+                format!(
+                    "only one host's share of it is here: it was spread over {}; longhaul copy --apart source brings all of them together",
+                    share.hosts.join(", ")
+                )
+            }
+            Err(error) => error.to_string(),
+        };
+        Some(format!("{}: {why}", Shown(path)))
+    });
+    said.collect()
+}
+
 /// What a source needs before it is worth that a target begins.
 pub(super) struct Ready {
     scanning: Scanning,
@@ -130,6 +159,7 @@ pub(super) struct Ready {
     assigned: Option<Receiver<Assignment>>,
     tuning: Tuning,
     limit: Option<Limit>,
+    incomplete: Vec<String>,
 }
 
 pub(super) fn prepare(begin: &Begin, reach: &Reach) -> Result<Ready> {
@@ -138,6 +168,7 @@ pub(super) fn prepare(begin: &Begin, reach: &Reach) -> Result<Ready> {
         assigned: None,
         tuning: Tuning::prepare(&begin.options)?,
         limit: begin.options.limit.map(Limit::open).transpose()?,
+        incomplete: incomplete(begin, reach),
     })
 }
 
@@ -164,6 +195,7 @@ pub(super) fn serve(
         limit: ready.limit.map(Arc::new),
         hash: begin.options.hash,
         task: begin.task,
+        incomplete: ready.incomplete,
     });
     let outcome = source.converse(begin, ready.scanning, ready.assigned, identity, sender);
     // First: streams that end now are not to be opened again.

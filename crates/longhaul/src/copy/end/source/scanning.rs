@@ -42,6 +42,9 @@ impl Source {
         let sources = scan.sources().clone();
         let tops = sources.iter().filter_map(Place::name).cloned();
         self.orders.put(Order::Tops(tops.collect()));
+        for why in &self.incomplete {
+            self.unread(why);
+        }
         let mut gauge = self.tally.gauges.of_thread(Stage::Looking, None);
         for item in &mut scan {
             gauge.begin(Stage::Resting);

@@ -18,13 +18,17 @@ use crate::exit::Refusal;
 use anyhow::{Context as _, Result, bail, ensure};
 use host::clock;
 use model::copy::Stage;
-use std::{collections::BTreeSet, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    ops::Range,
+    sync::Arc,
+};
 use store::{
     blocks::{BLOCK, Blocks, FileHash},
     delete::{Extras, remove_all},
     entry::{Entry, Kind},
     filter::Filter,
-    metadata::{Metadata, What},
+    metadata::{LeftOut, Metadata, What},
     origin,
     part::Renamed,
     path::RelPath,
@@ -41,6 +45,9 @@ const CONTENTS_FOR_ONE: &str =
 /// Ranges of missing blocks in one answer; 20 bytes each at most.
 const RANGES_MAX: usize = 65_536;
 
+/// Devices and fifos that are not taken and whose further names are known: 32 MB. Those of others are said to fail.
+const UNTAKEN_MAX: usize = 1 << 20;
+
 /// What this thread keeps for the end.
 struct Site<'a> {
     placer: Placer<'a>,
@@ -49,8 +56,9 @@ struct Site<'a> {
     /// Hard links: the file must be there first.
     links: Vec<(u64, Entry)>,
     unread: u64,
-    /// Devices and fifos that are not wanted.
+    /// Devices and fifos that are not wanted, with their further names; and digests of their first names.
     not_taken: u64,
+    untaken: HashSet<[u8; 16]>,
     /// Bytes of the attributes that directories get at the end.
     of_directories: u64,
     /// Whether there is anything that is no file's data: directories, links, metadata. What is as it should be was
@@ -76,6 +84,7 @@ impl Target {
             links: Vec::new(),
             unread: 0,
             not_taken: 0,
+            untaken: HashSet::new(),
             of_directories: 0,
             to_sync: false,
             denied: BTreeSet::new(),
@@ -190,9 +199,12 @@ impl Target {
             self.sync();
         }
         if site.not_taken > 0 {
+            let what = match site.not_taken {
+                1 => "1 device or fifo was left out".to_owned(),
+                count => format!("{count} devices and fifos were left out"),
+            };
             self.problem(format!(
-                "{} devices and fifos were left out (--no-devices, --no-special; the default for a source at a site)",
-                site.not_taken
+                "{what} (--no-devices, --no-special; the default for a source at a site)"
             ));
         }
         let failed = self.tally.now().failed - failed;
@@ -232,7 +244,8 @@ impl Target {
             site.of_directories += attributes::bytes(&entry.metadata);
         }
         self.tally.add(|now| now.entries += 1);
-        let link = matches!(entry.kind, Kind::HardLink { .. });
+        let taken = self.takes(site, &entry);
+        let link = taken && matches!(entry.kind, Kind::HardLink { .. });
         let too_much = self.shared.note(|state| {
             state.unsettled += 1;
             state.links += u64::from(link);
@@ -245,14 +258,26 @@ impl Target {
         );
         site.extras.see(&entry);
         match entry.kind {
-            Kind::HardLink { .. } => site.links.push((number, entry)),
-            _ if !self.options.preserve.takes(&entry.kind) => {
+            _ if !taken => {
                 site.not_taken += 1;
-                self.settle(number, &entry.path, Outcome::Same);
+                self.settle(number, &entry.path, Outcome::NotTaken);
             }
+            Kind::HardLink { .. } => site.links.push((number, entry)),
             _ => self.place(site, number, entry, share),
         }
         Ok(())
+    }
+
+    /// Whether this is of a kind that is made here, and no further name of something that is not.
+    fn takes(&self, site: &mut Site<'_>, entry: &Entry) -> bool {
+        if let Kind::HardLink { to } = &entry.kind {
+            return site.untaken.is_empty() || !site.untaken.contains(&digest(to));
+        }
+        let takes = self.options.preserve.takes(&entry.kind);
+        if !takes && site.untaken.len() < UNTAKEN_MAX {
+            site.untaken.insert(digest(&entry.path));
+        }
+        takes
     }
 
     /// A file that was wanted already; it goes on under another number.
@@ -293,7 +318,7 @@ impl Target {
     }
 
     fn place(&self, site: &mut Site<'_>, number: u64, entry: Entry, share: Share) {
-        let without = |left_out: Vec<store::metadata::LeftOut>| match left_out.is_empty() {
+        let without = |left_out: Vec<LeftOut>| match left_out.is_empty() {
             true => Outcome::Made,
             false => Outcome::MadeWithout(said(&left_out)),
         };
@@ -309,6 +334,7 @@ impl Target {
         if named && placed.is_ok() {
             self.note_origin(&entry.path);
         }
+        let placed = placed.map(|placed| self.say_barred(&mut site.denied, placed));
         let outcome = match placed {
             Ok((Placed::Unchanged, _)) if self.options.dry_run => Outcome::Same,
             Ok((placed @ (Placed::Changed | Placed::Wanted), _)) if self.options.dry_run => {
@@ -355,6 +381,22 @@ impl Target {
                 self.problem(why.to_owned());
             }
         }
+    }
+
+    /// What belongs to another is the same for thousands of files, too.
+    fn say_barred(
+        &self,
+        said: &mut BTreeSet<&'static str>,
+        (placed, left_out): (Placed, Vec<LeftOut>),
+    ) -> (Placed, Vec<LeftOut>) {
+        let (barred, left_out): (Vec<_>, Vec<_>) = left_out
+            .into_iter()
+            .partition(|left| left.what == What::OfAnother);
+        let why = "permissions and times are not set of what belongs to another user here";
+        if !barred.is_empty() && said.insert(why) {
+            self.problem(why.to_owned());
+        }
+        (placed, left_out)
     }
 
     /// Whether it is a directory that the copy as a whole is called by.
@@ -543,6 +585,12 @@ impl Target {
         self.tally.add(|now| now.failed += 1);
         self.problem(why);
     }
+}
+
+fn digest(path: &RelPath) -> [u8; 16] {
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&blake3::hash(path.as_bytes()).as_bytes()[..16]);
+    digest
 }
 
 fn hash_of_nothing() -> FileHash {

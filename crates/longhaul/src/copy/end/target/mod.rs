@@ -93,7 +93,7 @@ pub(super) fn serve(
         opener: Arc::default(),
     });
     target.shared.note(|state| state.room = room);
-    target.note_shares(&begin.shares);
+    target.note_shares(&begin.shares)?;
     let outcome = target.converse(begin, identity, sender);
     target.shared.change(|state| state.over = true);
     target.opener.conclude(outcome)?;

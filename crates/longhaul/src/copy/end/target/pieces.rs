@@ -5,7 +5,11 @@ use super::{
     Target,
     arriving::{directory, in_its_place},
 };
-use crate::copy::message::{Outcome, Share};
+use crate::{
+    copy::message::{Outcome, Share},
+    exit::Refusal,
+};
+use anyhow::Result;
 use std::{ops::Range, os::fd::AsFd};
 use store::{
     blocks::Blocks,
@@ -92,20 +96,16 @@ pub(super) fn of_pieces(kind: Kind, share: &Share) -> Kind {
 
 impl Target {
     /// So that who gathers the tree hears of shares that are missing.
-    pub(super) fn note_shares(&self, shares: &[spread::Share]) {
+    ///
+    /// # Errors
+    /// It can't be noted: then nothing of it comes here, of which nobody would hear that there is more elsewhere.
+    pub(super) fn note_shares(&self, shares: &[spread::Share]) -> Result<()> {
         if shares.is_empty() {
-            return;
+            return Ok(());
         }
-        let top = self.root.open_dir(None).map_err(|error| error.to_string());
-        let noted = top.and_then(|top| {
-            let dir = Dir::new(top.as_fd()).map_err(|error| error.to_string())?;
-            spread::note(&dir, shares).map_err(|error| error.to_string())
-        });
-        if let Err(why) = noted {
-            self.fail(format!(
-                "it is not noted over which hosts this was spread: {why}"
-            ));
-        }
+        let top = self.root.open_dir(None).map_err(Refusal::usage)?;
+        let dir = Dir::new(top.as_fd()).map_err(Refusal::usage)?;
+        spread::note(&dir, shares).map_err(Refusal::usage)
     }
 
     /// A piece that shall stay here and is here already.

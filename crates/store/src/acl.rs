@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Access control lists (acl(5)) in Linux's form, `posix_acl_xattr.h`: a version (4 bytes), then entries of tag (2), permissions (2) and
+//! number (4), little-endian.
+
+use rustix::{
+    fd::AsFd,
+    fs::{XattrFlags, fgetxattr, fsetxattr},
+};
+
+/// The list that says who may do what with a thing.
+pub(crate) const ACCESS: &str = "system.posix_acl_access";
+
+/// The longest one that an attribute can be.
+const LEN_MAX: usize = 1 << 16;
+
+const USER_OBJ: u16 = 1;
+const GROUP_OBJ: u16 = 4;
+const OTHER: u16 = 32;
+
+/// To read and to write.
+const READ_AND_WRITE: u16 = 6;
+
+/// Whom a directory's list lets read and write there may do so with a file of ours in it; does nothing without a list. `in_group`: the
+/// file has the directory's group. What the file system does not allow stays as it is.
+pub(crate) fn share(dir: impl AsFd, file: impl AsFd, in_group: bool) {
+    let mut list = vec![0; LEN_MAX];
+    let Ok(len) = fgetxattr(dir, ACCESS, &mut list[..]) else {
+        return;
+    };
+    list.truncate(len);
+    if let Some(list) = for_file(list, in_group) {
+        let _ = fsetxattr(file, ACCESS, &list, XattrFlags::empty());
+    }
+}
+
+/// The owner reads and writes in any case, and another group than the directory's has what everybody has.
+fn for_file(mut list: Vec<u8>, in_group: bool) -> Option<Vec<u8>> {
+    let entries = list.get_mut(4..)?;
+    let mut everybody = 0;
+    for entry in entries.chunks_exact(8) {
+        if tag(entry) == OTHER {
+            everybody = u16::from_le_bytes([entry[2], entry[3]]);
+        }
+    }
+    for entry in entries.chunks_exact_mut(8) {
+        let has = u16::from_le_bytes([entry[2], entry[3]]);
+        let has = match tag(entry) {
+            USER_OBJ => READ_AND_WRITE,
+            GROUP_OBJ if !in_group => everybody,
+            _ => has,
+        };
+        entry[2..4].copy_from_slice(&(has & READ_AND_WRITE).to_le_bytes());
+    }
+    Some(list)
+}
+
+fn tag(entry: &[u8]) -> u16 {
+    u16::from_le_bytes([entry[0], entry[1]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[(u16, u16)]) -> Vec<u8> {
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        for (tag, may) in entries {
+            list.extend(tag.to_le_bytes());
+            list.extend(may.to_le_bytes());
+            list.extend(1000_u32.to_le_bytes());
+        }
+        list
+    }
+
+    #[test]
+    fn a_file_is_for_whom_the_directory_is() {
+        const USER: u16 = 2;
+        const MASK: u16 = 16;
+        let dir = list(&[
+            (USER_OBJ, 5),
+            (USER, 7),
+            (GROUP_OBJ, 7),
+            (MASK, 7),
+            (OTHER, 5),
+        ]);
+        for (in_group, group) in [(true, 6), (false, 4)] {
+            let wanted = [
+                (USER_OBJ, 6),
+                (USER, 6),
+                (GROUP_OBJ, group),
+                (MASK, 6),
+                (OTHER, 4),
+            ];
+            assert_eq!(for_file(dir.clone(), in_group), Some(list(&wanted)));
+        }
+        assert_eq!(for_file(vec![1], true), None);
+    }
+}
