@@ -240,11 +240,66 @@ fn what_a_file_means_wrongly_is_named_with_its_place() {
             "not on loopback",
         ),
         ("[counters]\ninterval = '0s'", "5:1", "interval"),
+        ("[limits]\nworkers = 0", "5:1", "want 1 to 1024"),
+        ("[limits]\nworkers = 1025", "5:1", "want 1 to 1024"),
+        ("[limits]\nconnections = 0", "5:1", "want 1 to 1000000"),
+        (
+            "[limits]\nconnections = 1000001",
+            "5:1",
+            "want 1 to 1000000",
+        ),
+        ("[limits]\nlookups_per_client = 0", "5:1", "want 1 to 1024"),
+        ("[limits]\nmemory = '0B'", "5:1", "or more"),
+        ("[limits]\nmemory_per_client = '2'", "5:1", "or more"),
+        (
+            "[profile.near]\ncongestion_control = ''",
+            "5:1",
+            "want a name",
+        ),
+        (
+            "[[listener]]\nkind = 'http'\naddress = 'localhost:80'",
+            "6:11",
+            "no IP address with a port (for example 127.0.0.1:1080",
+        ),
+        (
+            "[admin]\naddress = '127.0.0.1'",
+            "5:11",
+            "no IP address with a port",
+        ),
+        (
+            "[[listener]]\nkind = 'transparent'\naddress = '127.0.0.1:1'\nintercept = ['10.0.0.0/8']\n\
+             [[listener]]\nkind = 'transparent'\naddress = '127.0.0.2:1'\nintercept = ['10.0.0.0/8']",
+            "11:1",
+            "give them different ports",
+        ),
     ] {
         let (found, message) = refused(&format!("{listener}{text}"));
         assert_eq!(found, place, "{text}: {message}");
         assert!(message.contains(word), "{text}: {message}");
     }
+}
+
+/// The rules of two families, and of two ports, don't get into each other's way.
+#[test]
+fn transparent_listeners_of_two_ports_or_families_stand() {
+    let listener = |address: &str, network: &str| {
+        format!(
+            "[[listener]]\nkind = 'transparent'\naddress = '{address}'\nintercept = ['{network}']\n"
+        )
+    };
+    let first = listener("127.0.0.1:1", "10.0.0.0/8");
+    for (address, network) in [("[::1]:1", "[fd00::/8]"), ("127.0.0.2:2", "10.0.0.0/8")] {
+        said(&check(&(first.clone() + &listener(address, network)), &[]));
+    }
+}
+
+/// The range of each time that is written in days.
+#[test]
+fn days_are_a_unit() {
+    let limits = "[limits]\ntunnel_idle_timeout = '7d'\n";
+    let text = said(&check(&format!("{SOCKS}{limits}"), &["--json"]));
+    let summary: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(summary["limits"]["tunnel_idle_timeout_s"], 604_800.0);
 }
 
 /// A flag has no line.
@@ -258,18 +313,28 @@ fn what_a_flag_means_wrongly_has_no_place() {
     );
 }
 
-/// What is warned of, as `LINE:COLUMN: TEXT`.
+/// What is warned of, as `LINE:COLUMN: TEXT`; the file is named before it.
 fn warnings(text: &str) -> Vec<String> {
-    let summary: Value = serde_json::from_str(&said(&check(text, &["--json"]))).unwrap();
+    // Of one file: its name is in both.
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    let args = ["--config", file.path().to_str().unwrap(), "--check-config"];
+    let words = said(&relay(&args));
+    let summary = said(&relay(&[&args[..], &["--json"]].concat()));
+    let summary: Value = serde_json::from_str(&summary).unwrap();
     let warnings = summary["warnings"].as_array().unwrap().iter();
     let warnings: Vec<_> = warnings
         .map(|warning| {
             let place = &warning["place"];
             let text = warning["text"].as_str().unwrap();
+            let file = place["file"].as_str().unwrap();
+            assert!(
+                words.contains(&format!("  {file}:{}:", place["line"])),
+                "{words}"
+            );
             format!("{}:{}: {text}", place["line"], place["column"])
         })
         .collect();
-    let words = said(&check(text, &[]));
     for warning in &warnings {
         assert!(words.contains(warning), "{warning} is not in\n{words}");
     }
@@ -325,7 +390,32 @@ fn what_nobody_can_have_meant_is_warned_of() {
         ("[limits]\nmemory = '9000000GB'", "6:1: memory: "),
         (
             "[counters]\nfile = '/no/such/directory/relay.jsonl'",
-            "6:8: file: /no/such/directory/relay.jsonl: its directory is not there",
+            "6:8: counters.file: /no/such/directory/relay.jsonl: its directory is not there: the start will fail",
+        ),
+        (
+            "[counters]\nfile = '/tmp'",
+            "6:8: counters.file: /tmp: it is a directory: the start will fail",
+        ),
+        (
+            "[limits]\nmemory = '1MiB'\nmemory_per_client = '2MiB'",
+            "7:1: memory_per_client has no effect: 2.1 MB is not below memory, 1.05 MB",
+        ),
+        (
+            "[limits]\nconnections = 10\nconnections_per_client = 10",
+            "7:1: connections_per_client has no effect: 10 is not below connections, 10",
+        ),
+        (
+            "[peer.tokyo]\naddress = '127.0.0.1:1080'\n[[route]]\nvia = ['tokyo']",
+            "6:1: peer tokyo: address: 127.0.0.1:1080 is this relay's own listener socks",
+        ),
+        (
+            "[peer.tokyo]\naddress = '127.0.0.1:9100'\n[[route]]\nvia = ['tokyo']\n\
+             [admin]\naddress = '127.0.0.1:9100'",
+            "6:1: peer tokyo: address: 127.0.0.1:9100 is this relay's own admin endpoint",
+        ),
+        (
+            "[peer.tokyo]\naddress = '192.0.2.9'\n[[route]]\nfallback = [['tokyo']]",
+            "8:1: route 1: fallback has no effect: without via, the way is straight",
         ),
     ] {
         let found = warnings(&format!("{SOCKS}{text}"));
@@ -379,6 +469,36 @@ fn a_circle_of_forwards_is_warned_of() {
     assert_eq!(found.len(), 3, "{found:?}");
     let found = warnings(&[forward(81, 82), forward(82, 84)].concat());
     assert!(found.is_empty(), "{found:?}");
+}
+
+/// Behind a peer, 127.0.0.1 is the peer's.
+#[test]
+fn a_forward_through_a_peer_is_no_circle() {
+    let forward = "[[listener]]\nkind = 'forward'\nname = 'f'\naddress = '127.0.0.1:80'\n\
+                   destination = '127.0.0.1:80'\n[peer.tokyo]\naddress = '192.0.2.9'\n";
+    let found = |routes: &str| warnings(&format!("{forward}{routes}"));
+    let via = "[[route]]\nvia = ['tokyo']\n";
+    let on = |condition: &str| format!("[[route]]\n{condition}\nvia = ['tokyo']\n");
+    for sound in [
+        via,
+        &on("listener = ['f']"),
+        &on("to = ['127.0.0.0/8']"),
+        &format!("[[route]]\nports = [81]\n{via}"),
+        &on("fallback = [[]]"),
+    ] {
+        assert_eq!(found(sound), Vec::<String>::new(), "{sound}");
+    }
+    for circle in [
+        &on("to = ['10.0.0.0/8']"),
+        &on("from = ['10.0.0.0/8']"),
+        &format!("[[route]]\nto = ['127.0.0.1']\n{via}"),
+    ] {
+        let found = found(circle);
+        assert!(
+            found[0].contains("leads back to itself"),
+            "{circle}: {found:?}"
+        );
+    }
 }
 
 #[test]
@@ -464,4 +584,35 @@ fn certificates_that_do_not_hold_now_are_warned_of() {
             "{found:?}"
         );
     }
+}
+
+#[test]
+fn certificates_and_keys_that_do_not_fit_are_named_in_words() {
+    let ours = authority(&["here", "there"]);
+    let path = ours.path();
+    std::fs::copy(path.join("there-key.pem"), path.join("here-key.pem")).unwrap();
+    let (place, message) = refused(&protected(path, path, "here"));
+    assert_eq!(place, "14:7");
+    let want = format!(
+        "here-key.pem: it is not the key to {}/here.pem",
+        path.display()
+    );
+    assert!(message.ends_with(&want), "{message}");
+    std::fs::write(
+        path.join("here-key.pem"),
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+    )
+    .unwrap();
+    let (_, message) = refused(&protected(path, path, "here"));
+    assert!(
+        message.ends_with("here-key.pem: no private key in it, or one that a password protects"),
+        "{message}"
+    );
+    let found = warnings(&protected(path, path, "ca"));
+    assert!(
+        found
+            .iter()
+            .all(|warning| warning.contains("it is an authority's certificate")),
+        "{found:?}"
+    );
 }

@@ -598,6 +598,41 @@ fn an_origin_that_falls_silent_in_a_body_is_a_reset() {
     });
 }
 
+/// Nobody reads from the client or writes to it then: the origin hears of its reset all the same.
+#[test]
+fn a_client_that_resets_while_the_origin_is_silent_is_a_reset() {
+    both_ways(|peers| {
+        for said in [
+            "",
+            "HTTP/1.1 200 OK\nContent-Length: 10\n\nhalf",
+            "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n4\nhalf\n",
+        ] {
+            let mut stage = stage(peers);
+            stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
+            let mut server = accept(&stage.listener);
+            http_head(&mut server);
+            say(&mut server, said);
+            if !said.is_empty() {
+                assert_eq!(stage.status(), 200);
+                expect(
+                    &mut stage.client,
+                    if said.contains("chunked") {
+                        "4\nhalf"
+                    } else {
+                        "half"
+                    },
+                );
+            }
+            let at_once = Some(Duration::ZERO);
+            socket2::SockRef::from(&stage.client)
+                .set_linger(at_once)
+                .unwrap();
+            drop(stage.client);
+            assert_reset(&mut server);
+        }
+    });
+}
+
 /// Longer than the time-out altogether, and never as long in silence.
 const MOVING: [&str; 2] = ["--response-timeout", "1s"];
 const STEPS: u64 = 25;

@@ -185,12 +185,9 @@ fn what_is_fixed_is_named_and_the_rest_applies() {
     let (listener, to) = origin();
     let (stays, comes) = (free(), free());
     let relay = Reloadable::start(&forward(stays, to, ""), 1);
-    let more = forward(comes, to, "") + "[limits]\nconnections = 5\n";
+    let more = forward(comes, to, "") + "[limits]\npipe_size = '64KiB'\n";
     let said = relay.reload(&(forward(stays, to, "") + &more), DONE);
-    assert!(
-        said.contains("limits.connections takes a restart"),
-        "{said}"
-    );
+    assert!(said.contains("limits.pipe_size takes a restart"), "{said}");
     let client = connect(comes);
     exchange(&client, &accept(&listener), 1);
 }

@@ -5,8 +5,8 @@ mod relay_process;
 mod relay_testbed;
 
 use relay_process::{
-    PATIENCE, Relay, accept, assert_reset, connect, dial, may_use_namespaces, origin, patient,
-    read_array,
+    PATIENCE, Relay, accept, assert_reset, connect, dial, http_head, may_use_namespaces, origin,
+    patient, read_array,
 };
 use relay_testbed::{IPV4, Testbed};
 use serde_json::Value;
@@ -142,21 +142,30 @@ fn a_client_that_vanishes_is_found() {
     let bed = Testbed::new("vanish");
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let text = format!(
-        "[[listener]]\nkind = 'forward'\naddress = '{}:80'\nallow_from = ['10.77.1.0/24']\n\
-         destination = '{}'\n[profile.near]\nkeepalive = '1s'\n",
-        IPV4.near,
-        IPV4.at(8080)
+        "allow_from = ['10.77.1.0/24']\n[[listener]]\nkind = 'forward'\naddress = '{near}:80'\n\
+         destination = '{}'\n[[listener]]\nkind = 'http'\naddress = '{near}:3128'\n\
+         [profile.near]\nkeepalive = '1s'\n",
+        IPV4.at(8080),
+        near = IPV4.near
     );
     file.write_all(text.as_bytes()).unwrap();
     let path = file.path().to_str().unwrap();
-    let relay = Relay::spawn_waiting(bed.command(&["--config", path]), 1);
+    let relay = Relay::spawn_waiting(bed.command(&["--config", path]), 2);
     let listener = bed.listen(IPV4.at(8080));
+    // The origin says nothing: only the silence of the client tells.
+    let mut asking = bed.connect(relay.address("http")).unwrap();
+    let request = format!("GET http://{}/ HTTP/1.1\r\nHost: x\r\n\r\n", IPV4.at(8080));
+    asking.write_all(request.as_bytes()).unwrap();
+    let mut asked = accept(&listener);
+    http_head(&mut asked);
     let mut client = bed.connect(relay.address("forward")).unwrap();
     let mut server = accept(&listener);
     client.write_all(b"x").unwrap();
     assert_eq!(read_array(&mut server), *b"x");
     relay_testbed::ip(&bed.client, "link set eth0 down");
-    patient(&server);
-    let error = server.read(&mut [0]).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    for mut server in [server, asked] {
+        patient(&server);
+        let error = server.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
 }

@@ -77,7 +77,7 @@ impl FromStr for BitRate {
     }
 }
 
-const RANGE: &str = "a rate is 1 bit/s to 9 Ebit/s (say 'loss 100%' for a dead link)";
+const RANGE: &str = "a rate is 1 bit/s to 9 Ebit/s";
 
 /// Bits a second that one of `unit` stands for. A capital `B` means bytes, and only with the second that they are counted in.
 fn unit_scale(unit: &str) -> Option<f64> {

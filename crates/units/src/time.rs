@@ -8,7 +8,7 @@ use std::{
 };
 
 /// A span of time in whole nanoseconds, or a point in time as the span since an origin that the
-/// owner states. Up to 584 years; arithmetic saturates. Parses `12us`, `26ms`, `1.5s`, `2min`.
+/// owner states. Up to 584 years; arithmetic saturates. Parses `12us`, `26ms`, `1.5s`, `2min`, `7d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -93,6 +93,7 @@ impl FromStr for Time {
             "s" | "sec" => 1e9,
             "min" | "m" => 60e9,
             "h" => 3600e9,
+            "d" => 86_400e9,
             "" if value == 0.0 => 1.0,
             _ => {
                 return Err(ParseError::UnknownUnit {

@@ -13,7 +13,10 @@ use rustls::{
     ServerConfig, ServerConnection, SignatureScheme,
     client::danger::HandshakeSignatureValid,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{
+        CertificateDer, PrivateKeyDer, ServerName, UnixTime,
+        pem::{self, PemObject},
+    },
     server::{
         WebPkiClientVerifier,
         danger::{ClientCertVerified, ClientCertVerifier},
@@ -148,7 +151,7 @@ impl Initiator {
             .map_err(|error| refused(user, error))?
             .with_root_certificates(authorities)
             .with_client_auth_cert(certificates.chain.clone(), key)
-            .map_err(|error| refused(user, error))?;
+            .map_err(|error| unfit(written, user, error))?;
         Ok(Self {
             certificates,
             config: Arc::new(config),
@@ -193,7 +196,7 @@ impl Responder {
             .map_err(|error| refused(user, error))?
             .with_client_cert_verifier(Arc::new(guests))
             .with_single_cert(certificates.chain.clone(), key)
-            .map_err(|error| refused(user, error))?;
+            .map_err(|error| unfit(written, user, error))?;
         // A ticket that nobody reads would turn the peer's close into RST (RFC 1122 §4.2.2.13),
         // and ready connections make resumption needless.
         config.send_tls13_tickets = 0;
@@ -233,8 +236,17 @@ impl Identity {
                 authorities: trusted,
             },
             authorities: authorities.into(),
-            key: key.map_err(|error| unusable(&written.key, user, error))?,
+            key: key.map_err(|error| unusable(&written.key, user, in_words(&error)))?,
         })
+    }
+}
+
+fn in_words(error: &pem::Error) -> String {
+    match error {
+        pem::Error::NoItemsFound => {
+            "no private key in it, or one that a password protects".to_owned()
+        }
+        other => other.to_string(),
     }
 }
 
@@ -262,6 +274,21 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn unusable(path: &Path, user: &str, error: impl Display) -> anyhow::Error {
     Refusal::usage(format!("{user}: {}: {error}", path.display()))
+}
+
+/// Of a certificate and a key, each of which is one.
+fn unfit(written: &TlsSettings, user: &str, error: rustls::Error) -> anyhow::Error {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            let certificate = written.certificate.display();
+            unusable(
+                &written.key,
+                user,
+                format!("it is not the key to {certificate}"),
+            )
+        }
+        other => refused(user, other),
+    }
 }
 
 fn refused(user: &str, error: impl Display) -> anyhow::Error {

@@ -91,6 +91,8 @@ struct Sink {
     out: Option<Box<dyn Write + Send>>,
     /// The open file's device and number.
     identity: Option<(u64, u64)>,
+    /// The file with this identity ends in a part of a line.
+    torn: Option<(u64, u64)>,
 }
 
 impl Sink {
@@ -100,12 +102,14 @@ impl Sink {
                 path: None,
                 out: Some(Box::new(io::stdout())),
                 identity: None,
+                torn: None,
             });
         }
         let mut sink = Self {
             path: Some(path.to_owned()),
             out: None,
             identity: None,
+            torn: None,
         };
         let opened = sink.append_to(path);
         opened.with_context(|| format!("--counters {}", path.display()))?;
@@ -113,8 +117,12 @@ impl Sink {
     }
 
     fn append_to(&mut self, path: &Path) -> io::Result<()> {
-        let file = File::options().create(true).append(true).open(path)?;
-        self.identity = Some(identity(&file.metadata()?));
+        let mut file = File::options().create(true).append(true).open(path)?;
+        let opened = Some(identity(&file.metadata()?));
+        if self.torn.take_if(|torn| Some(*torn) == opened).is_some() {
+            file.write_all(b"\n")?;
+        }
+        self.identity = opened;
         self.out = Some(Box::new(file));
         Ok(())
     }
@@ -124,8 +132,11 @@ impl Sink {
         let Some(out) = &mut self.out else {
             return false;
         };
-        let written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+        let mut rest = line.as_bytes();
+        let written = write_all(out, &mut rest).and_then(|()| out.flush());
         if let Err(error) = &written {
+            let partly = rest.len() < line.len();
+            self.torn = self.identity.filter(|_| partly);
             self.out = None;
             note!("longhaul relay: counters: {error}; no more are written until SIGHUP");
         }
@@ -152,6 +163,19 @@ impl Sink {
     }
 }
 
+/// As `Write::write_all`; `rest` is what is not written.
+fn write_all(out: &mut dyn Write, rest: &mut &[u8]) -> io::Result<()> {
+    while !rest.is_empty() {
+        match out.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => *rest = &rest[n..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 fn identity(of: &Metadata) -> (u64, u64) {
     (of.dev(), of.ino())
 }
@@ -167,5 +191,59 @@ fn write(mut sink: Sink, messages: &Receiver<Message>, shared: &Shared) {
                 shared.lost.fetch_add(1, Relaxed);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes this many bytes, as a disk that is nearly full.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let room = self.0.min(bytes.len());
+            self.0 -= room;
+            match room {
+                0 => Err(io::ErrorKind::StorageFull.into()),
+                room => Ok(room),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_written_partly_is_ended_before_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("records");
+        for (room, want) in [(0, "first\nthird\n"), (2, "first\nse\nthird\n")] {
+            fs::write(&path, "").unwrap();
+            let mut sink = Sink::open(&path).unwrap();
+            assert!(sink.write("first\n"));
+            // What the disk took of it.
+            fs::write(&path, "first\n".to_owned() + &"second\n"[..room]).unwrap();
+            sink.out = Some(Box::new(Full(room)));
+            assert!(!sink.write("second\n"));
+            sink.reopen();
+            assert!(sink.write("third\n"));
+            assert_eq!(fs::read_to_string(&path).unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn another_file_begins_with_a_whole_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("records");
+        let mut sink = Sink::open(&path).unwrap();
+        sink.out = Some(Box::new(Full(2)));
+        assert!(!sink.write("second\n"));
+        fs::rename(&path, directory.path().join("records.1")).unwrap();
+        sink.reopen();
+        assert!(sink.write("third\n"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third\n");
     }
 }

@@ -102,6 +102,23 @@ impl Policy {
         ways.push(&self.otherwise);
         ways
     }
+
+    /// Whether a client of this listener may be sent straight to `destination` at the first try.
+    pub(crate) fn goes_straight(&self, listener: &str, destination: &Destination) -> bool {
+        let straight = |way: &WayOut| way.chains[0].is_empty();
+        for rule in &self.rules {
+            if !rule.is_for(listener) || !rule.leads_to(destination) {
+                continue;
+            }
+            if rule.way.as_ref().is_some_and(straight) {
+                return true;
+            }
+            if rule.from.is_empty() {
+                return false;
+            }
+        }
+        straight(&self.otherwise)
+    }
 }
 
 impl Rule {
@@ -122,7 +139,11 @@ impl Rule {
         } = question;
         self.is_for(listener)
             && any(&self.from, |prefix| prefix.contains(client))
-            && any(&self.to, |target| self.aims_at(target, destination))
+            && self.leads_to(destination)
+    }
+
+    fn leads_to(&self, destination: &Destination) -> bool {
+        any(&self.to, |target| self.aims_at(target, destination))
             && any(&self.ports, |ports| ports.contains(destination.port()))
     }
 

@@ -109,6 +109,9 @@ fn keepalive(written: Option<units::Time>) -> Option<Duration> {
 
 /// Ranges that the kernel takes, and those that it would cut down without a word.
 fn check_ranges(settings: &ProfileSettings) -> Result<(), String> {
+    if settings.congestion_control.as_deref() == Some("") {
+        return Err("congestion_control: want a name, such as bbr".to_owned());
+    }
     let second = |time: units::Time| Duration::from(time).as_secs();
     within(
         "keepalive",

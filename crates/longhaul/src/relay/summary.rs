@@ -42,9 +42,10 @@ struct Warning {
     text: String,
 }
 
-/// Both from 1.
+/// Line and column from 1.
 #[derive(Debug, Serialize)]
 struct Position {
+    file: String,
     line: usize,
     column: usize,
 }
@@ -144,18 +145,22 @@ impl Summary {
 
     /// Adds a warning, with its place in `file` if that says it.
     pub(crate) fn warn_of(&mut self, finding: &Finding, file: Option<&File>) {
-        let place = file.and_then(|file| file.line_and_column(&finding.table, &finding.text));
-        self.warnings.push(Warning {
-            place: place.map(|(line, column)| Position { line, column }),
-            text: finding.text.clone(),
+        let place = file.and_then(|file| {
+            let (line, column) = file.line_and_column(&finding.table, &finding.text)?;
+            let file = file.path().display().to_string();
+            Some(Position { file, line, column })
         });
+        let text = finding.text.clone();
+        self.warnings.push(Warning { place, text });
     }
 }
 
 impl Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Some(Position { line, column }) => write!(f, "{line}:{column}: {}", self.text),
+            Some(Position { file, line, column }) => {
+                write!(f, "{file}:{line}:{column}: {}", self.text)
+            }
             None => f.write_str(&self.text),
         }
     }

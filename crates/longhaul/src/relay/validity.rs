@@ -84,6 +84,10 @@ impl Certificates {
             Error::UnknownIssuer | Error::InvalidSignatureForPublicKey => {
                 Some(format!("{file}: it is not signed by an authority in {ca}"))
             }
+            // One that it signed itself, most often.
+            Error::CaUsedAsEndEntity => Some(format!(
+                "{file}: it is an authority's certificate, which a relay can't show as its own"
+            )),
             Error::RequiredEkuNotFoundContext(_) => {
                 let side = match purpose {
                     Purpose::Server => "who is connected to",

@@ -33,6 +33,10 @@ impl File {
         }
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Both from 1.
     pub(crate) fn line_and_column(&self, table: &Table, message: &str) -> Option<(usize, usize)> {
         let at = location::offset(&self.text, table, message)?;

@@ -27,6 +27,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::SocketAddr,
+    ops::RangeInclusive,
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -151,6 +152,10 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const IDLE_CONDUITS_MAX: usize = 64;
 
 const CONNECTIONS_DEFAULT: u32 = 16384;
+const CONNECTIONS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
+const WORKERS_RANGE: RangeInclusive<u16> = 1..=1024;
+/// About what the sockets of one connection hold when bytes move.
+const MEMORY_MIN: u64 = 64 << 10;
 /// Above the pauses of people and programs that read what they asked for.
 const STALL_TIMEOUT_DEFAULT: Time = Time::from_millis(300_000);
 /// Above what a browser opens at once, and a sixteenth of what all clients may have.
@@ -297,6 +302,7 @@ impl Config {
         for (n, listener) in self.listeners.iter().enumerate() {
             let is_new = names.insert(&listener.name);
             self.check_listener(listener, is_new)
+                .and_then(|()| listener.check_rules(&self.listeners[..n]))
                 .in_table(Table::Listener(n))?;
         }
         self.check_conditions(&names)
@@ -397,6 +403,28 @@ impl Listener {
             ..self.clone()
         };
         placed.check_exposure()
+    }
+
+    /// The port is in the name of the nft table and in the mark: the rules of a second listener would take the
+    /// place of the first one's.
+    fn check_rules(&self, before: &[Self]) -> anyhow::Result<()> {
+        let place = |listener: &Self| {
+            let (port, is_ipv4) = (listener.address.port(), listener.address.is_ipv4());
+            let intercepts = listener.intercept.is_some() && port != 0;
+            intercepts.then_some((port, is_ipv4))
+        };
+        let own = place(self);
+        match before
+            .iter()
+            .find(|other| own.is_some() && place(other) == own)
+        {
+            None => Ok(()),
+            Some(other) => Err(Refusal::usage(format!(
+                "listener {}: intercept: listener {} has this port, and the rules of only one would hold: \
+                 give them different ports",
+                self.name, other.name
+            ))),
+        }
     }
 
     /// Nothing listens off loopback for strangers. TPROXY's listener is reached through rules that
@@ -686,18 +714,29 @@ fn limits(settings: &Settings) -> anyhow::Result<Limits> {
             "response_timeout",
             written.response_timeout.unwrap_or(RESPONSE_TIMEOUT_DEFAULT),
         )?,
-        connections_max: written.connections.unwrap_or(CONNECTIONS_DEFAULT),
-        workers: written.workers.map_or(cores, usize::from),
+        connections_max: within(
+            "connections",
+            written.connections.unwrap_or(CONNECTIONS_DEFAULT),
+            &CONNECTIONS_RANGE,
+        )?,
+        workers: match written.workers {
+            Some(workers) => within("workers", workers, &WORKERS_RANGE)?.into(),
+            None => cores,
+        },
         tunnel_idle_timeout: tunnel_idle_timeout(written.tunnel_idle_timeout)?,
         grace: written.grace.unwrap_or(TIMEOUT_DEFAULT).into(),
-        lookups_per_client: lookups(written.lookups_per_client.unwrap_or(LOOKUPS_DEFAULT))?,
+        lookups_per_client: within(
+            "lookups_per_client",
+            written.lookups_per_client.unwrap_or(LOOKUPS_DEFAULT),
+            &(1..=LOOKUPS_MAX),
+        )? as usize,
         connections_per_client: connections_per_client(written.connections_per_client)?,
-        memory_per_client: written.memory_per_client.map(Bytes::get),
+        memory_per_client: memory("memory_per_client", written.memory_per_client)?,
         stall_timeout: positive(
             "stall_timeout",
             written.stall_timeout.unwrap_or(STALL_TIMEOUT_DEFAULT),
         )?,
-        memory: written.memory.map(Bytes::get),
+        memory: memory("memory", written.memory)?,
     })
 }
 
@@ -710,12 +749,30 @@ fn connections_per_client(wanted: Option<u32>) -> anyhow::Result<Option<usize>> 
     }
 }
 
-fn lookups(wanted: u32) -> anyhow::Result<usize> {
-    match wanted {
-        1..=LOOKUPS_MAX => Ok(wanted as usize),
-        _ => Err(Refusal::usage(format!(
-            "limits.lookups_per_client {wanted}: want 1 to {LOOKUPS_MAX}"
+fn within<T: PartialOrd + fmt::Display>(
+    key: &str,
+    wanted: T,
+    range: &RangeInclusive<T>,
+) -> anyhow::Result<T> {
+    match range.contains(&wanted) {
+        true => Ok(wanted),
+        false => Err(Refusal::usage(format!(
+            "limits.{key} {wanted}: want {} to {}",
+            range.start(),
+            range.end()
         ))),
+    }
+}
+
+/// With less, a relay would serve nobody.
+fn memory(key: &str, wanted: Option<Bytes>) -> anyhow::Result<Option<u64>> {
+    match wanted.map(Bytes::get) {
+        Some(bytes) if bytes < MEMORY_MIN => Err(Refusal::usage(format!(
+            "limits.{key} {}: want {} or more",
+            Bytes::new(bytes),
+            Bytes::new(MEMORY_MIN)
+        ))),
+        bytes => Ok(bytes),
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) struct Settings {
 pub(crate) struct ListenerSettings {
     pub(crate) kind: KindName,
     /// Port 0 takes a free port.
+    #[serde(deserialize_with = "place")]
     pub(crate) address: SocketAddr,
     /// In routes, records and metrics; the address if absent.
     pub(crate) name: Option<String>,
@@ -254,6 +255,7 @@ pub(crate) struct CounterSettings {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AdminSettings {
     /// On loopback; absent is off.
+    #[serde(deserialize_with = "optional_place")]
     pub(crate) address: Option<SocketAddr>,
 }
 
@@ -273,4 +275,19 @@ where
     T: FromStr<Err: Display>,
 {
     text(input).map(Some)
+}
+
+/// An address to listen on. A name is none: it may lead to several.
+pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("{text:?} is no IP address with a port (for example 127.0.0.1:1080 or [::1]:1080)")
+    })
+}
+
+fn place<'de, D: Deserializer<'de>>(input: D) -> Result<SocketAddr, D::Error> {
+    socket_address(&String::deserialize(input)?).map_err(serde::de::Error::custom)
+}
+
+fn optional_place<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SocketAddr>, D::Error> {
+    place(input).map(Some)
 }

@@ -56,8 +56,12 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 
 /// Where a forward leads that comes back to it, at once or over other forwards.
 fn circle(config: &Config, first: &Listener, destination: &Destination) -> Option<String> {
-    let mut destination = destination;
+    let (mut listener, mut destination) = (first, destination);
     for _ in &config.listeners {
+        // Through a peer, it is the peer's host that is meant.
+        if !config.policy.goes_straight(&listener.name, destination) {
+            return None;
+        }
         if config
             .admin
             .is_some_and(|admin| leads_to(destination, admin))
@@ -72,7 +76,7 @@ fn circle(config: &Config, first: &Listener, destination: &Destination) -> Optio
             return Some(format!("destination: {destination} leads back to itself"));
         }
         match &next.kind {
-            Kind::Forward(onward) => destination = onward,
+            Kind::Forward(onward) => (listener, destination) = (next, onward),
             _ => return None,
         }
     }
@@ -118,18 +122,20 @@ fn is_own(ip: IpAddr) -> bool {
     ip.is_loopback() || host::socket::is_local_address(ip).unwrap_or(false)
 }
 
-/// A relay that is its own peer answers each request with `relay loop`.
+/// A relay that is its own peer answers each request with `relay loop`; its other listeners are no relays to it.
 fn peers(config: &Config) -> Vec<Finding> {
-    let is_itself = |listener: &&Listener, place: &Destination| {
-        listener.kind == Kind::Convert && leads_to(place, listener.address)
-    };
     let mut found = Vec::new();
     for peer in config.peers.values() {
         let place = peer.place.destination();
-        if let Some(own) = config.listeners.iter().find(|l| is_itself(l, place)) {
+        let is_here = |l: &&Listener| l.transport == peer.transport && leads_to(place, l.address);
+        let own = config.listeners.iter().find(is_here);
+        let own = own.map(|listener| format!("listener {}", listener.name));
+        let admin = config.admin.filter(|admin| leads_to(place, *admin));
+        let admin = admin.map(|_| "admin endpoint".to_owned());
+        if let Some(own) = own.or(admin) {
             let text = format!(
-                "peer {}: address: {place} is this relay's own listener {}",
-                peer.name, own.name
+                "peer {}: address: {place} is this relay's own {own}",
+                peer.name
             );
             found.push(Finding::new(Table::Peer(peer.name.clone()), text));
         }

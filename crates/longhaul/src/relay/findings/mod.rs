@@ -48,6 +48,7 @@ pub(crate) fn find(settings: &Settings, config: &Config) -> Vec<Finding> {
     found.extend(ways(settings, config));
     found.extend(unused_profiles(settings));
     found.extend(memory(config));
+    found.extend(shares(config));
     found.extend(counters(config));
     found
 }
@@ -119,6 +120,9 @@ fn ways(settings: &Settings, config: &Config) -> Vec<Finding> {
             ));
         };
         repeated(way).into_iter().for_each(&mut add);
+        if way.chains.len() > 1 && way.chains[0].is_empty() {
+            add("fallback has no effect: without via, the way is straight".to_owned());
+        }
         let names_profile = settings
             .route
             .get(n)
@@ -168,11 +172,40 @@ fn unused_profiles(settings: &Settings) -> Vec<Finding> {
 
 fn memory(config: &Config) -> Option<Finding> {
     let machine = host::memory::of_machine();
-    let budget = config.limits.memory.filter(|budget| *budget > machine)?;
-    let [budget, machine] = [budget, machine].map(units::Bytes::new);
-    let text =
-        format!("memory: {budget} is more than this machine has, {machine}: it bounds nothing");
+    let cgroup = host::memory::of_cgroup().unwrap_or(u64::MAX);
+    let (who, there) = match cgroup < machine {
+        true => ("this control group", cgroup),
+        false => ("this machine", machine),
+    };
+    let budget = config.limits.memory.filter(|budget| *budget > there)?;
+    let [budget, there] = [budget, there].map(units::Bytes::new);
+    let text = format!("memory: {budget} is more than {who} has, {there}: it bounds nothing");
     Some(Finding::new(Table::Limits, text))
+}
+
+/// Bounds of one client that are no less than those of all.
+fn shares(config: &Config) -> Vec<Finding> {
+    let limits = &config.limits;
+    let all = super::memory::budget(limits.memory).map(|budget| budget.bytes);
+    let mut found = Vec::new();
+    if let (Some(each), Some(all)) = (limits.memory_per_client, all)
+        && each >= all
+    {
+        let [each, all] = [each, all].map(units::Bytes::new);
+        found.push(format!(
+            "memory_per_client has no effect: {each} is not below memory, {all}"
+        ));
+    }
+    if let Some(each) = limits.connections_per_client
+        && each >= limits.connections_max as usize
+    {
+        let all = limits.connections_max;
+        found.push(format!(
+            "connections_per_client has no effect: {each} is not below connections, {all}"
+        ));
+    }
+    let finding = |text| Finding::new(Table::Limits, text);
+    found.into_iter().map(finding).collect()
 }
 
 fn counters(config: &Config) -> Option<Finding> {
@@ -180,9 +213,13 @@ fn counters(config: &Config) -> Option<Finding> {
         .counters
         .as_deref()
         .filter(|file| *file != Path::new("-"))?;
-    let directory = file
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())?;
-    let text = format!("file: {}: its directory is not there", file.display());
-    (!directory.is_dir()).then(|| Finding::new(Table::Counters, text))
+    let directory = file.parent().unwrap_or(file);
+    let is_missing = !directory.as_os_str().is_empty() && !directory.is_dir();
+    let problem = match (file.is_dir(), is_missing) {
+        (true, _) => "it is a directory: the start will fail",
+        (false, true) => "its directory is not there: the start will fail",
+        (false, false) => return None,
+    };
+    let text = format!("counters.file: {}: {problem}", file.display());
+    Some(Finding::new(Table::Counters, text))
 }

@@ -37,7 +37,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
     convert::Infallible,
     io,
-    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak, atomic::AtomicBool},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -64,6 +64,8 @@ struct Proxy {
     session: Arc<Session>,
     /// The origin of the last request, for the next one.
     origin: tokio::sync::Mutex<Option<Origin>>,
+    /// The leg that was asked over last, while it stands.
+    asked: Mutex<Weak<Far>>,
     /// What CONNECT or Upgrade leaves behind for the time after its response.
     tunnel: Mutex<Option<Tunnel>>,
 }
@@ -129,6 +131,7 @@ pub(in crate::relay) async fn serve(session: &Arc<Session>) -> End {
     let proxy = Arc::new(Proxy {
         session: session.clone(),
         origin: tokio::sync::Mutex::default(),
+        asked: Mutex::default(),
         tunnel: Mutex::default(),
     });
     let head = match first_head::read(session).await {
@@ -136,8 +139,8 @@ pub(in crate::relay) async fn serve(session: &Arc<Session>) -> End {
         Err(end) => return end,
     };
     // In a box: a client that has not said anything yet costs no more than its head.
-    if let Err(error) = Box::pin(exchange(&proxy, head)).await {
-        return Box::pin(proxy.broken_off(error)).await;
+    if let Some(end) = Box::pin(exchange_until_broken(&proxy, head)).await {
+        return end;
     }
     let tunnel = proxy
         .tunnel
@@ -155,6 +158,25 @@ fn culprit(error: &hyper::Error) -> Side {
     match error.is_user() {
         true => Side::Far,
         false => Side::Near,
+    }
+}
+
+/// How it ended, unless it did well. While an origin says nothing, nobody reads from the client or writes to it: that it
+/// has reset, or is gone by its keepalive, is looked for here.
+async fn exchange_until_broken(proxy: &Arc<Proxy>, head: Bytes) -> Option<End> {
+    // It stays until its leg is reset: HTTP ends what is dropped cleanly.
+    let exchange = exchange(proxy, head);
+    tokio::pin!(exchange);
+    select! {
+        biased;
+        outcome = exchange.as_mut() => match outcome {
+            Ok(()) => None,
+            Err(error) => Some(proxy.broken_off(error).await),
+        },
+        error = proxy.session.client.broken() => {
+            proxy.reset_origin();
+            Some(End::Broken(Side::Near, error))
+        }
     }
 }
 
@@ -446,12 +468,28 @@ impl Proxy {
         End::Broken(culprit(&error), io::Error::other(error))
     }
 
+    /// The client is gone in the middle of the exchange.
+    fn reset_origin(&self) {
+        let kept = self.origin.try_lock().ok();
+        if let Some(Some(idle)) = kept.as_deref()
+            && idle.sender.is_ready()
+        {
+            return idle.far.stream.carrier().reset_on_close();
+        }
+        // It owes an answer, or the rest of one: HTTP would end that cleanly.
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(far) = asked.upgrade() {
+            far.stream.carrier().reset();
+        }
+    }
+
     async fn send(
         &self,
         kept: &mut Option<Origin>,
         mut origin: Origin,
         (request, unasked): (OnwardRequest, &Arc<AtomicBool>),
     ) -> Result<Response<Download>, Unsent> {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&origin.far);
         let limit = self.session.config.limits.response_timeout;
         let mut silence = Silence::new(&origin.far, unasked, limit);
         let sent = select! {
