@@ -153,6 +153,53 @@ fn a_connection_that_was_right_waits_for_no_other_s_wrong_one() {
     );
 }
 
+/// Nobody looked whether they are right: they do not hear that they are wrong.
+#[test]
+fn passwords_that_nobody_looks_at_are_not_called_wrong() {
+    let stage = stage();
+    (0..6).for_each(|_| assert_eq!(stage.ask(&mut http(&stage), ME_WRONG), 407));
+    // The first of these waits for 3.2 s, the next for 6.4 s, and others would have to wait longer.
+    let asked = || {
+        let mut client = http(&stage);
+        let head = "GET http://192.0.2.1/ HTTP/1.1\r\nHost: x\r\n";
+        write!(
+            client,
+            "{head}Proxy-Authorization: Basic {ME_WRONG}\r\n\r\n"
+        )
+        .unwrap();
+        client
+    };
+    let clients: Vec<_> = (0..8).map(|_| asked()).collect();
+    let heads: Vec<_> = clients
+        .into_iter()
+        .map(|mut client| http_head(&mut client))
+        .collect();
+    let unseen = heads.iter().filter(|head| http_status(head) == 429);
+    let unseen: Vec<_> = unseen.collect();
+    assert!(!unseen.is_empty(), "{heads:?}");
+    assert!(unseen.iter().all(|head| head.contains("retry-after:")));
+}
+
+#[test]
+fn socks5_passwords_that_nobody_looks_at_get_no_answer() {
+    let stage = stage();
+    (0..6).for_each(|_| assert_eq!(stage.socks5(b"wrong"), [1, 1]));
+    let asked = || {
+        let mut client = connect(stage.relay.address("socks5"));
+        client.write_all(&[5, 1, 2]).unwrap();
+        assert_eq!(read_array(&mut client), [5, 2]);
+        client.write_all(b"\x01\x02me\x05wrong").unwrap();
+        client
+    };
+    let clients: Vec<_> = (0..8).map(|_| asked()).collect();
+    let answers: Vec<_> = clients
+        .into_iter()
+        .map(|mut client| client.read_exact(&mut [0; 2]).is_ok())
+        .collect();
+    assert!(answers.contains(&true), "some are looked at: {answers:?}");
+    assert!(answers.contains(&false), "all are answered: {answers:?}");
+}
+
 #[test]
 fn another_address_does_not_wait() {
     let stage = stage();

@@ -6,17 +6,31 @@ use sha2::{Digest as _, Sha256};
 use std::time::Instant;
 use tokio::time::sleep;
 
+/// What came of a user and a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Right,
+    Wrong,
+    /// Nobody looked, since too many others of its address wait.
+    Unseen,
+}
+
 impl Session {
     /// Whether the client is this user. An address that gave wrong passwords waits first; one that
-    /// already has others waiting is refused. What was right on this connection stays right.
-    pub(crate) async fn authenticate(&self, users: &Users, user: &[u8], password: &[u8]) -> bool {
+    /// already has others waiting is refused unseen. What was right on this connection stays right.
+    pub(crate) async fn authenticate(
+        &self,
+        users: &Users,
+        user: &[u8],
+        password: &[u8],
+    ) -> Verdict {
         let given = digest(user, password);
         if self.credentials.get().is_some_and(|known| **known == given) {
-            return true;
+            return Verdict::Right;
         }
         let (client, penalties) = (network(self.client_address.ip()), &self.door.penalties);
         let Some(wait) = penalties.wait(client, Instant::now()) else {
-            return false;
+            return Verdict::Unseen;
         };
         if !wait.is_zero() {
             sleep(wait).await;
@@ -24,11 +38,11 @@ impl Session {
         if users.know(user, password) {
             penalties.succeed(client, user);
             let _ = self.credentials.set(given.into());
-            return true;
+            return Verdict::Right;
         }
         penalties.fail(client, user, Instant::now());
         self.turn_away(&Stranger::WrongPassword);
-        false
+        Verdict::Wrong
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::first_head;
 use crate::relay::{
+    authentication::Verdict,
     counters::Direction,
     drain::Phase,
     failure::Failure,
@@ -12,6 +13,7 @@ use crate::relay::{
     http_memory::{Counted, HEAD_LEN_MAX},
     leg::Leg,
     paced::Paced,
+    penalties,
     proxy_headers::{
         credentials, destination, has_passed, is_ftp, max_forwards, onward_request,
         onward_response, traced, upgrade,
@@ -105,6 +107,15 @@ impl Declined {
         Self {
             reason: Some(reason),
             ..Fault::from(failure).into()
+        }
+    }
+
+    /// For who is no user, or not known to be one.
+    fn stranger(status: StatusCode, reason: &str) -> Self {
+        Self {
+            status,
+            error: Some(""),
+            ..Self::new(Failure::NotAllowed, reason.to_owned())
         }
     }
 }
@@ -307,26 +318,31 @@ impl Proxy {
     }
 
     /// RFC 9110 §11.7.1.
-    async fn is_known(&self, request: &ClientRequest) -> bool {
+    async fn authenticate(&self, request: &ClientRequest) -> Verdict {
         let Some(users) = &self.session.listener.users else {
-            return true;
+            return Verdict::Right;
         };
         match credentials(request.headers(), header::PROXY_AUTHORIZATION) {
             Some((user, password)) => self.session.authenticate(users, &user, &password).await,
-            None => false,
+            None => Verdict::Wrong,
         }
     }
 
     async fn check(&self, request: &ClientRequest) -> Result<Destination, Declined> {
-        if !self.is_known(request).await {
-            return Err(Declined {
-                status: StatusCode::PROXY_AUTHENTICATION_REQUIRED,
-                error: Some(""),
-                ..Declined::new(
-                    Failure::NotAllowed,
-                    "this proxy wants a user and a password".to_owned(),
-                )
-            });
+        match self.authenticate(request).await {
+            Verdict::Right => {}
+            Verdict::Wrong => {
+                return Err(Declined::stranger(
+                    StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+                    "this proxy wants a user and a password",
+                ));
+            }
+            Verdict::Unseen => {
+                return Err(Declined::stranger(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "wrong passwords came from this address: try again later, once those that wait were looked at",
+                ));
+            }
         }
         let bad = |reason| Declined::new(Failure::BadRequest, reason);
         let destination = destination(request.method(), request.uri()).map_err(bad)?;
@@ -636,6 +652,11 @@ fn explanation(status: StatusCode, reason: &str) -> Response<Body> {
     *response.status_mut() = status;
     let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        // The longest time between two passwords that are looked at.
+        let seconds = penalties::DELAY_MAX.as_secs().into();
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         let basic = header::HeaderValue::from_static("Basic realm=\"longhaul\"");
         response

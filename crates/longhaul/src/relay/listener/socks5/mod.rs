@@ -6,6 +6,7 @@ mod udp;
 
 use super::{Asked, Language, Rejected, connect, hear, reject};
 use crate::relay::{
+    authentication::Verdict,
     carrier::Carrier,
     failure::Failure,
     route,
@@ -87,8 +88,10 @@ async fn check_password(
         .map_err(|unread| Rejected::unread(unread, answer))?;
     let known = session.authenticate(users, &found.user, &found.password);
     match known.await {
-        true => say(client, &password_answer(true)).await,
-        false => Err(Rejected::new(Failure::NotAllowed, password_answer(false))),
+        Verdict::Right => say(client, &password_answer(true)).await,
+        Verdict::Wrong => Err(Rejected::new(Failure::NotAllowed, password_answer(false))),
+        // No answer says so (RFC 1929 §2).
+        Verdict::Unseen => Err(Rejected::new(Failure::NotAllowed, [])),
     }
 }
 
