@@ -29,8 +29,13 @@ pub(crate) fn say(line: Arguments<'_>) {
     // Some texts have their last newline, and some have not.
     let line = line.strip_suffix('\n').unwrap_or(&line);
     if let Err(error) = writeln!(io::stdout(), "{line}") {
-        let _there_was_one_before = LOST.set(error);
+        lose(error);
     }
+}
+
+/// A line of the answer was lost.
+pub(crate) fn lose(error: io::Error) {
+    let _there_was_one_before = LOST.set(error);
 }
 
 #[cfg(not(test))]

@@ -19,6 +19,7 @@ mod http;
 mod identity;
 mod keyring;
 mod knock;
+mod lines;
 mod mirror;
 mod news;
 mod record;
@@ -47,10 +48,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Some(Command::Token(command)) => token_command::run(command, args.state.as_deref()),
         None => {
             let config = config::Config::read(args)?;
-            match args.serve {
+            let outcome = match args.serve {
                 Some(scheme) => http::run(config, scheme),
                 None => daemon::run(config),
-            }
+            };
+            lines::flush();
+            outcome
         }
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a site says happens, one line each on standard output.
 
+use super::lines;
 use crate::console::escaped;
 use serde::{Deserialize, Serialize};
-use std::{fmt, io::Write, net::SocketAddr};
+use std::{fmt, net::SocketAddr};
 
 /// Something that happened.
 #[derive(Debug, Serialize, Deserialize)]
@@ -85,6 +86,10 @@ pub(super) enum Record {
         export: String,
         to: String,
         why: String,
+    },
+    /// So many lines before this one are missing: nobody read them in time.
+    Lost {
+        count: u64,
     },
     Stopping,
 }
@@ -182,6 +187,7 @@ impl fmt::Display for Record {
                 )
             }
             Self::Behind { export, to, why } => write!(f, "{export}: not all is at {to}: {why}"),
+            Self::Lost { count } => write!(f, "{count} lines are missing: nobody read in time"),
             Self::Stopping => f.write_str("stopping"),
         }
     }
@@ -194,13 +200,15 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// That nobody reads them any more is no reason to stop.
     pub(super) fn say(self, record: &Record) {
-        let line = match self.json {
+        lines::put(&self.line(record), self.json);
+    }
+
+    /// As it is said.
+    pub(super) fn line(self, record: &Record) -> String {
+        match self.json {
             true => serde_json::to_string(record).unwrap_or_default(),
             false => format!("longhaul site: {record}"),
-        };
-        let mut to = std::io::stdout().lock();
-        let _ = writeln!(to, "{line}").and_then(|()| to.flush());
+        }
     }
 }
