@@ -10,8 +10,9 @@ use site_process::{
 };
 use std::{
     fs,
-    io::Write,
+    io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    process::{Child, ChildStdout, Stdio},
     time::{Duration, Instant},
 };
 
@@ -205,4 +206,94 @@ fn says_what_became_of_copies() {
     let said = site.says("ended");
     assert_eq!(said["outcome"], "refused", "{said}");
     assert!(said["why"].as_str().unwrap().contains("may only be read"));
+}
+
+/// Who tries what is not his is seen, too.
+#[test]
+fn says_what_is_asked_of_exports_that_a_token_is_not_for() {
+    let home = Home::new();
+    let token = home.token(&["new", "me", "--export", "data"]);
+    let other = format!("other={}", home.data().display());
+    let site = home.site(&["--export", &other, "--http", "127.0.0.1:0"]);
+    let web = Web { home, site, token };
+    fs::write(web.data("file"), "x").unwrap();
+    let to = ["-X", "MOVE", "-H", "Destination: /other/%1b[31m"];
+    for (arguments, path, export, status) in [
+        (&["-X", "DELETE"][..], "/other/file", "other", 404),
+        (&["-X", "PUT", "-d", "x"], "/nowhere/file", "nowhere", 404),
+        (&["-X", "MKCOL"], "/", "", 404),
+        (&to, "/data/file", "data", 502),
+    ] {
+        assert_eq!(web.status(arguments, path), status, "{arguments:?}");
+        let said = web.site.says("request");
+        assert_eq!(
+            (&said["export"], &said["status"]),
+            (&export.into(), &status.into())
+        );
+        assert_eq!(said["path"], path);
+        let wanted = (status == 502).then_some("/other/%1b[31m");
+        assert_eq!(said["to"].as_str(), wanted, "{said}");
+    }
+}
+
+/// A site whose lines nobody has read since it was ready, and more of them than are kept.
+fn unread() -> (Child, BufReader<ChildStdout>, String, String, Home) {
+    let home = Home::new();
+    let token = home.token(&["new", "me"]);
+    let mut site = home.command(&["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    let mut site = site.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(site.stdout.take().unwrap());
+    let mut ready = String::new();
+    lines.read_line(&mut ready).unwrap();
+    let ready: Value = serde_json::from_str(&ready).unwrap();
+    let address = ready["http"].as_str().unwrap().to_owned();
+    let path = vec!["a".repeat(200); 19].join("/");
+    for _ in 0..1000 {
+        let mut client = TcpStream::connect(&address).unwrap();
+        client
+            .set_read_timeout(Some(site_process::PATIENCE))
+            .unwrap();
+        let ask = format!(
+            "DELETE /data/{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        );
+        client.write_all(ask.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    }
+    (site, lines, address, token, home)
+}
+
+#[test]
+fn a_site_whose_lines_nobody_reads_serves_and_ends() {
+    let (mut site, lines, address, token, _home) = unread();
+    let bearer = format!("Authorization: Bearer {token}");
+    assert_eq!(
+        curl(&["-H", &bearer], &format!("http://{address}/data/")).0,
+        200
+    );
+    let pid = rustix::process::Pid::from_child(&site);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(site.wait().unwrap().success());
+    drop(lines);
+}
+
+#[test]
+fn says_how_many_lines_are_missing() {
+    let (mut site, lines, ..) = unread();
+    let mut said = 0;
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        match line["event"].as_str().unwrap() {
+            "request" => said += 1,
+            "lost" => {
+                said += line["count"].as_u64().unwrap();
+                break;
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert!(said <= 1000, "{said}");
+    site.kill().unwrap();
+    site.wait().unwrap();
 }

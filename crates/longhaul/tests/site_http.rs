@@ -11,8 +11,9 @@ use std::{
     fs,
     io::{Read, Write},
     net::{Shutdown, TcpStream},
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::Path,
+    process::Command,
 };
 
 #[test]
@@ -25,6 +26,17 @@ fn files_are_read_whole_and_in_parts() {
         web.curl(&["-r", "5-999"], "/data/tree/a/b/large"),
         (206, large[5..1000].to_vec())
     );
+    let end = large.len() - 9;
+    for (range, from) in [
+        ("0-18446744073709551615".to_owned(), 0),
+        ("1-18446744073709551615".to_owned(), 1),
+        (format!("{end}-18446744073709551615"), end),
+        ("3-99999999999999999999".to_owned(), 3),
+        ("-18446744073709551615".to_owned(), 0),
+    ] {
+        let (status, bytes) = web.curl(&["-r", &range], "/data/tree/a/b/large");
+        assert!(status == 206 && bytes == large[from..], "{range}: {status}");
+    }
     assert_eq!(
         web.curl(&["-r", "-7"], "/data/tree/a/b/large").1,
         large[large.len() - 7..]
@@ -434,16 +446,75 @@ fn a_certificate_of_one_s_own_is_shown() {
     assert_eq!(curl(&["-4", "--cacert", file, "-u", &user], &url).0, 200);
 }
 
+/// What a site says that refuses to start.
+fn refusal(home: &Home, arguments: &[&str]) -> String {
+    let mut command = Command::new("timeout");
+    let site = home.command(arguments);
+    command
+        .arg("60")
+        .arg(site.get_program())
+        .args(site.get_args());
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    said
+}
+
+#[test]
+fn a_key_that_others_may_read_or_that_would_be_offered_is_refused() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let home = Home::new();
+    let [outside, inside] = ["../cert.pem", "cert.pem"].map(|name| {
+        let file = home.data().join(name);
+        fs::write(&file, made.cert.pem() + &made.signing_key.serialize_pem()).unwrap();
+        file
+    });
+    let with = |file: &Path, mode: u32| {
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+        let file = file.to_str().unwrap();
+        refusal(&home, &["--https", "127.0.0.1:0", "--certificate", file])
+    };
+    for mode in [0o644, 0o640, 0o604] {
+        let said = with(&outside, mode);
+        assert!(said.contains("chmod 600"), "{said}");
+    }
+    let said = with(&inside, 0o600);
+    assert!(said.contains("export data"), "{said}");
+    assert!(!Path::new(&home.state()).exists());
+}
+
+#[test]
+fn an_export_that_would_offer_key_and_tokens_is_refused() {
+    let home = Home::new();
+    let top = home.data().parent().unwrap().to_owned();
+    let link = top.join("link");
+    symlink(&top, &link).unwrap();
+    // The state is not there yet, is there, and is what is exported.
+    let check = |export: &Path| {
+        for kind in ["--export", "--export-ro"] {
+            let export = format!("all={}", export.display());
+            let said = refusal(&home, &["--listen", "127.0.0.1:0", kind, &export]);
+            assert!(
+                said.contains("export all") && said.contains("--state"),
+                "{said}"
+            );
+        }
+    };
+    for export in [&top, &link, Path::new("/")] {
+        check(export);
+    }
+    home.token(&["new", "me"]);
+    let below = Path::new(&home.state()).join("below");
+    fs::create_dir(&below).unwrap();
+    for export in [&top, Path::new(&home.state()), &below] {
+        check(export);
+    }
+}
+
 #[test]
 fn what_would_show_tokens_or_nothing_is_refused() {
     let home = Home::new();
-    let refused = |arguments: &[&str]| {
-        let mut command = home.command(arguments);
-        let output = command.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        said
-    };
+    let refused = |arguments: &[&str]| refusal(&home, arguments);
     assert!(refused(&["--http", "0.0.0.0:0"]).contains("tokens would be seen"));
     assert!(refused(&["--certificate", LONGHAUL]).contains("--https"));
     let said = refused(&["--https", "127.0.0.1:0", "--certificate", "/nonexistent"]);

@@ -3,28 +3,39 @@
 
 mod site_process;
 
+use rustix::fs::{FlockOperation, flock};
 use site_process::{
-    listing,
-    web::{Web, curl},
+    Home, listing,
+    web::{Web, curl, names},
 };
-use std::{fs, os::unix::fs::symlink, path::PathBuf};
+use std::{
+    fs::{self, File, Permissions},
+    io::Write,
+    net::TcpStream,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+};
 
 /// `p/c/file`, `p/other`, `q/file` and `plain` in the export.
 fn planted() -> Web {
     let web = Web::new();
+    plant(&web.home.data());
+    web
+}
+
+fn plant(data: &Path) {
     for (name, contents) in [
         ("p/c/file", "c"),
         ("p/other", "other"),
         ("q/file", "q"),
         ("plain", "plain"),
     ] {
-        let path = web.data(name);
+        let path = data.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, contents).unwrap();
     }
-    fs::write(web.data(".longhaul-x.part"), "part").unwrap();
-    symlink("p", web.data("link")).unwrap();
-    web
+    fs::write(data.join(".longhaul-x.part"), "part").unwrap();
+    symlink("p", data.join("link")).unwrap();
 }
 
 fn statuses(web: &Web, arguments: &[&str], path: &str, wanted: &[u16]) {
@@ -457,4 +468,232 @@ fn keeps_a_destination_whose_copy_would_be_incomplete() {
     let kept = fs::read_to_string(web.data(&long).join("q/file"));
     assert_eq!(kept.unwrap(), "q");
     assert!(walk(&web.home.data()).is_empty());
+}
+
+/// An export that is in another one stays, whichever is asked.
+#[test]
+fn keeps_exports_that_are_in_an_export() {
+    let home = Home::new();
+    plant(&home.data());
+    let token = home.token(&["new", "me"]);
+    let inner = format!("inner={}", home.data().join("p/c").display());
+    let site = home.site(&["--export-ro", &inner, "--http", "127.0.0.1:0"]);
+    let web = Web { home, site, token };
+    for path in ["/data/p", "/data/p/", "/data/p/c", "/data/p/c/"] {
+        statuses(&web, &["-X", "DELETE"], path, &[403]);
+        let away = ["-X", "MOVE", "-H", "Destination: /data/away"];
+        statuses(&web, &away, path, &[403]);
+        let to = format!("Destination: {path}");
+        for (method, from) in [
+            ("MOVE", "/data/q"),
+            ("COPY", "/data/q"),
+            ("COPY", "/data/plain"),
+        ] {
+            statuses(&web, &["-X", method, "-H", &to], from, &[403]);
+        }
+    }
+    let copied = ["-X", "COPY", "-H", "Destination: /data/copied"];
+    assert_eq!(web.status(&copied, "/data/p"), 201);
+    for path in ["/data/p/c/file", "/data/p/other", "/data/q", "/data/copied"] {
+        assert_eq!(web.status(&["-X", "DELETE"], path), 204, "{path}");
+    }
+    assert_eq!(web.status(&[], "/inner/"), 200);
+}
+
+#[test]
+fn copies_are_for_those_who_may_have_what_they_are_made_from() {
+    let web = planted();
+    let set = |name: &str, mode| {
+        fs::set_permissions(web.data(name), Permissions::from_mode(mode)).unwrap();
+    };
+    let mode = |name: &str| web.data(name).metadata().unwrap().mode() & 0o7777;
+    for (name, given) in [
+        ("plain", 0o600),
+        ("p", 0o700),
+        ("p/c", 0o750),
+        ("p/other", 0o755),
+    ] {
+        set(name, given);
+    }
+    let copy = |from: &str, to: &str| {
+        let to = format!("Destination: {to}");
+        web.status(&["-X", "COPY", "-H", &to], from)
+    };
+    // To a new name, and in place of something.
+    for (destination, status) in [("new", 201), ("q", 204)] {
+        assert_eq!(copy("/data/p", &format!("/data/{destination}")), status);
+        let at = |name: &str| mode(&format!("{destination}{name}"));
+        assert_eq!([at(""), at("/c"), at("/other")], [0o700, 0o750, 0o755]);
+    }
+    assert_eq!(copy("/data/plain", "/data/second"), 201);
+    assert_eq!(mode("second"), 0o600);
+    assert_eq!(copy("/data/plain", "/data/new/other"), 204);
+    assert_eq!(mode("new/other"), 0o600);
+    set("p/c", 0o550);
+    assert_eq!(copy("/data/p/c", "/data/third"), 201);
+    assert_eq!((mode("third"), mode("third/file")), (0o750, 0o644));
+    set("plain", 0o4711);
+    assert_eq!(copy("/data/plain", "/data/fourth"), 201);
+    assert_eq!(mode("fourth"), 0o711);
+}
+
+/// A client that mirrors it would remove everything on its side.
+#[test]
+fn what_cannot_be_listed_whole_is_not_listed() {
+    let web = planted();
+    let large = web.data("large");
+    fs::create_dir(&large).unwrap();
+    for number in 0..100_001 {
+        File::create(large.join(number.to_string())).unwrap();
+    }
+    let show = |arguments: &[&str], path: &str| {
+        let (status, text) = web.curl(arguments, path);
+        (status, String::from_utf8(text).unwrap())
+    };
+    let propfind = ["-X", "PROPFIND"];
+    let deeper = ["-X", "PROPFIND", "-H", "Depth: 1"];
+    for arguments in [&[][..], &propfind, &deeper] {
+        let (status, text) = show(arguments, "/data/large/");
+        assert!(
+            status == 507 && text.contains("100,000"),
+            "{status}: {text}"
+        );
+    }
+    assert_eq!(
+        show(&["-X", "PROPFIND", "-H", "Depth: 0"], "/data/large/").0,
+        207
+    );
+    fs::remove_file(large.join("0")).unwrap();
+    let (status, text) = show(&deeper, "/data/large/");
+    assert_eq!(
+        (status, text.matches("<D:response>").count()),
+        (207, 100_001)
+    );
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        web.data("q/fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    for arguments in [&propfind[..], &deeper] {
+        let (status, text) = show(arguments, "/data/q/");
+        let shown = text.matches("<D:href>/data/q/").count();
+        assert_eq!((status, shown), (207, 2), "itself and the file: {text}");
+    }
+}
+
+/// A path has up to 2,048 names.
+#[test]
+fn a_copy_of_a_tree_that_is_too_deep_says_so() {
+    let web = planted();
+    let at = web.data("deep");
+    fs::create_dir(&at).unwrap();
+    let mut directory = rustix::fs::open(&at, rustix::fs::OFlags::DIRECTORY, 0.into()).unwrap();
+    for _ in 0..2100 {
+        rustix::fs::mkdirat(&directory, "d", 0o755.into()).unwrap();
+        directory =
+            rustix::fs::openat(&directory, "d", rustix::fs::OFlags::DIRECTORY, 0.into()).unwrap();
+    }
+    let to = ["-X", "COPY", "-H", "Destination: /data/copied"];
+    assert_eq!(web.status(&to, "/data/deep"), 207);
+}
+
+#[test]
+fn a_tree_is_not_moved_away_from_a_copy_into_it() {
+    let web = planted();
+    fs::write(web.data("q/.longhaul-x.part"), "part").unwrap();
+    for destination in ["/data/new", "/data/p"] {
+        let to = format!("Destination: {destination}");
+        statuses(&web, &["-X", "MOVE", "-H", &to], "/data/q", &[423]);
+    }
+    statuses(&web, &["-X", "DELETE"], "/data/q", &[423]);
+    statuses(
+        &web,
+        &["-X", "MOVE", "-H", "Destination: /data/q"],
+        "/data/p",
+        &[423],
+    );
+}
+
+/// What the end of a process leaves of an upload is no upload.
+#[test]
+fn what_is_left_of_an_upload_keeps_no_directory() {
+    let web = planted();
+    let left = web.data("q/.longhaul-0123456789abcdef.put");
+    fs::write(&left, "half").unwrap();
+    let held = File::open(&left).unwrap();
+    flock(&held, FlockOperation::LockShared).unwrap();
+    statuses(&web, &["-X", "DELETE"], "/data/q", &[423]);
+    drop(held);
+    let onto = ["-X", "MOVE", "-H", "Destination: /data/q"];
+    assert_eq!(web.status(&onto, "/data/p"), 204);
+    assert!(web.data("q/c/file").exists() && !left.exists());
+    fs::write(web.data("q/c/.longhaul-0123456789abcdef.put"), "half").unwrap();
+    assert_eq!(web.status(&["-X", "DELETE"], "/data/q"), 204);
+    assert!(!web.data("q").exists());
+}
+
+#[test]
+fn an_upload_that_goes_on_keeps_its_directory() {
+    let web = planted();
+    let address = web.url("");
+    let mut upload = TcpStream::connect(address.strip_prefix("http://").unwrap()).unwrap();
+    let head = "PUT /data/q/new HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n";
+    let token = &web.token;
+    write!(upload, "{head}Authorization: Bearer {token}\r\n\r\nab").unwrap();
+    let is_own = |name: &String| name.ends_with(".put");
+    site_process::web::until(|| names(&web.data("q")).iter().any(is_own));
+    for arguments in [
+        &["-X", "DELETE"][..],
+        &["-X", "MOVE", "-H", "Destination: /data/new"],
+    ] {
+        assert_eq!(web.status(arguments, "/data/q"), 423, "{arguments:?}");
+    }
+    upload.write_all(b"cd").unwrap();
+    site_process::web::until(|| web.data("q/new").exists());
+    assert_eq!(fs::read(web.data("q/new")).unwrap(), b"abcd");
+}
+
+/// Whichever comes first: nothing is lost, and nothing of it stays under a name that nobody can ask for.
+#[test]
+fn requests_that_meet_lose_nothing() {
+    let web = planted();
+    let requests = [
+        ("MOVE", "/data/p", "/data/q/p"),
+        ("MOVE", "/data/q/p", "/data/p"),
+        ("MOVE", "/data/q", "/data/p/q"),
+        ("MOVE", "/data/p/q", "/data/q"),
+        ("COPY", "/data/p", "/data/copy"),
+        ("COPY", "/data/q", "/data/copy"),
+        ("MOVE", "/data/copy", "/data/copy2"),
+        ("COPY", "/data/copy2", "/data/copy/in"),
+    ];
+    let (url, bearer) = (web.url(""), format!("Authorization: Bearer {}", web.token));
+    let ask = |(method, from, to): (&str, &str, &str)| {
+        let to = format!("Destination: {to}");
+        let overwrite = match from.contains("copy") || to.contains("copy") {
+            true => "Overwrite: T",
+            false => "Overwrite: F",
+        };
+        let headers = ["-X", method, "-H", &bearer, "-H", &to, "-H", overwrite];
+        for _ in 0..20 {
+            let status = curl(&headers, &format!("{url}{from}")).0;
+            assert!(status < 500, "{method} {from} {to}: {status}");
+        }
+    };
+    let ask = &ask;
+    std::thread::scope(|scope| {
+        for request in requests.iter().chain(&requests) {
+            scope.spawn(move || ask(*request));
+        }
+    });
+    let own = walk(&web.home.data());
+    assert!(own.is_empty(), "{own:?}");
+    let found = |name: &str| {
+        let tops = ["p", "q/p", "p/q/p", "q", "p/q", "q/p/q"];
+        tops.iter().any(|top| web.data(top).join(name).exists())
+    };
+    assert!(found("c/file") && found("other"), "p is somewhere");
 }

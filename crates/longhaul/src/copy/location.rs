@@ -349,7 +349,7 @@ fn plain_join(path: &Path, below: &Path) -> PathBuf {
 }
 
 /// The path without symbolic links, as far as it is there.
-pub(super) fn real(path: &Path) -> Option<PathBuf> {
+pub(crate) fn real(path: &Path) -> Option<PathBuf> {
     if let Ok(real) = path.canonicalize() {
         return Some(real);
     }

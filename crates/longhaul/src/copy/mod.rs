@@ -45,6 +45,7 @@ pub(crate) use args::{Args, Ports};
 pub(crate) use connection::{SILENCE, end_when_silent};
 pub(crate) use end::Confinement;
 pub(crate) use identity::{provider, to_key};
+pub(crate) use location::real;
 
 /// The site that a place is at, if it is at one.
 pub(crate) fn site_of(place: &OsStr) -> anyhow::Result<Option<Address>> {

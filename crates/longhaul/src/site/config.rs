@@ -15,7 +15,8 @@ use anyhow::Result;
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     net::SocketAddr,
-    path::PathBuf,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -80,6 +81,8 @@ impl Config {
                 }
             }
         }
+        let state = State::find(args.state.as_deref())?;
+        keep_secrets(args, &exports, &state)?;
         Ok(Self {
             mirrors: mirrors(args, &exports)?,
             listen: args.listen,
@@ -93,10 +96,47 @@ impl Config {
                 .transpose()?,
             ports: args.ports,
             copies_max: args.copies_max.into(),
-            state: State::find(args.state.as_deref())?,
+            state,
             json: args.json,
         })
     }
+}
+
+/// Nobody is offered what lets in: the key and the tokens, or the key of a certificate.
+fn keep_secrets(args: &Args, exports: &BTreeMap<String, Export>, state: &State) -> Result<()> {
+    let real = |path: &Path| copy::real(path).unwrap_or_else(|| path.to_owned());
+    let of_state = real(state.directory());
+    let of_certificate = args.certificate.as_deref().map(real);
+    for (name, export) in exports {
+        let shown = export.directory.display();
+        if lies_in(&of_state, &export.directory) || lies_in(&export.directory, &of_state) {
+            let state = of_state.display();
+            return Err(Refusal::usage(format!(
+                "export {name}: {shown} would offer the site's key and tokens, which are in {state}: want another \
+                 --state"
+            )));
+        }
+        if let Some(certificate) = &of_certificate
+            && lies_in(certificate, &export.directory)
+        {
+            let certificate = certificate.display();
+            return Err(Refusal::usage(format!(
+                "export {name}: {shown} would offer the key in {certificate}: move that elsewhere"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a path without symbolic links is that directory or below it, by this name or another: a mount may give it
+/// two.
+pub(super) fn lies_in(path: &Path, directory: &Path) -> bool {
+    let identity = |path: &Path| {
+        let meta = path.metadata().ok()?;
+        Some((meta.dev(), meta.ino()))
+    };
+    let wanted = identity(directory);
+    wanted.is_some() && path.ancestors().any(|above| identity(above) == wanted)
 }
 
 /// Each has its export here and a token for the site there.

@@ -84,6 +84,10 @@ impl State {
         Ok(())
     }
 
+    pub(super) fn directory(&self) -> &Path {
+        &self.0
+    }
+
     /// For messages.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)

@@ -2,7 +2,7 @@
 //! Who asks, and for which export: a token as a Bearer's (RFC 6750) or as the password of Basic (RFC 7617), whose user
 //! name is anything.
 
-use super::{Answer, said};
+use super::{Answer, listing::Room, said};
 use crate::site::{
     config::Config,
     token::{Fingerprint, Token},
@@ -13,7 +13,7 @@ use hyper::{
     Request, StatusCode,
     header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE},
 };
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 /// What a request may do.
 #[derive(Debug, Clone)]
@@ -22,6 +22,10 @@ pub(super) struct Access {
     pub(super) directory: PathBuf,
     pub(super) writable: bool,
     pub(super) token: String,
+    /// For listings, of all requests.
+    pub(super) room: Room,
+    /// The directories of the other exports.
+    pub(super) others: Arc<[PathBuf]>,
 }
 
 /// Why a request may do nothing.
@@ -35,20 +39,25 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
+            Self::NoExport => StatusCode::NOT_FOUND,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
     pub(super) fn answer(&self) -> Answer {
         match self {
             Self::NoToken | Self::WrongToken => {
                 let text = "want a token of this site, as a Bearer's or as Basic's password";
-                let mut answer = said(StatusCode::UNAUTHORIZED, text);
+                let mut answer = said(self.status(), text);
                 let basic = HeaderValue::from_static("Basic realm=\"longhaul site\"");
                 answer.headers_mut().insert(WWW_AUTHENTICATE, basic);
                 answer
             }
-            Self::NoExport => said(StatusCode::NOT_FOUND, "no such export for this token"),
-            Self::Unavailable => said(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the site can't look at tokens",
-            ),
+            Self::NoExport => said(self.status(), "no such export for this token"),
+            Self::Unavailable => said(self.status(), "the site can't look at tokens"),
         }
     }
 }
@@ -84,7 +93,12 @@ impl Visitor {
         names.filter(|name| self.grant.is_for(name)).collect()
     }
 
-    pub(super) fn enter(self, export: &str, config: &Config) -> Result<Access, Refusal> {
+    pub(super) fn enter(
+        self,
+        export: &str,
+        config: &Config,
+        room: &Room,
+    ) -> Result<Access, Refusal> {
         let found = config.exports.get(export);
         let found = found.filter(|_| self.grant.is_for(export));
         let found = found.ok_or(Refusal::NoExport)?;
@@ -93,7 +107,18 @@ impl Visitor {
             directory: found.directory.clone(),
             writable: found.writable && !self.grant.read_only,
             token: self.token,
+            room: room.clone(),
+            others: config
+                .exports
+                .iter()
+                .filter(|(name, _)| *name != export)
+                .map(|(_, other)| other.directory.clone())
+                .collect(),
         })
+    }
+
+    pub(super) fn token(&self) -> &str {
+        &self.token
     }
 }
 

@@ -48,6 +48,7 @@ pub(super) struct Entry {
     export: String,
     method: String,
     path: String,
+    /// As asked for, until it is read.
     pub(super) to: Option<String>,
     pub(super) changes: Changes,
     status: Option<u16>,
@@ -65,10 +66,10 @@ impl Entry {
             records: (!READ_ONLY.contains(&method)).then_some(records),
             client,
             token: token.to_owned(),
-            export: export.to_owned(),
+            export: shown(export),
             method: shown(method),
             path: shown(request.uri().path()),
-            to: None,
+            to: asked_destination(request),
             changes: Changes::default(),
             status: None,
         }
@@ -97,6 +98,14 @@ impl Drop for Entry {
             status: self.status,
         });
     }
+}
+
+/// Where a COPY or a MOVE is to go, as it says, which may be nowhere.
+fn asked_destination<B>(request: &Request<B>) -> Option<String> {
+    let changes_place = ["COPY", "MOVE"].contains(&request.method().as_str());
+    let asked = request.headers().get("destination");
+    let asked = asked.filter(|_| changes_place)?.as_bytes();
+    Some(shown(&String::from_utf8_lossy(asked)))
 }
 
 /// Nothing that a terminal obeys, and not more than a line may have.

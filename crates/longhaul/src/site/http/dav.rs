@@ -7,7 +7,9 @@ use super::{
     access::Access,
     audit::Entry,
     files::{Files, Meta, blocking},
-    ranges, reading, replacement, said,
+    listing,
+    ranges::{self, Asked},
+    reading, replacement, said,
     target::{Target, Wrong},
     xml,
 };
@@ -75,13 +77,15 @@ async fn carry_out(
     files: Files,
     mut entry: Entry,
 ) -> Answer {
-    entry.to = target.destination_url(&access.export);
+    if target.destination.is_some() {
+        entry.to = target.destination_url(&access.export);
+    }
     if request.method() == Method::PUT {
         let answer = handle(access, files, request).await;
         entry.end(answer.status().as_u16());
         return answer;
     }
-    let whole = match with_whole_body(request).await {
+    let mut whole = match with_whole_body(request).await {
         Ok(request) => request,
         Err((status, why)) => {
             entry.end(status.as_u16());
@@ -89,10 +93,10 @@ async fn carry_out(
         }
     };
     if !["COPY", "DELETE", "MOVE"].contains(&whole.method().as_str()) {
-        let refused = refuse_ranges(&files, &target, whole.headers()).await;
+        let refused = refuse_ranges(&files, &target, whole.headers_mut()).await;
         let answer = match refused {
             Some(answer) => answer,
-            None => handle(access, files, whole).await,
+            None => show(access, files, &target, whole).await,
         };
         entry.end(answer.status().as_u16());
         return answer;
@@ -106,6 +110,30 @@ async fn carry_out(
         answer
     });
     carried_out.await.unwrap_or_else(|_| senseless())
+}
+
+/// Answers a request that changes no names. A directory is listed before the library is asked, which would show one that
+/// can't be listed as an empty one.
+async fn show(
+    access: Access,
+    files: Files,
+    target: &Target,
+    request: Request<Full<Bytes>>,
+) -> Answer {
+    if !listing::is_asked(&request) {
+        return handle(access, files, request).await;
+    }
+    match listing::of(files, target).await {
+        Ok((files, place)) => {
+            let mut answer = handle(access, files, request).await;
+            // Until all of the answer is sent.
+            if let Some(place) = place {
+                answer.extensions_mut().insert(place);
+            }
+            answer
+        }
+        Err((status, why)) => said(status, why),
+    }
 }
 
 /// What the library makes of a request.
@@ -153,22 +181,30 @@ async fn with_whole_body(request: Request<Incoming>) -> Result<Request<Full<Byte
     Ok(Request::from_parts(head, Full::new(body)))
 }
 
-/// The answer to a request for too many parts of a file, or for the same again and again.
-async fn refuse_ranges(files: &Files, target: &Target, headers: &HeaderMap) -> Option<Answer> {
+/// Has a request for parts of a file ask for none that is not there; the answer to one for too many, or for the same
+/// again and again.
+async fn refuse_ranges(files: &Files, target: &Target, headers: &mut HeaderMap) -> Option<Answer> {
     let mut asked = headers.get_all(header::RANGE).iter();
     let header = asked.next()?.to_str().ok()?.to_owned();
+    let once = asked.next().is_none();
     let path = target.path.clone()?;
     let root = files.root().clone();
     let meta = blocking(move || Meta::shown(&root, Some(&path))).await;
     let len = meta.ok()?.size();
-    if asked.next().is_none() && !ranges::are_refused(&header, len) {
-        return None;
+    match ranges::read(&header, len) {
+        Asked::Whole if once => drop(headers.remove(header::RANGE)),
+        Asked::Parts(parts) if once => {
+            headers.insert(header::RANGE, HeaderValue::try_from(parts).ok()?);
+        }
+        _ => {
+            let why = "want fewer ranges, and none that overlap";
+            let mut answer = said(StatusCode::RANGE_NOT_SATISFIABLE, why);
+            let all = HeaderValue::try_from(format!("bytes */{len}")).ok()?;
+            answer.headers_mut().insert(header::CONTENT_RANGE, all);
+            return Some(answer);
+        }
     }
-    let why = "want fewer ranges, and none that overlap";
-    let mut answer = said(StatusCode::RANGE_NOT_SATISFIABLE, why);
-    let all = HeaderValue::try_from(format!("bytes */{len}")).ok()?;
-    answer.headers_mut().insert(header::CONTENT_RANGE, all);
-    Some(answer)
+    None
 }
 
 /// A part of a file cannot be put: a file is there whole or not at all (RFC 9110 §14.5).

@@ -2,7 +2,10 @@
 //! An export as WebDAV sees it: plain files and directories beneath its directory. Symbolic links are neither shown nor
 //! followed, and files of copies under way are not there.
 
-use super::{access::Access, audit::Changes, reading::Reading, upload::Upload};
+use super::{
+    access::Access, audit::Changes, listing::Room, reading::Reading, tree, upload::Upload,
+};
+use crate::site::config::lies_in;
 use dav_server::{
     davpath::DavPath,
     fs::{
@@ -12,15 +15,17 @@ use dav_server::{
 };
 use futures_util::stream;
 use rustix::{
-    fs::{FileType, Stat},
+    fs::{FileType, Mode, Stat},
     io::Errno,
 };
 use std::{
-    sync::Arc,
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 use store::{
-    manifest::MANIFEST,
     path::{BadPath, OWN_PREFIX, RelPath},
     root::{Failure, Root},
 };
@@ -35,6 +40,14 @@ pub(super) struct Files {
     writable: bool,
     /// A name of our own that this request may use, and what is below it.
     staged: Option<RelPath>,
+    /// Of a COPY: where from, and where to.
+    copied: Option<(RelPath, RelPath)>,
+    /// What is in the directory that this request is about, for the library to ask for once.
+    listed: Arc<Mutex<Option<Entries>>>,
+    room: Room,
+    /// Where the export is, and where the others are.
+    directory: PathBuf,
+    others: Arc<[PathBuf]>,
     changes: Changes,
 }
 
@@ -45,6 +58,11 @@ impl Files {
             root: Arc::new(Root::open(&access.directory)?),
             writable: access.writable,
             staged: None,
+            copied: None,
+            listed: Arc::default(),
+            room: access.room.clone(),
+            directory: access.directory.clone(),
+            others: access.others.clone(),
             changes,
         })
     }
@@ -57,9 +75,45 @@ impl Files {
         self.writable
     }
 
+    /// Where something of the export is on this machine.
+    pub(super) fn place(&self, path: &RelPath) -> PathBuf {
+        self.directory.join(OsStr::from_bytes(path.as_bytes()))
+    }
+
+    /// Whether something is another export, or has one in it: that stays where it is.
+    pub(super) fn holds_export(&self, path: &RelPath) -> bool {
+        let place = self.place(path);
+        self.others.iter().any(|other| lies_in(other, &place))
+    }
+
     /// For a request that makes something under this name first.
     pub(super) fn staging(mut self, name: &RelPath) -> Self {
         self.staged = Some(name.clone());
+        self
+    }
+
+    pub(super) fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// For a COPY: directories that it makes are for those who may use the ones that they are made from.
+    pub(super) fn copying(mut self, from: &RelPath, to: &RelPath) -> Self {
+        self.copied = Some((from.clone(), to.clone()));
+        self
+    }
+
+    /// What a directory that is made is a copy of.
+    fn original(&self, made: &RelPath) -> Option<RelPath> {
+        let (from, to) = self.copied.as_ref()?;
+        match made == to {
+            true => Some(from.clone()),
+            false => from.join(made.below(to)?.as_bytes()).ok(),
+        }
+    }
+
+    /// For a request about a directory with this in it.
+    pub(super) fn listing(mut self, entries: Entries) -> Self {
+        self.listed = Arc::new(Mutex::new(Some(entries)));
         self
     }
 
@@ -101,6 +155,10 @@ impl Files {
             false => Box::pin(async { Err(FsError::Forbidden) }),
         }
     }
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for it on a thread for that.
@@ -266,7 +324,29 @@ impl DavDirEntry for Entry {
     }
 }
 
-/// `all`: also what is not shown, to remove it; never files of a copy under way.
+/// What is in a directory.
+#[derive(Debug)]
+pub(super) struct Entries(Vec<Entry>);
+
+impl Entries {
+    /// What is shown of it.
+    ///
+    /// # Errors
+    /// As [`entries`].
+    pub(super) fn of(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
+        entries(root, path, false).map(Self)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// `all`: also what is not shown, to copy or remove it; never files of a copy under way.
+///
+/// # Errors
+/// Not everything in it can be looked at, it is too much, or paths in it are too long. What is left out would be missing
+/// without a word.
 fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry>> {
     let (names, error) = root.list(path).map_err(|failure| failed(&failure))?;
     if let Some(failure) = error {
@@ -281,30 +361,42 @@ fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry
             Some(path) => path.join(name),
             None => RelPath::parse(name),
         };
-        // It may be gone meanwhile, or have a path that is too long.
-        let meta = look(root, Some(&path.ok()?)).ok()?;
+        let path = path.map_err(|_| FsError::PathTooLong)?;
+        let meta = match look(root, Some(&path)) {
+            // It is not shown, or gone meanwhile.
+            Err(FsError::NotFound) => return Ok(None),
+            meta => meta?,
+        };
         let name = name.to_vec();
-        Some(Entry { name, meta })
+        Ok(Some(Entry { name, meta }))
     };
     let names = || names.iter().filter(|name| !name.starts_with(OWN_PREFIX));
     match names().count() > ENTRIES_MAX {
-        true => Err(FsError::GeneralFailure),
-        false => Ok(names().filter_map(entry).collect()),
+        true => Err(FsError::TooLarge),
+        false => names().filter_map(|name| entry(name).transpose()).collect(),
     }
 }
 
-/// The record of a copy into it does not keep a directory from being removed.
+/// Makes a directory for those who may use this one; its owner may always write, for it is filled yet.
+fn permit(root: &Root, path: &RelPath, like: &Meta) -> FsResult<()> {
+    let opened = root
+        .open_dir(Some(path))
+        .map_err(|failure| failed(&failure))?;
+    let mode = Mode::from_raw_mode(like.permissions() | 0o700);
+    rustix::fs::fchmod(&opened, mode).map_err(errno)
+}
+
+/// The record of a copy into it does not keep a directory from being removed, nor does what an upload has left.
 fn remove_dir(root: &Root, path: &RelPath) -> FsResult<()> {
     match root.remove_dir(path) {
         Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => {}
         other => return other.map_err(|failure| failed(&failure)),
     }
-    let manifest = path.join(MANIFEST.as_bytes());
     let (names, _) = root.list(Some(path)).map_err(|failure| failed(&failure))?;
-    if let Ok(manifest) = manifest
-        && names.iter().eq([MANIFEST.as_bytes()])
-    {
-        root.remove(&manifest).map_err(|failure| failed(&failure))?;
+    let paths: Option<Vec<_>> = names.iter().map(|name| path.join(name).ok()).collect();
+    let left = paths.filter(|all| all.iter().all(|path| tree::is_leftover(root, path)));
+    for path in left.unwrap_or_default() {
+        root.remove(&path).map_err(|failure| failed(&failure))?;
     }
     root.remove_dir(path).map_err(|failure| failed(&failure))
 }
@@ -334,8 +426,12 @@ impl DavFileSystem for Files {
     ) -> FsFuture<'a, FsStream<Box<dyn DavDirEntry>>> {
         let path = self.inside(path);
         let all = matches!(meta, ReadDirMeta::DataSymlink);
+        let listed = lock(&self.listed).take();
         self.act(move |root| {
-            let found = entries(root, path?.as_ref(), all)?;
+            let found = match listed {
+                Some(Entries(found)) => found,
+                None => entries(root, path?.as_ref(), all)?,
+            };
             let boxed = |entry: Entry| Ok(Box::new(entry) as Box<dyn DavDirEntry>);
             Ok(Box::pin(stream::iter(found.into_iter().map(boxed))) as _)
         })
@@ -348,11 +444,16 @@ impl DavFileSystem for Files {
 
     fn create_dir<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
         let path = self.below(path);
+        let original = path.as_ref().ok().and_then(|path| self.original(path));
         self.change(move |root, changes| {
-            let made = root.make_plain_dir(&path?);
+            let path = path?;
+            let made = root.make_plain_dir(&path);
             made.map_err(|failure| failed(&failure))?;
             changes.count_entry();
-            Ok(())
+            match original {
+                Some(original) => permit(root, &path, &Meta::any(root, Some(&original))?),
+                None => Ok(()),
+            }
         })
     }
 
@@ -395,7 +496,7 @@ impl DavFileSystem for Files {
         self.change(move |root, changes| {
             let reading = Reading::open(root, &from?)?;
             let upload = Upload::begin(root, to?, &OpenOptions::default(), changes)?;
-            upload.fill(reading.file())
+            upload.fill(&reading)
         })
     }
 }

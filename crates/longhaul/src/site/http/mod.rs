@@ -6,9 +6,11 @@
 
 mod access;
 mod audit;
+mod claims;
 mod dav;
 mod files;
 mod index;
+mod listing;
 mod process;
 mod ranges;
 mod reading;
@@ -29,7 +31,7 @@ use super::{
     record::{Record, Records},
     refusals::{Cause, Refusals},
     stop::Stopped,
-    vestibule::{Room, Vestibule},
+    vestibule::{self, Vestibule},
 };
 use crate::copy;
 use access::{Refusal, Visitor};
@@ -44,6 +46,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use listing::{Held, Room};
 use std::{
     convert::Infallible,
     net::SocketAddr,
@@ -82,6 +85,7 @@ struct Http {
     records: Records,
     places: Vestibule,
     refusals: Refusals,
+    room: Room,
     /// For HTTPS.
     acceptor: Option<TlsAcceptor>,
 }
@@ -96,11 +100,12 @@ impl Http {
         Ok(Self {
             // The site says it as its user wants it.
             records: Records { json: true },
-            places: Vestibule::new(Room {
+            places: Vestibule::new(vestibule::Room {
                 all: CONNECTIONS_MAX,
                 of_one,
             }),
             refusals: Refusals::new(Instant::now()),
+            room: Room::default(),
             config,
             identity,
             acceptor,
@@ -133,7 +138,8 @@ impl Http {
     }
 
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: SocketAddr) {
-        let answer = async |request| Ok::<_, Infallible>(self.answer(request, client).await);
+        let answer =
+            async |request| Ok::<_, Infallible>(Held::of(self.answer(request, client).await));
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
@@ -171,10 +177,15 @@ impl Http {
             return Ok(index::page(&visitor.exports(config)));
         }
         let export = request.uri().path().split('/').nth(1).unwrap_or_default();
-        let access = visitor.enter(export, config)?;
-        let who = (access.token.as_str(), access.export.as_str());
+        let who = (visitor.token(), export);
         let entry = Entry::of(&request, client, who, self.records);
-        Ok(dav::answer(access, request, entry).await)
+        match visitor.enter(export, config, &self.room) {
+            Ok(access) => Ok(dav::answer(access, request, entry).await),
+            Err(refusal) => {
+                entry.end(refusal.status().as_u16());
+                Err(refusal)
+            }
+        }
     }
 
     /// Says so, if it is not said already; how long the client waits.

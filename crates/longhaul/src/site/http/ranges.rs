@@ -7,28 +7,85 @@ const RANGES_MAX: usize = 32;
 /// Ranges that have bytes in common with another, at most.
 const OVERLAPPING_MAX: usize = 2;
 
-/// Whether these ranges of a file of `len` bytes are to be refused. What cannot be read is for the library.
-pub(super) fn are_refused(header: &str, len: u64) -> bool {
-    let Some(set) = header.trim().strip_prefix("bytes=") else {
-        return false;
-    };
-    let specs: Vec<&str> = set.split(',').map(str::trim).collect();
-    if specs.len() > RANGES_MAX {
-        return true;
-    }
-    let mut ranges: Vec<_> = specs.iter().filter_map(|spec| range(spec, len)).collect();
-    ranges.sort_unstable();
-    overlapping(&ranges) > OVERLAPPING_MAX
+/// What a Range asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// The whole file: it is no Range that makes sense, and then RFC 9110 §14.2 has a server ignore it.
+    Whole,
+    /// This Range, with no byte beyond the end and nothing that is not there.
+    Parts(String),
+    /// Too many parts, or the same again and again.
+    Refused,
 }
 
-/// First and last byte.
-fn range(spec: &str, len: u64) -> Option<(u64, u64)> {
-    let last = len.checked_sub(1)?;
-    match spec.split_once('-')? {
-        ("", count) => Some((len.saturating_sub(count.parse().ok()?), last)),
-        (first, "") => Some((first.parse().ok()?, last)),
-        (first, end) => Some((first.parse().ok()?, end.parse::<u64>().ok()?.min(last))),
+/// Reads a Range for a file of `len` bytes.
+pub(super) fn read(header: &str, len: u64) -> Asked {
+    let Some((unit, set)) = header.trim().split_once('=') else {
+        return Asked::Whole;
+    };
+    if !unit.eq_ignore_ascii_case("bytes") {
+        return Asked::Whole;
     }
+    let specs: Vec<&str> = set.split(',').map(str::trim).collect();
+    if specs.len() > RANGES_MAX {
+        return Asked::Refused;
+    }
+    let named = specs.into_iter().filter(|spec| !spec.is_empty());
+    let Some(ranges) = named.map(Spec::read).collect::<Option<Vec<_>>>() else {
+        return Asked::Whole;
+    };
+    let there: Vec<_> = ranges.iter().filter_map(|spec| spec.of(len)).collect();
+    let mut sorted = there.clone();
+    sorted.sort_unstable();
+    if overlapping(&sorted) > OVERLAPPING_MAX {
+        return Asked::Refused;
+    }
+    if there.is_empty() {
+        let empty = len == 0 && ranges.iter().any(|spec| matches!(spec, Spec::Last(1..)));
+        return match empty || ranges.is_empty() {
+            true => Asked::Whole,
+            false => Asked::Parts(format!("bytes={len}-")),
+        };
+    }
+    let parts = there.iter().map(|(first, last)| format!("{first}-{last}"));
+    Asked::Parts(format!("bytes={}", parts.collect::<Vec<_>>().join(",")))
+}
+
+/// One part, as asked for.
+enum Spec {
+    /// First and last byte.
+    From(u64, u64),
+    /// The last bytes.
+    Last(u64),
+}
+
+impl Spec {
+    fn read(text: &str) -> Option<Self> {
+        let (first, last) = text.split_once('-')?;
+        match (first, last) {
+            ("", count) => Some(Self::Last(number(count)?)),
+            (first, "") => Some(Self::From(number(first)?, u64::MAX)),
+            (first, last) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(Self::From(first, last))
+            }
+        }
+    }
+
+    /// What of it a file of this length has.
+    fn of(&self, len: u64) -> Option<(u64, u64)> {
+        let end = len.checked_sub(1)?;
+        match *self {
+            Self::From(first, last) => (first <= end).then_some((first, last.min(end))),
+            Self::Last(count) => (count > 0).then_some((len.saturating_sub(count), end)),
+        }
+    }
+}
+
+/// Digits alone; a number that is too large is beyond every file.
+fn number(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// How many of these, in order, begin before another has ended.
@@ -76,9 +133,42 @@ mod tests {
             ("bytes=x,y".to_owned(), false),
             ("lines=0-,0-,0-".to_owned(), false),
         ] {
-            assert_eq!(are_refused(&header, 1000), refused, "{header}");
+            assert_eq!(read(&header, 1000) == Asked::Refused, refused, "{header}");
         }
-        assert!(!are_refused("bytes=0-,0-,0-", 0));
-        assert!(are_refused("bytes=0-18446744073709551615,1-,2-", u64::MAX));
+        let all = "bytes=0-18446744073709551615,1-,2-";
+        assert_eq!(read(all, u64::MAX), Asked::Refused);
+    }
+
+    #[test]
+    fn asks_for_no_byte_that_is_not_there() {
+        for (header, len, wanted) in [
+            ("bytes=0-0", 1000, Some("bytes=0-0")),
+            ("bytes=990-", 1000, Some("bytes=990-999")),
+            ("bytes=-5", 1000, Some("bytes=995-999")),
+            ("bytes=-2000", 1000, Some("bytes=0-999")),
+            ("BYTES=1-2", 1000, Some("bytes=1-2")),
+            ("bytes=0-18446744073709551615", 1000, Some("bytes=0-999")),
+            ("bytes=1-99999999999999999999", 1000, Some("bytes=1-999")),
+            ("bytes=-99999999999999999999", 1000, Some("bytes=0-999")),
+            ("bytes=0-0,1000-", 1000, Some("bytes=0-0")),
+            ("bytes=5-6,,0-1", 1000, Some("bytes=5-6,0-1")),
+            // Nothing of it is there: 416.
+            ("bytes=1000-", 1000, Some("bytes=1000-")),
+            ("bytes=99999999999999999999-", 1000, Some("bytes=1000-")),
+            ("bytes=-0", 1000, Some("bytes=1000-")),
+            ("bytes=0-", 0, Some("bytes=0-")),
+            ("bytes=-1", 0, None),
+            // It makes no sense.
+            ("bytes=5-2", 1000, None),
+            ("bytes=+1-2", 1000, None),
+            ("bytes=-+1", 1000, None),
+            ("bytes=1", 1000, None),
+            ("bytes=,", 1000, None),
+            ("bytes=0-0,x", 1000, None),
+            ("bytes", 1000, None),
+        ] {
+            let wanted = wanted.map_or(Asked::Whole, |parts| Asked::Parts(parts.to_owned()));
+            assert_eq!(read(header, len), wanted, "{header} of {len}");
+        }
     }
 }

@@ -39,6 +39,10 @@ impl Reading {
     pub(super) fn file(&self) -> &File {
         &self.file
     }
+
+    pub(super) fn meta(&self) -> &Meta {
+        &self.meta
+    }
 }
 
 impl DavFile for Reading {

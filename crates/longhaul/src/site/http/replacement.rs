@@ -7,6 +7,7 @@
 
 use super::{
     Answer,
+    claims::{Claim, Place},
     files::{Files, Meta, blocking, failed},
     said,
     target::{self, Target},
@@ -55,8 +56,16 @@ pub(super) async fn carry_out<B, F: Future<Output = Answer>>(
         return said(StatusCode::FORBIDDEN, "this may only be read");
     }
     let moved = request.method().as_str() == "MOVE";
-    let root = files.root().clone();
-    let plan = blocking(move || plan(&root, &target, moved)).await;
+    let places = places(&files, &target, moved);
+    let Some(_claim) = Claim::of(places).await else {
+        return said(StatusCode::LOCKED, "another request is at it");
+    };
+    let files = match (&target.path, &target.destination, moved) {
+        (Some(from), Some(to), false) => files.copying(from, to),
+        _ => files,
+    };
+    let at = files.clone();
+    let plan = blocking(move || plan(&at, &target, moved)).await;
     match plan {
         Err(_) => said(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -68,6 +77,10 @@ pub(super) async fn carry_out<B, F: Future<Output = Answer>>(
             target::head_to(request.headers_mut(), export, &replacement.staged);
             target::keep_what_is_there(request.headers_mut());
             let files = files.staging(&replacement.staged);
+            let files = match moved {
+                true => files,
+                false => files.copying(&replacement.source, &replacement.staged),
+            };
             let answer = whole(handle(files, request).await).await;
             let made = answer.status() == StatusCode::CREATED;
             let ended = blocking(move || replacement.end(made)).await;
@@ -83,13 +96,27 @@ pub(super) async fn carry_out<B, F: Future<Output = Answer>>(
     }
 }
 
+/// What the request is at: all of what it changes, and what it reads.
+fn places(files: &Files, target: &Target, moved: bool) -> Vec<Place> {
+    let source = target.path.as_ref().map(|path| Place {
+        path: files.place(path),
+        read: target.destination.is_some() && !moved,
+    });
+    let destination = target.destination.as_ref().map(|path| Place {
+        path: files.place(path),
+        read: false,
+    });
+    source.into_iter().chain(destination).collect()
+}
+
 fn done() -> Answer {
     let mut answer = Answer::new(Body::empty());
     *answer.status_mut() = StatusCode::NO_CONTENT;
     answer
 }
 
-fn plan(root: &Arc<Root>, target: &Target, moved: bool) -> FsResult<Plan> {
+fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
+    let root = files.root();
     // What is not served is not found.
     let Some(source) = target.path.as_ref().filter(|path| !path.is_own()) else {
         return Ok(Plan::Plain);
@@ -97,7 +124,22 @@ fn plan(root: &Arc<Root>, target: &Target, moved: bool) -> FsResult<Plan> {
     let Some(meta) = found(Meta::shown(root, Some(source)))? else {
         return Ok(Plan::Plain);
     };
-    let busy = Plan::Refuse(StatusCode::LOCKED, "a copy is under way in it");
+    let busy = Plan::Refuse(
+        StatusCode::LOCKED,
+        "a copy is under way in it, or was interrupted",
+    );
+    let exported = Plan::Refuse(
+        StatusCode::FORBIDDEN,
+        "another export is in it, and stays where it is",
+    );
+    let is_removed = target.destination.is_none() || moved;
+    if is_removed && files.holds_export(source) {
+        return Ok(exported);
+    }
+    // What can't be looked at can be moved all the same.
+    if moved && tree::is_busy(root, source).unwrap_or(false) {
+        return Ok(busy);
+    }
     let Some(destination) = &target.destination else {
         return Ok(match tree::is_busy(root, source)? {
             true => busy,
@@ -118,6 +160,9 @@ fn plan(root: &Arc<Root>, target: &Target, moved: bool) -> FsResult<Plan> {
     }
     if there.is_none() || !target.overwrites {
         return Ok(Plan::Plain);
+    }
+    if files.holds_export(destination) {
+        return Ok(exported);
     }
     if tree::is_busy(root, destination)? {
         return Ok(busy);
@@ -197,10 +242,15 @@ impl Replacement {
     }
 
     fn undo(&self) {
-        match self.moved {
-            // It may never have left.
-            true => drop(self.rename(&self.staged, &self.source)),
-            false => self.discard(&self.staged),
+        if !self.moved {
+            return self.discard(&self.staged);
+        }
+        // It may never have left.
+        let has_left =
+            found(Meta::any(&self.root, Some(&self.staged))).is_ok_and(|meta| meta.is_some());
+        if has_left && let Err(error) = self.rename(&self.staged, &self.source) {
+            let (staged, source) = (&self.staged, &self.source);
+            note!("longhaul site: {source} is now {staged}, and can't be moved back: {error:?}");
         }
     }
 

@@ -45,7 +45,8 @@ impl Target {
     /// below.
     pub(super) fn of<B>(request: &mut Request<B>, export: &str) -> Result<Self, Wrong> {
         let path = path_in(request.uri().path(), export)?;
-        spell_depth(request.headers_mut())?;
+        let shows = request.method().as_str() == "PROPFIND";
+        spell_depth(request.headers_mut(), shows)?;
         let overwrites = spell_overwrite(request.headers_mut())?;
         let method = request.method().as_str();
         if path.is_none() {
@@ -230,9 +231,11 @@ fn is_here<B>(destination: &Uri, request: &Request<B>) -> bool {
     destination.authority().map(known) == asked.as_ref().map(known)
 }
 
-/// Writes Depth as RFC 4918 §10.2 does.
-fn spell_depth(headers: &mut HeaderMap) -> Result<(), Wrong> {
+/// Writes Depth as RFC 4918 §10.2 does. A request that only shows something and has none is for a directory and what is in it:
+/// all that is below it, as §9.1 has it, may be any amount.
+fn spell_depth(headers: &mut HeaderMap, shows: bool) -> Result<(), Wrong> {
     let spelled = match one(headers, &DEPTH)? {
+        None if shows => "1",
         None => return Ok(()),
         Some("0") => "0",
         Some("1") => "1",

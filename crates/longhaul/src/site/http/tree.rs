@@ -5,7 +5,8 @@
 //! each name in the directories on the way down.
 
 use super::files::{Meta, failed};
-use dav_server::fs::{FsError, FsResult};
+use dav_server::fs::{DavMetaData, FsError, FsResult};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use store::{manifest::MANIFEST, path::RelPath, root::Root};
 
 /// Whether a copy is under way in a tree: it has files there, which are not to be removed.
@@ -20,8 +21,11 @@ pub(super) fn is_busy(root: &Root, top: &RelPath) -> FsResult<bool> {
     let mut rest = vec![None];
     while let Some(directory) = rest.pop() {
         for path in members(&tree, directory.as_ref())? {
-            if path.is_own() && path.name() != MANIFEST.as_bytes() {
-                return Ok(true);
+            if path.is_own() {
+                match is_leftover(&tree, &path) {
+                    true => continue,
+                    false => return Ok(true),
+                }
             }
             if tree.is_dir(&path) {
                 rest.push(Some(path));
@@ -29,6 +33,21 @@ pub(super) fn is_busy(root: &Root, top: &RelPath) -> FsResult<bool> {
         }
     }
     Ok(false)
+}
+
+/// Whether a name of our own may go with the directory that it is in: the record of a copy, or what is left of a file that was
+/// put when the process ended that had it.
+pub(super) fn is_leftover(root: &Root, path: &RelPath) -> bool {
+    path.name() == MANIFEST.as_bytes() || path.name().ends_with(b".put") && is_abandoned(root, path)
+}
+
+/// Whether it is a file that nobody is at: an upload holds its own.
+fn is_abandoned(root: &Root, path: &RelPath) -> bool {
+    let is_file = Meta::any(root, Some(path)).is_ok_and(|meta| meta.is_file());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let opened = is_file.then(|| root.open_with(path, flags, Mode::empty()));
+    let free = |file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    opened.is_some_and(|opened| opened.is_ok_and(free))
 }
 
 /// Removes a tree, or what is no directory. Links in it are removed, not followed.

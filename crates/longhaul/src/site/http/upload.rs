@@ -4,10 +4,11 @@
 use super::{
     audit::Changes,
     files::{Meta, blocking, failed, io},
+    reading::Reading,
 };
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult, OpenOptions};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::{
     fs::{File, Permissions},
     io::{SeekFrom, Write},
@@ -49,27 +50,28 @@ impl Upload {
         let temporary = temporary(&path)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
         let file = root.open_with(&temporary, flags, Mode::from_raw_mode(0o666));
+        let file = file.map_err(|failure| failed(&failure))?;
+        // Whoever finds it later sees that it is not left over.
+        flock(&file, FlockOperation::NonBlockingLockShared).map_err(|errno| io(&errno.into()))?;
         let begun = Begun {
             root: root.clone(),
             path,
             temporary,
-            file: file.map_err(|failure| failed(&failure))?,
+            file,
             size: options.size,
             changes: changes.clone(),
         };
         if let Some(there) = there {
-            let kept = Permissions::from_mode(there.permissions());
-            begun
-                .file
-                .set_permissions(kept)
-                .map_err(|error| io(&error))?;
+            begun.permit(&there)?;
         }
         Ok(Self(Arc::new(begun)))
     }
 
-    /// Copies all of a file of this site.
-    pub(super) fn fill(self, mut from: &File) -> FsResult<()> {
-        let copied = std::io::copy(&mut from, &mut &self.0.file).map_err(|error| io(&error))?;
+    /// Copies all of a file of this site, for those who may have that.
+    pub(super) fn fill(self, from: &Reading) -> FsResult<()> {
+        self.0.permit(from.meta())?;
+        let copied = std::io::copy(&mut from.file(), &mut &self.0.file);
+        let copied = copied.map_err(|error| io(&error))?;
         self.0.changes.count_bytes(copied);
         self.0.commit()
     }
@@ -100,6 +102,13 @@ pub(super) fn temporary(path: &RelPath) -> FsResult<RelPath> {
 }
 
 impl Begun {
+    /// For those who may have this.
+    fn permit(&self, like: &Meta) -> FsResult<()> {
+        let permissions = Permissions::from_mode(like.permissions());
+        let set = self.file.set_permissions(permissions);
+        set.map_err(|error| io(&error))
+    }
+
     /// It is all there, and survives a power loss under its name.
     fn commit(&self) -> FsResult<()> {
         let length = self.file.metadata().map_err(|error| io(&error))?.len();
