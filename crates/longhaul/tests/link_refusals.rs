@@ -45,6 +45,12 @@ fn values_out_of_range_are_named() {
     refused_setting("--backward", "queue=10", &["queue", "10p"]);
     refused_setting("--at", "3s: loss 1", &["loss", "1%", "100%"]);
     refused_setting("--ack-thin", "11", &["ack-thin", "11", "0 to 10"]);
+    refused_setting("--interval", "1us", &["--interval", "1ms or more"]);
+    refused_setting("--interval", "0s", &["--interval", "1ms or more"]);
+    refused_setting("--memory", "10", &["memory 10 B", "128 KB"]);
+    refused_setting("--queue", "0", &["queue", "1p"]);
+    // A negative value is the link's to judge: it is no option.
+    refused(&["set", "wan", "delay", "-5ms"], &["no link named"]);
     refused_setting("--mtu", "576", &["mtu 576", "1280 to 9000"]);
 }
 

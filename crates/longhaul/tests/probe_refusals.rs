@@ -38,7 +38,12 @@ fn what_can_not_be_expected_is_named() {
     refused(&["--expect", "delay"], &["\"delay\" is not KEY=VALUE"]);
     refused(&["--expect", "latency=1ms"], &["latency", "delay, jitter"]);
     refused(&["--expect", "loss=1.5"], &["loss", "1.5"]);
-    refused(&["--expect", "queue=64KB"], &["needs a rate"]);
+    refused(&["--expect", "queue=64KB"], &["queue", "delay, jitter"]);
+    let twice = ["--expect", "delay=1ms", "--expect", "delay=2ms"];
+    refused(&twice, &["delay", "twice"]);
+    for alone in ["reorder=1%:5ms", "jitter=2ms,reorder", "jitter=none"] {
+        refused(&["--expect", alone], &["expect a delay, too"]);
+    }
     refused(&["--expect", "loss=1"], &["loss", "1%", "100%"]);
     refused(&["--expect", "ack-thin=1"], &["ack-thin", "delay, jitter"]);
     refused(&["--expect", "jitter=2ms"], &["jitter", "reorder"]);

@@ -240,6 +240,7 @@ fn what_a_file_means_wrongly_is_named_with_its_place() {
             "not on loopback",
         ),
         ("[counters]\ninterval = '0s'", "5:1", "interval"),
+        ("[counters]\ninterval = '1us'", "5:1", "1ms or more"),
         ("[limits]\nworkers = 0", "5:1", "want 1 to 1024"),
         ("[limits]\nworkers = 1025", "5:1", "want 1 to 1024"),
         ("[limits]\nconnections = 0", "5:1", "want 1 to 1000000"),

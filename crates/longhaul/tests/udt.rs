@@ -211,9 +211,66 @@ fn bad_input_is_one_clear_error() {
     refused(&["send", "/", "127.0.0.1"], 2, "/: is a directory");
     refused(&["receive", "/"], 2, "/: is a directory");
     refused(&["receive", "/nonexistent/file"], 2, "/nonexistent/file");
+    refused(&["send", "-", "127.0.0.1:0"], 2, "port 0");
     refused(&["bench", "127.0.0.1", "--time", "1ms"], 2, "100ms to 1h");
+    refused(&["bench", "127.0.0.1", "--bytes", "0"], 2, "above 0");
     refused(&["bench", "--reverse"], 2, "<TO>");
     refused(&["receive", "-", "--at", "192.0.2.1:9"], 1, "192.0.2.1:9");
+}
+
+/// A device would be an ordinary file after that, for every program of the machine.
+#[test]
+fn a_target_that_is_no_file_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let made = Command::new("mkfifo").arg(at("pipe")).status().unwrap();
+    assert!(made.success());
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", at("device")).unwrap();
+    std::os::unix::fs::symlink("pipe", at("link")).unwrap();
+    let before = |name: &str| fs::symlink_metadata(at(name)).unwrap().file_type();
+    for (name, word) in [
+        ("pipe", "is a pipe"),
+        ("socket", "is a socket"),
+        ("device", "is a device"),
+        ("link", "is a pipe"),
+    ] {
+        let kind = before(name);
+        let output = longhaul(&["receive", &at(name), "--at", "127.0.0.1:0"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        assert!(said.contains(word), "{name}: {said}");
+        assert_eq!(before(name), kind);
+    }
+}
+
+#[test]
+fn an_empty_file_has_neither_a_rate_nor_a_price() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("empty"), "").unwrap();
+    let mut receives = longhaul(&["receive", &at("there"), "--at", "127.0.0.1:0"])
+        .spawn()
+        .unwrap();
+    let (port, mut said) = port(&mut receives);
+    let output = longhaul(&["send", &at("empty"), &format!("127.0.0.1:{port}")])
+        .output()
+        .unwrap();
+    let sent = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{sent}");
+    let mut received = String::new();
+    said.read_to_string(&mut received).unwrap();
+    assert_eq!(receives.wait().unwrap().code(), Some(0), "{received}");
+    assert_eq!(fs::read(at("there")).unwrap(), b"");
+    for said in [sent, received] {
+        assert!(
+            said.contains("0 B in ") && !said.contains("bit/s"),
+            "{said}"
+        );
+        assert!(!said.contains("a GB"), "{said}");
+    }
 }
 
 /// libudt's end; nothing if it is not here. Made once: another test may run it already.

@@ -33,6 +33,15 @@ impl BitRate {
             .then(|| Self::from_bits((u128::from(bytes.get()) * 8_000_000_000 / nanos) as u64))
     }
 
+    /// A rate that was measured, in words: unlike one that is set, it may be 0.
+    #[must_use]
+    pub fn measured(bits: u64) -> String {
+        match bits {
+            0 => "0 bit/s".to_owned(),
+            _ => Self(bits).to_string(),
+        }
+    }
+
     /// Bits a second.
     #[must_use]
     pub const fn bits(self) -> u64 {
@@ -66,18 +75,23 @@ impl FromStr for BitRate {
     fn from_str(input: &str) -> Result<Self, ParseError> {
         const EXAMPLE: &str = "250mbit, 10gbit or 125MB/s";
         let (value, unit) = quantity::split(input, EXAMPLE)?;
-        let scale = unit_scale(unit).ok_or_else(|| no_rate(input, unit, EXAMPLE))?;
+        let out_of_range = || ParseError::OutOfRange {
+            input: input.to_owned(),
+            range: RANGE,
+        };
+        let scale = unit_scale(unit).ok_or_else(|| match value > 0.0 {
+            true => no_rate(input, unit, EXAMPLE),
+            // No unit makes a rate of it.
+            false => out_of_range(),
+        })?;
         match quantity::scaled(input, value, scale, RANGE)? {
-            0 => Err(ParseError::OutOfRange {
-                input: input.to_owned(),
-                range: RANGE,
-            }),
+            0 => Err(out_of_range()),
             bits => Ok(Self(bits)),
         }
     }
 }
 
-const RANGE: &str = "a rate is 1 bit/s to 9 Ebit/s";
+const RANGE: &str = "a rate is 1 bit/s to 9 million Tbit/s";
 
 /// Bits a second that one of `unit` stands for. A capital `B` means bytes, and only with the second that they are counted in.
 fn unit_scale(unit: &str) -> Option<f64> {
@@ -179,6 +193,9 @@ mod tests {
         }
         assert!(said("1.5GB").contains("1.5GB/s") && said("1.5GB").contains("1.5gbit"));
         assert!(said("64KiB").contains("64kB/s"));
+        for never in ["0", "0MB", "-1", "0mbit", "99999999tbit"] {
+            assert!(said(never).contains("out of range"), "{}", said(never));
+        }
     }
 
     #[test]
@@ -186,6 +203,13 @@ mod tests {
         for bad in ["0gbit", "-1mbit", "10", "10 parsec"] {
             assert!(bad.parse::<BitRate>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn nothing_in_a_second_is_no_bit() {
+        assert_eq!(BitRate::measured(0), "0 bit/s");
+        assert_eq!(BitRate::measured(1), "1 bit/s");
+        assert_eq!(BitRate::measured(937_000_000), "937 Mbit/s");
     }
 
     #[test]

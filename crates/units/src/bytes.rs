@@ -62,7 +62,7 @@ impl FromStr for Bytes {
             input: input.to_owned(),
             example: EXAMPLE,
         })?;
-        quantity::scaled(input, value, scale, "a size is 0 B to 9 EB").map(Self)
+        quantity::scaled(input, value, scale, "a size is 0 B to 9 million TB").map(Self)
     }
 }
 

@@ -45,7 +45,7 @@ impl FromStr for Ratio {
     type Err = ParseError;
 
     fn from_str(input: &str) -> Result<Self, ParseError> {
-        const EXAMPLE: &str = "0.001 or 0.1%";
+        const EXAMPLE: &str = "0.1%";
         let value = match input.trim().strip_suffix('%') {
             Some(percent) => hundredth(percent.trim()),
             None => input.trim().parse().ok(),

@@ -373,7 +373,7 @@ impl Record {
 
     /// How fast it is.
     pub(super) fn speed(&self) -> String {
-        let rate = BitRate::from_bits;
+        let rate = BitRate::measured;
         let now = self.now_bps.map(|now| format!("now {}, ", rate(now)));
         let rtt = Time::from_micros(self.rtt_us.into());
         let rtt = (self.rtt_us > 0).then(|| format!(", RTT {rtt}"));
@@ -408,7 +408,7 @@ impl Record {
             return write!(f, "no data sent in {seconds:.1} s");
         }
         let rate = (bytes as f64 * 8.0 / seconds.max(1e-9)) as u64;
-        let (bytes, rate) = (Bytes::new(bytes), BitRate::from_bits(rate));
+        let (bytes, rate) = (Bytes::new(bytes), BitRate::measured(rate));
         write!(f, "{bytes} of data in {seconds:.1} s ({rate})")
     }
 }

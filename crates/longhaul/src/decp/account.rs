@@ -217,8 +217,8 @@ fn jain(rates: &[f64]) -> f64 {
     }
 }
 
-fn rate(bps: f64) -> BitRate {
-    BitRate::from_bits(bps as u64)
+fn rate(bps: f64) -> String {
+    BitRate::measured(bps as u64)
 }
 
 impl fmt::Display for Look {

@@ -48,6 +48,7 @@ pub(super) enum Command {
         /// What to change: delay, rate, loss …
         key: String,
         /// The new value
+        #[arg(allow_hyphen_values = true)]
         value: String,
         /// Only this direction
         #[arg(long, value_enum)]
@@ -120,7 +121,7 @@ pub(super) struct Start {
     /// Most memory for what --tap has not written yet; beyond it records are missing, never segments
     #[arg(long, default_value = "256MB", value_name = "SIZE")]
     pub(super) tap_memory: Bytes,
-    /// How often counters are written and shown
+    /// How often counters are written and shown, at least 1ms
     #[arg(long, default_value = "1s", value_name = "TIME")]
     pub(super) interval: Time,
     /// End after so long

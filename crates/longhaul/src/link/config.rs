@@ -67,6 +67,10 @@ pub(super) struct Endpoint {
 
 /// What a direction holds at an unlimited rate: 10 Gbit/s for 200 ms.
 const UNLIMITED_RATE: u64 = 10_000_000_000;
+/// More often counters would be all that a link does.
+const INTERVAL_LEAST: Time = Time::from_millis(1);
+/// Room for two super-packets of the kernel: with less the link carries nothing.
+const MEMORY_LEAST: u64 = 128_000;
 /// Beside what the settings need: 64 of the longest packets.
 const MEMORY_FLOOR: u64 = 4 << 20;
 /// Beyond this a direction's memory must be asked for by `--memory`.
@@ -92,6 +96,12 @@ impl Way {
         for (_, setting) in self.schedule.iter() {
             shape.apply(setting.clone());
             most = most.max(need(&shape));
+        }
+        if let Some(memory) = self.memory.filter(|memory| memory.get() < MEMORY_LEAST) {
+            return Err(Refusal::usage(format!(
+                "memory {memory}: a direction needs {} at least",
+                Bytes::new(MEMORY_LEAST)
+            )));
         }
         if let Some(memory) = self.memory.filter(|memory| memory.get() >= most) {
             return Ok(memory.get() as usize);
@@ -186,6 +196,12 @@ fn address(text: &str) -> Option<(IpAddr, u8)> {
 
 /// One link from flags, or all links of a file.
 pub(super) fn links(start: &Start) -> Result<Vec<Link>> {
+    if start.interval < INTERVAL_LEAST {
+        return Err(Refusal::usage(format!(
+            "--interval {}: want 1ms or more",
+            start.interval
+        )));
+    }
     let links = match &start.config {
         Some(path) => from_file(path)?,
         None => vec![from_flags(start)?],

@@ -15,7 +15,7 @@ use std::{
     io::{IsTerminal, Write, stderr, stdout},
     path::Path,
 };
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes};
 
 /// Where records and lines go.
 pub(super) struct Display {
@@ -135,12 +135,13 @@ impl Terminal {
 }
 
 fn progress(before: &Snapshot, now: &Snapshot) -> String {
-    let bytes = Bytes::new(now.delivered_bytes - before.delivered_bytes);
-    let rate = BitRate::mean(bytes, Time::from_secs_f64(now.seconds - before.seconds));
+    let bytes = now.delivered_bytes - before.delivered_bytes;
+    let seconds = now.seconds - before.seconds;
+    let rate = (seconds > 0.0).then(|| BitRate::measured((bytes as f64 * 8.0 / seconds) as u64));
     let drops = now.drops;
     format!(
         "{:>12}  queue {:>9} {:>9.1} ms  drops {} loss, {} overflow, {} rule, {} ack  late p99 {:.0} µs",
-        rate.map_or("idle".to_owned(), |rate| rate.to_string()),
+        rate.unwrap_or_else(|| "idle".to_owned()),
         Bytes::new(now.queue_bytes).to_string(),
         now.queue_delay_us / 1_000.0,
         drops.loss,

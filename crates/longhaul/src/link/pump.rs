@@ -93,6 +93,10 @@ impl Pump {
             if now >= next_report {
                 next_report = next_report.max(now) + self.interval;
                 self.report(now);
+                // A thread that is never idle has orders, too.
+                if self.obey() {
+                    return Ok(());
+                }
             }
             idle_turns = if read > 0 { 0 } else { idle_turns + 1 };
             match idle_turns {

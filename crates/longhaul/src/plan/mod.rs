@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// A rate for people.
 fn rate(bps: f64) -> String {
-    units::BitRate::from_bits(bps as u64).to_string()
+    units::BitRate::measured(bps as u64)
 }
 
 /// Writes to standard output; nobody reading it is no error.

@@ -48,16 +48,22 @@ impl Expected {
                 .ok_or_else(|| Refusal::usage(format!("--expect {text:?} is not KEY=VALUE")))?;
             let setting = Setting::parse(key.trim(), value).map_err(Refusal::usage)?;
             expected.shape.apply(setting);
+            if expected.has(key.trim()) {
+                let text = format!("--expect {}: is there twice", key.trim());
+                return Err(Refusal::usage(text));
+            }
             expected.keys.push(key.trim().to_owned());
         }
-        expected.shape.check().map_err(Refusal::usage)?;
         let refused = expected
             .keys
             .iter()
             .find_map(|key| expected.unjudged(key, timing));
         match refused {
             Some(why) => Err(Refusal::usage(format!("--expect {why}"))),
-            None => Ok((!settings.is_empty()).then_some(expected)),
+            None => {
+                expected.shape.check().map_err(Refusal::usage)?;
+                Ok((!settings.is_empty()).then_some(expected))
+            }
         }
     }
 
@@ -74,6 +80,10 @@ impl Expected {
             }
             "jitter" if jitters && !shape.jitter.reorder => {
                 "a packet may wait for the one before it: say so of a link whose jitter has ,reorder"
+            }
+            "jitter" if !self.has("delay") => "it shows in delays only: expect a delay, too",
+            "reorder" if shape.reorder.probability > Ratio::ZERO && !self.has("delay") => {
+                "packets that are held back are told by their delay: expect a delay, too"
             }
             "reorder" if queues || jitters => "it is judged by delays, without jitter and a queue",
             "rate" if matches!(shape.rate, Rate::Constant(_)) && !queues && !self.has("delay") => {
@@ -108,7 +118,8 @@ impl Expected {
     pub(super) fn faults(&self, recording: &Recording, verdict: &Verdict) -> Vec<String> {
         let faults = self.keys.iter().filter_map(|key| {
             let fault = match key.as_str() {
-                "delay" | "jitter" => self.delay_fault(recording, verdict),
+                // A jitter has its delay beside it.
+                "delay" => self.delay_fault(recording, verdict),
                 "rate" => self.rate_fault(recording, verdict),
                 "loss" | "corrupt" => self.loss_fault(recording, verdict),
                 "duplicate" => count_fault(
@@ -309,14 +320,14 @@ mod tests {
         one(&["delay=20ms"], &|_| Some(13_000));
         one(&["delay=11ms"], &|_| Some(13_000));
         one(&["delay=13ms"], &|_| None);
-        one(&["jitter=5ms,reorder"], &|_| Some(0));
+        one(&["delay=0", "jitter=5ms,reorder"], &|_| Some(0));
         one(&["loss=none"], &|n| (n != 7).then_some(9));
         one(&["loss=1%"], &|_| Some(9));
         one(&["loss=1%"], &|_| None);
         one(&["loss=gilbert:p=1%,r=25%"], &|_| Some(9));
         one(&["corrupt=5%"], &|n| (!lost(n)).then_some(9));
         one(&["duplicate=1%"], &|_| Some(9));
-        one(&["reorder=1%:5ms"], &|_| Some(0));
+        one(&["reorder=1%:5ms", "delay=0"], &|_| Some(0));
         let odd = Oddities {
             duplicated: 1,
             reordered: 1,

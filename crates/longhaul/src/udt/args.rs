@@ -76,7 +76,7 @@ pub(super) struct Bench {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, requires = "to")]
     pub(super) time: Time,
     /// So much instead, as 500MB
-    #[arg(long, value_name = "SIZE", requires = "to", conflicts_with = "time")]
+    #[arg(long, value_name = "SIZE", requires = "to", conflicts_with = "time", value_parser = something)]
     pub(super) bytes: Option<Bytes>,
     /// Connections at a time, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), requires = "to")]
@@ -124,7 +124,19 @@ fn host(text: &str) -> Result<SocketAddr, String> {
     let with_port = text.to_socket_addrs();
     let found = with_port.or_else(|_| (text, PORT).to_socket_addrs());
     let mut found = found.map_err(|error| format!("{error} (want HOST or HOST:PORT)"))?;
-    found.next().ok_or_else(|| "it has no address".to_owned())
+    match found.next() {
+        Some(address) if address.port() == 0 => Err("nobody is at port 0".to_owned()),
+        Some(address) => Ok(address),
+        None => Err("it has no address".to_owned()),
+    }
+}
+
+fn something(text: &str) -> Result<Bytes, String> {
+    let bytes: Bytes = text.parse().map_err(|error| format!("{error}"))?;
+    match bytes.get() {
+        0 => Err("want a size above 0, as 500MB".to_owned()),
+        _ => Ok(bytes),
+    }
 }
 
 fn duration(text: &str) -> Result<Time, String> {

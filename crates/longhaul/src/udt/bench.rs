@@ -146,10 +146,10 @@ impl Record {
     fn say(&self) {
         let each = self.interval_seconds.unwrap_or_default();
         for (number, interval) in self.receiver.intervals.iter().enumerate() {
-            let rate = BitRate::from_bits((interval.bytes as f64 * 8.0 / each) as u64);
+            let rate = BitRate::measured((interval.bytes as f64 * 8.0 / each) as u64);
             say!("{:.1} s: {rate}", (number + 1) as f64 * each);
         }
-        say!("{}", BitRate::from_bits(self.bits_per_second));
+        say!("{}", BitRate::measured(self.bits_per_second));
         say!("sender: {}", self.sender);
         say!("receiver: {}", self.receiver);
     }

@@ -10,6 +10,9 @@ use std::{
 use udt::Report;
 use units::{BitRate, Bytes};
 
+/// Of fewer bytes the CPU time is that of opening and closing.
+const CPU_FROM: u64 = 1_000_000;
+
 /// One end's figures of a transfer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Figures {
@@ -61,7 +64,10 @@ impl Figures {
             seconds,
             bits_per_second: (bytes as f64 * 8.0 / seconds.max(1e-9)) as u64,
             cpu_seconds,
-            cpu_seconds_per_gb: cpu_seconds / (bytes as f64 / 1e9).max(1e-9),
+            cpu_seconds_per_gb: match bytes {
+                0 => 0.0,
+                _ => cpu_seconds * 1e9 / bytes as f64,
+            },
             ..self
         }
     }
@@ -83,15 +89,17 @@ impl Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, rate) = (
-            Bytes::new(self.bytes),
-            BitRate::from_bits(self.bits_per_second),
-        );
-        write!(f, "{bytes} in {:.1} s, {rate}", self.seconds)?;
+        write!(f, "{} in {:.1} s", Bytes::new(self.bytes), self.seconds)?;
+        if self.bytes > 0 {
+            write!(f, ", {}", BitRate::measured(self.bits_per_second))?;
+        }
         if self.packets_sent > 0 {
             let again = self.packets_sent_again;
             write!(f, "; {again} of {} packets again", self.packets_sent)?;
         }
-        write!(f, "; {:.2} s of CPU a GB", self.cpu_seconds_per_gb)
+        if self.bytes >= CPU_FROM {
+            write!(f, "; {:.2} s of CPU a GB", self.cpu_seconds_per_gb)?;
+        }
+        Ok(())
     }
 }

@@ -10,8 +10,9 @@ use super::{
 use crate::exit::Refusal;
 use anyhow::{Context as _, Result};
 use std::{
-    fs::File,
+    fs::{File, FileType},
     io::{self, Read, Write},
+    os::unix::fs::FileTypeExt as _,
     path::Path,
     time::Instant,
 };
@@ -83,6 +84,17 @@ fn open(path: &Path) -> Result<Box<dyn Read>> {
     Ok(Box::new(file))
 }
 
+/// What it is instead.
+fn no_file(kind: FileType) -> Option<&'static str> {
+    match kind {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("a directory"),
+        kind if kind.is_fifo() => Some("a pipe: - is standard output"),
+        kind if kind.is_socket() => Some("a socket"),
+        _ => Some("a device: - is standard output"),
+    }
+}
+
 fn shown(path: &Path) -> String {
     path.display().to_string()
 }
@@ -99,11 +111,13 @@ impl<'a> Arriving<'a> {
         if path == Path::new("-") {
             return Ok(Self::Out);
         }
-        if path.is_dir() {
-            return Err(Refusal::usage(format!(
-                "{}: is a directory",
-                path.display()
-            )));
+        // What has the name in the end takes the place of what had it before: never that of a device, wherever a link leads.
+        if let Some(what) = path
+            .metadata()
+            .ok()
+            .and_then(|there| no_file(there.file_type()))
+        {
+            return Err(Refusal::usage(format!("{}: is {what}", path.display())));
         }
         let around = path
             .parent()

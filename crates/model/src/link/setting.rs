@@ -274,7 +274,10 @@ impl FromStr for QueueLimit {
         if let Some(packets) = value.strip_suffix('p') {
             return whole(packets, 1, 100_000_000).map(Self::Packets);
         }
-        if value.parse::<f64>().is_ok() {
+        if value.parse::<f64>().is_ok_and(|number| number == 0.0) {
+            return Err("a queue of 0 holds nothing: say 1p for one packet".to_owned());
+        }
+        if value.parse::<f64>().is_ok_and(|number| number > 0.0) {
             return Err(format!(
                 "{value:?} has no unit: say {value}p for packets, {value}KB for bytes or 1bdp"
             ));

@@ -123,8 +123,8 @@ fn jain(flows: &[FlowSummary]) -> Option<f64> {
     (flows.len() > 1 && index.is_finite()).then_some(index)
 }
 
-fn rate(bps: f64) -> BitRate {
-    BitRate::from_bits(bps as u64)
+fn rate(bps: f64) -> String {
+    BitRate::measured(bps as u64)
 }
 
 impl fmt::Display for Summary {

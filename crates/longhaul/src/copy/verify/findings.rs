@@ -126,7 +126,7 @@ impl fmt::Display for Found {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rate = BitRate::from_bits((self.bytes as f64 * 8.0 / self.seconds.max(1e-9)) as u64);
+        let rate = BitRate::measured((self.bytes as f64 * 8.0 / self.seconds.max(1e-9)) as u64);
         write!(f, "{} as they were copied", self.same)?;
         for (count, what) in [
             (self.differ, "differ"),

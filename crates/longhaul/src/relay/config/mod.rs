@@ -171,6 +171,8 @@ const IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(120_000);
 /// About what address translators must remember an idle connection for (RFC 5382 REQ-5: 2 h 4 min).
 const TUNNEL_IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(7_200_000);
 const INTERVAL_DEFAULT: Time = Time::from_millis(1000);
+/// More often, and counters are all that a disk has room for.
+const INTERVAL_LEAST: Time = Time::from_millis(1);
 
 type Profiles = BTreeMap<String, Arc<Profile>>;
 
@@ -218,11 +220,7 @@ impl Config {
             peers,
             far,
             counters: settings.counters.file.clone(),
-            interval: positive(
-                "interval",
-                settings.counters.interval.unwrap_or(INTERVAL_DEFAULT),
-            )
-            .in_table(Table::Counters)?,
+            interval: interval(settings.counters.interval).in_table(Table::Counters)?,
             admin: admin(settings).in_table(Table::Admin)?,
         };
         config.check_ways()?;
@@ -800,6 +798,15 @@ fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
             port = address.port()
         ))),
         address => Ok(address),
+    }
+}
+
+fn interval(wanted: Option<Time>) -> anyhow::Result<Duration> {
+    match wanted.unwrap_or(INTERVAL_DEFAULT) {
+        time if time < INTERVAL_LEAST => Err(Refusal::usage(format!(
+            "interval {time} (--interval): want 1ms or more"
+        ))),
+        time => Ok(time.into()),
     }
 }
 

@@ -290,11 +290,7 @@ pub(super) fn end(end: Endpoint) -> String {
 
 /// Bytes of one second as a rate.
 pub(super) fn rate(bytes: u64) -> String {
-    match bytes {
-        // The type has no rate of nothing.
-        0 => "0 bit/s".to_owned(),
-        _ => BitRate::from_bits(bytes.saturating_mul(8)).to_string(),
-    }
+    BitRate::measured(bytes.saturating_mul(8))
 }
 
 pub(super) fn per_ack(bin: &Bin) -> String {
