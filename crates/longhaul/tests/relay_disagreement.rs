@@ -25,7 +25,10 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use wire::{convert::Answer, destination::Destination};
+use wire::{
+    convert::{Answer, Request},
+    destination::Destination,
+};
 
 const ANY: &str = "127.0.0.1:0";
 
@@ -421,6 +424,8 @@ fn something_else_at_the_peer_s_address() {
             "its answer is not Convert",
         ),
         (b"\0".to_vec(), "its answer is not Convert"),
+        // An echo.
+        (Request::check().encode(), "it returns what it is sent"),
         (Vec::new(), "closes the connection without an answer"),
         (version_2, "it speaks version 2 of Convert"),
         (

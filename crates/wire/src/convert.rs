@@ -494,7 +494,8 @@ impl Answer {
     }
 
     /// Reads an answer and says how long it was; `Ok(None)` while it is incomplete. TLVs other
-    /// than Error (such as Extended TCP Header) are information that longhaul has no use for.
+    /// than Error (such as Extended TCP Header) are information that longhaul has no use for; Connect
+    /// belongs to requests, and what has it is no answer.
     pub fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ConvertError> {
         let Some(body) = body(input)? else {
             return Ok(None);
@@ -502,6 +503,10 @@ impl Answer {
         let mut answer = Self::Accepted;
         for tlv in Tlvs(body) {
             let (kind, value) = tlv?;
+            // Only a request has it: somebody returns what was sent.
+            if kind == CONNECT {
+                return Err(ConvertError::Malformed(CONNECT));
+            }
             if kind == ERROR {
                 let code = *value.first().ok_or(ConvertError::Malformed(ERROR))?;
                 let detail = value.get(1).copied().unwrap_or(0);
@@ -725,6 +730,12 @@ mod tests {
         }
         bytes.extend(b"GET / HTTP/1.1");
         assert_eq!(Request::parse(&bytes), Ok(Some((example(), len))));
+    }
+
+    #[test]
+    fn a_request_that_comes_back_is_no_answer() {
+        let answer = Answer::parse(&example().encode());
+        assert_eq!(answer, Err(ConvertError::Malformed(CONNECT)));
     }
 
     #[test]

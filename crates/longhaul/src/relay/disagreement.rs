@@ -5,7 +5,7 @@ use super::{failure::Failure, fault::Fault};
 use rustls::{AlertDescription, CertificateError, Error as TlsError, OtherError};
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 use units::Time;
-use wire::convert::ErrorCode;
+use wire::convert::{ErrorCode, Request};
 
 /// Why a peer does not serve this relay.
 #[derive(Debug)]
@@ -57,7 +57,10 @@ impl fmt::Display for Obstacle {
             // One that is near may be as quick as that.
             Self::Unreachable(Failure::Reset) => Self::Closed(None).fmt(f),
             Self::Unreachable(Failure::TimedOut) => {
-                write!(f, "timed out: check its address, and firewalls on the way")
+                write!(
+                    f,
+                    "timed out: check its address and transport, and firewalls on the way"
+                )
             }
             Self::Unreachable(failure) => failure.fmt(f),
             Self::Tls(error) => f.write_str(&TlsProblem::new(error).at_peer()),
@@ -101,6 +104,9 @@ impl fmt::Display for Obstacle {
 fn foreign_answer(bytes: &[u8]) -> &'static str {
     if is_tls(bytes) {
         return "it wants TLS: give this peer tls, or take it from its listener";
+    }
+    if matches!(Request::parse(bytes), Ok(Some(_))) {
+        return "it returns what it is sent: correct the address, which is no Convert listener's";
     }
     match bytes.starts_with(b"HTTP") {
         true => "it answers in HTTP: correct the address, which is no Convert listener's",
