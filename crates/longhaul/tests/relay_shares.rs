@@ -235,6 +235,15 @@ fn a_client_has_its_number_of_connections() {
     }
 }
 
+/// Looks once, and takes the reset.
+fn is_reset(client: &mut io::Result<TcpStream>) -> bool {
+    let seen = client.as_mut().map(|client| {
+        client.set_nonblocking(true).unwrap();
+        client.read(&mut [0]).unwrap_err().kind()
+    });
+    seen.unwrap_or_else(|error| error.kind()) == ErrorKind::ConnectionReset
+}
+
 /// Most places may be one client's, never all.
 #[test]
 fn a_place_is_left_for_others() {
@@ -255,16 +264,13 @@ fn a_place_is_left_for_others() {
     let served = accepted_from(&listener);
     other.write_all(b"hello").unwrap();
     assert_eq!(served.join().unwrap(), *b"hello");
-    let mut refused = 0;
-    for client in &mut greedy {
-        let answer = client.as_mut().map(|client| {
-            client.set_nonblocking(true).unwrap();
-            client.read(&mut [0]).unwrap_err().kind()
-        });
-        let reset = answer.unwrap_or_else(|error| error.kind());
-        refused += usize::from(reset == ErrorKind::ConnectionReset);
+    // Another worker may have served the other client, and the last refusals may still be on their way.
+    let begun = Instant::now();
+    while greedy.len() > 12 && begun.elapsed() < PATIENCE {
+        sleep(Duration::from_millis(10));
+        greedy.retain_mut(|client| !is_reset(client));
     }
-    assert_eq!(refused, 64 - 12, "three quarters of 16");
+    assert_eq!(greedy.len(), 12, "three quarters of 16");
 }
 
 /// One host has all addresses of its /64.
