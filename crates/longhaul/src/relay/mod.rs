@@ -407,11 +407,13 @@ fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> 
     let runtime = crate::event_loop::of_this_thread()?;
     let gates = gates(&relay.doors.open(), &verifiers)?;
     let (mut threads, workers) = start_workers(relay, opened.len(), newcomers)?;
-    for (door, sockets) in opened {
-        reload::hand_out(&door, sockets, &workers)?;
-    }
+    // A worker that is gone takes no listener; joining it tells why.
+    let handed_out = opened
+        .into_iter()
+        .try_for_each(|(door, sockets)| reload::hand_out(&door, sockets, &workers));
     threads.extend(start_verifiers(relay, verifiers)?);
-    let outcome = keeper(relay, gates).and_then(|keeper| {
+    let keeper = handed_out.and_then(|()| keeper(relay, gates));
+    let outcome = keeper.and_then(|keeper| {
         runtime.block_on(async {
             serve_admin(relay, endpoint)?;
             supervise(relay, args, &workers, keeper.as_ref()).await
