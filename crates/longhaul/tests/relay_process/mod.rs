@@ -4,7 +4,7 @@
 
 use std::{
     ffi::OsStr,
-    io::{BufRead, BufReader, ErrorKind, Read, Write},
+    io::{self, BufRead, BufReader, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::fd::OwnedFd,
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
@@ -357,6 +357,15 @@ pub(crate) fn half_close(first: &TcpStream, mut second: &TcpStream) {
         scope.spawn(|| send(second, 3, 16));
         receive(first, 3, 16);
     });
+}
+
+/// The relay resets the connection at once, which the client may hear before it has looked at its connection.
+pub(crate) fn assert_turned_away(client: io::Result<TcpStream>) {
+    let error = client.and_then(|mut client| {
+        patient(&client);
+        client.read(&mut [0])
+    });
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
 /// The next that is read is a reset.
