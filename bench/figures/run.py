@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Holds simulated figures that docs print to the results that they come from.
+"""Holds figures that README and docs print to the results that they come from.
 
     bench/figures/run.py                 compare every such figure with the kept results: a second, needs nothing
-    bench/figures/run.py --run [NAME …]  run the commands again: the medians must be the same
-    bench/figures/run.py --keep [NAME …] run the commands again, and keep what they give
+    bench/figures/run.py --run [NAME …]  run the commands of simulated results again: the medians must be the same
+    bench/figures/run.py --keep [NAME …] run them again, measured ones as root, and keep what they give
 
 A result is kept as `results/NAME.json`: its command, and of each cell what was varied and the median of each metric
-that a document prints. The same command gives the same numbers on every machine, since it runs under simulated time.
-Tables that tests hold as snapshots are held to those. Nothing is built here: run `cargo build --release` before.
+that a document prints. Simulated results are the same on every machine. Measured ones hold the least and the greatest
+value, too, and are run again by name only. Tables that tests hold as snapshots are held to those. Nothing is built
+here: run `cargo build --release` before.
 """
 import argparse, json, os, pathlib, re, statistics, subprocess, sys, tempfile
 
@@ -35,6 +36,15 @@ LAB = {
     "reservoir-spacing": ("reservoir-spacing --simulate", ["goodput_bps", "slow_start_peak_bytes"]),
 }
 
+# Real traffic, as root, on a machine with nothing else to do.
+MEASURED = {
+    "nec-dvd": ("nec-dvd", ["goodput_bps"]),
+    "nec-clients": ("nec-clients", ["goodput_bps"]),
+    "relay-objects": ("relay-objects --only access=1ms", ["first_byte_s", "download_s"]),
+    "whole-path": ("whole-path", ["goodput_bps"]),
+    "link-long-fat": ("link-long-fat --only load=true", ["goodput_bps"]),
+}
+
 PLAN_CONTROLS = ["reno", "cubic", "hstcp", "scalable", "htcp", "bic"]
 PLAN_RTTS = ["10ms", "50ms", "180ms"]
 PLAN_LOSSES = ["0.001%", "0.01%", "0.1%", "1%"]
@@ -55,18 +65,18 @@ def longhaul(words):
     return subprocess.run([LONGHAUL, *words], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
-def lab_cells(words):
+def lab_result(words):
     with tempfile.TemporaryDirectory() as folder:
         command = [LONGHAUL, "lab", "run", *words.split(), "--json", "--out", folder]
-        # 1 is a check that does not hold, which is a finding.
+        # 1 is a check that does not hold, 4 one that could not be decided. Both are findings.
         ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if ran.returncode not in (0, 1):
+    if ran.returncode not in (0, 1, 4):
         sys.exit(f"bench/figures: {words}: {ran.stderr.strip().splitlines()[-1]}")
-    cells = json.loads(ran.stdout)["cells"]
-    for cell in cells:
+    result = json.loads(ran.stdout)
+    for cell in result["cells"]:
         if any("failed" in run for run in cell["runs"]):
             sys.exit(f"bench/figures: {words}: a run of {cell['vary']} failed")
-    return cells
+    return result
 
 
 def values_of(cell, metrics):
@@ -78,11 +88,27 @@ def values_of(cell, metrics):
 def lab(name):
     words, metrics = LAB[name]
     cells = []
-    for cell in lab_cells(words):
+    for cell in lab_result(words)["cells"]:
         if not cell.get("simulated"):
             sys.exit(f"bench/figures: {name}: {cell['vary']} is not simulated")
         medians = {metric: statistics.median(values) for metric, values in values_of(cell, metrics)}
         cells.append({"vary": cell["vary"], "runs": len(cell["runs"]), "medians": medians})
+    return {"command": f"longhaul lab run {words}", "cells": cells}
+
+
+def measured(name):
+    words, metrics = MEASURED[name]
+    cells = []
+    result = lab_result(words)
+    # Where the emulator itself is measured, what it is late by is part of what is measured.
+    disturbs = result["resolved"]["retakes"] > 0
+    for cell in result["cells"]:
+        if disturbs and any(run.get("disturbed") for run in cell["runs"]):
+            sys.exit(f"bench/figures: {name}: the machine was too busy for {cell['vary']}: run it again")
+        of = dict(values_of(cell, metrics))
+        cells.append({"vary": cell["vary"], "runs": len(cell["runs"]),
+                      "medians": {metric: statistics.median(values) for metric, values in of.items()},
+                      "ranges": {metric: [min(values), max(values)] for metric, values in of.items()}})
     return {"command": f"longhaul lab run {words}", "cells": cells}
 
 
@@ -154,7 +180,10 @@ def rounded(result):
 def again(names, keep):
     differ = []
     for name in names or RUNS:
-        found, file = rounded(RUNS[name]()), KEPT / f"{name}.json"
+        if name in MEASURED and not keep:
+            sys.exit(f"bench/figures: {name} is measured, and no two runs are the same: --keep keeps a new one")
+        run = RUNS.get(name) or (lambda: measured(name))
+        found, file = rounded(run()), KEPT / f"{name}.json"
         if keep:
             lines = ",\n".join("  " + json.dumps(cell) for cell in found["cells"])
             file.write_text(f'{{"command": {json.dumps(found["command"])}, "cells": [\n{lines}\n]}}\n')
@@ -238,6 +267,94 @@ def difference(printed, value):
     # As printing rounds, a tie to either side.
     right = abs(number - value) <= 0.5 * 10 ** -decimals * (1 + 1e-6) + 1e-12
     return None if right else f"is printed, the result says {value:.6g}"
+
+
+# README.
+
+README = "README.md"
+
+
+def readme_row(beginning, file=README):
+    """The cells after the first of the one row that begins so."""
+    rows = [line for line in lines_of(file) if line.startswith(f"| {beginning}")]
+    if len(rows) != 1:
+        raise Unreadable(f"{file}: {len(rows)} rows begin with {beginning!r}")
+    return [cell.strip().replace("**", "") for cell in rows[0].strip().strip("|").split("|")][1:]
+
+
+SCALE = {"Gbit/s": 1e9, "Mbit/s": 1e6, "s": 1, "ms": 1e-3, "µs": 1, "": 1}
+
+
+def with_unit(place, printed, value):
+    """`printed` is `value`, by the unit that it has."""
+    number, _, unit = printed.partition(" ")
+    holds(place, number, value / SCALE[unit])
+
+
+def readme_gain(place, printed, slow, fast):
+    """`FIGURE (N×)` or `FIGURE`."""
+    figure, _, gain = printed.partition(" (")
+    with_unit(place, figure, fast)
+    if gain:
+        holds(f"{place}, gain", gain.removesuffix("×)"), max(slow, fast) / min(slow, fast))
+
+
+def readme_nec():
+    dvd, clients = Result("nec-dvd"), Result("nec-clients")
+    seconds = {relays: 1.5e9 * 8 / dvd.median("goodput_bps", relays=relays) for relays in (False, True)}
+    row = readme_row("download of 1.5 GB")
+    with_unit("nec-dvd, without relays", row[1], seconds[False])
+    readme_gain("nec-dvd, with relays", row[2], seconds[False], seconds[True])
+    legs = [("server", "relay2"), ("relay2", "relay1"), ("relay1", "client")]
+    slowest = min(dvd.median("goodput_bps", **{"from": start, "to": end}) for start, end in legs)
+    share = readme_row("of what the slowest leg carries alone, the relays")[2].removesuffix(" %")
+    holds("nec-dvd, share of the slowest leg", share, 100 * dvd.median("goodput_bps", relays=True) / slowest)
+    for beginning, client in (("upload of a Linux client", "Linux"), ("upload of a client whose window", "Windows XP")):
+        row = readme_row(beginning)
+        direct, relayed = (clients.median("goodput_bps", client=client, relays=relays) for relays in (False, True))
+        with_unit(f"nec-clients, {client}, without relays", row[1], direct)
+        readme_gain(f"nec-clients, {client}, with relays", row[2], direct, relayed)
+
+
+def readme_objects():
+    result = Result("relay-objects")
+    ways = {"direct |": "direct", "HAProxy at both ends": "HAProxy", "longhaul at both ends": "longhaul",
+            "with ready connections": "longhaul + pool", "and `initial_window": "longhaul + pool + window"}
+    for beginning, way in ways.items():
+        row = readme_row(beginning)
+        cell = {"access": "1ms", "way": way}
+        with_unit(f"relay-objects, {way}, first byte", row[0], result.median("first_byte_s", size="10KB", **cell))
+        for size, printed in zip(("10KB", "100KB", "1MB"), row[1:], strict=True):
+            with_unit(f"relay-objects, {way}, {size}", printed, result.median("download_s", size=size, **cell))
+
+
+def initial_window():
+    result = Result("relay-objects")
+    for beginning, way in (("10 (kernel)", "longhaul + pool"), ("32 |", "longhaul + pool + window")):
+        row = readme_row(beginning, "docs/relay.md")
+        cell = {"access": "1ms", "way": way}
+        with_unit(f"initial_window, {way}, first byte", row[0], result.median("first_byte_s", size="10KB", **cell))
+        for size, printed in zip(("100KB", "1MB"), row[1:], strict=True):
+            with_unit(f"initial_window, {way}, {size}", printed, result.median("download_s", size=size, **cell))
+
+
+def papers_nec():
+    result = Result("nec-clients")
+    for beginning, client in (("Linux client, 1 Gbit/s", "Linux"), ("Windows XP's window (same)", "Windows XP")):
+        row = readme_row(beginning, "docs/experiments/papers.md")
+        for relays, printed in ((False, row[0]), (True, row[2])):
+            measured = result.median("goodput_bps", client=client, relays=relays)
+            with_unit(f"papers, {client}, relays={relays}", printed, measured)
+
+
+def readme_emulator():
+    path, link = Result("whole-path"), Result("link-long-fat")
+    row = readme_row("one flow through three emulated links")
+    for relays, printed in ((False, row[1]), (True, row[2])):
+        with_unit(f"whole-path, relays={relays}", printed, path.median("goodput_bps", relays=relays))
+    rates = (("1gbit", 1e9), ("5gbit", 5e9))
+    for (rate, bps), printed in zip(rates, readme_row("goodput over rate")[1].split(" and "), strict=True):
+        holds(f"link-long-fat, {rate}", printed, link.median("goodput_bps", rate=rate, load=True) / bps)
 
 
 # Documents.
@@ -387,7 +504,7 @@ def udt():
             holds(f"udt, {path}, {row[2]}, column {column}", row[column], float(kept[place]))
 
 
-CHECKS = [today_fast, jgn2_single, jgn2_rtt_fairness, jgn2_switches, jgn2_coexistence, reservoir, plan_path,
+CHECKS = [readme_nec, readme_objects, readme_emulator, initial_window, papers_nec, today_fast, jgn2_single, jgn2_rtt_fairness, jgn2_switches, jgn2_coexistence, reservoir, plan_path,
           controls_alone, decp_streams, udt]
 
 
@@ -408,9 +525,9 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--run", action="store_true", help="run the commands anew")
     arguments.add_argument("--keep", action="store_true", help="run them anew, and keep what comes out")
-    arguments.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)}")
+    arguments.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join([*RUNS, *MEASURED])}")
     chosen = arguments.parse_args()
-    unknown = [name for name in chosen.names if name not in RUNS]
+    unknown = [name for name in chosen.names if name not in RUNS and name not in MEASURED]
     if unknown:
         arguments.error(f"no result is called {', '.join(unknown)}")
     if chosen.run or chosen.keep:
