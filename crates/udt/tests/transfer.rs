@@ -64,6 +64,21 @@ fn a_loss_among_the_first_packets_costs_no_seconds() {
     }
 }
 
+/// A queue of 20 packets: what goes again must not fill it, whether the receiver is ours or UDT4's.
+#[test]
+fn what_goes_again_does_not_fill_a_short_queue() {
+    let path = [("rate", "10mbit"), ("delay", "20ms"), ("queue", "20p")];
+    for control in [&bbr as Controls<'_>, &native] {
+        for looked in [None, Some(Time::ZERO)] {
+            let mut bed = Bed::controlled(control, &path, &[]);
+            bed.looked = looked;
+            transfer(&mut bed, 4 * MB, Time::from_secs(10));
+            let counts = bed.ends[0].counts();
+            assert!(counts.sent_again * 2 < counts.sent, "{counts:?}");
+        }
+    }
+}
+
 /// UDT4 is one: it sends no ACK of the last packets before a pause for 100 ms, unless a packet comes.
 #[test]
 fn a_stream_arrives_at_once_where_the_receiver_looks_at_its_timers_when_packets_come() {
