@@ -287,6 +287,40 @@ fn a_flow_beyond_its_limit_is_a_failed_run() {
     assert!(failed.contains("limit of 1 s"), "{failed}");
 }
 
+/// Needs /dev/net/tun beside root. Its flow would wait for the limit.
+#[test]
+fn a_link_that_dies_ends_its_run_at_once_and_is_named() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let flow = LONG.replace("from = \"server\"", "from = \"router\"");
+    let bench = Bench::new(&[
+        "repetitions = 1\n",
+        &WIRES.replacen("kind = \"veth\"", "kind = \"emulated\"", 1),
+        &flow.replace("60s", "500s"),
+    ]);
+    let mark = format!("LONGHAUL_TEST_MARK={}", bench.directory.path().display());
+    let (name, value) = mark.split_once('=').unwrap();
+    let mut command = bench.command(longhaul());
+    let mut lab = command.env(name, value).spawn().unwrap();
+    let of = |pid: &u32, word: &str| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0)
+            .any(|one| one == word.as_bytes())
+    };
+    let find = |word| marked(&mark).into_iter().find(|pid| of(pid, word));
+    wait_for(|| find("--client")).expect("the flow began");
+    let link = rustix::process::Pid::from_raw(find("link").unwrap() as i32).unwrap();
+    rustix::process::kill_process(link, rustix::process::Signal::KILL).unwrap();
+    let status = wait_for(|| lab.try_wait().unwrap());
+    assert_eq!(status.expect("the lab still runs").code(), Some(1));
+    let failed = bench.result()["cells"][0]["runs"][0]["failed"].to_string();
+    assert!(
+        failed.contains("link-near ended with signal: 9"),
+        "{failed}"
+    );
+}
+
 #[test]
 fn bad_input_is_refused_before_anything_is_touched() {
     let wrong = [
@@ -507,7 +541,7 @@ fn marked(mark: &str) -> BTreeSet<u32> {
 }
 
 /// What `look` finds within twenty seconds.
-fn wait_for<T>(look: impl Fn() -> Option<T>) -> Option<T> {
+fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let give_up = Instant::now() + Duration::from_secs(20);
     while Instant::now() < give_up {
         if let Some(found) = look() {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::Result;
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -159,6 +159,7 @@ impl Book {
 
     fn keep_only(&mut self, only: &[(String, String)]) -> Result<()> {
         let all: Vec<String> = self.cells.iter().map(Cell::name).collect();
+        self.each_is_somewhere(only)?;
         self.cells.retain(|cell| cell.is_among(only));
         match self.cells.is_empty() {
             false => Ok(()),
@@ -168,6 +169,38 @@ impl Book {
             ))),
         }
     }
+
+    /// Of several values each is one that a cell has: a slip of the pen would leave cells out without a word.
+    fn each_is_somewhere(&self, only: &[(String, String)]) -> Result<()> {
+        only.iter().try_for_each(|(key, text)| {
+            let values: Vec<&Value> = self
+                .cells
+                .iter()
+                .filter_map(|cell| cell.vary.get(key))
+                .collect();
+            let somewhere = |one: &str| values.iter().any(|value| matching::names(one, value));
+            let mut several = text.split('|').map(str::trim);
+            match several
+                .find(|one| !somewhere(one))
+                .filter(|_| !somewhere(text))
+            {
+                Some(nobody) => Err(no_such_value(key, nobody, &values)),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+fn no_such_value(key: &str, text: &str, values: &[&Value]) -> anyhow::Error {
+    let values: IndexSet<String> = values.iter().map(|value| plain(value)).collect();
+    let values: Vec<String> = values.into_iter().collect();
+    Refusal::usage(match values.is_empty() {
+        true => format!("--only {key}={text}: no cell varies {key}"),
+        false => format!(
+            "--only {key}={text}: no cell has it; {key} is {}",
+            values.join(", ")
+        ),
+    })
 }
 
 impl Cell {
@@ -283,7 +316,7 @@ fn cell(
         values,
     };
     for (scenario, values) in [(&cell.scenario, &cell.values), (&cell.short, &short_values)] {
-        let named = |fault: Fault| fault.of(format!("in the cell {:?}", cell.name()));
+        let named = |fault: Fault| fault.of_cell(&cell.name());
         validate::scenario(scenario).map_err(|fault| refuse(family, values, &named(fault)))?;
     }
     Ok(cell)
@@ -678,6 +711,10 @@ size = "${size}"
         };
         assert_eq!(open(TEXT, &only("0|1e-1")).unwrap().cells.len(), 4);
         assert_eq!(open(TEXT, &only("0.10")).unwrap().cells.len(), 2);
-        assert!(open(TEXT, &only("0.5")).is_err());
+        for none in ["0.5", "0|0.5"] {
+            let error = open(TEXT, &only(none)).unwrap_err().to_string();
+            let said = "--only loss=0.5: no cell has it; loss is 0.0, 0.1";
+            assert!(error.contains(said), "{error}");
+        }
     }
 }

@@ -157,10 +157,7 @@ pub(crate) fn check_names(book: &Book) -> Result<()> {
     for cell in &book.cells {
         for scenario in [&cell.scenario, &cell.short] {
             let named = each_named(scenario, |_, text| somebody_has(text));
-            let placed = |fault: Fault| {
-                let cell_of = format!("in the cell {:?}", cell.name());
-                book.refuse(cell, &fault.of(cell_of))
-            };
+            let placed = |fault: Fault| book.refuse(cell, &fault.of_cell(&cell.name()));
             named.map_err(placed)?;
         }
     }
@@ -203,11 +200,9 @@ fn available(control: &Control) -> Result<()> {
     }
 }
 
-/// Every congestion control that a run on sockets names, at its place.
+/// Every congestion control that a run names, at its place; those of simulated flows are looked up where their
+/// connections are planned.
 fn each_named(scenario: &Scenario, mut judge: impl FnMut(&str, &str) -> Checked) -> Checked {
-    if scenario.simulate {
-        return Ok(());
-    }
     let mut own = |text: &Option<String>| match text {
         Some(text) => at("congestion_control", judge("congestion_control", text)),
         None => Ok(()),
@@ -224,7 +219,7 @@ fn each_named(scenario: &Scenario, mut judge: impl FnMut(&str, &str) -> Checked)
         relays.try_for_each(|(name, relay)| at(name, each_of_legs(relay, &mut judge))),
     )?;
     let flows = each(&scenario.flows, |flow| {
-        let told = flow.when && flow.program.is_tcp();
+        let told = flow.when && flow.program.is_tcp() && !scenario.simulate;
         match flow.cc.as_ref().filter(|_| told) {
             Some(control) => at("cc", judge("cc", &control.to_string())),
             None => Ok(()),

@@ -200,6 +200,17 @@ const OF_THE_TESTBED: &[Slip] = &[
         "¦duration = '1s'",
         "unknown field `duration`",
     ),
+    (
+        "delay = '1ms'",
+        "delay = '1ms'\nat = ¦['3s delay x']",
+        "is not TIME: KEY VALUE",
+    ),
+    ("delay = '1ms'", "seed = ¦-1", "'--seed <"),
+    (
+        "note = 'middle'",
+        "sysctl = { 'net.x' = ¦[1] }",
+        "a setting is a whole number or a text",
+    ),
     ("['b', 'c']", "¦['c', 'c']", "it joins a host with itself"),
     (
         "name = 'lan'",
@@ -222,6 +233,46 @@ const OF_THE_TESTBED: &[Slip] = &[
         "+pace is for flows only",
     ),
     ("'127.0.0.1:1080'", "¦'here'", "relays.b: "),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\nkeep_source = ¦'yes'",
+        "--keep-source",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\nconfig = ¦{ listener = [{ kind = 'socks5', adress = '127.0.0.1:1' }] }",
+        "relays.b: config: unknown field `adress`",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "¦'9.9.9.9:1080'\nallow_from = '10.9.0.0/16'",
+        "host \"b\" has no such address; it has 10.9.0.2, 10.9.1.1",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "¦'127.0.0.1:0'",
+        "port 0 is another port",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "¦'127.0.0.1:1080'\nadmin = '127.0.0.1:1080'",
+        "relay \"b\" listens at 127.0.0.1:1080 of host \"b\" already",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\n[relays.other]\nhost = 'b'\nsocks5 = ¦'127.0.0.1:1080'",
+        "relay \"b\" listens at 127.0.0.1:1080 of host \"b\" already",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\n[relays.a]\nprogram = 'haproxy'\nforward = ¦'0.0.0.0:80=10.9.1.2:80'",
+        "nginx listens at 0.0.0.0:80 of host \"a\" already",
+    ),
+    (
+        "socks5 = '127.0.0.1:1080'",
+        "program = 'haproxy'\nforward = ¦'0.0.0.0:0=10.9.1.2:80'",
+        "port 0 is another port",
+    ),
     (
         "'127.0.0.1:1080'",
         "'127.0.0.1:1080'\nhost = ¦'nobody'",
@@ -358,6 +409,11 @@ const OF_FLOWS: &[Slip] = &[
         "curl takes a size, not a duration",
     ),
     ("to = 'c'", "to = 'c'\nvia = ¦'b'", "is no HOST:PORT"),
+    (
+        "to = 'c'",
+        "to = 'c'\nvia = ¦'b:1080'",
+        "nothing listens at b:1080",
+    ),
     (
         "to = 'c'",
         "to = 'c'\nproxy = ¦'http://nobody:80'",

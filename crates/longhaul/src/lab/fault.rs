@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display};
 use toml::{
-    Spanned, Table,
+    Spanned, Table, Value,
     de::{DeTable, DeValue},
 };
 
@@ -72,12 +72,31 @@ impl Fault {
         self
     }
 
-    /// A command's refusal of what `options` became: at the first of them that it names, if it names one.
+    /// The same, with the name of its cell, unless that is the only one.
+    pub(crate) fn of_cell(self, name: &str) -> Self {
+        match name {
+            "" => self,
+            name => self.of(format!("in the cell {name:?}")),
+        }
+    }
+
+    /// A command's refusal of what `options` became: at the one whose text it quotes, or else at the first that it
+    /// names.
     pub(crate) fn of_option(options: &Table, problem: String) -> Self {
+        let quoted = |value: &Value| {
+            let text = value.as_str();
+            text.is_some_and(|text| problem.contains(&format!("{text:?}")))
+        };
+        let said = options.iter().find(|(_, value)| match value {
+            Value::Array(all) => all.iter().any(quoted),
+            one => quoted(one),
+        });
         let plain = |word: &str| word.trim_start_matches('-').replace('-', "_");
         let named = |word: &str| options.keys().find(|key| plain(key) == plain(word));
         let apart = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-        let key = problem.split(apart).find_map(named).map(Step::from);
+        let said = said.map(|(key, _)| key);
+        let key = said.or_else(|| problem.split(apart).find_map(named));
+        let key = key.map(Step::from);
         let way = key.into_iter().collect();
         Self { way, problem }
     }
@@ -176,5 +195,8 @@ mod tests {
         assert_eq!(way("no '--queue-rule <RULE>'"), ["queue_rule".into()]);
         assert_eq!(way("link \"a\": queue 1: too short"), ["queue".into()]);
         assert_eq!(way("too slow"), []);
+        let options = toml::from_str("delay = '1ms'\nat = ['3s delay x']").unwrap();
+        let quoted = "\"3s delay x\" is not TIME: KEY VALUE".to_owned();
+        assert_eq!(Fault::of_option(&options, quoted).way, ["at".into()]);
     }
 }

@@ -40,8 +40,8 @@ pub(crate) async fn execute(
     delivered: Arc<AtomicU64>,
 ) -> Result<Run> {
     let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
-    let web = web_servers(scenario, &flows, testbed);
-    let servers = serve(&flows, &web, testbed, store, directory).await?;
+    let web = web_servers(scenario, &testbed.topology, &flows);
+    let mut servers = serve(&flows, &web, testbed, store, directory).await?;
     let place = Place {
         scenario,
         testbed,
@@ -55,7 +55,10 @@ pub(crate) async fn execute(
     let record = directory.join("tcp_info.jsonl");
     let (began, began_s) = (clock::now(), unix_s());
     let sampler = Sampler::start(&testbed.hosts(), receivers, delivered, &record)?;
-    let outcomes = all(transfers).await;
+    let outcomes = tokio::select! {
+        outcomes = all(transfers) => outcomes,
+        gone = end_of_a_helper(testbed, &mut servers) => Err(gone),
+    };
     let mut recording = sampler.stop()?;
     testbed.still_stands()?;
     let outcomes = outcomes?;
@@ -75,13 +78,28 @@ pub(crate) async fn execute(
     ))
 }
 
-/// The hosts that curl fetches from, each with the ways in which its connections send.
-type WebServers = BTreeMap<String, Vec<Sending>>;
+/// How often the programs beside the flows are looked at.
+const LOOK: Duration = Duration::from_millis(100);
 
-fn web_servers(scenario: &Scenario, flows: &[&Flow], testbed: &Testbed) -> WebServers {
+/// Waits for the end of a link, a relay or a server, without which flows would wait for their limit.
+async fn end_of_a_helper(testbed: &mut Testbed, servers: &mut [Daemon]) -> anyhow::Error {
+    loop {
+        time::sleep(LOOK).await;
+        let mut servers = servers.iter_mut();
+        let all = testbed.still_stands();
+        if let Err(gone) = all.and_then(|()| servers.try_for_each(Daemon::has_not_failed)) {
+            return gone;
+        }
+    }
+}
+
+/// The hosts that curl fetches from, each with the ways in which its connections send.
+pub(crate) type WebServers = BTreeMap<String, Vec<Sending>>;
+
+pub(crate) fn web_servers(scenario: &Scenario, topology: &Topology, flows: &[&Flow]) -> WebServers {
     let mut servers = WebServers::new();
     for flow in flows.iter().filter(|flow| flow.program == Program::Curl) {
-        let sending = Sending::of(scenario, &testbed.topology, flow);
+        let sending = Sending::of(scenario, topology, flow);
         let ways = servers.entry(flow.from.clone()).or_default();
         if !ways.contains(&sending) {
             ways.push(sending);
@@ -130,7 +148,7 @@ pub(crate) fn accepting(flow: &Flow) -> &str {
 }
 
 /// The host that opens it.
-fn opening(flow: &Flow) -> &str {
+pub(crate) fn opening(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (program, Direction::Download) if program.has_a_client() => &flow.to,
         _ => &flow.from,

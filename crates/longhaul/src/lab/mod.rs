@@ -27,6 +27,7 @@ mod keys;
 mod known;
 mod legs;
 mod library;
+mod listening;
 mod machine;
 mod matching;
 mod measure;

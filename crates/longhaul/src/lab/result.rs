@@ -227,15 +227,17 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// The label, or what was varied: "relays, delay 1ms".
+    /// The label, or what was varied: "relays, delay 1ms"; where nothing was, there is no other cell.
     pub(crate) fn name(&self) -> String {
-        let made = || {
-            self.vary
-                .iter()
-                .map(|(key, value)| varied(key, value))
-                .collect::<Vec<_>>()
+        let varied = || {
+            let all = self.vary.iter().map(|(key, value)| varied(key, value));
+            all.collect::<Vec<_>>().join(", ")
         };
-        self.label.clone().unwrap_or_else(|| made().join(", "))
+        match &self.label {
+            Some(label) => label.clone(),
+            None if self.vary.is_empty() => "all runs".to_owned(),
+            None => varied(),
+        }
     }
 
     /// The paper's figure, unless it is missing or suspicious.

@@ -194,6 +194,11 @@ impl<'a> Lab<'a> {
     ) -> Result<Option<Run>> {
         let scenario = scenario_of(self.book, turn);
         let cell = self.book.cells[turn.cell].name();
+        let cell = if cell.is_empty() {
+            self.book.name.clone()
+        } else {
+            cell
+        };
         let name = match turn.repetition {
             Some(_) => cell,
             None => format!("{cell} (warm-up)"),

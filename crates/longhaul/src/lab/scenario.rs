@@ -171,7 +171,7 @@ pub(crate) struct CellPlan {
 
 /// A sysctl's value.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a setting is a whole number or a text")]
 pub(crate) enum Setting {
     Number(i64),
     Text(String),

@@ -7,6 +7,7 @@ use super::{
     expression::{Bound, Expression},
     fault::{Checked, Fault, at, each, ensure},
     known::{Known, unaided},
+    listening::Listeners,
     paper, programs,
     scenario::{
         AnswerPlan, CheckPlan, Decp, Direction, Flow, Host, Link, LinkKind, Program, Relay,
@@ -97,9 +98,11 @@ pub(crate) fn scenario(scenario: &Scenario) -> Checked {
         "hosts",
         hosts.try_for_each(|(name, own)| at(name, host(name, own, &topology))),
     )?;
+    let mut listeners = Listeners::of_flows(scenario, &topology);
     let mut relays = scenario.relays();
-    let relays =
-        relays.try_for_each(|(name, host, own)| at(name, relay(name, host, own, &topology)));
+    let relays = relays.try_for_each(|(name, host, own)| {
+        at(name, relay(name, host, own, &topology, &mut listeners))
+    });
     at("relays", relays)?;
     let mut decps = scenario.decp.iter();
     at(
@@ -108,6 +111,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Checked {
     )?;
     at("flows", some_run(&scenario.flows))?;
     at("flows", each(&scenario.flows, |one| flow(one, &topology)))?;
+    at("flows", each(&scenario.flows, |one| listeners.serve(one)))?;
     at(
         "flows",
         each(&scenario.flows, |one| {
@@ -186,7 +190,13 @@ fn settings(all: &BTreeMap<String, Setting>) -> Checked {
     })
 }
 
-fn relay(own: &String, host: &String, relay: &Relay, topology: &Topology) -> Checked {
+fn relay(
+    own: &String,
+    host: &String,
+    relay: &Relay,
+    topology: &Topology,
+    listeners: &mut Listeners<'_>,
+) -> Checked {
     let place = format!("relays.{own}");
     name("relay", own, 32)?;
     at("host", known(&place, host, topology))?;
@@ -195,8 +205,16 @@ fn relay(own: &String, host: &String, relay: &Relay, topology: &Topology) -> Che
         return Ok(());
     }
     legs(relay).map_err(|fault| fault.of(&place))?;
-    programs::relay::check(host, relay)
-        .map_err(|problem| Fault::of_option(&relay.options, problem).of(place))
+    let checked = programs::relay::check(host, relay).or_else(|problem| {
+        match problem.starts_with("config: ") {
+            true => at("config", Err(problem)),
+            false => Err(Fault::of_option(&relay.options, problem)),
+        }
+    });
+    let own_listeners = checked.map_err(|fault| fault.of(&place))?;
+    listeners
+        .add_relay(own, host, relay, own_listeners)
+        .map_err(|fault| fault.of(place))
 }
 
 /// The congestion controls of a relay's legs are names, as a host's is.

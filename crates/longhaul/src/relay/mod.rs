@@ -106,7 +106,7 @@ use reload_state::ReloadState;
 use service_manager::ServiceManager;
 use std::{
     io::{self, Write as _},
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -142,15 +142,19 @@ pub(crate) fn make_certificates(
     authority::make(directory, names)
 }
 
-/// Whether these flags make a relay, without making it: for those who write such flags for others,
+/// Where a relay of these flags would listen for TCP, without making it: for those who write such flags for others,
 /// as `lab` does.
-pub(crate) fn check(flags: &[String]) -> anyhow::Result<()> {
+pub(crate) fn check(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
     let command = Args::augment_args(clap::Command::new("relay").no_binary_name(true));
     let args = command
         .try_get_matches_from(flags)
         .and_then(|found| Args::from_arg_matches(&found));
-    Config::from_args(args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?)
-        .map(drop)
+    let args = args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?;
+    let config = Config::from_args(args)?;
+    let listeners = config.listeners.iter();
+    let over_tcp = listeners.filter(|listener| listener.transport == Transport::Tcp);
+    let places = over_tcp.map(|listener| listener.address);
+    Ok(places.chain(config.admin).collect())
 }
 
 /// What all workers share.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program that runs beside the flows until it is stopped: a server, a relay, a link.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use host::{netns::Netns, process, sock_diag::SockDiag};
 use std::{
     fs::{self, File},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::Duration,
 };
 use tokio::{process::Child, time};
@@ -100,12 +100,24 @@ impl Daemon {
     pub(crate) fn still_runs(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!(
-                "{} ended with {status} during the run: {}",
-                self.name,
-                self.last_words()
-            ),
+            Some(status) => Err(self.end(status)),
         }
+    }
+
+    /// Fails if it has ended with a failure: a server that serves once may end before its client.
+    pub(crate) fn has_not_failed(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(status) if !status.success() => Err(self.end(status)),
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&self, status: ExitStatus) -> anyhow::Error {
+        anyhow!(
+            "{} ended with {status} during the run: {}",
+            self.name,
+            self.last_words()
+        )
     }
 
     /// Asks it to end (SIGTERM), waits, and kills it if it does not.

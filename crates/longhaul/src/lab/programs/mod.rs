@@ -43,7 +43,8 @@ pub(crate) struct Outcome {
     pub(crate) extra: Metrics,
 }
 
-/// TOML keys as command-line flags: `keep_source = true` → `--keep-source`, lists → repeated flags.
+/// TOML keys as command-line flags: `keep_source = true` → `--keep-source`, lists → repeated flags, all in one word,
+/// so that nothing is taken for a flag that begins with a minus sign.
 pub(crate) fn flags(options: &Table) -> Result<Vec<String>, String> {
     let mut flags = Vec::new();
     for (key, value) in options {
@@ -53,10 +54,10 @@ pub(crate) fn flags(options: &Table) -> Result<Vec<String>, String> {
             Value::Boolean(false) => {}
             Value::Array(all) => {
                 for one in all {
-                    flags.extend([flag.clone(), scalar(key, one)?]);
+                    flags.push(format!("{flag}={}", scalar(key, one)?));
                 }
             }
-            one => flags.extend([flag, scalar(key, one)?]),
+            one => flags.push(format!("{flag}={}", scalar(key, one)?)),
         }
     }
     Ok(flags)
@@ -172,17 +173,16 @@ mod tests {
 
     #[test]
     fn keys_become_flags() {
-        let table =
-            toml::from_str("keep_source = true\nquiet = false\nloss = 0.001\npeer = ['a', 'b']")
-                .unwrap();
+        let table = toml::from_str(
+            "keep_source = true\nquiet = false\nloss = 0.001\npeer = ['a', 'b']\nseed = -1",
+        )
+        .unwrap();
         let expected = [
             "--keep-source",
-            "--loss",
-            "0.1%",
-            "--peer",
-            "a",
-            "--peer",
-            "b",
+            "--loss=0.1%",
+            "--peer=a",
+            "--peer=b",
+            "--seed=-1",
         ];
         assert_eq!(flags(&table).unwrap(), expected);
         assert!(flags(&toml::from_str("x = { y = 1 }").unwrap()).is_err());

@@ -25,32 +25,47 @@ const TABLE: u32 = 100;
 /// Where certificates are inside the sandbox: not among the records, because keys are.
 const CERTIFICATES: &str = "/run/longhaul/certificates";
 
-/// Checks the options of the relay on `host`.
-pub(crate) fn check(host: &str, relay: &Relay) -> Result<(), String> {
+/// Checks the options of the relay on `host`, and tells where it will listen for TCP.
+pub(crate) fn check(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
     match relay.program {
         RelayProgram::Longhaul => check_longhaul(host, relay),
-        other => Ways::of(other, &relay.options).map(drop),
+        other => Ok(Ways::of(other, &relay.options)?.listeners().collect()),
     }
 }
 
-fn check_longhaul(host: &str, relay: &Relay) -> Result<(), String> {
+/// What is wrong with the configuration file begins with `config: `: where the file is and has its lines nobody wrote.
+fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
     let bare = controls::left_out(relay);
     let arguments = arguments(host, &bare, scratch.path(), scratch.path());
     let arguments = arguments.map_err(|error| format!("{error:#}"))?;
-    crate::relay::check(&arguments).map_err(|error| error.to_string())?;
+    let file = format!("{}:", configuration(host, scratch.path()).display());
+    let of_config = |said: String| match said.strip_prefix(&file) {
+        Some(rest) => format!(
+            "config: {}",
+            rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ':')
+                .trim_start()
+        ),
+        None => said,
+    };
+    let listeners =
+        crate::relay::check(&arguments).map_err(|error| of_config(error.to_string()))?;
     match (transparent(relay)?, relay.intercept.is_empty()) {
         (Some(_), true) => Err("a transparent listener needs intercept = [ports]".to_owned()),
         (None, false) => Err("intercept needs a transparent listener".to_owned()),
-        _ => Ok(()),
+        _ => Ok(listeners),
     }
+}
+
+fn configuration(host: &str, files: &Path) -> PathBuf {
+    files.join(format!("relay-{host}.toml"))
 }
 
 /// The relay's flags; writes its configuration file and certificates, if it is to have such.
 fn arguments(host: &str, relay: &Relay, files: &Path, certificates: &Path) -> Result<Vec<String>> {
     let mut all = flags(&relay.options).map_err(anyhow::Error::msg)?;
     if !relay.config.is_empty() {
-        let path = files.join(format!("relay-{host}.toml"));
+        let path = configuration(host, files);
         let text = toml::to_string(&protected(host, &relay.config, certificates)?)?;
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         all.extend(["--config".to_owned(), path.display().to_string()]);
@@ -191,8 +206,8 @@ async fn start_other(program: RelayProgram, relay: &Relay, place: &Place<'_>) ->
     };
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     let mut daemon = Daemon::start(&format!("relay-{name}"), command, netns, directory)?;
-    for port in ways.ports() {
-        daemon.listening(netns, port).await?;
+    for listener in ways.listeners() {
+        daemon.listening(netns, listener.port()).await?;
     }
     Ok(daemon)
 }
@@ -248,7 +263,7 @@ mod tests {
     }
 
     fn check(relay: &Relay) -> Result<(), String> {
-        super::check("near", relay)
+        super::check("near", relay).map(drop)
     }
 
     #[test]

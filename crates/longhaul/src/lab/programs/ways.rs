@@ -5,7 +5,7 @@
 use crate::lab::scenario::RelayProgram;
 use std::{
     fmt::Display,
-    net::{Ipv4Addr, SocketAddrV4},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
 };
 use toml::{Table, Value};
 
@@ -53,20 +53,18 @@ impl Ways {
             peer: only(parsed("peer", &list("peer")?, |text| peer(text, port))?)?,
             allow_from: list("allow_from")?,
         };
-        let listens = ways.ports().next().is_some();
+        let listens = ways.listeners().next().is_some();
         match listens {
             true => Ok(ways),
             false => Err(format!("{} has no way in", program.name())),
         }
     }
 
-    /// The ports that it will listen on.
-    pub(crate) fn ports(&self) -> impl Iterator<Item = u16> {
+    /// Where it will listen.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = SocketAddr> {
         let forward = self.forward.iter().map(|(listen, _)| listen);
-        forward
-            .chain(&self.socks5)
-            .chain(&self.http)
-            .map(SocketAddrV4::port)
+        let all = forward.chain(&self.socks5).chain(&self.http);
+        all.map(|listen| SocketAddr::V4(*listen))
     }
 }
 
@@ -137,7 +135,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!(forward.forward[0].1, "10.9.1.2:8080".parse().unwrap());
-        assert_eq!(forward.ports().collect::<Vec<_>>(), [80]);
+        let listens: Vec<_> = forward.listeners().collect();
+        assert_eq!(listens, ["0.0.0.0:80".parse().unwrap()]);
         let socks = of(
             RelayProgram::Dante,
             "socks5 = ['0.0.0.0:1080']\npeer = '10.9.1.2'",

@@ -56,7 +56,7 @@ fn disturbed(result: &LabResult) -> Markup {
     html! {
         @if !runs.is_empty() {
             details.note {
-                summary { (runs.len()) " runs were disturbed: their figures say less about the scenario than about the machine" }
+                summary { @match runs.len() { 1 => "1 run was", n => { (n) " runs were" } } " disturbed: the figures say less about the scenario than about the machine" }
                 ul { @for run in &runs { li { (run) } } }
             }
         }

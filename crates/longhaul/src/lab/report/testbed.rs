@@ -157,7 +157,7 @@ fn draw_wire(wire: &Wire<'_>, mark: Option<&str>) -> Markup {
 fn legs(kind: &Connections, first: usize, y: u32) -> Markup {
     let middle = |stop: usize| middle_of_host(first + stop);
     html! {
-        text.small.left x="0" y=(y + 6) { (kind.name) ": " (tcp_connections(kind.stops.len() - 1)) }
+        text.small.left x="0" y=(y + 6) { (kind.name) ": " (tcp_legs(kind.stops.len() - 1)) }
         @for pair in kind.stops.windows(2) {
             line.leg x1=(middle(pair[0]) + 7) x2=(middle(pair[1]) - 7) y1=(y + 22) y2=(y + 22) {}
         }
@@ -165,10 +165,10 @@ fn legs(kind: &Connections, first: usize, y: u32) -> Markup {
     }
 }
 
-fn tcp_connections(n: usize) -> String {
+fn tcp_legs(n: usize) -> String {
     match n {
-        1 => "one TCP connection".to_owned(),
-        n => format!("{n} TCP connections"),
+        1 => "TCP from end to end".to_owned(),
+        n => format!("TCP in {n} legs"),
     }
 }
 

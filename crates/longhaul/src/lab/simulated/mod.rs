@@ -42,7 +42,10 @@ pub(crate) fn check(book: &Book) -> Result<()> {
     for cell in &book.cells {
         for scenario in [&cell.scenario, &cell.short] {
             let refuse = |fault: Fault| {
-                let what = format!("the cell {:?} can't be simulated", cell.name());
+                let what = match cell.name().as_str() {
+                    "" => "this can't be simulated".to_owned(),
+                    name => format!("the cell {name:?} can't be simulated"),
+                };
                 book.refuse(cell, &fault.of(what))
             };
             if scenario.simulate {

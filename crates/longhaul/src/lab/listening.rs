@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What listens on which host in one cell: relays where they say, and the servers of flows at ports of their own. A
+//! run would find no sooner than on its testbed that two want the same port, or that nothing listens where a flow
+//! connects to.
+
+use super::{
+    fault::{Checked, at, ensure},
+    flows,
+    programs::{ftp, nginx},
+    scenario::{Flow, Program, Relay, Scenario},
+    topology::Topology,
+};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use toml::{Table, Value};
+
+/// The TCP listeners of a cell.
+#[derive(Debug)]
+pub(super) struct Listeners<'a> {
+    topology: &'a Topology,
+    all: Vec<Listener>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    host: String,
+    at: SocketAddr,
+    /// The program, as people call it.
+    owner: String,
+}
+
+impl<'a> Listeners<'a> {
+    /// Those of the flows' servers, which have every address of their host.
+    pub(super) fn of_flows(scenario: &Scenario, topology: &'a Topology) -> Self {
+        let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+        let mut all = Vec::new();
+        for (host, ways) in flows::web_servers(scenario, topology, &flows) {
+            let ports = (0..ways.len()).map(nginx::port);
+            all.extend(ports.map(|port| everywhere(&host, port, "nginx".to_owned())));
+        }
+        for (number, flow) in flows.iter().enumerate() {
+            let (host, owner) = (flows::accepting(flow), format!("flow {:?}", flow.name));
+            match flow.program {
+                Program::Ftp => all.push(everywhere(host, ftp::PORT, owner)),
+                Program::Iperf3 => all.push(everywhere(host, flows::iperf_port(number), owner)),
+                Program::Curl | Program::Probe | Program::Udt => {}
+            }
+        }
+        Self { topology, all }
+    }
+
+    /// Adds those of a relay, each at an address that its host has and nobody else listens at.
+    pub(super) fn add_relay(
+        &mut self,
+        name: &str,
+        host: &str,
+        relay: &Relay,
+        own: Vec<SocketAddr>,
+    ) -> Checked {
+        own.into_iter().try_for_each(|address| {
+            match key_of(&relay.options, address) {
+                Some(key) => at(key, self.may_have(host, address)),
+                None => self.may_have(host, address),
+            }?;
+            self.all.push(Listener {
+                host: host.to_owned(),
+                at: address,
+                owner: format!("relay {name:?}"),
+            });
+            Ok(())
+        })
+    }
+
+    fn may_have(&self, host: &str, at: SocketAddr) -> Checked {
+        ensure(at.port() != 0, || {
+            format!("{at}: port 0 is another port in each run, so no flow could know it")
+        })?;
+        self.belongs(host, at)?;
+        self.is_free(host, at)
+    }
+
+    fn belongs(&self, host: &str, at: SocketAddr) -> Checked {
+        let own = self.topology.addresses(host);
+        let ip = at.ip();
+        let known = ip.is_unspecified() || ip.is_loopback() || own.iter().any(|own| ip == *own);
+        ensure(known, || {
+            let own: Vec<String> = own.iter().map(Ipv4Addr::to_string).collect();
+            format!(
+                "{at}: host {host:?} has no such address; it has {}",
+                own.join(", ")
+            )
+        })
+    }
+
+    fn is_free(&self, host: &str, at: SocketAddr) -> Checked {
+        let taken = |other: &&Listener| other.host == host && meet(other.at, at);
+        let other = self.all.iter().find(taken);
+        other.map_or(Ok(()), |Listener { owner, at: old, .. }| {
+            Err(format!("{at}: {owner} listens at {old} of host {host:?} already").into())
+        })
+    }
+
+    /// Something listens where `flow` connects to, if that is a relay.
+    pub(super) fn serve(&self, flow: &Flow) -> Checked {
+        let proxy = flow.proxy.as_ref().map(|proxy| &proxy.at);
+        let (key, target) = match &flow.via {
+            Some(via) => ("via", Some(via)),
+            None => ("proxy", proxy),
+        };
+        let Some(target) = target.filter(|_| flow.when) else {
+            return Ok(());
+        };
+        let address = self.topology.address(flows::opening(flow), &target.host);
+        let address = address.map(|ip| SocketAddr::from((ip, target.port)));
+        let serves =
+            |one: &Listener| one.host == target.host && address.is_some_and(|at| meet(one.at, at));
+        let served = ensure(self.all.iter().any(serves), || {
+            format!("flow {:?}: nothing listens at {target}", flow.name)
+        });
+        at(key, served)
+    }
+}
+
+/// The option that says so, if it is one and not a line of the configuration file.
+fn key_of(options: &Table, address: SocketAddr) -> Option<&String> {
+    let address = address.to_string();
+    let says = |value: &Value| {
+        value
+            .as_str()
+            .is_some_and(|text| text.starts_with(&address))
+    };
+    let mut all = options.iter();
+    let found = all.find(|(_, value)| match value {
+        Value::Array(all) => all.iter().any(says),
+        one => says(one),
+    });
+    found.map(|(key, _)| key)
+}
+
+fn everywhere(host: &str, port: u16, owner: String) -> Listener {
+    Listener {
+        host: host.to_owned(),
+        at: (Ipv4Addr::UNSPECIFIED, port).into(),
+        owner,
+    }
+}
+
+/// Whether some address and port is of both.
+fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let any = |ip: IpAddr| ip.is_unspecified();
+    one.port() == other.port() && (any(one.ip()) || any(other.ip()) || one.ip() == other.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a flow of iperf3 from a to c by way of b, where a relay listens at `address`.
+    fn said(relay: &str, address: &str, via: &str) -> Option<String> {
+        let text = format!(
+            "title = 't'\nquestion = 'q'\n\
+             links = [{{ name = 'wan', between = ['a', 'b'] }}, {{ name = 'lan', between = ['b', 'c'] }}]\n\
+             [relays.{relay}]\nsocks5 = '{address}'\n\
+             [[flows]]\nname = 'f'\nprogram = 'iperf3'\ndirection = 'upload'\nfrom = 'a'\nto = 'c'\nsize = '1MB'\nvia = '{via}'"
+        );
+        let scenario: Scenario = toml::from_str(&text).unwrap();
+        let topology = Topology::of(&scenario);
+        let mut all = Listeners::of_flows(&scenario, &topology);
+        let own = &scenario.relays[relay];
+        let added = all.add_relay(relay, relay, own, vec![address.parse().unwrap()]);
+        let checked = added.and_then(|()| all.serve(&scenario.flows[0]));
+        checked.err().map(|fault| fault.to_string())
+    }
+
+    /// Both would have the port, and clients would meet one or the other.
+    #[test]
+    fn a_server_s_port_is_its_own() {
+        let taken = said("c", "10.9.1.2:5201", "c:5201").unwrap();
+        assert!(
+            taken.contains("flow \"f\" listens at 0.0.0.0:5201"),
+            "{taken}"
+        );
+        assert_eq!(said("c", "10.9.1.2:5202", "c:5202"), None);
+    }
+
+    #[test]
+    fn a_flow_is_sent_to_what_it_can_reach() {
+        assert_eq!(said("b", "10.9.0.2:1080", "b:1080"), None);
+        assert_eq!(said("b", "[::]:1080", "b:1080"), None);
+        for nowhere in ["127.0.0.1:1080", "10.9.1.1:1080", "0.0.0.0:1081"] {
+            let refused = said("b", nowhere, "b:1080").unwrap();
+            assert!(refused.contains("nothing listens at b:1080"), "{refused}");
+        }
+    }
+}
