@@ -295,6 +295,25 @@ fn names_the_share_of_small_files_that_is_missing() {
         let (all, copied_into_it) = (30, 1);
         assert_eq!(names(&site.on("t1", "small")).len(), all + copied_into_it);
     }
+    // Also below what is copied, where a gathering does not count shares.
+    for host in ["d1", "d2", "d3"] {
+        fs::create_dir_all(site.on(host, "around/it")).unwrap();
+    }
+    let deep = copy("target", ("s1", "from/small"), (THREE, "disk/around/it"));
+    assert!(deep.status.success(), "{}", said(&deep));
+    for (arguments, hosts, lacking) in [
+        (&[][..], "d1", "only one host's share of it is here"),
+        (
+            &["--apart", "source"],
+            THREE,
+            "it was spread over d1, d2, d3; ",
+        ),
+    ] {
+        let output = finish(site.start(arguments, (hosts, "disk/around"), ("t1", "disk")));
+        assert_eq!(output.status.code(), Some(1), "{hosts}: {}", said(&output));
+        let lacking = format!("around/it/small: {lacking}");
+        assert!(said(&output).contains(&lacking), "{}", said(&output));
+    }
     // What was never one has no shares.
     for host in ["e1", "e2"] {
         fs::create_dir_all(site.on(host, "own")).unwrap();

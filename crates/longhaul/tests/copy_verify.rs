@@ -91,7 +91,7 @@ fn what_is_not_as_it_was_copied_is_named() {
             "differs other contents, though size and time are the same: damaged",
         ),
         ("new", "unknown"),
-        ("odd \\\\ name\\n", "missing"),
+        ("odd \\ name\n", "missing"),
     ];
     let wanted = wanted.map(|(path, found)| (path.to_owned(), found.to_owned()));
     assert_eq!(findings, BTreeMap::from(wanted));

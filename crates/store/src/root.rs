@@ -128,6 +128,18 @@ impl Failure {
         }
     }
 
+    /// What it was about; none is the top, or what has no name that could be copied.
+    #[must_use]
+    pub fn path(&self) -> Option<&RelPath> {
+        match self {
+            Self::System { path, .. } => path.as_ref(),
+            Self::Piece { path, .. } | Self::Part { path, .. } | Self::Refused { path, .. } => {
+                Some(path)
+            }
+            Self::Name(_) => None,
+        }
+    }
+
     /// Whether there is nothing of that name.
     #[must_use]
     pub fn is_not_found(&self) -> bool {

@@ -10,10 +10,12 @@
 use crate::{
     entry::{Entry, Kind, TARGET_LEN_MAX, Version},
     filter::{Filter, Verdict},
+    medium::Dir,
     metadata::{LeftOut, Metadata},
     path::{OWN_PREFIX, RelPath},
     piece::{self, OpenPiece},
     root::{Failure, Handle, Names, Root, handle},
+    spread::{self, SPREAD, Share, SpreadError},
 };
 use rustix::{
     fd::{AsFd, BorrowedFd},
@@ -305,6 +307,14 @@ pub enum Item {
         /// The blocks of it that are here, as runs; none if only the label is left.
         held: Vec<Range<u64>>,
     },
+    /// What is noted below a source of trees that were spread over several hosts: with what is here a copy has a share of
+    /// each. What is noted in the source itself, and around it, [`spread::of_tree`] says.
+    Shares {
+        /// The directory that the note is in.
+        path: RelPath,
+        /// What it says.
+        shares: Result<Vec<Share>, SpreadError>,
+    },
     /// Something that is not copied by its nature.
     Skipped {
         /// Its name.
@@ -476,11 +486,28 @@ impl Scan {
             return true;
         };
         frame.next += 1;
-        if !name.starts_with(OWN_PREFIX) {
-            self.look(&name)
-                .unwrap_or_else(|failure| self.fail(failure));
-        }
+        let looked = match name.starts_with(OWN_PREFIX) {
+            false => self.look(&name),
+            true if name == SPREAD.as_bytes() => self.read_shares(),
+            true => Ok(()),
+        };
+        looked.unwrap_or_else(|failure| self.fail(failure));
         true
+    }
+
+    fn read_shares(&mut self) -> Result<(), Failure> {
+        let Some(frame) = self.frames.last() else {
+            return Ok(());
+        };
+        let source = &self.sources[frame.source];
+        let below = frame.path.clone().filter(|_| frame.inside != source.inside);
+        if let Some(path) = below {
+            let dir = source.root.dir(frame.inside.as_ref())?;
+            let shares = Dir::new(dir.as_fd()).map_err(SpreadError::from);
+            let shares = shares.and_then(|dir| spread::read(&dir));
+            self.ready.push_back(Item::Shares { path, shares });
+        }
+        Ok(())
     }
 
     fn begin_source(&mut self) -> bool {

@@ -226,7 +226,8 @@ pub(super) struct Found {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Planned {
     pub(super) action: Action,
-    pub(super) path: String,
+    /// As the file system has it.
+    pub(super) path: Vec<u8>,
     /// Data that would be sent for it.
     pub(super) bytes: u64,
 }
@@ -304,7 +305,6 @@ impl Report {
             | Self::Done {
                 failed: Some(text), ..
             } => *text = escaped(text),
-            Self::Planned(planned) => planned.path = escaped(&planned.path),
             _ => {}
         }
         self
@@ -383,7 +383,7 @@ mod tests {
             Report::Problem("größe: full".to_owned()),
             Report::Planned(Planned {
                 action: Action::Remove,
-                path: "a".to_owned(),
+                path: b"a".to_vec(),
                 bytes: 7,
             }),
             Report::Streams(vec![StreamFigures::default(); 3]),

@@ -2,8 +2,10 @@
 //! What a dry run says would be done, one by one and in total.
 
 use super::order::{Action, Planned};
+use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use std::fmt;
+use store::path::Shown;
 use units::Bytes;
 
 /// How much would be done.
@@ -45,13 +47,26 @@ impl Planned {
             path,
             bytes,
         } = self;
-        serde_json::json!({ "would": action.name(), "path": path, "bytes": bytes })
+        with_path(
+            path,
+            serde_json::json!({ "would": action.name(), "bytes": bytes }),
+        )
     }
+}
+
+/// A JSON object about a file: `path` is its name as it is, not as people read it. Of a name that is not UTF-8 `path` is
+/// near, and `path_base64` all bytes.
+pub(super) fn with_path(path: &[u8], mut object: serde_json::Value) -> serde_json::Value {
+    object["path"] = String::from_utf8_lossy(path).into();
+    if str::from_utf8(path).is_err() {
+        object["path_base64"] = BASE64_STANDARD.encode(path).into();
+    }
+    object
 }
 
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.action.name(), self.path)?;
+        write!(f, "{} {}", self.action.name(), Shown(&self.path))?;
         match self.bytes {
             0 => Ok(()),
             bytes => write!(f, " ({})", Bytes::new(bytes)),
@@ -84,7 +99,7 @@ mod tests {
         let mut plan = Plan::default();
         let planned = |action, bytes| Planned {
             action,
-            path: "a".to_owned(),
+            path: b"a".to_vec(),
             bytes,
         };
         let all = [
@@ -100,5 +115,20 @@ mod tests {
         );
         assert_eq!(all[0].to_string(), "make a (2 KB)");
         assert_eq!(all[3].to_string(), "remove a");
+    }
+
+    /// Quoted for people, they would be other names.
+    #[test]
+    fn programs_read_names_as_they_are() {
+        let planned = |path: &[u8]| Planned {
+            action: Action::Remove,
+            path: path.to_vec(),
+            bytes: 0,
+        };
+        let strange = planned(b"a\r\"\\b");
+        assert_eq!(strange.json()["path"], "a\r\"\\b");
+        assert!(strange.json().get("path_base64").is_none());
+        assert_eq!(strange.to_string(), "remove a\\r\"\\\\b");
+        assert_eq!(planned(b"\xff").json()["path_base64"], "/w==");
     }
 }

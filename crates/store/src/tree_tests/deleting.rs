@@ -16,6 +16,7 @@ fn extras(
         match item {
             Item::Entry { entry, .. } => extras.see(&entry),
             Item::Top { .. } => extras.top(),
+            Item::Shares { .. } => {}
             Item::Skipped { path, .. } => extras.spare(&path),
             Item::Piece { entry, .. } => extras.see(&entry),
             Item::Failed(failure) | Item::SourceFailed { failure, .. } => panic!("{failure}"),

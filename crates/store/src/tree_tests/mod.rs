@@ -74,6 +74,7 @@ fn said(scan: &mut Scan) -> Vec<String> {
         Item::Entry { entry, .. } => entry.path.to_string(),
         Item::Top { .. } => ".".into(),
         Item::Piece { entry, held, .. } => format!("{}: piece {held:?}", entry.path),
+        Item::Shares { path, shares } => format!("{path}: {} shares", shares.unwrap().len()),
         Item::Skipped { path, why } => format!("{path}: {why}"),
         Item::Failed(failure) => failure.to_string(),
         Item::SourceFailed { failure, .. } => format!("source {failure}"),
@@ -120,7 +121,7 @@ fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> 
                 }
             }
             Item::Top { metadata, .. } => placer.top(metadata),
-            Item::Piece { .. } | Item::Skipped { .. } => {}
+            Item::Piece { .. } | Item::Shares { .. } | Item::Skipped { .. } => {}
             Item::Failed(failure) | Item::SourceFailed { failure, .. } => {
                 counts.failures.push(failure.to_string());
             }

@@ -79,7 +79,7 @@ impl<'a> Crew<'a> {
         match found {
             Ok(()) => findings.same(),
             Err(what) => findings.say(&Found {
-                path: reading.of.path.to_string(),
+                path: reading.of.path.as_bytes().to_vec(),
                 what,
             }),
         }
@@ -128,7 +128,7 @@ impl Queue<'_> {
 impl Reading {
     fn begin(of: ToRead) -> Result<Self, Found> {
         let from = of.open().map_err(|failure| Found {
-            path: of.path.to_string(),
+            path: of.path.as_bytes().to_vec(),
             what: What::Unreadable(failure.to_string()),
         })?;
         let left = of.held().iter().map(|range| range.end - range.start).sum();

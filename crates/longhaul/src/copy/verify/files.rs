@@ -10,7 +10,7 @@ use store::{
     filter::Filter,
     manifest::Record,
     metadata::Time,
-    path::RelPath,
+    path::{RelPath, Shown},
     piece,
     root::Failure,
     scan::{Item, Options, Scan, Source, SourceError},
@@ -29,7 +29,8 @@ pub(super) enum Next {
 /// What is found of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
-    pub(super) path: String,
+    /// As the file system has it.
+    pub(super) path: Vec<u8>,
     pub(super) what: What,
 }
 
@@ -129,7 +130,7 @@ impl<'a> Files<'a> {
         let record = self.kept.lookup(entry.path.as_bytes());
         self.unseen.remove(entry.path.as_bytes());
         let said = |what| {
-            let path = entry.path.to_string();
+            let path = entry.path.as_bytes().to_vec();
             Next::Said(Found { path, what })
         };
         match (&entry.kind, record) {
@@ -181,31 +182,33 @@ impl Iterator for Files<'_> {
     fn next(&mut self) -> Option<Next> {
         match self.scan.next() {
             Some(Item::Entry { source, entry, .. }) => Some(self.judge(entry, source)),
-            Some(Item::Failed(failure)) => Some(unreadable(&failure.to_string())),
-            Some(Item::SourceFailed { failure, .. }) => Some(unreadable(&failure.to_string())),
+            Some(Item::Failed(failure) | Item::SourceFailed { failure, .. }) => {
+                Some(unreadable(&failure))
+            }
             Some(Item::Piece {
                 source,
                 entry,
                 held,
             }) => Some(self.piece(entry, held, source)),
-            Some(Item::Top { .. } | Item::Skipped { .. }) => Some(Next::Nothing),
+            Some(Item::Top { .. } | Item::Shares { .. } | Item::Skipped { .. }) => {
+                Some(Next::Nothing)
+            }
             None => {
-                let path = self.unseen.pop_first()?;
-                let shown = RelPath::parse(path).map(|path| path.to_string());
-                Some(Next::Said(Found {
-                    path: shown.unwrap_or_else(|_| String::from_utf8_lossy(path).into_owned()),
-                    what: What::Missing,
-                }))
+                let path = self.unseen.pop_first()?.to_vec();
+                let what = What::Missing;
+                Some(Next::Said(Found { path, what }))
             }
         }
     }
 }
 
-/// The failure names it.
-fn unreadable(why: &str) -> Next {
-    let (path, why) = why.split_once(": ").unwrap_or(("", why));
+fn unreadable(failure: &Failure) -> Next {
+    let path = failure.path().map_or(&b"."[..], RelPath::as_bytes);
+    let said = failure.to_string();
+    // It begins with the name, which the finding has.
+    let why = said.strip_prefix(&format!("{}: ", Shown(path)));
     Next::Said(Found {
-        path: path.to_owned(),
-        what: What::Unreadable(why.to_owned()),
+        path: path.to_vec(),
+        what: What::Unreadable(why.unwrap_or(&said).to_owned()),
     })
 }

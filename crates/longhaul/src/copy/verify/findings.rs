@@ -2,6 +2,7 @@
 //! What is said of a tree: each finding as it comes, how far it is, and the totals.
 
 use super::files::{Found, What};
+use crate::copy::plan::with_path;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -10,6 +11,7 @@ use std::{
     io::{IsTerminal, stderr},
     time::{Duration, Instant},
 };
+use store::path::Shown;
 use units::{BitRate, Bytes};
 
 /// Whoever waits for less than this needs no bar.
@@ -100,7 +102,10 @@ impl Findings {
 impl Found {
     fn json(&self) -> serde_json::Value {
         let (found, why) = self.what.words();
-        serde_json::json!({ "path": self.path, "found": found, "why": why })
+        with_path(
+            &self.path,
+            serde_json::json!({ "found": found, "why": why }),
+        )
     }
 }
 
@@ -117,9 +122,10 @@ impl What {
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = Shown(&self.path);
         match self.what.words() {
-            (found, Some(why)) => write!(f, "{found} {}: {why}", self.path),
-            (found, None) => write!(f, "{found} {}", self.path),
+            (found, Some(why)) => write!(f, "{found} {path}: {why}"),
+            (found, None) => write!(f, "{found} {path}"),
         }
     }
 }

@@ -130,20 +130,17 @@ pub(super) fn shares(begin: &Begin, reach: &Reach) -> Result<Vec<Share>> {
 
 /// Sources that are one share of what was spread over several hosts, each in words: a copy of one is not whole.
 fn incomplete(begin: &Begin, reach: &Reach) -> Vec<String> {
-    match begin.task {
-        Task::Whole => {}
-        // One of the conversations says it.
-        Task::Spread(placement) if placement.host == 0 => {}
-        _ => return Vec::new(),
+    // Gathered, the shares of what is named itself are counted.
+    if matches!(begin.task, Task::Gather(_)) || !scanning::tells_what_lacks(begin.task) {
+        return Vec::new();
     }
     let said = begin.paths.iter().filter_map(|path| {
         let why = match spread::of_tree(&reach.real(path)?, &reach.top()?) {
             Ok(shares) => {
-                let share = shares.into_iter().find(|share| share.hosts.len() > 1)?;
-                format!(
-                    "only one host's share of it is here: it was spread over {}; longhaul copy --apart source brings all of them together",
-                    share.hosts.join(", ")
-                )
+                let mut lacking = shares
+                    .iter()
+                    .filter_map(|share| scanning::lacking(share, begin.task));
+                lacking.next()?
             }
             Err(error) => error.to_string(),
         };

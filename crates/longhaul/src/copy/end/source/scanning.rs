@@ -5,7 +5,7 @@ use super::{Source, refused, sending::SourceFile};
 use crate::copy::{
     end::{filter, reach::Reach},
     message::{Order, Share},
-    order::Begin,
+    order::{Begin, Task},
 };
 use anyhow::Result;
 use model::copy::Stage;
@@ -13,7 +13,9 @@ use std::{fmt::Display, sync::Arc};
 use store::{
     entry::{Entry, Kind},
     metadata::LeftOut,
+    path::RelPath,
     scan::{Item, Options, Scan, Source as Place},
+    spread::{Share as Spread, SpreadError},
 };
 
 /// A scan that may begin.
@@ -83,6 +85,7 @@ impl Source {
                     self.leave_out(".", &left_out);
                     self.orders.put(Order::Top(metadata));
                 }
+                Item::Shares { path, shares } => self.lack(&path, shares),
                 Item::Skipped { path, why } => {
                     let said = super::Report::Problem(format!("{path}: {why}"));
                     self.reporter.say(&said);
@@ -97,6 +100,24 @@ impl Source {
         }
         self.tally.add(|now| now.scanned = true);
         self.orders.put(Order::ScanEnded);
+    }
+
+    /// Trees below the source that others have shares of, too.
+    fn lack(&self, dir: &RelPath, shares: Result<Vec<Spread>, SpreadError>) {
+        if !tells_what_lacks(self.task) {
+            return;
+        }
+        let shares = match shares {
+            Ok(shares) => shares,
+            Err(error) => return self.unread(&format!("{dir}: {error}")),
+        };
+        for share in shares {
+            let tree = share.top.as_ref().map(|top| dir.join_path(top));
+            let tree = tree.and_then(Result::ok).unwrap_or_else(|| dir.clone());
+            if let Some(why) = lacking(&share, self.task) {
+                self.unread(&format!("{tree}: {why}"));
+            }
+        }
     }
 
     fn unread(&self, why: &dyn Display) {
@@ -132,6 +153,29 @@ impl Source {
             share,
         });
     }
+}
+
+/// Whether this conversation says that a tree is not whole: of several hosts' one does, and not where shares stay shares.
+pub(super) fn tells_what_lacks(task: Task) -> bool {
+    match task {
+        Task::Whole | Task::Gather(_) => true,
+        Task::Spread(placement) => placement.host == 0,
+        _ => false,
+    }
+}
+
+/// What is not here of a tree that was spread over several hosts.
+pub(super) fn lacking(share: &Spread, task: Task) -> Option<String> {
+    let hosts = share.hosts.join(", ");
+    (share.hosts.len() > 1).then(|| match task {
+        // Only of what is named itself are the shares counted.
+        Task::Gather(_) => format!(
+            "it was spread over {hosts}; longhaul copy --apart source of it alone finds out whether all of it is there"
+        ),
+        _ => format!(
+            "only one host's share of it is here: it was spread over {hosts}; longhaul copy --apart source brings all of them together"
+        ),
+    })
 }
 
 /// All of a file, if it is one.

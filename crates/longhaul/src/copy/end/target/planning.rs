@@ -102,7 +102,7 @@ impl Target {
     fn planned(&self, action: Action, path: &RelPath, bytes: u64) {
         self.reporter.say(&Report::Planned(Planned {
             action,
-            path: path.to_string(),
+            path: path.as_bytes().to_vec(),
             bytes,
         }));
     }
