@@ -85,6 +85,50 @@ fn refuses_to_make_or_put_over_the_root_of_an_export() {
     }
 }
 
+/// A name with a slash at its end is a directory's: the file of that name is another thing.
+#[test]
+fn a_file_has_no_name_with_a_slash_at_its_end() {
+    let web = planted();
+    let to = format!("Destination: {}", web.url("/data/new"));
+    for method in ["GET", "PROPFIND", "DELETE", "PROPPATCH"] {
+        statuses(&web, &["-X", method], "/data/plain/", &[404]);
+    }
+    for method in ["COPY", "MOVE"] {
+        statuses(&web, &["-X", method, "-H", &to], "/data/plain/", &[404]);
+    }
+    for name in ["plain/", "new/", "p/"] {
+        statuses(
+            &web,
+            &["-X", "PUT", "-d", "x"],
+            &format!("/data/{name}"),
+            &[409],
+        );
+    }
+    assert_eq!(web.status(&["-X", "DELETE"], "/data/p/"), 204);
+}
+
+/// Stored, the coded bytes would be the file, and nobody would know.
+#[test]
+fn refuses_files_that_are_coded() {
+    let web = planted();
+    let put = ["-X", "PUT", "-d", "x", "-H"];
+    let coded = |header: &'static str| [&put[..], &[header]].concat();
+    statuses(
+        &web,
+        &coded("Content-Encoding: gzip"),
+        "/data/plain",
+        &[415],
+    );
+    statuses(
+        &web,
+        &coded("Transfer-Encoding: gzip, chunked"),
+        "/data/plain",
+        &[501],
+    );
+    let plain = coded("Content-Encoding: identity");
+    assert_eq!(web.status(&plain, "/data/plain"), 204);
+}
+
 #[test]
 fn refuses_to_copy_or_move_onto_an_ancestor_or_into_itself() {
     let web = planted();

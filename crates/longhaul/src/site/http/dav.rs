@@ -58,8 +58,8 @@ fn checked<B>(
     request: &mut Request<B>,
     entry: &Entry,
 ) -> Result<(Target, Files), Wrong> {
-    if let Some(why) = unsupported(request) {
-        return Err((StatusCode::BAD_REQUEST, why));
+    if request.method() == Method::PATCH || request.method() == Method::PUT {
+        is_a_whole_file(request)?;
     }
     let target = Target::of(request, &access.export)?;
     let files = Files::of(access, entry.changes.clone());
@@ -79,6 +79,10 @@ async fn carry_out(
 ) -> Answer {
     if target.destination.is_some() {
         entry.to = target.destination_url(&access.export);
+    }
+    if let Some((status, why)) = misnamed(&files, &target, request.method()).await {
+        entry.end(status.as_u16());
+        return said(status, why);
     }
     if request.method() == Method::PUT {
         let answer = handle(access, files, request).await;
@@ -207,9 +211,43 @@ async fn refuse_ranges(files: &Files, target: &Target, headers: &mut HeaderMap) 
     None
 }
 
-/// A part of a file cannot be put: a file is there whole or not at all (RFC 9110 §14.5).
-fn unsupported<B>(request: &Request<B>) -> Option<&'static str> {
-    let partial = request.method() == Method::PATCH
-        || request.method() == Method::PUT && request.headers().contains_key(header::CONTENT_RANGE);
-    partial.then_some("a file is put whole: longhaul copy goes on where it was interrupted")
+/// A file is put whole, and as its bytes are: what they mean is not kept beside them (RFC 9110 §8.4, §9.3.4, §14.5; RFC
+/// 9112 §6.1).
+fn is_a_whole_file<B>(request: &Request<B>) -> Result<(), Wrong> {
+    let headers = request.headers();
+    let other = |name, usual: &str| {
+        let mut all = headers.get_all(name).iter();
+        all.any(|value| !value.as_bytes().eq_ignore_ascii_case(usual.as_bytes()))
+    };
+    if request.method() == Method::PATCH || headers.contains_key(header::CONTENT_RANGE) {
+        let why = "a file is put whole: longhaul copy goes on where it was interrupted";
+        return Err((StatusCode::BAD_REQUEST, why));
+    }
+    if other(header::CONTENT_ENCODING, "identity") {
+        let why = "a file is put as it is: without Content-Encoding";
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    if other(header::TRANSFER_ENCODING, "chunked") {
+        let why = "of transfer codings only chunked is known";
+        return Err((StatusCode::NOT_IMPLEMENTED, why));
+    }
+    Ok(())
+}
+
+/// A name with a slash at its end is a directory's: what is wrong if a file has it.
+async fn misnamed(files: &Files, target: &Target, method: &Method) -> Option<Wrong> {
+    let path = target.path.clone().filter(|_| target.is_directory)?;
+    if method == Method::PUT {
+        return Some((
+            StatusCode::CONFLICT,
+            "a name with a slash at its end is a directory's",
+        ));
+    }
+    let root = files.root().clone();
+    let meta = blocking(move || Meta::shown(&root, Some(&path))).await;
+    let is_file = meta.is_ok_and(|meta| !meta.is_directory());
+    is_file.then_some((
+        StatusCode::NOT_FOUND,
+        "it is a file, and the name a directory's",
+    ))
 }

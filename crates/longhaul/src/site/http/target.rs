@@ -31,6 +31,8 @@ pub(super) type Wrong = (StatusCode, &'static str);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) path: Option<RelPath>,
+    /// The path ends with a slash.
+    pub(super) is_directory: bool,
     /// Of a COPY or a MOVE.
     pub(super) destination: Option<RelPath>,
     /// What is at the destination may be replaced.
@@ -58,6 +60,7 @@ impl Target {
         };
         let target = Self {
             path,
+            is_directory: request.uri().path().ends_with('/'),
             destination,
             overwrites,
         };
@@ -76,9 +79,8 @@ impl Target {
         if let Some(destination) = &self.destination {
             head_to(request.headers_mut(), export, destination);
         }
-        let slash = request.uri().path().ends_with('/');
         let path = url_path(export, self.path.as_ref());
-        let path = match slash && !path.ends_with('/') {
+        let path = match self.is_directory && !path.ends_with('/') {
             true => path + "/",
             false => path,
         };
