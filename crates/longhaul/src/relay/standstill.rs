@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Standstill {
     acked: u64,
+    /// The kernel tells the window that the neighbour announces (Linux 5.4).
+    windows_are_told: bool,
     since: Option<Instant>,
 }
 
@@ -16,7 +18,14 @@ impl Standstill {
     /// Takes note of how the legs to the neighbour are at `now`.
     pub(crate) fn look(&mut self, legs: &[TcpInfo], now: Instant) {
         let acked = legs.iter().map(|leg| leg.acked_bytes).sum();
-        let waits = |leg: &TcpInfo| leg.notsent_bytes > 0 && leg.unacked_segments == 0;
+        self.windows_are_told |= legs.iter().any(|leg| leg.send_window_bytes > 0);
+        let told = self.windows_are_told;
+        let waits = |leg: &TcpInfo| match leg.unacked_segments {
+            0 => leg.notsent_bytes > 0,
+            // Short of memory, a receiver drops what was sent into its window, and closes that (`tcp_data_queue`,
+            // net/ipv4/tcp_input.c).
+            _ => told && leg.send_window_bytes == 0,
+        };
         let moved = acked != std::mem::replace(&mut self.acked, acked);
         self.since = match legs.iter().any(waits) && !moved {
             true => self.since.or(Some(now)),
@@ -58,6 +67,17 @@ mod tests {
     #[test]
     fn a_closed_window_is_a_standstill() {
         assert_eq!(stood(&[leg(5, 9, 0); 4]), 2 * S);
+    }
+
+    #[test]
+    fn a_window_that_was_closed_over_what_is_under_way_is_one_too() {
+        let open = TcpInfo {
+            send_window_bytes: 100,
+            ..leg(5, 9, 3)
+        };
+        let closed = leg(5, 9, 3);
+        assert_eq!(stood(&[open, closed, closed, closed]), 2 * S);
+        assert_eq!(stood(&[open; 4]), Duration::ZERO, "lost under way");
     }
 
     #[test]
