@@ -328,3 +328,35 @@ fn a_peer_without_an_address_is_down() {
     let said = near.says("is down");
     assert!(said.contains("peer nobody.test:5124"), "{said}");
 }
+
+/// Nobody knows whether there is such a name: to say that there is none would send people to the wrong place.
+#[test]
+fn name_servers_that_fail_are_no_name_that_is_not_there() {
+    if !may_use_namespaces() {
+        return;
+    }
+    let server = NameServer::start(&[]);
+    let files = server.files("", "");
+    let far = Relay::spawn(files.relay(&["--convert", ANY]));
+    let peer = far.address("convert").to_string();
+    let near = start(&files, &["--http", ANY]);
+    let chained = Relay::start(&["--http", ANY, "--peer", &peer]);
+    for relay in [&near, &chained] {
+        for (name, word) in [
+            ("failing.test", "the name servers failed"),
+            ("nobody.test", "no such host"),
+        ] {
+            let mut client = connect(relay.address("http"));
+            write!(
+                client,
+                "CONNECT {name}:9 HTTP/1.1\r\nConnection: close\r\n\r\n"
+            )
+            .unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+            assert!(answer.contains("error=dns_error"), "{answer}");
+            assert!(answer.contains(&format!("{name}:9: {word}")), "{answer}");
+        }
+    }
+}

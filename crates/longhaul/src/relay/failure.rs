@@ -27,6 +27,9 @@ pub(crate) enum Failure {
     /// The resolver does not know the name.
     #[error("no such host")]
     NameNotFound,
+    /// No name server can say whether there is such a name.
+    #[error("the name servers failed")]
+    NameServers,
     /// Rules forbid it.
     #[error("not allowed")]
     NotAllowed,
@@ -58,12 +61,13 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// All causes, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Refused,
         Self::NetworkUnreachable,
         Self::HostUnreachable,
         Self::TimedOut,
         Self::NameNotFound,
+        Self::NameServers,
         Self::NotAllowed,
         Self::Exhausted,
         Self::Loop,
@@ -95,7 +99,9 @@ impl Failure {
         match self {
             Self::Refused | Self::Reset => Reply::ConnectionRefused,
             Self::NetworkUnreachable => Reply::NetworkUnreachable,
-            Self::HostUnreachable | Self::TimedOut | Self::NameNotFound => Reply::HostUnreachable,
+            Self::HostUnreachable | Self::TimedOut | Self::NameNotFound | Self::NameServers => {
+                Reply::HostUnreachable
+            }
             Self::NotAllowed => Reply::NotAllowed,
             Self::Loop => Reply::TtlExpired,
             _ => Reply::GeneralFailure,
@@ -115,8 +121,8 @@ impl Failure {
     }
 
     /// RFC 8803 §6.2.8. Unreachable destinations carry the code of the ICMP message (RFC 792, RFC
-    /// 1122 §3.2.2.1) that says the same; the protocol has no words for loops and for time-outs, which
-    /// only a [`super::fault::Fault`] tells.
+    /// 1122 §3.2.2.1) that says the same; the protocol has no words for loops, time-outs and name servers that
+    /// fail, which only a [`super::fault::Fault`] tells.
     pub(crate) fn convert(self) -> Answer {
         let unreachable = |detail| Answer::Refused {
             code: ErrorCode::DestinationUnreachable,
@@ -126,7 +132,7 @@ impl Failure {
             Self::Refused | Self::Reset => Answer::refused(ErrorCode::ConnectionReset),
             Self::NetworkUnreachable => unreachable(ICMP_NET_UNREACHABLE),
             Self::HostUnreachable => unreachable(ICMP_HOST_UNREACHABLE),
-            Self::NameNotFound => unreachable(ICMP_HOST_UNKNOWN),
+            Self::NameNotFound | Self::NameServers => unreachable(ICMP_HOST_UNKNOWN),
             Self::NotAllowed => Answer::refused(ErrorCode::NotAuthorized),
             Self::Exhausted => Answer::refused(ErrorCode::ResourceExceeded),
             Self::BadRequest => Answer::refused(ErrorCode::MalformedMessage),

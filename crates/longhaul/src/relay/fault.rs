@@ -97,7 +97,12 @@ impl Fault {
         match (&self.at, self.failure) {
             (
                 Some(_),
-                F::Refused | F::Reset | F::HostUnreachable | F::TimedOut | F::NameNotFound,
+                F::Refused
+                | F::Reset
+                | F::HostUnreachable
+                | F::TimedOut
+                | F::NameNotFound
+                | F::NameServers,
             ) => Reply::NetworkUnreachable,
             (_, failure) => failure.socks5(),
         }
@@ -145,7 +150,7 @@ impl Fault {
             F::Reset | F::ClientGone => "connection_terminated",
             F::NetworkUnreachable | F::HostUnreachable => "destination_ip_unroutable",
             F::TimedOut | F::HandshakeTimeout => "connection_timeout",
-            F::NameNotFound => "dns_error",
+            F::NameNotFound | F::NameServers => "dns_error",
             F::NotAllowed => "http_request_denied",
             F::Exhausted => "connection_limit_reached",
             F::Loop => "proxy_loop_detected",
@@ -183,7 +188,7 @@ fn string(text: &str) -> String {
 }
 
 /// The failures of [`Cause::code`]. What is wrong between two neighbours only is not among them.
-const NUMBERS: [(Failure, u8); 11] = [
+const NUMBERS: [(Failure, u8); 12] = [
     (Failure::Refused, 1),
     (Failure::Reset, 2),
     (Failure::NetworkUnreachable, 3),
@@ -195,6 +200,7 @@ const NUMBERS: [(Failure, u8); 11] = [
     (Failure::Loop, 9),
     (Failure::PeerProtocol, 10),
     (Failure::Other, 11),
+    (Failure::NameServers, 12),
 ];
 
 fn to_number(failure: Failure) -> Option<u8> {

@@ -11,9 +11,9 @@ use futures_util::future::BoxFuture;
 use hickory_resolver::{
     Hosts, TokioResolver,
     config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
-    net::{NetError, runtime::TokioRuntimeProvider},
+    net::{DnsError, NetError, NoRecords, runtime::TokioRuntimeProvider},
     proto::{
-        op::Query,
+        op::{Query, ResponseCode},
         rr::{Name, RecordType},
     },
     system_conf::read_system_conf,
@@ -180,8 +180,11 @@ impl Resolver {
         });
         match found.await {
             Ok(lookup) => Ok(addresses(&lookup)),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Failure::TimedOut),
-            Err(_) => Err(Failure::NameNotFound),
+            Err(error) => Err(match error.kind() {
+                io::ErrorKind::TimedOut => Failure::TimedOut,
+                io::ErrorKind::NotFound => Failure::NameNotFound,
+                _ => Failure::NameServers,
+            }),
         }
     }
 }
@@ -189,10 +192,21 @@ impl Resolver {
 /// Without descriptors a resolver has errors of its own.
 fn described(error: NetError) -> io::Error {
     match error {
-        NetError::Dns(_) => io::ErrorKind::NotFound.into(),
+        NetError::Dns(DnsError::NoRecordsFound(none)) if says_there_is_none(&none) => {
+            io::ErrorKind::NotFound.into()
+        }
+        NetError::Dns(error) => io::Error::other(error),
         NetError::Timeout => io::ErrorKind::TimedOut.into(),
         error => shortage::missing().unwrap_or_else(|| io::Error::other(error)),
     }
+}
+
+/// Unlike SERVFAIL or REFUSED, with which a server says nothing of the name (RFC 1035 §4.1.1).
+fn says_there_is_none(answer: &NoRecords) -> bool {
+    matches!(
+        answer.response_code,
+        ResponseCode::NoError | ResponseCode::NXDomain
+    )
 }
 
 /// IPv4 addresses are taken out of IPv4-mapped ones.

@@ -17,8 +17,8 @@ use tempfile::NamedTempFile;
 type Records = Arc<Mutex<HashMap<String, Vec<IpAddr>>>>;
 
 /// A name server on an address of its own. It answers nothing to questions for names that begin with
-/// `silent`, nor to those for IPv6 addresses of names that begin with `half`. What it does not know
-/// does not exist. Nothing may be cached.
+/// `silent`, nor to those for IPv6 addresses of names that begin with `half`, and SERVFAIL to those for names that begin
+/// with `failing`. What it does not know does not exist. Nothing may be cached.
 pub(crate) struct NameServer {
     address: IpAddr,
     records: Records,
@@ -120,7 +120,7 @@ fn serve(socket: &UdpSocket, records: &Records, asked: &Mutex<Vec<String>>) {
         }
         let known = records.lock().unwrap().get(&name).cloned();
         socket
-            .send_to(&answer(query, end, kind, known), client)
+            .send_to(&answer(query, end, kind, (&name, known)), client)
             .unwrap();
     }
 }
@@ -142,8 +142,17 @@ fn question(query: &[u8]) -> Option<(String, u16, usize)> {
     Some((labels.join("."), kind, at + 4))
 }
 
-fn answer(query: &[u8], end: usize, kind: u16, known: Option<Vec<IpAddr>>) -> Vec<u8> {
-    let code = if known.is_some() { 0 } else { 3 };
+fn answer(
+    query: &[u8],
+    end: usize,
+    kind: u16,
+    (name, known): (&str, Option<Vec<IpAddr>>),
+) -> Vec<u8> {
+    let code = match known {
+        _ if name.starts_with("failing") => 2,
+        Some(_) => 0,
+        None => 3,
+    };
     let of_kind = known
         .into_iter()
         .flatten()
