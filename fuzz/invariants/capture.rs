@@ -2,7 +2,7 @@
 //! Capture files: every byte is read, skipped or said to be damaged, whatever is shown at once; and what was
 //! read can be written and reads back. The input is a file.
 
-use wire::capture::{
+use longhaul_packet::capture::{
     BUFFER_MAX, Damage, Frame, Interface, LinkType, NotACapture, Reader, Record, Statistics, Step,
     Truth, writer,
 };

@@ -2,7 +2,7 @@
 //! Filters of captures: whatever text is taken, the program ends whichever way its jumps go, and keeps
 //! as much as it was told to, or nothing.
 
-use wire::packet_filter::{Instruction, LinkLayer, compile, read_listing};
+use longhaul_packet::packet_filter::{Instruction, LinkLayer, compile, read_listing};
 
 const SNAPLEN: u32 = 77;
 /// Classic BPF (include/uapi/linux/bpf_common.h): class, unconditional jump, return.

@@ -4,10 +4,10 @@
 //!
 //! The input is a vnet header, a byte whose bits say which segments of eight are lost, and a packet.
 
+use longhaul_packet::{checksum, ip, super_packet::SuperPacket, vnet};
 use model::link::{Delivery, Regroup, Run, Segment};
 use std::ops::Range;
 use units::Time;
-use wire::{checksum, ip, super_packet::SuperPacket, vnet};
 
 pub(crate) fn check(input: &[u8]) {
     let Some((head, [lost, packet @ ..])) = input.split_first_chunk::<{ vnet::LEN }>() else {

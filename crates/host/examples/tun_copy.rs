@@ -16,9 +16,9 @@ use host::{
     tun::{self, Tun},
     wait::{self, Bell},
 };
+use longhaul_packet::vnet;
 use std::{io, net::IpAddr};
 use units::Time;
-use wire::vnet;
 
 /// As in `longhaul link`: packets read in one direction before the other's turn, and turns without
 /// a packet before the thread sleeps.

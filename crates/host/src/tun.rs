@@ -3,6 +3,7 @@
 //!
 //! Source: `Documentation/networking/tuntap.rst`, `drivers/net/tun.c`.
 
+use longhaul_packet::vnet;
 use rustix::io::writev;
 use std::{
     fs::{File, OpenOptions},
@@ -10,7 +11,6 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     os::unix::fs::OpenOptionsExt,
 };
-use wire::vnet;
 
 /// The largest packet that a TUN device hands over, without its vnet header.
 pub const PACKET_MAX: usize = 65_535;

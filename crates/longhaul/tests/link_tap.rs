@@ -8,6 +8,7 @@ use link_process::{
     tap_file::{Segment, TapFile},
     traffic::{datagrams, transfer},
 };
+use longhaul_packet::capture::Fate;
 use serde_json::Value;
 use std::{
     fs::File,
@@ -17,7 +18,6 @@ use std::{
     sync::mpsc,
     time::{Duration, Instant},
 };
-use wire::capture::Fate;
 
 const FORWARD: u32 = 0;
 const BACKWARD: u32 = 1;

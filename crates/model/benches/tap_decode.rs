@@ -8,11 +8,11 @@
 
 #![allow(missing_docs, reason = "a program")]
 
+use longhaul_packet::capture::{Fate, Run};
+use longhaul_packet::capture::{Frame, LinkType, Reader, Record, Step, Truth, writer};
 use model::tap::decode::decode;
 use model::tap::segment::{FlowKey, Segment};
 use std::hint::black_box;
-use wire::capture::{Fate, Run};
-use wire::capture::{Frame, LinkType, Reader, Record, Step, Truth, writer};
 
 const PACKETS: u64 = 1_000_000;
 const PIECE: usize = 256 << 10;

@@ -283,7 +283,7 @@ fn bare(at_ns: u64, from_low: bool) -> Segment {
         wire_bytes: 0,
         wire_segments: 1,
         window: 60_000,
-        flags: wire::tcp::ACK,
+        flags: longhaul_packet::tcp::ACK,
         sack_blocks: 0,
         from_low,
         window_scale: 0xff,

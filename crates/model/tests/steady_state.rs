@@ -155,7 +155,7 @@ impl Transfer {
             wire_bytes: payload + 52,
             wire_segments: 1,
             window: 60_000,
-            flags: wire::tcp::ACK,
+            flags: longhaul_packet::tcp::ACK,
             sack_blocks: N as u8,
             from_low: forth,
             window_scale: 0xff,

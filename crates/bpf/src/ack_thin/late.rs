@@ -6,12 +6,12 @@ use super::{
     math::{Kind, PACKET_MAX, look_at},
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use longhaul_packet::checksum;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
 };
-use wire::checksum;
 
 /// Raw sockets of the network namespace that they were made in.
 #[derive(Debug)]

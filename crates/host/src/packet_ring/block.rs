@@ -2,11 +2,11 @@
 //! What is in a block of TPACKET_V3, byte by byte. Offsets come from the kernel, and are held to the
 //! block's end all the same.
 
-use std::mem::offset_of;
-use wire::{
+use longhaul_packet::{
     capture::{Frame, LinkType, writer::Heading},
     ip, tcp, vnet,
 };
+use std::mem::offset_of;
 
 /// `block_status`, within a block: behind version and offset to private data.
 pub(super) const STATUS: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, block_status);

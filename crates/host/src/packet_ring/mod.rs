@@ -14,6 +14,7 @@ pub use clock::{Clock, HardwareClock};
 
 use crate::socket::{PlainOption, get_option, pending_error, set_option};
 use block::STATUS;
+use longhaul_packet::{capture::LinkType, packet_filter::Instruction};
 use socket2::{Domain, SockFilter, Socket, Type};
 use std::{
     ffi::CString,
@@ -23,7 +24,6 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 use units::Time;
-use wire::{capture::LinkType, packet_filter::Instruction};
 
 /// How long a packet may wait for its block to fill: what [`Ring::next_block`] lags behind at most.
 pub const BLOCK_TIMEOUT: Time = Time::from_millis(50);
@@ -488,7 +488,7 @@ fn is_down(socket: &Socket) -> io::Result<bool> {
 mod tests {
     use super::*;
     use crate::{interface, netns::Netns};
-    use wire::packet_filter::{self, LinkLayer};
+    use longhaul_packet::packet_filter::{self, LinkLayer};
 
     #[test]
     fn rings_are_whole_blocks_within_what_was_asked_for() {

@@ -3,10 +3,10 @@
 
 use super::tap::Missed;
 use hdrhistogram::Histogram;
+use longhaul_packet::super_packet::SuperPacket;
 use model::link::{Delivery, Drop, Line, Run};
 use serde::{Deserialize, Serialize};
 use units::Time;
-use wire::super_packet::SuperPacket;
 
 /// Counters of one direction, owned by its thread.
 #[derive(Debug)]

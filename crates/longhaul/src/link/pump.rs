@@ -8,6 +8,7 @@ use super::{
     tap::Point,
 };
 use host::{clock, tun::Tun, wait::Bell};
+use longhaul_packet::{super_packet::SuperPacket, vnet};
 use model::link::{Acking, Delivered, Event, Line, Regroup, Run, Segment, Setting, Shape};
 use std::{
     io,
@@ -15,7 +16,6 @@ use std::{
 };
 use tokio::sync::mpsc::Sender;
 use units::Time;
-use wire::{super_packet::SuperPacket, vnet};
 
 /// What a thread is told while it runs.
 #[derive(Debug, Clone)]

@@ -5,8 +5,8 @@
 //! copied in between. A packet takes its own length, not a slot for the longest one.
 
 use host::tun;
+use longhaul_packet::{super_packet::SuperPacket, vnet};
 use std::collections::VecDeque;
-use wire::{super_packet::SuperPacket, vnet};
 
 /// The most that one read can put into the ring.
 const READ_MAX: usize = vnet::LEN + tun::PACKET_MAX;

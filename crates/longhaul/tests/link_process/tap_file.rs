@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul link --tap` wrote.
 
-use wire::capture::{Damage, Reader, Record, Statistics, Step, Truth};
+use longhaul_packet::capture::{Damage, Reader, Record, Statistics, Step, Truth};
 
 /// A file as far as it can be read.
 #[derive(Default)]

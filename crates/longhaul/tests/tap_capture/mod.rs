@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Captures that tests make: packets of TCP connections, byte by byte, and files of them.
 
-use std::net::Ipv4Addr;
-use wire::{
+use longhaul_packet::{
     capture::{
         Frame, LinkType,
         writer::{self, Heading, Interface, Origin},
     },
     tcp::{ACK, FIN, PSH, SYN},
 };
+use std::net::Ipv4Addr;
 
 /// An address and a port.
 pub(crate) type End = (Ipv4Addr, u16);

@@ -7,6 +7,7 @@ use host::{
     netns::Netns,
     sysctl,
 };
+use longhaul_packet::capture::{Frame, Reader, Record, Statistics, Step};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
@@ -15,7 +16,6 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Stdio},
 };
-use wire::capture::{Frame, Reader, Record, Statistics, Step};
 
 pub(crate) const LEFT: Ipv4Addr = Ipv4Addr::new(10, 66, 9, 1);
 pub(crate) const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 66, 9, 2);

@@ -2,11 +2,11 @@
 //! What a packet means to the rules for ACKs.
 
 use super::ack::PureAck;
-use std::hash::{Hash, Hasher};
-use wire::{
+use longhaul_packet::{
     ip,
     tcp::{self, Header},
 };
+use std::hash::{Hash, Hasher};
 
 /// The only option that a later ACK brings up to date (RFC 7323 §3.2).
 const TIMESTAMPS: u8 = 8;

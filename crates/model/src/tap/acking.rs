@@ -56,7 +56,7 @@ pub(super) struct Acking {
 /// Whether a segment is an ACK and nothing else.
 #[inline]
 pub(super) fn is_pure(segment: &Segment) -> bool {
-    use wire::tcp::{FIN, RST, SYN};
+    use longhaul_packet::tcp::{FIN, RST, SYN};
     segment.payload == 0 && segment.flags & (SYN | FIN | RST) == 0
 }
 

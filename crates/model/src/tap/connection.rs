@@ -10,8 +10,8 @@ use super::record::{Closing, Flow, Occasion, Offer};
 use super::segment::{Endpoint, FlowKey, Item, SCALE_CUT, Segment, Vantage};
 use super::series::Bin;
 use super::{Sink, verdict};
-use wire::capture::{Fate, Truth};
-use wire::tcp::{ACK, FIN, RST, SYN};
+use longhaul_packet::capture::{Fate, Truth};
+use longhaul_packet::tcp::{ACK, FIN, RST, SYN};
 
 /// Twice the maximum segment lifetime as systems have it (Linux: `TCP_TIMEWAIT_LEN`, 60 s; RFC 9293 says
 /// four minutes): after such a silence the same numbers may be of a new connection.

@@ -2,10 +2,10 @@
 //! From a captured frame to a segment of a connection. The hot path: one call a packet.
 
 use super::segment::{Endpoint, FlowKey, NO_SCALE, SACK_BLOCKS_MAX, SCALE_CUT, Segment};
+use longhaul_packet::capture::{Frame, NoIp};
+use longhaul_packet::ip;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use wire::capture::{Frame, NoIp};
-use wire::ip;
 
 /// Why there is no segment in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -385,8 +385,8 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::capture::{Fate, LinkType, Truth};
-    use wire::tcp;
+    use longhaul_packet::capture::{Fate, LinkType, Truth};
+    use longhaul_packet::tcp;
 
     const DATA: u32 = 1448;
 

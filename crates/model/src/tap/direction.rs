@@ -15,8 +15,8 @@ use super::segment::Segment;
 use super::sending::{Numbers, Sending};
 use super::series::Bin;
 use super::unwrap;
+use longhaul_packet::tcp::{FIN, RST, SYN};
 use std::cmp::Ordering;
-use wire::tcp::{FIN, RST, SYN};
 
 /// All that is known of a direction.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use super::recency::Recency;
 use super::segment::{Endpoint, FlowKey, Item, Segment, Vantage};
 use super::{Settings, Sink, key_hash::KeyHash};
 use hashbrown::HashTable;
-use wire::tcp::SYN;
+use longhaul_packet::tcp::SYN;
 
 /// A flow that is not over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

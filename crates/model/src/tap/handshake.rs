@@ -2,7 +2,7 @@
 //! How a connection opens (RFC 9293 §3.5), in the view of a tap.
 
 use super::record::Opening;
-use wire::tcp::{ACK, SYN};
+use longhaul_packet::tcp::{ACK, SYN};
 
 /// The opening so far. Ends are 0, the client, and 1.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the analysis takes of a captured packet.
 
+use longhaul_packet::capture::Truth;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
-use wire::capture::Truth;
 
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub struct Segment {
     pub wire_segments: u16,
     /// Advertised window, unscaled.
     pub window: u16,
-    /// TCP flags, CWR highest (`wire::tcp`).
+    /// TCP flags, CWR highest (`longhaul_packet::tcp`).
     pub flags: u8,
     /// How many of `sack` count.
     pub sack_blocks: u8,

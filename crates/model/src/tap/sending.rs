@@ -9,7 +9,7 @@ use super::retransmission::Recovery;
 use super::segment::Segment;
 use super::series::Bin;
 use super::unwrap;
-use wire::tcp::{FIN, SYN};
+use longhaul_packet::tcp::{FIN, SYN};
 
 /// Largest payload that one segment carries if no MSS is known: jumbo frames of 9,000 bytes.
 const PAYLOAD_MAX: u32 = 8_960;

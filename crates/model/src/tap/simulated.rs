@@ -7,12 +7,12 @@ use crate::{
     link::Departure,
     tcp::{receiver::Ack, watch::Watch},
 };
+use longhaul_packet::tcp;
 use std::{
     collections::VecDeque,
     net::{IpAddr, Ipv4Addr},
 };
 use units::Time;
-use wire::tcp;
 
 /// What the simulation does not say but packets do.
 #[derive(Debug, Clone, Copy)]

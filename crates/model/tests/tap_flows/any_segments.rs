@@ -2,10 +2,10 @@
 //! Whatever comes, nothing breaks, and what is said twice is the same.
 
 use crate::script::{Said, Seg, c, key, s, settings};
+use longhaul_packet::capture::Fate;
 use model::tap::segment::{Item, Vantage};
 use model::tap::{Flows, Settings};
 use proptest::prelude::*;
-use wire::capture::Fate;
 
 /// Segments that are near each other, as those of a connection are, with all sorts of trouble.
 fn near() -> impl Strategy<Value = Seg> {

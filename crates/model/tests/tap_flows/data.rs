@@ -2,7 +2,7 @@
 //! The data stream: counts, super-packets, bytes that the tap misses, probes, gaps and bursts.
 
 use crate::script::{MS, US, c, handshake, run, run_one, s, script};
-use wire::capture::Fate;
+use longhaul_packet::capture::Fate;
 
 #[test]
 fn a_transfer_is_counted() {

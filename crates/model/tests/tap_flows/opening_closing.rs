@@ -2,8 +2,8 @@
 //! How flows begin and end.
 
 use crate::script::{MS, Seg, c, handshake, run, run_one, s, script};
+use longhaul_packet::tcp::{ACK, RST};
 use model::tap::record::Closing;
-use wire::tcp::{ACK, RST};
 
 #[test]
 fn a_handshake_says_what_both_can() {

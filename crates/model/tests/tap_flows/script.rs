@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Captures written by hand: segments with numbers relative to each end's ISN.
 
+use longhaul_packet::capture::{Fate, Truth};
+use longhaul_packet::tcp::{ACK, FIN, RST, SYN};
 use model::tap::record::Flow;
 use model::tap::segment::{Endpoint, FlowKey, SACK_BLOCKS_MAX, Segment, Vantage};
 use model::tap::series::Bin;
 use model::tap::{Flows, Settings, Sink};
 use std::net::IpAddr;
-use wire::capture::{Fate, Truth};
-use wire::tcp::{ACK, FIN, RST, SYN};
 
 pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;

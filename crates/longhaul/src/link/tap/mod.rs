@@ -41,7 +41,7 @@ pub(super) struct Plan {
 
 /// Headers are at least that long (IPv4 and TCP without options).
 const SNAP_MIN: u32 = 40;
-/// Longer headers no super-packet has (`wire::super_packet`).
+/// Longer headers no super-packet has (`longhaul_packet::super_packet`).
 const SNAP_MAX: u32 = 256;
 /// Of one direction: one block that fills, one that is written, and as many between.
 const BLOCKS_MIN: usize = 4;

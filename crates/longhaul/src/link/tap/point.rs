@@ -6,11 +6,11 @@ use super::{
     FILL_MAX, Full,
     block::{Block, Note},
 };
+use longhaul_packet::vnet;
 use model::link::{Delivered, Judged};
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{Receiver, SyncSender};
 use units::Time;
-use wire::vnet;
 
 /// Takes notes, and hands them on block by block.
 pub(in crate::link) struct Point {

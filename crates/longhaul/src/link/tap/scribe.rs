@@ -9,16 +9,16 @@ use super::{
     merge::{Merge, Place},
 };
 use host::clock;
+use longhaul_packet::capture::{
+    Frame, LinkType,
+    writer::{self, Heading, Interface, Origin, Statistics},
+};
 use std::{
     fs::File,
     io::{self, Write},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender},
 };
 use units::Time;
-use wire::capture::{
-    Frame, LinkType,
-    writer::{self, Heading, Interface, Origin, Statistics},
-};
 
 /// Records wait so long for earlier ones. Notes come at most [`FILL_MAX`] late and a turn of the
 /// pump, but with CoDel or ACK rules as late as they settle a segment's fate.

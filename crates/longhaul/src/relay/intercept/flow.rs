@@ -2,13 +2,13 @@
 //! Connections whose far leg was opened before their near leg.
 
 use crate::relay::route::Far;
+use longhaul_packet::{ip, tcp};
 use std::{
     collections::HashMap,
     net::{IpAddr, SocketAddr},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use wire::{ip, tcp};
 
 /// Who wants to go where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

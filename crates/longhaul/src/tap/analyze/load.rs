@@ -3,6 +3,7 @@
 
 use super::crew::SHARDS;
 use crate::tap::{report::Output, series::Row};
+use longhaul_packet::capture::{Damage, Run, Statistics};
 use model::tap::{
     Sink,
     record::{BothEnds, Flow},
@@ -14,7 +15,6 @@ use std::{
     ops::Range,
     sync::{Arc, Mutex},
 };
-use wire::capture::{Damage, Run, Statistics};
 
 /// Whole records of one file. All of it is recycled: after the first few loads nothing is allocated.
 ///

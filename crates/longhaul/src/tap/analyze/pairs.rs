@@ -4,6 +4,7 @@
 //! A connection is followed from its SYN, because what only one place has counts as lost. If no second
 //! place has seen it after [`ALONE_MAX`] segments, it is not followed any more.
 
+use longhaul_packet::tcp::SYN;
 use model::tap::{
     both_ends::{Bounds, Comparison, Place},
     course::Course,
@@ -11,7 +12,6 @@ use model::tap::{
     segment::{FlowKey, Item, Vantage},
 };
 use std::collections::HashMap;
-use wire::tcp::SYN;
 
 /// Connections that a shard follows at once, those that begin first.
 const PAIRS_MAX: usize = 4;

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_packet::capture::{Damage, Interface, Reader, Record, Step};
 use std::path::{Path, PathBuf};
-use wire::capture::{Damage, Interface, Reader, Record, Step};
 
 /// What is read at once. With what is made of it, it fits the cache of a core.
 const CHUNK: usize = 256 << 10;

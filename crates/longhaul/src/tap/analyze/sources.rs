@@ -11,13 +11,13 @@ use super::{
     source::{self, Source},
 };
 use anyhow::Result;
+use longhaul_packet::capture::{Interface, LinkType};
 use model::tap::segment::Vantage;
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
     sync::Arc,
 };
-use wire::capture::{Interface, LinkType};
 
 /// A file that continues others may begin so much before their last packet, as captures of several
 /// interfaces are not strictly in order; but no more than a hundredth of their length.

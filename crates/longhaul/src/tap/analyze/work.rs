@@ -14,6 +14,7 @@ use crate::tap::report::{
     CaptureFile, DAMAGES_MAX, Damage, Output, Sources as Told, VantagePoint, Writer,
 };
 use anyhow::Result;
+use longhaul_packet::capture::{Frame, Record};
 use model::tap::{
     decode::{Undecoded, decode},
     record::BothEnds,
@@ -23,7 +24,6 @@ use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
-use wire::capture::{Frame, Record};
 
 /// Flows at two places that the result tells, those that end first: up to 400 kB each.
 const PAIRS_TOLD: usize = 100;

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 pub(super) use args::{Args, SourceArgs};
 use display::{Display, Summary};
 use host::{clock, wait::Bell};
+use longhaul_packet::capture::writer::{self, Interface, Origin};
 use output::{Destination, Output};
 use recorder::{Budget, Recorder, Shared};
 pub(super) use source::{Source, Tap};
@@ -27,7 +28,6 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 use units::Time;
-use wire::capture::writer::{self, Interface, Origin};
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {

@@ -5,6 +5,7 @@ use super::tally::{Counted, Tally};
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
 use host::clock;
+use longhaul_packet::capture::writer::{self, Statistics};
 use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
@@ -13,7 +14,6 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use wire::capture::writer::{self, Statistics};
 
 /// Smallest bound of a file's size, in bytes: what an interface's thread writes at once is less.
 pub(super) const ROTATE_MIN: u64 = 1_000_000;

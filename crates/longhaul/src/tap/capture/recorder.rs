@@ -8,12 +8,12 @@ use host::{
     packet_ring::{BLOCK_TIMEOUT, Packet, Ring},
     wait::Bell,
 };
+use longhaul_packet::capture::writer;
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 use units::Time;
-use wire::capture::writer;
 
 /// What is collected before it is written; less than a file may be large.
 const BUFFER: usize = 256 << 10;
@@ -160,7 +160,7 @@ impl Recorder {
 }
 
 impl Sheet {
-    fn append(&mut self, packet: &Packet<'_>, link_type: wire::capture::LinkType) {
+    fn append(&mut self, packet: &Packet<'_>, link_type: longhaul_packet::capture::LinkType) {
         let mut frame = packet.frame(self.interface, link_type, &mut self.space);
         // A VLAN tag that was put back must not push it over what the file says.
         frame.bytes = &frame.bytes[..frame.bytes.len().min(self.snaplen)];

@@ -8,12 +8,12 @@ use host::{
     netns::{self, Netns},
     packet_ring::{Clock, HardwareClock, OpenError, RING_MAX, RING_MIN, Request, Ring},
 };
-use std::io;
-use units::Bytes;
-use wire::{
+use longhaul_packet::{
     capture::LinkType,
     packet_filter::{self, FilterError, Instruction, LinkLayer},
 };
+use std::io;
+use units::Bytes;
 
 /// Interfaces and a filter, checked. Nothing is open yet.
 pub(in crate::tap) struct Source {

@@ -129,7 +129,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::tcp::ACK;
+    use longhaul_packet::tcp::ACK;
 
     fn end(port: u16) -> Endpoint {
         Endpoint {

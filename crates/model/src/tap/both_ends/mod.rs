@@ -31,8 +31,8 @@ use super::{
 };
 use ack_spacing::AckSpacing;
 use delays::{Delays, Line};
+use longhaul_packet::tcp::{FIN, SYN};
 use unmatched::{Bare, Found, Packet, Unmatched};
-use wire::tcp::{FIN, SYN};
 
 /// Where a packet was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a whole file and keeps what it says.
 
-use wire::capture::{
+use longhaul_packet::capture::{
     BUFFER_MAX, Damage, Frame, Interface, LinkType, NotACapture, Reader, Record, Statistics, Step,
     Truth,
 };

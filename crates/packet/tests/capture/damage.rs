@@ -3,7 +3,7 @@
 
 use crate::build::{Pcap, Pcapng};
 use crate::reading::{Said, read};
-use wire::capture::{Fault, RECORD_MAX, Reader, Step};
+use longhaul_packet::capture::{Fault, RECORD_MAX, Reader, Step};
 
 const NOW: u32 = 1_700_000_000;
 const COUNT: usize = 40;

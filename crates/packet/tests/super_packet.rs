@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whatever a device hands over, cutting it up never panics and never reaches beyond the packet.
 
+use longhaul_packet::{super_packet::SuperPacket, vnet};
 use proptest::prelude::*;
-use wire::{super_packet::SuperPacket, vnet};
 
 /// Headers that are nearly right, so that the walk gets past the first check.
 fn packet() -> impl Strategy<Value = Vec<u8>> {

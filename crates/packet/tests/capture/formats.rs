@@ -3,7 +3,7 @@
 
 use crate::build::{Bytes, Pcap, Pcapng};
 use crate::reading::{Said, read, read_in_pieces};
-use wire::capture::{
+use longhaul_packet::capture::{
     Fate, Fault, Frame, LinkType, NotACapture, Reader, Record, Statistics, Step, Truth, writer,
 };
 

@@ -3,7 +3,7 @@
 //! go out as slices, so a reader may take a file, a pipe or a test's vector.
 //!
 //! ```
-//! use wire::capture::{NotACapture, Reader, Record, Step};
+//! use longhaul_packet::capture::{NotACapture, Reader, Record, Step};
 //!
 //! /// Counts the packets of a file that is in memory as a whole.
 //! fn count(file: &[u8]) -> Result<u64, NotACapture> {
