@@ -4,7 +4,7 @@
 //!
 //! The input is `key value` on lines of their own.
 
-use model::link::{
+use longhaul_netem::{
     Event, Line, Schedule, Segment, Setting, Shape, discipline::Discipline, jitter::Jitter,
     loss::Loss,
 };

@@ -4,8 +4,8 @@
 //!
 //! The input is a vnet header, a byte whose bits say which segments of eight are lost, and a packet.
 
+use longhaul_netem::{Delivery, Regroup, Run, Segment};
 use longhaul_packet::{checksum, ip, super_packet::SuperPacket, vnet};
-use model::link::{Delivery, Regroup, Run, Segment};
 use std::ops::Range;
 use units::Time;
 

@@ -2,7 +2,7 @@
 //! ACK thinning in the kernel decides as ACK thinning in `longhaul link` does.
 
 use bpf::ack_thin::math::{Flow, Kind, Limits, PureAck, Verdict, look_at};
-use model::link::{
+use longhaul_netem::{
     Acking,
     ack::{self, Thinned, Thinner},
 };

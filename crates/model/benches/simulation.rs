@@ -6,16 +6,14 @@
 
 #![allow(missing_docs, reason = "a program")]
 
-use model::{
-    link::{Setting, Shape},
-    tcp::{
-        congestion_control::CongestionControl,
-        cubic::Cubic,
-        receiver::AckPolicy,
-        reno::Reno,
-        sender::Settings,
-        simulation::{FlowSettings, Path, Simulation},
-    },
+use longhaul_netem::{Setting, Shape};
+use model::tcp::{
+    congestion_control::CongestionControl,
+    cubic::Cubic,
+    receiver::AckPolicy,
+    reno::Reno,
+    sender::Settings,
+    simulation::{FlowSettings, Path, Simulation},
 };
 use std::time::Instant;
 use units::Time;

@@ -6,9 +6,7 @@
 
 pub mod copy;
 pub mod decp;
-pub mod fit;
 pub mod leg;
-pub mod link;
 pub mod stripe;
 pub mod tap;
 pub mod tcp;

@@ -2,15 +2,13 @@
 //! Chains of legs against what must be so: one leg is a plain simulation, packets are kept, a store
 //! bounds what a slow leg lets come in, and splitting a path makes Reno faster.
 
-use model::{
-    link::{Setting, Shape},
-    tcp::{
-        chain::{Chain, Leg},
-        receiver::AckPolicy,
-        reno::Reno,
-        sender::Settings,
-        simulation::{FlowSettings, Path, Simulation},
-    },
+use longhaul_netem::{Setting, Shape};
+use model::tcp::{
+    chain::{Chain, Leg},
+    receiver::AckPolicy,
+    reno::Reno,
+    sender::Settings,
+    simulation::{FlowSettings, Path, Simulation},
 };
 use units::{Bytes, Time};
 

@@ -29,7 +29,7 @@ fn cell(table: &mut String, policy: AckPolicy, c: f64, rtt_ms: u64, p: f64) {
     let (window, segments) = (c / p.sqrt(), (LOSSES / p) as u64);
     let outcome = run(
         rtt,
-        &model::link::grammar::share_text(p),
+        &longhaul_netem::grammar::share_text(p),
         policy,
         window,
         segments,

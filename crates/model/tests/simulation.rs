@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! TCP flows under simulated time: what theory, RFCs and the kernel's rules say must come out.
 
-use model::{
-    link::{Schedule, Setting, Shape},
-    tcp::{
-        congestion_control::{Ack, CongestionControl, State, Window},
-        cubic::Cubic,
-        receiver::AckPolicy,
-        reno::Reno,
-        sender::{Backoff, Counters, Settings},
-        simulation::{FlowSettings, Path, Simulation},
-    },
+use longhaul_netem::{Schedule, Setting, Shape};
+use model::tcp::{
+    congestion_control::{Ack, CongestionControl, State, Window},
+    cubic::Cubic,
+    receiver::AckPolicy,
+    reno::Reno,
+    sender::{Backoff, Counters, Settings},
+    simulation::{FlowSettings, Path, Simulation},
 };
 use units::{BitRate, Bytes, Time};
 

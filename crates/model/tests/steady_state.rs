@@ -2,7 +2,7 @@
 //! A line that has warmed up takes no memory for a packet: invariant 1.
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
-use model::link::{Event, Line, Schedule, Segment, Setting, Shape};
+use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
 use units::Time;
 
 #[global_allocator]

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::Result;
-use model::link::Shape;
+use longhaul_netem::Shape;
 use units::{BitRate, Bytes, Time};
 
 /// One flow of one cell.

@@ -5,7 +5,7 @@ use super::{
     result::{Event, setting},
     scenario::{Link, Scenario},
 };
-use model::link::Schedule;
+use longhaul_netem::Schedule;
 use std::collections::HashMap;
 use toml::Value;
 use units::Time;

@@ -5,7 +5,7 @@
     reason = "help texts are printed as they stand"
 )]
 
-use model::link::Delivery;
+use longhaul_netem::Delivery;
 use std::path::PathBuf;
 use units::{Bytes, Time};
 

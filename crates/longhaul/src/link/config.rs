@@ -9,7 +9,9 @@ use super::{
 use crate::exit::Refusal;
 use anyhow::Result;
 use host::netns::{self, Netns};
-use model::link::{Delivery, Rate, Schedule, Setting, Shape, grammar::number_text, trace::Trace};
+use longhaul_netem::{
+    Delivery, Rate, Schedule, Setting, Shape, grammar::number_text, trace::Trace,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,

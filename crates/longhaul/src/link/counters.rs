@@ -3,8 +3,8 @@
 
 use super::tap::Missed;
 use hdrhistogram::Histogram;
+use longhaul_netem::{Delivery, Drop, Line, Run};
 use longhaul_packet::super_packet::SuperPacket;
-use model::link::{Delivery, Drop, Line, Run};
 use serde::{Deserialize, Serialize};
 use units::Time;
 

@@ -15,7 +15,7 @@ use crate::exit::{self, Refusal};
 pub(crate) use args::Args;
 use args::Command;
 use clap::{Args as _, FromArgMatches};
-use model::link::{Schedule, Shape};
+use longhaul_netem::{Schedule, Shape};
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {

@@ -8,8 +8,8 @@ use super::{
     tap::Point,
 };
 use host::{clock, tun::Tun, wait::Bell};
+use longhaul_netem::{Acking, Delivered, Event, Line, Regroup, Run, Segment, Setting, Shape};
 use longhaul_packet::{super_packet::SuperPacket, vnet};
-use model::link::{Acking, Delivered, Event, Line, Regroup, Run, Segment, Setting, Shape};
 use std::{
     io,
     sync::mpsc::{self, Receiver, TryRecvError},

@@ -14,7 +14,7 @@ use super::{
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
 use host::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Bell};
-use model::link::{Delivery, Line, Regroup, Setting, Shape};
+use longhaul_netem::{Delivery, Line, Regroup, Setting, Shape};
 use std::{
     cell::RefCell,
     fs::File,

@@ -3,8 +3,8 @@
 
 use crate::cc::simulate::algorithm;
 use anyhow::{Result, anyhow};
+use longhaul_netem::{Rate, Setting, Shape};
 use model::{
-    link::{Rate, Setting, Shape},
     tcp::{
         receiver::AckPolicy,
         sender::Settings,
@@ -106,7 +106,7 @@ fn shape(path: &Path, seed: u64) -> SimulatedPath {
         set(
             &mut forth,
             "loss",
-            &model::link::grammar::share_text(path.loss),
+            &longhaul_netem::grammar::share_text(path.loss),
         );
     }
     let mut back = Shape::default();

@@ -9,10 +9,8 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::Result;
-use model::{
-    fit,
-    link::{Rate, Setting, Shape, loss::Loss},
-};
+use longhaul_netem::{Rate, Setting, Shape, loss::Loss};
+use longhaul_stats::fit;
 use units::Ratio;
 
 /// Half of the packets may be so much later or earlier than said, in microseconds, or [`DELAY_OFF_RATIO`] of the delay if that is more.

@@ -6,10 +6,8 @@
 //! pass.
 
 use super::recording::{Packet, Recording, Timing, micros, quantile, sorted};
-use model::{
-    fit,
-    link::{Rate, Shape, loss::Loss},
-};
+use longhaul_netem::{Rate, Shape, loss::Loss};
+use longhaul_stats::fit;
 use serde::Serialize;
 use std::fmt;
 use units::{BitRate, Time};
@@ -236,7 +234,7 @@ mod tests {
         tests::{TIMING, packets},
     };
     use super::*;
-    use model::link::{Setting, jitter::JitterProcess, loss::LossProcess, random::stream};
+    use longhaul_netem::{Setting, jitter::JitterProcess, loss::LossProcess, random::stream};
 
     fn shape(settings: &[(&str, &str)]) -> Shape {
         let mut shape = Shape::default();

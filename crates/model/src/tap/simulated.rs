@@ -3,10 +3,8 @@
 //! real hosts would have them, so that an analysis can be held against what is known.
 
 use super::segment::{Endpoint, FlowKey, SACK_BLOCKS_MAX, Segment};
-use crate::{
-    link::Departure,
-    tcp::{receiver::Ack, watch::Watch},
-};
+use crate::tcp::{receiver::Ack, watch::Watch};
+use longhaul_netem::Departure;
 use longhaul_packet::tcp;
 use std::{
     collections::VecDeque,

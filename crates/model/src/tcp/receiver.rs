@@ -2,7 +2,7 @@
 //! A receiver as Linux has it: GRO, delayed ACKs, quick ACKs at the start, SACK blocks.
 
 use super::ranges::Ranges;
-use crate::link::Departure;
+use longhaul_netem::Departure;
 use units::Time;
 
 /// When a receiver acknowledges.

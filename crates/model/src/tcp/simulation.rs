@@ -19,7 +19,7 @@ use super::{
     watch::Watch,
     way::{Back, Drops, Forth},
 };
-use crate::link::{Departure, Schedule, Shape, Train};
+use longhaul_netem::{Departure, Schedule, Shape, Train};
 use std::collections::VecDeque;
 use units::Time;
 

@@ -2,7 +2,7 @@
 //! Who watches the two ends of a simulated path, as a tap at each would.
 
 use super::receiver::Ack;
-use crate::link::Departure;
+use longhaul_netem::Departure;
 use units::Time;
 
 /// Sees what each end of each flow sends and gets; packets are counted from 0. The calls of one end

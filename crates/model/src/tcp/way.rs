@@ -2,7 +2,7 @@
 //! The two directions of a shared path: trains where the settings allow, else segment by segment.
 
 use super::receiver::Ack;
-use crate::link::{
+use longhaul_netem::{
     Acking, Delivered, Departure, Drop, Event, Fate, Line, Schedule, Segment, Shape, Train,
     TrainLine, ack::PureAck,
 };
@@ -222,7 +222,7 @@ fn is_delay_only(shape: &Shape) -> bool {
     still.rate.mean().is_none()
         && still.loss.mean() == 0.0
         && TrainLine::new(still.clone(), 0).is_ok()
-        && still.loss == crate::link::loss::Loss::None
+        && still.loss == longhaul_netem::loss::Loss::None
 }
 
 fn segment(packet: u64, len: u32) -> Segment {

@@ -7,7 +7,7 @@
 //! The lines keep their order and lose no ACK, so no segment is thought lost that is not: each one
 //! that arrives is new data, and segments need no sequence number but the count of transmissions.
 
-use model::link::{Event, Line, Schedule, Segment, Setting, Shape};
+use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
 use std::{collections::VecDeque, ops::RangeInclusive};
 use units::Time;
 

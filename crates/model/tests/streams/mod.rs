@@ -4,9 +4,9 @@
 //! What stands between the law and them is what stands between `longhaul decp` and a kernel: windows,
 //! round trips and counts go in, caps come out and are put on as the eBPF program puts them on.
 
+use longhaul_netem::{Schedule, Setting, Shape};
 use model::{
     decp::{Change, Law, Observation, Settings},
-    link::{Schedule, Setting, Shape},
     tcp::{
         congestion_control::{CongestionControl, State},
         cubic::Cubic,
@@ -95,7 +95,7 @@ impl Bed {
     fn path(&self) -> Path {
         let rate = format!("{}mbit", self.rate_mbit);
         let queue = format!("{}p", (self.bdp() * self.queue) as u64);
-        let loss = model::link::grammar::share_text(self.loss);
+        let loss = longhaul_netem::grammar::share_text(self.loss);
         let shape = |settings: &[(&str, &str)]| {
             let mut shape = Shape::default();
             for (key, value) in settings {

@@ -2,7 +2,7 @@
 //! A simulated transfer, tapped at both ends, against what its sender and its path know.
 
 use crate::script::{Said, settings};
-use model::link::{Schedule, Setting};
+use longhaul_netem::{Schedule, Setting};
 use model::tap::record::{Data, Direction};
 use model::tap::segment::{Segment, Vantage};
 use model::tap::simulated::{Look, SimulatedTap};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a flow, taps it at both ends, and writes down what only the simulation knows.
 
+use longhaul_netem::{Schedule, Setting, Shape};
 use model::{
-    link::{Schedule, Setting, Shape},
     tap::{
         self, Flows, Sink,
         record::Flow,

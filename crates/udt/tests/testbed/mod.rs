@@ -2,7 +2,7 @@
 //! Two ends with two emulated lines between them, under simulated time.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use model::link::{Delivered, Event, Line, Schedule, Segment, Setting, Shape};
+use longhaul_netem::{Delivered, Event, Line, Schedule, Segment, Setting, Shape};
 use std::{
     collections::{HashMap, hash_map::Entry},
     net::{IpAddr, Ipv4Addr, SocketAddr},

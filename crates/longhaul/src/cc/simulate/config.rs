@@ -7,13 +7,11 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::Result;
-use model::{
-    link::{Rate, Schedule, Setting, Shape},
-    tcp::{
-        receiver::AckPolicy,
-        sender::Settings,
-        simulation::{FlowSettings, Path},
-    },
+use longhaul_netem::{Rate, Schedule, Setting, Shape};
+use model::tcp::{
+    receiver::AckPolicy,
+    sender::Settings,
+    simulation::{FlowSettings, Path},
 };
 use std::{ops::RangeInclusive, str::FromStr};
 use units::{BitRate, Bytes, Time};

@@ -5,7 +5,7 @@ use super::{daemon::Daemon, flags, longhaul};
 use crate::lab::{scenario::Link, topology::Wire};
 use anyhow::Result;
 use host::netns::Netns;
-use model::link::{Schedule, Shape};
+use longhaul_netem::{Schedule, Shape};
 use std::path::{Path, PathBuf};
 
 /// Checks a link's options by what the emulator would make of them, in both directions.

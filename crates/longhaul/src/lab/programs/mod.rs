@@ -66,7 +66,7 @@ pub(crate) fn flags(options: &Table) -> Result<Vec<String>, String> {
 fn scalar(key: &str, value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        Value::Float(number) => Ok(model::link::grammar::number_text(key, *number)),
+        Value::Float(number) => Ok(longhaul_netem::grammar::number_text(key, *number)),
         Value::Integer(_) | Value::Boolean(_) => Ok(value.to_string()),
         _ => Err(format!("{key} must be a text, a number or a list of them")),
     }

@@ -12,7 +12,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use host::netns::Netns;
-use model::link::Shape;
+use longhaul_netem::Shape;
 use serde::Serialize;
 use serde_json::Value;
 use std::{fs::File, io::BufReader, net::Ipv4Addr, path::Path, process::Stdio};

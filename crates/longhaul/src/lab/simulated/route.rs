@@ -8,7 +8,7 @@ use crate::lab::{
     scenario::{Flow, LinkKind, Scenario},
     topology::Topology,
 };
-use model::link::{Rate, Schedule, Shape, TrainLine, loss::Loss};
+use longhaul_netem::{Rate, Schedule, Shape, TrainLine, loss::Loss};
 use units::{BitRate, Time};
 
 /// A link, in the direction of the data or against it.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tap points note: headers once for a super-packet, and a few bytes for each segment.
 
+use longhaul_netem::{Delivered, Drop, Judged};
 use longhaul_packet::{
     capture::{Fate, Truth},
     super_packet::SuperPacket,
 };
-use model::link::{Delivered, Drop, Judged};
 use units::Time;
 
 /// Segments in a block.

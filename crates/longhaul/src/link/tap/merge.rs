@@ -6,7 +6,7 @@ use super::{
     Full,
     block::{Block, Note},
 };
-use model::link::flight::Flight;
+use longhaul_netem::flight::Flight;
 use units::Time;
 
 /// Blocks whose notes wait for earlier ones that may still come.
@@ -111,7 +111,7 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::link::{Delivered, Judged, Segment};
+    use longhaul_netem::{Delivered, Judged, Segment};
 
     const SEGMENT: Segment = Segment {
         packet: 0,

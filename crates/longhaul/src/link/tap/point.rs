@@ -6,8 +6,8 @@ use super::{
     FILL_MAX, Full,
     block::{Block, Note},
 };
+use longhaul_netem::{Delivered, Judged};
 use longhaul_packet::vnet;
-use model::link::{Delivered, Judged};
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{Receiver, SyncSender};
 use units::Time;

@@ -7,9 +7,9 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::Result;
-use model::{
-    link::{Rate, Setting, Shape},
-    throughput::{Control, HEADERS, Path, receive_buffer, streams::STREAMS_MAX, window_limit},
+use longhaul_netem::{Rate, Setting, Shape};
+use model::throughput::{
+    Control, HEADERS, Path, receive_buffer, streams::STREAMS_MAX, window_limit,
 };
 use units::{Bytes, Time};
 

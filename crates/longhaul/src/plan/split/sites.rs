@@ -5,10 +5,8 @@ use super::super::path;
 use crate::exit::Refusal;
 use anyhow::Result;
 use indexmap::{IndexMap, IndexSet};
-use model::{
-    link::{Rate, Setting, Shape},
-    throughput::{HEADERS, Path, window_limit},
-};
+use longhaul_netem::{Rate, Setting, Shape};
+use model::throughput::{HEADERS, Path, window_limit};
 use serde::{Deserialize, Serialize};
 use std::path::{Path as FilePath, PathBuf};
 use units::{BitRate, Bytes, Ratio, Time};

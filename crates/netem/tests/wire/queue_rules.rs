@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! CoDel and RED against what their sources promise, under simulated time.
 
-use model::{
-    fit,
-    link::{
-        discipline::{Discipline, QueueRule, Verdict},
-        random::stream,
-    },
+use longhaul_netem::{
+    discipline::{Discipline, QueueRule, Verdict},
+    random::stream,
 };
+use longhaul_stats::fit;
 use units::{BitRate, Time};
 
 fn rule(text: &str) -> QueueRule {

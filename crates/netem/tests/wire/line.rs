@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A line under simulated time: every fate and every nanosecond.
 
-use model::link::{Delivered, Drop, Event, Line, Schedule, Segment, Setting, Shape};
+use longhaul_netem::{Delivered, Drop, Event, Line, Schedule, Segment, Setting, Shape};
 use proptest::prelude::*;
 use units::Time;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an observed line tells of each segment: when it came, what it found, what became of it.
 
-use model::link::ack::PureAck;
-use model::link::{Acking, Drop, Event, Judged, Line, Schedule, Segment, Setting, Shape};
+use longhaul_netem::ack::PureAck;
+use longhaul_netem::{Acking, Drop, Event, Judged, Line, Schedule, Segment, Setting, Shape};
 use proptest::prelude::*;
 use units::Time;
 

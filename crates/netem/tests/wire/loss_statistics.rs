@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lost segments have the declared distribution.
 
-use model::{
-    fit,
-    link::{
-        grammar::share_text,
-        loss::{Loss, LossProcess},
-        random::stream,
-    },
+use longhaul_netem::{
+    grammar::share_text,
+    loss::{Loss, LossProcess},
+    random::stream,
 };
+use longhaul_stats::fit;
 
 /// A correct generator fails one seed in a thousand, and the seeds here are fixed: a failure means
 /// that the generator changed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! ACK thinning and pacing keep what TCP needs, for any sequence of ACKs.
 
-use model::link::ack::{Limits, Pacer, Pacing, PureAck, Thinned, Thinner};
+use longhaul_netem::ack::{Limits, Pacer, Pacing, PureAck, Thinned, Thinner};
 use proptest::prelude::*;
 use units::Time;
 

@@ -4,6 +4,25 @@
 //! [`Line`] is one direction. It is told of each segment that arrives ([`Line::offer`]) and says
 //! when and whether it comes out ([`Line::poll`]); it never sees a byte of payload. Behind real
 //! interfaces and under simulated time it is the same code.
+//!
+//! A [`Shape`] says what a line does; it is made of settings, in the words of `longhaul link`. A
+//! [`Schedule`] changes it with time. [`TrainLine`] is a line for whole trains of segments, and
+//! [`Regroup`] joins what comes out into runs.
+//!
+//! ```
+//! use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
+//! use units::Time;
+//!
+//! let mut shape = Shape::default();
+//! shape.apply(Setting::parse("delay", "10ms")?);
+//! let mut line = Line::new(shape, Schedule::default(), 1, Time::ZERO);
+//! let segment = Segment { packet: 0, index: 0, last: true, len: 1500 };
+//! line.offer(Time::ZERO, segment, None, &mut |_| {});
+//! let mut out = Vec::new();
+//! line.poll(Time::from_millis(10), &mut |event| out.push(event));
+//! assert!(matches!(out[..], [Event::Deliver(delivered)] if delivered.at == Time::from_millis(10)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod ack;
 mod ack_rules;

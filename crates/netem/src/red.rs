@@ -104,7 +104,7 @@ impl Red {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::random::stream;
+    use crate::random::stream;
 
     fn red(weight: f64) -> Red {
         let (min, max) = (Bytes::new(100_000), Bytes::new(300_000));

@@ -363,7 +363,7 @@ impl Exact {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::random::stream;
+    use crate::random::stream;
 
     fn lost(rule: &str, segments: u64) -> Vec<u64> {
         let mut process = LossProcess::new(&rule.parse().unwrap(), stream(1, "loss"));

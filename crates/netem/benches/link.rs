@@ -7,7 +7,7 @@
 
 #![allow(missing_docs, reason = "a program")]
 
-use model::link::{Acking, Event, Line, Schedule, Segment, Setting, Shape, ack::PureAck};
+use longhaul_netem::{Acking, Event, Line, Schedule, Segment, Setting, Shape, ack::PureAck};
 use std::{hint::black_box, time::Instant};
 use units::Time;
 

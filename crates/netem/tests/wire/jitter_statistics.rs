@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jitter has the declared distribution.
 
-use model::{
-    fit,
-    link::{
-        jitter::{Jitter, JitterProcess},
-        random::stream,
-    },
+use longhaul_netem::{
+    jitter::{Jitter, JitterProcess},
+    random::stream,
 };
+use longhaul_stats::fit;
 
 /// Whether offsets of `rule` under `seed` pass for those of `declared`, at significance 10⁻³: a
 /// correct generator fails one seed in a thousand, and the seeds here are fixed.

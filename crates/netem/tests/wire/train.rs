@@ -2,7 +2,7 @@
 //! Trains meet the fates that their segments meet one by one in a [`Line`]: the same ones are lost,
 //! for the same reason, and the others come out at the same nanosecond.
 
-use model::link::{
+use longhaul_netem::{
     Drop, Event, Fate, Line, Schedule, Segment, Setting, Shape, Train, TrainLine,
     train::NotForTrains,
 };

@@ -187,7 +187,7 @@ impl JitterProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::random::stream;
+    use crate::random::stream;
 
     #[test]
     fn text_reads_back() {
