@@ -2,7 +2,7 @@
 //! The congestion controls' arithmetic on the host: the same C that runs in the kernel.
 #![expect(unsafe_code, reason = "the arithmetic is C")]
 
-use model::tcp::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
+use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use std::{
     ffi::{CStr, c_char},
     fmt,

@@ -2,7 +2,7 @@
 //! BIC, both forms, against its published phases and against what the ACK paper measured.
 
 use bpf::math::{Connection, algorithm};
-use model::tcp::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
+use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use units::Time;
 
 /// A sender whose window is always full, acknowledged in whole round trips.

@@ -2,7 +2,7 @@
 //! FAST TCP alone on 1 Gbit/s with a queue without end, on a path that changes its length or rate.
 
 use bpf::math::{Algorithm, Connection, algorithm};
-use model::tcp::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
+use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use std::collections::VecDeque;
 use units::Time;
 

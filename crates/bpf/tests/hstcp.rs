@@ -2,7 +2,7 @@
 //! HighSpeed TCP against RFC 3649: its formulas, its table of appendix B, its growth.
 
 use bpf::math::{Connection, algorithm};
-use model::tcp::congestion_control::{Ack, CongestionControl, Window};
+use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window};
 use std::fmt::Write;
 use units::Time;
 

@@ -2,7 +2,7 @@
 //! H-TCP against its paper's formulas, and against what Linux makes of them in jiffies.
 
 use bpf::math::{Algorithm, Connection, algorithm};
-use model::tcp::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
+use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use units::Time;
 
 /// The congestion window of most tests.

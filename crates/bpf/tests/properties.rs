@@ -3,7 +3,7 @@
 //! parameters are.
 
 use bpf::math::{Algorithm, Connection, algorithms};
-use model::tcp::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
+use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use proptest::{prelude::*, test_runner::TestRunner};
 use units::Time;
 

@@ -2,7 +2,7 @@
 //! TRC-TCP: Reno's windows, and the rate at which its packets may leave.
 
 use bpf::math::{Algorithm, Connection, algorithm};
-use model::tcp::congestion_control::{Ack, CongestionControl, Window};
+use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window};
 use units::{BitRate, Time};
 
 /// The host's side computes with packets of 1448 B.

@@ -9,5 +9,3 @@ pub mod decp;
 pub mod leg;
 pub mod stripe;
 pub mod tap;
-pub mod tcp;
-pub mod throughput;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The best chain of relays is what trying every chain finds.
 
-use model::throughput::{
+use longhaul_tcpsim::formulas::{
     chain::{self, Chain, Leg, Network},
     relays::Overhead,
 };

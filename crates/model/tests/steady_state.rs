@@ -1,80 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A line that has warmed up takes no memory for a packet: invariant 1.
+//! An analysis that has warmed up takes no memory for a packet: invariant 1.
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
-use longhaul_netem::{Event, Line, Schedule, Segment, Setting, Shape};
-use units::Time;
 
 #[global_allocator]
 static ALLOCATOR: AllocDisabler = AllocDisabler;
-
-/// Offers `count` segments from number `first` on, one a microsecond; how many came out.
-fn drive(line: &mut Line, first: u64, count: u64) -> u64 {
-    let mut out = 0;
-    let mut emit = |event| out += u64::from(matches!(event, Event::Deliver(_)));
-    for packet in first..first + count {
-        let now = Time::from_micros(packet);
-        let segment = Segment {
-            packet,
-            index: 0,
-            last: true,
-            len: 1500,
-        };
-        line.offer(now, segment, None, &mut emit);
-        line.poll(now, &mut emit);
-    }
-    out
-}
-
-#[test]
-fn a_warm_line_allocates_nothing() {
-    let mut shape = Shape::default();
-    for (key, value) in [
-        ("rate", "10gbit"),
-        ("delay", "2ms"),
-        ("queue", "100p"),
-        ("loss", "gilbert:p=1%,r=30%"),
-        ("jitter", "uniform:100us,reorder"),
-        ("duplicate", "1%"),
-        ("corrupt", "1%"),
-        ("reorder", "1%:1ms"),
-        ("rule", "codel"),
-    ] {
-        shape.apply(Setting::parse(key, value).unwrap());
-    }
-    let mut line = Line::new(shape, Schedule::default(), 1, Time::ZERO);
-    // A quarter of a second fills every queue to its usual depth.
-    drive(&mut line, 0, 250_000);
-    let out = assert_no_alloc(|| drive(&mut line, 250_000, 20_000));
-    assert!(out > 15_000, "{out} of 20,000 came out");
-}
-
-#[test]
-fn a_warm_flow_allocates_nothing() {
-    use model::tcp::{
-        receiver::AckPolicy,
-        reno::Reno,
-        sender::Settings,
-        simulation::{FlowSettings, Path, Simulation},
-    };
-    let mut path = Path::default();
-    for (key, value) in [("rate", "10gbit"), ("delay", "5ms"), ("queue", "1bdp")] {
-        path.forth.apply(Setting::parse(key, value).unwrap());
-    }
-    let flow = FlowSettings {
-        start: Time::ZERO,
-        extra_rtt: Time::from_millis(5),
-        sender: Settings::default(),
-        acks: AckPolicy::default(),
-        control: Box::new(Reno),
-    };
-    let mut simulation = Simulation::new(path, vec![flow]);
-    // Past the end of slow start and its recovery: the largest queues that there will be.
-    simulation.run_until(Time::from_secs(2));
-    let before = simulation.sender(0).acked();
-    assert_no_alloc(|| simulation.run_until(Time::from_secs(3)));
-    assert!(simulation.sender(0).acked() - before > 600_000);
-}
 
 /// Counts bins and forgets them.
 #[derive(Default)]

@@ -10,7 +10,7 @@ mod vector;
 use bpf::math::{Algorithm, Connection, algorithm};
 use counterpart::{COUNTERPARTS, Counterpart, JIFFY_US};
 use layout::Layout;
-use model::tcp::congestion_control::{Ack, AckSample, CongestionControl, Window};
+use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, Window};
 use std::ops::RangeInclusive;
 use units::Time;
 use vector::{Call, Vector};

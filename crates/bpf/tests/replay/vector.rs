@@ -2,7 +2,7 @@
 //! A recorded flow of Linux's own congestion control: `vectors/README.md` has the format.
 
 use flate2::read::GzDecoder;
-use model::tcp::congestion_control::{State, Window};
+use longhaul_tcpsim::congestion_control::{State, Window};
 use std::{
     collections::HashMap,
     fs::{self, File},

@@ -3,7 +3,7 @@
 
 use super::simulated::{self, Span};
 use anyhow::Result;
-use model::throughput::{
+use longhaul_tcpsim::formulas::{
     Control, Path,
     prediction::{self, Limit, Prediction},
 };

@@ -2,7 +2,7 @@
 //! What each formula is off by against simulated TCP, as a table that must not change unnoticed.
 
 use super::simulated::{self, Span};
-use model::throughput::{Control, Path, prediction};
+use longhaul_tcpsim::formulas::{Control, Path, prediction};
 use std::fmt::Write;
 use units::{BitRate, Bytes, Time, bdp};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul plan`: how fast TCP can be over a path, where relays belong, and how right that is.
 //!
-//! `model::throughput` has the formulas and finds chains, `simulated` runs TCP under simulated time
+//! `longhaul_tcpsim::formulas` has the formulas and finds chains, `simulated` runs TCP under simulated time
 //! where a formula is known to be off; `probe` measures paths and writes what `split` reads; `check`
 //! holds predictions against results of the lab.
 

@@ -4,13 +4,11 @@
 use crate::cc::simulate::algorithm;
 use anyhow::{Result, anyhow};
 use longhaul_netem::{Rate, Setting, Shape};
-use model::{
-    tcp::{
-        receiver::AckPolicy,
-        sender::Settings,
-        simulation::{FlowSettings, Path as SimulatedPath, Simulation},
-    },
-    throughput::{Control, Path},
+use longhaul_tcpsim::{
+    formulas::{Control, Path},
+    receiver::AckPolicy,
+    sender::Settings,
+    simulation::{FlowSettings, Path as SimulatedPath, Simulation},
 };
 use units::Time;
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tap at each end of a simulated path: the segments of [`crate::tcp::simulation`] as captures of
+//! A tap at each end of a simulated path: the segments of [`longhaul_tcpsim::simulation`] as captures of
 //! real hosts would have them, so that an analysis can be held against what is known.
 
 use super::segment::{Endpoint, FlowKey, SACK_BLOCKS_MAX, Segment};
-use crate::tcp::{receiver::Ack, watch::Watch};
 use longhaul_netem::Departure;
 use longhaul_packet::tcp;
+use longhaul_tcpsim::{receiver::Ack, watch::Watch};
 use std::{
     collections::VecDeque,
     net::{IpAddr, Ipv4Addr},

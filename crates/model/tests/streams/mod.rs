@@ -5,17 +5,15 @@
 //! round trips and counts go in, caps come out and are put on as the eBPF program puts them on.
 
 use longhaul_netem::{Schedule, Setting, Shape};
-use model::{
-    decp::{Change, Law, Observation, Settings},
-    tcp::{
-        congestion_control::{CongestionControl, State},
-        cubic::Cubic,
-        receiver::AckPolicy,
-        reno::Reno,
-        sender,
-        simulation::{FlowSettings, Path, Simulation},
-    },
+use longhaul_tcpsim::{
+    congestion_control::{CongestionControl, State},
+    cubic::Cubic,
+    receiver::AckPolicy,
+    reno::Reno,
+    sender,
+    simulation::{FlowSettings, Path, Simulation},
 };
+use model::decp::{Change, Law, Observation, Settings};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Time;

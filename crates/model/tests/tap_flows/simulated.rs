@@ -3,14 +3,14 @@
 
 use crate::script::{Said, settings};
 use longhaul_netem::{Schedule, Setting};
+use longhaul_tcpsim::receiver::AckPolicy;
+use longhaul_tcpsim::reno::Reno;
+use longhaul_tcpsim::sender::{self, Counters};
+use longhaul_tcpsim::simulation::{FlowSettings, Path, Simulation};
 use model::tap::record::{Data, Direction};
 use model::tap::segment::{Segment, Vantage};
 use model::tap::simulated::{Look, SimulatedTap};
 use model::tap::{Flows, Settings};
-use model::tcp::receiver::AckPolicy;
-use model::tcp::reno::Reno;
-use model::tcp::sender::{self, Counters};
-use model::tcp::simulation::{FlowSettings, Path, Simulation};
 use units::{Bytes, Time};
 
 const MSS: u32 = 1448;

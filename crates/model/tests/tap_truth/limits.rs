@@ -2,15 +2,13 @@
 //! What limited a flow when: the share of the time that the truth says, to within 5 % of the run.
 
 use super::truth::{Case, MSS, Sample, Truth, analysed, case};
-use model::tap::segment::{NO_SCALE, SCALE_CUT};
-use model::{
-    tap::record::{
-        Flow,
-        Limit::{self, AckStream, Application, CongestionWindow, PathRate, ReceiveWindow},
-        Limited, Place,
-    },
-    tcp::cubic::Cubic,
+use longhaul_tcpsim::cubic::Cubic;
+use model::tap::record::{
+    Flow,
+    Limit::{self, AckStream, Application, CongestionWindow, PathRate, ReceiveWindow},
+    Limited, Place,
 };
+use model::tap::segment::{NO_SCALE, SCALE_CUT};
 use units::Time;
 
 struct Found {

@@ -2,15 +2,13 @@
 //! Phases, to within a round trip or 5 % of the run, whichever is longer.
 
 use super::truth::{Truth, case};
-use model::{
-    tap::record::{
-        Phase,
-        PhaseKind::{self, Idle, Peak, RampUp, Recovery, Steady},
-    },
-    tcp::{
-        congestion_control::{Ack, CongestionControl, Window},
-        cubic::Cubic,
-    },
+use longhaul_tcpsim::{
+    congestion_control::{Ack, CongestionControl, Window},
+    cubic::Cubic,
+};
+use model::tap::record::{
+    Phase,
+    PhaseKind::{self, Idle, Peak, RampUp, Recovery, Steady},
 };
 use units::Time;
 

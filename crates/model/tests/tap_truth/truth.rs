@@ -2,21 +2,19 @@
 //! Runs a flow, taps it at both ends, and writes down what only the simulation knows.
 
 use longhaul_netem::{Schedule, Setting, Shape};
-use model::{
-    tap::{
-        self, Flows, Sink,
-        record::Flow,
-        segment::{Segment, Vantage},
-        series::Bin,
-        simulated::{Look, SimulatedTap},
-    },
-    tcp::{
-        congestion_control::CongestionControl,
-        receiver::AckPolicy,
-        reno::Reno,
-        sender::{Backoff, Counters, Settings},
-        simulation::{FlowSettings, Path, Simulation},
-    },
+use longhaul_tcpsim::{
+    congestion_control::CongestionControl,
+    receiver::AckPolicy,
+    reno::Reno,
+    sender::{Backoff, Counters, Settings},
+    simulation::{FlowSettings, Path, Simulation},
+};
+use model::tap::{
+    self, Flows, Sink,
+    record::Flow,
+    segment::{Segment, Vantage},
+    series::Bin,
+    simulated::{Look, SimulatedTap},
 };
 use units::{Bytes, Time};
 

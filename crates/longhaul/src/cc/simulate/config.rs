@@ -8,7 +8,7 @@ use super::{
 use crate::exit::Refusal;
 use anyhow::Result;
 use longhaul_netem::{Rate, Schedule, Setting, Shape};
-use model::tcp::{
+use longhaul_tcpsim::{
     receiver::AckPolicy,
     sender::Settings,
     simulation::{FlowSettings, Path},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a simulation tells while it runs. Times are simulated seconds since the start.
 
-use model::tcp::{congestion_control::INFINITE_SSTHRESH, sender::Backoff};
+use longhaul_tcpsim::{congestion_control::INFINITE_SSTHRESH, sender::Backoff};
 use serde::Serialize;
 
 /// One line.

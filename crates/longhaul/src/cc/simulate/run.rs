@@ -8,7 +8,7 @@ use super::{
 };
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use model::tcp::simulation::Simulation;
+use longhaul_tcpsim::simulation::Simulation;
 use std::{
     io::{BufWriter, IsTerminal, Write, stderr, stdout},
     time::Instant,

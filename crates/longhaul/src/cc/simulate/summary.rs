@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a simulation came to.
 
-use model::tcp::{sender::Counters, simulation::Simulation};
+use longhaul_tcpsim::{sender::Counters, simulation::Simulation};
 use serde::Serialize;
 use std::fmt;
 use units::{BitRate, Time};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A run under simulated time: the same flows over the same links, decided by the same models, with
-//! `model::tcp` for the kernels. It gives the figures and records that a testbed gives.
+//! `longhaul_tcpsim` for the kernels. It gives the figures and records that a testbed gives.
 
 mod plan;
 mod route;
@@ -18,7 +18,7 @@ use super::{
     schedule,
 };
 use anyhow::{Result, anyhow, bail};
-use model::tcp::chain::Chain;
+use longhaul_tcpsim::chain::Chain;
 use samples::Samples;
 use std::{
     path::Path,

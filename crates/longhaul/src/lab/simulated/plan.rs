@@ -12,7 +12,7 @@ use crate::{
         topology::Topology,
     },
 };
-use model::tcp::{
+use longhaul_tcpsim::{
     chain::Leg,
     receiver::AckPolicy,
     sender::Settings,
@@ -227,7 +227,7 @@ fn settings(connection: &Connection<'_>) -> Result<FlowSettings, String> {
 fn control(
     name: &str,
     paced: bool,
-) -> Result<Box<dyn model::tcp::congestion_control::CongestionControl>, String> {
+) -> Result<Box<dyn longhaul_tcpsim::congestion_control::CongestionControl>, String> {
     algorithm(name, paced).map_err(|reason| format!("congestion control {name:?}: {reason}"))
 }
 

@@ -8,7 +8,7 @@ use crate::lab::{
 };
 use anyhow::{Context, Result};
 use host::sock_diag;
-use model::tcp::{chain::Chain, sender::Sender};
+use longhaul_tcpsim::{chain::Chain, sender::Sender};
 use std::{
     fs::File,
     io::{BufWriter, Write},

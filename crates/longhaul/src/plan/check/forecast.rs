@@ -7,7 +7,7 @@ use super::super::{
 };
 use crate::lab::paths::{FlowPath, Leg};
 use anyhow::Result;
-use model::throughput::{
+use longhaul_tcpsim::formulas::{
     Control, HEADERS, Path, prediction, receive_buffer,
     slow_start::{self, Transfer},
     streams,

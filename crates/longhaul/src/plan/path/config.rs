@@ -8,7 +8,7 @@ use super::{
 use crate::exit::Refusal;
 use anyhow::Result;
 use longhaul_netem::{Rate, Setting, Shape};
-use model::throughput::{
+use longhaul_tcpsim::formulas::{
     Control, HEADERS, Path, receive_buffer, streams::STREAMS_MAX, window_limit,
 };
 use units::{Bytes, Time};

@@ -9,7 +9,7 @@ use super::{
     config::Config,
 };
 use crate::lab::table::aligned;
-use model::throughput::{
+use longhaul_tcpsim::formulas::{
     Control, Formula,
     slow_start::{self, Completion, Transfer},
     streams::{self, Streams},

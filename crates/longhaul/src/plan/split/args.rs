@@ -8,7 +8,7 @@
 use super::super::{estimate::Method, path};
 use crate::exit::Refusal;
 use anyhow::Result;
-use model::throughput::{Control, chain::RELAYS_MAX, relays::Overhead};
+use longhaul_tcpsim::formulas::{Control, chain::RELAYS_MAX, relays::Overhead};
 use std::path::PathBuf;
 use units::{BitRate, Bytes, Ratio};
 

@@ -10,7 +10,7 @@ use super::{
     sites::Sites,
 };
 use anyhow::Result;
-use model::throughput::{
+use longhaul_tcpsim::formulas::{
     Control, Path,
     chain::{Leg, Network},
     streams::{self, Streams},

@@ -11,7 +11,7 @@ pub(super) use args::Args;
 use crate::exit::Refusal;
 use anyhow::Result;
 use legs::Legs;
-use model::throughput::chain::{self, Chain};
+use longhaul_tcpsim::formulas::chain::{self, Chain};
 use sites::Sites;
 
 /// Runs the command.

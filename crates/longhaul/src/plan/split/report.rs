@@ -3,7 +3,7 @@
 
 use super::{super::rate, Plan, args::Config, legs::Suited};
 use crate::lab::table::aligned;
-use model::throughput::{
+use longhaul_tcpsim::formulas::{
     Formula,
     chain::Chain,
     receive_buffer, relays,

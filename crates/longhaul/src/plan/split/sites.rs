@@ -6,7 +6,7 @@ use crate::exit::Refusal;
 use anyhow::Result;
 use indexmap::{IndexMap, IndexSet};
 use longhaul_netem::{Rate, Setting, Shape};
-use model::throughput::{HEADERS, Path, window_limit};
+use longhaul_tcpsim::formulas::{HEADERS, Path, window_limit};
 use serde::{Deserialize, Serialize};
 use std::path::{Path as FilePath, PathBuf};
 use units::{BitRate, Bytes, Ratio, Time};

@@ -2,7 +2,7 @@
 //! TCP flows under simulated time: what theory, RFCs and the kernel's rules say must come out.
 
 use longhaul_netem::{Schedule, Setting, Shape};
-use model::tcp::{
+use longhaul_tcpsim::{
     congestion_control::{Ack, CongestionControl, State, Window},
     cubic::Cubic,
     receiver::AckPolicy,

@@ -7,7 +7,7 @@
 #![allow(missing_docs, reason = "a program")]
 
 use longhaul_netem::{Setting, Shape};
-use model::tcp::{
+use longhaul_tcpsim::{
     congestion_control::CongestionControl,
     cubic::Cubic,
     receiver::AckPolicy,

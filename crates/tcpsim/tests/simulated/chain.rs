@@ -3,7 +3,7 @@
 //! bounds what a slow leg lets come in, and splitting a path makes Reno faster.
 
 use longhaul_netem::{Setting, Shape};
-use model::tcp::{
+use longhaul_tcpsim::{
     chain::{Chain, Leg},
     receiver::AckPolicy,
     reno::Reno,

@@ -8,9 +8,7 @@
 //! may exceed the formula by a tenth (chance: 400 losses a cell), and stay below it by a tenth, or
 //! by a fifth where the formula's window is below 15 segments.
 
-mod reno;
-
-use reno::{AckPolicy, MSS, run};
+use super::reno::{AckPolicy, MSS, run};
 use std::fmt::Write;
 use units::Time;
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TCP under simulated time: what a kernel's sender and receiver do, driven by any congestion
+//! control.
+//!
+//! A [`simulation::Simulation`] has flows on one path of two emulated lines; a [`chain::Chain`] joins
+//! several by relays. [`formulas`] says how fast TCP can be without simulating it.
+//!
+//! ```
+//! use longhaul_netem::Setting;
+//! use longhaul_tcpsim::{
+//!     receiver::AckPolicy,
+//!     reno::Reno,
+//!     sender::Settings,
+//!     simulation::{FlowSettings, Path, Simulation},
+//! };
+//! use units::Time;
+//!
+//! let mut path = Path::default();
+//! path.forth.apply(Setting::parse("rate", "100mbit")?);
+//! path.back.apply(Setting::parse("delay", "10ms")?);
+//! let flow = FlowSettings {
+//!     start: Time::ZERO,
+//!     extra_rtt: Time::ZERO,
+//!     sender: Settings::default(),
+//!     acks: AckPolicy::default(),
+//!     control: Box::new(Reno),
+//! };
+//! let mut simulation = Simulation::new(path, vec![flow]);
+//! simulation.run_until(Time::from_secs(10));
+//! assert!(simulation.sender(0).acked() > 50_000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod agenda;
+pub mod chain;
+pub mod congestion_control;
+pub mod cubic;
+pub mod formulas;
+mod ranges;
+pub mod receiver;
+mod reduction;
+pub mod reno;
+mod rtt;
+mod scoreboard;
+mod segmentation;
+pub mod sender;
+mod sent;
+pub mod simulation;
+mod usage;
+pub mod watch;
+mod way;

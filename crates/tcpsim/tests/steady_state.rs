@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A simulated flow that has warmed up takes no memory for a packet: invariant 1.
+
+use assert_no_alloc::{AllocDisabler, assert_no_alloc};
+use longhaul_netem::Setting;
+use longhaul_tcpsim::{
+    receiver::AckPolicy,
+    reno::Reno,
+    sender::Settings,
+    simulation::{FlowSettings, Path, Simulation},
+};
+use units::Time;
+
+#[global_allocator]
+static ALLOCATOR: AllocDisabler = AllocDisabler;
+
+#[test]
+fn a_warm_flow_allocates_nothing() {
+    let mut path = Path::default();
+    for (key, value) in [("rate", "10gbit"), ("delay", "5ms"), ("queue", "1bdp")] {
+        path.forth.apply(Setting::parse(key, value).unwrap());
+    }
+    let flow = FlowSettings {
+        start: Time::ZERO,
+        extra_rtt: Time::from_millis(5),
+        sender: Settings::default(),
+        acks: AckPolicy::default(),
+        control: Box::new(Reno),
+    };
+    let mut simulation = Simulation::new(path, vec![flow]);
+    // Past the end of slow start and its recovery: the largest queues that there will be.
+    simulation.run_until(Time::from_secs(2));
+    let before = simulation.sender(0).acked();
+    assert_no_alloc(|| simulation.run_until(Time::from_secs(3)));
+    assert!(simulation.sender(0).acked() - before > 600_000);
+}
