@@ -5,9 +5,9 @@
 //! The input is the link type, wire length beyond what was captured in units of 256, segment size in units
 //! of 16, and the frame.
 
+use longhaul_analysis::flow::decode::{Undecoded, decode};
+use longhaul_analysis::flow::segment::{FlowKey, Segment};
 use longhaul_packet::capture::{Frame, LinkType};
-use model::tap::decode::{Undecoded, decode};
-use model::tap::segment::{FlowKey, Segment};
 
 pub(crate) fn check(input: &[u8]) {
     let Some(([link_type, beyond, segment_size], bytes)) = input.split_first_chunk() else {

@@ -8,4 +8,3 @@ pub mod copy;
 pub mod decp;
 pub mod leg;
 pub mod stripe;
-pub mod tap;

@@ -2,7 +2,7 @@
 //! `longhaul tap`: takes the headers of TCP connections and says what their data streams and their
 //! ACK streams did (paper 001's TAPEE, in software).
 //!
-//! `longhaul_packet::capture` knows the files, `model::tap` what a segment means; here are threads, files and
+//! `longhaul_packet::capture` knows the files, `longhaul_analysis::flow` what a segment means; here are threads, files and
 //! words.
 
 mod analyze;

@@ -5,7 +5,7 @@
 
 use super::fine::{Fine, FineBins};
 use crate::lab::result::{Spread, TapPhase, TapSeries};
-use model::tap::record::{Direction, Phase, PhaseKind};
+use longhaul_analysis::flow::record::{Direction, Phase, PhaseKind};
 
 /// Bins of a course at most: about two pixels each on a wide page.
 const BINS_MAX: usize = 512;

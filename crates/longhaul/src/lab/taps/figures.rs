@@ -3,7 +3,7 @@
 
 use super::fine::{Fine, FineBins};
 use crate::lab::result::Metrics;
-use model::tap::record::{Direction, Limit, Phase, PhaseKind};
+use longhaul_analysis::flow::record::{Direction, Limit, Phase, PhaseKind};
 
 /// The names of all that [`of`] can tell.
 pub(crate) const FIGURES: [&str; 18] = [
@@ -131,7 +131,7 @@ fn settled<'a>(direction: &Direction, fine: &'a FineBins) -> &'a [Fine] {
 
 fn troubles(direction: &Direction) -> Figures {
     let limits = &direction.limits;
-    let span = |one: &model::tap::record::Limited| (one.to_ns - one.from_ns) as f64;
+    let span = |one: &longhaul_analysis::flow::record::Limited| (one.to_ns - one.from_ns) as f64;
     let all = sum(limits.iter().map(span));
     let by_acks = limits.iter().filter(|one| one.by == Limit::AckStream);
     let share = sum(by_acks.map(span)) / all;
@@ -178,7 +178,7 @@ fn present<const N: usize>(figures: [(&'static str, Option<f64>); N]) -> Figures
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::tap::record::{Acks, Data, Distribution, Limited};
+    use longhaul_analysis::flow::record::{Acks, Data, Distribution, Limited};
 
     const MS: u64 = 1_000_000;
 

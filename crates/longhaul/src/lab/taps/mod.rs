@@ -21,7 +21,7 @@ use super::{
 use crate::tap;
 use anyhow::{Context, Result};
 use fine::FineBins;
-use model::tap::{
+use longhaul_analysis::flow::{
     record,
     segment::{Endpoint, Vantage},
 };

@@ -12,7 +12,7 @@ use crate::{
     tap::{report::Ranks, series::Format},
 };
 use anyhow::Result;
-use model::tap::Settings;
+use longhaul_analysis::flow::Settings;
 use units::{Bytes, Time};
 
 /// Width of the coarse bins.

@@ -3,13 +3,13 @@
 
 use super::crew::SHARDS;
 use crate::tap::{report::Output, series::Row};
-use longhaul_packet::capture::{Damage, Run, Statistics};
-use model::tap::{
+use longhaul_analysis::flow::{
     Sink,
     record::{BothEnds, Flow},
     segment::{Item, Vantage},
     series::Bin,
 };
+use longhaul_packet::capture::{Damage, Run, Statistics};
 use std::{
     collections::BTreeMap,
     ops::Range,

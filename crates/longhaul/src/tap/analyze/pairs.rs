@@ -4,13 +4,13 @@
 //! A connection is followed from its SYN, because what only one place has counts as lost. If no second
 //! place has seen it after [`ALONE_MAX`] segments, it is not followed any more.
 
-use longhaul_packet::tcp::SYN;
-use model::tap::{
+use longhaul_analysis::flow::{
     both_ends::{Bounds, Comparison, Place},
     course::Course,
     record::{BothEnds, Flow},
     segment::{FlowKey, Item, Vantage},
 };
+use longhaul_packet::tcp::SYN;
 use std::collections::HashMap;
 
 /// Connections that a shard follows at once, those that begin first.

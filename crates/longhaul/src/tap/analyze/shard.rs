@@ -6,7 +6,7 @@ use super::{
     load::{Ear, Load},
     pairs::Pairs,
 };
-use model::tap::{
+use longhaul_analysis::flow::{
     Flows, Settings,
     segment::{FlowKey, Item},
 };

@@ -11,8 +11,8 @@ use super::{
     source::{self, Source},
 };
 use anyhow::Result;
+use longhaul_analysis::flow::segment::Vantage;
 use longhaul_packet::capture::{Interface, LinkType};
-use model::tap::segment::Vantage;
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},

@@ -5,7 +5,7 @@ use crate::{
     console::escaped,
     tap::report::{Analysis, CaptureFile},
 };
-use model::tap::record::{Direction, Flow};
+use longhaul_analysis::flow::record::{Direction, Flow};
 use std::fmt::Write as _;
 use units::{BitRate, Bytes, Time};
 

@@ -14,12 +14,12 @@ use crate::tap::report::{
     CaptureFile, DAMAGES_MAX, Damage, Output, Sources as Told, VantagePoint, Writer,
 };
 use anyhow::Result;
-use longhaul_packet::capture::{Frame, Record};
-use model::tap::{
+use longhaul_analysis::flow::{
     decode::{Undecoded, decode},
     record::BothEnds,
     segment::Item,
 };
+use longhaul_packet::capture::{Frame, Record};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `diff.json`: both sides' figures, as `model::tap::compare` has them.
+//! `diff.json`: both sides' figures, as `longhaul_analysis::flow::compare` has them.
 
 use super::side::Side;
 use crate::tap::report::SCHEMA;
-use model::tap::compare::{self, Figure};
+use longhaul_analysis::flow::compare::{self, Figure};
 use serde::Serialize;
 
 /// The whole file.
@@ -68,7 +68,7 @@ impl Named {
 mod tests {
     use super::*;
     use crate::tap::report::made_up;
-    use model::tap::record::Direction;
+    use longhaul_analysis::flow::record::Direction;
     use std::path::Path;
 
     fn compared(change: impl Fn(&mut Direction)) -> Comparison {

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 use anyhow::Result;
-use model::tap::record::{Direction, Flow};
+use longhaul_analysis::flow::record::{Direction, Flow};
 use std::path::Path;
 
 /// A direction of a flow of a result.

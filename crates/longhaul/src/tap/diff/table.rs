@@ -6,7 +6,7 @@ use crate::lab::{
     metric::{Metric, percent, times},
     table::aligned,
 };
-use model::tap::compare::Figure;
+use longhaul_analysis::flow::compare::Figure;
 
 /// Beside what differs by more than chance.
 const NOTABLE: &str = "*";

@@ -7,7 +7,7 @@ use super::{
     screen,
 };
 use jiff::Timestamp;
-use model::tap::series::Bin;
+use longhaul_analysis::flow::series::Bin;
 use serde::Serialize;
 use std::io::{self, Write};
 use units::Bytes;

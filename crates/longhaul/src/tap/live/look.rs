@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an interface had in one second, flow by flow.
 
-use model::tap::{
+use longhaul_analysis::flow::{
     Flows, Settings, Sink,
     record::Flow,
     segment::{Endpoint, FlowKey, Segment, Vantage},

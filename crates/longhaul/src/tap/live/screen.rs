@@ -3,7 +3,7 @@
 
 use super::board::{Board, MINUTE, Name, Order, Row, packets_per_ack, rtt_ns};
 use super::look::Look;
-use model::tap::{segment::Endpoint, series::Bin};
+use longhaul_analysis::flow::{segment::Endpoint, series::Bin};
 use ratatui::{
     Frame,
     crossterm::event::{KeyCode, KeyEvent, KeyModifiers},

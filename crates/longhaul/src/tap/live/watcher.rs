@@ -9,7 +9,7 @@ use host::{
     packet_ring::{BLOCK_TIMEOUT, Ring},
     wait::Bell,
 };
-use model::tap::decode::decode;
+use longhaul_analysis::flow::decode::decode;
 use std::sync::mpsc::SyncSender;
 use units::Time;
 

@@ -10,8 +10,10 @@ use super::{
     result::Analysis,
 };
 use crate::lab::metric::percent;
+use longhaul_analysis::flow::record::{
+    BothEnds, Clocks, DelayBin, DelayCourse, Flow, Missing, Way,
+};
 use maud::{Markup, html};
-use model::tap::record::{BothEnds, Clocks, DelayBin, DelayCourse, Flow, Missing, Way};
 
 /// Bins of delays in `result.json` and on the page, each way: 12 kB.
 const BINS_MAX: usize = 512;

@@ -2,8 +2,8 @@
 //! Which charts over time a direction has, and what each finds. `tap.js` makes them of the course.
 
 use super::{course::Drawn, quantity};
+use longhaul_analysis::flow::record::Direction;
 use maud::{Markup, html};
-use model::tap::record::Direction;
 
 /// Place for one chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use crate::tap::report::made_up;
 
-    fn kinds(flow: &model::tap::record::Flow) -> Vec<&'static str> {
+    fn kinds(flow: &longhaul_analysis::flow::record::Flow) -> Vec<&'static str> {
         let course = Drawn::of((flow.number, true), &flow.upload.course, 1_000_000, 4096);
         charts(&flow.upload, &course)
             .iter()

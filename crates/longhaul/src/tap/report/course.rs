@@ -3,7 +3,7 @@
 
 use super::excerpts::Packed;
 use crate::tap::series::column::{COLUMNS, Column, direction};
-use model::tap::{course::Course, series::Bin};
+use longhaul_analysis::flow::{course::Course, series::Bin};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -9,11 +9,11 @@ use super::{
     result::Analysis,
     strip::{self, Axis, phase_words},
 };
-use maud::{Markup, html};
-use model::tap::{
+use longhaul_analysis::flow::{
     record::{Acks, Closing, Data, Direction, Flow, Offer, Phase, Place, Standing},
     segment::Endpoint,
 };
+use maud::{Markup, html};
 
 /// A direction that has a course.
 #[derive(Clone, Copy)]

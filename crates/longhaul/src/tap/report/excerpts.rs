@@ -3,10 +3,10 @@
 //! segment, ACK or SACK block. `segments.js` draws them.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use model::tap::record::{Excerpt, Mark, MarkKind, Occasion};
+use longhaul_analysis::flow::record::{Excerpt, Mark, MarkKind, Occasion};
 use serde::{Deserialize, Serialize};
 
-/// Marks of a direction that is alone, as many as `model::tap` keeps.
+/// Marks of a direction that is alone, as many as `longhaul_analysis::flow` keeps.
 const MARKS_MAX: usize = 1 << 13;
 /// Marks that large directions have always.
 const MARKS_MIN: usize = 1 << 8;

@@ -7,8 +7,8 @@ use super::{
     result::Analysis,
     strip::mostly,
 };
+use longhaul_analysis::flow::record::{Direction, Flow};
 use maud::{Markup, html};
-use model::tap::record::{Direction, Flow};
 
 const NAMES: [&str; 11] = [
     "From",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A distribution as bars over a logarithmic axis, as SVG; its quantiles are a table below it.
 
+use longhaul_analysis::flow::record::Distribution;
 use maud::{Markup, html};
-use model::tap::record::Distribution;
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 150.0;

@@ -285,7 +285,7 @@ mod tests {
         let mut finished = made_up::finished();
         let long = finished.analysis.flows[0].clone();
         finished.analysis.flows = (0..1000)
-            .map(|number| model::tap::record::Flow {
+            .map(|number| longhaul_analysis::flow::record::Flow {
                 number,
                 ..long.clone()
             })

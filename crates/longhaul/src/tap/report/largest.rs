@@ -3,7 +3,7 @@
 //! course, more without, and of all others a line each in `flows.jsonl` and their sum.
 
 use super::result::Others;
-use model::tap::{
+use longhaul_analysis::flow::{
     course::Course,
     record::{Direction, Flow},
 };

@@ -8,7 +8,7 @@ use super::{
     output::Finished,
     result::{Analysis, CaptureFile, Damage, Others, SCHEMA, VantagePoint},
 };
-use model::tap::{
+use longhaul_analysis::flow::{
     course::Course,
     record::{
         AckSpacing, Acks, BothEnds, Clocks, Closing, Data, DelayBin, DelayCourse, Direction,

@@ -15,7 +15,7 @@ use crate::{
     tap::series::{self, Format, Row},
 };
 use anyhow::{Context, Result};
-use model::tap::{
+use longhaul_analysis::flow::{
     course::Course,
     joint_verdict,
     record::{BothEnds, Excerpt, Flow},
@@ -476,7 +476,7 @@ fn judge_pairs(flows: &mut [Flow], pairs: &[BothEnds]) {
 mod tests {
     use super::*;
     use crate::tap::report::made_up;
-    use model::tap::series::Bin;
+    use longhaul_analysis::flow::series::Bin;
 
     fn plan(directory: Option<&Path>) -> Plan {
         Plan {

@@ -2,8 +2,8 @@
 //! What ACKs released: a row for each class of AckDiff, shaded by how its bursts were.
 
 use super::quantity;
+use longhaul_analysis::flow::record::{ReleasedBy, Releases};
 use maud::{Markup, html};
-use model::tap::record::{ReleasedBy, Releases};
 
 /// Classes of bursts, as [`ReleasedBy::bursts`] has them.
 const BURSTS: [&str; 9] = ["0", "1", "2", "3–4", "5–8", "9–16", "17–32", "33–64", "65–"];

@@ -5,7 +5,7 @@
 //! Names end in units: `_ns` (of moments: since 1970, UTC), `_bytes`, `_bps` (bits a second); no unit
 //! means a count. Optional parts are absent, never null.
 
-use model::tap::{
+use longhaul_analysis::flow::{
     record::{BothEnds, Flow},
     segment::Vantage,
 };

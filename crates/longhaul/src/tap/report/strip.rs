@@ -3,8 +3,8 @@
 //! `tap.js` moves the parts when the charts are zoomed.
 
 use super::quantity;
+use longhaul_analysis::flow::record::{Direction, Limit, Limited, Phase, PhaseKind};
 use maud::{Markup, html};
-use model::tap::record::{Direction, Limit, Limited, Phase, PhaseKind};
 
 /// Parts of a strip; more nobody can tell apart.
 const PARTS_MAX: usize = 200;

@@ -2,7 +2,7 @@
 //! The columns of a series: `flow`, `direction`, `time_ns`, and those of a [`Bin`], which the report's
 //! page has too. Names end in units; a value that a bin does not have is empty.
 
-use model::tap::series::Bin;
+use longhaul_analysis::flow::series::Bin;
 
 /// One quantity of a bin.
 pub(crate) struct Column {

@@ -9,7 +9,7 @@ mod csv;
 mod parquet;
 
 use anyhow::{Context, Result};
-use model::tap::series::Bin;
+use longhaul_analysis::flow::series::Bin;
 use std::{
     fs::File,
     io,

@@ -212,7 +212,7 @@ fn failed(error: ParquetError) -> io::Error {
 pub(super) mod tests {
     use super::*;
     use bytes::Bytes;
-    use model::tap::series::Bin;
+    use longhaul_analysis::flow::series::Bin;
     use parquet::{
         file::reader::{FileReader, SerializedFileReader},
         record::{Field, Row as Record},
