@@ -3,10 +3,10 @@
 //! from beginning to end.
 
 use bpf::object::OBJECTS;
-use host::{netns::Netns, tcp_info::TcpInfo};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapType, Object, ObjectBuilder, Program, query::ProgInfoIter,
 };
+use longhaul_linux::{netns::Netns, tcp_info::TcpInfo};
 use socket2::{Domain, Socket, Type};
 use std::{
     io::{self, Read, Write},

@@ -2,7 +2,7 @@
 //! Caps on real connections over loopback, whose programs know nothing of them.
 
 use bpf::window_cap::Caps;
-use host::{
+use longhaul_linux::{
     netns::Netns,
     sock_diag::{Connection, SockDiag},
     socket::{Options, outgoing},
@@ -27,7 +27,7 @@ fn alone(name: &str, work: impl FnOnce(&Caps) + Send) {
     };
     let name = format!("decp-{name}-{}", std::process::id());
     let netns = Netns::create(&name).unwrap();
-    host::interface::bring_up(&netns, "lo").unwrap();
+    longhaul_linux::interface::bring_up(&netns, "lo").unwrap();
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let inside = || {
             netns.enter().unwrap();

@@ -27,7 +27,7 @@ const STACK: usize = 64 << 10;
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let _ = host::descriptors::raise_limit();
+    let _ = longhaul_linux::descriptors::raise_limit();
     match words[0].as_str() {
         "serve" => serve(words[1].parse().expect("an address")),
         job => run(job, &Job::from(&words[1..])),

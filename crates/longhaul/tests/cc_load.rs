@@ -299,12 +299,12 @@ fn a_default_is_put_back_and_somebody_elses_is_respected() {
     }
     const SETTING: &str = "net.ipv4.tcp_congestion_control";
     let (host, there) = (Host::new(), Namespace::new("default"));
-    let get = || host::sysctl::read(&there.netns, SETTING).unwrap();
-    let set = |name| host::sysctl::write(&there.netns, SETTING, name).unwrap();
+    let get = || longhaul_linux::sysctl::read(&there.netns, SETTING).unwrap();
+    let set = |name| longhaul_linux::sysctl::write(&there.netns, SETTING, name).unwrap();
     let inside = |args: &[&str]| {
         let mut command = host.command(args);
         ended(
-            &host::process::inside(&mut command, &there.netns)
+            &longhaul_linux::process::inside(&mut command, &there.netns)
                 .output()
                 .unwrap(),
         )
@@ -402,15 +402,16 @@ fn one_socket_has_parameters_of_its_own() {
         return;
     }
     let host = Host::new();
-    let cgroup = host::cgroup::own().unwrap();
+    let cgroup = longhaul_linux::cgroup::own().unwrap();
     let path = format!("/proc/{}/fd/{}", std::process::id(), cgroup.as_raw_fd());
     host.done(&["load", "scalable", "--per-socket", &path]);
     let described = host.show();
     let level = i32::try_from(described["option_level"].as_i64().unwrap()).unwrap();
     let option = i32::try_from(described["parameters"][0]["option"].as_i64().unwrap()).unwrap();
 
-    let set =
-        |socket: &socket2::Socket, value| host::socket::set_number(socket, level, option, value);
+    let set = |socket: &socket2::Socket, value| {
+        longhaul_linux::socket::set_number(socket, level, option, value)
+    };
     let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
     let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
     let (listener, sender) = (socket().unwrap(), socket().unwrap());

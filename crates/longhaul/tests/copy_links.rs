@@ -10,8 +10,8 @@ mod copy_testbed;
 mod link_process;
 
 use copy_testbed::{PATIENCE, durable::lacking, finish, kill, tree};
-use host::process::inside;
 use link_process::{Testbed, may_use_namespaces};
+use longhaul_linux::process::inside;
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},

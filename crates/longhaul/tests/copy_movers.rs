@@ -14,7 +14,7 @@ use copy_testbed::{
     hosts::{Hosts, kept},
     kill, tree,
 };
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use postgres_fixture::{Server, Setup};
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
@@ -66,7 +66,7 @@ impl Site {
         let setup = Setup::default().durable().listen(at);
         let server = setup
             .within(move |command| {
-                host::process::inside(command, &netns);
+                longhaul_linux::process::inside(command, &netns);
             })
             .start();
         Self::with(hosts, Some(server))

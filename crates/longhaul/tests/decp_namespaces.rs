@@ -4,8 +4,8 @@
 mod link_process;
 
 use bpf::window_cap::Caps;
-use host::sock_diag::{Connection, SockDiag};
 use link_process::{Testbed, may_use_namespaces};
+use longhaul_linux::sock_diag::{Connection, SockDiag};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
@@ -98,13 +98,15 @@ impl Drop for Bulk {
     }
 }
 
-fn iperf3(netns: &host::netns::Netns, arguments: &[&str]) -> Child {
+fn iperf3(netns: &longhaul_linux::netns::Netns, arguments: &[&str]) -> Child {
     let mut command = Command::new("iperf3");
     command
         .args(arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    host::process::inside(&mut command, netns).spawn().unwrap()
+    longhaul_linux::process::inside(&mut command, netns)
+        .spawn()
+        .unwrap()
 }
 
 /// iperf3's connections, its control connection too.

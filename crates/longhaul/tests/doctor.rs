@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul doctor` in network namespaces, whose `net.ipv4` settings are their own.
 
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,7 @@ impl Host {
     fn command(&self, program: &str, args: &[&str]) -> Output {
         let mut command = Command::new(program);
         command.args(args).env("XDG_STATE_HOME", self.state.path());
-        host::process::inside(&mut command, &self.netns)
+        longhaul_linux::process::inside(&mut command, &self.netns)
             .output()
             .unwrap()
     }
@@ -54,11 +54,11 @@ impl Host {
     }
 
     fn get(&self, key: &str) -> String {
-        host::sysctl::read(&self.netns, key).unwrap()
+        longhaul_linux::sysctl::read(&self.netns, key).unwrap()
     }
 
     fn set(&self, key: &str, value: &str) {
-        host::sysctl::write(&self.netns, key, value).unwrap();
+        longhaul_linux::sysctl::write(&self.netns, key, value).unwrap();
     }
 
     /// Every readable setting below net/ipv4 and net/core, as bytes.
@@ -211,7 +211,7 @@ fn a_killed_fix_is_undone() {
             .args(["doctor", "--fix", "--only", "net.ipv4."])
             .env("XDG_STATE_HOME", host.state.path())
             .stdout(std::process::Stdio::null());
-        let mut child = host::process::inside(&mut command, &host.netns)
+        let mut child = longhaul_linux::process::inside(&mut command, &host.netns)
             .spawn()
             .unwrap();
         std::thread::sleep(std::time::Duration::from_millis(round));
@@ -296,7 +296,7 @@ fn records_of_namespaces_that_are_gone_are_cleaned() {
         command
             .args(["doctor", "--clean"])
             .env("XDG_STATE_HOME", &state);
-        let command = host::process::inside(&mut command, &here.netns);
+        let command = longhaul_linux::process::inside(&mut command, &here.netns);
         ended(&command.output().unwrap())
     };
     let (code, said) = clean();

@@ -150,7 +150,7 @@ fn in_a_network_namespace_the_memory_budget_has_a_default() {
         said(&command.args(more).output().unwrap())
     };
     let memory = serde_json::from_str::<Value>(&inside(&["--json"])).unwrap()["memory"].take();
-    let machine = host::memory::of_machine();
+    let machine = longhaul_linux::memory::of_machine();
     let budget = memory["budget_bytes"].as_u64().unwrap();
     assert!((1 << 20..=machine / 32).contains(&budget), "{memory}");
     let basis = memory["budget_basis"].as_str().unwrap();

@@ -4,7 +4,7 @@
 
 mod relay_process;
 
-use host::socket::reset_on_close;
+use longhaul_linux::socket::reset_on_close;
 use relay_process::{
     PATIENCE, Relay, accept, assert_reset, connect, half_close, origin, read_array,
 };
@@ -112,7 +112,10 @@ fn a_rst_after_a_fin_ends_an_idle_connection() {
     // Nothing is written: only the watch on the half-closed leg can end it. With the default grace
     // the relays would wait for an open connection and then cut it.
     let start = Instant::now();
-    while host::socket::pending_error(&server).unwrap().is_none() {
+    while longhaul_linux::socket::pending_error(&server)
+        .unwrap()
+        .is_none()
+    {
         assert!(start.elapsed() < PATIENCE, "the reset never arrived");
         std::thread::yield_now();
     }

@@ -4,7 +4,7 @@
 
 mod relay_process;
 
-use host::{cgroup, initial_window, netns::Netns, tcp_info::TcpInfo};
+use longhaul_linux::{cgroup, initial_window, netns::Netns, tcp_info::TcpInfo};
 use relay_process::{
     PATIENCE, Relay, accept, connect, dial, exchange, may_use_namespaces, origin, read_array,
 };

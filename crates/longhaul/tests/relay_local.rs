@@ -6,7 +6,7 @@ mod name_server;
 mod relay_process;
 mod relay_testbed;
 
-use host::process::inside;
+use longhaul_linux::process::inside;
 use name_server::{Files, NameServer};
 use relay_process::{
     PATIENCE, Relay, accept, assert_turned_away, convert_answer, dial, exchange, http_head,
@@ -77,7 +77,7 @@ const NAMES: &str = "127.0.0.1 loop.test\n0.0.0.0 zero.test\n169.254.169.254 met
 struct Services(Vec<TcpListener>);
 
 impl Services {
-    fn on(netns: &host::netns::Netns) -> Self {
+    fn on(netns: &longhaul_linux::netns::Netns) -> Self {
         ip(netns, "address replace 169.254.169.254/32 dev lo");
         let listen = || {
             let ipv4 = TcpListener::bind(("0.0.0.0", PORT))?;
@@ -128,7 +128,7 @@ fn start(bed: &Testbed, args: &[&str]) -> Relay {
 }
 
 /// A relay on a host that knows the [`NAMES`].
-fn start_on(netns: &host::netns::Netns, args: &[&str]) -> (Relay, Files) {
+fn start_on(netns: &longhaul_linux::netns::Netns, args: &[&str]) -> (Relay, Files) {
     let server = netns.run(|| Ok(NameServer::start(&[]))).unwrap();
     let files = server.files("", NAMES);
     let mut command = files.relay(&[&EVERYBODY[..], args].concat());

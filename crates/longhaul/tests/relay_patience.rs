@@ -4,7 +4,7 @@
 
 mod relay_process;
 
-use host::socket::reset_on_close;
+use longhaul_linux::socket::reset_on_close;
 use relay_process::{
     Relay, accept, assert_reset, connect, convert_answer, exchange, origin, read_array, refusing,
 };

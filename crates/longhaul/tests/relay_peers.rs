@@ -3,7 +3,7 @@
 
 mod relay_process;
 
-use host::socket::reset_on_close;
+use longhaul_linux::socket::reset_on_close;
 use relay_process::{
     PATIENCE, Relay, accept, connect, convert_answer, dial, exchange, http_head, http_status,
     origin, read_array, refusing,

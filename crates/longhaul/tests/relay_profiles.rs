@@ -4,7 +4,7 @@
 
 mod relay_process;
 
-use host::socket::pacing_rate;
+use longhaul_linux::socket::pacing_rate;
 use relay_process::{Relay, accept, connect, exchange, origin, read_array};
 use rustix::net::sockopt as read;
 use std::{

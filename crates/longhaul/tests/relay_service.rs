@@ -229,7 +229,7 @@ fn an_origin_that_dies_mid_body_is_no_complete_response() {
     let head = http_head(&mut client);
     assert_eq!(http_status(&head), 200);
     assert_eq!(read_array(&mut client), *b"half");
-    host::socket::reset_on_close(&server).unwrap();
+    longhaul_linux::socket::reset_on_close(&server).unwrap();
     drop(server);
     let error = client.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);

@@ -5,8 +5,8 @@
 mod link_process;
 mod relay_process;
 
-use host::socket::reset_on_close;
 use link_process::Testbed;
+use longhaul_linux::socket::reset_on_close;
 use relay_process::{
     Relay, accept, connect, convert_answer, dial, exchange, origin, read_array, receive, send,
 };
@@ -589,7 +589,8 @@ fn nobody_joins_a_group_uninvited() {
     let wrong = GroupId(*b"sixteen lettersX");
     assert_eq!(join(connect(relay), wrong).1, refused, "another id");
     let elsewhere = SocketAddr::from(([127, 0, 0, 2], 0));
-    let other = host::socket::outgoing(relay, Some(elsewhere), &Default::default()).unwrap();
+    let other =
+        longhaul_linux::socket::outgoing(relay, Some(elsewhere), &Default::default()).unwrap();
     let other = socket2::Socket::from(other);
     other.set_nonblocking(false).unwrap();
     other.connect(&relay.into()).unwrap();

@@ -3,7 +3,7 @@
 
 mod relay_process;
 
-use host::socket::reset_on_close;
+use longhaul_linux::socket::reset_on_close;
 use relay_process::{
     Relay, accept, assert_reset, connect, dial, exchange, half_close, origin, read_array,
 };

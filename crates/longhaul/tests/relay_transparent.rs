@@ -6,7 +6,7 @@
 mod relay_process;
 mod relay_testbed;
 
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use relay_process::{PATIENCE, Relay, accept, assert_turned_away, exchange, may_use_namespaces};
 use relay_testbed::{BOTH, Family, IPV4, Testbed, feed, set};
 use rustix::process::Signal;

@@ -2,7 +2,7 @@
 //! `longhaul run --ack-ratio` on real sockets: a program in one network namespace fetches from a
 //! server in another, 100 Mbit/s, packet by packet.
 
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use serde_json::Value;
 use std::{
     io::{Read, Write},

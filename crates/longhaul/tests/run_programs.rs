@@ -101,7 +101,9 @@ fn another_user_is_that_user_altogether() {
     if !may_run() {
         return;
     }
-    let nobody = host::account::Account::of("nobody").unwrap().unwrap();
+    let nobody = longhaul_linux::account::Account::of("nobody")
+        .unwrap()
+        .unwrap();
     let looks = "id -u; id -g; id -G; echo $HOME $USER $LOGNAME; \
                  grep -E '^Cap(Prm|Eff)' /proc/self/status | tr -d '\\t'";
     let groups: Vec<_> = nobody.groups.iter().map(u32::to_string).collect();

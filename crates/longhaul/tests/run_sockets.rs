@@ -3,7 +3,7 @@
 
 mod run_program;
 
-use host::{
+use longhaul_linux::{
     attended::{Program, Signals},
     socket,
     tcp_info::TcpInfo,

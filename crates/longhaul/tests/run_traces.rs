@@ -3,8 +3,8 @@
 
 mod run_program;
 
-use host::cgroup;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter};
+use longhaul_linux::cgroup;
 use run_program::{PATIENCE, Running, connect, may_run, origin, output};
 use rustix::{
     fs::{Dir, Mode, OFlags, fstat, openat},
@@ -153,7 +153,10 @@ fn after_sigkill_the_program_goes_on_and_the_next_run_cleans_up() {
     running.wait();
     assert_soon("BPF is still there", || traces.bpf_is_gone());
     // Its connection keeps what it has.
-    assert_eq!(host::socket::pacing_rate(&stream).unwrap(), 10_000_000);
+    assert_eq!(
+        longhaul_linux::socket::pacing_rate(&stream).unwrap(),
+        10_000_000
+    );
     assert!(output(&[], &["true"]).status.success());
     assert!(!traces.cgroup_is_gone(), "a process is in it");
     let stays = format!("cgroup {} stays", traces.cgroup);

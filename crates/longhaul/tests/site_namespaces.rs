@@ -6,7 +6,7 @@ mod relay_process;
 mod relay_testbed;
 mod site_process;
 
-use host::{netns::Netns, process::inside};
+use longhaul_linux::{netns::Netns, process::inside};
 use relay_process::may_use_namespaces;
 use relay_testbed::{BOTH, IPV4, Testbed, feed};
 use site_process::{Client, Home, Site, listing, make_tree, succeed};

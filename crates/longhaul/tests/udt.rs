@@ -5,8 +5,8 @@
 #[path = "link_process/mod.rs"]
 mod link_process;
 
-use host::{netns::Netns, process::inside};
 use link_process::{Testbed, may_use_namespaces};
+use longhaul_linux::{netns::Netns, process::inside};
 use serde_json::Value;
 use std::{
     fs,

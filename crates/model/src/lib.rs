@@ -6,5 +6,4 @@
 
 pub mod copy;
 pub mod decp;
-pub mod leg;
 pub mod stripe;

@@ -4,7 +4,7 @@
 
 mod testbed;
 
-use host::{netns::Netns, process::inside};
+use longhaul_linux::{netns::Netns, process::inside};
 use std::{
     net::{IpAddr, SocketAddr},
     process::Command,

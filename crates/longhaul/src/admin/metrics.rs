@@ -9,7 +9,7 @@ use super::{
     record::{HealthStatus, LegGroup, PeerState, Status},
 };
 use crate::relay::{failure::Failure, record::ListenerCounts};
-use model::leg::limiter::Limiter;
+use longhaul_linux::limiter::Limiter;
 use prometheus_client::{
     encoding::text,
     metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},

@@ -3,9 +3,9 @@
 //! docs/admin.md explains each field to its readers.
 
 use crate::relay::record::{PeerCounts, RelayRecord};
-use host::tcp_info::TcpInfo;
 use jiff::Timestamp;
-use model::leg::limiter::Limiter;
+use longhaul_linux::limiter::Limiter;
+use longhaul_linux::tcp_info::TcpInfo;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::SocketAddr};
 

@@ -7,7 +7,7 @@
 use super::refusal;
 use anyhow::{Context, Result, bail};
 use bpf::loader::Loaded;
-use host::{netns, netns::Netns, sysctl};
+use longhaul_linux::{netns, netns::Netns, sysctl};
 use std::{fs, os::unix::fs::MetadataExt};
 
 const SETTING: &str = "net.ipv4.tcp_congestion_control";

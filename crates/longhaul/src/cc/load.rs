@@ -107,7 +107,7 @@ fn wanted(args: &Args) -> Result<Vec<(Algorithm, Vec<u32>)>> {
 }
 
 fn open_cgroup(path: &Path) -> Result<OwnedFd> {
-    let open = host::cgroup::at(path);
+    let open = longhaul_linux::cgroup::at(path);
     open.map_err(|error| {
         Refusal::usage(format!(
             "--per-socket {}: {error}; it wants the directory of a cgroup of version 2",

@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     // Without root nothing is seen of what is loaded; the rest can be shown.
     let state = state(args, algorithm);
     let state = match state {
-        Err(error) if host::process::user() == 0 => return Err(refusal(error)),
+        Err(error) if longhaul_linux::process::user() == 0 => return Err(refusal(error)),
         other => other.ok().flatten(),
     };
     match args.json {
@@ -117,7 +117,7 @@ fn heading(algorithm: Algorithm, state: Option<&State>) -> String {
     let Some(state) = state else {
         let what = match bpf::choice::registered().contains(&name) {
             false => "not loaded",
-            true if host::process::user() == 0 => "in the kernel, but not pinned here",
+            true if longhaul_linux::process::user() == 0 => "in the kernel, but not pinned here",
             true => "loaded; root sees more",
         };
         return format!("{name}: {what}\n");

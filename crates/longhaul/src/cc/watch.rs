@@ -208,7 +208,9 @@ fn strangers(seen: &[Seen]) -> String {
 
 /// Names of network namespaces by inode.
 fn namespaces() -> HashMap<u64, String> {
-    let entries = fs::read_dir(host::netns::DIRECTORY).into_iter().flatten();
+    let entries = fs::read_dir(longhaul_linux::netns::DIRECTORY)
+        .into_iter()
+        .flatten();
     let named = entries.filter_map(|entry| {
         let entry = entry.ok()?;
         let inode = fs::metadata(entry.path()).ok()?.ino();

@@ -2,7 +2,7 @@
 //! What carries a connection between the ends of a copy: a TCP socket, or a connection of UDT. Threads wait in either.
 
 use crate::udt::terms;
-use host::tcp_info::TcpInfo;
+use longhaul_linux::tcp_info::TcpInfo;
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
@@ -86,7 +86,7 @@ impl Carrier {
     /// Whether the other end has closed it, or it broke: who neither reads nor writes hears of neither.
     pub(super) fn has_ended(&self) -> bool {
         match self {
-            Self::Tcp(socket) => host::socket::has_hung_up(socket).unwrap_or_default(),
+            Self::Tcp(socket) => longhaul_linux::socket::has_hung_up(socket).unwrap_or_default(),
             Self::Udt(stream, _) => stream.has_ended(),
         }
     }
@@ -110,7 +110,7 @@ impl Carrier {
     /// Lets no more wait in it unsent.
     pub(super) fn limit_unsent(&self, bytes: u32) {
         match self {
-            Self::Tcp(socket) => drop(host::socket::limit_unsent(socket, bytes)),
+            Self::Tcp(socket) => drop(longhaul_linux::socket::limit_unsent(socket, bytes)),
             Self::Udt(stream, _) => stream.limit_unsent(bytes / terms::PACKET),
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     site::{self, Duplex, Keyring},
 };
 use anyhow::{Context as _, Result, bail};
-use host::process_sockets;
+use longhaul_linux::process_sockets;
 use serde::Serialize;
 use std::{
     fmt::Display,

@@ -10,7 +10,7 @@ use store::{
 pub(super) fn entry(path: &str, kind: Kind) -> Entry {
     let metadata = Metadata {
         mode: 0o644,
-        uid: host::process::user(),
+        uid: longhaul_linux::process::user(),
         gid: 0,
         modified: Time {
             seconds: 7,

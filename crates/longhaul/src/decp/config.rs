@@ -4,7 +4,7 @@
 use super::{args::Args, filter::Filter};
 use crate::exit::Refusal;
 use anyhow::Result;
-use host::{
+use longhaul_linux::{
     cgroup,
     netns::{self, Netns},
 };

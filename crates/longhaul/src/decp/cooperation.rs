@@ -3,7 +3,7 @@
 
 use super::{account::Account, config::Config, enforcer::Enforcer, watch::Watch};
 use anyhow::Result;
-use host::clock;
+use longhaul_linux::clock;
 use model::decp::{Law, Settings};
 use std::{thread::sleep, time::Duration};
 use units::Time;

@@ -9,7 +9,7 @@
 //!      | ("dst" | "src" | "host") ADDRESS
 //! ```
 
-use host::sock_diag::Connection;
+use longhaul_linux::sock_diag::Connection;
 use std::{
     net::{IpAddr, SocketAddr},
     ops::RangeInclusive,

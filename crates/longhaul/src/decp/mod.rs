@@ -20,7 +20,7 @@ use config::Config;
 pub(crate) use cooperation::Cooperation;
 use display::Display;
 use enforcer::Enforcer;
-use host::clock;
+use longhaul_linux::clock;
 use model::decp::Law;
 use tokio::{
     signal::unix::{SignalKind, signal},

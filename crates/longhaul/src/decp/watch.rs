@@ -3,7 +3,7 @@
 
 use super::{config::Config, filter::Filter};
 use anyhow::{Context, Result, ensure};
-use host::{
+use longhaul_linux::{
     cgroup,
     netns::Netns,
     sock_diag::{Connection, SockDiag},

@@ -2,7 +2,7 @@
 //! What is known of a host: plain values, which the checks judge and `--json` prints. What could not
 //! be read is absent; no check guesses.
 
-use host::ethtool::Rings;
+use longhaul_linux::ethtool::Rings;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use units::Bytes;

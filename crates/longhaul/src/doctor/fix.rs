@@ -9,7 +9,7 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
-use host::sysctl;
+use longhaul_linux::sysctl;
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -2,7 +2,7 @@
 //! Reads the facts of this host, as the calling process sees it. What can't be read stays absent.
 
 use super::facts::{Facts, Interface, Tun};
-use host::{ethtool, interface_list, sysctl};
+use longhaul_linux::{ethtool, interface_list, sysctl};
 use rustix::process::{Resource, getrlimit};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -74,8 +74,8 @@ pub(super) fn gather() -> Facts {
         sysctl: settings(&interfaces),
         interfaces,
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
-        memory: Bytes::new(host::memory::of_machine()),
-        cgroup_memory: host::memory::of_cgroup().map(Bytes::new),
+        memory: Bytes::new(longhaul_linux::memory::of_machine()),
+        cgroup_memory: longhaul_linux::memory::of_cgroup().map(Bytes::new),
         page: rustix::param::page_size() as u64,
         files_soft: files.current,
         files_hard: files.maximum,
@@ -83,7 +83,7 @@ pub(super) fn gather() -> Facts {
         timer_slack_ns: number("/proc/self/timerslack_ns"),
         programs: programs(),
         tun: tun(),
-        root: host::process::user() == 0,
+        root: longhaul_linux::process::user() == 0,
     }
 }
 

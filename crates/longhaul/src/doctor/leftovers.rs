@@ -8,7 +8,7 @@
 use super::record::inode;
 use crate::relay::intercept::{Marks, TABLE_PREFIX};
 use anyhow::{Context, Result};
-use host::{
+use longhaul_linux::{
     interface,
     netfilter::{Family, lease, nft},
     netns::Netns,
@@ -22,7 +22,7 @@ pub(super) fn namespace_lives(namespace: u64) -> bool {
     let is_it = |file: std::path::PathBuf| inode(file) == Some(namespace);
     let entries = |directory: &str| fs::read_dir(directory).into_iter().flatten().flatten();
     entries("/proc").any(|process| is_it(process.path().join("ns/net")))
-        || entries(host::netns::DIRECTORY).any(|name| is_it(name.path()))
+        || entries(longhaul_linux::netns::DIRECTORY).any(|name| is_it(name.path()))
 }
 
 /// What to do with a table.

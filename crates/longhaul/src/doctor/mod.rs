@@ -82,7 +82,7 @@ fn change(args: &Args, path: Path) -> Result<()> {
         (_, true) => "--undo",
         _ => "--clean",
     };
-    if host::process::user() != 0 {
+    if longhaul_linux::process::user() != 0 {
         return Err(Refusal::unsupported(format!(
             "doctor {what} needs root: run it with sudo"
         )));

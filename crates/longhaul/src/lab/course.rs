@@ -201,7 +201,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 pub(crate) mod tests {
     use super::super::{scenario::Scenario, topology::Topology};
     use super::*;
-    use host::sock_diag;
+    use longhaul_linux::sock_diag;
     use std::sync::Arc;
 
     /// A sample of a connection of the flow with iperf3's port `server`, at the host that has it.

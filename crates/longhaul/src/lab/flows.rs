@@ -16,7 +16,7 @@ use super::{
     view_plan,
 };
 use anyhow::{Context, Result, bail, ensure};
-use host::{clock, netns::Netns};
+use longhaul_linux::{clock, netns::Netns};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{Ipv4Addr, SocketAddrV4},
@@ -527,7 +527,7 @@ fn retransmits(transfers: &[(&Flow, &Outcome)], recording: &Recording, topology:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::sock_diag::Connection;
+    use longhaul_linux::sock_diag::Connection;
 
     fn flow(name: &str) -> Flow {
         toml::from_str(&format!(

@@ -2,7 +2,7 @@
 //! Facts of the machine that belong beside every result.
 
 use super::result::Host;
-use host::{netns::Netns, sysctl};
+use longhaul_linux::{netns::Netns, sysctl};
 use std::{collections::BTreeMap, fs};
 
 /// Settings that bear on TCP throughput. A scenario's own are in its resolved text.

@@ -5,7 +5,7 @@
 
 use crate::exit::Refusal;
 use anyhow::{Context, Result, ensure};
-use host::sandbox;
+use longhaul_linux::sandbox;
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},

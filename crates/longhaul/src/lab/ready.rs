@@ -18,7 +18,7 @@ use crate::{
     exit::{self, Refusal},
 };
 use anyhow::{Context, Result, bail};
-use host::{sandbox, sysctl};
+use longhaul_linux::{sandbox, sysctl};
 use ratatui::crossterm::terminal::size;
 use rustix::fs::{FlockOperation, flock};
 use std::{

@@ -4,7 +4,7 @@
 
 use super::result::{LegSeries, Series};
 use anyhow::{Context, Result};
-use host::{
+use longhaul_linux::{
     clock,
     netns::Netns,
     sock_diag::{Connection, SockDiag},

@@ -5,7 +5,7 @@ use super::{
     scenario::{Flow, Scenario},
     topology::Topology,
 };
-use host::socket::Options;
+use longhaul_linux::socket::Options;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Time};
 

@@ -9,13 +9,13 @@ use super::{
     twins,
 };
 use anyhow::{Context, Result};
-use host::{
+use indexmap::IndexMap;
+use longhaul_linux::{
     clock, ethtool,
     interface::{self, End},
     netns::Netns,
     sysctl,
 };
-use indexmap::IndexMap;
 use std::{collections::BTreeMap, path::Path};
 use units::Time;
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::Result;
-use host::netns::{self, Netns};
+use longhaul_linux::netns::{self, Netns};
 use longhaul_netem::{
     Delivery, Rate, Schedule, Setting, Shape, grammar::number_text, trace::Trace,
 };

@@ -117,7 +117,7 @@ pub(super) async fn serve(listener: UnixListener, link: &Running) -> Result<()> 
     loop {
         let (stream, _) = listener.accept().await?;
         let peer = stream.peer_cred()?.uid();
-        let own = host::process::user();
+        let own = longhaul_linux::process::user();
         if peer == 0 || peer == own {
             // A client that breaks off has nobody left to be told.
             drop(tokio::time::timeout(PATIENCE, answer(stream, link)).await);

@@ -7,7 +7,7 @@ use super::{
     store::Store,
     tap::Point,
 };
-use host::{clock, tun::Tun, wait::Bell};
+use longhaul_linux::{clock, tun::Tun, wait::Bell};
 use longhaul_netem::{Acking, Delivered, Event, Line, Regroup, Run, Segment, Setting, Shape};
 use longhaul_packet::{super_packet::SuperPacket, vnet};
 use std::{
@@ -81,8 +81,8 @@ const IDLE_TURNS: u32 = 100;
 impl Pump {
     /// Works until told to stop. An error means that a device is gone.
     pub(super) fn run(mut self) -> io::Result<()> {
-        host::wait::precise_timers()?;
-        if self.realtime && !host::wait::take_precedence() {
+        longhaul_linux::wait::precise_timers()?;
+        if self.realtime && !longhaul_linux::wait::take_precedence() {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
         let mut next_report = clock::now() + self.interval;
@@ -101,7 +101,7 @@ impl Pump {
             idle_turns = if read > 0 { 0 } else { idle_turns + 1 };
             match idle_turns {
                 0 => {}
-                1..IDLE_TURNS => host::wait::give_way(),
+                1..IDLE_TURNS => longhaul_linux::wait::give_way(),
                 _ => {
                     if self.wait(next_report)? && self.obey() {
                         self.report(clock::now());

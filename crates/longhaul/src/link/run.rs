@@ -13,7 +13,7 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
-use host::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Bell};
+use longhaul_linux::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Bell};
 use longhaul_netem::{Delivery, Line, Regroup, Setting, Shape};
 use std::{
     cell::RefCell,
@@ -102,7 +102,7 @@ fn each<T>(links: &[Link], make: impl FnMut(&Link) -> Result<T>) -> Result<Vec<T
 
 /// Tried on a thread of its own, so that this one stays what it is.
 fn may_take_precedence() -> bool {
-    thread::spawn(host::wait::take_precedence)
+    thread::spawn(longhaul_linux::wait::take_precedence)
         .join()
         .unwrap_or(false)
 }

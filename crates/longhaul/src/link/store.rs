@@ -4,7 +4,7 @@
 //! A packet is written once by the kernel into its place and read once from there; nothing is
 //! copied in between. A packet takes its own length, not a slot for the longest one.
 
-use host::tun;
+use longhaul_linux::tun;
 use longhaul_packet::{super_packet::SuperPacket, vnet};
 use std::collections::VecDeque;
 

@@ -3,7 +3,7 @@
 
 use super::recording::{Oddities, Packet, Recording, Timing};
 use anyhow::{Context, Result, bail, ensure};
-use host::{
+use longhaul_linux::{
     clock,
     netns::Netns,
     timestamps::{Receiver, Sender},

@@ -35,7 +35,7 @@ impl Timing {
         };
         within("count", self.count, 1, COUNT_MAX)?;
         within("length", self.length.into(), 64, 9000)?;
-        let most = host::timestamps::SEGMENTS_MAX as u32;
+        let most = longhaul_linux::timestamps::SEGMENTS_MAX as u32;
         within("segments", self.segments.into(), 1, most)?;
         let message = u32::from(self.segments) * u32::from(self.length);
         within("segments × length", message, 64, 65_000)?;

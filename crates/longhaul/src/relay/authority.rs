@@ -4,7 +4,7 @@
 use super::certificates::KEY_LEN_MAX;
 use crate::exit::Refusal;
 use anyhow::Context as _;
-use host::private_file;
+use longhaul_linux::private_file;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,

@@ -3,7 +3,7 @@
 
 use super::{stream::Channel, udt};
 use crate::udt::terms;
-use host::{
+use longhaul_linux::{
     conduit::Conduit,
     socket::{self, pending_error},
     tcp_info::TcpInfo,
@@ -108,7 +108,7 @@ impl Carrier {
     pub(crate) fn announce(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
-                let write = || host::conduit::announce(&**socket, bytes);
+                let write = || longhaul_linux::conduit::announce(&**socket, bytes);
                 socket.try_io(Interest::WRITABLE, write)
             }
             Self::Udt(stream) => stream.try_write(bytes),

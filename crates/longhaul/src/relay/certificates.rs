@@ -7,7 +7,7 @@ use super::{
     validity::Certificates,
 };
 use crate::exit::Refusal;
-use host::private_file;
+use longhaul_linux::private_file;
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, RootCertStore,
     ServerConfig, ServerConnection, SignatureScheme,

@@ -9,7 +9,7 @@ use super::{
     shortage::{patiently, within},
 };
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use host::socket::{self, Options};
+use longhaul_linux::socket::{self, Options};
 use std::{future::ready, io, net::SocketAddr, time::Duration};
 use tokio::{
     net::{TcpSocket, TcpStream},

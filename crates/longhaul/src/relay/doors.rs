@@ -8,7 +8,7 @@ use super::{
     record::{Counts, ListenerCounts},
 };
 use crate::admin::record::ListenerTimes;
-use host::socket::is_local_address;
+use longhaul_linux::socket::is_local_address;
 use std::{
     collections::BTreeSet,
     net::SocketAddr,

@@ -7,7 +7,7 @@ use super::{
     stream::Channel,
     tls::{self, Tls},
 };
-use host::conduit::Conduit;
+use longhaul_linux::conduit::Conduit;
 use std::{
     future::poll_fn,
     io,

@@ -7,7 +7,7 @@ use super::{
     config::{Kind, Listener},
     doors::Doors,
 };
-use host::socket::is_local_address;
+use longhaul_linux::socket::is_local_address;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wire::destination::Destination;
 

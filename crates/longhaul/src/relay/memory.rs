@@ -285,12 +285,12 @@ async fn look(relay: &Relay) {
 /// `None` is no bound: nothing of it could be read.
 fn default_budget() -> Option<Budget> {
     let page = rustix::param::page_size() as u64;
-    let mark = host::sysctl::read_here("net.ipv4.tcp_mem").ok();
+    let mark = longhaul_linux::sysctl::read_here("net.ipv4.tcp_mem").ok();
     let pages = mark.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
     choose(
         pages.map(|pages| pages.saturating_mul(page)),
-        host::memory::of_machine(),
-        host::memory::of_cgroup(),
+        longhaul_linux::memory::of_machine(),
+        longhaul_linux::memory::of_cgroup(),
     )
 }
 

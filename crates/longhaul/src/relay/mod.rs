@@ -93,10 +93,10 @@ use door::Door;
 use doors::Doors;
 use drain::{Drain, Phase};
 use history::History;
-use host::socket;
 use intercept::{Gate, Keeper, Pulse, Verifier};
 use jiff::Timestamp;
 use journal::Journal;
+use longhaul_linux::socket;
 use lookups::Lookups;
 use memory::Memory;
 use passed::PassedSockets;
@@ -307,7 +307,8 @@ fn open_doors(config: &Config, passed: &mut PassedSockets) -> anyhow::Result<Vec
 /// Where IPv6 is off there is nothing to divert, and that is no reason not to divert the rest.
 fn is_possible(listener: &Listener) -> bool {
     let transparent = matches!(listener.kind, Kind::Transparent { .. });
-    let possible = !transparent || listener.address.is_ipv4() || !host::interface::ipv6_is_off();
+    let possible =
+        !transparent || listener.address.is_ipv4() || !longhaul_linux::interface::ipv6_is_off();
     if !possible {
         note!(
             "longhaul relay: IPv6 is off here: transparent {} is left out",
@@ -370,7 +371,7 @@ fn explain(error: io::Error, listener: &Listener) -> anyhow::Error {
 
 /// Raises the limit on descriptors as far as it goes, and shares it out.
 fn budget(config: &Config) -> anyhow::Result<Budget> {
-    let limit = host::descriptors::raise_limit();
+    let limit = longhaul_linux::descriptors::raise_limit();
     Budget::new(limit, &Demand::of(config))
         .ok_or_else(|| Refusal::unsupported("RLIMIT_NOFILE is too low for a single connection"))
 }

@@ -65,7 +65,7 @@ fn commit() -> &'static str {
 }
 
 fn process() -> Option<Process> {
-    let usage = host::process_usage::own().ok()?;
+    let usage = longhaul_linux::process_usage::own().ok()?;
     Some(Process {
         started: usage.started.try_into().ok()?,
         cpu_s: usage.cpu_s,
@@ -73,7 +73,7 @@ fn process() -> Option<Process> {
         virtual_bytes: usage.virtual_bytes,
         threads: usage.threads,
         open_fds: usage.descriptors,
-        max_fds: host::descriptors::limits().0,
+        max_fds: longhaul_linux::descriptors::limits().0,
     })
 }
 

@@ -3,7 +3,7 @@
 
 use super::config::{Listener, settings::Transport};
 use crate::exit::Refusal;
-use host::activation;
+use longhaul_linux::activation;
 use std::net::TcpListener;
 
 /// Sockets that no listener has taken yet.

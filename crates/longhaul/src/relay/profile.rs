@@ -4,7 +4,7 @@
 use super::{args::Mode, config::settings::ProfileSettings};
 use crate::{exit::Refusal, udt::port::Control};
 use anyhow::Context as _;
-use host::{
+use longhaul_linux::{
     initial_window,
     socket::{self, Options},
 };

@@ -2,8 +2,8 @@
 //! What a relay writes with --counters: JSON, one record a line. Everything that reads a relay
 //! reads these.
 
-use host::tcp_info::TcpInfo;
 use jiff::Timestamp;
+use longhaul_linux::tcp_info::TcpInfo;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::SocketAddr};
 

@@ -129,7 +129,7 @@ fn check_passed(plan: &Plan, doors: &[Arc<Door>], new: &[Listener]) -> Result<()
 /// Shares out the descriptors anew: listeners and ready connections take places, or give them back.
 /// Places that connections have are not taken.
 fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
-    let limit = host::descriptors::raise_limit();
+    let limit = longhaul_linux::descriptors::raise_limit();
     let demand = Demand::of(config);
     let room = relay.budget.connections_with(limit, &demand);
     let now = relay.places_all.load(Relaxed) as usize;
@@ -195,8 +195,9 @@ fn open(config: &Config, plan: &Plan, doors: &[Arc<Door>]) -> anyhow::Result<Vec
         Step::Keep(n) => Ok((doors[n].clone(), listener.clone(), None)),
         Step::Reopen(n) => {
             let (address, options) = (doors[n].address, socket_options(listener));
-            let sockets = host::socket::listen_beside(address, config.limits.workers, &options)
-                .with_context(|| format!("listener {}", listener.name))?;
+            let sockets =
+                longhaul_linux::socket::listen_beside(address, config.limits.workers, &options)
+                    .with_context(|| format!("listener {}", listener.name))?;
             let sockets = sockets.into_iter().map(Ear::Tcp).collect();
             Ok((doors[n].clone(), listener.clone(), Some(sockets)))
         }

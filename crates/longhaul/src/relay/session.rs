@@ -36,8 +36,8 @@ use super::{
     victims::Holding,
     worker::Newcomer,
 };
-use host::pipe_pool::Pool;
 use jiff::Timestamp;
+use longhaul_linux::pipe_pool::Pool;
 use std::{
     net::SocketAddr,
     sync::{

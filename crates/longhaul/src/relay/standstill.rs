@@ -2,7 +2,7 @@
 //! Neighbours that take nothing of what is there for them: their receive window is closed, and stays
 //! so. A path that loses everything is another matter, which TCP itself gives up on.
 
-use host::tcp_info::TcpInfo;
+use longhaul_linux::tcp_info::TcpInfo;
 use std::time::{Duration, Instant};
 
 /// What is known of the neighbour at one end of a connection.

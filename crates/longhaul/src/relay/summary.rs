@@ -334,13 +334,13 @@ impl MemorySummary {
 
 /// What autotuning goes up to.
 fn largest(sysctl: &str) -> Option<u64> {
-    let values = host::sysctl::read_here(sysctl).ok()?;
+    let values = longhaul_linux::sysctl::read_here(sysctl).ok()?;
     values.split(' ').nth(2)?.parse().ok()
 }
 
 impl DescriptorSummary {
     fn new(demand: &Demand) -> Self {
-        let (soft_limit, hard_limit) = host::descriptors::limits();
+        let (soft_limit, hard_limit) = longhaul_linux::descriptors::limits();
         let budget = Budget::new(hard_limit, demand);
         Self {
             needed_idle: demand.idle(),

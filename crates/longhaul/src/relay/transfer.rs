@@ -15,7 +15,7 @@ use super::{
     stripe::Seat,
     times::FirstByte,
 };
-use host::pipe_pool::{self, Lease, Pool, Shortfall};
+use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};
 use std::{
     io,
     pin::Pin,

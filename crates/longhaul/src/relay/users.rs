@@ -6,7 +6,7 @@
 //! only where the file's own permissions already do, and would cost its time on every request.
 
 use crate::exit::Refusal;
-use host::private_file;
+use longhaul_linux::private_file;
 use sha2::{Digest, Sha256};
 use std::{collections::HashMap, fmt, path::Path};
 

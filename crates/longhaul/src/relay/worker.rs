@@ -14,7 +14,7 @@ use super::{
     shortage::{self, is_shortage},
     udt::Socket,
 };
-use host::pipe_pool::Pool;
+use longhaul_linux::pipe_pool::Pool;
 use std::{
     io,
     net::{SocketAddr, TcpListener as StdListener},

@@ -13,7 +13,7 @@ use bpf::{
     pins::Pins,
     profile::{self, Attached, Bell, Counts, Profile},
 };
-use host::{
+use longhaul_linux::{
     ack_pacing::{self, AckPacing},
     single_segments::Finder,
     transient_cgroup::{Processes, TransientCgroup},

@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use attachments::{Attachments, refusal};
 use bpf::{loader, pins::Pins};
-use host::{
+use longhaul_linux::{
     ack_pacing,
     attended::{self, Signals},
     transient_cgroup::{self, Swept, TransientCgroup},

@@ -10,7 +10,7 @@ use bpf::{
     own_parameters, parameters,
     profile::Profile,
 };
-use host::ack_pacing;
+use longhaul_linux::ack_pacing;
 use std::{ops::RangeInclusive, time::Duration};
 use units::{Bytes, Time};
 
@@ -99,7 +99,7 @@ impl<'a> CongestionControl<'a> {
 
 fn choose(name: &str) -> Result<Choice> {
     choice::choose(name).ok_or_else(|| {
-        let kernels = host::socket::congestion_controls().unwrap_or_default();
+        let kernels = longhaul_linux::socket::congestion_controls().unwrap_or_default();
         let ours = bpf::math::algorithms().map(bpf::math::Algorithm::system_name);
         let mut known: Vec<_> = kernels.into_iter().chain(ours).collect();
         known.sort_unstable();

@@ -3,7 +3,7 @@
 
 use crate::exit::Refusal;
 use anyhow::Result;
-use host::account::Account;
+use longhaul_linux::account::Account;
 use rustix::fs::{Access, access};
 use std::{
     env,
@@ -56,7 +56,7 @@ fn account(name: &str) -> Result<Account> {
     let found = Account::of(name)?;
     let account =
         found.ok_or_else(|| Refusal::usage(format!("--user {name}: there is no such user")))?;
-    match host::process::user() {
+    match longhaul_linux::process::user() {
         0 => Ok(account),
         _ => Err(Refusal::unsupported(format!(
             "--user {name}: only root runs programs as somebody else: run it with sudo"

@@ -3,7 +3,7 @@
 
 use crate::{copy, exit::Refusal};
 use anyhow::Result;
-use host::private_file;
+use longhaul_linux::private_file;
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},

@@ -24,7 +24,7 @@ use tokio::{
 
 pub(super) fn run(config: Config) -> Result<()> {
     // Without more, fewer clients are served at once.
-    let _ = host::descriptors::raise_limit();
+    let _ = longhaul_linux::descriptors::raise_limit();
     let runtime = crate::event_loop::of_this_thread()?;
     runtime.block_on(serve(Arc::new(config)))
 }

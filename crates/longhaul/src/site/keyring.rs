@@ -5,7 +5,7 @@
 use super::{address::Address, token::Token};
 use crate::exit::Refusal;
 use anyhow::Result;
-use host::private_file;
+use longhaul_linux::private_file;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,

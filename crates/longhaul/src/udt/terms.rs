@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a connection fares, in the terms of TCP, in which this program judges and shows connections.
 
-use host::tcp_info::TcpInfo;
+use longhaul_linux::tcp_info::TcpInfo;
 use udt::Report;
 use units::Time;
 

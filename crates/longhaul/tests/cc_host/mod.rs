@@ -2,7 +2,7 @@
 //! `longhaul cc` with a BPF file system of the test's own, and connections to see it at work.
 #![allow(dead_code, reason = "each test program uses its part")]
 
-use host::{interface, netns::Netns};
+use longhaul_linux::{interface, netns::Netns};
 use rustix::{
     fs::{FlockOperation, flock},
     net::sockopt,

@@ -3,7 +3,7 @@
 //! that takes a program to one of them, as ssh would.
 
 use super::kill;
-use host::{netns::Netns, process::inside};
+use longhaul_linux::{netns::Netns, process::inside};
 use std::{
     fs,
     net::Ipv4Addr,

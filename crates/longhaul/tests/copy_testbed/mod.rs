@@ -8,7 +8,7 @@ pub(crate) mod durable;
 pub(crate) mod hosts;
 pub(crate) mod tree;
 
-use host::{netns::Netns, process::inside};
+use longhaul_linux::{netns::Netns, process::inside};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -47,7 +47,7 @@ impl Ground {
         assert!(up.unwrap().success());
         for setting in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
             let value = format!("4096 65536 {SOCKET_LEN}");
-            host::sysctl::write(&ground.netns, setting, &value).unwrap();
+            longhaul_linux::sysctl::write(&ground.netns, setting, &value).unwrap();
         }
         ground
     }

@@ -5,7 +5,7 @@
 pub(crate) mod tap_file;
 pub(crate) mod traffic;
 
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use std::{
     io::{BufRead, BufReader, Read},
     net::IpAddr,

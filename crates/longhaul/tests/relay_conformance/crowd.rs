@@ -106,7 +106,7 @@ async fn echo(stream: &mut TcpStream, message: &[u8]) {
 /// Two descriptors a connection, here (client and server) as in the relay, which has the same
 /// limit. Too few are a reason to fail; with ALLOW_SKIP=1, to skip.
 fn crowd_size() -> Option<usize> {
-    let limit = host::descriptors::raise_limit().map_or(usize::MAX, |n| n as usize);
+    let limit = longhaul_linux::descriptors::raise_limit().map_or(usize::MAX, |n| n as usize);
     let crowd = CROWD.min(limit.saturating_sub(DESCRIPTORS_SPARE) / 2);
     if crowd < CROWD {
         eprintln!("RLIMIT_NOFILE of {limit} has room for {crowd} of {CROWD} connections");

@@ -8,7 +8,7 @@ use crate::{
     relay_process::read_array,
     way::{Way, is_reset, wait_until},
 };
-use host::socket::{pending_error, reset_on_close};
+use longhaul_linux::socket::{pending_error, reset_on_close};
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},

@@ -214,7 +214,12 @@ pub(crate) fn origin() -> (TcpListener, SocketAddr) {
 /// An address that refuses connections for as long as the socket lives: bound, not listening.
 pub(crate) fn refusing() -> (TcpStream, SocketAddr) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let socket = host::socket::outgoing(any, Some(any), &host::socket::Options::default()).unwrap();
+    let socket = longhaul_linux::socket::outgoing(
+        any,
+        Some(any),
+        &longhaul_linux::socket::Options::default(),
+    )
+    .unwrap();
     let address = socket.local_addr().unwrap();
     (socket, address)
 }

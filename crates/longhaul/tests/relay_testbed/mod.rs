@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use crate::relay_process::{PATIENCE, Relay};
-use host::{netns::Netns, process::inside};
+use longhaul_linux::{netns::Netns, process::inside};
 use std::{
     io::{self, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
@@ -194,7 +194,7 @@ pub(crate) fn ip(netns: &Netns, lines: &str) {
 
 /// A kernel setting of a namespace.
 pub(crate) fn set(netns: &Netns, name: &str, value: &str) {
-    host::sysctl::write(netns, name, value).unwrap();
+    longhaul_linux::sysctl::write(netns, name, value).unwrap();
 }
 
 /// Runs a program in a namespace with this as its standard input.

@@ -2,7 +2,7 @@
 //! Real programs over an emulated path, captured by tcpdump at both ends.
 
 use crate::{link_process::Testbed, ssh};
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use std::{
     fs,
     io::{BufRead, BufReader},

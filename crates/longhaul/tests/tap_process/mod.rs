@@ -2,7 +2,7 @@
 //! Two namespaces with a wire between them, `longhaul tap` on it, and what it wrote.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use host::{
+use longhaul_linux::{
     interface::{self, End},
     netns::Netns,
     sysctl,

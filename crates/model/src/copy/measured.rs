@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an end of a copy has measured of itself: where its threads' time went, and what its sockets say.
 
-use crate::leg::limiter::Limiter;
+use longhaul_linux::limiter::Limiter;
 use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
 

@@ -18,7 +18,7 @@ const LEAST: usize = OTHER + STREAM + LARGE + SMALL;
 /// Raises the limit as far as it goes. Where even that is too little, nothing is begun with: whatever cannot be opened first
 /// would be what ends the copy, or waits.
 pub(super) fn raise_limit(role: Role) -> Result<()> {
-    match host::descriptors::raise_limit() {
+    match longhaul_linux::descriptors::raise_limit() {
         Some(all) if all < LEAST as u64 => Err(Refusal::usage(format!(
             "the {} may have {all} descriptors and needs {LEAST}: raise the hard limit there (ulimit -Hn, LimitNOFILE= of a service)",
             role.name()

@@ -3,11 +3,11 @@
 
 use super::stopwatch::{Course, Seen, Stopwatch, read};
 use crate::copy::connection::Handle;
-use host::tcp_info::TcpInfo;
-use model::{
-    copy::{Measured, Network, Stage},
-    leg::limiter::{Limiter, Look, limiter},
+use longhaul_linux::{
+    limiter::{Limiter, Look, limiter},
+    tcp_info::TcpInfo,
 };
+use model::copy::{Measured, Network, Stage};
 use rustix::net::sockopt::tcp_congestion;
 use std::{
     collections::BTreeMap,

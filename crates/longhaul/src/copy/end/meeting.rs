@@ -13,7 +13,7 @@ use crate::copy::{
 };
 use crate::{exit::Refusal, udt::port};
 use anyhow::{Context as _, Result, anyhow, bail};
-use host::tcp_info::TcpInfo;
+use longhaul_linux::tcp_info::TcpInfo;
 use model::copy::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use std::{
     io,
@@ -313,7 +313,7 @@ fn connect<S: Streams>(
 /// of a buffer is data, the rest is bookkeeping (tcp(7), `tcp_adv_win_scale`).
 fn window() -> u64 {
     let largest = |name| -> Option<u64> {
-        let text = host::sysctl::read_here(name).ok()?;
+        let text = longhaul_linux::sysctl::read_here(name).ok()?;
         text.split(' ').next_back()?.parse().ok()
     };
     let limits = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"].map(largest);

@@ -62,7 +62,7 @@ pub(super) fn run(confined: bool) -> Result<()> {
         true => Reach::told()?,
         false => Reach::Everything,
     };
-    host::file_size::refuse_beyond_limit();
+    longhaul_linux::file_size::refuse_beyond_limit();
     let mut stdout = io::stdout();
     stdout.write_all(GREETING)?;
     let reporter = Reporter(Arc::new(Mutex::new(stdout)));

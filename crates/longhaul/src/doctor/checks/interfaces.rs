@@ -136,7 +136,7 @@ fn queue(interface: &Interface) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::{super::bench::*, *};
-    use host::ethtool::Rings;
+    use longhaul_linux::ethtool::Rings;
     use units::BitRate;
 
     fn eth0() -> Interface {

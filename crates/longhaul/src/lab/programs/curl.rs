@@ -9,7 +9,7 @@
 use super::{Outcome, finish, keep_json};
 use crate::lab::{payload::Landing, result::Metrics};
 use anyhow::{Context, Result, bail, ensure};
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use serde_json::Value;
 use std::{
     path::Path,

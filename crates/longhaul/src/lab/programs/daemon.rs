@@ -2,7 +2,7 @@
 //! A program that runs beside the flows until it is stopped: a server, a relay, a link.
 
 use anyhow::{Context, Result, anyhow, bail};
-use host::{netns::Netns, process, sock_diag::SockDiag};
+use longhaul_linux::{netns::Netns, process, sock_diag::SockDiag};
 use std::{
     fs::{self, File},
     os::fd::OwnedFd,

@@ -4,7 +4,7 @@
 use super::{daemon::Daemon, flags, longhaul};
 use crate::lab::scenario::Decp;
 use anyhow::Result;
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use std::path::Path;
 
 /// Checks the options by what the command would make of them.

@@ -4,7 +4,7 @@
 
 use super::daemon::Daemon;
 use anyhow::{Context, Result};
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use std::{fs, path::Path, process::Command};
 
 /// Where it listens.

@@ -8,7 +8,7 @@ use crate::lab::{
     sending::Sending,
 };
 use anyhow::{Context, Result, bail};
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use serde_json::Value;
 use std::{
     net::SocketAddrV4,

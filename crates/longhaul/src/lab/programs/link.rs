@@ -4,7 +4,7 @@
 use super::{daemon::Daemon, flags, longhaul};
 use crate::lab::{scenario::Link, topology::Wire};
 use anyhow::Result;
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use longhaul_netem::{Schedule, Shape};
 use std::path::{Path, PathBuf};
 

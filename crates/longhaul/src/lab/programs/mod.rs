@@ -21,7 +21,7 @@ use super::{
     scenario::{Program, RelayProgram},
 };
 use anyhow::{Context, Result, bail};
-use host::{netns::Netns, process};
+use longhaul_linux::{netns::Netns, process};
 use std::{
     collections::BTreeMap,
     path::Path,

@@ -4,7 +4,7 @@
 use super::daemon::Daemon;
 use crate::lab::sending::Sending;
 use anyhow::{Context, Result};
-use host::{netns::Netns, socket};
+use longhaul_linux::{netns::Netns, socket};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::{
     fs,

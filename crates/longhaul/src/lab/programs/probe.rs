@@ -11,7 +11,7 @@ use crate::{
     probe::{self, Recording, Timing, judge},
 };
 use anyhow::{Context, Result, bail, ensure};
-use host::netns::Netns;
+use longhaul_linux::netns::Netns;
 use longhaul_netem::Shape;
 use serde::Serialize;
 use serde_json::Value;

@@ -8,7 +8,7 @@ use crate::lab::{
     scenario::{Relay, RelayProgram},
 };
 use anyhow::{Context, Result, bail, ensure};
-use host::{interface, netns::Netns, process};
+use longhaul_linux::{interface, netns::Netns, process};
 use std::{
     fs,
     io::Write,

@@ -9,7 +9,7 @@ use crate::lab::{
     scenario::{Direction, Flow},
 };
 use anyhow::{Context, Result, bail};
-use host::{netns::Netns, sock_diag::Connection};
+use longhaul_linux::{netns::Netns, sock_diag::Connection};
 use serde::Deserialize;
 use std::{
     net::{SocketAddr, SocketAddrV4},

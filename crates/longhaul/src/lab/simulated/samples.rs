@@ -7,7 +7,7 @@ use crate::lab::{
     sampler::{Recording, Sample},
 };
 use anyhow::{Context, Result};
-use host::sock_diag;
+use longhaul_linux::sock_diag;
 use longhaul_tcpsim::{chain::Chain, sender::Sender};
 use std::{
     fs::File,

@@ -17,7 +17,7 @@ use super::counters::{Direction, SelfCheck};
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
 use block::Block;
-use host::clock;
+use longhaul_linux::clock;
 pub(super) use point::{Missed, Point};
 use scribe::Scribe;
 use std::{

@@ -8,7 +8,7 @@ use super::{
     interface,
     merge::{Merge, Place},
 };
-use host::clock;
+use longhaul_linux::clock;
 use longhaul_packet::capture::{
     Frame, LinkType,
     writer::{self, Heading, Interface, Origin, Statistics},

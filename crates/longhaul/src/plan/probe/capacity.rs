@@ -4,7 +4,7 @@
 
 use super::{args::Config, echo::Echo};
 use anyhow::Result;
-use host::clock;
+use longhaul_linux::clock;
 use serde::Serialize;
 use std::{collections::BTreeSet, time::Duration};
 use units::Time;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Something that answers packets, however it is asked.
 
-use host::timestamps::Departure;
+use longhaul_linux::timestamps::Departure;
 use std::{io, time::Duration};
 use units::Time;
 
@@ -10,7 +10,7 @@ use units::Time;
 pub(super) struct Answer {
     /// Of the question.
     pub(super) number: u32,
-    /// When it came back, by the clock of `host::clock::wall`.
+    /// When it came back, by the clock of `longhaul_linux::clock::wall`.
     pub(super) at: Time,
     /// When the question came to the far end, by the clock there.
     pub(super) there: Option<Time>,

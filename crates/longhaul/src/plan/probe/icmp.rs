@@ -11,7 +11,7 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::{Context, Result, bail};
-use host::timestamps::{Departure, Exchange};
+use longhaul_linux::timestamps::{Departure, Exchange};
 use std::{io, net::IpAddr, time::Duration};
 
 const ECHO: [u8; 2] = [8, 128];
@@ -75,7 +75,7 @@ impl Echo for Far {
         let is_reply = arrival.len >= HEADER && bytes[0] == REPLY[usize::from(self.v6)];
         Ok(is_reply.then(|| Answer {
             number: u32::from(u16::from_be_bytes([bytes[6], bytes[7]])),
-            at: arrival.at.unwrap_or_else(host::clock::wall),
+            at: arrival.at.unwrap_or_else(longhaul_linux::clock::wall),
             there: None,
         }))
     }

@@ -4,7 +4,7 @@
 
 use super::echo::Echo;
 use anyhow::Result;
-use host::clock;
+use longhaul_linux::clock;
 use std::time::Duration;
 use units::Time;
 

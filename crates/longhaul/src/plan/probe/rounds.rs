@@ -3,7 +3,7 @@
 
 use super::echo::Echo;
 use anyhow::Result;
-use host::clock;
+use longhaul_linux::clock;
 use std::{collections::BTreeMap, time::Duration};
 use units::Time;
 

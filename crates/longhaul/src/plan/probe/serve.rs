@@ -3,7 +3,7 @@
 
 use super::message::{Jar, Kind, LEN, Message};
 use anyhow::{Context, Result};
-use host::{clock, timestamps::Exchange};
+use longhaul_linux::{clock, timestamps::Exchange};
 use std::{net::SocketAddr, time::Duration};
 use units::{BitRate, Time};
 

@@ -3,7 +3,7 @@
 
 use super::{args::Config, report::Measured, rounds::Rounds, target::Target};
 use anyhow::{Result, bail};
-use host::clock;
+use longhaul_linux::clock;
 use std::{
     io::ErrorKind,
     net::{SocketAddr, TcpStream},

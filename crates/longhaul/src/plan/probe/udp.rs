@@ -12,7 +12,7 @@ use super::{
     target::Target,
 };
 use anyhow::Result;
-use host::timestamps::{Departure, Exchange};
+use longhaul_linux::timestamps::{Departure, Exchange};
 use std::{io, net::SocketAddr, time::Duration};
 use units::Time;
 
@@ -86,7 +86,7 @@ impl Responder {
         let Some((arrival, _)) = self.exchange.receive(&mut bytes, patience)? else {
             return Ok(None);
         };
-        let at = arrival.at.unwrap_or_else(host::clock::wall);
+        let at = arrival.at.unwrap_or_else(longhaul_linux::clock::wall);
         Ok(Message::read(&bytes[..arrival.len]).map(|message| (message, at)))
     }
 }

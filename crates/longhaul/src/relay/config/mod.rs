@@ -20,8 +20,8 @@ use super::{
 };
 use crate::exit::Refusal;
 use file::File;
-use host::pipe_pool::PoolConfig;
 use location::{In as _, Table};
+use longhaul_linux::pipe_pool::PoolConfig;
 use settings::{KindName, ListenerSettings, RouteSettings, Settings, Transport};
 use std::{
     collections::{BTreeMap, BTreeSet},

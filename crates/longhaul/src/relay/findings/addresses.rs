@@ -119,7 +119,7 @@ fn arrives(to: IpAddr, at: IpAddr) -> bool {
 }
 
 fn is_own(ip: IpAddr) -> bool {
-    ip.is_loopback() || host::socket::is_local_address(ip).unwrap_or(false)
+    ip.is_loopback() || longhaul_linux::socket::is_local_address(ip).unwrap_or(false)
 }
 
 /// A relay that is its own peer answers each request with `relay loop`; its other listeners are no relays to it.

@@ -171,8 +171,8 @@ fn unused_profiles(settings: &Settings) -> Vec<Finding> {
 }
 
 fn memory(config: &Config) -> Option<Finding> {
-    let machine = host::memory::of_machine();
-    let cgroup = host::memory::of_cgroup().unwrap_or(u64::MAX);
+    let machine = longhaul_linux::memory::of_machine();
+    let cgroup = longhaul_linux::memory::of_cgroup().unwrap_or(u64::MAX);
     let (who, there) = match cgroup < machine {
         true => ("this control group", cgroup),
         false => ("this machine", machine),

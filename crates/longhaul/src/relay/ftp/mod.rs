@@ -14,12 +14,12 @@ use super::{
     shortage::patiently, stream::Shared,
 };
 use bytes::Bytes;
-use host::socket::reset_on_close;
 use http_body_util::{Either, Full};
 use hyper::{
     Response, StatusCode,
     header::{self, HeaderName, HeaderValue},
 };
+use longhaul_linux::socket::reset_on_close;
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},

@@ -2,7 +2,7 @@
 //! The sign that a process needs a table's rules: an abstract UNIX socket of the network namespace, which the kernel
 //! removes with the process. A relay that drains listens no more, and its connections still need the rules.
 
-use host::netfilter::Family;
+use longhaul_linux::netfilter::Family;
 use std::{
     io,
     os::{linux::net::SocketAddrExt, unix::net::SocketAddr, unix::net::UnixDatagram},

@@ -10,7 +10,7 @@ use super::{
     rules::{self, HOLD, Marks, TABLE_PREFIX},
 };
 use crate::{exit::Refusal, relay::Relay};
-use host::{
+use longhaul_linux::{
     interface::{divert_marked, undo_diversion},
     netfilter::{
         Family,

@@ -2,7 +2,7 @@
 //! The nft rules of one listener, as text. docs/relay.md explains them to the operator.
 
 use super::{Intercept, OWN_MARK, Target};
-use host::netfilter::{Family, lease};
+use longhaul_linux::netfilter::{Family, lease};
 use std::net::SocketAddr;
 
 /// What tables are called that a relay made; the listener's port follows.

@@ -14,7 +14,7 @@ use crate::relay::{
     ready::Ready,
     route::{Far, Request, Route},
 };
-use host::netfilter::queue::{Held, Queue, Verdict, Watched};
+use longhaul_linux::netfilter::queue::{Held, Queue, Verdict, Watched};
 use std::{
     collections::HashMap,
     io,

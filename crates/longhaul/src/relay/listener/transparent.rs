@@ -5,7 +5,7 @@
 
 use super::{Asked, Language, Rejected, local_address};
 use crate::relay::{failure::Failure, route::Request, session::Session};
-use host::socket::is_local_address;
+use longhaul_linux::socket::is_local_address;
 use std::net::SocketAddr;
 use wire::destination::Destination;
 

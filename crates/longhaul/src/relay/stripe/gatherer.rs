@@ -3,7 +3,7 @@
 
 use super::trunk::{Strand, Trunk};
 use crate::relay::stream::Channel;
-use host::conduit::Conduit;
+use longhaul_linux::conduit::Conduit;
 use model::stripe::{Broken, Gather, Turn};
 use std::{
     io,

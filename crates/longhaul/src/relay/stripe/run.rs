@@ -17,7 +17,7 @@ use super::{
     spreader::{Load, Spreader},
     trunk::Trunk,
 };
-use host::{conduit::Conduit, pipe_pool};
+use longhaul_linux::{conduit::Conduit, pipe_pool};
 use model::stripe::PIECE_LEN;
 use std::{
     future::{pending, poll_fn},

@@ -5,7 +5,7 @@ use super::{
     super::{counters::Guard, stream::Channel},
     trunk::{Strand, Trunk},
 };
-use host::pipe_pool::Lease;
+use longhaul_linux::pipe_pool::Lease;
 use model::stripe::Spread;
 use std::{
     io,

@@ -5,7 +5,7 @@ use super::{
     super::{leg::Leg, profile::Profile},
     gatherer::Gatherer,
 };
-use host::tcp_info::TcpInfo;
+use longhaul_linux::tcp_info::TcpInfo;
 use std::{
     future::poll_fn,
     io,

@@ -4,8 +4,8 @@
 
 use super::glimpse::{Glimpse, LegGlimpse};
 use crate::admin::record::{Group, LegSums};
-use host::tcp_info::TcpInfo;
-use model::leg::limiter::{Limiter, Look, limiter};
+use longhaul_linux::limiter::{Limiter, Look, limiter};
+use longhaul_linux::tcp_info::TcpInfo;
 use std::{
     collections::{BTreeMap, HashMap},
     time::Duration,

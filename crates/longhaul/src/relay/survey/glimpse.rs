@@ -11,7 +11,7 @@ use crate::{
         stripe::Trunk,
     },
 };
-use host::tcp_info::TcpInfo;
+use longhaul_linux::tcp_info::TcpInfo;
 use std::{sync::Arc, time::Instant};
 
 /// A connection at one moment. Counts are since its start.

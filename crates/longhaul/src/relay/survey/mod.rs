@@ -18,9 +18,9 @@ use crate::admin::record::{
 };
 use book::{Book, Verdict};
 use glimpse::{Glimpse, LegGlimpse};
-use host::tcp_info::TcpInfo;
 use jiff::Timestamp;
-use model::leg::limiter::Limiter;
+use longhaul_linux::limiter::Limiter;
+use longhaul_linux::tcp_info::TcpInfo;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},

@@ -47,7 +47,7 @@ pub(in crate::site) fn run(config: Config, scheme: Scheme) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     // A site that was gone before that has left nobody who reads.
     std::io::stdout().write_all(b"\n").context("no site")?;
-    let _ = host::descriptors::raise_limit();
+    let _ = longhaul_linux::descriptors::raise_limit();
     let listener = std::io::stdin().as_fd().try_clone_to_owned()?;
     let http = Arc::new(Http::new(config, scheme)?);
     crate::event_loop::of_this_thread()?.block_on(serve(listener.into(), http))

@@ -2,8 +2,8 @@
 //! What is said of a capture while it runs and when it is over.
 
 use super::tally::Counted;
-use host::packet_ring::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
+use longhaul_linux::packet_ring::Clock;
 use serde::Serialize;
 use std::{
     fmt,

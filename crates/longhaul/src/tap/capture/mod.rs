@@ -11,7 +11,7 @@ mod tally;
 use anyhow::{Context, Result};
 pub(super) use args::{Args, SourceArgs};
 use display::{Display, Summary};
-use host::{clock, wait::Bell};
+use longhaul_linux::{clock, wait::Bell};
 use longhaul_packet::capture::writer::{self, Interface, Origin};
 use output::{Destination, Output};
 use recorder::{Budget, Recorder, Shared};

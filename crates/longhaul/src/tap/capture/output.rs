@@ -4,7 +4,7 @@
 use super::tally::{Counted, Tally};
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
-use host::clock;
+use longhaul_linux::clock;
 use longhaul_packet::capture::writer::{self, Statistics};
 use std::{
     collections::VecDeque,

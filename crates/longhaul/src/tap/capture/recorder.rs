@@ -3,7 +3,7 @@
 
 use super::{output::Output, source::Tap, tally::Tally};
 use anyhow::Result;
-use host::{
+use longhaul_linux::{
     clock,
     packet_ring::{BLOCK_TIMEOUT, Packet, Ring},
     wait::Bell,

@@ -4,7 +4,7 @@
 use super::args::SourceArgs;
 use crate::exit::Refusal;
 use anyhow::Result;
-use host::{
+use longhaul_linux::{
     netns::{self, Netns},
     packet_ring::{Clock, HardwareClock, OpenError, RING_MAX, RING_MIN, Request, Ring},
 };

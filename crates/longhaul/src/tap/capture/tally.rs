@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was counted on an interface: written by its recorder, read by whoever tells of it.
 
-use host::packet_ring::Counts;
+use longhaul_linux::packet_ring::Counts;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

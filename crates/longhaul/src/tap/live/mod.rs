@@ -12,7 +12,7 @@ use super::capture::{Signals, Source, Tap};
 use anyhow::{Context, Result};
 pub(super) use args::Args;
 use board::Board;
-use host::{clock, wait::Bell};
+use longhaul_linux::{clock, wait::Bell};
 use look::Look;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use screen::Screen;

@@ -4,12 +4,12 @@
 use super::look::{Look, SECOND, Watch};
 use crate::tap::capture::Tap;
 use anyhow::Result;
-use host::{
+use longhaul_analysis::flow::decode::decode;
+use longhaul_linux::{
     clock,
     packet_ring::{BLOCK_TIMEOUT, Ring},
     wait::Bell,
 };
-use longhaul_analysis::flow::decode::decode;
 use std::sync::mpsc::SyncSender;
 use units::Time;
 

@@ -9,7 +9,7 @@ use crate::copy::{
     args::Switch, connection::Connection, end::gauges::Gauge, message::Order, opened::Opened,
 };
 use anyhow::{Result, bail};
-use host::clock;
+use longhaul_linux::clock;
 use model::copy::{HasEnded, Parcel, Stage};
 use std::{
     io::{self, BufWriter, Write},

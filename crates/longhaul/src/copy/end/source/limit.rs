@@ -4,7 +4,7 @@
 
 use crate::exit::Refusal;
 use anyhow::{Result, ensure};
-use host::clock;
+use longhaul_linux::clock;
 use model::copy::limit;
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -30,7 +30,7 @@ pub(super) struct Limit {
 impl Limit {
     /// At most so many bits a second.
     pub(super) fn open(bits_per_s: u64) -> Result<Self> {
-        let name = format!("longhaul-limit-{}", host::process::user());
+        let name = format!("longhaul-limit-{}", longhaul_linux::process::user());
         Self::open_in(Path::new(DIRECTORY), &name, bits_per_s)
     }
 
@@ -83,7 +83,7 @@ fn own(path: &Path) -> Result<File> {
         .open(path)?;
     let owner = file.metadata()?.uid();
     ensure!(
-        owner == host::process::user(),
+        owner == longhaul_linux::process::user(),
         "it belongs to user {owner}: remove it"
     );
     Ok(file)

@@ -37,8 +37,8 @@ use crate::{
 };
 use anyhow::{Result, bail, ensure};
 use assigned::Assignment;
-use host::clock;
 use limit::Limit;
+use longhaul_linux::clock;
 use model::copy::Missing;
 pub(super) use scanning::Scanning;
 use state::Shared;

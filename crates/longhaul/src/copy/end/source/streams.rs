@@ -8,7 +8,7 @@ use crate::copy::{
     order::{Begin, Meeting, Report, StreamFigures},
     threads,
 };
-use host::{clock, tcp_info::TcpInfo};
+use longhaul_linux::{clock, tcp_info::TcpInfo};
 use model::copy::{
     Pace,
     streams::{Look, STREAMS_MAX, Streams, sees_queue},

@@ -16,7 +16,7 @@ use bpf::{
     loader::{self, Hold},
     pins::Pins,
 };
-use host::socket;
+use longhaul_linux::socket;
 use std::sync::Mutex;
 
 /// No limit in effect, but a limit: TCP spaces the packets of a socket that has one by its window and round trip

@@ -16,7 +16,7 @@ use crate::copy::{
 };
 use crate::exit::Refusal;
 use anyhow::{Context as _, Result, bail, ensure};
-use host::clock;
+use longhaul_linux::clock;
 use model::copy::Stage;
 use std::{
     collections::{BTreeSet, HashSet},

@@ -75,7 +75,7 @@ pub(super) fn serve(
 ) -> Result<Progress> {
     // Without more, fewer files are open at once.
     let streams = begin.options.streams_fixed().map(usize::from);
-    let (descriptors, _) = host::descriptors::limits();
+    let (descriptors, _) = longhaul_linux::descriptors::limits();
     let room = Room::within(descriptors, streams.unwrap_or(STREAMS_MAX));
     let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
     let (root, renamed, imagined) = planning::target(reach, path, begin)?;

@@ -15,7 +15,7 @@ use crate::relay::{
     stream::write_all,
     transfer::{End, Side},
 };
-use host::socket;
+use longhaul_linux::socket;
 use std::{
     io,
     net::{IpAddr, SocketAddr},

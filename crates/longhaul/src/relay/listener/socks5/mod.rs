@@ -15,7 +15,7 @@ use crate::relay::{
     transfer::End,
     users::Users,
 };
-use host::socket::reset_on_close;
+use longhaul_linux::socket::reset_on_close;
 use std::net::SocketAddr;
 use tokio::net::TcpStream;
 use wire::socks5::{

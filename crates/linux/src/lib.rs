@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operating system: namespaces, TUN, sockets, splice, clock.
 //!
-//! All `unsafe` of longhaul is here, behind safe functions. Nothing here decides anything: `model`
-//! decides, this crate acts.
+//! All `unsafe` of longhaul is here, behind safe functions. Nothing here decides anything: other
+//! crates decide, this one acts.
+//!
+//! ```
+//! use longhaul_linux::clock;
+//!
+//! let before = clock::now();
+//! assert!(clock::now() >= before);
+//! ```
 #![allow(unsafe_code)]
 
 pub mod account;
@@ -20,6 +27,7 @@ pub mod file_size;
 pub mod initial_window;
 pub mod interface;
 pub mod interface_list;
+pub mod limiter;
 pub mod memory;
 pub mod netfilter;
 pub mod netns;

@@ -10,7 +10,7 @@
 //! The interfaces are called `wan0`, the prefix is 30. It reads, sleeps and gives way as
 //! `longhaul link` does, so that only the decisions differ. It runs until it is killed.
 
-use host::{
+use longhaul_linux::{
     interface,
     netns::Netns,
     tun::{self, Tun},
