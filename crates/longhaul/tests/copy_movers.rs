@@ -97,9 +97,9 @@ impl Site {
     }
 
     /// By a way that no network is in.
-    fn board(&self) -> lease::Board {
+    fn board(&self) -> longhaul_leases::Board {
         let name = self.database_name();
-        lease::Board::open(&self.server().socket_url(name)).unwrap()
+        longhaul_leases::Board::open(&self.server().socket_url(name)).unwrap()
     }
 
     fn database_name(&self) -> &str {
@@ -139,7 +139,8 @@ impl Site {
     fn done(&self) -> u64 {
         let board = self.board();
         let jobs = board.jobs().unwrap();
-        let done = |listed: &lease::Listed| board.standing(listed.job).unwrap().done.extents;
+        let done =
+            |listed: &longhaul_leases::Listed| board.standing(listed.job).unwrap().done.extents;
         jobs.first().map_or(0, done)
     }
 

@@ -12,7 +12,7 @@ use crate::{
     exit::Refusal,
 };
 use anyhow::Result;
-use lease::Lease;
+use longhaul_leases::Lease;
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     time::Instant,

@@ -3,7 +3,7 @@
 
 use crate::copy::threads;
 use anyhow::{Result, anyhow, bail};
-use lease::{Board, Lease, NewExtent, Token};
+use longhaul_leases::{Board, Lease, NewExtent, Token};
 use std::{
     collections::BTreeMap,
     thread,

@@ -4,7 +4,7 @@
 use super::work::{Spec, open};
 use crate::{console::escaped, exit::Refusal};
 use anyhow::Result;
-use lease::{Board, Listed};
+use longhaul_leases::{Board, Listed};
 use serde::Serialize;
 use std::fmt;
 use units::{Bytes, Time};

@@ -108,7 +108,7 @@ struct Crew {
     movers: Vec<Standing>,
     /// Who brought an extent last.
     last: usize,
-    all: lease::Standing,
+    all: longhaul_leases::Standing,
     /// When that was asked for.
     asked: Option<Instant>,
     /// When it is asked next whether the job is still there.
@@ -122,7 +122,7 @@ impl Crew {
             began,
             movers: (0..count).map(|_| Standing::new(began)).collect(),
             last: 0,
-            all: lease::Standing::default(),
+            all: longhaul_leases::Standing::default(),
             asked: None,
             presence: began + PRESENCE_EVERY,
         }

@@ -15,7 +15,7 @@ use crate::{
     exit::Refusal,
 };
 use anyhow::{Result, bail};
-use lease::{Board, Lease};
+use longhaul_leases::{Board, Lease};
 use std::{
     sync::{
         atomic::{AtomicBool, Ordering},
@@ -32,7 +32,7 @@ pub(super) struct Mover<'a> {
     pub(super) job: &'a Job<'a>,
     /// Its own connection.
     pub(super) board: Board,
-    pub(super) shared: lease::Job,
+    pub(super) shared: longhaul_leases::Job,
     pub(super) number: usize,
     /// As the database calls it.
     pub(super) name: String,
@@ -170,7 +170,7 @@ impl<'a> Mover<'a> {
     pub(super) fn is_over(&self) -> Result<bool> {
         match self.board.standing(self.shared) {
             Ok(standing) => Ok(standing.is_over()),
-            Err(lease::Error::NoJob) => {
+            Err(longhaul_leases::Error::NoJob) => {
                 self.forgotten.store(true, Ordering::Relaxed);
                 Err(forgotten())
             }

@@ -10,7 +10,7 @@ use crate::{
     exit::Refusal,
 };
 use anyhow::Result;
-use lease::{Lease, NewExtent};
+use longhaul_leases::{Lease, NewExtent};
 use model::copy::extents::{EXTENT_MIN, Gathered, cut, extent_len};
 use std::{
     collections::BTreeMap,

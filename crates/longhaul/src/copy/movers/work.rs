@@ -8,7 +8,7 @@ use crate::copy::{
 };
 use crate::exit::Refusal;
 use anyhow::Result;
-use lease::{Board, Lease, NewExtent, Standing};
+use longhaul_leases::{Board, Lease, NewExtent, Standing};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt, fs, os::unix::ffi::OsStrExt as _};
@@ -35,7 +35,7 @@ impl Work {
 /// A copy that movers share.
 pub(in crate::copy) struct Shared {
     pub(super) board: Board,
-    pub(super) job: lease::Job,
+    pub(super) job: longhaul_leases::Job,
     /// The pair of hosts that worked last.
     pub(in crate::copy) pair: usize,
 }
@@ -72,7 +72,7 @@ impl Shared {
 }
 
 /// What no repetition mends is the command's mistake.
-pub(super) fn wrong(error: lease::Error) -> anyhow::Error {
+pub(super) fn wrong(error: longhaul_leases::Error) -> anyhow::Error {
     match error.is_unreachable() {
         true => error.into(),
         false => Refusal::usage(format!("{:#}", anyhow::Error::from(error))),

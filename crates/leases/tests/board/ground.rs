@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A database of a test's own.
 
-use lease::{Board, Job, Lease, NewExtent, Token};
+use longhaul_leases::{Board, Job, Lease, NewExtent, Token};
 use postgres_fixture::Server;
 use std::{
     thread::sleep,

@@ -2,7 +2,7 @@
 //! Who has an extent, and what is heard from those who had it.
 
 use crate::ground::{Ground, LONG, OVER, after, extent, extents, keys, only, part_of, tokens};
-use lease::{Position, TTL_MAX};
+use longhaul_leases::{Position, TTL_MAX};
 use std::time::{Duration, Instant};
 
 #[test]

@@ -2,7 +2,7 @@
 //! Takers that die in the middle, and a server that does.
 
 use crate::ground::{Ground, LONG, OVER, database, extent, extents, keys, only, planned, wait_for};
-use lease::{Board, Error, Job, Token};
+use longhaul_leases::{Board, Error, Job, Token};
 use postgres_fixture::{Server, Setup};
 use std::{collections::HashSet, sync::Mutex, thread};
 

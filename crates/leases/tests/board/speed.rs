@@ -3,7 +3,7 @@
 //! `cargo test -p lease --test board -- --ignored --nocapture`.
 
 use crate::ground::{Ground, LONG, after, extent, part_of, tokens};
-use lease::{Job, NewExtent};
+use longhaul_leases::{Job, NewExtent};
 use std::time::{Duration, Instant};
 
 const EXTENTS: usize = 100_000;

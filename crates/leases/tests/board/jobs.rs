@@ -2,7 +2,7 @@
 //! Jobs: joined by many, told apart, full of anything, forgotten.
 
 use crate::ground::{Ground, LONG, after, extent, extents, only, part_of};
-use lease::{
+use longhaul_leases::{
     ADD_COUNT_MAX, BODY_LEN_MAX, Board, Error, KEY_LEN_MAX, NAME_LEN_MAX, NewExtent, Position,
     TAKE_COUNT_MAX, TTL_MAX,
 };

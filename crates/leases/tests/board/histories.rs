@@ -2,7 +2,7 @@
 //! Random histories of some holders, against a model that knows one moment at a time.
 
 use crate::ground::{Ground, LONG, OVER, extent};
-use lease::{Job, Lease, NewExtent, Standing, TTL_MAX, Token};
+use longhaul_leases::{Job, Lease, NewExtent, Standing, TTL_MAX, Token};
 use proptest::{collection::vec, prelude::*};
 
 const HOLDERS: [&str; 3] = ["one", "two", "three"];
@@ -232,7 +232,7 @@ impl History {
             static URL: String = Ground::new().url;
         }
         let url = URL.with(Clone::clone);
-        let board = lease::Board::open(&url).unwrap();
+        let board = longhaul_leases::Board::open(&url).unwrap();
         let name = number.to_le_bytes();
         let job = board.join(&name, b"", &extent("plan")).unwrap();
         let ground = Ground { url, board };

@@ -2,7 +2,7 @@
 //! Many takers at once, each with a connection of its own, in a seeded disorder.
 
 use crate::ground::{Ground, LONG, OVER, after, part_of, wait_for};
-use lease::{Board, Job, Lease, NewExtent, Token};
+use longhaul_leases::{Board, Job, Lease, NewExtent, Token};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{

@@ -2,7 +2,7 @@
 //! Rights, passwords, TLS, and what is said when they are not as they should be.
 
 use crate::ground::{Ground, LONG, database, extent, wait_for};
-use lease::{Board, Error};
+use longhaul_leases::{Board, Error};
 use postgres_fixture::{Server, Setup};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::{error, fmt::Write, fs, net::TcpListener};
