@@ -116,7 +116,7 @@ def compile_cubic_by_call(out):
     headers = max((ROOT / "target").glob("*/build/bpf-*/out/include"), key=os.path.getmtime)
     architecture = {"aarch64": "arm64", "x86_64": "x86"}.get(platform.machine(), platform.machine())
     must("clang", "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", f"-D__TARGET_ARCH_{architecture}", "-I", str(headers),
-         "-I", str(ROOT / "crates/bpf/src/bpf"), str(HERE / "cubic_by_call.bpf.c"), "-o", str(out))
+         "-I", str(ROOT / "crates/congestion/src/bpf"), str(HERE / "cubic_by_call.bpf.c"), "-o", str(out))
 
 
 @contextlib.contextmanager

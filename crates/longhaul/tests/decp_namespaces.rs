@@ -3,8 +3,8 @@
 
 mod link_process;
 
-use bpf::window_cap::Caps;
 use link_process::{Testbed, may_use_namespaces};
+use longhaul_congestion::window_cap::Caps;
 use longhaul_linux::sock_diag::{Connection, SockDiag};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

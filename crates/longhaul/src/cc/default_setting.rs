@@ -6,7 +6,7 @@
 
 use super::refusal;
 use anyhow::{Context, Result, bail};
-use bpf::loader::Loaded;
+use longhaul_congestion::loader::Loaded;
 use longhaul_linux::{netns, netns::Netns, sysctl};
 use std::{fs, os::unix::fs::MetadataExt};
 

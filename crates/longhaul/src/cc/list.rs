@@ -3,7 +3,7 @@
 
 use super::{Place, default_setting, refusal, say, table};
 use anyhow::Result;
-use bpf::{choice, loader, math, watch::Watch};
+use longhaul_congestion::{choice, loader, math, watch::Watch};
 use longhaul_linux::{sock_diag::SockDiag, sysctl};
 use serde::Serialize;
 use std::collections::BTreeMap;

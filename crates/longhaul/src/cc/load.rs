@@ -4,7 +4,7 @@
 use super::{Place, default_setting, refusal, say};
 use crate::exit::Refusal;
 use anyhow::Result;
-use bpf::{
+use longhaul_congestion::{
     loader::{self, Loaded, Outcome, Request},
     math::Algorithm,
     parameters,

@@ -15,8 +15,8 @@ mod watch;
 
 use crate::exit::Refusal;
 use anyhow::Result;
-use bpf::{Kind, pins::Pins};
 use clap::Subcommand;
+use longhaul_congestion::{Kind, pins::Pins};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 #[derive(Debug, clap::Args)]
 struct Place {
     /// BPF file system that keeps what is loaded; mounted if it is not
-    #[arg(long, value_name = "DIR", default_value = bpf::pins::DEFAULT)]
+    #[arg(long, value_name = "DIR", default_value = longhaul_congestion::pins::DEFAULT)]
     bpffs: PathBuf,
 }
 
@@ -85,7 +85,7 @@ impl Place {
 }
 
 /// The exit code is that of the error's kind.
-fn refusal(error: bpf::Error) -> anyhow::Error {
+fn refusal(error: longhaul_congestion::Error) -> anyhow::Error {
     match error.kind() {
         Kind::Usage => Refusal::usage(error),
         Kind::Unsupported => Refusal::unsupported(error),

@@ -3,7 +3,7 @@
 
 use super::{Place, counted, load::by_name, refusal, say, table};
 use anyhow::Result;
-use bpf::{
+use longhaul_congestion::{
     loader::{self, Loaded, Program},
     math::{Algorithm, Field, Parameter},
     own_parameters, parameters,
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
 }
 
-fn state(args: &Args, algorithm: Algorithm) -> Result<Option<State>, bpf::Error> {
+fn state(args: &Args, algorithm: Algorithm) -> Result<Option<State>, longhaul_congestion::Error> {
     let Some(loaded) = loader::loaded(&args.place.pins(), algorithm)? else {
         return Ok(None);
     };
@@ -115,7 +115,7 @@ fn text(algorithm: Algorithm, state: Option<&State>) -> String {
 fn heading(algorithm: Algorithm, state: Option<&State>) -> String {
     let name = algorithm.system_name();
     let Some(state) = state else {
-        let what = match bpf::choice::registered().contains(&name) {
+        let what = match longhaul_congestion::choice::registered().contains(&name) {
             false => "not loaded",
             true if longhaul_linux::process::user() == 0 => "in the kernel, but not pinned here",
             true => "loaded; root sees more",

@@ -3,7 +3,7 @@
 
 use super::{Place, counted, default_setting, refusal, say};
 use anyhow::Result;
-use bpf::{loader, math::Algorithm, parameters, watch::Watch};
+use longhaul_congestion::{loader, math::Algorithm, parameters, watch::Watch};
 use serde_json::json;
 
 const EXAMPLES: &str = "\

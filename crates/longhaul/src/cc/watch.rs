@@ -4,7 +4,7 @@
 use super::{Place, load::by_name, matching::Matching, refusal, say, table};
 use crate::exit::Refusal;
 use anyhow::Result;
-use bpf::{
+use longhaul_congestion::{
     ack_counts::AckCounts,
     loader::{self, Loaded},
     math::{Algorithm, Field},
@@ -115,7 +115,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let watch = Watch::new().map_err(refusal)?;
     let pins = args.place.pins();
     if let (Some(algorithm), true) = (only, wanted(&pins, only)?.is_empty()) {
-        return Err(refusal(bpf::Error::NotLoaded(algorithm.system_name())));
+        return Err(refusal(longhaul_congestion::Error::NotLoaded(
+            algorithm.system_name(),
+        )));
     }
     loop {
         let seen = look(&watch, &wanted(&pins, only)?, &matching)?;

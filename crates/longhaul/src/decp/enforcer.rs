@@ -3,7 +3,7 @@
 
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
-use bpf::window_cap::{Caps, Error};
+use longhaul_congestion::window_cap::{Caps, Error};
 use longhaul_linux::{executor::Executor, sock_diag::Connection};
 use model::decp::Change;
 use std::{collections::HashSet, thread::sleep, time::Duration};

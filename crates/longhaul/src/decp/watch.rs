@@ -85,7 +85,7 @@ impl Watch {
             let is_inside = |tree: &Vec<u64>| tree.contains(&connection.sender.cgroup);
             self.filter.matches(connection) && tree.as_ref().is_none_or(is_inside)
         });
-        let most = bpf::window_cap::CONNECTIONS_MAX;
+        let most = longhaul_congestion::window_cap::CONNECTIONS_MAX;
         ensure!(
             all.len() <= most,
             "{} connections match; at most {most} can",

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::exit::Refusal;
 use anyhow::Result;
-use bpf::{
+use longhaul_congestion::{
     Kind,
     choice::{self, Choice, Standing},
     loader::{self, Tied},
@@ -129,7 +129,7 @@ impl Meaning {
 /// What nobody has, neither this kernel nor longhaul nor Linux: a slip of the pen, or one that somebody else registers
 /// now and then (struct_ops) and who did not yet.
 fn unknown(name: &str) -> String {
-    let ours = bpf::math::algorithms().map(Algorithm::system_name);
+    let ours = longhaul_congestion::math::algorithms().map(Algorithm::system_name);
     let mut known: Vec<_> = choice::registered().into_iter().chain(ours).collect();
     known.sort_unstable();
     known.dedup();
@@ -248,7 +248,7 @@ pub(crate) fn each_of_legs(relay: &Relay, mut judge: impl FnMut(&str, &str) -> C
     at("config", at("profile", profiles))
 }
 
-fn refusal(error: bpf::Error) -> anyhow::Error {
+fn refusal(error: longhaul_congestion::Error) -> anyhow::Error {
     match error.kind() {
         Kind::Usage => Refusal::usage(error),
         Kind::Unsupported => Refusal::unsupported(error),

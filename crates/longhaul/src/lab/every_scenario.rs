@@ -91,7 +91,8 @@ fn parameters_that_scenarios_name_are_accepted() {
         .flat_map(|text| text.split(|c| !is_of_a_control(c)));
     let mut named = 0;
     for (word, settings) in words.filter_map(|word| Some((word, word.split_once(':')?.1))) {
-        let Some(control) = bpf::math::algorithm(word.split(':').next().unwrap()) else {
+        let Some(control) = longhaul_congestion::math::algorithm(word.split(':').next().unwrap())
+        else {
             continue;
         };
         for setting in settings.split(':') {

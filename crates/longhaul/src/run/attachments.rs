@@ -5,7 +5,7 @@
 use super::profile::Wanted;
 use crate::exit::Refusal;
 use anyhow::{Context, Result};
-use bpf::{
+use longhaul_congestion::{
     Kind, ack_thin,
     choice::Choice,
     loader::{self, Hold},
@@ -111,15 +111,15 @@ fn class(pacing: &AckPacing) -> ack_thin::Class {
 /// One that somebody registered out of our sight, as from another mount namespace, will do as long as
 /// its sockets need no parameters of their own.
 fn hold(algorithm: Algorithm, profile: &Profile) -> Result<Option<Hold>> {
-    let defaults = bpf::parameters::defaults(algorithm);
+    let defaults = longhaul_congestion::parameters::defaults(algorithm);
     match loader::hold(&Pins::default(), algorithm, &defaults) {
-        Err(bpf::Error::Taken(..)) if profile.parameters.is_none() => Ok(None),
+        Err(longhaul_congestion::Error::Taken(..)) if profile.parameters.is_none() => Ok(None),
         outcome => Ok(Some(outcome.map_err(refusal)?)),
     }
 }
 
 /// The exit code is that of the error's kind.
-pub(super) fn refusal(error: bpf::Error) -> anyhow::Error {
+pub(super) fn refusal(error: longhaul_congestion::Error) -> anyhow::Error {
     match error.kind() {
         Kind::Usage => Refusal::usage(error),
         Kind::Unsupported => Refusal::unsupported(error),

@@ -16,7 +16,7 @@ use crate::exit::Refusal;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use attachments::{Attachments, refusal};
-use bpf::{loader, pins::Pins};
+use longhaul_congestion::{loader, pins::Pins};
 use longhaul_linux::{
     ack_pacing,
     attended::{self, Signals},
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let wanted = Wanted::new(args)?;
     let program = Program::new(&args.command, args.user.as_deref())?;
     let output = args.json.as_deref().map(output).transpose()?;
-    bpf::profile::permitted().map_err(refusal)?;
+    longhaul_congestion::profile::permitted().map_err(refusal)?;
     let record = attend(&wanted, &program)?;
     tell(&record, args.verbose);
     if let Some(output) = output {

@@ -4,7 +4,7 @@
 use super::args::{Args, Switch};
 use crate::exit::Refusal;
 use anyhow::Result;
-use bpf::{
+use longhaul_congestion::{
     ack_thin,
     choice::{self, Choice},
     own_parameters, parameters,
@@ -100,7 +100,8 @@ impl<'a> CongestionControl<'a> {
 fn choose(name: &str) -> Result<Choice> {
     choice::choose(name).ok_or_else(|| {
         let kernels = longhaul_linux::socket::congestion_controls().unwrap_or_default();
-        let ours = bpf::math::algorithms().map(bpf::math::Algorithm::system_name);
+        let ours = longhaul_congestion::math::algorithms()
+            .map(longhaul_congestion::math::Algorithm::system_name);
         let mut known: Vec<_> = kernels.into_iter().chain(ours).collect();
         known.sort_unstable();
         known.dedup();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What became of a run: a record for machines, and a line or two for people.
 
-use bpf::{ack_thin, profile::Counts};
+use longhaul_congestion::{ack_thin, profile::Counts};
 use serde::Serialize;
 use std::io;
 use units::Bytes;
@@ -71,7 +71,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bpf::profile::Refused;
+    use longhaul_congestion::profile::Refused;
 
     fn record() -> Record {
         Record {

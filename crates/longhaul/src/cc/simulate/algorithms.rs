@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The congestion controls that can be simulated, by name.
 
-use bpf::math::{self, Algorithm};
+use longhaul_congestion::math::{self, Algorithm};
 use longhaul_tcpsim::{congestion_control::CongestionControl, cubic::Cubic, reno::Reno};
 
 /// A new one as `text` says, such as `cubic` or `bic:ack_shift=3`, for a connection that is `paced`

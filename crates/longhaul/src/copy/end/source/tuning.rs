@@ -11,7 +11,7 @@ use crate::{
     exit::Refusal,
 };
 use anyhow::Result;
-use bpf::{
+use longhaul_congestion::{
     choice::{self, Choice},
     loader::{self, Hold},
     pins::Pins,
@@ -51,7 +51,7 @@ impl Tuning {
             .transpose()?;
         let hold = match &choice {
             Some(Choice::Ours(algorithm)) => {
-                let defaults = bpf::parameters::defaults(*algorithm);
+                let defaults = longhaul_congestion::parameters::defaults(*algorithm);
                 Some(loader::hold(&Pins::default(), *algorithm, &defaults)?)
             }
             _ => None,

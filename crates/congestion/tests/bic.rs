@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! BIC, both forms, against its published phases and against what the ACK paper measured.
 
-use bpf::math::{Connection, algorithm};
+use longhaul_congestion::math::{Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use units::Time;
 

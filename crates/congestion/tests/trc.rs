@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! TRC-TCP: Reno's windows, and the rate at which its packets may leave.
 
-use bpf::math::{Algorithm, Connection, algorithm};
+use longhaul_congestion::math::{Algorithm, Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window};
 use units::{BitRate, Time};
 
@@ -133,7 +133,7 @@ fn only_this_one_paces_itself() {
             .pacing_rate(&window(100, INFINITE), Time::from_millis(100))
             .is_some()
     };
-    let paced: Vec<_> = bpf::math::algorithms()
+    let paced: Vec<_> = longhaul_congestion::math::algorithms()
         .map(Algorithm::name)
         .filter(|n| paced(n))
         .collect();

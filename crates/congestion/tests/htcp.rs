@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! H-TCP against its paper's formulas, and against what Linux makes of them in jiffies.
 
-use bpf::math::{Algorithm, Connection, algorithm};
+use longhaul_congestion::math::{Algorithm, Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use units::Time;
 
@@ -14,7 +14,7 @@ fn htcp() -> Algorithm {
 
 /// Its parameters as they are unless told, but for `changes`.
 fn parameters(changes: &[(&str, u32)]) -> Vec<u32> {
-    let value = |parameter: bpf::math::Parameter| {
+    let value = |parameter: longhaul_congestion::math::Parameter| {
         let told = changes.iter().find(|(name, _)| *name == parameter.name);
         told.map_or(parameter.initial, |(_, value)| *value)
     };

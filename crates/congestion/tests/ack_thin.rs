@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! ACK thinning in the kernel decides as ACK thinning in `longhaul link` does.
 
-use bpf::ack_thin::math::{Flow, Kind, Limits, PureAck, Verdict, look_at};
+use longhaul_congestion::ack_thin::math::{Flow, Kind, Limits, PureAck, Verdict, look_at};
 use longhaul_netem::{
     Acking,
     ack::{self, Thinned, Thinner},

@@ -13,7 +13,7 @@ pub(crate) struct Layout(HashMap<String, (usize, usize)>);
 impl Layout {
     /// Of `struct NAME` in the object of the congestion control `object`.
     pub(crate) fn of(object: &str, name: &str) -> Self {
-        let (_, elf) = bpf::object::OBJECTS
+        let (_, elf) = longhaul_congestion::object::OBJECTS
             .iter()
             .find(|(other, _)| *other == object)
             .unwrap();

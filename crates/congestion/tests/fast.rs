@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FAST TCP alone on 1 Gbit/s with a queue without end, on a path that changes its length or rate.
 
-use bpf::math::{Algorithm, Connection, algorithm};
+use longhaul_congestion::math::{Algorithm, Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use std::collections::VecDeque;
 use units::Time;

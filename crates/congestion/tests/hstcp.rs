@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! HighSpeed TCP against RFC 3649: its formulas, its table of appendix B, its growth.
 
-use bpf::math::{Connection, algorithm};
+use longhaul_congestion::math::{Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window};
 use std::fmt::Write;
 use units::Time;

@@ -2,10 +2,10 @@
 //! Every object in the running kernel: the verifier takes it, and a connection with losses uses it
 //! from beginning to end.
 
-use bpf::object::OBJECTS;
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapType, Object, ObjectBuilder, Program, query::ProgInfoIter,
 };
+use longhaul_congestion::object::OBJECTS;
 use longhaul_linux::{netns::Netns, tcp_info::TcpInfo};
 use socket2::{Domain, Socket, Type};
 use std::{

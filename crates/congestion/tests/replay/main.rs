@@ -7,9 +7,9 @@ mod counterpart;
 mod layout;
 mod vector;
 
-use bpf::math::{Algorithm, Connection, algorithm};
 use counterpart::{COUNTERPARTS, Counterpart, JIFFY_US};
 use layout::Layout;
+use longhaul_congestion::math::{Algorithm, Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, Window};
 use std::ops::RangeInclusive;
 use units::Time;

@@ -2,7 +2,7 @@
 //! What holds for every congestion control, whatever happens to the connection and whatever its
 //! parameters are.
 
-use bpf::math::{Algorithm, Connection, algorithms};
+use longhaul_congestion::math::{Algorithm, Connection, algorithms};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use proptest::{prelude::*, test_runner::TestRunner};
 use units::Time;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""test-programs LIST: runs the test programs that `cargo test --no-run --message-format=json` told in LIST.
+"""test-programs.py LIST: runs the test programs that `cargo test --no-run --message-format=json` told in LIST.
 
 Two run at a time, since a program's last tests leave a core without work; what each prints comes as a whole. A program
 that measures real traffic, or fills the kernel's memory for TCP, has the machine to itself. Ends with 101, as cargo
