@@ -551,3 +551,25 @@ fn what_cannot_be_copied_is_said_and_touches_nothing() {
     assert!(said.contains("no longhaul answers on far"), "{said}");
     assert!(!folder.path().join("new").exists());
 }
+
+/// Their length is 0 until they are read: they would arrive empty, and nobody would hear of it.
+#[test]
+fn files_that_do_not_say_how_long_they_are_are_not_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(&[], Path::new("/proc/self/status"), folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("status: it has data, and says that its length is 0"),
+        "{said}"
+    );
+    assert!(!folder.path().join("status").exists());
+    fs::write(folder.path().join("empty"), "").unwrap();
+    copy(
+        &[],
+        &folder.path().join("empty"),
+        &folder.path().join("too"),
+    );
+}

@@ -109,6 +109,11 @@ pub enum Refusal {
     /// Parts and journals of running copies are called so.
     #[error("names that begin with .longhaul- are kept for the copy's own files")]
     OwnName,
+    /// Files of /proc are so: their length is known only when they are read.
+    #[error(
+        "it has data, and says that its length is 0; write what it says into a file, and copy that"
+    )]
+    NoLength,
     /// A hard link cannot be one to a directory.
     #[error("the file that it is to be a hard link to is a directory")]
     LinkToDirectory,

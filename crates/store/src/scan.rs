@@ -14,7 +14,7 @@ use crate::{
     metadata::{LeftOut, Metadata},
     path::{OWN_PREFIX, RelPath},
     piece::{self, OpenPiece},
-    root::{Failure, Handle, Names, Root, handle},
+    root::{Failure, Handle, Names, Refusal, Root, handle},
     spread::{self, SPREAD, Share, SpreadError},
 };
 use rustix::{
@@ -665,6 +665,12 @@ impl Scan {
                 return Err(Failure::at(Some(&here.path), "read")(errno));
             }
             FileType::Directory => return Ok(Kind::Directory),
+            FileType::RegularFile if has_no_length(held) => {
+                return Err(Failure::Refused {
+                    path: here.path.clone(),
+                    why: Refusal::NoLength,
+                });
+            }
             FileType::RegularFile => file(held),
             FileType::Symlink => symlink(held, here)?,
             FileType::Fifo => Kind::Fifo,
@@ -750,6 +756,14 @@ struct Here {
     path: RelPath,
     /// Of the source's top.
     device: u64,
+}
+
+/// Whether there is something to read where the length is 0, as in /proc, and not because it has grown meanwhile.
+fn has_no_length(held: &Handle) -> bool {
+    let mut byte = [0];
+    let mut reads = || rustix::io::pread(&held.fd, &mut byte, 0) == Ok(1);
+    let is_empty = || fs::fstat(&held.fd).is_ok_and(|stat| stat.st_size == 0);
+    held.stat.st_size == 0 && reads() && is_empty()
 }
 
 fn named(sources: &[Source]) -> Result<BTreeMap<RelPath, usize>, SourceError> {

@@ -53,7 +53,7 @@ pub(super) fn survey(job: &Job<'_>, hearing: &Hearing) -> Result<u64> {
     while let Some((key, host, found)) = union.next() {
         if let Some(other) = union.differs(&key, host, &found) {
             return Err(Refusal::usage(format!(
-                "{}: {} and {} have different things of this name: copy them one after the other",
+                "{}: {} and {} have different things of this name: one is from before a change, and --apart target --delete from the source removes it",
                 found.path,
                 job.source_name(other),
                 job.source_name(host),
