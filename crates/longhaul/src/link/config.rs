@@ -152,21 +152,21 @@ impl Endpoint {
             ))
         };
         let (first, rest) = text.split_once(':').ok_or_else(|| bad("no interface"))?;
-        // An address has a slash, and an IPv6 one has colons of its own.
-        let (netns, interface, addresses) = match rest.split_once(':') {
-            Some((interface, addresses)) if !interface.contains('/') && is_name(interface) => {
-                (Some(first), interface, addresses)
+        let addresses = |text: &str| text.split(',').map(address).collect::<Option<Vec<_>>>();
+        // An IPv6 address has colons of its own, and a name may look like the beginning of one.
+        let (netns, interface, rest) = match rest.split_once(':') {
+            Some((interface, after)) if addresses(rest).is_none() => {
+                (Some(first), interface, after)
             }
             _ => (None, first, rest),
         };
         if interface.is_empty() || interface.len() > 15 {
             return Err(bad("an interface name has 1 to 15 characters"));
         }
-        let addresses: Option<Vec<_>> = addresses.split(',').map(address).collect();
         Ok(Self {
             netns: netns.filter(|name| !name.is_empty()).map(str::to_owned),
             interface: interface.to_owned(),
-            addresses: addresses.ok_or_else(|| bad("not ADDRESS/PREFIX"))?,
+            addresses: addresses(rest).ok_or_else(|| bad("not ADDRESS/PREFIX"))?,
         })
     }
 
@@ -182,11 +182,6 @@ impl Endpoint {
             ))
         })
     }
-}
-
-/// Whether the middle of `A:B:C` is an interface and not the first group of an IPv6 address.
-fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.chars().any(|c| !c.is_ascii_hexdigit()) || text.len() > 4
 }
 
 fn address(text: &str) -> Option<(IpAddr, u8)> {
@@ -462,6 +457,12 @@ mod tests {
             (Some("client"), "wan0")
         );
         assert_eq!(end.addresses.len(), 2);
+        // Names that could be groups of an IPv6 address.
+        let hex = Endpoint::parse("c:cafe:10.9.0.1/30").unwrap();
+        assert_eq!(
+            (hex.netns.as_deref(), hex.interface.as_str()),
+            (Some("c"), "cafe")
+        );
         let here = Endpoint::parse("wan0:fd00::1/64").unwrap();
         assert_eq!((here.netns, here.interface.as_str()), (None, "wan0"));
     }
