@@ -166,7 +166,10 @@ pub fn deliver_marked_locally(netns: &Netns, mark: u32, table: u32) -> io::Resul
     let doing = format!("route packets marked {mark} to this host");
     ask(netns, &doing, async |kernel| {
         let rule = kernel.rule().add().v4().fw_mark(mark).table_id(table);
-        rule.action(RuleAction::ToTable).execute().await
+        unless(
+            libc::EEXIST,
+            rule.action(RuleAction::ToTable).execute().await,
+        )
     })?;
     let everything = RouteMessageBuilder::<Ipv4Addr>::new()
         .table_id(table)
@@ -175,7 +178,7 @@ pub fn deliver_marked_locally(netns: &Netns, mark: u32, table: u32) -> io::Resul
         .output_interface(index_of(netns, "lo")?)
         .build();
     ask(netns, &doing, async |kernel| {
-        kernel.route().add(everything).execute().await
+        kernel.route().add(everything).replace().execute().await
     })
 }
 

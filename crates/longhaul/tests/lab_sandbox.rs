@@ -290,14 +290,35 @@ fn a_flow_beyond_its_limit_is_a_failed_run() {
 /// Needs /dev/net/tun beside root. Its flow would wait for the limit.
 #[test]
 fn a_link_that_dies_ends_its_run_at_once_and_is_named() {
+    let killed = "link-near ended with signal: 9";
+    a_link_that_gets(rustix::process::Signal::KILL, "500s", killed);
+}
+
+/// What it did is not known, whatever the flows say.
+#[test]
+fn a_link_that_stands_still_fails_its_run() {
+    let stopped = "link-near did not end when the run was over";
+    a_link_that_gets(rustix::process::Signal::STOP, "3s", stopped);
+}
+
+fn a_link_that_gets(signal: rustix::process::Signal, lasts: &str, failure: &str) {
     if !may_use_namespaces() {
         return;
     }
-    let flow = LONG.replace("from = \"server\"", "from = \"router\"");
+    let probe = r#"
+        [[cells]]
+        vary = { size = "3MB" }
+        [[flows]]
+        name = "look"
+        program = "probe"
+        from = "router"
+        to = "client"
+    "#;
     let bench = Bench::new(&[
         "repetitions = 1\n",
         &WIRES.replacen("kind = \"veth\"", "kind = \"emulated\"", 1),
-        &flow.replace("60s", "500s"),
+        probe,
+        &format!("duration = {lasts:?}\n"),
     ]);
     let mark = format!("LONGHAUL_TEST_MARK={}", bench.directory.path().display());
     let (name, value) = mark.split_once('=').unwrap();
@@ -309,16 +330,13 @@ fn a_link_that_dies_ends_its_run_at_once_and_is_named() {
             .any(|one| one == word.as_bytes())
     };
     let find = |word| marked(&mark).into_iter().find(|pid| of(pid, word));
-    wait_for(|| find("--client")).expect("the flow began");
+    wait_for(|| find("probe")).expect("the flow began");
     let link = rustix::process::Pid::from_raw(find("link").unwrap() as i32).unwrap();
-    rustix::process::kill_process(link, rustix::process::Signal::KILL).unwrap();
+    rustix::process::kill_process(link, signal).unwrap();
     let status = wait_for(|| lab.try_wait().unwrap());
     assert_eq!(status.expect("the lab still runs").code(), Some(1));
     let failed = bench.result()["cells"][0]["runs"][0]["failed"].to_string();
-    assert!(
-        failed.contains("link-near ended with signal: 9"),
-        "{failed}"
-    );
+    assert!(failed.contains(failure), "{failed}");
 }
 
 #[test]

@@ -235,6 +235,18 @@ const OF_THE_TESTBED: &[Slip] = &[
     ("'127.0.0.1:1080'", "¦'here'", "relays.b: "),
     (
         "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\nintercept = [80]\ntransparent = '0.0.0.0:5123'\nallow_from = '10.9.0.0/16'\n\
+         [relays.other]\nhost = 'b'\nintercept = ¦[80]\ntransparent = '0.0.0.0:5124'\nallow_from = '10.9.0.0/16'",
+        "relay \"b\" takes port 80 on host \"b\" already",
+    ),
+    (
+        "'127.0.0.1:1080'",
+        "'127.0.0.1:1080'\nallow_from = '10.9.0.0/16'\n\
+         config = ¦{ listener = [{ kind = 'transparent', address = '0.0.0.0:5123' }] }",
+        "a transparent listener takes nothing without intercept",
+    ),
+    (
+        "'127.0.0.1:1080'",
         "'127.0.0.1:1080'\nkeep_source = ¦'yes'",
         "--keep-source",
     ),

@@ -18,6 +18,8 @@ use toml::{Table, Value};
 pub(super) struct Listeners<'a> {
     topology: &'a Topology,
     all: Vec<Listener>,
+    /// What relays take on their way through hosts: host, port and relay.
+    intercepted: Vec<(String, u16, String)>,
 }
 
 #[derive(Debug)]
@@ -45,7 +47,11 @@ impl<'a> Listeners<'a> {
                 Program::Curl | Program::Probe | Program::Udt => {}
             }
         }
-        Self { topology, all }
+        Self {
+            topology,
+            all,
+            intercepted: Vec::new(),
+        }
     }
 
     /// Adds those of a relay, each at an address that its host has and nobody else listens at.
@@ -56,6 +62,16 @@ impl<'a> Listeners<'a> {
         relay: &Relay,
         own: Vec<SocketAddr>,
     ) -> Checked {
+        for port in &relay.intercept {
+            let other = self.intercepted.iter();
+            let mut other = other.filter(|(at, taken, _)| at == host && taken == port);
+            if let Some((.., other)) = other.next() {
+                let taken = format!("relay {other:?} takes port {port} on host {host:?} already");
+                return at("intercept", Err(taken));
+            }
+            let taken = (host.to_owned(), *port, name.to_owned());
+            self.intercepted.push(taken);
+        }
         own.into_iter().try_for_each(|address| {
             match key_of(&relay.options, address) {
                 Some(key) => at(key, self.may_have(host, address)),
@@ -144,10 +160,12 @@ fn everywhere(host: &str, port: u16, owner: String) -> Listener {
     }
 }
 
-/// Whether some address and port is of both.
+/// Whether some address and port is of both. `[::]` has no IPv4 address: relays listen so (IPV6_V6ONLY).
 fn meet(one: SocketAddr, other: SocketAddr) -> bool {
     let any = |ip: IpAddr| ip.is_unspecified();
-    one.port() == other.port() && (any(one.ip()) || any(other.ip()) || one.ip() == other.ip())
+    one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && (any(one.ip()) || any(other.ip()) || one.ip() == other.ip())
 }
 
 #[cfg(test)]
@@ -185,8 +203,13 @@ mod tests {
     #[test]
     fn a_flow_is_sent_to_what_it_can_reach() {
         assert_eq!(said("b", "10.9.0.2:1080", "b:1080"), None);
-        assert_eq!(said("b", "[::]:1080", "b:1080"), None);
-        for nowhere in ["127.0.0.1:1080", "10.9.1.1:1080", "0.0.0.0:1081"] {
+        assert_eq!(said("b", "0.0.0.0:1080", "b:1080"), None);
+        for nowhere in [
+            "127.0.0.1:1080",
+            "10.9.1.1:1080",
+            "0.0.0.0:1081",
+            "[::]:1080",
+        ] {
             let refused = said("b", nowhere, "b:1080").unwrap();
             assert!(refused.contains("nothing listens at b:1080"), "{refused}");
         }

@@ -127,14 +127,17 @@ impl Testbed {
 
     /// Ends all programs, so that they write their last records, and removes the hosts.
     pub(crate) async fn take_down(mut self) -> Result<()> {
-        let daemons = std::mem::take(&mut self.daemons).into_iter();
-        for daemon in daemons.chain(std::mem::take(&mut self.links)) {
+        for daemon in std::mem::take(&mut self.daemons) {
             daemon.stop().await?;
+        }
+        let mut ended = Ok(());
+        for link in std::mem::take(&mut self.links) {
+            ended = ended.and(link.conclude().await);
         }
         for (name, _) in std::mem::take(&mut self.hosts) {
             Netns::delete(&name).with_context(|| format!("cannot remove the namespace {name}"))?;
         }
-        Ok(())
+        ended
     }
 
     fn make_hosts(&mut self, scenario: &Scenario) -> Result<()> {

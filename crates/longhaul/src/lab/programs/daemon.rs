@@ -122,6 +122,24 @@ impl Daemon {
 
     /// Asks it to end (SIGTERM), waits, and kills it if it does not.
     pub(crate) async fn stop(mut self) -> Result<()> {
+        self.ends_when_asked().await.map(drop)
+    }
+
+    /// Likewise, of a daemon whose last records count.
+    ///
+    /// # Errors
+    /// It had to be killed: what it did in the run is not known.
+    pub(crate) async fn conclude(mut self) -> Result<()> {
+        match self.ends_when_asked().await? {
+            true => Ok(()),
+            false => bail!(
+                "{} did not end when the run was over, and was killed",
+                self.name
+            ),
+        }
+    }
+
+    async fn ends_when_asked(&mut self) -> Result<bool> {
         let pid = self
             .child
             .id()
@@ -129,10 +147,11 @@ impl Daemon {
         if let Some(pid) = pid {
             rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
         }
-        if time::timeout(PATIENCE, self.child.wait()).await.is_err() {
+        let ended = time::timeout(PATIENCE, self.child.wait()).await.is_ok();
+        if !ended {
             self.child.kill().await?;
         }
-        Ok(())
+        Ok(ended)
     }
 
     fn last_words(&self) -> String {

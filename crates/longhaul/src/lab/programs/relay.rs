@@ -52,7 +52,13 @@ fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> 
         crate::relay::check(&arguments).map_err(|error| of_config(error.to_string()))?;
     match (transparent(relay)?, relay.intercept.is_empty()) {
         (Some(_), true) => Err("a transparent listener needs intercept = [ports]".to_owned()),
-        (None, false) => Err("intercept needs a transparent listener".to_owned()),
+        (None, false) => Err(
+            "intercept needs transparent = 'ADDRESS:PORT'; a listener in config has an intercept of its own"
+                .to_owned(),
+        ),
+        _ if takes_nothing(&relay.config) => Err(
+            "config: a transparent listener takes nothing without intercept = ['NETWORK:PORT']".to_owned(),
+        ),
         _ => Ok(listeners),
     }
 }
@@ -116,6 +122,16 @@ fn identity(host: &str, certificates: &Path) -> Result<Value> {
         ("certificate".to_owned(), text(file(&format!("{host}.pem")))),
         ("key".to_owned(), text(file(&format!("{host}-key.pem")))),
     ])))
+}
+
+/// Whether a transparent listener of the configuration file says nothing of what it is to take.
+fn takes_nothing(config: &Table) -> bool {
+    let listeners = config.get("listener").and_then(Value::as_array);
+    let mut listeners = listeners.into_iter().flatten();
+    listeners.any(|listener| {
+        let kind = listener.get("kind").and_then(Value::as_str);
+        kind == Some("transparent") && listener.get("intercept").is_none()
+    })
 }
 
 /// The transparent listener's address, if it has one.
@@ -199,7 +215,7 @@ async fn start_other(program: RelayProgram, relay: &Relay, place: &Place<'_>) ->
             dante::command(&file, &scratch),
         ),
         RelayProgram::Squid => (
-            squid::configuration(&ways, place.host(), &scratch),
+            squid::configuration(&ways, name, &scratch),
             squid::command(&file, name),
         ),
         RelayProgram::Longhaul => bail!("longhaul is started as itself"),

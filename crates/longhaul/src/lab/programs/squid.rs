@@ -16,10 +16,12 @@ pub(super) fn command(configuration: &Path, host: &str) -> Command {
 
 /// Squid refuses to serve as root, so it needs to be started by the machine's: in a user namespace
 /// there is no other user.
-pub(super) fn configuration(ways: &Ways, host: &str, scratch: &Path) -> String {
+///
+/// It takes a request for one that comes round by its own name, `relay`: no two have the same.
+pub(super) fn configuration(ways: &Ways, relay: &str, scratch: &Path) -> String {
     let scratch = scratch.display();
     let mut text = format!(
-        "visible_hostname {host}\n\
+        "visible_hostname {relay}\n\
          cache_effective_user nobody\n\
          pid_filename {scratch}/pid\n\
          coredump_dir {scratch}\n\
