@@ -167,8 +167,10 @@ fn acks_get_fewer_and_answers_do_not_stall() {
             pair.fetch(&["--ack-ratio", "8"], address, REQUESTS),
             REQUESTS,
         );
-        // A quarter of the delayed ACKs, and the late one of each answer.
-        assert!(sent(&thinned) < 0.5, "{thinned}");
+        // Three quarters of the delayed ACKs; how many of them go late, and are fewer, depends on what else the machine
+        // does.
+        let [pure, withheld] = ["pure", "withheld"].map(|what| count(&thinned, what));
+        assert!(withheld * 3 > pure, "{thinned}");
         // Were the last ACK of an answer lost, there would be one for each.
         let stalls = pair.stalls() - before;
         assert!(
