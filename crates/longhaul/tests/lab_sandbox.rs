@@ -298,7 +298,7 @@ fn a_link_that_dies_ends_its_run_at_once_and_is_named() {
 #[test]
 fn a_link_that_stands_still_fails_its_run() {
     let stopped = "link-near did not end when the run was over";
-    a_link_that_gets(rustix::process::Signal::STOP, "3s", stopped);
+    a_link_that_gets(rustix::process::Signal::STOP, "1s", stopped);
 }
 
 fn a_link_that_gets(signal: rustix::process::Signal, lasts: &str, failure: &str) {
@@ -333,7 +333,8 @@ fn a_link_that_gets(signal: rustix::process::Signal, lasts: &str, failure: &str)
     wait_for(|| find("probe")).expect("the flow began");
     let link = rustix::process::Pid::from_raw(find("link").unwrap() as i32).unwrap();
     rustix::process::kill_process(link, signal).unwrap();
-    let status = wait_for(|| lab.try_wait().unwrap());
+    // A link that stands still is waited for.
+    let status = within(Duration::from_secs(60), || lab.try_wait().unwrap());
     assert_eq!(status.expect("the lab still runs").code(), Some(1));
     let failed = bench.result()["cells"][0]["runs"][0]["failed"].to_string();
     assert!(failed.contains(failure), "{failed}");
@@ -559,8 +560,12 @@ fn marked(mark: &str) -> BTreeSet<u32> {
 }
 
 /// What `look` finds within twenty seconds.
-fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let give_up = Instant::now() + Duration::from_secs(20);
+fn wait_for<T>(look: impl FnMut() -> Option<T>) -> Option<T> {
+    within(Duration::from_secs(20), look)
+}
+
+fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let give_up = Instant::now() + time;
     while Instant::now() < give_up {
         if let Some(found) = look() {
             return Some(found);

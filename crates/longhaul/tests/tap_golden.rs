@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `longhaul tap analyze` says of the captures in `tests/captures`, figure by figure. A figure that
-//! changes shows up here; whether it is right is asked in `tap_peers` and in `model`'s tests.
+//! changes shows up here; whether it is right is asked in `tap_peers` and in the tests of `longhaul-analysis`.
 
 use serde_json::Value;
 use std::process::Command;
 
-/// Histograms, and what is judged from counts, which `model`'s tests hold against what is true.
+/// Histograms, and what is judged from counts, which the tests of `longhaul-analysis` hold against what is true.
 const LEFT_OUT: [&str; 4] = ["buckets", "phases", "limits", "verdict"];
 
 /// Flows of a capture, in counts and distributions.

@@ -236,7 +236,7 @@ const OF_THE_TESTBED: &[Slip] = &[
     (
         "'127.0.0.1:1080'",
         "'127.0.0.1:1080'\nintercept = [80]\ntransparent = '0.0.0.0:5123'\nallow_from = '10.9.0.0/16'\n\
-         [relays.other]\nhost = 'b'\nintercept = ¦[80]\ntransparent = '0.0.0.0:5124'\nallow_from = '10.9.0.0/16'",
+         [relays.other]\nhost = 'b'\nintercept = [¦80]\ntransparent = '0.0.0.0:5124'\nallow_from = '10.9.0.0/16'",
         "relay \"b\" takes port 80 on host \"b\" already",
     ),
     (

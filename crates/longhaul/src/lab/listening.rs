@@ -4,7 +4,7 @@
 //! connects to.
 
 use super::{
-    fault::{Checked, at, ensure},
+    fault::{Checked, at, each, ensure},
     flows,
     programs::{ftp, nginx},
     scenario::{Flow, Program, Relay, Scenario},
@@ -62,16 +62,7 @@ impl<'a> Listeners<'a> {
         relay: &Relay,
         own: Vec<SocketAddr>,
     ) -> Checked {
-        for port in &relay.intercept {
-            let other = self.intercepted.iter();
-            let mut other = other.filter(|(at, taken, _)| at == host && taken == port);
-            if let Some((.., other)) = other.next() {
-                let taken = format!("relay {other:?} takes port {port} on host {host:?} already");
-                return at("intercept", Err(taken));
-            }
-            let taken = (host.to_owned(), *port, name.to_owned());
-            self.intercepted.push(taken);
-        }
+        at("intercept", self.intercept(name, host, &relay.intercept))?;
         own.into_iter().try_for_each(|address| {
             match key_of(&relay.options, address) {
                 Some(key) => at(key, self.may_have(host, address)),
@@ -82,6 +73,21 @@ impl<'a> Listeners<'a> {
                 at: address,
                 owner: format!("relay {name:?}"),
             });
+            Ok(())
+        })
+    }
+
+    /// Of two relays on one host the first would take all that goes to a port.
+    fn intercept(&mut self, name: &str, host: &str, ports: &[u16]) -> Checked {
+        each(ports, |port| {
+            let mut taken = self.intercepted.iter();
+            let other = taken.find(|(at, taken, _)| at == host && taken == port);
+            ensure(other.is_none(), || {
+                let other = other.map_or("", |(.., other)| other);
+                format!("relay {other:?} takes port {port} on host {host:?} already")
+            })?;
+            let own = (host.to_owned(), *port, name.to_owned());
+            self.intercepted.push(own);
             Ok(())
         })
     }
