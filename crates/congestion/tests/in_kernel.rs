@@ -26,8 +26,8 @@ const VERIFIED_MOST: u32 = 5_000;
 /// Whether this is root of the machine: no user namespace has BPF, so that there it is skipped. Anyone
 /// else fails, or is skipped with ALLOW_SKIP=1.
 fn may_load() -> bool {
-    let root = rustix::process::geteuid().is_root() && !skip::is_confined();
-    skip::unless_confined(root, "eBPF, which takes root (CAP_BPF, CAP_NET_ADMIN)")
+    let root = rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_confined();
+    longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root (CAP_BPF, CAP_NET_ADMIN)")
 }
 
 /// A congestion control in the kernel, for as long as this lives.

@@ -195,7 +195,7 @@ enum Failure {
 mod tests {
     use super::*;
     use crate::{error::Cause, schema};
-    use postgres_fixture::Server;
+    use longhaul_testbed::postgres::Server;
 
     const SHORT: Duration = Duration::from_millis(200);
 

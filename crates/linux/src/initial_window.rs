@@ -192,7 +192,8 @@ mod tests {
     /// Skipped in a user namespace, where nobody may use BPF.
     fn alone(work: impl FnOnce() + Send) {
         let missing = attach().err().map(|error| error.to_string());
-        if !skip::unless_confined(missing.is_none(), missing.unwrap_or_default()) {
+        if !longhaul_testbed::skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
+        {
             return;
         }
         std::thread::scope(|scope| scope.spawn(|| isolated(work)).join()).unwrap();

@@ -3,9 +3,6 @@
 
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
-#[macro_use]
-mod console;
-
 mod admin;
 mod cc;
 mod copy;
@@ -13,11 +10,8 @@ mod copy;
 mod corpus;
 mod decp;
 mod doctor;
-mod event_loop;
-mod exit;
 mod lab;
 mod link;
-mod page;
 mod plan;
 mod probe;
 mod relay;
@@ -27,6 +21,7 @@ mod tap;
 mod udt;
 
 use clap::{Parser, Subcommand};
+use longhaul_command::{console, exit};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -67,6 +62,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    longhaul_command::set_version(env!("LONGHAUL_VERSION"));
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(*args),
         Command::Relay(args) => relay::run(&args),

@@ -92,13 +92,13 @@ fn without_rights_it_says_which() {
 #[test]
 fn a_kernel_that_lacks_something_is_told_so() {
     if !rustix::process::geteuid().is_root() {
-        skip::because("needs root");
+        longhaul_testbed::skip::because("needs root");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let (code, said) = over_types(directory.path());
     if said.contains("not permitted") {
-        skip::because(&said);
+        longhaul_testbed::skip::because(&said);
         return;
     }
     assert_eq!(code, 3, "{said}");

@@ -180,7 +180,10 @@ fn all_but_its_name(large: &Path, to: &Path) {
 
 /// Root of the machine, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
 fn is_root() -> bool {
-    skip::unless(!skip::is_confined(), "root of the machine")
+    longhaul_testbed::skip::unless(
+        !longhaul_testbed::skip::is_confined(),
+        "root of the machine",
+    )
 }
 
 #[test]

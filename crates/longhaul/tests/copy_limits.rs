@@ -144,5 +144,8 @@ fn without_threads_it_says_why_and_does_not_panic() {
 
 /// Root of the machine, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
 fn is_root() -> bool {
-    skip::unless(!skip::is_confined(), "root of the machine")
+    longhaul_testbed::skip::unless(
+        !longhaul_testbed::skip::is_confined(),
+        "root of the machine",
+    )
 }

@@ -202,7 +202,7 @@ fn a_tree_arrives_whole_and_a_second_run_does_nothing() {
 /// What is mounted in the tree stays there, and what lies at the target in its place, too.
 #[test]
 fn another_file_system_is_left_out_on_request() {
-    if !skip::unless(rustix::process::geteuid().is_root(), "root, to mount") {
+    if !longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root, to mount") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ use copy_testbed::{
     kill, tree,
 };
 use longhaul_linux::netns::Netns;
-use postgres_fixture::{Server, Setup};
+use longhaul_testbed::postgres::{Server, Setup};
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},

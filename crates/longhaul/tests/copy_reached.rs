@@ -30,7 +30,7 @@ struct Ground {
 impl Ground {
     fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            skip::because("namespaces take root");
+            longhaul_testbed::skip::because("namespaces take root");
             return None;
         }
         let hosts = Hosts::new(&["near", "far"], "400mbit");

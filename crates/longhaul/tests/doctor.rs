@@ -121,7 +121,7 @@ fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 /// Whether this process may make namespaces. If not, the test fails, or is skipped with
 /// ALLOW_SKIP=1.
 fn may_use_namespaces() -> bool {
-    skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
+    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
 #[test]

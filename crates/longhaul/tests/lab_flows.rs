@@ -34,14 +34,14 @@ const LINE: &str = "rate = '200mbit'\n";
 
 /// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
 fn may_use_namespaces() -> bool {
-    skip::unless(rustix::process::geteuid().is_root(), "root")
+    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root")
 }
 
 /// The right to load, which takes root of the machine, not of a user namespace. Names of congestion
 /// controls are the machine's: one test at a time, those of `longhaul cc` included.
 fn may_load() -> Option<File> {
-    let root = rustix::process::geteuid().is_root() && !skip::is_confined();
-    skip::unless_confined(root, "eBPF, which takes root").then(|| {
+    let root = rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_confined();
+    longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root").then(|| {
         let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
         flock(&turn, FlockOperation::LockExclusive).unwrap();
         turn

@@ -6,7 +6,7 @@ use std::{path::Path, process::Command};
 
 /// Whether the test can run; where it could not, it must be allowed to skip.
 fn capable() -> bool {
-    skip::unless(
+    longhaul_testbed::skip::unless(
         rustix::process::geteuid().is_root(),
         "root and /dev/net/tun",
     )

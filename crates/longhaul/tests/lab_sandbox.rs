@@ -61,7 +61,7 @@ duration = "60s"
 
 /// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
 fn may_use_namespaces() -> bool {
-    skip::unless(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
+    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
 }
 
 /// A scenario in a directory of its own.

@@ -102,7 +102,7 @@ const TODAY_AND_OWN: &[Part] = &[
 
 /// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
 fn may_use_namespaces() -> bool {
-    skip::unless(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
+    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_SYS_ADMIN)")
 }
 
 fn longhaul(arguments: &[&str]) -> Output {
@@ -172,7 +172,9 @@ fn missed((name, part): &Part) -> Option<String> {
         Some(0) => None,
         Some(1) => Some(said),
         Some(4) if open => {
-            skip::because(format!("the machine was too busy for {name}'s checks"));
+            longhaul_testbed::skip::because(format!(
+                "the machine was too busy for {name}'s checks"
+            ));
             None
         }
         _ => panic!("{said}"),

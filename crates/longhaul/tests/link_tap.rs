@@ -417,7 +417,7 @@ fn read_later(pipe: &Path, go: &mpsc::Receiver<()>) -> Vec<u8> {
 /// Whether `tshark` is here. If not, the test fails, or is skipped with ALLOW_SKIP=1.
 fn have_tshark() -> bool {
     let there = Command::new("tshark").arg("--version").output().is_ok();
-    skip::unless(there, "tshark")
+    longhaul_testbed::skip::unless(there, "tshark")
 }
 
 #[test]

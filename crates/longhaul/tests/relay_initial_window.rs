@@ -63,7 +63,7 @@ fn may_use_bpf() -> bool {
     }
     let missing = initial_window::attach().err();
     let missing = missing.map(|error| error.to_string());
-    skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
+    longhaul_testbed::skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
 }
 
 #[test]

@@ -275,7 +275,7 @@ fn systemd_s_own_launcher_is_understood() {
     let launcher = "systemd-socket-activate";
     // An opinion more than the tests above have, and no reason to install systemd.
     if Command::new(launcher).arg("--version").output().is_err() {
-        skip::because(format!("{launcher} is not installed"));
+        longhaul_testbed::skip::because(format!("{launcher} is not installed"));
         return;
     }
     let (origin, to) = origin();

@@ -277,7 +277,7 @@ fn an_empty_file_has_neither_a_rate_nor_a_price() {
 fn libudt() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let program = PROGRAM.get_or_init(compiled).as_deref();
-    skip::unless(program.is_some(), "libudt-dev").then_some(program)?
+    longhaul_testbed::skip::unless(program.is_some(), "libudt-dev").then_some(program)?
 }
 
 fn compiled() -> Option<PathBuf> {

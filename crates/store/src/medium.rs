@@ -571,7 +571,7 @@ mod tests {
 
     #[test]
     fn another_user_s_file_is_for_all_only_where_he_may_replace_it() {
-        if !skip::unless(rustix::process::geteuid().is_root(), "root") {
+        if !longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root") {
             return;
         }
         let temp = tempfile::tempdir().unwrap();

@@ -698,7 +698,7 @@ mod tests {
     #[test]
     fn set_id_and_capabilities_survive_a_change_of_owner() {
         if !is_root() {
-            skip::because("needs root to give files away");
+            longhaul_testbed::skip::because("needs root to give files away");
             return;
         }
         let (_temp, file) = file();
@@ -718,7 +718,7 @@ mod tests {
     #[test]
     fn an_ordinary_user_is_told_what_was_left_out() {
         if !is_root() {
-            skip::because("needs root to be somebody else");
+            longhaul_testbed::skip::because("needs root to be somebody else");
             return;
         }
         let (temp, file) = file();

@@ -47,7 +47,7 @@ fn peer() -> Option<&'static PathBuf> {
         }
     });
     let missing = built.as_ref().err().map_or("", String::as_str);
-    skip::unless(built.is_ok(), missing).then(|| built.as_ref().ok())?
+    longhaul_testbed::skip::unless(built.is_ok(), missing).then(|| built.as_ref().ok())?
 }
 
 /// A path of UDP between two ports, on which losses, doubles and late packets are.

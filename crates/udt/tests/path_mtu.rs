@@ -113,7 +113,7 @@ fn run(command: &mut Command, netns: &Netns) {
 }
 
 fn may_use_namespaces() -> bool {
-    skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
+    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
 /// Sends so many bytes, which arrive.

@@ -8,8 +8,8 @@ use std::fs::File;
 /// A directory for pins and the right to use the machine's names alone; none without root of
 /// the machine, which a user namespace's is not.
 pub(super) fn place() -> Option<(File, tempfile::TempDir)> {
-    let root = !skip::is_confined() && kernel::rights("").is_ok();
-    if !skip::unless_confined(root, "eBPF, which takes root of the machine") {
+    let root = !longhaul_testbed::skip::is_confined() && kernel::rights("").is_ok();
+    if !longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root of the machine") {
         return None;
     }
     let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();

@@ -3,7 +3,7 @@
 
 use crate::ground::{Ground, LONG, OVER, database, extent, extents, keys, only, planned, wait_for};
 use longhaul_leases::{Board, Error, Job, Token};
-use postgres_fixture::{Server, Setup};
+use longhaul_testbed::postgres::{Server, Setup};
 use std::{collections::HashSet, sync::Mutex, thread};
 
 /// Takings by this name stop within their statement, with their rows locked, until the number may be locked.

@@ -2,7 +2,7 @@
 //! A database of a test's own.
 
 use longhaul_leases::{Board, Job, Lease, NewExtent, Token};
-use postgres_fixture::Server;
+use longhaul_testbed::postgres::Server;
 use std::{
     thread::sleep,
     time::{Duration, Instant},

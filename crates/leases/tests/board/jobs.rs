@@ -6,7 +6,7 @@ use longhaul_leases::{
     ADD_COUNT_MAX, BODY_LEN_MAX, Board, Error, KEY_LEN_MAX, NAME_LEN_MAX, NewExtent, Position,
     TAKE_COUNT_MAX, TTL_MAX,
 };
-use postgres_fixture::Server;
+use longhaul_testbed::postgres::Server;
 use std::{sync::Barrier, thread, time::Duration};
 
 /// Tables and job are made by all of them at once.

@@ -3,7 +3,7 @@
 
 use crate::ground::{Ground, LONG, database, extent, wait_for};
 use longhaul_leases::{Board, Error};
-use postgres_fixture::{Server, Setup};
+use longhaul_testbed::postgres::{Server, Setup};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::{error, fmt::Write, fs, net::TcpListener};
 

@@ -522,7 +522,7 @@ mod tests {
                 Some((netns, name))
             }
             Err(error) => {
-                let _ = skip::unless(false, format!("namespaces ({error})"));
+                let _ = longhaul_testbed::skip::unless(false, format!("namespaces ({error})"));
                 None
             }
         }

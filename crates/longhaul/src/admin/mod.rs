@@ -15,10 +15,10 @@ mod query;
 pub(crate) mod record;
 mod release;
 
-use crate::exit::Refusal;
 use anyhow::Context as _;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use longhaul_command::exit::Refusal;
 use record::{Health, Snapshot, Status, Throughput};
 use release::Release;
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};

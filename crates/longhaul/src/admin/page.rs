@@ -2,26 +2,16 @@
 //! The status page: plain files that are part of the program. What they show comes from the JSON
 //! interface, and none of it is ever taken for HTML.
 
+use longhaul_report::page;
+
 const FILES: [(&str, &str, &str); 7] = [
     ("/", HTML, include_str!("../../web/admin.html")),
     ("/web/admin.css", CSS, include_str!("../../web/admin.css")),
     ("/web/admin.js", JS, include_str!("../../web/admin.js")),
-    ("/web/chart.js", JS, include_str!("../../web/chart.js")),
-    (
-        "/web/longhaul.css",
-        CSS,
-        include_str!("../../web/longhaul.css"),
-    ),
-    (
-        "/web/uPlot.js",
-        JS,
-        include_str!("../../web/vendor/uPlot.iife.min.js"),
-    ),
-    (
-        "/web/uPlot.css",
-        CSS,
-        include_str!("../../web/vendor/uPlot.min.css"),
-    ),
+    ("/web/chart.js", JS, page::CHART),
+    ("/web/longhaul.css", CSS, page::STYLE),
+    ("/web/uPlot.js", JS, page::UPLOT),
+    ("/web/uPlot.css", CSS, page::UPLOT_STYLE),
 ];
 
 const HTML: &str = "text/html; charset=utf-8";

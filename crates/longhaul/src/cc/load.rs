@@ -2,8 +2,8 @@
 //! `longhaul cc load`.
 
 use super::{Place, default_setting, refusal, say};
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     loader::{self, Loaded, Outcome, Request},
     math::Algorithm,

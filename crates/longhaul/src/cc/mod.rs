@@ -13,9 +13,9 @@ pub(crate) mod simulate;
 mod unload;
 mod watch;
 
-use crate::exit::Refusal;
 use anyhow::Result;
 use clap::Subcommand;
+use longhaul_command::exit::Refusal;
 use longhaul_congestion::{Kind, pins::Pins};
 use std::path::PathBuf;
 

@@ -2,8 +2,8 @@
 //! `longhaul cc watch`: the connections at work, as a table that renews itself or as JSON lines.
 
 use super::{Place, load::by_name, matching::Matching, refusal, say, table};
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     ack_counts::AckCounts,
     loader::{self, Loaded},

@@ -4,6 +4,7 @@
 
 use super::{args::Args, order::Planned, standing::Record};
 use indicatif::{ProgressBar, ProgressStyle};
+use longhaul_command::{note, say};
 use std::{
     io::{IsTerminal, stderr},
     time::{Duration, Instant},

@@ -13,8 +13,9 @@ use super::{
     patience::Patience,
     standing::Record,
 };
-use crate::exit::Refusal;
 use anyhow::{Result, bail};
+use longhaul_command::exit::Refusal;
+use longhaul_command::say;
 use std::time::Instant;
 
 pub(super) fn run(args: &Args) -> Result<()> {

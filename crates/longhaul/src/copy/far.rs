@@ -9,11 +9,10 @@ use super::{
     place::Host,
     threads,
 };
-use crate::{
-    console::escaped,
-    site::{self, Duplex, Keyring},
-};
+use crate::site::{self, Duplex, Keyring};
 use anyhow::{Context as _, Result, bail};
+use longhaul_command::console::escaped;
+use longhaul_command::note;
 use longhaul_linux::process_sockets;
 use serde::Serialize;
 use std::{

@@ -9,8 +9,8 @@ use super::{
     plan::Plan,
     standing::{Brought, Record, Standing},
 };
-use crate::exit::Refusal;
 use anyhow::{Result, anyhow};
+use longhaul_command::exit::Refusal;
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     time::{Duration, Instant},

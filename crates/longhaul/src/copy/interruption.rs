@@ -3,6 +3,7 @@
 
 use super::threads;
 use anyhow::{Context as _, Result};
+use longhaul_command::note;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,

@@ -9,8 +9,9 @@ use super::{
     order::{Begin, Meeting, Options, Report, Role, Task},
     place::{Host, Place},
 };
-use crate::{exit::Refusal, site::Keyring};
+use crate::site::Keyring;
 use anyhow::{Context as _, Result, bail};
+use longhaul_command::exit::Refusal;
 use sha2::{Digest as _, Sha256};
 use std::{
     fmt,
@@ -376,7 +377,7 @@ impl Hello {
                 certificate,
                 ssh,
                 version,
-            }) if version == env!("CARGO_PKG_VERSION") => {
+            }) if version == longhaul_command::release() => {
                 let (own, reached) = match host {
                     // What is here is reached from here alone.
                     None => (Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), None),
@@ -392,7 +393,7 @@ impl Hello {
             }
             Some(Report::Hello { version, .. }) => Err(Refusal::usage(format!(
                 "the other side is longhaul {version}, this one {}: they must be the same",
-                env!("CARGO_PKG_VERSION")
+                longhaul_command::release()
             ))),
             _ => bail!("an end of the copy went away at once"),
         }

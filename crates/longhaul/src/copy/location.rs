@@ -5,8 +5,8 @@
 //! A place is told by a digest of this boot's random number and of the file system with the path in it (proc(5), mountinfo), which
 //! is one for all mounts of it; a directory also by its number. Who does not run on the same kernel can't learn a path from it.
 
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};

@@ -7,7 +7,7 @@ use super::{
     location::Sources,
     message::Outcome,
 };
-use crate::console::escaped;
+use longhaul_command::console::escaped;
 use model::copy::{Measured, placement::Placement};
 use serde::{Deserialize, Serialize};
 use std::{

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a copy begins or ends: a path here, `HOST:PATH` over there, or what a site exports.
 
-use crate::{
-    exit::Refusal,
-    site::{Address, SCHEME},
-};
+use crate::site::{Address, SCHEME};
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use std::{
     ffi::{OsStr, OsString},
     fmt,

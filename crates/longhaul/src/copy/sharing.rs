@@ -11,8 +11,8 @@ use super::{
     location::Sources,
     order::{Meeting, Report, Role, Task},
 };
-use crate::exit::Refusal;
 use anyhow::{Result, bail};
+use longhaul_command::exit::Refusal;
 use rustix::rand::GetRandomFlags;
 
 /// Refuses a directory that the hosts do not share: each would get some of the data, and none all of it.

@@ -2,8 +2,8 @@
 //! What was asked for, checked.
 
 use super::{args::Args, filter::Filter};
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_linux::{
     cgroup,
     netns::{self, Netns},

@@ -4,6 +4,7 @@
 use super::account::{Look, Summary};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+use longhaul_command::note;
 use serde::Serialize;
 use std::io::{IsTerminal, Write, stderr, stdout};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Puts the law's changes on real sockets, and sees to it that no cap outlives this process.
 
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
 use longhaul_congestion::window_cap::{Caps, Error};
 use longhaul_linux::{executor::Executor, sock_diag::Connection};
 use model::decp::Change;

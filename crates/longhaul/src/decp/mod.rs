@@ -11,7 +11,6 @@ mod enforcer;
 mod filter;
 mod watch;
 
-use crate::exit::{self, Refusal};
 use account::{Account, Look};
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
@@ -20,6 +19,7 @@ use config::Config;
 pub(crate) use cooperation::Cooperation;
 use display::Display;
 use enforcer::Enforcer;
+use longhaul_command::exit::{self, Refusal};
 use longhaul_linux::clock;
 use model::decp::Law;
 use tokio::{
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         display: Display::open(config.json),
         began: clock::now(),
     };
-    let outcome = crate::event_loop::of_this_thread()?.block_on(rounds.go(&config));
+    let outcome = longhaul_command::event_loop::of_this_thread()?.block_on(rounds.go(&config));
     let lifted = rounds.enforcer.take().map_or(Ok(()), Enforcer::end);
     let summary = rounds.account.close(clock::now().since(rounds.began));
     outcome.and(lifted).and(rounds.display.conclude(&summary))

@@ -7,8 +7,8 @@ use super::{
     leftovers,
     record::{self, Change, Persisted, Record, Store},
 };
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::sysctl;
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, path::Path};

@@ -17,10 +17,11 @@ mod report;
 
 pub(crate) use args::Args;
 
-use crate::exit::Refusal;
 use anyhow::{Context, Result, bail};
 use facts::Facts;
 use finding::{Finding, Severity};
+use longhaul_command::exit::Refusal;
+use longhaul_command::say;
 use path::Path;
 use std::io::{IsTerminal, Read};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The path that the host is asked to fill.
 
-use crate::exit::Refusal;
+use longhaul_command::exit::Refusal;
 use serde::Serialize;
 use units::{BitRate, Bytes, Time, bdp};
 

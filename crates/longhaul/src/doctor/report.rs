@@ -8,6 +8,7 @@ use super::{
     path::Path,
 };
 use anyhow::{Context, bail};
+use longhaul_command::say;
 use serde_json::json;
 use std::fmt::Write;
 
@@ -77,7 +78,7 @@ pub(super) fn json(path: Path, facts: &Facts, findings: &[Finding]) -> serde_jso
         })
         .collect();
     serde_json::to_string_pretty(&json!({
-        "longhaul": env!("LONGHAUL_VERSION"),
+        "longhaul": longhaul_command::version(),
         "path": path,
         "findings": findings,
         "facts": facts,

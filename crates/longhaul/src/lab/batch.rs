@@ -5,14 +5,15 @@
 use super::{
     args::Run,
     library,
-    metric::times,
     ready::Ready,
     report::{self, experiment::Experiment},
     result::LabResult,
-    table::aligned,
 };
-use crate::exit::{Refusal, UNDECIDED};
 use anyhow::Result;
+use longhaul_command::exit::{Refusal, UNDECIDED};
+use longhaul_command::{note, say};
+use longhaul_report::columns::aligned;
+use longhaul_report::metric::times;
 use std::{collections::BTreeSet, path::PathBuf};
 use units::Time;
 

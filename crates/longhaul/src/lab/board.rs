@@ -3,11 +3,11 @@
 
 use super::{
     book::Book,
-    metric::Metric,
     result::{Metrics, Run},
     summary::Summary,
     table::{cut, fitted},
 };
+use longhaul_report::metric::Metric;
 
 /// What a cell is told by if nothing says which metric answers the question.
 const MAIN: [&str; 3] = ["goodput_bps", "download_s", "delay_median_us"];

@@ -13,9 +13,9 @@ use super::{
     scenario::{CellPlan, Scenario},
     twins, validate, view_plan,
 };
-use crate::exit::Refusal;
 use anyhow::Result;
 use indexmap::{IndexMap, IndexSet};
+use longhaul_command::exit::Refusal;
 use serde::Deserialize;
 use toml::{Table, Value};
 

@@ -5,11 +5,10 @@
 use super::{
     book::Book,
     fault::{Checked, Fault, at, each},
-    metric,
     scenario::{Flow, Relay, Scenario},
 };
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     Kind,
     choice::{self, Choice, Standing},
@@ -17,6 +16,7 @@ use longhaul_congestion::{
     math::{Algorithm, algorithm},
     parameters,
 };
+use longhaul_report::metric;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, str::FromStr};
 use toml::{Table, Value};

@@ -2,10 +2,8 @@
 //! Titles that say what was found: `"Relays make it {goodput_bps{relays=true} / goodput_bps{relays=false} :x} faster"`.
 //! In braces stands an expression over the medians of cells, as in a check, and behind a colon how to print it.
 
-use super::{
-    expression::Expression,
-    metric::{Metric, percent, times},
-};
+use super::expression::Expression;
+use longhaul_report::metric::{Metric, percent, times};
 
 /// How a number is printed, by the word behind the colon.
 const FORMATS: [&str; 8] = ["x", "%", "bps", "pps", "s", "us", "bytes", "count"];

@@ -25,7 +25,7 @@ impl Identity {
             scenario: book.name.clone(),
             digest: digest(book)?,
             seed: book.base.seed,
-            longhaul: env!("LONGHAUL_VERSION").to_owned(),
+            longhaul: longhaul_command::version().to_owned(),
             machine: format!("Linux {kernel}, {cpus} CPUs"),
         })
     }

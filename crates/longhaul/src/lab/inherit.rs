@@ -11,9 +11,9 @@ use super::{
     library::{self, Source},
     parameters::{Filled, fill_in},
 };
-use crate::exit::Refusal;
 use anyhow::Result;
 use indexmap::IndexMap;
+use longhaul_command::exit::Refusal;
 use serde::{Deserialize, de::DeserializeOwned};
 use std::fmt::Display;
 use toml::{

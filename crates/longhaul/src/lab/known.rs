@@ -5,12 +5,12 @@
 use super::{
     book::Book,
     expression::Expression,
-    metric,
     programs::probe,
     scenario::{Flow, Program, Scenario},
     taps,
     topology::Topology,
 };
+use longhaul_report::metric;
 use std::collections::BTreeSet;
 
 /// The metrics of one scenario.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where scenarios come from: those built into the binary, and files.
 
-use crate::exit::Refusal;
+use longhaul_command::exit::Refusal;
 use std::{
     io,
     path::{Path, PathBuf},

@@ -6,7 +6,6 @@ use super::{
     course::{self, Bins, Quantity},
     fault::{Checked, at, each, ensure},
     flow_samples::Flows,
-    metric::{Metric, Unit},
     programs,
     result::Metrics,
     sampler::Recording,
@@ -14,6 +13,7 @@ use super::{
     summary,
     topology::Topology,
 };
+use longhaul_report::metric::{Metric, Unit};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 use units::{BitRate, Bytes, Time};

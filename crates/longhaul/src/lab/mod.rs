@@ -31,7 +31,6 @@ mod listening;
 mod machine;
 mod matching;
 mod measure;
-pub(crate) mod metric;
 mod paper;
 mod parameters;
 pub(crate) mod paths;
@@ -69,6 +68,7 @@ use anyhow::Result;
 use args::Command;
 use batch::Batch;
 use book::{Book, Choices};
+use longhaul_command::say;
 use ready::Ready;
 
 /// Runs the command.

@@ -13,8 +13,9 @@ use super::{
     simulated,
     topology::Topology,
 };
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
 use longhaul_netem::Shape;
 use units::{BitRate, Bytes, Time};
 
@@ -111,7 +112,7 @@ fn same(result: &LabResult, book: &Book, source: &Source) -> Result<()> {
     if identity.digest == identity::digest(book)? {
         return Ok(());
     }
-    let version = env!("LONGHAUL_VERSION");
+    let version = longhaul_command::version();
     let by = match identity.longhaul == version {
         true => String::new(),
         false => format!(

@@ -3,8 +3,8 @@
 //! arrive. All of it is in memory if there is room, so that no disk limits a transfer; else in
 //! files of the output directory that have no name and so vanish with the lab.
 
-use crate::exit::Refusal;
 use anyhow::{Context, Result, ensure};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::sandbox;
 use rand_xoshiro::{
     Xoshiro256PlusPlus,

@@ -2,8 +2,10 @@
 //! What a person sees while the lab works: on a terminal the table as it fills and a bar with rate and time left,
 //! elsewhere one line a run. It goes to stderr; results go to stdout.
 
-use super::{board::Board, book::Book, metric::Metric, result::Run, table::cut};
+use super::{board::Board, book::Book, result::Run, table::cut};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_command::note;
+use longhaul_report::metric::Metric;
 use ratatui::crossterm::terminal::size;
 use std::{
     collections::HashMap,

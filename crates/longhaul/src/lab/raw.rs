@@ -3,8 +3,8 @@
 //! wrote, so that the next one into the same `DIR` removes that, whatever its cells are called, and
 //! nothing else.
 
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},

@@ -13,11 +13,12 @@ use super::{
     scenario::{LinkKind, Program, RelayProgram},
     simulated, table,
 };
-use crate::{
+use anyhow::{Context, Result, bail};
+use longhaul_command::{
     console::escaped_lines,
     exit::{self, Refusal},
 };
-use anyhow::{Context, Result, bail};
+use longhaul_command::{note, say};
 use longhaul_linux::{sandbox, sysctl};
 use ratatui::crossterm::terminal::size;
 use rustix::fs::{FlockOperation, flock};
@@ -91,7 +92,7 @@ impl Ready {
 
     fn work(self, out: &Path) -> Result<()> {
         let command = std::env::args().collect::<Vec<_>>().join(" ");
-        let runtime = crate::event_loop::of_this_thread()?;
+        let runtime = longhaul_command::event_loop::of_this_thread()?;
         let journal = Journal::open(out, &self.identity, self.fresh)?;
         if !journal.done.is_empty() {
             note!(

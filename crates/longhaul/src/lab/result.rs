@@ -8,12 +8,12 @@
 use super::{
     controls::Provided,
     identity::Identity,
-    metric::{Metric, percent},
     summary::Summary,
     view::{Course, Figure, Table},
 };
-use crate::exit::Refusal;
 use indexmap::IndexMap;
+use longhaul_command::exit::Refusal;
+use longhaul_report::metric::{Metric, percent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, fs, path::Path};

@@ -4,8 +4,8 @@
 //! `result.json` stands, the journal goes.
 
 use super::{identity::Identity, result::Run};
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,

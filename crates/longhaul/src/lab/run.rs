@@ -291,7 +291,7 @@ impl<'a> Lab<'a> {
         let base = &self.book.base;
         Ok(LabResult {
             scenario: self.book.name.clone(),
-            longhaul: env!("LONGHAUL_VERSION").to_owned(),
+            longhaul: longhaul_command::version().to_owned(),
             started: journal.began,
             resumed: journal.resumed.clone(),
             took_s: Some(self.spent_s),

@@ -3,14 +3,14 @@
 //! as the last line.
 
 use super::{
-    metric::Metric,
     report::answer,
     result::{Cell, Check, LabResult},
 };
 use indexmap::IndexSet;
+use longhaul_report::columns::aligned;
+use longhaul_report::metric::Metric;
 
 /// Space between columns.
-const GAP: usize = 3;
 /// What stays of a name at least.
 const NAME_MIN: usize = 16;
 
@@ -134,22 +134,6 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
 
 fn width(text: &str) -> usize {
     text.chars().count()
-}
-
-/// The rows with their columns padded to one width each.
-pub(crate) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|text| text.chars().count())
-            .max()
-    };
-    let pad = |(column, text): (usize, &String)| {
-        format!("{text:<width$}", width = width(column).unwrap_or(0) + GAP)
-    };
-    rows.iter()
-        .map(|row| row.iter().enumerate().map(pad).collect())
-        .collect()
 }
 
 /// One line a run whose figures say less than those of others.

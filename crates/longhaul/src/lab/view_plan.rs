@@ -13,7 +13,6 @@ use super::{
     legs::FLOWS_MAX,
     matching,
     measure::named_flow,
-    metric::Metric,
     result,
     sampler::Recording,
     scenario::Scenario,
@@ -23,6 +22,7 @@ use super::{
     view::{Axis, Course, CourseName, Entry, Figure, FigureKind, Limit, Panel, Table, quantity},
 };
 use indexmap::{IndexMap, IndexSet};
+use longhaul_report::metric::Metric;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use units::Time;

@@ -6,8 +6,8 @@ use super::{
     args::{ShapeArgs, Start},
     tap,
 };
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_linux::netns::{self, Netns};
 use longhaul_netem::{
     Delivery, Rate, Schedule, Setting, Shape, grammar::number_text, trace::Trace,

@@ -11,8 +11,9 @@ use super::{
     counters::{Direction, Snapshot},
     run::Running,
 };
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
+use longhaul_command::say;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{

@@ -6,9 +6,10 @@ use super::{
     config::Link,
     counters::{SelfCheck, Snapshot},
 };
-use crate::exit::Refusal;
 use anyhow::Result;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
 use std::{
     collections::HashMap,
     fs::File,

@@ -11,10 +11,10 @@ mod run;
 mod store;
 mod tap;
 
-use crate::exit::{self, Refusal};
 pub(crate) use args::Args;
 use args::Command;
 use clap::{Args as _, FromArgMatches};
+use longhaul_command::exit::{self, Refusal};
 use longhaul_netem::{Schedule, Shape};
 
 /// Runs the command.

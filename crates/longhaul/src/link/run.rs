@@ -11,8 +11,9 @@ use super::{
     store::Store,
     tap::{Plan, Point, Tap},
 };
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
 use longhaul_linux::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Bell};
 use longhaul_netem::{Delivery, Line, Regroup, Setting, Shape};
 use std::{
@@ -74,7 +75,7 @@ pub(super) fn run(start: &Start) -> Result<()> {
     let sockets = each(&links, |link| control::listen(&link.name))?;
     let taps = each(&links, |link| link.tap.as_ref().map(Plan::open).transpose())?;
     let mut display = Display::open(start, &links)?;
-    let runtime = crate::event_loop::of_this_thread()?;
+    let runtime = longhaul_command::event_loop::of_this_thread()?;
     let (snapshots, mut inbox) = channel(SNAPSHOTS_MAX);
     let mut running = Vec::new();
     for ((link, ends), tap) in links.iter().zip(namespaces).zip(taps) {

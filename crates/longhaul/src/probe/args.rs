@@ -6,8 +6,8 @@
 )]
 
 use super::recording::Timing;
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use std::{net::IpAddr, path::PathBuf};
 use units::Time;
 

@@ -7,8 +7,8 @@ use super::{
     judge::Verdict,
     recording::{Recording, Timing, sorted},
 };
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_netem::{Rate, Setting, Shape, loss::Loss};
 use longhaul_stats::fit;
 use units::Ratio;

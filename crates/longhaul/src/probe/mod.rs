@@ -8,11 +8,12 @@ mod judge;
 mod measure;
 mod recording;
 
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use expected::Expected;
 pub(crate) use judge::{figures, judge};
+use longhaul_command::exit::Refusal;
+use longhaul_command::say;
 use longhaul_linux::netns::{self, Netns};
 use measure::Plan;
 pub(crate) use recording::{Recording, Timing};

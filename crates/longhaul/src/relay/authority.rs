@@ -2,8 +2,8 @@
 //! `--make-certificates`: an authority for the relays of one operator, and a certificate for each.
 
 use super::certificates::KEY_LEN_MAX;
-use crate::exit::Refusal;
 use anyhow::Context as _;
+use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,

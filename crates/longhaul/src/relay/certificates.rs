@@ -6,7 +6,7 @@ use super::{
     carrier::Carrier, config::settings::TlsSettings, disagreement::NotAllowed, tls::Tls,
     validity::Certificates,
 };
-use crate::exit::Refusal;
+use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, RootCertStore,

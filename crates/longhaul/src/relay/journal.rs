@@ -4,6 +4,7 @@
 
 use super::record::Record;
 use anyhow::Context as _;
+use longhaul_command::note;
 use std::{
     fs::{self, File, Metadata},
     io::{self, Write},

@@ -8,6 +8,7 @@ use super::{
     victims::{self, Bounds, Holding, Waiting},
     warnings::network,
 };
+use longhaul_command::note;
 use serde::Serialize;
 use std::{
     collections::HashSet,

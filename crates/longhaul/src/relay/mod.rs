@@ -78,10 +78,7 @@ mod worker;
 
 pub(crate) use args::Args;
 
-use crate::{
-    admin,
-    exit::{self, Refusal},
-};
+use crate::admin;
 use accounts::Accounts;
 use alarm::Alarm;
 use anyhow::Context as _;
@@ -96,6 +93,8 @@ use history::History;
 use intercept::{Gate, Keeper, Pulse, Verifier};
 use jiff::Timestamp;
 use journal::Journal;
+use longhaul_command::exit::{self, Refusal};
+use longhaul_command::{note, say};
 use longhaul_linux::socket;
 use lookups::Lookups;
 use memory::Memory;
@@ -409,7 +408,7 @@ fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> 
         newcomers,
     } = opened;
     // First: a lack of descriptors is seen before anything is touched.
-    let runtime = crate::event_loop::of_this_thread()?;
+    let runtime = longhaul_command::event_loop::of_this_thread()?;
     let gates = gates(&relay.doors.open(), &verifiers)?;
     let (mut threads, workers) = start_workers(relay, opened.len(), newcomers)?;
     // A worker that is gone takes no listener; joining it tells why.

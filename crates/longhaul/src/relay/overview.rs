@@ -34,7 +34,7 @@ impl Source for Arc<Relay> {
         };
         let uptime = self.started.elapsed();
         Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: longhaul_command::release().to_owned(),
             commit: commit().to_owned(),
             started: Timestamp::now() - (uptime.as_millis() as i64).milliseconds(),
             uptime_s: uptime.as_secs_f64(),
@@ -60,7 +60,7 @@ impl Source for Arc<Relay> {
 
 /// Behind the version, if there is one (build.rs).
 fn commit() -> &'static str {
-    let whole = env!("LONGHAUL_VERSION");
+    let whole = longhaul_command::version();
     whole.split_once('+').map_or("", |(_, commit)| commit)
 }
 

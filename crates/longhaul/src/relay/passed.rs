@@ -2,7 +2,7 @@
 //! Socket activation: which listener takes which of the sockets that the service manager opened.
 
 use super::config::{Listener, settings::Transport};
-use crate::exit::Refusal;
+use longhaul_command::exit::Refusal;
 use longhaul_linux::activation;
 use std::net::TcpListener;
 

@@ -23,6 +23,7 @@ use super::{
     udt::Departure,
 };
 use futures_util::future::BoxFuture;
+use longhaul_command::note;
 use std::{
     hash::{BuildHasher, RandomState},
     net::SocketAddr,

@@ -2,8 +2,9 @@
 //! How a leg behaves.
 
 use super::{args::Mode, config::settings::ProfileSettings};
-use crate::{exit::Refusal, udt::port::Control};
+use crate::udt::port::Control;
 use anyhow::Context as _;
+use longhaul_command::exit::Refusal;
 use longhaul_linux::{
     initial_window,
     socket::{self, Options},

@@ -11,6 +11,7 @@ use super::{
     leg::Leg,
     peer::{Peer, jitter},
 };
+use longhaul_command::note;
 use std::{
     collections::HashMap,
     future::poll_fn,

@@ -12,6 +12,7 @@ use super::{
     worker::{Ear, Opening},
 };
 use anyhow::Context as _;
+use longhaul_command::note;
 use std::{
     mem::discriminant,
     sync::{Arc, atomic::Ordering::Relaxed},

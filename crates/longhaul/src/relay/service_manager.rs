@@ -3,6 +3,7 @@
 //! does, and that it is alive. Without `NOTIFY_SOCKET` nobody is told anything.
 
 use super::{Relay, drain::Phase};
+use longhaul_command::note;
 use sd_notify::NotifyState;
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};

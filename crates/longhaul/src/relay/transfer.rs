@@ -15,6 +15,7 @@ use super::{
     stripe::Seat,
     times::FirstByte,
 };
+use longhaul_command::note;
 use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};
 use std::{
     io,

@@ -5,7 +5,7 @@
 //! SOCKS5 and Basic send passwords in the clear, so that a slow hash in the file would protect them
 //! only where the file's own permissions already do, and would cost its time on every request.
 
-use crate::exit::Refusal;
+use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
 use sha2::{Digest, Sha256};
 use std::{collections::HashMap, fmt, path::Path};

@@ -3,6 +3,7 @@
 //! bounded whatever comes.
 
 use super::disagreement::Stranger;
+use longhaul_command::note;
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},

@@ -14,6 +14,7 @@ use super::{
     shortage::{self, is_shortage},
     udt::Socket,
 };
+use longhaul_command::note;
 use longhaul_linux::pipe_pool::Pool;
 use std::{
     io,
@@ -78,7 +79,7 @@ impl Newcomer {
 impl Worker {
     /// Serves until the relay stops.
     pub(crate) fn run(self) -> io::Result<()> {
-        let runtime = crate::event_loop::of_this_thread()?;
+        let runtime = longhaul_command::event_loop::of_this_thread()?;
         runtime.block_on(self.serve())
     }
 

@@ -3,8 +3,8 @@
 //! process, however that comes about; connections keep what they have.
 
 use super::profile::Wanted;
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     Kind, ack_thin,
     choice::Choice,

@@ -12,10 +12,11 @@ mod profile;
 mod program;
 mod record;
 
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use attachments::{Attachments, refusal};
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
 use longhaul_congestion::{loader, pins::Pins};
 use longhaul_linux::{
     ack_pacing,

@@ -2,8 +2,8 @@
 //! From flags to what the sockets get: units, ranges, and what the names mean here.
 
 use super::args::{Args, Switch};
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     ack_thin,
     choice::{self, Choice},

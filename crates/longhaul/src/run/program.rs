@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program: found and looked at before anything is touched.
 
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_linux::account::Account;
 use rustix::fs::{Access, access};
 use std::{

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a listener shows, and the key for it.
 
-use crate::{copy, exit::Refusal};
+use crate::copy;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
 use rustls::{
     ServerConfig,

@@ -8,12 +8,9 @@ use super::{
     knock::{Answer, Ask, PATIENCE, PROTOCOL},
     token::Token,
 };
-use crate::{
-    console::escaped,
-    copy::{self, message},
-    exit::Refusal,
-};
+use crate::copy::{self, message};
 use anyhow::{Context as _, Result, bail};
+use longhaul_command::{console::escaped, exit::Refusal};
 use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
     io::{self, Write},

@@ -7,11 +7,9 @@ use super::{
     keyring::Keyring,
     state::State,
 };
-use crate::{
-    copy::{self, Ports},
-    exit::Refusal,
-};
+use crate::copy::{self, Ports};
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     net::SocketAddr,

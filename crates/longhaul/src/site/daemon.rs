@@ -14,6 +14,7 @@ use super::{
     visit::{Site, visit},
 };
 use anyhow::{Context as _, Result};
+use longhaul_command::note;
 use sd_notify::NotifyState;
 use std::sync::Arc;
 use tokio::{
@@ -25,7 +26,7 @@ use tokio::{
 pub(super) fn run(config: Config) -> Result<()> {
     // Without more, fewer clients are served at once.
     let _ = longhaul_linux::descriptors::raise_limit();
-    let runtime = crate::event_loop::of_this_thread()?;
+    let runtime = longhaul_command::event_loop::of_this_thread()?;
     runtime.block_on(serve(Arc::new(config)))
 }
 

@@ -2,8 +2,8 @@
 //! A listener, and all that came in by it.
 
 use super::stop::Stopped;
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use std::{net::SocketAddr, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},

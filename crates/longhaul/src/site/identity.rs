@@ -2,8 +2,8 @@
 //! Who a site is: a key that stays, made at the first start. Clients know its fingerprint from their tokens.
 
 use super::{certificate::Certificate, state::State, token::Fingerprint};
-use crate::exit::Refusal;
 use anyhow::{Context as _, Result};
+use longhaul_command::exit::Refusal;
 use sha2::{Digest, Sha256};
 
 const FILE: &str = "identity.pem";

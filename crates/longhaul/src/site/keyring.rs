@@ -3,8 +3,8 @@
 //! the command line, which everybody sees.
 
 use super::{address::Address, token::Token};
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
 use serde::Deserialize;
 use std::{

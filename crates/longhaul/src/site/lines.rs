@@ -3,7 +3,7 @@
 //! holds up no client, no copy and no end of the site.
 
 use super::record::{Record, Records};
-use crate::console;
+use longhaul_command::console;
 use std::{
     fs::File,
     io::{self, Write},

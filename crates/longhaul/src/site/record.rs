@@ -2,7 +2,7 @@
 //! What a site says happens, one line each on standard output.
 
 use super::lines;
-use crate::console::escaped;
+use longhaul_command::console::escaped;
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::SocketAddr};
 

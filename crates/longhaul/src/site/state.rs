@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The directory that a site keeps its key and its tokens in: its owner's alone.
 
-use crate::exit::Refusal;
 use anyhow::{Context as _, Result};
+use longhaul_command::exit::Refusal;
 use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{DirBuilder, File},

@@ -8,8 +8,9 @@ use super::{
     token::{Secret, Token},
     tokens::{Grant, Tokens},
 };
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_command::say;
 use std::path::Path;
 
 pub(super) fn run(command: &TokenCommand, state: Option<&Path>) -> Result<()> {

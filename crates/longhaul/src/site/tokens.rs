@@ -6,9 +6,9 @@ use super::{
     state::{Lock, State},
     token::Secret,
 };
-use crate::exit::Refusal;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use longhaul_command::exit::Refusal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

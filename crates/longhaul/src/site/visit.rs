@@ -15,6 +15,7 @@ use super::{
 };
 use crate::copy::{self, Account, Confinement, message};
 use anyhow::{Context as _, Result, ensure};
+use longhaul_command::note;
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{

@@ -8,6 +8,7 @@ use super::{
     port::not_reached,
 };
 use anyhow::{Context as _, Result, ensure};
+use longhaul_command::say;
 use serde::{Deserialize, Serialize};
 use std::{
     net::SocketAddr,

@@ -17,7 +17,7 @@ use anyhow::Result;
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let runtime = crate::event_loop::of_this_thread()?;
+    let runtime = longhaul_command::event_loop::of_this_thread()?;
     runtime.block_on(async {
         match &args.command {
             Command::Send(args) => transfer::send(args).await,

@@ -8,6 +8,7 @@ use super::{
     figures::{Figures, cpu},
 };
 use anyhow::{Context as _, Result, ensure};
+use longhaul_command::note;
 use std::{
     cell::RefCell,
     collections::HashMap,

@@ -7,8 +7,9 @@ use super::{
     figures::{Figures, cpu},
     port::not_reached,
 };
-use crate::exit::Refusal;
 use anyhow::{Context as _, Result};
+use longhaul_command::exit::Refusal;
+use longhaul_command::{note, say};
 use std::{
     fs::{File, FileType},
     io::{self, Read, Write},

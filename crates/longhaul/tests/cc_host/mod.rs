@@ -28,8 +28,8 @@ pub(crate) const NAME: &str = "lh_scalable";
 /// Root of the machine, or the reason to skip: no user namespace has BPF. Other reasons fail, unless
 /// ALLOW_SKIP is 1.
 pub(crate) fn may_load() -> bool {
-    let root = rustix::process::geteuid().is_root() && !skip::is_confined();
-    skip::unless_confined(root, "eBPF, which takes root of the machine")
+    let root = rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_confined();
+    longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root of the machine")
 }
 
 /// A place for pins. Names of congestion controls are the machine's: one test at a time.

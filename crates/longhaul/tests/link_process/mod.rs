@@ -160,7 +160,7 @@ pub(crate) fn may_use_namespaces() -> bool {
         .read(true)
         .write(true)
         .open("/dev/net/tun");
-    skip::unless(
+    longhaul_testbed::skip::unless(
         uid.is_root() && tun.is_ok(),
         "root (CAP_NET_ADMIN) and /dev/net/tun",
     )

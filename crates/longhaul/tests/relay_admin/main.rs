@@ -2,13 +2,7 @@
 //! The admin endpoint of a real relay with real connections: what it says is what happened, and it
 //! says so to nobody else.
 
-#[path = "../browser/axe.rs"]
-mod axe;
-#[path = "../browser/mod.rs"]
-mod browser;
 mod endpoint;
-#[path = "../browser/frame.rs"]
-mod frame;
 mod guarded;
 mod health;
 mod legs;

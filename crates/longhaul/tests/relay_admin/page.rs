@@ -2,11 +2,14 @@
 //! The status page in a real browser.
 
 use crate::{
-    ANY, axe,
-    browser::{self, Scheme, Shown},
+    ANY,
     endpoint::{Answer, Endpoint},
-    frame,
     relay_process::{Relay, accept, connect, origin},
+};
+use longhaul_testbed::{
+    browser::axe,
+    browser::frame,
+    browser::{self, Scheme, Shown},
 };
 use serde_json::Value;
 use std::{

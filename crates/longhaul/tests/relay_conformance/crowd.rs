@@ -112,5 +112,5 @@ fn crowd_size() -> Option<usize> {
         eprintln!("RLIMIT_NOFILE of {limit} has room for {crowd} of {CROWD} connections");
     }
     let needed = format!("RLIMIT_NOFILE above {limit}");
-    skip::unless(crowd >= CROWD_MIN, needed).then_some(crowd)
+    longhaul_testbed::skip::unless(crowd >= CROWD_MIN, needed).then_some(crowd)
 }

@@ -404,7 +404,7 @@ fn block(seed: u64) -> Vec<u8> {
 
 /// Root, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
 pub(crate) fn may_use_namespaces() -> bool {
-    skip::unless(
+    longhaul_testbed::skip::unless(
         rustix::process::geteuid().is_root(),
         "root (CAP_NET_ADMIN and CAP_SYS_ADMIN)",
     )

@@ -143,5 +143,5 @@ pub(crate) fn connect(to: SocketAddr) -> String {
 pub(crate) fn may_run() -> bool {
     let missing = longhaul_linux::initial_window::attach().err();
     let missing = missing.map(|error| error.to_string());
-    skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
+    longhaul_testbed::skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
 }

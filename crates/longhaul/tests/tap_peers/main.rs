@@ -60,7 +60,7 @@ fn have(tools: &[&str]) -> bool {
             .success()
     };
     let missing: Vec<_> = tools.iter().filter(|tool| !is_there(tool)).collect();
-    skip::unless(missing.is_empty(), format!("{missing:?}"))
+    longhaul_testbed::skip::unless(missing.is_empty(), format!("{missing:?}"))
 }
 
 fn all_there() -> bool {
@@ -72,7 +72,7 @@ fn all_there() -> bool {
 fn may_be_another() -> bool {
     let users = std::fs::read_to_string("/proc/self/uid_map").unwrap();
     let may = users.split_whitespace().nth(2) != Some("1");
-    skip::unless(may, "two users for sshd, where this user namespace has one")
+    longhaul_testbed::skip::unless(may, "two users for sshd, where this user namespace has one")
 }
 
 /// All three on one file.

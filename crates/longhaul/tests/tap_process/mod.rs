@@ -267,7 +267,7 @@ pub(crate) fn figure(summary: &Value, name: &str) -> u64 {
 /// Whether this process may make namespaces. If not, the test fails, or says so and is skipped with
 /// ALLOW_SKIP=1.
 pub(crate) fn may_use_namespaces() -> bool {
-    skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
+    longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
 /// Whether a program is there; likewise.
@@ -277,5 +277,5 @@ pub(crate) fn has(program: &str) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    skip::unless(found.is_ok(), program)
+    longhaul_testbed::skip::unless(found.is_ok(), program)
 }

@@ -280,7 +280,7 @@ fn it_means_what_tcpdump_means() {
         "tcp or udp and port 53",
         "src 10.9.0.1 or 10.9.0.3 && dst port 5201",
     ];
-    if !skip::unless(by_tcpdump("tcp").is_some(), "tcpdump") {
+    if !longhaul_testbed::skip::unless(by_tcpdump("tcp").is_some(), "tcpdump") {
         return;
     }
     let addresses = ["10.9.0.1", "10.9.0.2", "10.9.0.3", "10.8.0.1"];

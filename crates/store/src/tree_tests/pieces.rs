@@ -109,7 +109,7 @@ fn what_is_no_label_is_said_and_the_rest_goes_on() {
 #[test]
 fn somebody_elses_label_is_not_believed() {
     if !is_root() {
-        skip::because("needs root to be somebody else");
+        longhaul_testbed::skip::because("needs root to be somebody else");
         return;
     }
     for kind in ["piece", KEPT, "journal"] {

@@ -188,7 +188,7 @@ fn another_file_system_is_named_and_not_entered() {
     let mounted = Path::new("/dev/shm");
     let on_root = |path: &Path| sys::stat(path).map(|stat| stat.st_dev).ok();
     if on_root(mounted).is_none() || on_root(mounted) == on_root(Path::new("/dev")) {
-        skip::because(format!("nothing is mounted at {}", mounted.display()));
+        longhaul_testbed::skip::because(format!("nothing is mounted at {}", mounted.display()));
         return;
     }
     let options = Options {

@@ -60,7 +60,7 @@ fn an_ordinary_user_copies_what_is_theirs() {
 #[test]
 fn what_another_user_may_not_have_is_not_tried_and_no_difference() {
     if !is_root() {
-        skip::because("needs root to make somebody else's files");
+        longhaul_testbed::skip::because("needs root to make somebody else's files");
         return;
     }
     let temp = dirs();
@@ -106,7 +106,7 @@ fn held_against(program: &str, arguments: &[&str]) {
         .arg(&theirs)
         .output();
     let Ok(output) = ran else {
-        skip::because(format!("{program} is not installed"));
+        longhaul_testbed::skip::because(format!("{program} is not installed"));
         return;
     };
     assert!(output.status.success(), "{output:?}");

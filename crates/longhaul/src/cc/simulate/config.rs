@@ -5,8 +5,8 @@ use super::{
     algorithms::algorithm,
     args::{Args, FlowArgs, pacing_rate},
 };
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_netem::{Rate, Schedule, Setting, Shape};
 use longhaul_tcpsim::{
     receiver::AckPolicy,

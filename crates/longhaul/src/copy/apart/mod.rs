@@ -17,9 +17,9 @@ use super::{
     standing::Record,
     threads,
 };
-use crate::exit::Refusal;
 use anyhow::{Result, anyhow, bail};
 use crew::Crew;
+use longhaul_command::exit::Refusal;
 use model::copy::placement::Placement;
 use std::{sync::mpsc::channel, thread};
 use teller::Teller;

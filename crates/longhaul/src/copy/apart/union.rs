@@ -5,15 +5,13 @@
 //! Each host says what it has in the order of a scan, so that two of one name meet and nothing of it has to be kept but
 //! pieces.
 
-use crate::{
-    copy::{
-        hearing::{Hearing, Listener as _},
-        job::Job,
-        order::{Found, Report, Role, Task},
-    },
-    exit::Refusal,
+use crate::copy::{
+    hearing::{Hearing, Listener as _},
+    job::Job,
+    order::{Found, Report, Role, Task},
 };
 use anyhow::{Result, bail};
+use longhaul_command::exit::Refusal;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},

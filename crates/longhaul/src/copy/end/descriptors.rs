@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the descriptors of an end are for, and how many it needs at least.
 
-use crate::{copy::order::Role, exit::Refusal};
+use crate::copy::order::Role;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 
 /// A stream: its socket, once more to write to it and to end it, and the file that it carries.
 pub(super) const STREAM: usize = 4;

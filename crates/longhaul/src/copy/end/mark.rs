@@ -2,14 +2,12 @@
 //! Whether the targets on several hosts see the same directory: one makes a file there, and the others look for it.
 
 use super::{Reporter, reach::Reach, target::refuse_within};
-use crate::{
-    copy::{
-        message,
-        order::{Begin, Meeting, Options, Progress, Report},
-    },
-    exit::Refusal,
+use crate::copy::{
+    message,
+    order::{Begin, Meeting, Options, Progress, Report},
 };
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use store::{part::OWN_PREFIX, path::RelPath, root::Root};

@@ -22,8 +22,8 @@ use super::{
     message,
     order::{Begin, GREETING, Meeting, Options, Progress, Report, Role, Task},
 };
-use crate::exit::Refusal;
 use anyhow::{Context as _, Result};
+use longhaul_command::exit::Refusal;
 use std::{
     io::{self, Write},
     net::IpAddr,
@@ -68,7 +68,7 @@ pub(super) fn run(confined: bool) -> Result<()> {
     let reporter = Reporter(Arc::new(Mutex::new(stdout)));
     let identity = Identity::new()?;
     reporter.say(&Report::Hello {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: longhaul_command::release().to_owned(),
         certificate: identity.certificate().to_vec(),
         ssh: ssh(),
     });

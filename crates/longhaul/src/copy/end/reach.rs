@@ -2,15 +2,13 @@
 //! What an end may touch: all that its user may, or, if a site started it for a client, one exported directory and
 //! nothing beyond it, whatever the client says.
 
-use crate::{
-    copy::{
-        args::{Ports, Switch},
-        location, message,
-        order::{Begin, Meeting, Options, Role},
-    },
-    exit::Refusal,
+use crate::copy::{
+    args::{Ports, Switch},
+    location, message,
+    order::{Begin, Meeting, Options, Role},
 };
 use anyhow::{Context as _, Result};
+use longhaul_command::exit::Refusal;
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsStr,

@@ -2,16 +2,14 @@
 //! A conversation about extents: its ends stay, and get another extent before they are done with the last.
 
 use super::{POLL_EVERY, Said, TICK, holding::Holding, mover::Mover, work::Work};
-use crate::{
-    copy::{
-        far::Far,
-        hearing::{Ending, LAST_WORDS},
-        job::Met,
-        order::{Extent, Progress, Report, Role, Task, Word},
-    },
-    exit::Refusal,
+use crate::copy::{
+    far::Far,
+    hearing::{Ending, LAST_WORDS},
+    job::Met,
+    order::{Extent, Progress, Report, Role, Task, Word},
 };
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_leases::Lease;
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, channel},

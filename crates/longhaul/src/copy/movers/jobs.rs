@@ -2,8 +2,9 @@
 //! `longhaul copy jobs`: what is in the database, for a person who looks or cleans up.
 
 use super::work::{Spec, open};
-use crate::{console::escaped, exit::Refusal};
 use anyhow::Result;
+use longhaul_command::say;
+use longhaul_command::{console::escaped, exit::Refusal};
 use longhaul_leases::{Board, Listed};
 use serde::Serialize;
 use std::fmt;

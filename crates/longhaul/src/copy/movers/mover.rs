@@ -6,15 +6,13 @@ use super::{
     holding::Holding,
     work::{Shared, Work, wrong},
 };
-use crate::{
-    copy::{
-        hearing::Ending,
-        job::{Job, Pair},
-        patience::Patience,
-    },
-    exit::Refusal,
+use crate::copy::{
+    hearing::Ending,
+    job::{Job, Pair},
+    patience::Patience,
 };
 use anyhow::{Result, bail};
+use longhaul_command::exit::Refusal;
 use longhaul_leases::{Board, Lease};
 use std::{
     sync::{

@@ -2,14 +2,12 @@
 //! The mover that finds out what there is, and adds the extents of it while others copy them already.
 
 use super::{mover::Mover, work::new_extent};
-use crate::{
-    copy::{
-        hearing::Ending,
-        order::{Content, Extent, Found, Report, Role, Task},
-    },
-    exit::Refusal,
+use crate::copy::{
+    hearing::Ending,
+    order::{Content, Extent, Found, Report, Role, Task},
 };
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_leases::{Lease, NewExtent};
 use model::copy::extents::{EXTENT_MIN, Gathered, cut, extent_len};
 use std::{

@@ -6,8 +6,9 @@ use crate::copy::{
     order::{Content, Extent},
     place::Place,
 };
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
 use longhaul_leases::{Board, Lease, NewExtent, Standing};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};

@@ -5,6 +5,7 @@ use super::files::{Found, What};
 use crate::copy::plan::with_path;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_command::say;
 use serde::Serialize;
 use std::{
     fmt,

@@ -2,8 +2,9 @@
 //! The hashes that are kept of a directory: in its own manifest, or in one further up, if it came as part of a larger copy or under
 //! a name of its own.
 
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
 use rustix::fs::{self, Mode, OFlags};
 use std::{
     borrow::Cow,

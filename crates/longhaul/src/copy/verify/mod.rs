@@ -6,12 +6,12 @@ mod files;
 mod findings;
 mod kept;
 
-use crate::exit::Refusal;
 use anyhow::{Result, bail};
 use crew::Crew;
 use files::Files;
 use findings::Findings;
 use kept::Kept;
+use longhaul_command::exit::Refusal;
 use std::{
     path::PathBuf,
     sync::{Mutex, PoisonError},

@@ -12,9 +12,10 @@ use super::{
     result::{Cell, Check, LabResult, Metrics, Run, Vary},
     summary::Summary,
 };
-use crate::{console::escaped_lines, exit::Refusal};
 use anyhow::{Context, Result};
 use indexmap::IndexSet;
+use longhaul_command::say;
+use longhaul_command::{console::escaped_lines, exit::Refusal};
 use serde::Serialize;
 use serde_json::Value;
 use std::{

@@ -2,11 +2,9 @@
 //! A comparison for a terminal.
 
 use super::{Change, Comparison, Figures, Pair, Verdict};
-use crate::lab::{
-    metric::{Metric, times},
-    summary::Summary,
-    table::aligned,
-};
+use crate::lab::summary::Summary;
+use longhaul_report::columns::aligned;
+use longhaul_report::metric::{Metric, times};
 
 /// The table, what else differs, and the count of it all, each line ended. Without `all` only the main metric and
 /// what differs is listed.

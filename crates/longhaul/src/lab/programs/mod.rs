@@ -90,7 +90,7 @@ fn version((program, flag, package): Needed) -> Result<String> {
         .stdin(std::process::Stdio::null())
         .output();
     let output = output.map_err(|error| {
-        crate::exit::Refusal::unsupported(format!(
+        longhaul_command::exit::Refusal::unsupported(format!(
             "cannot run {program} ({error}); install it, for example: apt-get install {package}"
         ))
     })?;

@@ -7,11 +7,11 @@ use super::{
     legs, over_time,
     script::{Chart, Line},
 };
-use crate::lab::{
-    metric::Metric,
-    result::{Cell, Event, LabResult, Spread, TapSeries},
-    view::Limit,
+use crate::{
+    lab::result::{Cell, Event, LabResult, Spread, TapSeries},
+    lab::view::Limit,
 };
+use longhaul_report::metric::Metric;
 
 /// Cells and flows in each that are drawn: two charts each.
 const CELLS_MAX: usize = 2;

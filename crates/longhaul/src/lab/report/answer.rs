@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The top of the page: one sentence, one number, the paper's beside it.
 
-use crate::lab::{
-    metric::{Metric, times},
-    result::{Answer, LabResult},
-};
+use crate::lab::result::{Answer, LabResult};
+use longhaul_report::metric::{Metric, times};
 use maud::{Markup, html};
 
 pub(super) fn section(result: &LabResult) -> Markup {

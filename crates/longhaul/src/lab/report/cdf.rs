@@ -8,15 +8,13 @@ use super::{
     grouped::said,
 };
 use crate::{
-    lab::{
-        metric::{Metric, percent},
-        result::{Cell, LabResult, Run},
-        view::{CourseName, Figure},
-    },
-    page::{
-        lines::{Axis, Lines, Look, Point, Series, Tick},
-        scale::Scale,
-    },
+    lab::result::{Cell, LabResult, Run},
+    lab::view::{CourseName, Figure},
+};
+use longhaul_report::metric::{Metric, percent};
+use longhaul_report::{
+    lines::{Axis, Lines, Look, Point, Series, Tick},
+    scale::Scale,
 };
 use maud::{Markup, html};
 

@@ -3,12 +3,12 @@
 //! numbers make a heat map, one makes lines, words make bars.
 
 use super::heat::ratio;
-use crate::lab::{
-    metric::Metric,
-    result::{Cell, LabResult, Vary},
-    view::{Axis, Entry, Figure, FigureKind, Panel},
+use crate::{
+    lab::result::{Cell, LabResult, Vary},
+    lab::view::{Axis, Entry, Figure, FigureKind, Panel},
 };
 use indexmap::{IndexMap, IndexSet};
+use longhaul_report::metric::Metric;
 use serde_json::Value;
 
 /// Figures without being asked.

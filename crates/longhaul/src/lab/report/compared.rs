@@ -3,14 +3,12 @@
 //! then every figure.
 
 use crate::{
-    lab::{
-        compare::{Change, Comparison, Figures, Pair, Setting, Side, rule_of_noise},
-        metric::{Metric, times},
-        summary::Summary,
-    },
-    page::{self, scale::Scale},
+    lab::compare::{Change, Comparison, Figures, Pair, Setting, Side, rule_of_noise},
+    lab::summary::Summary,
 };
 use indexmap::IndexMap;
+use longhaul_report::metric::{Metric, times};
+use longhaul_report::{page, scale::Scale};
 use maud::{DOCTYPE, Markup, html as markup};
 
 /// Ratios that are drawn; of more those that differ most.
@@ -25,7 +23,7 @@ pub(crate) fn html(comparison: &Comparison) -> String {
     markup! {
         (DOCTYPE)
         html lang="en" {
-            (page::head(&title, env!("LONGHAUL_VERSION"), ""))
+            (page::head(&title, longhaul_command::version(), ""))
             body {
                 (page::skip_link())
                 header { (heading(comparison, &places)) }
@@ -349,10 +347,8 @@ fn other_settings<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        lab::{compare, report::made_up},
-        page::in_browser::assert_good,
-    };
+    use crate::lab::{compare, report::made_up};
+    use longhaul_testbed::browser::assert_good;
 
     #[test]
     fn two_runs_side_by_side_are_a_good_page() {

@@ -9,12 +9,12 @@ use super::{
     legs::nearest,
     script::{Chart, Charts, Line, line_style},
 };
-use crate::lab::{
-    metric::Metric,
-    result::{Cell, Event, LabResult, Run},
-    view::{Axis, Course, CourseName, Entry, Figure, Limit, Panel},
+use crate::{
+    lab::result::{Cell, Event, LabResult, Run},
+    lab::view::{Axis, Course, CourseName, Entry, Figure, Limit, Panel},
 };
 use indexmap::IndexSet;
+use longhaul_report::metric::Metric;
 use maud::{Markup, html};
 
 /// Lines with a name each; more are drawn thin, to be seen as a whole.

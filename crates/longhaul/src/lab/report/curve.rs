@@ -8,15 +8,13 @@ use super::{
     grouped::said,
 };
 use crate::{
-    lab::{
-        metric::Metric,
-        result::{Cell, LabResult},
-        view::{self, Figure},
-    },
-    page::{
-        lines::{Axis, Lines, Look, Point, Series, Tick},
-        scale::Scale,
-    },
+    lab::result::{Cell, LabResult},
+    lab::view::{self, Figure},
+};
+use longhaul_report::metric::Metric;
+use longhaul_report::{
+    lines::{Axis, Lines, Look, Point, Series, Tick},
+    scale::Scale,
 };
 use maud::{Markup, html};
 

@@ -2,10 +2,8 @@
 //! What happened while the runs of a chart went on: its rules, and the same in words.
 
 use super::script::Chart;
-use crate::lab::{
-    metric::Metric,
-    result::{Event, Run},
-};
+use crate::lab::result::{Event, Run};
+use longhaul_report::metric::Metric;
 
 /// What a run met.
 pub(super) fn of(run: &Run) -> &[Event] {

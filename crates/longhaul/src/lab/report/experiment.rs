@@ -2,7 +2,8 @@
 //! What one result says in a line: ours, the paper's, their ratio, and whether its checks hold.
 
 use super::{answer, chosen, heat};
-use crate::lab::{metric::Metric, result::LabResult, summary::Summary};
+use crate::{lab::result::LabResult, lab::summary::Summary};
+use longhaul_report::metric::Metric;
 
 /// Heading of what no paper asked.
 pub(crate) const BEYOND: &str = "Beyond the papers";

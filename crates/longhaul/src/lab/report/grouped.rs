@@ -6,12 +6,12 @@ use super::{
     cells::{Grid, grids, names},
     figures::heading,
 };
-use crate::lab::{
-    metric::Metric,
-    result::{Cell, LabResult},
-    summary::Summary,
-    view::Figure,
+use crate::{
+    lab::result::{Cell, LabResult},
+    lab::summary::Summary,
+    lab::view::Figure,
 };
+use longhaul_report::metric::Metric;
 use maud::{Markup, html};
 
 /// Share of the width that the longest bar takes; the rest is for its figure.

@@ -6,11 +6,11 @@ use super::{
     cells::{Grid, grids},
     figures::heading,
 };
-use crate::lab::{
-    metric::{Metric, times},
-    result::{Cell, LabResult},
-    view::Figure,
+use crate::{
+    lab::result::{Cell, LabResult},
+    lab::view::Figure,
 };
+use longhaul_report::metric::{Metric, times};
 use maud::{Markup, html};
 
 /// Steps of the colour of a value; `longhaul.css` has as many classes `heat-0`, `heat-1`, ….

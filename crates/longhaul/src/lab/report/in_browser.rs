@@ -2,7 +2,7 @@
 //! The lab's pages in a real browser.
 
 use super::{downloads::Downloads, html, made_up};
-use crate::page::in_browser::{assert_good, told};
+use longhaul_testbed::browser::{assert_good, told};
 
 #[test]
 fn a_page_with_every_kind_of_figure_is_good_on_a_desk_and_on_a_phone() {

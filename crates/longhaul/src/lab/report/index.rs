@@ -6,9 +6,11 @@ use super::{
     href::relative,
     rebuild_result,
 };
-use crate::{exit::Refusal, lab::metric::times, page};
 use anyhow::{Context, Result};
 use indexmap::IndexMap;
+use longhaul_command::exit::Refusal;
+use longhaul_report::metric::times;
+use longhaul_report::page;
 use maud::{DOCTYPE, Markup, html as markup};
 use std::{
     fs,
@@ -107,7 +109,7 @@ fn html(rows: &[Experiment]) -> String {
     markup! {
         (DOCTYPE)
         html lang="en" {
-            (page::head("Experiments", env!("LONGHAUL_VERSION"), ""))
+            (page::head("Experiments", longhaul_command::version(), ""))
             body {
                 (page::skip_link())
                 header { (summary(&rows)) }
@@ -319,6 +321,6 @@ mod tests {
             ratio: Ratio::of(&[0.5, 1.5]),
             ..row(Some("A, 1"))
         };
-        crate::page::in_browser::assert_good(&html(&[failed, quick, row(Some("B, 2"))]), 0);
+        longhaul_testbed::browser::assert_good(&html(&[failed, quick, row(Some("B, 2"))]), 0);
     }
 }

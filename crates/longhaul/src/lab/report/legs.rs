@@ -7,10 +7,8 @@ use super::{
     events, over_time,
     script::{Chart, Line, line_style},
 };
-use crate::lab::{
-    metric::Metric,
-    result::{Cell, LabResult, LegSeries, Run},
-};
+use crate::lab::result::{Cell, LabResult, LegSeries, Run};
+use longhaul_report::metric::Metric;
 
 /// What of a leg is drawn.
 struct Quantity {

@@ -7,11 +7,11 @@ use super::{
     figures::heading,
     heat::{self, ratio_class, ratio_legend},
 };
-use crate::lab::{
-    metric::{Metric, percent},
-    result::{Cell, LabResult},
-    view::Figure,
+use crate::{
+    lab::result::{Cell, LabResult},
+    lab::view::Figure,
 };
+use longhaul_report::metric::{Metric, percent};
 use maud::{Markup, html};
 
 /// The figure; with one metric alone there is nothing to share, and it is a heat map.

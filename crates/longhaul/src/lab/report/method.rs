@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How it was measured: checks, the machine, the emulator's own account, and the raw data.
 
-use crate::lab::{
-    metric::{Metric, percent},
-    result::{About, Check, Host, LabResult, LinkAccount},
-};
+use crate::lab::result::{About, Check, Host, LabResult, LinkAccount};
+use longhaul_report::metric::{Metric, percent};
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 

@@ -36,10 +36,10 @@ mod testbed;
 mod values;
 
 use super::result::LabResult;
-use crate::page;
 use anyhow::Context;
 use downloads::Downloads;
 pub(crate) use index::OURS;
+use longhaul_report::page;
 use maud::{DOCTYPE, Markup, html as markup};
 use script::Charts;
 use std::{
@@ -181,7 +181,8 @@ fn scripts(charts: &[script::Chart]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{exit::Refusal, lab::result::About};
+    use crate::lab::result::About;
+    use longhaul_command::exit::Refusal;
     use serde_json::json;
 
     /// A result whose figures are made up.

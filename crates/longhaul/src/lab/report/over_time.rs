@@ -6,12 +6,12 @@ use super::{
     events,
     script::{Chart, Line, line_style},
 };
-use crate::lab::{
-    metric::Metric,
-    result::{Cell, Event, LabResult, Series},
-    summary::Summary,
-    view::Limit,
+use crate::{
+    lab::result::{Cell, Event, LabResult, Series},
+    lab::summary::Summary,
+    lab::view::Limit,
 };
+use longhaul_report::metric::Metric;
 
 /// A link that carries so many times what flowed would press the lines to the ground.
 const FAR_ABOVE: f64 = 5.0;

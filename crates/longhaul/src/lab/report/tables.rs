@@ -6,11 +6,11 @@ use super::{
     cells::{Grid, grids, headings},
     heat::ratio,
 };
-use crate::lab::{
-    metric::{Metric, times},
-    result::{Cell, LabResult},
-    view::Table,
+use crate::{
+    lab::result::{Cell, LabResult},
+    lab::view::Table,
 };
+use longhaul_report::metric::{Metric, times};
 use maud::{Markup, html};
 
 pub(super) fn section(result: &LabResult) -> Markup {

@@ -4,10 +4,8 @@
 //! screen gets the same from top to bottom.
 
 use super::layout::{self, Place, Wire};
-use crate::lab::{
-    metric::{Metric, percent},
-    result::{Cell, Testbed, TestbedHost, TestbedLink},
-};
+use crate::lab::result::{Cell, Testbed, TestbedHost, TestbedLink};
+use longhaul_report::metric::{Metric, percent};
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of all cells and metrics: median, range, the paper's figure.
 
-use crate::lab::{
-    metric::Metric,
-    result::{Cell, LabResult, Run},
-    summary::Summary,
+use crate::{
+    lab::result::{Cell, LabResult, Run},
+    lab::summary::Summary,
 };
 use indexmap::IndexSet;
+use longhaul_report::metric::Metric;
 use maud::{Markup, html};
 
 /// Cells beyond which the table is folded away: the heat map above it says the same at a glance.

@@ -14,9 +14,10 @@ mod point;
 mod scribe;
 
 use super::counters::{Direction, SelfCheck};
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
 use block::Block;
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
 use longhaul_linux::clock;
 pub(super) use point::{Missed, Point};
 use scribe::Scribe;

@@ -8,6 +8,7 @@ use super::{
     interface,
     merge::{Merge, Place},
 };
+use longhaul_command::note;
 use longhaul_linux::clock;
 use longhaul_packet::capture::{
     Frame, LinkType,
@@ -211,7 +212,7 @@ fn put_begin(out: &mut Vec<u8>, snap: u32) {
     let origin = Origin {
         hardware: &system.machine().to_string_lossy(),
         system: &format!("{} {release}", system.sysname().to_string_lossy()),
-        application: concat!("longhaul ", env!("LONGHAUL_VERSION"), " link"),
+        application: &format!("longhaul {} link", longhaul_command::version()),
     };
     writer::section(out, &origin);
     for name in ["left", "right"] {

@@ -4,14 +4,12 @@
 mod forecast;
 mod report;
 
-use crate::{
-    exit::Refusal,
-    lab::{
-        paths,
-        result::{LabResult, LinkAccount},
-    },
+use crate::lab::{
+    paths,
+    result::{LabResult, LinkAccount},
 };
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use report::{Checked, LateLink, Row};
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,7 @@ use super::{
     super::{estimate::By, rate},
     forecast::Forecast,
 };
-use crate::lab::table::aligned;
+use longhaul_report::columns::aligned;
 use serde_json::{Value, json};
 
 /// A flow of a cell.

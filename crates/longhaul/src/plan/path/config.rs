@@ -5,8 +5,8 @@ use super::{
     super::{estimate::Method, simulated::Span},
     args::Args,
 };
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_netem::{Rate, Setting, Shape};
 use longhaul_tcpsim::formulas::{
     Control, HEADERS, Path, receive_buffer, streams::STREAMS_MAX, window_limit,

@@ -8,7 +8,7 @@ use super::{
     },
     config::Config,
 };
-use crate::lab::table::aligned;
+use longhaul_report::columns::aligned;
 use longhaul_tcpsim::formulas::{
     Control, Formula,
     slow_start::{self, Completion, Transfer},

@@ -6,8 +6,8 @@
 )]
 
 use super::target::Target;
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use std::net::SocketAddr;
 use units::{BitRate, Time};
 

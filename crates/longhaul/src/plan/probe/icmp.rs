@@ -9,8 +9,8 @@ use super::{
     rounds,
     target::Target,
 };
-use crate::exit::Refusal;
 use anyhow::{Context, Result, bail};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::timestamps::{Departure, Exchange};
 use std::{io, net::IpAddr, time::Duration};
 

@@ -2,8 +2,8 @@
 //! A host to measure the path to.
 
 use super::args::Method;
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// `[NAME=]HOST[:PORT]`.

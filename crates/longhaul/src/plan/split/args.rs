@@ -6,8 +6,8 @@
 )]
 
 use super::super::{estimate::Method, path};
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_tcpsim::formulas::{Control, chain::RELAYS_MAX, relays::Overhead};
 use std::path::PathBuf;
 use units::{BitRate, Bytes, Ratio};

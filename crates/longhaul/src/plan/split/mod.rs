@@ -8,9 +8,9 @@ pub(super) mod sites;
 
 pub(super) use args::Args;
 
-use crate::exit::Refusal;
 use anyhow::Result;
 use legs::Legs;
+use longhaul_command::exit::Refusal;
 use longhaul_tcpsim::formulas::chain::{self, Chain};
 use sites::Sites;
 

@@ -2,7 +2,7 @@
 //! Prints a plan of relays: a table for each number of relays, the best chain leg by leg, memory.
 
 use super::{super::rate, Plan, args::Config, legs::Suited};
-use crate::lab::table::aligned;
+use longhaul_report::columns::aligned;
 use longhaul_tcpsim::formulas::{
     Formula,
     chain::Chain,

@@ -2,9 +2,9 @@
 //! Sites and the legs between them, as a file says or `plan probe --json` writes them.
 
 use super::super::path;
-use crate::exit::Refusal;
 use anyhow::Result;
 use indexmap::{IndexMap, IndexSet};
+use longhaul_command::exit::Refusal;
 use longhaul_netem::{Rate, Setting, Shape};
 use longhaul_tcpsim::formulas::{HEADERS, Path, window_limit};
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,7 @@ use super::{
     location::{self, Table},
     settings::Settings,
 };
-use crate::exit::Refusal;
+use longhaul_command::exit::Refusal;
 use std::path::{Path, PathBuf};
 
 /// A file that was read.

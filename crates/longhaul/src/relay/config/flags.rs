@@ -5,7 +5,7 @@ use super::{
     super::{args::Args, intercept::Target},
     settings::{KindName, ListenerSettings, PeerSettings, RouteSettings, Settings, Transport},
 };
-use crate::exit::Refusal;
+use longhaul_command::exit::Refusal;
 use std::net::SocketAddr;
 
 impl Args {

@@ -2,7 +2,7 @@
 //! Where in a file the setting stands that a message is about. A message names what it complains of,
 //! a key or a value; the table that it is in is known to whoever complains.
 
-use crate::exit::Refusal;
+use longhaul_command::exit::Refusal;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
 

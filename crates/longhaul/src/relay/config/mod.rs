@@ -18,9 +18,9 @@ use super::{
     udt,
     users::Users,
 };
-use crate::exit::Refusal;
 use file::File;
 use location::{In as _, Table};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::pipe_pool::PoolConfig;
 use settings::{KindName, ListenerSettings, RouteSettings, Settings, Transport};
 use std::{

@@ -9,7 +9,9 @@ use super::{
     pulse::STALLED_AFTER,
     rules::{self, HOLD, Marks, TABLE_PREFIX},
 };
-use crate::{exit::Refusal, relay::Relay};
+use crate::relay::Relay;
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
 use longhaul_linux::{
     interface::{divert_marked, undo_diversion},
     netfilter::{

@@ -60,7 +60,7 @@ impl Verifier {
             }
         }
         let queue = outcome.map_err(|error| {
-            crate::exit::Refusal::unsupported(format!(
+            longhaul_command::exit::Refusal::unsupported(format!(
                 "--verify-connect: NFQUEUE: {error} (it needs CAP_NET_ADMIN and nfnetlink_queue)"
             ))
         })?;
@@ -79,7 +79,7 @@ impl Verifier {
 
     /// Runs on a thread of its own until the relay stops; signs the pulse as `thread`.
     pub(crate) fn run(self, relay: &Arc<Relay>, thread: usize) -> io::Result<()> {
-        let runtime = crate::event_loop::of_this_thread()?;
+        let runtime = longhaul_command::event_loop::of_this_thread()?;
         runtime.block_on(async {
             tokio::spawn(super::beat(relay.clone(), thread));
             let stop = relay.drain.reached(Phase::Stop);

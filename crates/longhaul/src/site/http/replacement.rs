@@ -21,6 +21,7 @@ use dav_server::{
 };
 use http_body_util::BodyExt;
 use hyper::{Request, StatusCode};
+use longhaul_command::note;
 use std::sync::Arc;
 use store::{path::RelPath, root::Root};
 

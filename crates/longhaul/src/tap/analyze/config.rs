@@ -7,12 +7,10 @@
 //! with the capture.
 
 use super::{args::Args, crew::SHARDS};
-use crate::{
-    exit::Refusal,
-    tap::{report::Ranks, series::Format},
-};
+use crate::tap::{report::Ranks, series::Format};
 use anyhow::Result;
 use longhaul_analysis::flow::Settings;
+use longhaul_command::exit::Refusal;
 use units::{Bytes, Time};
 
 /// Width of the coarse bins.

@@ -3,8 +3,8 @@
 //! in a directory of its own inside, and renamed at the end. Nothing that somebody else put there is
 //! ever overwritten.
 
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
 use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
 use std::{
@@ -195,7 +195,7 @@ mod tests {
             fs::write(place.path().join(name), text).unwrap();
             let refused = Folder::open(place.path()).unwrap_err();
             assert!(refused.to_string().contains(name), "{refused}");
-            assert_eq!(crate::exit::number(&Err(refused)), 2);
+            assert_eq!(longhaul_command::exit::number(&Err(refused)), 2);
             assert_eq!(fs::read_to_string(place.path().join(name)).unwrap(), text);
         }
     }

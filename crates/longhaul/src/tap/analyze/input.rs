@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens a capture: a file, a FIFO or standard input, plain or gzip.
 
-use crate::exit::Refusal;
 use anyhow::Result;
 use flate2::read::MultiGzDecoder;
+use longhaul_command::exit::Refusal;
 use std::{
     fs::File,
     io::{self, Cursor, Read},

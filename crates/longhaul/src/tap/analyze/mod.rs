@@ -19,17 +19,14 @@ mod sources;
 mod summary;
 mod work;
 
-use crate::{
-    console::escaped_lines,
-    exit::Refusal,
-    tap::report::{Finished, Output, Plan, Sources as Told},
-};
+use crate::tap::report::{Finished, Output, Plan, Sources as Told};
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use config::Config;
 use crew::Crew;
 use folder::Folder;
 use load::Load;
+use longhaul_command::{console::escaped_lines, exit::Refusal};
 use progress::Progress;
 use shard::Shard;
 use sources::Sources;

@@ -5,8 +5,8 @@ use super::{
     input::Input,
     load::{Load, Piece},
 };
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_packet::capture::{Damage, Interface, Reader, Record, Step};
 use std::path::{Path, PathBuf};
 

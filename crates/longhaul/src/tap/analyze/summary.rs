@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a person reads on the terminal.
 
-use crate::{
-    console::escaped,
-    tap::report::{Analysis, CaptureFile},
-};
+use crate::tap::report::{Analysis, CaptureFile};
 use longhaul_analysis::flow::record::{Direction, Flow};
+use longhaul_command::console::escaped;
 use std::fmt::Write as _;
 use units::{BitRate, Bytes, Time};
 

@@ -3,6 +3,7 @@
 
 use super::tally::Counted;
 use indicatif::{ProgressBar, ProgressStyle};
+use longhaul_command::note;
 use longhaul_linux::packet_ring::Clock;
 use serde::Serialize;
 use std::{

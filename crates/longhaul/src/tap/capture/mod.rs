@@ -11,6 +11,7 @@ mod tally;
 use anyhow::{Context, Result};
 pub(super) use args::{Args, SourceArgs};
 use display::{Display, Summary};
+use longhaul_command::{note, say};
 use longhaul_linux::{clock, wait::Bell};
 use longhaul_packet::capture::writer::{self, Interface, Origin};
 use output::{Destination, Output};
@@ -40,10 +41,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
     )?;
     if args.json && args.file.as_os_str() == "-" {
         let both = "--json and -w - both need standard output: write to a file";
-        return Err(crate::exit::Refusal::usage(both));
+        return Err(longhaul_command::exit::Refusal::usage(both));
     }
     let taps = source.open()?;
-    let runtime = crate::event_loop::of_this_thread()?;
+    let runtime = longhaul_command::event_loop::of_this_thread()?;
     // Before anybody can know that it captures, and end it.
     let signals = runtime.block_on(async { Signals::listen() })?;
     let mut capture = Capture::start(&source, taps, destination, args)?;
@@ -195,7 +196,7 @@ fn header(source: &Source, taps: &[Tap]) -> Vec<u8> {
     let origin = Origin {
         hardware: &kernel.machine().to_string_lossy(),
         system: &system,
-        application: concat!("longhaul ", env!("CARGO_PKG_VERSION")),
+        application: &format!("longhaul {}", longhaul_command::release()),
     };
     writer::section(&mut header, &origin);
     for tap in taps {

@@ -2,8 +2,8 @@
 //! Files of a capture: whole blocks go in, each file is complete, and none outgrows its bound.
 
 use super::tally::{Counted, Tally};
-use crate::exit::Refusal;
 use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
 use longhaul_packet::capture::writer::{self, Statistics};
 use std::{

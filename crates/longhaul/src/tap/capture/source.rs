@@ -2,8 +2,9 @@
 //! Where packets come from: flags to rings.
 
 use super::args::SourceArgs;
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
 use longhaul_linux::{
     netns::{self, Netns},
     packet_ring::{Clock, HardwareClock, OpenError, RING_MAX, RING_MIN, Request, Ring},

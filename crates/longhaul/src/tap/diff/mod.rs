@@ -7,10 +7,10 @@ mod page;
 mod side;
 mod table;
 
-use crate::console::escaped_lines;
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use comparison::Comparison;
+use longhaul_command::console::escaped_lines;
 use side::Side;
 use std::{
     fs,

@@ -2,10 +2,10 @@
 //! `diff.html`: both flows' charts one above the other on the same axes, in one offline file.
 
 use super::{comparison::Comparison, side::Side, table::row};
-use crate::{
-    lab::metric::{Metric, times},
+use crate::tap::report::{STYLE, paired, script};
+use longhaul_report::{
+    metric::{Metric, times},
     page,
-    tap::report::{SCRIPT, STYLE, paired},
 };
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
@@ -18,7 +18,7 @@ pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
     markup! {
         (DOCTYPE)
         html lang="en" {
-            (page::head(&title(comparison), env!("CARGO_PKG_VERSION"), STYLE))
+            (page::head(&title(comparison), longhaul_command::release(), STYLE))
             body {
                 header { (heading(comparison)) }
                 main {
@@ -35,7 +35,7 @@ pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
                 }
                 (page::data("charts", &[(); 0]))
                 (page::scripts())
-                script { (PreEscaped(SCRIPT)) }
+                script { (PreEscaped(script())) }
             }
         }
     }
@@ -110,10 +110,8 @@ fn line([name, a, b, ratio]: &[String; 4], is_notable: bool) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        page::in_browser::{assert_accessible, assert_fits},
-        tap::report::{Finished, in_browser, made_up},
-    };
+    use crate::tap::report::{Finished, in_browser, made_up};
+    use longhaul_testbed::browser::{assert_accessible, assert_fits};
     use std::path::Path;
 
     fn paged(a: &Finished, b: &Finished) -> String {

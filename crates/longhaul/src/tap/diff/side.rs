@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One of both that are compared: the direction with more data of one flow.
 
-use crate::{
-    exit::Refusal,
-    tap::{
-        analyze,
-        report::{Finished, Shown, direction_name},
-        series::column,
-    },
+use crate::tap::{
+    analyze,
+    report::{Finished, Shown, direction_name},
+    series::column,
 };
 use anyhow::Result;
 use longhaul_analysis::flow::record::{Direction, Flow};
+use longhaul_command::exit::Refusal;
 use std::path::Path;
 
 /// A direction of a flow of a result.

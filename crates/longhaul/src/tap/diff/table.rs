@@ -2,11 +2,9 @@
 //! The comparison on a terminal: plain text, aligned.
 
 use super::comparison::Comparison;
-use crate::lab::{
-    metric::{Metric, percent, times},
-    table::aligned,
-};
 use longhaul_analysis::flow::compare::Figure;
+use longhaul_report::columns::aligned;
+use longhaul_report::metric::{Metric, percent, times};
 
 /// Beside what differs by more than chance.
 const NOTABLE: &str = "*";

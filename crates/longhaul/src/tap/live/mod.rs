@@ -171,7 +171,7 @@ fn answer(screen: &mut Screen, event: &Event) -> bool {
 fn listen() -> Result<Arc<AtomicBool>> {
     let told = Arc::new(AtomicBool::new(false));
     let tell = Arc::clone(&told);
-    let runtime = crate::event_loop::of_this_thread()?;
+    let runtime = longhaul_command::event_loop::of_this_thread()?;
     let mut signals = runtime.block_on(async { Signals::listen() })?;
     thread::Builder::new()
         .name("signals".to_owned())

@@ -9,10 +9,10 @@ use super::{
     quantity,
     result::Analysis,
 };
-use crate::lab::metric::percent;
 use longhaul_analysis::flow::record::{
     BothEnds, Clocks, DelayBin, DelayCourse, Flow, Missing, Way,
 };
+use longhaul_report::metric::percent;
 use maud::{Markup, html};
 
 /// Bins of delays in `result.json` and on the page, each way: 12 kB.

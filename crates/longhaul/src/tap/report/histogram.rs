@@ -150,7 +150,7 @@ fn tick(bars: &Bars, value: u64, print: fn(u64) -> String) -> Markup {
 }
 
 fn percent(share: f64) -> String {
-    crate::lab::metric::percent(share)
+    longhaul_report::metric::percent(share)
 }
 
 fn quantiles(histogram: &Histogram<'_>) -> Markup {

@@ -15,7 +15,7 @@ use super::{
     result::Analysis,
     strip::mostly,
 };
-use crate::page;
+use longhaul_report::page;
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 /// Data of the charts.
@@ -26,10 +26,12 @@ const SECTIONS_MAX: usize = 32;
 const PAIRS_MAX: usize = 8;
 
 pub(crate) const STYLE: &str = include_str!("../../../web/tap.css");
-pub(crate) const SCRIPT: &str = concat!(
-    include_str!("../../../web/segments.js"),
-    include_str!("../../../web/tap.js")
-);
+const SCRIPT: &str = include_str!("../../../web/tap.js");
+
+/// The script of the page: the time diagram of segments and what is around it.
+pub(crate) fn script() -> String {
+    [page::SEGMENTS, SCRIPT].concat()
+}
 
 /// The whole page.
 pub(crate) fn html(finished: &Finished) -> String {
@@ -192,7 +194,7 @@ fn scripts(shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
         }
         (page::data("charts", &[(); 0]))
         (page::scripts())
-        script { (PreEscaped(SCRIPT)) }
+        script { (PreEscaped(script())) }
     }
 }
 

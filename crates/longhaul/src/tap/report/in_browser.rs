@@ -2,7 +2,7 @@
 //! The page in a real browser.
 
 use super::{html, made_up};
-use crate::page::in_browser::{assert_accessible, assert_fits, told};
+use longhaul_testbed::browser::{assert_accessible, assert_fits, told};
 
 /// Remembers every chart that is made.
 const WATCH: &str = "<script>

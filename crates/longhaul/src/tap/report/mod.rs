@@ -25,7 +25,7 @@ mod result;
 mod strip;
 
 pub(crate) use direction::{Shown, name as direction_name};
-pub(crate) use html::{SCRIPT, STYLE};
+pub(crate) use html::{STYLE, script};
 pub(crate) use largest::Ranks;
 pub(crate) use output::{Finished, Output, Plan, Sources, Writer};
 pub(crate) use result::{Analysis, CaptureFile, DAMAGES_MAX, Damage, SCHEMA, VantagePoint};

@@ -10,16 +10,14 @@ use super::{
     largest::{Largest, Ranks, drop_course, payload},
     result::{Analysis, CaptureFile, SCHEMA, VantagePoint},
 };
-use crate::{
-    exit::Refusal,
-    tap::series::{self, Format, Row},
-};
+use crate::tap::series::{self, Format, Row};
 use anyhow::{Context, Result};
 use longhaul_analysis::flow::{
     course::Course,
     joint_verdict,
     record::{BothEnds, Excerpt, Flow},
 };
+use longhaul_command::exit::Refusal;
 use serde::Serialize;
 use serde_json::Serializer;
 use std::{
@@ -208,7 +206,7 @@ impl Output {
         both_ends.iter_mut().for_each(between::thin);
         let analysis = Analysis {
             schema: SCHEMA,
-            longhaul: env!("CARGO_PKG_VERSION").to_owned(),
+            longhaul: longhaul_command::release().to_owned(),
             bins_ns: plan.widths.iter().map(|width| width.as_nanos()).collect(),
             files: sources.files,
             vantages: sources.vantages,

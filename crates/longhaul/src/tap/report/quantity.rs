@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Quantities of the report, with their units and three significant digits.
 
-use crate::lab::metric::Metric;
+use longhaul_report::metric::Metric;
 
 /// "7.05 Gbit/s".
 pub(super) fn bits_a_second(rate_bps: f64) -> String {

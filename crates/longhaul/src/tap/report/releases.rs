@@ -41,7 +41,7 @@ fn caption(releases: &Releases) -> String {
 }
 
 fn percent(share: f64) -> String {
-    crate::lab::metric::percent(share)
+    longhaul_report::metric::percent(share)
 }
 
 fn heading() -> Markup {

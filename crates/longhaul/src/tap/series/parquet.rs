@@ -147,7 +147,7 @@ const DIFFERENCES: [&str; 6] = [
 
 fn properties() -> WriterProperties {
     let builder = WriterProperties::builder()
-        .set_created_by(concat!("longhaul ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_created_by(format!("longhaul {}", longhaul_command::release()))
         .set_compression(Compression::SNAPPY)
         .set_statistics_enabled(EnabledStatistics::Chunk);
     let differences = |builder: WriterPropertiesBuilder, name: &&str| {

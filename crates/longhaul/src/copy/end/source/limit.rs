@@ -2,8 +2,8 @@
 //! `--limit`: what all copies of a user from this host send together. They share a file of eight bytes, which says when the
 //! line is free again; whoever wants to send takes it under a lock. A process that is killed leaves nothing that hurts.
 
-use crate::exit::Refusal;
 use anyhow::{Result, ensure};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
 use model::copy::limit;
 use rustix::fs::{FlockOperation, flock};

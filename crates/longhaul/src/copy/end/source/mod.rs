@@ -22,22 +22,20 @@ use super::{
     progress::Tally,
     reach::Reach,
 };
-use crate::{
-    copy::{
-        args::{Balance, Switch},
-        connection::Connection,
-        identity::Identity,
-        location::{Machine, Sources},
-        message::{self, Answer, Need, Order, Outcome},
-        order::{Begin, Progress, Report, Task},
-        outbox::{Outbox, Sender, outbox},
-        threads,
-    },
-    exit::Refusal,
+use crate::copy::{
+    args::{Balance, Switch},
+    connection::Connection,
+    identity::Identity,
+    location::{Machine, Sources},
+    message::{self, Answer, Need, Order, Outcome},
+    order::{Begin, Progress, Report, Task},
+    outbox::{Outbox, Sender, outbox},
+    threads,
 };
 use anyhow::{Result, bail, ensure};
 use assigned::Assignment;
 use limit::Limit;
+use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
 use model::copy::Missing;
 pub(super) use scanning::Scanning;

@@ -8,9 +8,9 @@ use crate::{
         order::Options,
     },
     decp::Cooperation,
-    exit::Refusal,
 };
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     choice::{self, Choice},
     loader::{self, Hold},

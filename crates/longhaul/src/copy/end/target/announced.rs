@@ -14,8 +14,8 @@ use crate::copy::{
     order::{Pass, Task},
     threads,
 };
-use crate::exit::Refusal;
 use anyhow::{Context as _, Result, bail, ensure};
+use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
 use model::copy::Stage;
 use std::{

@@ -5,11 +5,9 @@ use super::{
     Target,
     arriving::{directory, in_its_place},
 };
-use crate::{
-    copy::message::{Outcome, Share},
-    exit::Refusal,
-};
+use crate::copy::message::{Outcome, Share};
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use std::{ops::Range, os::fd::AsFd};
 use store::{
     blocks::Blocks,

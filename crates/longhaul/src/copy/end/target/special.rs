@@ -3,8 +3,8 @@
 //! would leave a machine without it. Such a target is refused, but for a source that is one, too.
 
 use crate::copy::{end::reach::Reach, order::Begin};
-use crate::exit::Refusal;
 use anyhow::Result;
+use longhaul_command::exit::Refusal;
 use rustix::fs::{PROC_SUPER_MAGIC, statfs};
 use std::{
     fs::{self, FileType, Metadata},

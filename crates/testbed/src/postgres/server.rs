@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A server at work, its guard, and its end.
 
-use crate::setup::{Place, Setup};
+use super::setup::{Place, Setup};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs::{self, File},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What axe-core, the accessibility checker, finds wrong with a page.
 
-use super::{browser::Scheme, frame};
+use super::{Scheme, frame};
 use std::{fs, process::Command};
 
 /// Opens every fold, so that what is in it is judged too, and tells what breaks a rule.
@@ -16,17 +16,17 @@ addEventListener('load', () => setTimeout(async () => {
 
 /// A line for each place of `page` that breaks a rule; `None` if a tool is missing and ALLOW_SKIP=1.
 #[allow(dead_code, reason = "not every test has its pages as text")]
-pub(crate) fn violations(page: &str, width: u32, scheme: Scheme) -> Option<Vec<String>> {
+pub fn violations(page: &str, width: u32, scheme: Scheme) -> Option<Vec<String>> {
     Some(found(frame::told(page, &scripts()?, width, scheme)?))
 }
 
 /// What a page must have at its end to be judged; `None` as above.
-pub(crate) fn scripts() -> Option<String> {
+pub fn scripts() -> Option<String> {
     Some(format!("<script>{}</script>{RUN}", checker()?))
 }
 
 /// Those lines of what such a page told.
-pub(crate) fn found((mut told, console): (Vec<String>, Vec<String>)) -> Vec<String> {
+pub fn found((mut told, console): (Vec<String>, Vec<String>)) -> Vec<String> {
     let kept = told
         .first()
         .is_some_and(|line| line.ends_with("rules kept"));
@@ -40,6 +40,6 @@ fn checker() -> Option<String> {
     let asked = Command::new(script).arg("--where").output().unwrap();
     let path = String::from_utf8(asked.stdout).unwrap();
     let found = fs::read_to_string(path.trim()).ok();
-    let _ = skip::unless(found.is_some(), "axe-core (scripts/setup fetches it)");
+    let _ = crate::skip::unless(found.is_some(), "axe-core (scripts/setup fetches it)");
     found
 }

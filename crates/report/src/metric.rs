@@ -3,7 +3,7 @@
 
 /// Unit of a metric, from the end of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
     /// `_bps`: bits a second.
     BitsPerSecond,
     /// `_pps`: packets a second.
@@ -34,16 +34,18 @@ const ENDINGS: [(&str, Unit); 7] = [
 
 /// A metric as its name describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Metric {
+pub struct Metric {
     /// The name without its unit, for people: "Download".
-    pub(crate) label: String,
-    pub(crate) unit: Unit,
+    pub label: String,
+    /// The unit of its values.
+    pub unit: Unit,
     /// Less of it is better: times, and what is lost or sent again.
-    pub(crate) less_is_better: bool,
+    pub less_is_better: bool,
 }
 
 impl Metric {
-    pub(crate) fn of(name: &str) -> Self {
+    /// The metric of this name. A name without a known ending is a count.
+    pub fn of(name: &str) -> Self {
         let (stem, unit) = ENDINGS
             .iter()
             .find_map(|(ending, unit)| Some((name.strip_suffix(ending)?, *unit)))
@@ -62,7 +64,7 @@ impl Metric {
 
     /// By what factor `ours` is better than `baseline`; below 1 if it is worse. `None` if either
     /// is not above zero.
-    pub(crate) fn factor(&self, ours: f64, baseline: f64) -> Option<f64> {
+    pub fn factor(&self, ours: f64, baseline: f64) -> Option<f64> {
         let factor = match self.less_is_better {
             true => baseline / ours,
             false => ours / baseline,
@@ -71,7 +73,7 @@ impl Metric {
     }
 
     /// `value` with its unit and three significant digits.
-    pub(crate) fn print(&self, value: f64) -> String {
+    pub fn print(&self, value: f64) -> String {
         match self.unit {
             Unit::BitsPerSecond => si(value, "bit/s"),
             Unit::PacketsPerSecond => si(value, "packets/s"),
@@ -85,7 +87,7 @@ impl Metric {
 }
 
 /// How many letters must be put in, left out or replaced to make one name of the other (Levenshtein).
-pub(crate) fn distance(one: &str, other: &str) -> usize {
+pub fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (n, letter) in one.chars().enumerate() {
@@ -101,12 +103,12 @@ pub(crate) fn distance(one: &str, other: &str) -> usize {
 }
 
 /// `5.7×`.
-pub(crate) fn times(factor: f64) -> String {
+pub fn times(factor: f64) -> String {
     format!("{}×", digits(factor))
 }
 
 /// A share as percent: `0.1 %`.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{} %", digits(share * 100.0))
 }
 

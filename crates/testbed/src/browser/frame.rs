@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A page in a frame of any width: a headless window is never narrower than 500 px.
 
-use super::browser::{self, Scheme};
+use super::{BUDGET, Scheme, open_in};
 use std::{fs, time::Duration};
 
 /// Hears what the page in the frame tells.
@@ -13,7 +13,7 @@ addEventListener("message", ({ data }) => { document.getElementById("told").text
 const TELL: &str = "<script>const tell = (line) => parent.postMessage(String(line).replaceAll(\"\\n\", \" \"), \"*\");</script>";
 
 /// Tells what is wider than the page, and on a phone what has become cards and still scrolls sideways.
-pub(crate) const WIDE: &str = "<script>
+pub const WIDE: &str = "<script>
 addEventListener('load', () => setTimeout(() => {
   const aside = '.scroll, pre, svg, .skip';
   const wide = [...document.querySelectorAll('body *')].filter((e) => !e.closest(aside) && e.getBoundingClientRect().right > innerWidth + 1);
@@ -23,7 +23,7 @@ addEventListener('load', () => setTimeout(() => {
 </script>";
 
 /// `page` with `scripts` at its end, which may `tell(line)`.
-pub(crate) fn telling(page: &str, scripts: &str) -> String {
+pub fn telling(page: &str, scripts: &str) -> String {
     let at = page.rfind("</body>").unwrap();
     format!("{}{TELL}{scripts}{}", &page[..at], &page[at..])
 }
@@ -31,7 +31,7 @@ pub(crate) fn telling(page: &str, scripts: &str) -> String {
 /// What `scripts`, put at the end of `page`, tell; and what is said on the console. `None` if there is no
 /// browser and ALLOW_SKIP=1.
 #[allow(dead_code, reason = "not every test has its pages as text")]
-pub(crate) fn told(
+pub fn told(
     page: &str,
     scripts: &str,
     width: u32,
@@ -46,7 +46,7 @@ pub(crate) fn told(
 
 /// A page that hears what the one at `source` tells, which is in a frame of that width. Both must have one
 /// origin: the browser's virtual time does not wait for a stranger.
-pub(crate) fn around(source: &str, width: u32) -> String {
+pub fn around(source: &str, width: u32) -> String {
     format!(
         "{OUTER}<iframe src=\"{source}\" title=\"page\" width=\"{width}\" height=\"844\" style=\"border: 0\"></iframe>"
     )
@@ -62,13 +62,13 @@ const BEGUN: &str = "begun";
 const OVER: &str = "over";
 
 /// What such a page at `url` heard, and what is said on the console.
-pub(crate) fn heard(url: &str, width: u32, scheme: Scheme) -> Option<(Vec<String>, Vec<String>)> {
-    let mut heard = heard_within(url, width, scheme, browser::BUDGET)?;
+pub fn heard(url: &str, width: u32, scheme: Scheme) -> Option<(Vec<String>, Vec<String>)> {
+    let mut heard = heard_within(url, width, scheme, BUDGET)?;
     for look in 1..LOOKS {
         if is_all(&heard.0) || !heard.1.is_empty() {
             break;
         }
-        heard = heard_within(url, width, scheme, browser::BUDGET * 4_u32.pow(look))?;
+        heard = heard_within(url, width, scheme, BUDGET * 4_u32.pow(look))?;
     }
     heard
         .0
@@ -91,7 +91,7 @@ fn heard_within(
     scheme: Scheme,
     budget: Duration,
 ) -> Option<(Vec<String>, Vec<String>)> {
-    let shown = browser::open_in(url, width + 100, scheme, budget)?;
+    let shown = open_in(url, width + 100, scheme, budget)?;
     let (_, told) = shown.dom.split_once("<pre id=\"told\">").unwrap();
     let lines = told.split_once("</pre>").unwrap().0.lines();
     Some((lines.map(str::to_owned).collect(), shown.console))

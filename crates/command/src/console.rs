@@ -11,11 +11,13 @@ use std::{
 };
 
 /// A line of the answer, on standard output.
+#[macro_export]
 macro_rules! say {
     ($($line:tt)*) => { $crate::console::say(format_args!($($line)*)) };
 }
 
 /// A line beside the answer, on standard error.
+#[macro_export]
 macro_rules! note {
     ($($line:tt)*) => { $crate::console::note(format_args!($($line)*)) };
 }
@@ -23,8 +25,8 @@ macro_rules! note {
 /// Why the first line of the answer was lost that was.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
-#[cfg(not(test))]
-pub(crate) fn say(line: Arguments<'_>) {
+/// Prints a line of the answer on standard output. A line that is lost is an error of [`checked`].
+pub fn say(line: Arguments<'_>) {
     let line = line.to_string();
     // Some texts have their last newline, and some have not.
     let line = line.strip_suffix('\n').unwrap_or(&line);
@@ -34,30 +36,19 @@ pub(crate) fn say(line: Arguments<'_>) {
 }
 
 /// A line of the answer was lost.
-pub(crate) fn lose(error: io::Error) {
+pub fn lose(error: io::Error) {
     let _there_was_one_before = LOST.set(error);
 }
 
-#[cfg(not(test))]
-pub(crate) fn note(lines: Arguments<'_>) {
+/// Prints lines beside the answer on standard error, escaped.
+pub fn note(lines: Arguments<'_>) {
     // There is no other place to say it.
     let _lost = writeln!(io::stderr(), "{}", escaped_lines(&lines.to_string()));
 }
 
-/// Of tests the harness keeps what is printed so.
-#[cfg(test)]
-pub(crate) fn say(line: Arguments<'_>) {
-    println!("{line}");
-}
-
-#[cfg(test)]
-pub(crate) fn note(lines: Arguments<'_>) {
-    eprintln!("{}", escaped_lines(&lines.to_string()));
-}
-
 /// Escapes what a terminal obeys or hides, line ends included: control characters (C0, C1, DEL), line and paragraph
 /// separators, and characters without width, which change the direction of text. Everything else stays.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for char in text.chars() {
         match is_obeyed(char) {
@@ -69,7 +60,7 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 /// Line ends stay, and tabs.
-pub(crate) fn escaped_lines(text: &str) -> String {
+pub fn escaped_lines(text: &str) -> String {
     let escaped_line = |line: &str| line.split('\t').map(escaped).collect::<Vec<_>>().join("\t");
     text.split('\n')
         .map(escaped_line)
@@ -86,7 +77,7 @@ fn is_obeyed(char: char) -> bool {
 }
 
 /// What became of a command, unless its answer was lost. Whoever has read enough and went away (`| head`) lost nothing.
-pub(crate) fn checked(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+pub fn checked(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
     outcome?;
     let lost = io::stdout().flush().err();
     match lost.as_ref().or(LOST.get()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Of a server nothing is left, however its test ends.
 
-use postgres_fixture::{Server, Setup};
+use longhaul_testbed::postgres::{Server, Setup};
 use std::{
     env, fs,
     io::{BufRead, BufReader},

@@ -23,71 +23,86 @@ const INNER: f64 = 1000.0;
 
 /// A picture of lines; headings are its owner's.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub struct Lines {
     /// What a screen reader says of it: the finding.
-    pub(crate) title: String,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
-    pub(crate) series: Vec<Series>,
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// The curves, in the order of the legend.
+    pub series: Vec<Series>,
     /// Thin labelled lines across, at shares of the height.
-    pub(crate) limits: Vec<Tick>,
+    pub limits: Vec<Tick>,
 }
 
 /// An axis with its unit in its labels.
 #[derive(Debug, Default)]
-pub(crate) struct Axis {
-    pub(crate) name: String,
-    pub(crate) ticks: Vec<Tick>,
+pub struct Axis {
+    /// The name of the axis, with its unit.
+    pub name: String,
+    /// The places that have a label.
+    pub ticks: Vec<Tick>,
 }
 
 /// A label at a share of the axis, 0 to 1.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tick {
-    pub(crate) at: f64,
-    pub(crate) text: String,
+pub struct Tick {
+    /// The place, from 0 (start of the axis) to 1 (its end).
+    pub at: f64,
+    /// The label.
+    pub text: String,
 }
 
 /// Whose line it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
+pub enum Look {
     /// The nth of our own.
     Ours(usize),
+    /// A figure of the paper.
     Paper,
+    /// A figure of a formula or of the simulator.
     Model,
 }
 
 /// One line.
 #[derive(Debug)]
-pub(crate) struct Series {
-    pub(crate) name: String,
-    pub(crate) look: Look,
+pub struct Series {
+    /// The name in the legend.
+    pub name: String,
+    /// The line's look.
+    pub look: Look,
     /// From left to right.
-    pub(crate) points: Vec<Point>,
+    pub points: Vec<Point>,
     /// Each point has a mark of its own; a distribution has none.
-    pub(crate) marked: bool,
+    pub marked: bool,
 }
 
 /// A point; `x` to `high` are shares of the axes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Point {
-    pub(crate) x: f64,
-    pub(crate) y: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+pub struct Point {
+    /// The place on the horizontal axis, from 0 to 1.
+    pub x: f64,
+    /// The place on the vertical axis, from 0 to 1.
+    pub y: f64,
+    /// The lower end of the spread, from 0 to 1.
+    pub low: f64,
+    /// The upper end of the spread, from 0 to 1.
+    pub high: f64,
     /// The x value for people; points with the same text share a row of the table.
-    pub(crate) x_text: String,
+    pub x_text: String,
     /// "937 Mbit/s [900 Mbit/s – 940 Mbit/s]".
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl Lines {
     /// The picture with its points as a table.
-    pub(crate) fn drawn(&self) -> Markup {
+    pub fn drawn(&self) -> Markup {
         self.drawn_with(&self.table())
     }
 
     /// The picture with another table below it.
-    pub(crate) fn drawn_with(&self, table: &Markup) -> Markup {
+    pub fn drawn_with(&self, table: &Markup) -> Markup {
         html! {
             div.lines {
                 (self.picture())

@@ -8,7 +8,7 @@ const DECADES_MAX: i32 = 6;
 
 /// The range of an axis. Never empty: `high` is above `low`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Scale {
+pub struct Scale {
     low: f64,
     high: f64,
     log: bool,
@@ -16,7 +16,7 @@ pub(crate) struct Scale {
 
 impl Scale {
     /// From zero to a little above the greatest of `values`.
-    pub(crate) fn from_zero(values: impl IntoIterator<Item = f64>) -> Self {
+    pub fn from_zero(values: impl IntoIterator<Item = f64>) -> Self {
         let most = values
             .into_iter()
             .filter(|x| x.is_finite())
@@ -25,14 +25,14 @@ impl Scale {
     }
 
     /// From the least to the greatest of `values`.
-    pub(crate) fn tight(values: impl IntoIterator<Item = f64>) -> Self {
+    pub fn tight(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = range(values);
         Self::over(low, high, false)
     }
 
     /// Logarithmic from the least to the greatest of `values`; those that are not positive have no
     /// place on it.
-    pub(crate) fn log(values: impl IntoIterator<Item = f64>) -> Self {
+    pub fn log(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = range(values.into_iter().filter(|x| *x > 0.0));
         Self::over(low.log10(), high.log10(), true)
     }
@@ -50,13 +50,13 @@ impl Scale {
     }
 
     /// Share of the axis that lies below `value`; 0 to 1 within the range.
-    pub(crate) fn at(&self, value: f64) -> f64 {
+    pub fn at(&self, value: f64) -> f64 {
         let place = if self.log { value.log10() } else { value };
         (place - self.low) / (self.high - self.low)
     }
 
     /// Round values within the range, a handful.
-    pub(crate) fn ticks(&self) -> Vec<f64> {
+    pub fn ticks(&self) -> Vec<f64> {
         match self.log {
             true => self.decades(),
             false => self.steps(),

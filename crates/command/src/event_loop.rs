@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 ///
 /// # Errors
 /// Descriptors that are missing.
-pub(crate) fn of_this_thread() -> io::Result<Runtime> {
+pub fn of_this_thread() -> io::Result<Runtime> {
     build(&mut Builder::new_current_thread())
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn of_this_thread() -> io::Result<Runtime> {
 ///
 /// # Errors
 /// Descriptors that are missing.
-pub(crate) fn build(builder: &mut Builder) -> io::Result<Runtime> {
+pub fn build(builder: &mut Builder) -> io::Result<Runtime> {
     /// Whether tokio has its own two descriptors for signals. It takes them once, and panics where it gets none.
     static HAS_SIGNALS: Mutex<bool> = Mutex::new(false);
     let mut has_signals = HAS_SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);

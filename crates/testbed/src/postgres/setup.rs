@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a server is to be like.
 
-use crate::{account::Account, programs, server::Server};
+use super::{account::Account, programs, server::Server};
 use std::{
     fs::{self, OpenOptions, Permissions},
     io::Write,

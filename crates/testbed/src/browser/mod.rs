@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A real browser without a window.
 
+pub mod axe;
+pub mod frame;
+mod page;
+
+pub use page::{assert_accessible, assert_fits, assert_good, told};
+
 use std::{
     process::{Command, Stdio},
     time::Duration,
@@ -8,35 +14,33 @@ use std::{
 
 /// Time in the page after which it is looked at. It passes as fast as the page's work allows, which on a machine that is
 /// busy may be before the browser has drawn anything: who needs that waits longer.
-pub(crate) const BUDGET: Duration = Duration::from_secs(5);
+pub const BUDGET: Duration = Duration::from_secs(5);
 
 /// What a browser made of a page.
-pub(crate) struct Shown {
+pub struct Shown {
     /// The document as it is after scripts have run.
-    pub(crate) dom: String,
+    pub dom: String,
     /// What scripts, or the browser about them, said.
-    pub(crate) console: Vec<String>,
+    pub console: Vec<String>,
 }
 
 /// Opens `url` at a window width; `None` if there is no browser and ALLOW_SKIP=1.
-#[allow(
-    dead_code,
-    reason = "not every test that opens a page does it like this"
-)]
-pub(crate) fn open(url: &str, width: u32) -> Option<Shown> {
+pub fn open(url: &str, width: u32) -> Option<Shown> {
     open_in(url, width, Scheme::Light, BUDGET)
 }
 
 /// Colours that the reader prefers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "not every test looks at both")]
-pub(crate) enum Scheme {
+pub enum Scheme {
+    /// Dark text on a light ground.
     Light,
+    /// Light text on a dark ground.
     Dark,
 }
 
 /// As [`open`], by a reader who prefers these colours, after so much time in the page.
-pub(crate) fn open_in(url: &str, width: u32, scheme: Scheme, budget: Duration) -> Option<Shown> {
+pub fn open_in(url: &str, width: u32, scheme: Scheme, budget: Duration) -> Option<Shown> {
     let program = program()?;
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new(program)
@@ -74,6 +78,6 @@ fn program() -> Option<&'static str> {
         asked.is_ok_and(|output| output.status.success())
     };
     let found = ["chromium", "chromium-browser"].into_iter().find(is_there);
-    let _ = skip::unless(found.is_some(), "chromium (scripts/setup installs it)");
+    let _ = crate::skip::unless(found.is_some(), "chromium (scripts/setup installs it)");
     found
 }

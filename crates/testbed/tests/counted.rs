@@ -12,7 +12,9 @@ const LACKING: &str = "lacks_a_program";
 
 #[test]
 fn lacks_a_program() {
-    if std::env::var_os("LACKING").is_some() && skip::unless(false, "no-such-program") {
+    if std::env::var_os("LACKING").is_some()
+        && longhaul_testbed::skip::unless(false, "no-such-program")
+    {
         panic!("it has it");
     }
 }

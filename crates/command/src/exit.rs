@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 /// A failure whose exit code is not 1. Everything else that goes wrong exits with 1.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// The input is wrong; nothing was touched. The text names the input and the way out.
     #[error("{0}")]
     Usage(String),
@@ -20,35 +20,35 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// Bad input, as an error that `?` carries to `main`.
-    pub(crate) fn usage(reason: impl std::fmt::Display) -> anyhow::Error {
+    pub fn usage(reason: impl std::fmt::Display) -> anyhow::Error {
         Self::Usage(reason.to_string()).into()
     }
 
     /// Something that this machine or this user lacks.
-    pub(crate) fn unsupported(reason: impl std::fmt::Display) -> anyhow::Error {
+    pub fn unsupported(reason: impl std::fmt::Display) -> anyhow::Error {
         Self::Unsupported(reason.to_string()).into()
     }
 
     /// Neither shown nor refuted.
-    pub(crate) fn undecided(reason: impl std::fmt::Display) -> anyhow::Error {
+    pub fn undecided(reason: impl std::fmt::Display) -> anyhow::Error {
         Self::Undecided(reason.to_string()).into()
     }
 }
 
 /// Prints a failure as one line on stderr and picks the exit code.
-pub(crate) fn code(outcome: &anyhow::Result<()>) -> ExitCode {
+pub fn code(outcome: &anyhow::Result<()>) -> ExitCode {
     ExitCode::from(number(outcome))
 }
 
 /// The exit code of [`Refusal::Undecided`].
-pub(crate) const UNDECIDED: u8 = 4;
+pub const UNDECIDED: u8 = 4;
 
 /// The same, as the number that a process ends with.
-pub(crate) fn number(outcome: &anyhow::Result<()>) -> u8 {
+pub fn number(outcome: &anyhow::Result<()>) -> u8 {
     let Err(error) = outcome else {
         return 0;
     };
-    note!("longhaul: {error:#}");
+    crate::note!("longhaul: {error:#}");
     match error.downcast_ref::<Refusal>() {
         Some(Refusal::Usage(_)) => 2,
         Some(Refusal::Unsupported(_)) => 3,
@@ -58,7 +58,7 @@ pub(crate) fn number(outcome: &anyhow::Result<()>) -> u8 {
 }
 
 /// The first line of what clap says about bad flags, without its `error: `.
-pub(crate) fn first_line(text: &str) -> &str {
+pub fn first_line(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line)
 }

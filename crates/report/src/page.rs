@@ -2,26 +2,27 @@
 //! What every HTML file of longhaul has: one look, charts by uPlot, and nothing from the network.
 //! maud escapes every text.
 
-#[cfg(test)]
-pub(crate) mod in_browser;
-pub(crate) mod lines;
-pub(crate) mod scale;
-
 use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 
-const STYLE: &str = include_str!("../../web/longhaul.css");
-const CHART: &str = include_str!("../../web/chart.js");
-const UPLOT: &str = include_str!("../../web/vendor/uPlot.iife.min.js");
-const UPLOT_STYLE: &str = include_str!("../../web/vendor/uPlot.min.css");
-const UPLOT_LICENCE: &str = include_str!("../../web/vendor/uPlot.LICENSE");
+/// The style of every page: `longhaul.css`.
+pub const STYLE: &str = include_str!("../web/longhaul.css");
+/// The charts of every page: `chart.js`.
+pub const CHART: &str = include_str!("../web/chart.js");
+/// The time diagram of segments: `segments.js`.
+pub const SEGMENTS: &str = include_str!("../web/segments.js");
+/// uPlot, minified.
+pub const UPLOT: &str = include_str!("../web/vendor/uPlot.iife.min.js");
+/// The style of uPlot.
+pub const UPLOT_STYLE: &str = include_str!("../web/vendor/uPlot.min.css");
+const UPLOT_LICENCE: &str = include_str!("../web/vendor/uPlot.LICENSE");
 
 /// What a browser may do for such a page: run what stands in it, and load nothing at all.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       base-uri 'none'; form-action 'none'";
 
 /// The head of a page that `longhaul` of this version made; `more_style` comes after the common one.
-pub(crate) fn head(title: &str, longhaul: &str, more_style: &str) -> Markup {
+pub fn head(title: &str, longhaul: &str, more_style: &str) -> Markup {
     html! {
         head {
             meta charset="utf-8";
@@ -36,12 +37,12 @@ pub(crate) fn head(title: &str, longhaul: &str, more_style: &str) -> Markup {
 }
 
 /// The first stop of a keyboard: past the heading, to the element with the id `main`.
-pub(crate) fn skip_link() -> Markup {
+pub fn skip_link() -> Markup {
     html! { a.skip href="#main" { "Skip to the figures" } }
 }
 
 /// A block of data for scripts. `<` is escaped inside it, so that no text can end the element.
-pub(crate) fn data(id: &str, value: &impl Serialize) -> Markup {
+pub fn data(id: &str, value: &impl Serialize) -> Markup {
     let json = serde_json::to_string(value)
         .unwrap_or_default()
         .replace('<', "\\u003c");
@@ -49,9 +50,33 @@ pub(crate) fn data(id: &str, value: &impl Serialize) -> Markup {
 }
 
 /// uPlot and `chart.js`, which draws what stands in the data block `charts`.
-pub(crate) fn scripts() -> Markup {
+pub fn scripts() -> Markup {
     html! {
         script { (PreEscaped(format!("/*! {UPLOT_LICENCE} */\n{UPLOT}"))) }
         script { (PreEscaped(CHART)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_testbed::browser;
+
+    /// Lines across at these heights, in pixels from the top, 18 for a name: above its line, or below the lines that are
+    /// near it.
+    #[test]
+    fn names_of_lines_across_stand_clear() {
+        let script = CHART;
+        let page = format!(
+            "<!DOCTYPE html><html lang=\"en\"><head><title>t</title></head><body><main><h1>h</h1></main>\
+         <script type=\"application/json\" id=\"charts\">[]</script><script>{script}</script></body></html>"
+        );
+        let places = "<script>addEventListener('load', () => {
+        for (const heights of [[50], [90, 50], [50, 55], [50, 55, 60]]) tell(limitNames(heights, 18).join(' '));
+    });</script>";
+        let wanted = ["50", "90 50", "50 73", "50 78 96"];
+        if let Some(told) = browser::told(&page, places) {
+            assert_eq!(told, [wanted, wanted]);
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! the test is killed.
 //!
 //! ```no_run
-//! use postgres_fixture::{Server, Setup};
+//! use longhaul_testbed::postgres::{Server, Setup};
 //!
 //! // Most tests share a server, and have a database each.
 //! let url = Server::shared().database();

@@ -2,16 +2,7 @@
 //! Pages in a real browser: whether they fit, draw, say nothing on the console and load nothing; and
 //! what the accessibility checker finds.
 
-#[path = "../../tests/browser/mod.rs"]
-pub(crate) mod browser;
-
-#[path = "../../tests/browser/frame.rs"]
-mod frame;
-
-#[path = "../../tests/browser/axe.rs"]
-mod axe;
-
-use browser::Scheme;
+use super::{Scheme, axe, frame};
 
 /// A desk and a phone.
 const WIDTHS: [u32; 2] = [1280, 390];
@@ -25,7 +16,7 @@ addEventListener('load', () => setTimeout(() => {
 </script>";
 
 /// What `scripts`, put at the end of `page`, tell on a desk and on a phone, with nothing on the console.
-pub(crate) fn told(page: &str, scripts: &str) -> Option<[Vec<String>; 2]> {
+pub fn told(page: &str, scripts: &str) -> Option<[Vec<String>; 2]> {
     let at = |width| {
         let (told, console) = frame::told(page, scripts, width, Scheme::Light)?;
         assert!(console.is_empty(), "{console:#?}");
@@ -37,7 +28,7 @@ pub(crate) fn told(page: &str, scripts: &str) -> Option<[Vec<String>; 2]> {
 
 /// Asserts that `page` fits both widths, draws `charts` of `chart.js` and is silent; and that it keeps the
 /// rules of accessibility in light and in dark.
-pub(crate) fn assert_good(page: &str, charts: usize) {
+pub fn assert_good(page: &str, charts: usize) {
     let wanted = ["wide ", &format!("drawn {charts}"), "loaded 0"];
     let Some(told) = told(page, &[frame::WIDE, LOOK].concat()) else {
         return;
@@ -47,14 +38,14 @@ pub(crate) fn assert_good(page: &str, charts: usize) {
 }
 
 /// Asserts that `page` fits both widths.
-pub(crate) fn assert_fits(page: &str) {
+pub fn assert_fits(page: &str) {
     if let Some(told) = told(page, frame::WIDE) {
         assert_eq!(told, [["wide "]; 2], "on a desk, on a phone");
     }
 }
 
 /// Asserts that `page` keeps the rules of accessibility, at both widths, in light and in dark.
-pub(crate) fn assert_accessible(page: &str) {
+pub fn assert_accessible(page: &str) {
     let schemes = |width| [(width, Scheme::Light), (width, Scheme::Dark)];
     for (width, scheme) in WIDTHS.into_iter().flat_map(schemes) {
         let Some(found) = axe::violations(page, width, scheme) else {
@@ -64,36 +55,23 @@ pub(crate) fn assert_accessible(page: &str) {
     }
 }
 
-/// The checker is there and judges: a page with faults is not good.
-#[test]
-fn faults_are_found() {
-    let page = "<!DOCTYPE html><html><head><title>t</title></head><body><main><h1>h</h1>\
-                <img src=\"data:,\"><p style=\"color:#777;background:#888\">faint</p></main></body></html>";
-    let Some(found) = axe::violations(page, 1280, Scheme::Light) else {
-        return;
-    };
-    for rule in ["image-alt: ", "color-contrast: ", "html-has-lang: "] {
-        assert!(
-            found.iter().any(|line| line.starts_with(rule)),
-            "{rule} in {found:#?}"
-        );
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Lines across at these heights, in pixels from the top, 18 for a name: above its line, or below the lines that are
-/// near it.
-#[test]
-fn names_of_lines_across_stand_clear() {
-    let script = super::CHART;
-    let page = format!(
-        "<!DOCTYPE html><html lang=\"en\"><head><title>t</title></head><body><main><h1>h</h1></main>\
-         <script type=\"application/json\" id=\"charts\">[]</script><script>{script}</script></body></html>"
-    );
-    let places = "<script>addEventListener('load', () => {
-        for (const heights of [[50], [90, 50], [50, 55], [50, 55, 60]]) tell(limitNames(heights, 18).join(' '));
-    });</script>";
-    let wanted = ["50", "90 50", "50 73", "50 78 96"];
-    if let Some(told) = told(&page, places) {
-        assert_eq!(told, [wanted, wanted]);
+    /// The checker is there and judges: a page with faults is not good.
+    #[test]
+    fn faults_are_found() {
+        let page = "<!DOCTYPE html><html><head><title>t</title></head><body><main><h1>h</h1>\
+                <img src=\"data:,\"><p style=\"color:#777;background:#888\">faint</p></main></body></html>";
+        let Some(found) = axe::violations(page, 1280, Scheme::Light) else {
+            return;
+        };
+        for rule in ["image-alt: ", "color-contrast: ", "html-has-lang: "] {
+            assert!(
+                found.iter().any(|line| line.starts_with(rule)),
+                "{rule} in {found:#?}"
+            );
+        }
     }
 }

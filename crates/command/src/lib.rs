@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The part that all commands of longhaul share: exit codes, lines on standard output and standard error, event loops
+//! and the version.
+//!
+//! A command returns `anyhow::Result`. Bad input and a machine that lacks something are an [`exit::Refusal`], and `main`
+//! turns the outcome into an exit code:
+//!
+//! ```
+//! use longhaul_command::{console, exit::{self, Refusal}, say};
+//!
+//! fn run(rate: &str) -> anyhow::Result<()> {
+//!     let rate: u64 = rate.parse().map_err(|_| Refusal::usage(format!("{rate} is no rate: try 100")))?;
+//!     say!("rate {rate}");
+//!     Ok(())
+//! }
+//!
+//! assert_eq!(exit::number(&console::checked(run("100"))), 0);
+//! assert_eq!(exit::number(&console::checked(run("fast"))), 2);
+//! ```
+
+pub mod console;
+pub mod event_loop;
+pub mod exit;
+
+use std::sync::OnceLock;
+
+static VERSION: OnceLock<&'static str> = OnceLock::new();
+
+/// The released version of longhaul, without the commit: `0.1.0`.
+#[must_use]
+pub const fn release() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// The version of this program, with the commit that it was built from: `0.1.0+1f2e3d4c5b6a`. It is [`release`] until
+/// [`set_version`] was called.
+#[must_use]
+pub fn version() -> &'static str {
+    VERSION.get().copied().unwrap_or(release())
+}
+
+/// Sets the version of this program. Only the binary knows the commit, so that a commit builds no other crate again.
+/// The first call counts.
+pub fn set_version(version: &'static str) {
+    let _first_call_counts = VERSION.set(version);
+}

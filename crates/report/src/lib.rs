@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reports: HTML pages of one file that open offline, charts in them, metrics with their units, tables in plain text.
+//!
+//! [`page`] has the parts of a page, [`lines`] a line chart with its table, [`scale`] the ticks of an axis, [`metric`]
+//! the unit that stands in a metric's name, [`columns`] the tables for a terminal.
+//!
+//! ```
+//! use longhaul_report::{columns::aligned, metric::Metric, page};
+//!
+//! let goodput = Metric::of("goodput_bps");
+//! let rows = [["path".to_owned(), "goodput".to_owned()], ["Tokyo".to_owned(), goodput.print(94e6)]];
+//! assert_eq!(aligned(&rows.map(Vec::from))[1], "Tokyo   94.0 Mbit/s   ");
+//! assert!(page::head("Paths", "0.1.0", "").into_string().contains("<title>Paths"));
+//! ```
+
+pub mod columns;
+pub mod lines;
+pub mod metric;
+pub mod page;
+pub mod scale;

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! For tests: the longhaul binary, a browser, a PostgreSQL server, and a note of what a machine lacks.
+//!
+//! ```
+//! # use longhaul_testbed::skip;
+//! let there = std::path::Path::new("/proc/self").exists();
+//! assert!(skip::unless(there, "/proc"));
+//! ```
+
+pub mod browser;
+pub mod postgres;
+pub mod skip;
