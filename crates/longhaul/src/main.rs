@@ -18,7 +18,6 @@ mod relay;
 mod run;
 mod site;
 mod tap;
-mod udt;
 
 use clap::{Parser, Subcommand};
 use longhaul_command::{console, exit};
@@ -56,7 +55,7 @@ enum Command {
     /// Capture TCP headers and say what limited each flow, its ACK stream included
     Tap(Box<tap::Args>),
     /// Send, receive and measure over UDT4
-    Udt(Box<udt::Args>),
+    Udt(Box<longhaul_transport::udt_command::Args>),
     /// Run experiments on an emulated testbed and report on them
     Lab(lab::Args),
 }
@@ -78,7 +77,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Tap(args) => tap::run(&args),
-        Command::Udt(args) => udt::run(&args),
+        Command::Udt(args) => longhaul_transport::udt_command::run(&args),
         Command::Lab(args) => lab::run(args),
     };
     exit::code(&console::checked(outcome))

@@ -2,7 +2,7 @@
 //! The command line of `longhaul copy`, as typed.
 
 use super::{patterns::Patterns, preserved::Preserved};
-use crate::udt::port::Control;
+use longhaul_transport::port::Control;
 use serde::{Deserialize, Serialize};
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 use units::{BitRate, Bytes, Time};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What carries a connection between the ends of a copy: a TCP socket, or a connection of UDT. Threads wait in either.
 
-use crate::udt::terms;
 use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_transport::terms;
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},

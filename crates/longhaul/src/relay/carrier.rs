@@ -2,12 +2,12 @@
 //! What carries a leg's bytes: a TCP socket, or a connection of UDT. Whoever relays need not know which.
 
 use super::{stream::Channel, udt};
-use crate::udt::terms;
 use longhaul_linux::{
     conduit::Conduit,
     socket::{self, pending_error},
     tcp_info::TcpInfo,
 };
+use longhaul_transport::terms;
 use rustix::net::{RecvFlags, recv};
 use std::{
     future::poll_fn,

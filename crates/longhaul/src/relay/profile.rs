@@ -2,13 +2,13 @@
 //! How a leg behaves.
 
 use super::{args::Mode, config::settings::ProfileSettings};
-use crate::udt::port::Control;
 use anyhow::Context as _;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{
     initial_window,
     socket::{self, Options},
 };
+use longhaul_transport::port::Control;
 use std::{error::Error as _, io, net::SocketAddr, time::Duration};
 
 /// A leg's transport settings. The default leaves everything to the system.

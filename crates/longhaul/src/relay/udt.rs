@@ -5,7 +5,7 @@ use super::{
     failure::Failure,
     profile::{KEEPALIVE_DEFAULT, Profile},
 };
-use crate::udt::port;
+use longhaul_transport::port;
 use std::{
     io,
     net::SocketAddr,

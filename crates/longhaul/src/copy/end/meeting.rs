@@ -11,10 +11,10 @@ use crate::copy::{
     order::{Begin, Meeting, Options, Report},
     threads,
 };
-use crate::udt::port;
 use anyhow::{Context as _, Result, anyhow, bail};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_transport::port;
 use model::copy::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use std::{
     io,

@@ -9,7 +9,7 @@ use super::super::{
     ports::Ports,
     prefix::Prefix,
 };
-use crate::udt::port::Control;
+use longhaul_transport::port::Control;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::{collections::BTreeMap, fmt::Display, net::SocketAddr, path::PathBuf, str::FromStr};
 use units::{BitRate, Bytes, Time};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The end of a bench that asks: one connection to say what, and those that carry data.
 
+use super::port::not_reached;
 use super::{
     args::Bench,
     course::{Course, INTERVALS_MAX, Interval},
     figures::{Figures, cpu},
-    port::not_reached,
 };
 use anyhow::{Context as _, Result, ensure};
 use longhaul_command::say;

@@ -6,16 +6,16 @@ use udt::Report;
 use units::Time;
 
 /// Bytes that a packet carries on an Ethernet, for who counts in packets what was said in bytes.
-pub(crate) const PACKET: u32 = 1456;
+pub const PACKET: u32 = 1456;
 
 /// Memory that a connection holds for data, in bytes.
-pub(crate) fn held_bytes(report: &Report) -> u64 {
+pub fn held_bytes(report: &Report) -> u64 {
     let packets = u64::from(report.unsent) + u64::from(report.under_way) + u64::from(report.unread);
     packets * report.payload_max as u64
 }
 
 /// What TCP_INFO would say: packets are segments. What it has beyond that is not known.
-pub(crate) fn tcp_info(report: &Report) -> TcpInfo {
+pub fn tcp_info(report: &Report) -> TcpInfo {
     let bytes = |packets: u64| packets * report.payload_max as u64;
     let window = |packets: u32| bytes(packets.into()).try_into().unwrap_or(u32::MAX);
     let rate = |packets: f64| (packets * report.payload_max as f64) as u64;

@@ -2,10 +2,10 @@
 //! One file over one connection. What arrives is whole or an error: UDT says when a connection was closed and when it
 //! broke.
 
+use super::port::not_reached;
 use super::{
     args::{Receive, Send},
     figures::{Figures, cpu},
-    port::not_reached,
 };
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;

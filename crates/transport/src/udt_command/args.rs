@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `longhaul udt`.
 
-use super::port::Control;
+use crate::port::Control;
 use std::{
     net::{Ipv6Addr, SocketAddr, ToSocketAddrs},
     path::PathBuf,
@@ -19,9 +19,10 @@ Examples:
   longhaul udt bench                                  # here: for anybody, until Ctrl-C
   longhaul udt bench far --time 30s --reverse --json  # there: what the path carries to here";
 
+/// Arguments of `longhaul udt`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(subcommand)]
     pub(super) command: Command,
 }

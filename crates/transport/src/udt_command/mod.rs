@@ -5,18 +5,17 @@ mod args;
 mod bench;
 mod course;
 mod figures;
-pub(crate) mod port;
+mod port;
 mod serve;
-pub(crate) mod terms;
 mod transfer;
 
-pub(crate) use args::Args;
+pub use args::Args;
 use args::Command;
 
 use anyhow::Result;
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args) -> Result<()> {
     let runtime = longhaul_command::event_loop::of_this_thread()?;
     runtime.block_on(async {
         match &args.command {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Byte streams between two longhauls that are no plain TCP, and `longhaul udt`, which sends files and memory over one.
+//!
+//! [`port`] binds a UDP port for UDT and picks its congestion control, [`terms`] tells the state of a UDT connection in
+//! the words of `TCP_INFO`, [`udt_command`] is the command.
+//!
+//! ```
+//! use longhaul_transport::port::any_towards;
+//!
+//! let to = "[2001:db8::1]:9000".parse().unwrap();
+//! assert_eq!(any_towards(to), "[::]:0".parse().unwrap());
+//! ```
+
+pub mod port;
+pub mod terms;
+pub mod udt_command;
