@@ -2,7 +2,9 @@
 //! A TCP Convert message is complete with its last byte and not before, what was read and is
 //! written again reads as the same, and every refusal has an answer that the other side can read.
 
-use wire::convert::{Answer, ConvertError, HOPS_MAX, MESSAGE_LEN_MAX, Opening, Request};
+use longhaul_protocol::convert::{
+    Answer, ConvertError, HOPS_MAX, MESSAGE_LEN_MAX, Opening, Request,
+};
 
 pub(crate) fn check(input: &[u8]) {
     let request = Request::parse(input);

@@ -5,13 +5,13 @@
 //! The input is `METHOD URI`, then `name: value` on lines of their own. Taking a head apart is
 //! hyper's work; what the relay makes of it is ours.
 
-use super::proxy_headers::{destination, has_passed, onward_request};
 use hyper::{
     HeaderMap, Method, Request, Uri, Version,
     header::{self, HeaderName},
     http::request::Parts,
 };
-use wire::destination::Destination;
+use longhaul_protocol::destination::Destination;
+use longhaul_protocol::proxy_headers::{destination, has_passed, onward_request};
 
 const PSEUDONYM: &str = "longhaul-0123";
 

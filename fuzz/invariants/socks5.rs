@@ -2,13 +2,13 @@
 //! A SOCKS5 message is complete with its last byte and not before, is never longer than the bound,
 //! and a request that is written again is the same request.
 
-use std::net::SocketAddr;
-use wire::{
+use longhaul_protocol::{
     destination::Destination,
     socks5::{
         Command, MESSAGE_LEN_MAX, Method, Request, Socks5Error, parse_greeting, parse_request,
     },
 };
+use std::net::SocketAddr;
 
 pub(crate) fn check(input: &[u8]) {
     for method in [Method::None, Method::Password] {

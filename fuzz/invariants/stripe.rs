@@ -6,8 +6,8 @@
 //! brings the next bytes of the script, a sound header that follows, it closes, or it joins), and
 //! the next byte how much.
 
-use model::stripe::{Broken, Gather};
-use wire::stripe::{Frame, HEADER_LEN, PIECE_LEN_MAX};
+use longhaul_protocol::stripe::{Broken, Gather};
+use longhaul_protocol::stripe::{Frame, HEADER_LEN, PIECE_LEN_MAX};
 
 /// Connections of one script.
 const CONNECTIONS_MAX: usize = 8;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fuzz targets of this crate's parsers, over their committed corpora.
 
-use crate::{copy::message, lab::expression, relay::proxy_headers, site::xml};
+use crate::{copy::message, lab::expression, site::xml};
 
 #[path = "../../../fuzz/invariants/expression.rs"]
 mod expressions;
-#[path = "../../../fuzz/invariants/http_head.rs"]
-mod http_head;
 #[path = "../../../fuzz/invariants/message.rs"]
 mod messages;
 #[path = "../../../fuzz/invariants/replay.rs"]
@@ -17,11 +15,6 @@ mod request_xml;
 #[test]
 fn expressions_are_no_larger_than_their_text() {
     replay::replay("expression", expressions::check);
-}
-
-#[test]
-fn requests_carry_on_what_is_meant_for_the_origin() {
-    replay::replay("http_head", http_head::check);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
-mod admin;
 mod cc;
 mod copy;
 #[cfg(test)]
@@ -14,7 +13,6 @@ mod lab;
 mod link;
 mod plan;
 mod probe;
-mod relay;
 mod run;
 mod site;
 mod tap;
@@ -35,7 +33,7 @@ enum Command {
     /// Emulate a long path between two interfaces or network namespaces
     Link(Box<link::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
-    Relay(Box<relay::Args>),
+    Relay(Box<longhaul_relay::Args>),
     /// Copy files over many connections at once, good to go on with after whatever befalls it
     Copy(Box<copy::Args>),
     /// Offer directories to longhaul copy on other machines
@@ -64,7 +62,7 @@ fn main() -> ExitCode {
     longhaul_command::set_version(env!("LONGHAUL_VERSION"));
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(*args),
-        Command::Relay(args) => relay::run(&args),
+        Command::Relay(args) => longhaul_relay::run(&args),
         Command::Copy(args) => copy::run(&args),
         Command::Site(args) => site::run(&args),
         Command::Cc(args) => cc::run(&args),

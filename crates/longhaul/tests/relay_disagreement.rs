@@ -5,6 +5,10 @@
 mod relay_process;
 mod relay_testbed;
 
+use longhaul_protocol::{
+    convert::{Answer, Request},
+    destination::Destination,
+};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     date_time_ymd,
@@ -24,10 +28,6 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
-};
-use wire::{
-    convert::{Answer, Request},
-    destination::Destination,
 };
 
 const ANY: &str = "127.0.0.1:0";
@@ -413,7 +413,7 @@ fn something_else_at_the_peer_s_address() {
     let second = Relay::start(&["--convert", ANY]);
     let version_2 = vec![2, 1, 0x22, 0x63];
     let refused = |code| Answer::refused(code).encode();
-    use wire::convert::ErrorCode as E;
+    use longhaul_protocol::convert::ErrorCode as E;
     for (answer, near_says) in [
         (
             b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
@@ -562,7 +562,7 @@ fn a_check_is_no_failure() {
     let far = Relay::start(&["--convert", ANY, "--counters", "-"]);
     let mut stream = connect(far.address("convert"));
     stream
-        .write_all(&wire::convert::Request::check().encode())
+        .write_all(&longhaul_protocol::convert::Request::check().encode())
         .unwrap();
     assert_eq!(read_array(&mut stream), [1, 1, 0x22, 0x63]);
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);

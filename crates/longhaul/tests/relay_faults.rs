@@ -4,6 +4,10 @@
 
 mod relay_process;
 
+use longhaul_protocol::{
+    convert::{Answer, Cause, ErrorCode, Request},
+    destination::Destination,
+};
 use relay_process::{
     Relay, accept, connect, convert_answer, dial, exchange, http_head, http_status, origin,
     refusing,
@@ -12,10 +16,6 @@ use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
-};
-use wire::{
-    convert::{Answer, Cause, ErrorCode, Request},
-    destination::Destination,
 };
 
 const ANY: &str = "127.0.0.1:0";

@@ -3,6 +3,7 @@
 
 mod relay_process;
 
+use longhaul_protocol::destination::Destination;
 use relay_process::{PATIENCE, Relay, accept, connect, dial, exchange, http_head, origin, patient};
 use socket2::{Domain, Socket, Type};
 use std::{
@@ -11,7 +12,6 @@ use std::{
     thread::sleep,
     time::{Duration, Instant},
 };
-use wire::destination::Destination;
 
 const ANY: &str = "127.0.0.1:0";
 /// No head is given up while a test runs.

@@ -3,6 +3,7 @@
 
 mod relay_process;
 
+use longhaul_protocol::convert::{Answer, ErrorCode, Request};
 use relay_process::{
     Relay, accept, assert_reset, connect, exchange, http_head, http_status, origin, read_array,
 };
@@ -15,7 +16,6 @@ use std::{
     thread::sleep,
     time::{Duration, Instant},
 };
-use wire::convert::{Answer, ErrorCode, Request};
 
 const ANY: &str = "127.0.0.1:0";
 

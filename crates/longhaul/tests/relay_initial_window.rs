@@ -5,6 +5,7 @@
 mod relay_process;
 
 use longhaul_linux::{cgroup, initial_window, netns::Netns, tcp_info::TcpInfo};
+use longhaul_protocol::destination::Destination;
 use relay_process::{
     PATIENCE, Relay, accept, connect, dial, exchange, may_use_namespaces, origin, read_array,
 };
@@ -20,7 +21,6 @@ use std::{
     process::Command,
     time::Instant,
 };
-use wire::destination::Destination;
 
 const ANY: &str = "127.0.0.1:0";
 /// With reno, which moves a window by no more than it must.

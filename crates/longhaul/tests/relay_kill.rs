@@ -5,6 +5,7 @@
 mod relay_process;
 mod relay_testbed;
 
+use longhaul_protocol::destination::Destination;
 use relay_process::{
     PATIENCE, Relay, accept, assert_reset, connect, dial, http_head, may_use_namespaces, origin,
     read_array,
@@ -20,7 +21,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use wire::destination::Destination;
 
 const ANY: &str = "127.0.0.1:0";
 const LISTENERS: [&str; 4] = ["socks5", "http", "forward", "convert"];

@@ -7,6 +7,10 @@ mod relay_process;
 mod relay_testbed;
 
 use longhaul_linux::process::inside;
+use longhaul_protocol::{
+    convert::{Answer, ErrorCode, Request},
+    destination::{Destination, HostName},
+};
 use name_server::{Files, NameServer};
 use relay_process::{
     PATIENCE, Relay, accept, assert_turned_away, convert_answer, dial, exchange, http_head,
@@ -18,10 +22,6 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     process::Command,
     time::{Duration, Instant},
-};
-use wire::{
-    convert::{Answer, ErrorCode, Request},
-    destination::{Destination, HostName},
 };
 
 const PORT: u16 = 9100;

@@ -4,9 +4,9 @@
 
 mod relay_process;
 
+use longhaul_protocol::destination::Destination;
 use relay_process::{Relay, accept, dial, exchange, origin};
 use std::net::SocketAddr;
-use wire::destination::Destination;
 
 const LISTENERS: [&str; 4] = ["socks5", "http", "forward", "convert"];
 

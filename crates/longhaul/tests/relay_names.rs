@@ -5,6 +5,7 @@
 mod name_server;
 mod relay_process;
 
+use longhaul_protocol::destination::Destination;
 use name_server::{Files, NameServer};
 use relay_process::{
     PATIENCE, Relay, accept, connect, dial, exchange, may_use_namespaces, origin, patient,
@@ -16,7 +17,6 @@ use std::{
     process::Command,
     time::Instant,
 };
-use wire::destination::Destination;
 
 const ANY: &str = "127.0.0.1:0";
 /// No lookup and no connect is given up while a test runs.

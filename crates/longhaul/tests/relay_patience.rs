@@ -5,6 +5,10 @@
 mod relay_process;
 
 use longhaul_linux::socket::reset_on_close;
+use longhaul_protocol::{
+    convert::{Answer, ErrorCode, PATIENCE_MAX, Request},
+    destination::Destination,
+};
 use relay_process::{
     Relay, accept, assert_reset, connect, convert_answer, exchange, origin, read_array, refusing,
 };
@@ -12,10 +16,6 @@ use std::{
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     time::Duration,
-};
-use wire::{
-    convert::{Answer, ErrorCode, PATIENCE_MAX, Request},
-    destination::Destination,
 };
 
 const ANY: &str = "127.0.0.1:0";

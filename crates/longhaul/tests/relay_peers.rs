@@ -4,6 +4,10 @@
 mod relay_process;
 
 use longhaul_linux::socket::reset_on_close;
+use longhaul_protocol::{
+    convert::{Answer, Request},
+    destination::Destination,
+};
 use relay_process::{
     PATIENCE, Relay, accept, connect, convert_answer, dial, exchange, http_head, http_status,
     origin, read_array, refusing,
@@ -13,10 +17,6 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::OwnedFd,
     time::{Duration, Instant},
-};
-use wire::{
-    convert::{Answer, Request},
-    destination::Destination,
 };
 
 const ANY: &str = "127.0.0.1:0";

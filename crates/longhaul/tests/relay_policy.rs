@@ -3,6 +3,7 @@
 
 mod relay_process;
 
+use longhaul_protocol::destination::Destination;
 use relay_process::{
     PATIENCE, Relay, accept, assert_turned_away, connect, dial, exchange, origin, receive,
     refusing, send,
@@ -12,7 +13,6 @@ use std::{
     net::{SocketAddr, TcpStream},
     time::{Duration, Instant},
 };
-use wire::destination::Destination;
 
 const SOCKS5: &str = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\nname = 'in'\n";
 

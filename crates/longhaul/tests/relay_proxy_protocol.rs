@@ -3,6 +3,7 @@
 
 mod relay_process;
 
+use longhaul_protocol::proxy_protocol::{Header, encode_v1, encode_v2, missing, parse};
 use relay_process::{Relay, accept, connect, exchange, origin, read_array};
 use serde_json::Value;
 use std::{
@@ -11,7 +12,6 @@ use std::{
     net::{SocketAddr, TcpStream},
     process::Command,
 };
-use wire::proxy_protocol::{Header, encode_v1, encode_v2, missing, parse};
 
 const ANY: &str = "127.0.0.1:0";
 

@@ -3,6 +3,10 @@
 
 mod relay_process;
 
+use longhaul_protocol::{
+    convert::{Answer, ErrorCode, Request},
+    destination::Destination,
+};
 use relay_process::{
     Relay, accept, connect, convert_answer, dial, http_head, http_status, origin, read_array,
     refusing,
@@ -11,10 +15,6 @@ use std::{
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     process::Command,
-};
-use wire::{
-    convert::{Answer, ErrorCode, Request},
-    destination::Destination,
 };
 
 const ANY: &str = "127.0.0.1:0";

@@ -3,6 +3,7 @@
 
 mod relay_process;
 
+use longhaul_protocol::destination::Destination;
 use relay_process::{
     Relay, accept, connect, dial, exchange, http_head, http_status, origin, read_array, refusing,
 };
@@ -14,7 +15,6 @@ use std::{
     process::Command,
     time::Duration,
 };
-use wire::destination::Destination;
 
 const ANY: &str = "127.0.0.1:0";
 

@@ -4,6 +4,7 @@
 mod relay_process;
 mod relay_testbed;
 
+use longhaul_protocol::destination::Destination;
 use relay_process::{
     PATIENCE, Relay, accept, assert_reset, connect, dial, exchange, http_head, may_use_namespaces,
     origin, patient,
@@ -17,7 +18,6 @@ use std::{
     thread::{sleep, spawn},
     time::{Duration, Instant},
 };
-use wire::destination::Destination;
 
 const ANY: &str = "127.0.0.1:0";
 const GREEDY: &str = "127.0.0.7";

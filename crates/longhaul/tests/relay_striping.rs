@@ -7,6 +7,11 @@ mod relay_process;
 
 use link_process::Testbed;
 use longhaul_linux::socket::reset_on_close;
+use longhaul_protocol::{
+    convert::{Answer, ErrorCode, GroupId, Join, Opening, Request, Stripes},
+    destination::Destination,
+    stripe::Frame,
+};
 use relay_process::{
     Relay, accept, connect, convert_answer, dial, exchange, origin, read_array, receive, send,
 };
@@ -16,11 +21,6 @@ use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     process::Command,
     sync::mpsc::{Receiver, channel},
-};
-use wire::{
-    convert::{Answer, ErrorCode, GroupId, Join, Opening, Request, Stripes},
-    destination::Destination,
-    stripe::Frame,
 };
 
 const ANY: &str = "127.0.0.1:0";

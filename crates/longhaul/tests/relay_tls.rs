@@ -4,6 +4,7 @@
 mod relay_process;
 
 use longhaul_linux::socket::reset_on_close;
+use longhaul_protocol::destination::Destination;
 use relay_process::{
     Relay, accept, assert_reset, connect, dial, exchange, half_close, origin, read_array,
 };
@@ -15,7 +16,6 @@ use std::{
     path::Path,
     process::{Command, Output},
 };
-use wire::destination::Destination;
 
 const ANY: &str = "127.0.0.1:0";
 const TRANSPORTS: [&str; 2] = ["transport = 'tcp'\n", "transport = 'udt'\n"];
@@ -267,7 +267,7 @@ fn whoever_has_no_right_certificate_gets_nothing() {
     let peer = far.address("convert");
     // Without TLS at all.
     let mut plain = connect(peer);
-    let request = wire::convert::Request::new(Destination::Address(address), vec![]);
+    let request = longhaul_protocol::convert::Request::new(Destination::Address(address), vec![]);
     plain.write_all(&request.encode()).unwrap();
     let mut answer = Vec::new();
     // At most an alert (RFC 8446 §6: content type 21), and then the end.

@@ -4,6 +4,7 @@
 mod relay_process;
 mod relay_testbed;
 
+use longhaul_protocol::destination::Destination;
 use relay_process::{
     PATIENCE, Relay, accept, assert_reset, connect, dial, http_head, may_use_namespaces, origin,
     patient, read_array,
@@ -15,7 +16,6 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     time::{Duration, Instant},
 };
-use wire::destination::Destination;
 
 const ANY: &str = "127.0.0.1:0";
 

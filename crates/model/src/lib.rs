@@ -6,4 +6,3 @@
 
 pub mod copy;
 pub mod decp;
-pub mod stripe;

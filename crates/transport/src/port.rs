@@ -9,7 +9,7 @@ use udt::{
 };
 
 /// Binds a UDP port for UDT with this congestion control.
-/// 
+///
 /// # Errors
 /// A port that is taken, an address that this host lacks.
 pub fn bind(at: SocketAddr, config: Config, control: Control) -> std::io::Result<Socket> {

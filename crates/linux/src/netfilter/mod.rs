@@ -2,6 +2,7 @@
 //! nf_tables and NFQUEUE of this network namespace. Whole tables are written as scripts for the nft
 //! program; what is done often, or what nft has no words for, goes over netlink.
 
+pub mod marks;
 mod message;
 
 pub mod lease;

@@ -4,7 +4,7 @@
 //!
 //! Three processes: the one that was called starts a source and a target, here, by ssh or at a site, and makes them known to each
 //! other ([`order`]). Those two connect: orders one way, answers the other, and streams of blocks ([`message`],
-//! [`wire::block`]). Files are the matter of the crate `store`; what goes next on which stream, of `model::copy`.
+//! [`longhaul_protocol::block`]). Files are the matter of the crate `store`; what goes next on which stream, of `model::copy`.
 
 mod account;
 mod apart;

@@ -6,8 +6,8 @@
 //! removed; all else with such a name is listed and stays.
 
 use super::record::inode;
-use crate::relay::intercept::{Marks, TABLE_PREFIX};
 use anyhow::{Context, Result};
+use longhaul_linux::netfilter::marks::{Marks, TABLE_PREFIX};
 use longhaul_linux::{
     interface,
     netfilter::{Family, lease, nft},

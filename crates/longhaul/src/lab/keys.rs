@@ -40,7 +40,7 @@ static OF_DECP: LazyLock<BTreeSet<String>> =
 static OF_RELAYS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let own = [&RELAY[..], &LONGHAUL].concat();
     let not = [&NOT_FOR_RELAYS[..], &["config"]].concat();
-    known(&own, crate::relay::options(), &not)
+    known(&own, longhaul_relay::options(), &not)
 });
 
 /// A key that its table does not have, or a value that its key does not have.

@@ -7,12 +7,12 @@ use crate::{
     forwarding,
     relay_process::{Relay, accept, connect, dial, exchange, origin},
 };
+use longhaul_protocol::destination::Destination;
 use serde_json::Value;
 use std::{
     io::{Read, Write},
     net::TcpStream,
 };
-use wire::destination::Destination;
 
 /// More than sockets and pipes hold.
 const MUCH: usize = 64 << 20;

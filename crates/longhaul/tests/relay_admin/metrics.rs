@@ -8,6 +8,7 @@ use crate::{
     openmetrics::Exposition,
     relay_process::{Relay, accept, connect, dial, exchange, http_head, origin, refusing},
 };
+use longhaul_protocol::destination::Destination;
 use rustix::process::Signal;
 use std::{
     collections::BTreeSet,
@@ -15,7 +16,6 @@ use std::{
     net::TcpStream,
     process::{Command, Stdio},
 };
-use wire::destination::Destination;
 
 const MIB: f64 = 1024.0 * 1024.0;
 

@@ -223,7 +223,7 @@ fn associate(relay: &Relay, _: SocketAddr) -> String {
         server
             .set_read_timeout(Some(Duration::from_secs(5)))
             .unwrap();
-        let to = wire::socks5::datagram_header(server.local_addr().unwrap());
+        let to = longhaul_protocol::socks5::datagram_header(server.local_addr().unwrap());
         client
             .send_to(&[&to[..], b"hello"].concat(), bound)
             .unwrap();

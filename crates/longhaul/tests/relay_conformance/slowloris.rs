@@ -6,13 +6,13 @@ use crate::{
     relay_process::{Relay, connect, dial, exchange, origin, read_array},
     way::{accept, make_certificates, tls, wait_until},
 };
+use longhaul_protocol::{destination::Destination, proxy_protocol::encode_v1};
 use std::{
     fs,
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
 };
-use wire::{destination::Destination, proxy_protocol::encode_v1};
 
 const SLOW: usize = 200;
 

@@ -5,6 +5,7 @@ use crate::{
     relay_process::{self, PATIENCE, Relay},
     relay_testbed::{BOTH, Family, Testbed, ip, set},
 };
+use longhaul_protocol::destination::Destination;
 use std::{
     fmt::Write as _,
     io,
@@ -12,7 +13,6 @@ use std::{
     path::Path,
     process::Command,
 };
-use wire::destination::Destination;
 
 pub(crate) const LISTENERS: [&str; 5] = ["socks5", "http", "forward", "convert", "transparent"];
 

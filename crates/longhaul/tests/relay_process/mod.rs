@@ -2,6 +2,10 @@
 //! A real `longhaul relay`, and clients and origins on real sockets to test it with.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use longhaul_protocol::{
+    convert::{Answer, Request},
+    destination::Destination,
+};
 use std::{
     ffi::OsStr,
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
@@ -14,10 +18,6 @@ use std::{
     },
     thread::JoinHandle,
     time::Duration,
-};
-use wire::{
-    convert::{Answer, Request},
-    destination::Destination,
 };
 
 /// No test waits longer for anything; it decides only how long a failure takes.

@@ -19,6 +19,7 @@ use crate::copy::{
     samples::{entry, file},
 };
 use anyhow::Result;
+use longhaul_protocol::block::{Content, HEADER_LEN, Header};
 use serde::de::DeserializeOwned;
 use std::{
     collections::BTreeSet,
@@ -35,7 +36,6 @@ use store::{
     entry::Kind,
     metadata::{XATTR_VALUE_MAX, Xattr},
 };
-use wire::block::{Content, HEADER_LEN, Header};
 
 /// The far end: it has accepted what an end opens, and says what it likes.
 struct Liar {

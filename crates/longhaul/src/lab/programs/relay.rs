@@ -49,7 +49,7 @@ fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> 
         None => said,
     };
     let listeners =
-        crate::relay::check(&arguments).map_err(|error| of_config(error.to_string()))?;
+        longhaul_relay::check(&arguments).map_err(|error| of_config(error.to_string()))?;
     match (transparent(relay)?, relay.intercept.is_empty()) {
         (Some(_), true) => Err("a transparent listener needs intercept = [ports]".to_owned()),
         (None, false) => Err(
@@ -114,7 +114,7 @@ fn protect(host: &str, all: Vec<&mut Value>, certificates: &Path) -> Result<()> 
 fn identity(host: &str, certificates: &Path) -> Result<Value> {
     let file = |name: &str| certificates.join(name);
     if !file(&format!("{host}.pem")).exists() {
-        crate::relay::make_certificates(certificates, &[host.to_owned()])?;
+        longhaul_relay::make_certificates(certificates, &[host.to_owned()])?;
     }
     let text = |path: PathBuf| Value::String(path.display().to_string());
     Ok(Value::Table(Table::from_iter([

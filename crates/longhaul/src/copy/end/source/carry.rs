@@ -10,6 +10,7 @@ use crate::copy::{
 };
 use anyhow::{Result, bail};
 use longhaul_linux::clock;
+use longhaul_protocol::block::{BLOCK_LEN, Content, Header};
 use model::copy::{HasEnded, Parcel, Stage};
 use std::{
     io::{self, BufWriter, Write},
@@ -20,7 +21,6 @@ use store::{
     blocks::{BlockHash, FileHash},
     piece,
 };
-use wire::block::{BLOCK_LEN, Content, Header};
 
 /// Headers and small files are gathered up to this before they are encrypted.
 const GATHERED: usize = 256 << 10;

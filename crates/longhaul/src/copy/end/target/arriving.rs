@@ -3,6 +3,7 @@
 
 use super::pieces::Wanted;
 use crate::copy::message::Share;
+use longhaul_protocol::block::Content;
 use std::{
     fs::File,
     io,
@@ -21,7 +22,6 @@ use store::{
     path::RelPath,
     root::Root,
 };
-use wire::block::Content;
 
 /// Threads write it at the same time; one finishes it.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::copy::{args::Switch, connection::Connection, message::Outcome};
 use anyhow::{Context as _, Result, bail};
+use longhaul_protocol::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
 use model::copy::Stage;
 use std::{fs::File, io::Read, sync::Arc};
 use store::{
@@ -16,7 +17,6 @@ use store::{
     entry::{Entry, Kind},
     small::Small,
 };
-use wire::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
 
 impl Target {
     /// Until the stream ends. What is wrong with a file settles that file; an error is the stream's.

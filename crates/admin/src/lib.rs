@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The admin endpoint of a daemon: health, metrics, a JSON interface and a status page, over HTTP
+//! on loopback. It knows nothing of the relay but the records that a [`Source`] gives.
+//!
+//! [`record`] has the records of the endpoint, [`relay_record`] the lines of the relay's journal.
+//!
+//! ```
+//! use longhaul_admin::relay_record::Counts;
+//!
+//! let mut total = Counts { accepted: 2, ..Counts::default() };
+//! total.add(&Counts { accepted: 3, ..Counts::default() });
+//! assert_eq!(total.accepted, 5);
+//! ```
+
+mod answer;
+mod classic;
+mod condition_metrics;
+mod format;
+mod guard;
+mod histograms;
+mod metrics;
+mod page;
+mod process_metrics;
+mod query;
+pub mod record;
+pub mod relay_record;
+mod release;
+
+use anyhow::Context as _;
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use longhaul_command::exit::Refusal;
+use record::{Health, Snapshot, Status, Throughput};
+use release::Release;
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    select,
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+
+/// Where the records come from.
+pub trait Source: Clone + Send + Sync + 'static {
+    /// Without waiting for anything.
+    fn health(&self) -> Health;
+    /// All counters, at most some two seconds old.
+    fn status(&self) -> impl Future<Output = Status> + Send;
+    /// All connections, at most some two seconds old.
+    fn connections(&self) -> impl Future<Output = Arc<Snapshot>> + Send;
+    /// What went through of late.
+    fn throughput(&self) -> Throughput;
+}
+
+/// Connections at once; further ones wait in the listen queue. Each costs under 32 KiB and its
+/// answer.
+const CONNECTIONS_MAX: usize = 64;
+/// For a request's head, and between two requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection takes no requests after this time, and after the grace it is cut: who reads slowly
+/// does not hold a place for ever.
+const AGE_MAX: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_secs(10);
+/// Bytes of a request's head; more is 431.
+const HEAD_LEN_MAX: usize = 16 * 1024;
+const FIELDS_MAX: usize = 64;
+/// After a failed accept(2), which is most likely a shortage of descriptors.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Opens the endpoint's socket, which must be on loopback. A port in use is an error here, before
+/// anything else begins, unless a relay that drains has it.
+pub fn listen(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
+    let open = || {
+        let listener = release::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    open()
+        .map_err(|error: io::Error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
+                "--admin {address}: ports below net.ipv4.ip_unprivileged_port_start need \
+             CAP_NET_BIND_SERVICE"
+            )),
+            _ => anyhow::Error::new(error),
+        })
+        .with_context(|| format!("--admin {address}"))
+}
+
+/// Serves until a successor wants the port.
+pub async fn serve(listener: TcpListener, source: impl Source) {
+    let release = Release::new();
+    select! {
+        () = accept_all(listener, source, &release) => {}
+        () = release.asked() => {}
+    }
+}
+
+async fn accept_all(listener: TcpListener, source: impl Source, release: &Release) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((client, _)) => {
+                let (source, release) = (source.clone(), release.clone());
+                tokio::spawn(async move {
+                    serve_client(client, source, release).await;
+                    drop(place);
+                });
+            }
+            Err(_) => sleep(SHORTAGE_PAUSE).await,
+        }
+    }
+}
+
+/// What goes wrong with a client is the client's affair.
+async fn serve_client(client: TcpStream, source: impl Source, release: Release) {
+    let service = service_fn(|request| {
+        let (source, release) = (source.clone(), release.clone());
+        async move { Ok::<_, Infallible>(answer::to(&request, &source, &release).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_LEN_MAX)
+        .max_headers(FIELDS_MAX)
+        .serve_connection(TokioIo::new(client), service);
+    let mut connection = pin!(connection);
+    let aged = select! {
+        _ = connection.as_mut() => false,
+        () = sleep(AGE_MAX) => true,
+    };
+    if aged {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(GRACE, connection).await;
+    }
+}

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `/metrics`: a [`Status`] as OpenMetrics, or as the classic text format. Labels are names from the configuration, never a
+//! client's, so that the number of series is bounded by the configuration.
+
+use super::{
+    classic, condition_metrics,
+    format::Format,
+    histograms, process_metrics,
+    record::{HealthStatus, LegGroup, PeerState, Status},
+};
+use crate::relay_record::ListenerCounts;
+use longhaul_linux::limiter::Limiter;
+use longhaul_protocol::failure::Failure;
+use prometheus_client::{
+    encoding::text,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
+    registry::{Registry, Unit},
+};
+use std::{fmt, sync::atomic::AtomicU64};
+
+type Labels = Vec<(&'static str, String)>;
+type Counts = Family<Labels, Counter>;
+type Times = Family<Labels, Counter<f64, AtomicU64>>;
+type Values = Family<Labels, Gauge<f64, AtomicU64>>;
+
+/// The exposition.
+pub(super) fn encode(status: &Status, format: Format) -> Result<String, fmt::Error> {
+    let mut all = Registry::default();
+    let registry = all.sub_registry_with_prefix("longhaul");
+    relay(status, registry);
+    condition_metrics::register_reload(&status.reload, registry);
+    condition_metrics::register_certificates(&status.certificates, registry);
+    listeners(status, registry);
+    peers(&status.peers, registry);
+    legs(&status.legs, registry);
+    if let Some(process) = &status.process {
+        process_metrics::register(process, &mut all);
+    }
+    let mut text = String::new();
+    text::encode(&mut text, &all)?;
+    Ok(match format {
+        Format::OpenMetrics => text,
+        Format::Classic => classic::from_openmetrics(&text),
+    })
+}
+
+fn relay(status: &Status, registry: &mut Registry) {
+    let build = Info::new(vec![
+        ("version", status.version.clone()),
+        ("commit", status.commit.clone()),
+        ("arch", std::env::consts::ARCH.to_owned()),
+    ]);
+    registry.register("build", "What runs here", build);
+    let mut gauge = |name: &str, help: &str, unit: Option<Unit>, value: f64| {
+        let gauge = Gauge::<f64, AtomicU64>::default();
+        gauge.set(value);
+        match unit {
+            Some(unit) => registry.register_with_unit(name, help, unit, gauge),
+            None => registry.register(name, help, gauge),
+        }
+    };
+    let flag = |is: bool| f64::from(u8::from(is));
+    let health = status.health.status;
+    let started = status.started.as_millisecond() as f64 / 1000.0;
+    gauge(
+        "start_time",
+        "When it started, since 1970",
+        Some(Unit::Seconds),
+        started,
+    );
+    gauge(
+        "serving",
+        "1: healthy and accepting connections",
+        None,
+        flag(health == HealthStatus::Serving),
+    );
+    gauge(
+        "draining",
+        "1: about to end, accepts no connections",
+        None,
+        flag(health == HealthStatus::Draining),
+    );
+    gauge(
+        "memory",
+        "What all legs hold in sockets, pipes and buffers",
+        Some(Unit::Bytes),
+        status.relay.memory_bytes as f64,
+    );
+    if let Some(budget) = status.relay.memory_budget_bytes {
+        gauge(
+            "memory_budget",
+            "What it may be before new connections wait",
+            Some(Unit::Bytes),
+            budget as f64,
+        );
+    }
+    let lost = Counter::<u64>::default();
+    lost.inc_by(status.relay.records_lost);
+    registry.register(
+        "records_lost",
+        "Records that --counters could not write in time",
+        lost,
+    );
+}
+
+fn listeners(status: &Status, registry: &mut Registry) {
+    let registry = registry.sub_registry_with_prefix("listener");
+    histograms::register(&status.times, registry);
+    listener_counts(&status.relay.listeners, registry);
+}
+
+/// A cause in a label: `connection_refused`.
+fn snake_case(words: &str) -> String {
+    words
+        .to_lowercase()
+        .replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+}
+
+fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
+    let opened = counts(registry, "connections", "Connections accepted", None);
+    let open = values(registry, "connections_open", "Connections open now", None);
+    let failures = counts(
+        registry,
+        "failures",
+        "Connections that were not made, by cause",
+        None,
+    );
+    let bytes = counts(
+        registry,
+        "relayed",
+        "Bytes delivered, up towards destinations and down towards clients",
+        Some(Unit::Bytes),
+    );
+    let pipes = values(
+        registry,
+        "pipe",
+        "Bytes in pipes and copy buffers",
+        Some(Unit::Bytes),
+    );
+    for listener in listeners {
+        let of = || -> Labels {
+            vec![
+                ("listener", listener.name.clone()),
+                ("kind", listener.kind.clone()),
+                ("address", listener.address.to_string()),
+            ]
+        };
+        let with = |name, value: &str| [of(), vec![(name, value.to_owned())]].concat();
+        let counted = &listener.counts;
+        opened.get_or_create(&of()).inc_by(counted.accepted);
+        open.get_or_create(&of()).inc_by(counted.active as f64);
+        for cause in Failure::ALL.map(|failure| failure.to_string()) {
+            let count = counted.failed.get(&cause).copied().unwrap_or(0);
+            let label = snake_case(&cause);
+            failures.get_or_create(&with("cause", &label)).inc_by(count);
+        }
+        for (direction, count) in [("up", counted.bytes_up), ("down", counted.bytes_down)] {
+            bytes
+                .get_or_create(&with("direction", direction))
+                .inc_by(count);
+        }
+        pipes
+            .get_or_create(&of())
+            .inc_by(counted.bytes_buffered as f64);
+    }
+}
+
+fn peers(peers: &[PeerState], registry: &mut Registry) {
+    let registry = registry.sub_registry_with_prefix("peer");
+    let up = values(registry, "up", "1: it could be reached last time", None);
+    let opened = counts(
+        registry,
+        "connections",
+        "Client connections that left by it",
+        None,
+    );
+    let open = values(
+        registry,
+        "connections_open",
+        "Those that are open now",
+        None,
+    );
+    let failures = counts(
+        registry,
+        "failures",
+        "Connections to it that failed, checks included",
+        None,
+    );
+    let bytes = counts(
+        registry,
+        "relayed",
+        "Bytes delivered over it",
+        Some(Unit::Bytes),
+    );
+    let ready = values(
+        registry,
+        "ready_connections",
+        "Connections that stand ready now",
+        None,
+    );
+    let requests = counts(
+        registry,
+        "ready_requests",
+        "Requests that found a ready connection (hit), or none although some are kept (miss)",
+        None,
+    );
+    let missing = counts(
+        registry,
+        "streams_missing",
+        "Streams that could not join the others of their connection",
+        None,
+    );
+    for peer in peers {
+        let (counted, usage) = (&peer.counts, &peer.usage);
+        let of = || -> Labels {
+            vec![
+                ("peer", counted.name.clone()),
+                ("address", counted.address.to_string()),
+            ]
+        };
+        let with = |name, value: &str| [of(), vec![(name, value.to_owned())]].concat();
+        let is_up = counted.down_s.is_none();
+        up.get_or_create(&of()).set(f64::from(u8::from(is_up)));
+        opened.get_or_create(&of()).inc_by(usage.connections);
+        open.get_or_create(&of()).set(usage.active as f64);
+        failures.get_or_create(&of()).inc_by(counted.failures);
+        for (direction, count) in [("up", usage.bytes_up), ("down", usage.bytes_down)] {
+            bytes
+                .get_or_create(&with("direction", direction))
+                .inc_by(count);
+        }
+        missing.get_or_create(&of()).inc_by(counted.streams_missing);
+        ready.get_or_create(&of()).set(counted.ready as f64);
+        for (outcome, count) in [("hit", counted.ready_hits), ("miss", counted.ready_misses)] {
+            requests
+                .get_or_create(&with("outcome", outcome))
+                .inc_by(count);
+        }
+    }
+}
+
+fn legs(legs: &[LegGroup], registry: &mut Registry) {
+    open_legs(legs, registry);
+    let registry = registry.sub_registry_with_prefix("leg");
+    let pauses = counts(
+        registry,
+        "reading_pauses",
+        "How often a leg was not read because the other side took no more",
+        None,
+    );
+    let segments = counts(
+        registry,
+        "retransmitted_segments",
+        "Segments sent again",
+        None,
+    );
+    let again = counts(
+        registry,
+        "retransmitted",
+        "Payload bytes sent again",
+        Some(Unit::Bytes),
+    );
+    let sent = counts(
+        registry,
+        "sent",
+        "Payload bytes sent, those sent again included",
+        Some(Unit::Bytes),
+    );
+    let busy = times(
+        registry,
+        "busy",
+        "Time with data in flight or waiting, all legs together",
+    );
+    let limited = times(
+        registry,
+        "limited",
+        "Part of the busy time that the limiter held back",
+    );
+    for leg in legs {
+        let (of, sums) = (labels(leg), &leg.sums);
+        pauses.get_or_create(&of).inc_by(sums.reading_pauses);
+        segments
+            .get_or_create(&of)
+            .inc_by(sums.retransmitted_segments);
+        again.get_or_create(&of).inc_by(sums.retransmitted_bytes);
+        sent.get_or_create(&of).inc_by(sums.sent_bytes);
+        busy.get_or_create(&of).inc_by(seconds(sums.busy_us));
+        for (limiter, us) in [
+            (Limiter::ReceiveWindow, sums.receive_window_limited_us),
+            (Limiter::SendBuffer, sums.send_buffer_limited_us),
+        ] {
+            let of = with_limiter(&of, limiter.name());
+            limited.get_or_create(&of).inc_by(seconds(us));
+        }
+    }
+}
+
+/// What is of now.
+fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
+    let open = values(
+        registry,
+        "legs_open",
+        "Legs open now, by what limits their sending",
+        None,
+    );
+    let registry = registry.sub_registry_with_prefix("leg");
+    let streams = values(
+        registry,
+        "streams_open",
+        "Connections that the open legs are: more than legs where legs are striped",
+        None,
+    );
+    let buffered = values(
+        registry,
+        "buffered",
+        "Kernel memory of the legs' sockets",
+        Some(Unit::Bytes),
+    );
+    let paused = values(
+        registry,
+        "reading_paused",
+        "Legs that are not read from now because the other side takes no more",
+        None,
+    );
+    let rtt = values(
+        registry,
+        "rtt_mean",
+        "Mean of the legs' smoothed round-trip times",
+        Some(Unit::Seconds),
+    );
+    let rtt_min = values(
+        registry,
+        "rtt_min",
+        "Smallest round-trip time that an open leg has seen",
+        Some(Unit::Seconds),
+    );
+    let unit = || Some(Unit::Other("bytes_per_second".to_owned()));
+    let rate = values(
+        registry,
+        "delivery_rate",
+        "Sum of the legs' latest delivery-rate samples",
+        unit(),
+    );
+    for leg in legs {
+        let (of, now) = (labels(leg), &leg.now);
+        let all = Limiter::ALL.map(Limiter::name);
+        for limiter in all.into_iter().chain(["unknown"]) {
+            let count = now.limited_by.get(limiter).copied().unwrap_or(0);
+            open.get_or_create(&with_limiter(&of, limiter))
+                .set(count as f64);
+        }
+        streams.get_or_create(&of).set(now.streams_open as f64);
+        buffered.get_or_create(&of).set(now.buffered_bytes as f64);
+        paused.get_or_create(&of).set(now.reading_paused as f64);
+        rate.get_or_create(&of)
+            .set(now.delivery_rate_bytes_per_s as f64);
+        // Without a leg there is no round-trip time.
+        if let Some(us) = now.rtt_mean_us {
+            rtt.get_or_create(&of).set(us / 1e6);
+        }
+        if let Some(us) = now.rtt_min_us {
+            rtt_min.get_or_create(&of).set(seconds(us.into()));
+        }
+    }
+}
+
+fn labels(leg: &LegGroup) -> Labels {
+    let side = match leg.group.leg {
+        super::record::Leg::Near => "near",
+        super::record::Leg::Far => "far",
+    };
+    vec![
+        ("listener", leg.group.listener.clone()),
+        ("leg", side.to_owned()),
+        ("peer", leg.group.peer.clone().unwrap_or_default()),
+    ]
+}
+
+fn with_limiter(of: &Labels, limiter: &str) -> Labels {
+    [of.clone(), vec![("limiter", limiter.to_owned())]].concat()
+}
+
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+fn counts(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>) -> Counts {
+    let family = Counts::default();
+    match unit {
+        Some(unit) => registry.register_with_unit(name, help, unit, family.clone()),
+        None => registry.register(name, help, family.clone()),
+    }
+    family
+}
+
+fn times(registry: &mut Registry, name: &str, help: &str) -> Times {
+    let family = Times::default();
+    registry.register_with_unit(name, help, Unit::Seconds, family.clone());
+    family
+}
+
+fn values(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>) -> Values {
+    let family = Values::default();
+    match unit {
+        Some(unit) => registry.register_with_unit(name, help, unit, family.clone()),
+        None => registry.register(name, help, family.clone()),
+    }
+    family
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The names and marks that transparent interception leaves on a host.
+
+/// What tables are called that a relay made; the listener's port follows.
+pub const TABLE_PREFIX: &str = "longhaul-";
+
+/// Marks of one listener's packets. The upper half says what is to become of a packet, the lower
+/// half whose it is: the port of the listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marks {
+    port: u16,
+}
+
+impl Marks {
+    /// The marks of the listener on this port.
+    pub fn of(port: u16) -> Self {
+        Self { port }
+    }
+
+    fn with(self, letters: [u8; 2]) -> u32 {
+        u32::from(u16::from_be_bytes(letters)) << 16 | u32::from(self.port)
+    }
+
+    /// To be delivered to this host. Also the number of the routing table that does so.
+    pub fn diverted(self) -> u32 {
+        self.with(*b"LH")
+    }
+
+    /// A SYN that was held, and may now reach the listener.
+    pub fn approved(self) -> u32 {
+        self.with(*b"LA")
+    }
+
+    /// A SYN that was held, to be answered with RST.
+    pub fn refused(self) -> u32 {
+        self.with(*b"LR")
+    }
+
+    /// A SYN that was held, to be answered with ICMP: no such host.
+    pub fn no_host(self) -> u32 {
+        self.with(*b"LU")
+    }
+
+    /// A SYN that was held, to be answered with ICMP: no way to its network.
+    pub fn no_network(self) -> u32 {
+        self.with(*b"LN")
+    }
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The protocols that relays speak with each other and with their clients, as bytes: RFC 8803 ([`convert`]), SOCKS5
+//! ([`socks5`]), the head of an HTTP request ([`proxy_headers`]), the PROXY protocol ([`proxy_protocol`]), pieces of a
+//! stream over several connections ([`stripe`]). [`failure`] has the reason why a connection was not made, and the word
+//! for it in each protocol.
+//!
+//! A view reads or writes fields in place and allocates nothing; a value holds the meaning. No input makes anything
+//! here panic.
+//!
+//! ```
+//! use longhaul_protocol::destination::Destination;
+//!
+//! let to: Destination = "example.org:80".parse().unwrap();
+//! assert_eq!(to.to_string(), "example.org:80");
+//! ```
+
+pub mod block;
+pub mod convert;
+pub mod destination;
+pub mod failure;
+pub mod proxy_headers;
+pub mod proxy_protocol;
+pub mod socks5;
+pub mod stripe;

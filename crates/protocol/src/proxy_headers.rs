@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an HTTP proxy reads from and writes into message heads (RFC 9110 §7.6). No I/O.
+
+use crate::destination::Destination;
+use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
+use hyper::{
+    HeaderMap, Method, StatusCode, Uri, Version,
+    header::{self, HeaderName, HeaderValue},
+    http::{request, response, uri},
+};
+
+/// Where a request goes, or why it can't, as a sentence for the client.
+pub fn destination(method: &Method, uri: &Uri) -> Result<Destination, String> {
+    let authority = uri
+        .authority()
+        .ok_or("this is a proxy: want an absolute http:// URI")?;
+    let host = authority
+        .host()
+        .trim_start_matches('[')
+        .trim_end_matches(']');
+    let port = match (method, authority.port_u16()) {
+        (_, Some(0)) => return Err("port 0 can't be connected to".to_owned()),
+        (_, Some(port)) => port,
+        // RFC 9110 §9.3.6: CONNECT has no default port; a bad one is a bad request.
+        (&Method::CONNECT, None) => return Err("CONNECT needs HOST:PORT".to_owned()),
+        (_, None) if authority.as_str().ends_with(':') || !has_port(authority) => default_port(uri),
+        (_, None) => return Err("the port is not 1 to 65535".to_owned()),
+    };
+    if *method != Method::CONNECT && uri.scheme() != Some(&uri::Scheme::HTTP) && !is_ftp(uri) {
+        return Err("only http:// and ftp:// here; for https use CONNECT".to_owned());
+    }
+    Destination::from_host(host, port).map_err(|error| error.to_string())
+}
+
+const HTTP_PORT: u16 = 80;
+/// The port of FTP.
+pub const FTP_PORT: u16 = 21;
+
+fn default_port(uri: &Uri) -> u16 {
+    match is_ftp(uri) {
+        true => FTP_PORT,
+        false => HTTP_PORT,
+    }
+}
+
+/// Whether the scheme of this address is `ftp`.
+pub fn is_ftp(uri: &Uri) -> bool {
+    uri.scheme_str() == Some("ftp")
+}
+
+fn has_port(authority: &uri::Authority) -> bool {
+    let after_host = authority
+        .as_str()
+        .rsplit(['@', ']'])
+        .next()
+        .unwrap_or_default();
+    after_host.contains(':')
+}
+
+/// Whether the message has passed the proxy called `pseudonym` before (RFC 9110 §7.6.3).
+pub fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
+    let via = headers.get_all(header::VIA).into_iter();
+    let mut entries = via
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','));
+    entries.any(|entry| entry.split_whitespace().nth(1) == Some(pseudonym))
+}
+
+/// Turns a client's request into the one for the origin: origin-form, Host from the URI (RFC 9112
+/// §3.2.2), without hop-by-hop fields, with Via.
+pub fn onward_request(head: &mut request::Parts, pseudonym: &str) {
+    let trailers = takes_trailers(&head.headers);
+    let protocols = upgrade(head.version, &head.headers);
+    strip_hop_by_hop(&mut head.headers);
+    head.headers.remove(header::PROXY_AUTHORIZATION);
+    if trailers {
+        hop_by_hop(
+            &mut head.headers,
+            header::TE,
+            HeaderValue::from_static("trailers"),
+        );
+    }
+    if let Some(protocols) = protocols {
+        hop_by_hop(&mut head.headers, header::UPGRADE, protocols);
+    }
+    if let Some(left) = max_forwards(&head.method, &head.headers) {
+        let left = HeaderValue::from(left.saturating_sub(1));
+        head.headers.insert(header::MAX_FORWARDS, left);
+    }
+    add_via(&mut head.headers, head.version, pseudonym);
+    if let Some(host) = head.uri.authority().and_then(host_field) {
+        head.headers.insert(header::HOST, host);
+    }
+    head.uri = origin_form(head);
+    head.version = Version::HTTP_11;
+}
+
+/// Turns an origin's response into the one for the client.
+pub fn onward_response(head: &mut response::Parts, pseudonym: &str) {
+    let protocol = upgrade(head.version, &head.headers);
+    strip_hop_by_hop(&mut head.headers);
+    if let (Some(protocol), StatusCode::SWITCHING_PROTOCOLS) = (protocol, head.status) {
+        hop_by_hop(&mut head.headers, header::UPGRADE, protocol);
+    }
+    add_via(&mut head.headers, head.version, pseudonym);
+    head.version = Version::HTTP_11;
+}
+
+/// The protocols that a message offers or takes for the rest of its connection (RFC 9110 §7.8).
+pub fn upgrade(version: Version, headers: &HeaderMap) -> Option<HeaderValue> {
+    let meant = version == Version::HTTP_11 && lists(headers, header::CONNECTION, "upgrade");
+    headers.get(header::UPGRADE).filter(|_| meant).cloned()
+}
+
+/// RFC 9110 §6.5.1: trailers reach only clients that say so.
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    lists(headers, header::TE, "trailers")
+}
+
+/// Relays that a TRACE or OPTIONS request may still pass (RFC 9110 §7.6.2).
+pub fn max_forwards(method: &Method, headers: &HeaderMap) -> Option<u32> {
+    if ![Method::TRACE, Method::OPTIONS].contains(method) {
+        return None;
+    }
+    headers
+        .get(header::MAX_FORWARDS)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
+}
+
+/// User and password of an Authorization or Proxy-Authorization field (RFC 7617 §2).
+pub fn credentials(headers: &HeaderMap, field: HeaderName) -> Option<(Vec<u8>, Vec<u8>)> {
+    let field = headers.get(field)?.to_str().ok()?;
+    let (scheme, encoded) = field.split_once(' ')?;
+    let decoded = scheme
+        .eq_ignore_ascii_case("basic")
+        .then(|| STANDARD.decode(encoded.trim()))?
+        .ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    Some((decoded[..colon].to_vec(), decoded[colon + 1..].to_vec()))
+}
+
+/// The request as it came, without what is nobody else's business (RFC 9110 §9.3.8).
+pub fn traced(method: &Method, uri: &Uri, headers: &HeaderMap) -> Vec<u8> {
+    const PRIVATE: [HeaderName; 3] = [
+        header::AUTHORIZATION,
+        header::COOKIE,
+        header::PROXY_AUTHORIZATION,
+    ];
+    let mut text = format!("{method} {uri} HTTP/1.1\r\n").into_bytes();
+    for (name, value) in headers.iter().filter(|(name, _)| !PRIVATE.contains(name)) {
+        text.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    text.extend(b"\r\n");
+    text
+}
+
+/// Whether one of a field's comma-separated words is this one.
+fn lists(headers: &HeaderMap, field: HeaderName, word: &str) -> bool {
+    let values = headers.get_all(field).into_iter();
+    let mut words = values
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','));
+    words.any(|found| found.trim().eq_ignore_ascii_case(word))
+}
+
+/// Puts a field in for the next hop only (RFC 9110 §7.6.1).
+fn hop_by_hop(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+    headers.append(header::CONNECTION, HeaderValue::from(name.clone()));
+    headers.insert(name, value);
+}
+
+fn host_field(authority: &uri::Authority) -> Option<HeaderValue> {
+    let without_user = authority.as_str().rsplit('@').next()?;
+    HeaderValue::from_str(without_user).ok()
+}
+
+/// RFC 9112 §3.2.4: `OPTIONS http://host` without a path is `OPTIONS *`.
+fn origin_form(head: &request::Parts) -> Uri {
+    let bare = |p: &uri::PathAndQuery| p.as_str() == "/" && !head.uri.to_string().ends_with('/');
+    match head.uri.path_and_query() {
+        Some(path) if head.method == Method::OPTIONS && bare(path) => Uri::from_static("*"),
+        Some(path) => path.clone().into(),
+        None => Uri::from_static("/"),
+    }
+}
+
+/// RFC 9110 §7.6.1: the fields that Connection names, and those that never pass a proxy.
+/// Transfer-Encoding goes too: the body is framed anew.
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    const ALWAYS: [HeaderName; 5] = [
+        header::CONNECTION,
+        header::PROXY_AUTHENTICATE,
+        header::TE,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+    ];
+    const OF_OLD: [&str; 2] = ["keep-alive", "proxy-connection"];
+    for name in named_by_connection(headers) {
+        headers.remove(name);
+    }
+    ALWAYS.iter().for_each(|name| drop(headers.remove(name)));
+    OF_OLD.iter().for_each(|name| drop(headers.remove(*name)));
+}
+
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let fields = headers.get_all(header::CONNECTION).into_iter();
+    let names = fields
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','));
+    names
+        .filter_map(|name| name.trim().parse().ok())
+        // A client must not be able to remove the fields that frame or address the message.
+        .filter(|name| ![header::CONTENT_LENGTH, header::HOST].contains(name))
+        .collect()
+}
+
+fn add_via(headers: &mut HeaderMap, received: Version, pseudonym: &str) {
+    let protocol = match received {
+        Version::HTTP_10 => "1.0",
+        _ => "1.1",
+    };
+    if let Ok(entry) = HeaderValue::from_str(&format!("{protocol} {pseudonym}")) {
+        headers.append(header::VIA, entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::Request;
+
+    fn goes_to(method: &Method, uri: &str) -> Result<String, String> {
+        destination(method, &uri.parse().unwrap()).map(|d| d.to_string())
+    }
+
+    #[test]
+    fn finds_the_destination() {
+        assert_eq!(
+            goes_to(&Method::GET, "http://h.test/a").unwrap(),
+            "h.test:80"
+        );
+        assert_eq!(
+            goes_to(&Method::GET, "http://u:p@h.test:81/").unwrap(),
+            "h.test:81"
+        );
+        assert_eq!(
+            goes_to(&Method::PUT, "http://[2001:db8::1]/").unwrap(),
+            "[2001:db8::1]:80"
+        );
+        assert_eq!(
+            goes_to(&Method::GET, "ftp://h.test/a").unwrap(),
+            "h.test:21"
+        );
+        assert_eq!(goes_to(&Method::CONNECT, "[::1]:443").unwrap(), "[::1]:443");
+    }
+
+    #[test]
+    fn refuses_what_it_can_t_serve() {
+        for (method, uri) in [
+            (Method::GET, "/origin-form"),
+            (Method::GET, "https://h.test/"),
+            (Method::GET, "gopher://h.test/"),
+            (Method::GET, "http://h.test:0/"),
+            (Method::GET, "http://h.test:70000/"),
+            (Method::CONNECT, "h.test"),
+            (Method::CONNECT, "h.test:0"),
+            (Method::CONNECT, "h.test:70000"),
+        ] {
+            assert!(goes_to(&method, uri).is_err(), "{method} {uri}");
+        }
+    }
+
+    fn onward(request: Request<()>) -> request::Parts {
+        let mut head = request.into_parts().0;
+        onward_request(&mut head, "me");
+        head
+    }
+
+    #[test]
+    fn request_loses_hop_by_hop_fields_and_gains_via() {
+        let request = Request::get("http://h.test:81/a?b")
+            .header("connection", "x-private, keep-alive, content-length")
+            .header("x-private", "1")
+            .header("keep-alive", "5")
+            .header("proxy-authorization", "Basic eA==")
+            .header("te", "trailers")
+            .header("content-length", "3")
+            .header("x-public", "2")
+            .header("host", "liar.test");
+        let head = onward(request.body(()).unwrap());
+        let names: Vec<_> = head.headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(head.uri, "/a?b");
+        assert_eq!(head.headers["host"], "h.test:81");
+        assert_eq!(head.headers["via"], "1.1 me");
+        assert_eq!(head.headers["te"], "trailers");
+        assert_eq!(head.headers["connection"], "te");
+        assert_eq!(names.len(), 6, "{names:?}");
+        assert!(has_passed(&head.headers, "me"));
+    }
+
+    #[test]
+    fn upgrades_are_offered_on_only_if_they_were_meant() {
+        let offer = |connection: &str| {
+            let request = Request::get("http://h.test/")
+                .header("connection", connection)
+                .header("upgrade", "websocket");
+            onward(request.body(()).unwrap()).headers
+        };
+        let meant = offer("keep-alive, Upgrade");
+        assert_eq!(meant["upgrade"], "websocket");
+        assert_eq!(meant["connection"], "upgrade");
+        assert!(!offer("keep-alive").contains_key("upgrade"));
+    }
+
+    #[test]
+    fn max_forwards_counts_down_for_its_two_methods() {
+        for (method, left) in [("OPTIONS", "4"), ("TRACE", "4"), ("GET", "5")] {
+            let request = Request::builder().method(method).uri("http://h.test/");
+            let head = onward(request.header("max-forwards", "5").body(()).unwrap());
+            assert_eq!(head.headers["max-forwards"], left, "{method}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_split_at_the_first_colon() {
+        let given = |field: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::PROXY_AUTHORIZATION, field.parse().unwrap());
+            credentials(&headers, header::PROXY_AUTHORIZATION)
+        };
+        let pair = (b"me".to_vec(), b"a:b".to_vec());
+        assert_eq!(given("basic bWU6YTpi"), Some(pair));
+        for bad in ["Basic bWU", "Basic ?", "Bearer bWU6YTpi", "Basic"] {
+            assert_eq!(given(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn via_finds_loops_among_other_proxies() {
+        let request = Request::get("http://h.test/").header("via", "1.0 other, 1.1 me (note)");
+        let head = request.body(()).unwrap().into_parts().0;
+        assert!(has_passed(&head.headers, "me"));
+        assert!(!has_passed(&head.headers, "m"));
+    }
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The receiver: merges what the connections bring, trusting nothing that it reads.
+
+use crate::stripe::{Frame, HEADER_LEN};
+
+/// Merges sorted sequences of pieces into one stream. Connections are numbered from 0 in the order
+/// of [`Gather::join`]; number 0 is there from the beginning. Memory: under 64 bytes a connection.
+#[derive(Debug, Clone)]
+pub struct Gather {
+    next: u64,
+    connections: Vec<Incoming>,
+    end: Option<End>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct End {
+    total: u64,
+    connections: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Incoming {
+    head: Head,
+    /// It has brought at least one byte.
+    used: bool,
+}
+
+/// What is known of the next byte that a connection brings.
+#[derive(Debug, Clone, Copy)]
+enum Head {
+    /// It belongs to a header, of which `filled` bytes are here.
+    Header {
+        bytes: [u8; HEADER_LEN],
+        filled: usize,
+    },
+    /// It is number `offset` of the stream, and `left` of the piece's bytes are still to come.
+    Piece { offset: u64, left: u32 },
+    /// There is none: the end was said.
+    Ended,
+    /// There is none: the connection is gone and had brought nothing.
+    Gone,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self::Header {
+            bytes: [0; HEADER_LEN],
+            filled: 0,
+        }
+    }
+}
+
+/// Whose bytes are next, and how many of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// The connection.
+    pub connection: usize,
+    /// At most so many may be taken; at least 1.
+    pub bytes: u32,
+}
+
+/// Why the stream can't be put together: an abnormal end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// Sixteen bytes that are no header.
+    #[error("a striped connection brought no header where one must be")]
+    Header,
+    /// Bytes that came before, on this connection or another.
+    #[error("striped connections brought the same bytes twice")]
+    Overlap,
+    /// Ends that contradict each other or the pieces.
+    #[error("striped connections disagree about the end")]
+    End,
+    /// A connection closed in the middle.
+    #[error("a striped connection was cut off")]
+    CutOff,
+    /// No connection is left that could bring what is next.
+    #[error("striped connections left a gap")]
+    Gap,
+}
+
+impl Default for Gather {
+    fn default() -> Self {
+        Self {
+            next: 0,
+            connections: vec![Incoming::default()],
+            end: None,
+        }
+    }
+}
+
+impl Gather {
+    /// A further connection; returns its number.
+    pub fn join(&mut self) -> usize {
+        self.connections.push(Incoming::default());
+        self.connections.len() - 1
+    }
+
+    /// How many bytes of a header are to be read from this connection now. While it is 0, nothing
+    /// is to be read from it but by [`Gather::turn`].
+    #[must_use]
+    pub fn missing(&self, connection: usize) -> usize {
+        match self.connections[connection].head {
+            Head::Header { filled, .. } => HEADER_LEN - filled,
+            _ => 0,
+        }
+    }
+
+    /// Takes bytes of a header; no more than [`Gather::missing`] said.
+    ///
+    /// # Panics
+    /// With more.
+    pub fn header(&mut self, connection: usize, more: &[u8]) -> Result<(), Broken> {
+        let incoming = &mut self.connections[connection];
+        incoming.used |= !more.is_empty();
+        let Head::Header { bytes, filled } = &mut incoming.head else {
+            panic!("no header is due");
+        };
+        bytes[*filled..][..more.len()].copy_from_slice(more);
+        *filled += more.len();
+        if *filled < HEADER_LEN {
+            return Ok(());
+        }
+        let frame = Frame::parse(*bytes).map_err(|_| Broken::Header)?;
+        incoming.head = match frame {
+            Frame::Data { offset, len } => Head::Piece { offset, left: len },
+            Frame::End { .. } => Head::Ended,
+        };
+        if let Frame::End { total, connections } = frame {
+            self.learn_end(End { total, connections })?;
+        }
+        self.check_heads()
+    }
+
+    fn learn_end(&mut self, end: End) -> Result<(), Broken> {
+        match self.end.replace(end) {
+            Some(known) if known != end => Err(Broken::End),
+            _ if end.total < self.next || self.ended() > end.connections => Err(Broken::End),
+            _ => Ok(()),
+        }
+    }
+
+    /// Every head must lie between what was taken and the end.
+    fn check_heads(&self) -> Result<(), Broken> {
+        let total = self.end.map_or(u64::MAX, |end| end.total);
+        for incoming in &self.connections {
+            if let Head::Piece { offset, left } = incoming.head {
+                if offset < self.next {
+                    return Err(Broken::Overlap);
+                }
+                if offset + u64::from(left) > total {
+                    return Err(Broken::End);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whose bytes are next. `None`: headers are needed, or it is complete, or something is broken.
+    #[must_use]
+    pub fn turn(&self) -> Option<Turn> {
+        let heads = self.connections.iter().enumerate();
+        heads
+            .filter_map(|(connection, incoming)| match incoming.head {
+                Head::Piece { offset, left } if offset == self.next => Some(Turn {
+                    connection,
+                    bytes: left,
+                }),
+                _ => None,
+            })
+            .next()
+    }
+
+    /// So many bytes were taken from the connection whose turn it is.
+    ///
+    /// # Panics
+    /// If it was nobody's turn, or these are more than it said.
+    pub fn took(&mut self, bytes: usize) -> Result<(), Broken> {
+        let turn = self.turn().expect("somebody's turn");
+        assert!(bytes <= turn.bytes as usize, "{bytes} of {}", turn.bytes);
+        self.next += bytes as u64;
+        let left = turn.bytes - bytes as u32;
+        let offset = self.next;
+        self.connections[turn.connection].head = match left {
+            0 => Head::default(),
+            left => Head::Piece { offset, left },
+        };
+        self.check_heads()
+    }
+
+    /// The connection brings nothing more. One that never brought anything may leave, except the
+    /// first.
+    pub fn closed(&mut self, connection: usize) -> Result<(), Broken> {
+        let incoming = &mut self.connections[connection];
+        match incoming.head {
+            Head::Ended | Head::Gone => Ok(()),
+            Head::Header { .. } if !incoming.used && connection > 0 => {
+                incoming.head = Head::Gone;
+                Ok(())
+            }
+            _ => Err(Broken::CutOff),
+        }
+    }
+
+    /// Whether it can go on, if no further connection joins.
+    pub fn check_progress(&self) -> Result<(), Broken> {
+        let count = |is: fn(&Head) -> bool| {
+            let heads = self.connections.iter().map(|incoming| &incoming.head);
+            heads.filter(|head| is(head)).count()
+        };
+        let open = count(|head| matches!(head, Head::Header { .. }));
+        let pieces = count(|head| matches!(head, Head::Piece { .. }));
+        let ends_possible = self.ended() as usize + open + pieces;
+        let ends_wanted = self.end.map_or(0, |end| end.connections as usize);
+        let waits = open > 0 || self.turn().is_some() || self.is_complete();
+        match waits && ends_possible >= ends_wanted {
+            true => Ok(()),
+            false => Err(Broken::Gap),
+        }
+    }
+
+    /// Whether everything was taken and all ends have come.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let done = |end: End| self.next == end.total && self.ended() == end.connections;
+        self.end.is_some_and(done)
+    }
+
+    /// Whether this connection has said its end.
+    #[must_use]
+    pub fn has_ended(&self, connection: usize) -> bool {
+        matches!(self.connections[connection].head, Head::Ended)
+    }
+
+    /// Bytes of the stream that were taken.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.next
+    }
+
+    fn ended(&self) -> u32 {
+        let ended = |incoming: &&Incoming| matches!(incoming.head, Head::Ended);
+        self.connections.iter().filter(ended).count() as u32
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Addresses of one destination in the order in which they are to be tried: IPv6 first, then by
+//! turns (RFC 8305 §4), those that become known late included.
+
+use super::{
+    lookups::{Asker, Place},
+    resolver::{Addresses, Answers, Resolver},
+};
+use futures_util::future::BoxFuture;
+use longhaul_protocol::destination::Destination;
+use longhaul_protocol::failure::Failure;
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+use tokio::{select, time::timeout};
+
+/// How long IPv4 addresses wait for IPv6 ones (RFC 8305 §3, Resolution Delay).
+const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
+
+/// Addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 8;
+
+/// Addresses to be tried, and those to be expected.
+pub(crate) struct Candidates<'a> {
+    port: u16,
+    families: Families,
+    ipv4_is_next: bool,
+    /// Of those that may still be given out.
+    left: usize,
+    /// Of the lookup.
+    place: Option<Place<'a>>,
+}
+
+#[derive(Default)]
+struct Families {
+    ipv6: Family,
+    ipv4: Family,
+}
+
+/// The addresses of one family that are known, and the lookup for others.
+#[derive(Default)]
+struct Family {
+    known: VecDeque<IpAddr>,
+    due: Option<BoxFuture<'static, Addresses>>,
+}
+
+impl Family {
+    fn asked(due: BoxFuture<'static, Addresses>) -> Self {
+        Self {
+            known: VecDeque::new(),
+            due: Some(due),
+        }
+    }
+
+    /// Waits for its lookup, for ever if there is none.
+    async fn answer(&mut self) -> Result<(), Failure> {
+        let Some(due) = &mut self.due else {
+            return std::future::pending().await;
+        };
+        let answer = due.await;
+        self.due = None;
+        self.known.extend(answer?);
+        Ok(())
+    }
+}
+
+impl Families {
+    fn asked(answers: Answers) -> Self {
+        Self {
+            ipv6: Family::asked(answers.ipv6),
+            ipv4: Family::asked(answers.ipv4),
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        !(self.ipv6.known.is_empty() && self.ipv4.known.is_empty())
+    }
+
+    fn is_due(&self) -> bool {
+        self.ipv6.due.is_some() || self.ipv4.due.is_some()
+    }
+
+    /// Waits for the next lookup that ends.
+    async fn more(&mut self) -> Result<(), Failure> {
+        select! {
+            biased;
+            answer = self.ipv6.answer() => answer,
+            answer = self.ipv4.answer() => answer,
+        }
+    }
+
+    /// Waits for the first addresses, and a moment longer for IPv6 ones.
+    async fn first(&mut self) -> Result<(), Failure> {
+        let mut outcome = Err(Failure::NameNotFound);
+        while self.is_due() && !self.is_known() {
+            let answer = self.more().await;
+            outcome = answer.and(outcome);
+        }
+        if !self.is_known() {
+            return outcome;
+        }
+        if self.ipv6.due.is_some() {
+            // There are IPv4 addresses: what becomes of this lookup does not matter.
+            let _ = timeout(RESOLUTION_DELAY, self.ipv6.answer()).await;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Candidates<'a> {
+    /// The addresses of `destination`: its own, or as soon as it is resolved. A lookup for a client
+    /// counts as its `asker`'s.
+    pub(crate) async fn of(
+        destination: &Destination,
+        asker: Option<Asker<'a>>,
+    ) -> Result<Self, Failure> {
+        match destination {
+            Destination::Address(address) => Ok(Self::one(*address)),
+            Destination::Name(name, port) => Self::find(name.as_str(), *port, asker).await,
+        }
+    }
+
+    fn one(address: SocketAddr) -> Self {
+        let mut families = Families::default();
+        families.ipv6.known.push_back(address.ip());
+        Self {
+            port: address.port(),
+            families,
+            ipv4_is_next: false,
+            left: 1,
+            place: None,
+        }
+    }
+
+    /// The first of the names that `text` may mean decides that has addresses.
+    async fn find(text: &str, port: u16, asker: Option<Asker<'a>>) -> Result<Self, Failure> {
+        let resolver = Resolver::of_this_thread()?;
+        let place = match asker {
+            Some(asker) => Some(asker.place().await),
+            None => None,
+        };
+        let mut candidates = Self {
+            port,
+            families: Families::default(),
+            ipv4_is_next: false,
+            left: ADDRESSES_MAX,
+            place,
+        };
+        let mut outcome = Err(Failure::NameNotFound);
+        for name in resolver.names(text)? {
+            candidates.families = Families::asked(resolver.ask(&name));
+            outcome = candidates.begin().await;
+            if matches!(outcome, Ok(()) | Err(Failure::Exhausted)) {
+                break;
+            }
+        }
+        outcome.map(|()| candidates)
+    }
+
+    /// Waits for the first addresses.
+    async fn begin(&mut self) -> Result<(), Failure> {
+        let first = self.families.first();
+        match &self.place {
+            Some(place) => place.hold(first).await,
+            None => first.await,
+        }
+    }
+
+    /// Whether an address is known that was not given out.
+    pub(crate) fn has_next(&self) -> bool {
+        self.left > 0 && self.families.is_known()
+    }
+
+    /// The next address to try.
+    pub(crate) fn next(&mut self) -> Option<SocketAddr> {
+        let Families { ipv6, ipv4 } = &mut self.families;
+        let (first, second) = match self.ipv4_is_next {
+            true => (ipv4, ipv6),
+            false => (ipv6, ipv4),
+        };
+        self.left = self.left.checked_sub(1)?;
+        let found = first.known.pop_front();
+        let ip = found.or_else(|| second.known.pop_front())?;
+        self.ipv4_is_next = ip.is_ipv6();
+        Some((ip, self.port).into())
+    }
+
+    /// Whether a lookup is under way that may bring others.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.left > 0 && self.families.is_due()
+    }
+
+    /// Waits until a lookup has ended. Its failure does not matter: there were addresses.
+    pub(crate) async fn more(&mut self) {
+        let next = async {
+            let _ = self.families.more().await;
+            Ok(())
+        };
+        let outcome = match &self.place {
+            Some(place) => place.hold(next).await,
+            None => next.await,
+        };
+        if outcome.is_err() {
+            (self.families.ipv6.due, self.families.ipv4.due) = (None, None);
+        }
+        if !self.families.is_due() {
+            self.place = None;
+        }
+    }
+
+    /// All that are known now.
+    pub(crate) fn known(mut self) -> Vec<SocketAddr> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The configuration file that explains every key, with the defaults. It is a file that stands by
+//! itself, so that it can be installed as it is; the tests here hold it to what [`super::settings`]
+//! really takes.
+
+/// A whole file: what has a default is commented out.
+pub(crate) const TEXT: &str = include_str!("../../../../dist/relay.toml");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        authority,
+        config::{Config, settings::Settings},
+    };
+    use std::collections::BTreeSet;
+
+    /// What a key's line says.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Standing {
+        Default,
+        Example,
+        Wanted,
+    }
+
+    #[derive(Debug)]
+    struct Entry {
+        key: String,
+        value: String,
+        standing: Standing,
+        explained: bool,
+    }
+
+    impl Entry {
+        fn new(line: &str, explained: bool) -> Option<Self> {
+            let (key, rest) = line.split_once(" = ")?;
+            let (value, standing) = match rest.rsplit_once(" # ") {
+                Some((value, "wanted")) => (value, Standing::Wanted),
+                Some((value, "example")) => (value, Standing::Example),
+                Some((_, other)) => panic!("{line}: {other}?"),
+                None => (rest, Standing::Default),
+            };
+            assert!(!value.contains('{'), "{line}: tables are shown as tables");
+            Some(Self {
+                key: key.to_owned(),
+                value: value.trim().to_owned(),
+                standing,
+                explained,
+            })
+        }
+
+        fn line(&self) -> String {
+            format!("{} = {}\n", self.key, self.value)
+        }
+    }
+
+    /// `header` is empty for what stands before all tables.
+    #[derive(Debug, Default)]
+    struct Table {
+        header: String,
+        stands: bool,
+        entries: Vec<Entry>,
+    }
+
+    impl Table {
+        /// `listener`, `peer.tokyo.tls`.
+        fn path(&self) -> &str {
+            self.header.trim_matches(['[', ']'])
+        }
+
+        /// With what it wants, and with one more line.
+        fn text(&self, more: &str) -> String {
+            let wanted = self.entries.iter();
+            let wanted = wanted.filter(|e| e.standing == Standing::Wanted);
+            let lines: String = wanted.map(Entry::line).collect();
+            format!("{}\n{lines}{more}\n", self.header)
+        }
+    }
+
+    fn tables() -> Vec<Table> {
+        let mut tables = vec![Table::default()];
+        let mut explained = false;
+        for line in TEXT.lines() {
+            let comment = line.starts_with("# ") || line == "#";
+            let text = line.trim_start_matches('#');
+            if text.starts_with('[') {
+                tables.push(Table {
+                    header: text.to_owned(),
+                    stands: !line.starts_with('#'),
+                    entries: Vec::new(),
+                });
+            } else if !comment && !line.is_empty() {
+                let entry = Entry::new(text, explained);
+                let entry = entry.unwrap_or_else(|| panic!("neither key nor comment: {line}"));
+                tables.last_mut().unwrap().entries.push(entry);
+            }
+            explained = comment;
+        }
+        tables
+    }
+
+    /// A file that stands, in which table `chosen` is there and has `more`.
+    fn file(tables: &[Table], chosen: usize, more: &str) -> String {
+        let parent = |n: &usize| {
+            let (table, parent) = (tables[chosen].path(), tables[*n].path());
+            *n < chosen && !parent.is_empty() && table.starts_with(&format!("{parent}."))
+        };
+        let parent = (0..tables.len()).rfind(parent);
+        let is_there = |n: usize| n == 0 || tables[n].stands || n == chosen || Some(n) == parent;
+        let text = |n: usize| tables[n].text(if n == chosen { more } else { "" });
+        (0..tables.len())
+            .filter(|n| is_there(*n))
+            .map(text)
+            .collect()
+    }
+
+    /// The keys that serde knows where it found one that it does not know.
+    fn known_keys(text: &str) -> BTreeSet<String> {
+        let error = toml::from_str::<Settings>(text).unwrap_err();
+        let message = error.message();
+        let (_, expected) = message
+            .split_once("unknown field `no_such_key`, expected")
+            .unwrap_or_else(|| panic!("{message}"));
+        let quoted = expected.split('`').skip(1).step_by(2);
+        quoted.map(str::to_owned).collect()
+    }
+
+    /// Whether the file has `key` in a table of this path, as a line or as a table of its own.
+    fn has(tables: &[Table], path: &str, key: &str) -> bool {
+        let whole = match path {
+            "" => key.to_owned(),
+            path => format!("{path}.{key}"),
+        };
+        tables.iter().any(|table| {
+            let below = table.path().strip_prefix(whole.as_str());
+            below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                || table.path() == path && table.entries.iter().any(|entry| entry.key == key)
+        })
+    }
+
+    /// Tables of the same keys are of the same kind, and share the work of showing them: each kind
+    /// of listener shows what it alone has.
+    #[test]
+    fn every_key_that_there_is_is_in_it() {
+        let tables = tables();
+        let known = |n| known_keys(&file(&tables, n, "no_such_key = 1"));
+        let known: Vec<_> = (0..tables.len()).map(known).collect();
+        for keys in &known {
+            let kin = || (0..tables.len()).filter(|n| known[*n] == *keys);
+            for key in keys {
+                let shown = kin().any(|n| has(&tables, tables[n].path(), key));
+                let paths: BTreeSet<_> = kin().map(|n| tables[n].path()).collect();
+                assert!(shown, "{key} is missing from {paths:?}");
+            }
+        }
+        let count: usize = known.iter().map(BTreeSet::len).sum();
+        assert!(count > 60, "only {count} keys were compared");
+    }
+
+    fn checked(text: &str) -> Config {
+        let settings = toml::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        Config::new(&settings).unwrap_or_else(|e| panic!("{text}: {e}"))
+    }
+
+    /// With certificates where the file says that they are.
+    fn certified(text: &str, directory: &tempfile::TempDir) -> Config {
+        let path = directory.path().to_str().unwrap();
+        checked(&text.replace("/etc/longhaul", path))
+    }
+
+    #[test]
+    fn a_default_that_is_written_down_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let names = ["here", "tokyo"].map(str::to_owned);
+        authority::make(directory.path(), &names).unwrap();
+        let tables = tables();
+        for (n, table) in tables.iter().enumerate() {
+            let before = certified(&file(&tables, n, ""), &directory);
+            let defaults = table.entries.iter();
+            for entry in defaults.filter(|e| e.standing == Standing::Default) {
+                let after = certified(&file(&tables, n, &entry.line()), &directory);
+                let same = format!("{before:#?}") == format!("{after:#?}");
+                assert!(same, "{} {}", table.header, entry.line());
+            }
+        }
+    }
+
+    #[test]
+    fn every_example_can_be_read() {
+        let tables = tables();
+        for (n, table) in tables.iter().enumerate() {
+            let examples = table.entries.iter();
+            for entry in examples.filter(|e| e.standing == Standing::Example) {
+                let text = file(&tables, n, &entry.line());
+                let read = toml::from_str::<Settings>(&text);
+                assert!(read.is_ok(), "{}: {read:?}", entry.line());
+            }
+        }
+    }
+
+    #[test]
+    fn every_key_is_explained() {
+        for table in tables() {
+            for entry in &table.entries {
+                let explained = entry.explained || entry.standing == Standing::Wanted;
+                assert!(explained, "{} {}", table.header, entry.key);
+            }
+        }
+    }
+
+    #[test]
+    fn as_it_stands_it_serves_this_machine_only() {
+        let config = checked(TEXT);
+        let [listener] = &config.listeners[..] else {
+            panic!("{:?}", config.listeners);
+        };
+        assert!(listener.address.ip().is_loopback() && listener.allow_from.is_empty());
+        assert!(config.peers.is_empty() && config.policy.rules.is_empty());
+    }
+
+    /// Rows of the manual's table below `title`: the words in code in its first two columns.
+    fn manual(title: &str) -> Vec<(String, String)> {
+        let text = include_str!("../../../../docs/relay.md");
+        let (_, below) = text
+            .split_once(title)
+            .unwrap_or_else(|| panic!("no {title}"));
+        let rows = below.lines().skip_while(|line| !line.starts_with("| `"));
+        let cell = |row: &str, n| {
+            let cell: &str = row.split('|').nth(n).unwrap();
+            cell.trim().trim_matches('`').to_owned()
+        };
+        rows.take_while(|line| line.starts_with("| `"))
+            .flat_map(|row| {
+                let keys = cell(row, 1);
+                let keys: Vec<_> = keys.split("`, `").map(str::to_owned).collect();
+                keys.into_iter().map(move |key| (key, cell(row, 2)))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_manual_has_the_same_defaults() {
+        let named = |table: &Table, entry: &Entry| {
+            let path = table.path().replace("peer.tokyo", "peer");
+            (format!("{path}.{}", entry.key), entry.value.clone())
+        };
+        let telling = |entry: &&Entry| {
+            entry.standing == Standing::Default && !matches!(&*entry.value, "false" | "[]")
+        };
+        let tables = tables();
+        let ours: BTreeSet<_> = tables
+            .iter()
+            .flat_map(|table| {
+                table
+                    .entries
+                    .iter()
+                    .filter(telling)
+                    .map(|e| named(table, e))
+            })
+            .collect();
+        let manual: BTreeSet<_> = manual("**Defaults.**").into_iter().collect();
+        assert_eq!(ours, manual);
+    }
+
+    #[test]
+    fn the_manual_has_the_same_profile_keys() {
+        let manual: BTreeSet<_> = manual("**Profiles**")
+            .into_iter()
+            .map(|row| row.0)
+            .collect();
+        let tables = tables();
+        let profile = tables.iter().find(|table| table.path() == "profile.far");
+        let ours: BTreeSet<_> = profile
+            .unwrap()
+            .entries
+            .iter()
+            .map(|e| e.key.clone())
+            .collect();
+        assert_eq!(ours, manual);
+    }
+
+    /// The help of a flag that sets the same value.
+    #[test]
+    fn help_has_the_same_defaults() {
+        use clap::Args as _;
+        let command = crate::Args::augment_args(clap::Command::new("relay"));
+        let tables = tables();
+        let mut compared = 0;
+        for arg in command.get_arguments() {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let key = match arg.get_id().as_str() {
+                "max_connections" => "connections",
+                "peer_pool" => "pool",
+                id => id,
+            };
+            let in_tables = tables.iter().filter(|t| !t.path().starts_with("listener"));
+            let entry = in_tables.flat_map(|t| &t.entries).find(|e| {
+                e.key == key && e.standing == Standing::Default && !e.value.starts_with('[')
+            });
+            if let Some(entry) = entry.filter(|e| e.value != "false" && e.key != "profile") {
+                let want = format!("[default: {}]", entry.value.trim_matches('"'));
+                assert!(help.contains(&want), "--{key}: {help}: {want}");
+                compared += 1;
+            }
+        }
+        assert!(compared >= 6, "only {compared} flags were compared");
+    }
+}

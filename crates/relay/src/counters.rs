@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the relay counts. Any thread adds, one reads.
+
+use super::times::Times;
+use longhaul_admin::relay_record::{Counts, ListenerCounts};
+use longhaul_protocol::failure::Failure;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the client to the destination.
+    Up,
+    /// From the destination to the client.
+    Down,
+}
+
+/// Bytes that went through, each way.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+impl Traffic {
+    pub(crate) fn add(&self, direction: Direction, bytes: usize) {
+        let counter = match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        };
+        counter.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Bytes up and down.
+    pub(crate) fn read(&self) -> (u64, u64) {
+        (self.up.load(Relaxed), self.down.load(Relaxed))
+    }
+}
+
+/// How often one connection's bytes had to wait because the other side took none: until it does,
+/// nothing is read, so that the sender's window fills (back-pressure).
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    up: AtomicU64,
+    down: AtomicU64,
+    held: AtomicU64,
+}
+
+impl Pauses {
+    /// Reading what goes this way pauses until the guard is dropped, with `bytes` that were read and
+    /// not written.
+    pub(crate) fn begin(&self, direction: Direction, bytes: usize) -> Pause<'_> {
+        let turns = self.turns(direction);
+        turns.fetch_add(1, Relaxed);
+        Pause {
+            turns,
+            _held: Guard::new(&self.held, bytes as u64),
+        }
+    }
+
+    /// Bytes that were read and not written when a pause began that is on.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+
+    /// Pauses so far, and whether one is on.
+    pub(crate) fn read(&self, direction: Direction) -> (u64, bool) {
+        let turns = self.turns(direction).load(Relaxed);
+        (turns.div_ceil(2), turns % 2 == 1)
+    }
+
+    /// Beginnings and ends, one after the other.
+    fn turns(&self, direction: Direction) -> &AtomicU64 {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+}
+
+/// A pause that is on.
+#[derive(Debug)]
+pub(crate) struct Pause<'a> {
+    turns: &'a AtomicU64,
+    _held: Guard<'a>,
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.turns.fetch_add(1, Relaxed);
+    }
+}
+
+/// One listener's counters.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    accepted: AtomicU64,
+    active: AtomicU64,
+    failed: [AtomicU64; Failure::ALL.len()],
+    pub(crate) traffic: Traffic,
+    pub(crate) times: Times,
+    /// Bytes taken from one leg and not yet given to the other, kernel socket buffers not counted.
+    buffered: AtomicU64,
+}
+
+impl Counters {
+    /// Counts a connection in, and out when the guard is dropped.
+    pub(crate) fn connection(&self) -> Guard<'_> {
+        self.accepted.fetch_add(1, Relaxed);
+        Guard::new(&self.active, 1)
+    }
+
+    /// Counts bytes as buffered until the guard is dropped.
+    pub(crate) fn hold(&self, bytes: usize) -> Guard<'_> {
+        Guard::new(&self.buffered, bytes as u64)
+    }
+
+    pub(crate) fn fail(&self, failure: Failure) {
+        self.failed[failure as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Counts {
+        let (bytes_up, bytes_down) = self.traffic.read();
+        let failed = Failure::ALL.into_iter().zip(&self.failed);
+        Counts {
+            accepted: self.accepted.load(Relaxed),
+            active: self.active.load(Relaxed),
+            failed: failed
+                .map(|(failure, count)| (failure.to_string(), count.load(Relaxed)))
+                .filter(|(_, count)| *count > 0)
+                .collect(),
+            bytes_up,
+            bytes_down,
+            bytes_buffered: self.buffered.load(Relaxed),
+        }
+    }
+}
+
+/// The sum over all listeners, and those that are gone.
+pub(crate) fn total(past: &Counts, listeners: &[ListenerCounts]) -> Counts {
+    let mut total = past.clone();
+    for listener in listeners {
+        total.add(&listener.counts);
+    }
+    total
+}
+
+/// A share of a gauge, taken back on drop.
+#[derive(Debug)]
+pub(crate) struct Guard<'a> {
+    gauge: &'a AtomicU64,
+    share: u64,
+}
+
+impl<'a> Guard<'a> {
+    fn new(gauge: &'a AtomicU64, share: u64) -> Self {
+        gauge.fetch_add(share, Relaxed);
+        Self { gauge, share }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.gauge.fetch_sub(self.share, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_lasts_as_long_as_its_guard() {
+        let pauses = Pauses::default();
+        assert_eq!(pauses.read(Direction::Up), (0, false));
+        let pause = pauses.begin(Direction::Up, 7);
+        assert_eq!((pauses.read(Direction::Up), pauses.held()), ((1, true), 7));
+        drop(pause);
+        assert_eq!((pauses.read(Direction::Up), pauses.held()), ((1, false), 0));
+        drop(pauses.begin(Direction::Up, 0));
+        assert_eq!(pauses.read(Direction::Up), (2, false));
+        assert_eq!(pauses.read(Direction::Down), (0, false));
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All listeners at work, those that a reload has closed included: their connections go on, and
+//! what they have counted stays in the total.
+
+use super::{counters, door::Door};
+use longhaul_admin::record::ListenerTimes;
+use longhaul_admin::relay_record::{Counts, ListenerCounts};
+use longhaul_linux::socket::is_local_address;
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+/// The listeners; a reload replaces them.
+#[derive(Debug, Default)]
+pub(crate) struct Doors(RwLock<List>);
+
+#[derive(Debug, Default)]
+struct List {
+    open: Vec<Arc<Door>>,
+    /// Closed, with connections that go on; no more than there are connections.
+    closing: Vec<Arc<Door>>,
+    /// What those counted that are gone.
+    past: Counts,
+}
+
+impl Doors {
+    pub(crate) fn new(open: Vec<Arc<Door>>) -> Self {
+        let list = List {
+            open,
+            ..List::default()
+        };
+        Self(list.into())
+    }
+
+    /// Those that accept.
+    pub(crate) fn open(&self) -> Vec<Arc<Door>> {
+        let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        list.open.clone()
+    }
+
+    /// Those that accept from now on, and those that do no more.
+    pub(crate) fn replace(
+        &self,
+        open: Vec<Arc<Door>>,
+        closed: impl IntoIterator<Item = Arc<Door>>,
+    ) {
+        let mut list = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        list.open = open;
+        list.closing.extend(closed);
+        list.forget_idle();
+    }
+
+    /// Whether one that accepts is reached at `address`.
+    pub(crate) fn listen_at(&self, address: SocketAddr) -> bool {
+        let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        list.open
+            .iter()
+            .any(|door| is_reached(door.address, address))
+    }
+
+    /// The counters of each, and the total since the start.
+    pub(crate) fn counts(&self) -> (Vec<ListenerCounts>, Counts) {
+        let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let doors = list.open.iter().chain(&list.closing);
+        let each: Vec<_> = doors.map(|door| door.counts()).collect();
+        let total = counters::total(&list.past, &each);
+        (each, total)
+    }
+}
+
+impl Doors {
+    /// How long the connections of each took. Two of one name, of which one is closing, are one.
+    pub(crate) fn times(&self) -> Vec<ListenerTimes> {
+        let list = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut names = BTreeSet::new();
+        let doors = list.open.iter().chain(&list.closing);
+        let doors = doors.filter(|door| names.insert(door.name()));
+        doors
+            .map(|door| door.counters.times.read(door.name()))
+            .collect()
+    }
+}
+
+/// Whether a listener at `listener` is reached by a connection from this host to `to`. In doubt, yes.
+fn is_reached(listener: SocketAddr, to: SocketAddr) -> bool {
+    let (at, to_ip) = (listener.ip().to_canonical(), to.ip().to_canonical());
+    let everywhere = || at.is_ipv4() == to_ip.is_ipv4() && is_local_address(to_ip).unwrap_or(true);
+    listener.port() == to.port() && (at == to_ip || at.is_unspecified() && everywhere())
+}
+
+impl List {
+    fn forget_idle(&mut self) {
+        let doors = std::mem::take(&mut self.closing);
+        for door in doors {
+            // A worker may still hand over what was in the listen queue.
+            if Arc::strong_count(&door) > 1 {
+                self.closing.push(door);
+            } else {
+                self.past.add(&door.counters.read());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reload::tests::listener;
+
+    fn door() -> Arc<Door> {
+        let listener = listener("127.0.0.1:1", "");
+        let address = listener.address;
+        Door::new(listener, address).into()
+    }
+
+    #[test]
+    fn the_total_never_shrinks() {
+        let (kept, gone) = (door(), door());
+        let doors = Doors::new(vec![kept.clone(), gone.clone()]);
+        drop(kept.counters.connection());
+        drop(gone.counters.connection());
+        doors.replace(vec![kept.clone()], [gone.clone()]);
+        let (each, total) = doors.counts();
+        assert_eq!((each.len(), total.accepted), (2, 2), "it may still count");
+        drop(gone);
+        doors.replace(vec![kept.clone()], []);
+        let (each, total) = doors.counts();
+        assert_eq!((each.len(), total.accepted), (1, 2));
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ways that lead back to this relay, and places that are taken twice.
+
+use super::Finding;
+use crate::config::{Config, Kind, Listener, location::Table, settings::Transport};
+use longhaul_protocol::destination::Destination;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+pub(super) fn find(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (n, listener) in config.listeners.iter().enumerate() {
+        let mut add = |text: String| {
+            let text = format!("listener {}: {text}", listener.name);
+            found.push(Finding::new(Table::Listener(n), text));
+        };
+        taken(config, n).into_iter().for_each(&mut add);
+        if let Kind::Forward(destination) = &listener.kind {
+            circle(config, listener, destination)
+                .into_iter()
+                .for_each(&mut add);
+        }
+    }
+    found.extend(peers(config));
+    found
+}
+
+/// The start of a relay fails where two things want one port.
+fn taken(config: &Config, n: usize) -> Vec<String> {
+    let listener = &config.listeners[n];
+    let mut found = Vec::new();
+    let same = |other: &&Listener| {
+        other.transport == listener.transport && overlap(other.address, listener.address)
+    };
+    if let Some(other) = config.listeners[..n].iter().find(same) {
+        let name = &other.name;
+        found.push(format!(
+            "address: listener {name} has this port: the start will fail"
+        ));
+    }
+    let is_tcp = listener.transport == Transport::Tcp;
+    if config
+        .admin
+        .is_some_and(|admin| is_tcp && overlap(admin, listener.address))
+    {
+        found.push("address: the admin endpoint has this port: the start will fail".to_owned());
+    }
+    found
+}
+
+/// Port 0 is a free one, whichever that is; IPv6 listeners take no IPv4 connections.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let one_for_all = a.ip().is_unspecified() || b.ip().is_unspecified();
+    let same_ip = a.ip() == b.ip() || (one_for_all && a.is_ipv4() == b.is_ipv4());
+    a.port() == b.port() && a.port() != 0 && same_ip
+}
+
+/// Where a forward leads that comes back to it, at once or over other forwards.
+fn circle(config: &Config, first: &Listener, destination: &Destination) -> Option<String> {
+    let (mut listener, mut destination) = (first, destination);
+    for _ in &config.listeners {
+        // Through a peer, it is the peer's host that is meant.
+        if !config.policy.goes_straight(&listener.name, destination) {
+            return None;
+        }
+        if config
+            .admin
+            .is_some_and(|admin| leads_to(destination, admin))
+        {
+            return Some("destination: it leads to the admin endpoint".to_owned());
+        }
+        let next = config
+            .listeners
+            .iter()
+            .find(|l| leads_to(destination, l.address))?;
+        if next == first {
+            return Some(format!("destination: {destination} leads back to itself"));
+        }
+        match &next.kind {
+            Kind::Forward(onward) => (listener, destination) = (next, onward),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Whether `destination` is where this host listens on `address`.
+fn leads_to(destination: &Destination, address: SocketAddr) -> bool {
+    let port = destination.port();
+    addresses(destination)
+        .into_iter()
+        .any(|ip| port != 0 && port == address.port() && arrives(ip, address.ip()))
+}
+
+/// Names of other hosts are not looked up: nothing is sent by a check.
+fn addresses(destination: &Destination) -> Vec<IpAddr> {
+    match destination {
+        Destination::Address(address) => vec![address.ip().to_canonical()],
+        Destination::Name(name, _) => {
+            let name = name.as_str().trim_end_matches('.').to_ascii_lowercase();
+            match name == "localhost" || name.ends_with(".localhost") {
+                true => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+                false => Vec::new(),
+            }
+        }
+    }
+}
+
+/// Linux takes a connection to `0.0.0.0` or `[::]` for one to itself.
+fn arrives(to: IpAddr, at: IpAddr) -> bool {
+    if to.is_ipv4() != at.is_ipv4() {
+        return false;
+    }
+    let to = match to {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    to == at || at.is_unspecified() && is_own(to)
+}
+
+fn is_own(ip: IpAddr) -> bool {
+    ip.is_loopback() || longhaul_linux::socket::is_local_address(ip).unwrap_or(false)
+}
+
+/// A relay that is its own peer answers each request with `relay loop`; its other listeners are no relays to it.
+fn peers(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for peer in config.peers.values() {
+        let place = peer.place.destination();
+        let is_here = |l: &&Listener| l.transport == peer.transport && leads_to(place, l.address);
+        let own = config.listeners.iter().find(is_here);
+        let own = own.map(|listener| format!("listener {}", listener.name));
+        let admin = config.admin.filter(|admin| leads_to(place, *admin));
+        let admin = admin.map(|_| "admin endpoint".to_owned());
+        if let Some(own) = own.or(admin) {
+            let text = format!(
+                "peer {}: address: {place} is this relay's own {own}",
+                peer.name
+            );
+            found.push(Finding::new(Table::Peer(peer.name.clone()), text));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leads(destination: &str, address: &str) -> bool {
+        leads_to(&destination.parse().unwrap(), address.parse().unwrap())
+    }
+
+    #[test]
+    fn every_spelling_of_this_host_leads_here() {
+        for (destination, address) in [
+            ("127.0.0.1:80", "127.0.0.1:80"),
+            ("localhost:80", "127.0.0.1:80"),
+            ("LOCALHOST.:80", "[::1]:80"),
+            ("0.0.0.0:80", "127.0.0.1:80"),
+            ("127.0.0.1:80", "0.0.0.0:80"),
+            ("127.9.9.9:80", "0.0.0.0:80"),
+            ("[::ffff:127.0.0.1]:80", "127.0.0.1:80"),
+            ("[::]:80", "[::1]:80"),
+            ("[::1]:80", "[::]:80"),
+        ] {
+            assert!(leads(destination, address), "{destination} {address}");
+        }
+        for (destination, address) in [
+            ("127.0.0.1:81", "127.0.0.1:80"),
+            ("127.0.0.2:80", "127.0.0.1:80"),
+            ("192.0.2.1:80", "0.0.0.0:80"),
+            ("127.0.0.1:80", "[::]:80"),
+            ("example.org:80", "127.0.0.1:80"),
+        ] {
+            assert!(!leads(destination, address), "{destination} {address}");
+        }
+    }
+}

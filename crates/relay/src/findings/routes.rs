@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Routes that never decide, because those before them have decided all that they would. A route is
+//! taken apart into listener, client network, destination and port range; each part must be covered
+//! by one earlier route.
+
+use super::Finding;
+use crate::{
+    config::{Config, location::Table},
+    policy::{Rule, Target},
+    ports::Ports,
+    prefix::Prefix,
+};
+use std::ops::RangeInclusive;
+
+pub(super) fn find(config: &Config) -> Vec<Finding> {
+    let names: Vec<&str> = config.listeners.iter().map(|l| l.name.as_str()).collect();
+    let rules = &config.policy.rules;
+    let unreachable = |n: &usize| is_covered(&rules[*n], &rules[..*n], &names);
+    let numbers = (0..rules.len()).filter(unreachable);
+    numbers
+        .map(|n| {
+            let text = format!(
+                "route {}: it is never reached: earlier routes decide all that it would",
+                n + 1
+            );
+            Finding::new(Table::Route(n), text)
+        })
+        .collect()
+}
+
+/// Parts of one route that are compared; one with more is not judged.
+const PARTS_MAX: usize = 100_000;
+
+fn is_covered(rule: &Rule, earlier: &[Rule], all: &[&str]) -> bool {
+    let listeners = match rule.listeners.is_empty() {
+        true => all.to_vec(),
+        false => rule.listeners.iter().map(String::as_str).collect(),
+    };
+    let (from, to) = (clients(rule), destinations(rule));
+    let ports = split(&ranges(&rule.ports), earlier);
+    let parts = listeners.len() * from.len() * to.len() * ports.len();
+    let covered =
+        |listener: &str, from: Prefix, to: Option<&Target>, ports: &RangeInclusive<u16>| {
+            earlier.iter().any(|earlier| {
+                has_listener(earlier, listener)
+                    && has_client(earlier, from)
+                    && has_destination(earlier, to)
+                    && has_ports(earlier, ports)
+            })
+        };
+    parts > 0
+        && parts <= PARTS_MAX
+        && listeners.iter().all(|listener| {
+            from.iter().all(|from| {
+                let all_ports =
+                    |to: &Option<&Target>| ports.iter().all(|p| covered(listener, *from, *to, p));
+                to.iter().all(all_ports)
+            })
+        })
+}
+
+fn clients(rule: &Rule) -> Vec<Prefix> {
+    match rule.from.is_empty() {
+        true => Prefix::EVERYTHING.to_vec(),
+        false => rule.from.clone(),
+    }
+}
+
+/// `None` is everything.
+fn destinations(rule: &Rule) -> Vec<Option<&Target>> {
+    match rule.to.is_empty() {
+        true => vec![None],
+        false => rule.to.iter().map(Some).collect(),
+    }
+}
+
+fn ranges(ports: &[Ports]) -> Vec<RangeInclusive<u16>> {
+    match ports.is_empty() {
+        true => vec![0..=u16::MAX],
+        false => ports.iter().map(Ports::range).collect(),
+    }
+}
+
+/// At the bounds of earlier routes, so that several of them may cover a range together.
+fn split(ranges: &[RangeInclusive<u16>], earlier: &[Rule]) -> Vec<RangeInclusive<u16>> {
+    let bounds = earlier
+        .iter()
+        .flat_map(|rule| &rule.ports)
+        .map(Ports::range);
+    let mut starts: Vec<u32> = bounds
+        .flat_map(|range| [u32::from(*range.start()), u32::from(*range.end()) + 1])
+        .collect();
+    starts.sort_unstable();
+    starts.dedup();
+    let mut parts = Vec::new();
+    for range in ranges {
+        let (mut first, last) = (u32::from(*range.start()), u32::from(*range.end()));
+        for start in starts
+            .iter()
+            .filter(|s| first < **s && **s <= last)
+            .copied()
+            .collect::<Vec<_>>()
+        {
+            parts.push(first as u16..=(start - 1) as u16);
+            first = start;
+        }
+        parts.push(first as u16..=last as u16);
+    }
+    parts
+}
+
+fn has_listener(rule: &Rule, name: &str) -> bool {
+    rule.listeners.is_empty() || rule.listeners.iter().any(|listener| listener == name)
+}
+
+fn has_client(rule: &Rule, from: Prefix) -> bool {
+    rule.from.is_empty() || rule.from.iter().any(|prefix| prefix.covers(from))
+}
+
+fn has_destination(rule: &Rule, to: Option<&Target>) -> bool {
+    rule.to.is_empty() || to.is_some_and(|to| rule.to.iter().any(|target| target.covers(to)))
+}
+
+fn has_ports(rule: &Rule, ports: &RangeInclusive<u16>) -> bool {
+    let inside =
+        |range: RangeInclusive<u16>| range.start() <= ports.start() && ports.end() <= range.end();
+    rule.ports.is_empty() || rule.ports.iter().map(Ports::range).any(inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers, from 1, of routes that are never reached.
+    fn unreachable(routes: &str) -> Vec<usize> {
+        let listeners = "[[listener]]\nname = 'a'\nkind = 'socks5'\naddress = '127.0.0.1:1'\n\
+                         [[listener]]\nname = 'b'\nkind = 'http'\naddress = '127.0.0.1:2'\n";
+        let settings = toml::from_str(&format!("{listeners}{routes}")).unwrap();
+        let found = find(&Config::new(&settings).unwrap());
+        let number = |finding: Finding| match finding.table {
+            Table::Route(n) => n + 1,
+            table => panic!("{table}"),
+        };
+        found.into_iter().map(number).collect()
+    }
+
+    fn routes(conditions: &[&str]) -> String {
+        let route = |text: &&str| format!("[[route]]\n{}\n", text.replace(" & ", "\n"));
+        conditions.iter().map(route).collect()
+    }
+
+    #[test]
+    fn a_route_behind_all_that_it_asks_for_is_found() {
+        for (conditions, want) in [
+            (&["", "to = ['10.0.0.0/8']"][..], &[2][..]),
+            (&["deny = true", ""], &[2]),
+            (&["to = ['10.0.0.0/8']", "to = ['10.1.0.0/16']"], &[2]),
+            (
+                &[
+                    "to = ['*.example.org']",
+                    "to = ['a.example.org', '*.b.example.org']",
+                ],
+                &[2],
+            ),
+            (&["to = ['*.example.org']", "to = ['example.org']"], &[]),
+            (&["to = ['0.0.0.0/0', '::/0']", "to = ['example.org']"], &[]),
+            (&["to = ['0.0.0.0/0', '::/0']", ""], &[]),
+            (&["from = ['0.0.0.0/0', '::/0']", ""], &[2]),
+            (&["from = ['0.0.0.0/0']", ""], &[]),
+            (
+                &["listener = ['a']", "listener = ['b']", "ports = [80]"],
+                &[3],
+            ),
+            (&["listener = ['a']", "ports = [80]"], &[]),
+            (
+                &[
+                    "ports = ['1-100']",
+                    "ports = ['101-200']",
+                    "ports = ['50-150']",
+                ],
+                &[3],
+            ),
+            (
+                &[
+                    "ports = ['1-100']",
+                    "ports = ['102-200']",
+                    "ports = ['50-150']",
+                ],
+                &[],
+            ),
+            (&["ports = [80] & to = ['10.0.0.0/8']", "ports = [80]"], &[]),
+            (
+                &[
+                    "ports = [80]",
+                    "ports = [80] & to = ['10.0.0.0/8'] & listener = ['a']",
+                ],
+                &[2],
+            ),
+            (
+                &["to = ['10.0.0.0/8']", "to = ['10.1.0.0/16', '11.0.0.0/8']"],
+                &[],
+            ),
+            (
+                &[
+                    "to = ['10.0.0.0/8']",
+                    "to = ['11.0.0.0/8']",
+                    "to = ['10.1.0.0/16', '11.1.0.0/16']",
+                ],
+                &[3],
+            ),
+        ] {
+            assert_eq!(unreachable(&routes(conditions)), want, "{conditions:?}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The nft rules of one listener, as text. docs/relay.md explains them to the operator.
+
+use super::{Intercept, OWN_MARK, Target};
+use longhaul_linux::netfilter::{
+    Family, lease,
+    marks::{Marks, TABLE_PREFIX},
+};
+use std::net::SocketAddr;
+
+/// The name of the table for a listener on `port`.
+pub(super) fn table(port: u16) -> String {
+    format!("{TABLE_PREFIX}{port}")
+}
+
+/// The chain that SYNs are queued from.
+pub(super) const HOLD: &str = "hold";
+
+/// Only the first packet of a connection: connections from before the rules are left alone.
+const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
+const NOT_SYN: &str = "tcp flags & (fin | syn | rst | ack) != syn";
+
+/// The table, which takes the place of an earlier one of its name.
+pub(super) fn script(listener: SocketAddr, intercept: &Intercept) -> String {
+    let family = Family::of(listener.ip()).name();
+    let table = table(listener.port());
+    let mut parts = vec![set(), inbound(listener, intercept), divert(listener)];
+    let way = if intercept.verify { HOLD } else { "divert" };
+    parts.push(select("select", way, listener, &intercept.targets));
+    if intercept.verify {
+        parts.push(hold());
+    }
+    if intercept.local {
+        parts.push(outbound(listener));
+        parts.push(select(
+            "select_own",
+            "divert_own",
+            listener,
+            &intercept.targets,
+        ));
+    }
+    let body = parts.concat();
+    format!(
+        "table {family} {table}\ndelete table {family} {table}\ntable {family} {table} {{\n{body}}}\n"
+    )
+}
+
+fn set() -> String {
+    format!("set {} {{ type inet_proto; flags timeout; }}\n", lease::SET)
+}
+
+/// `socket transparent`: packets of the relay's own connections under foreign addresses. The
+/// listener itself is no such socket, but would look like one for its port.
+fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
+    let port = listener.port();
+    let marks = Marks::of(port);
+    let diverted = marks.diverted();
+    let verdicts = match intercept.verify {
+        false => format!("meta l4proto @{} jump select\n", lease::SET),
+        true => verdicts(listener),
+    };
+    format!(
+        "chain inbound {{ type filter hook prerouting priority mangle; policy accept;\n\
+         meta l4proto != tcp return\n\
+         tcp dport != {port} tcp flags & (syn | ack) != syn socket transparent 1 meta mark set {diverted} accept\n\
+         tcp dport {port} socket transparent 1 socket wildcard 0 meta mark set {diverted} accept\n\
+         {NOT_SYN} return\n\
+         {verdicts}}}\n"
+    )
+}
+
+/// What becomes of SYNs that were held. This host's own come from `lo`: the kernel sends no ICMP for
+/// them, because it would have to come from the destination's address (net/ipv4/icmp.c,
+/// `icmp_send`).
+fn verdicts(listener: SocketAddr) -> String {
+    let marks = Marks::of(listener.port());
+    let (no_host, no_network) = match listener.is_ipv4() {
+        true => ("icmp type host-unreachable", "icmp type net-unreachable"),
+        false => ("icmpv6 type addr-unreachable", "icmpv6 type no-route"),
+    };
+    format!(
+        "meta mark {} goto divert\n\
+         meta mark {} meta l4proto tcp reject with tcp reset\n\
+         iifname lo meta mark {{ {}, {} }} meta l4proto tcp reject with tcp reset\n\
+         meta mark {} reject with {no_host}\n\
+         meta mark {} reject with {no_network}\n",
+        marks.approved(),
+        marks.refused(),
+        marks.no_host(),
+        marks.no_network(),
+        marks.no_host(),
+        marks.no_network(),
+    )
+}
+
+/// An address of its own keeps the listener out of reach of everyone else.
+fn divert(listener: SocketAddr) -> String {
+    let to = match listener.ip().is_unspecified() {
+        true => format!(":{}", listener.port()),
+        false => listener.to_string(),
+    };
+    let diverted = Marks::of(listener.port()).diverted();
+    format!("chain divert {{ meta l4proto tcp tproxy to {to} meta mark set {diverted} accept; }}\n")
+}
+
+/// Sends what is to be intercepted to the chain `way`. A rule for each network and range: a set
+/// would refuse ranges that overlap.
+fn select(name: &str, way: &str, listener: SocketAddr, targets: &[Target]) -> String {
+    let family = Family::of(listener.ip()).name();
+    let rules: String = targets
+        .iter()
+        .flat_map(conditions)
+        .map(|condition| format!("{family} daddr {condition} goto {way}\n"))
+        .collect();
+    format!(
+        "chain {name} {{\n\
+         tcp dport {} return\n\
+         fib daddr type {{ local, broadcast, multicast, anycast }} return\n\
+         {rules}}}\n",
+        listener.port()
+    )
+}
+
+fn conditions(target: &Target) -> Vec<String> {
+    let with_ports = |network: &String| -> Vec<String> {
+        match &target.ports[..] {
+            [] => vec![network.clone()],
+            ports => ports
+                .iter()
+                .map(|p| format!("{network} tcp dport {p}"))
+                .collect(),
+        }
+    };
+    let networks = target.networks.iter().map(ToString::to_string);
+    networks.flat_map(|network| with_ports(&network)).collect()
+}
+
+/// Before the chain that diverts: a verdict lets a packet go on behind the chain that queued it.
+/// The rule that queues is added to the empty chain once its number is known.
+fn hold() -> String {
+    format!(
+        "chain {HOLD} {{ }}\n\
+         chain ask {{ type filter hook prerouting priority mangle - 5; policy accept;\n\
+         {SYN} meta l4proto @{} jump select\n}}\n",
+        lease::SET
+    )
+}
+
+/// This host's own connections: marked, so that they are routed once more, to `lo`, and come in
+/// again from there. Which connection a later packet belongs to is connection tracking's to know.
+fn outbound(listener: SocketAddr) -> String {
+    let diverted = Marks::of(listener.port()).diverted();
+    format!(
+        "chain outbound {{ type route hook output priority mangle; policy accept;\n\
+         meta l4proto != tcp return\n\
+         meta mark {OWN_MARK} return\n\
+         {SYN} ct mark {diverted} ct mark set 0\n\
+         ct mark {diverted} ct direction original meta mark set {diverted} accept\n\
+         {NOT_SYN} return\n\
+         oifname lo return\n\
+         meta l4proto @{} jump select_own\n}}\n\
+         chain divert_own {{ ct mark set {diverted} meta mark set {diverted} accept; }}\n",
+        lease::SET
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn intercept(target: &str) -> Intercept {
+        Intercept {
+            targets: vec![target.parse().unwrap()],
+            ..Intercept::default()
+        }
+    }
+
+    #[test]
+    fn each_network_and_range_has_a_rule() {
+        let conditions = conditions(&"10.0.0.0/8,192.0.2.0/24:80,8000-8999".parse().unwrap());
+        assert_eq!(conditions.len(), 4);
+        assert_eq!(conditions[3], "192.0.2.0/24 tcp dport 8000-8999");
+        assert_eq!(conditions_of_all_ports(), ["10.0.0.0/8"]);
+    }
+
+    fn conditions_of_all_ports() -> Vec<String> {
+        conditions(&"10.0.0.0/8".parse().unwrap())
+    }
+
+    #[test]
+    fn an_address_of_its_own_is_where_connections_go() {
+        let to = |listener: &str| divert(listener.parse().unwrap());
+        assert!(to("0.0.0.0:3129").contains("tproxy to :3129 "));
+        assert!(to("[::1]:3129").contains("tproxy to [::1]:3129 "));
+    }
+
+    #[test]
+    fn nothing_is_selected_without_the_lease() {
+        for (local, verify) in [(false, false), (true, true), (true, false)] {
+            let intercept = Intercept {
+                local,
+                verify,
+                ..intercept("10.0.0.0/8")
+            };
+            let script = script("0.0.0.0:3129".parse().unwrap(), &intercept);
+            let jumps = script.lines().filter(|line| line.contains("jump select"));
+            assert!(jumps.clone().count() >= 1);
+            assert!(
+                jumps.clone().all(|line| line.contains("@lease")),
+                "{script}"
+            );
+        }
+    }
+
+    #[test]
+    fn marks_tell_listeners_and_fates_apart() {
+        let (a, b) = (Marks::of(1), Marks::of(2));
+        let all = [
+            a.diverted(),
+            a.approved(),
+            a.refused(),
+            a.no_host(),
+            a.no_network(),
+            b.diverted(),
+            OWN_MARK,
+        ];
+        let distinct: std::collections::BTreeSet<_> = all.into_iter().collect();
+        assert_eq!(distinct.len(), all.len());
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--intercept`: networks, and ports in them.
+
+use crate::{ports::Ports, prefix::Prefix};
+use serde::{Deserialize, Deserializer};
+use std::{fmt, str::FromStr};
+
+/// Connections to any of these networks, on any of these ports.
+///
+/// As text: networks, separated by commas, then a colon and ports or ranges of ports, separated by
+/// commas. IPv6 networks stand in brackets, unless one stands alone without ports:
+/// `10.0.0.0/8:80,443`, `[2001:db8::/32]:8000-8999`, `10.0.0.0/8,192.0.2.7`, `::/0`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Not empty.
+    pub(crate) networks: Vec<Prefix>,
+    /// Empty for all ports.
+    pub(crate) ports: Vec<Ports>,
+}
+
+impl Target {
+    /// The part of it in one address family, if there is one.
+    pub(crate) fn of_family(&self, ipv4: bool) -> Option<Self> {
+        let ours = |network: &Prefix| network.is_ipv4() == ipv4;
+        let networks: Vec<_> = self.networks.iter().copied().filter(ours).collect();
+        (!networks.is_empty()).then(|| Self {
+            networks,
+            ports: self.ports.clone(),
+        })
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(network) = text.parse::<Prefix>() {
+            return Ok(Self {
+                networks: vec![network],
+                ports: Vec::new(),
+            });
+        }
+        let (networks, ports) = divide(text);
+        let ports = ports.map(|ports| ports.split(',').map(str::parse).collect());
+        Ok(Self {
+            networks: networks.split(',').map(network).collect::<Result<_, _>>()?,
+            ports: ports.transpose()?.unwrap_or_default(),
+        })
+    }
+}
+
+/// Networks and ports: at the first colon outside brackets.
+fn divide(text: &str) -> (&str, Option<&str>) {
+    let mut inside = false;
+    let colon = text.find(|c| {
+        inside = (inside || c == '[') && c != ']';
+        c == ':' && !inside
+    });
+    match colon {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    }
+}
+
+fn network(text: &str) -> Result<Prefix, String> {
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+    bare.unwrap_or(text).parse().map_err(|_| {
+        format!(
+            "{text:?} is no network (for example 10.0.0.0/8:80,443 or [2001:db8::/32]:8000-8999)"
+        )
+    })
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let join = |words: Vec<String>| words.join(",");
+        let network = |network: &Prefix| match network.is_ipv4() {
+            true => network.to_string(),
+            false => format!("[{network}]"),
+        };
+        f.write_str(&join(self.networks.iter().map(network).collect()))?;
+        match self.ports.is_empty() {
+            true => Ok(()),
+            false => write!(
+                f,
+                ":{}",
+                join(self.ports.iter().map(Ports::to_string).collect())
+            ),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        crate::config::settings::text(input)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_networks_and_ports_of_both_families() {
+        for (text, means) in [
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("10.0.0.0/8:80,443", "10.0.0.0/8:80,443"),
+            (
+                "10.0.0.0/8,192.0.2.7:8000-8999",
+                "10.0.0.0/8,192.0.2.7/32:8000-8999",
+            ),
+            ("[2001:db8::/32]:80", "[2001:db8::/32]:80"),
+            (
+                "10.0.0.0/8,[2001:db8::/32]:80",
+                "10.0.0.0/8,[2001:db8::/32]:80",
+            ),
+            ("[::/0]", "[::/0]"),
+            ("::/0", "[::/0]"),
+        ] {
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), means, "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_neither() {
+        for bad in [
+            "",
+            "10.0.0.0/8:",
+            "10.0.0.0/33",
+            "10.0.0.0/8:0",
+            ":80",
+            "10.0.0.0/8,",
+            "web:80",
+        ] {
+            assert!(bad.parse::<Target>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_family_takes_its_own_networks() {
+        let both: Target = "10.0.0.0/8,[2001:db8::/32]:80".parse().unwrap();
+        assert_eq!(both.of_family(true).unwrap().to_string(), "10.0.0.0/8:80");
+        let six: Target = "::/0".parse().unwrap();
+        assert_eq!(six.of_family(true), None);
+    }
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--verify-connect`: a client's SYN is held while the far leg is opened, and answered as the
+//! destination answered.
+
+use super::flow::Flow;
+use crate::{
+    Relay,
+    config::Kind,
+    door::Door,
+    drain::Phase,
+    fault::Fault,
+    local::{self, LocalAccess},
+    ready::Ready,
+    route::{Far, Request, Route},
+};
+use longhaul_linux::netfilter::marks::Marks;
+use longhaul_linux::netfilter::queue::{Held, Queue, Verdict, Watched};
+use longhaul_protocol::destination::Destination;
+use longhaul_protocol::failure::Failure;
+use std::{
+    collections::HashMap,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    select,
+    sync::mpsc::{Sender, channel},
+    time::{MissedTickBehavior, interval},
+};
+
+/// SYNs of one listener that are held at once, and far legs that wait for their near legs; more
+/// SYNs are dropped, and sent again by TCP. Memory: a socket, a task and under 1 KiB each.
+const HELD_MAX: usize = 1024;
+
+/// How often far legs that nobody came for are looked for.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// After a pause as long as this, the lease may have run out and clients may have gone straight on:
+/// a SYN from before it must not be answered, or two ends would answer one client.
+const STALE_AFTER: Duration = Duration::from_millis(800);
+
+/// Queue numbers that are tried, from the listener's port on.
+const NUMBERS: u16 = 16;
+
+/// The holder of one listener's SYNs, before it runs.
+pub(crate) struct Verifier {
+    door: Arc<Door>,
+    queue: Queue,
+}
+
+impl Verifier {
+    /// Takes a queue of the kernel's.
+    pub(crate) fn open(door: Arc<Door>) -> anyhow::Result<Self> {
+        let port = door.address.port();
+        let mut outcome = Err(io::Error::other("no number tried"));
+        for number in (0..NUMBERS).map(|n| port.wrapping_add(n)) {
+            outcome = Queue::bind(number, HELD_MAX as u32);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        let queue = outcome.map_err(|error| {
+            longhaul_command::exit::Refusal::unsupported(format!(
+                "--verify-connect: NFQUEUE: {error} (it needs CAP_NET_ADMIN and nfnetlink_queue)"
+            ))
+        })?;
+        Ok(Self { door, queue })
+    }
+
+    /// The listener's.
+    pub(crate) fn door(&self) -> &Door {
+        &self.door
+    }
+
+    /// The number of its queue.
+    pub(crate) fn queue(&self) -> u16 {
+        self.queue.number()
+    }
+
+    /// Runs on a thread of its own until the relay stops; signs the pulse as `thread`.
+    pub(crate) fn run(self, relay: &Arc<Relay>, thread: usize) -> io::Result<()> {
+        let runtime = longhaul_command::event_loop::of_this_thread()?;
+        runtime.block_on(async {
+            tokio::spawn(super::beat(relay.clone(), thread));
+            let stop = relay.drain.reached(Phase::Stop);
+            select! {
+                outcome = self.serve(relay) => outcome,
+                () = stop => Ok(()),
+            }
+        })
+    }
+
+    async fn serve(self, relay: &Arc<Relay>) -> io::Result<()> {
+        let (tell, mut outcomes) = channel(HELD_MAX);
+        let queue = Watched::new(self.queue)?;
+        let mut holder = Holder {
+            relay: relay.clone(),
+            marks: Marks::of(self.door.address.port()),
+            door: self.door,
+            held: HashMap::new(),
+            tell,
+        };
+        let mut ticks = interval(PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut awake = Instant::now();
+        loop {
+            let mut outcome = None;
+            select! {
+                ready = queue.readable() => ready?,
+                known = outcomes.recv() => outcome = known,
+                _ = ticks.tick() => holder.door.ready.expire(),
+            }
+            let stale = std::mem::replace(&mut awake, Instant::now()).elapsed() > STALE_AFTER;
+            if stale {
+                holder.forget_all(queue.queue());
+            }
+            if let Some((flow, outcome)) = outcome {
+                holder.settle(queue.queue(), flow, outcome);
+            }
+            holder.take_in(queue.queue(), stale)?;
+        }
+    }
+}
+
+/// How a connect ended.
+type Outcome = Result<Far, Fault>;
+
+struct Holder {
+    relay: Arc<Relay>,
+    door: Arc<Door>,
+    marks: Marks,
+    /// SYNs whose far legs are being opened, by the kernel's number.
+    held: HashMap<Flow, u32>,
+    tell: Sender<(Flow, Outcome)>,
+}
+
+impl Holder {
+    /// Empties the queue.
+    fn take_in(&mut self, queue: &Queue, stale: bool) -> io::Result<()> {
+        loop {
+            match queue.receive() {
+                Ok(packets) => packets.iter().for_each(|held| match stale {
+                    true => release(queue, held.id, Verdict::Drop),
+                    false => self.consider(queue, held),
+                }),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // The socket's buffer overflowed: the kernel has dropped what did not fit.
+                Err(error)
+                    if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// One SYN. TCP sends it again when it is not answered: only the first counts.
+    fn consider(&mut self, queue: &Queue, held: &Held) {
+        let drop = || release(queue, held.id, Verdict::Drop);
+        let Some(flow) = Flow::of_packet(&held.packet) else {
+            return drop();
+        };
+        if self.door.ready.has(flow) {
+            return release(queue, held.id, self.approval());
+        }
+        // Each will be a connection, and has its place in the budget of descriptors.
+        let room = HELD_MAX.min(self.relay.places.available_permits());
+        let full = self.held.len() + self.door.ready.len() >= room;
+        if full || self.held.contains_key(&flow) {
+            return drop();
+        }
+        self.held.insert(flow, held.id);
+        tokio::spawn(open(
+            self.relay.clone(),
+            self.door.clone(),
+            flow,
+            self.tell.clone(),
+        ));
+    }
+
+    /// Answers the client as the destination answered.
+    fn settle(&mut self, queue: &Queue, flow: Flow, outcome: Outcome) {
+        let id = self.held.remove(&flow);
+        let verdict = match outcome {
+            // The SYN was given up meanwhile.
+            Ok(far) if id.is_none() => return far.stream.carrier().reset_on_close(),
+            Ok(far) => {
+                self.door.ready.put(flow, far);
+                self.approval()
+            }
+            Err(fault) => {
+                self.door.counters.fail(fault.failure);
+                self.answer(&fault)
+            }
+        };
+        if let Some(id) = id {
+            release(queue, id, verdict);
+        }
+    }
+
+    fn approval(&self) -> Verdict {
+        let mark = self.marks.approved();
+        Verdict::Accept { mark }
+    }
+
+    /// Silence is answered with silence.
+    fn answer(&self, fault: &Fault) -> Verdict {
+        let mark = match fault.failure {
+            Failure::TimedOut | Failure::Exhausted => return Verdict::Drop,
+            // A relay that can't be gone on to is part of the network.
+            Failure::Refused | Failure::Reset if fault.is_at_relay() => self.marks.no_network(),
+            Failure::Refused | Failure::Reset | Failure::NotAllowed => self.marks.refused(),
+            Failure::NetworkUnreachable => self.marks.no_network(),
+            _ => self.marks.no_host(),
+        };
+        Verdict::Accept { mark }
+    }
+
+    fn forget_all(&mut self, queue: &Queue) {
+        for (_, id) in self.held.drain() {
+            release(queue, id, Verdict::Drop);
+        }
+    }
+}
+
+/// A packet that can't be released is no longer held.
+fn release(queue: &Queue, id: u32, verdict: Verdict) {
+    let _ = queue.release(id, verdict);
+}
+
+async fn open(relay: Arc<Relay>, door: Arc<Door>, flow: Flow, tell: Sender<(Flow, Outcome)>) {
+    let outcome = far(&relay, &door, flow).await;
+    // The receiver leaves only when the relay stops.
+    let _ = tell.send((flow, outcome)).await;
+}
+
+/// Opens the far leg as the client's session would.
+async fn far(relay: &Relay, door: &Door, flow: Flow) -> Outcome {
+    relay.memory.room(flow.client().ip()).await;
+    let (config, listener) = (relay.config(), door.listener());
+    let (client, to) = (flow.client(), flow.destination());
+    if listener
+        .deny_from
+        .iter()
+        .any(|prefix| prefix.contains(client.ip()))
+    {
+        return Err(Failure::NotAllowed.into());
+    }
+    let keep_source = matches!(listener.kind, Kind::Transparent { keep_source: true });
+    let from_elsewhere = local::is_from_elsewhere(&listener, client);
+    let route = Route {
+        config: &config,
+        // Those that stand ready belong to the workers.
+        ready: &Ready::default(),
+        listener: &listener.name,
+        client: client.ip(),
+        // These go by address.
+        asker: None,
+        direct_fallback: listener.direct_fallback,
+        local: LocalAccess::new(from_elsewhere, config.allow_local, &relay.doors),
+    };
+    let mut request = Request {
+        source: keep_source.then_some(client),
+        may_stripe: true,
+        ..Request::to(Destination::from_ip(to.ip(), to.port()), Vec::new())
+    };
+    let mut far = route.open(&request).await?;
+    let mut answer = far.answer().await;
+    if answer.is_err() && far.take_back().is_some() {
+        request.may_stripe = false;
+        far = route.open(&request).await?;
+        answer = far.answer().await;
+    }
+    while answer.is_err() && far.has_lost_peer().await && route.has_hope(&request) {
+        far = route.open(&request).await?;
+        answer = far.answer().await;
+    }
+    answer.map(|()| far)
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Other relays (RFC 8803), which may keep connections ready for requests that are still to come.
+
+use super::{Asked, FAREWELL_TIME, Heard, Language, Rejected};
+use crate::{
+    disagreement::Stranger,
+    drain::Phase,
+    fault::Fault,
+    session::Session,
+    stream::{Inbox, Unread},
+    transfer::End,
+};
+use longhaul_protocol::convert::{ConvertError, MESSAGE_LEN_MAX, Opening};
+use longhaul_protocol::failure::Failure;
+use std::future::poll_fn;
+use tokio::{select, time::timeout};
+
+/// Waits for the first byte of a request: the listener's `idle_timeout`, since a relay that keeps
+/// connections ready has nothing to say yet, and until the relay drains. A connection that ends
+/// before is no failure.
+pub(super) async fn await_request(session: &Session) -> Result<(), End> {
+    let limit = session.config.limits.handshake_timeout;
+    if let Err(failure) = session.protect(limit).await {
+        // Whoever is not let in hears what TLS has said, and then RST, before which UDT would drop it.
+        if session.client.tcp().is_none() {
+            let said = poll_fn(|cx| session.client.poll_finish_sending(cx));
+            let _ = timeout(FAREWELL_TIME, said).await;
+        }
+        session.client.reset_on_close();
+        return Err(session.fail(failure));
+    }
+    let near = session.near();
+    let first = timeout(session.listener.idle_timeout, near.disturbed());
+    select! {
+        first = first => match first {
+            Ok(Ok(())) if !near.is_abandoned() => Ok(()),
+            _ => Err(End::Finished),
+        },
+        () = session.relay.drain.reached(Phase::Drain) => Err(End::Finished),
+    }
+}
+
+pub(super) async fn ask(session: &Session) -> Result<Heard, Rejected> {
+    let mut inbox = Inbox::default();
+    let answer = |error: &ConvertError| error.answer().encode();
+    let opening = inbox
+        .message(&session.near(), MESSAGE_LEN_MAX, Opening::parse)
+        .await;
+    if let Err(Unread::Malformed(error)) = &opening {
+        say_what_is_foreign(session, error, inbox.unread());
+    }
+    let opening = opening.map_err(|unread| Rejected::unread(unread, answer))?;
+    let refused = |failure: Failure| Rejected::new(failure, Fault::from(failure).convert());
+    let request = match opening {
+        Opening::Request(request) if request.is_check() => return Ok(Heard::Checks),
+        Opening::Request(request) => request,
+        Opening::Join(join) => return session.join(join).map(Heard::Joins).map_err(refused),
+    };
+    if request.from_elsewhere {
+        session.asks_for_others();
+    }
+    let mut early = inbox.into_rest();
+    if let Some(stripes) = request.stripes {
+        session
+            .found(stripes, std::mem::take(&mut early))
+            .map_err(refused)?;
+    }
+    Ok(Heard::Asks(Asked {
+        request: (request, early).into(),
+        language: Language::Convert,
+    }))
+}
+
+/// Malformed messages of Convert itself are a programmer's affair, and not the operator's.
+fn say_what_is_foreign(session: &Session, error: &ConvertError, bytes: &[u8]) {
+    let why = match error {
+        ConvertError::Magic => Stranger::Foreign(bytes.to_vec()),
+        ConvertError::Version(version) => Stranger::Version(*version),
+        _ => return,
+    };
+    session.turn_away(&why);
+}

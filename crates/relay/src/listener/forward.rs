@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Clients that all go to one place.
+
+use super::{Asked, Language};
+use crate::route::Request;
+use longhaul_protocol::destination::Destination;
+
+pub(super) fn ask(destination: &Destination) -> Asked {
+    Asked {
+        request: Request::to(destination.clone(), Vec::new()).unanswered(),
+        language: Language::Tcp,
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! BIND (RFC 1928 §4): the relay listens for one connection on the client's behalf, for protocols
+//! whose servers connect back. Two replies: where it listens, and who came.
+
+use super::{failed, turn_away, unsupported};
+use crate::{
+    carrier::Carrier,
+    counters::Direction,
+    listener::{Rejected, reject},
+    profile::Profile,
+    route::Far,
+    session::Session,
+    shortage::{patiently, within},
+    stream::write_all,
+    transfer::{End, Side},
+};
+use longhaul_linux::socket;
+use longhaul_protocol::failure::Failure;
+use longhaul_protocol::{destination::Destination, socks5::Reply};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
+use tokio::{
+    net::{TcpListener, TcpStream, UdpSocket},
+    select,
+};
+
+/// Waits for the peer that the client expects, for at most the connect time-out, and relays.
+pub(super) async fn serve(session: &Session, expected: &Destination, early: &[u8]) -> End {
+    session.asks_for(format!("bind {expected}"));
+    let (far, peer) = match wait(session, expected).await {
+        Ok(came) => came,
+        Err(rejected) => return reject(session, rejected).await,
+    };
+    session.leaves_by(&far);
+    if let Err(error) = write_all(&far.stream, early).await {
+        return End::Broken(Side::Far, error);
+    }
+    session.count(Direction::Up, early.len());
+    let came = Reply::Succeeded.encode(Some(peer));
+    session.transfer(&far, &came).await
+}
+
+async fn wait(session: &Session, expected: &Destination) -> Result<(Far, SocketAddr), Rejected> {
+    let way = match is_anyone(expected) {
+        true => session.straight_way_to_anyone(),
+        false => session.straight_way(expected),
+    };
+    let profile = way.map_err(failed)?.ok_or_else(unsupported)?;
+    let limit = session.config.limits.connect_timeout;
+    // For the socket that listens, until the one that came takes its turn.
+    let _place = session.more_places(1).map_err(failed)?;
+    let arrival = async {
+        let peers = addresses(session, expected).await?;
+        let listener = listen(session, &peers, &profile).await?;
+        let bound = listener
+            .local_addr()
+            .map_err(|e| Failure::from_connect(&e))?;
+        let waiting = Reply::Succeeded.encode(Some(bound));
+        write_all(&session.client, &waiting)
+            .await
+            .map_err(|_| Failure::ClientGone)?;
+        select! {
+            came = accept(session, &listener, &peers) => came,
+            () = gone(&session.client) => Err(Failure::ClientGone),
+        }
+    };
+    let (stream, peer) = within(limit, arrival).await.map_err(failed)?;
+    Ok((Far::standing((stream, peer), &profile, limit), peer))
+}
+
+/// The client does not know yet who will connect.
+fn is_anyone(expected: &Destination) -> bool {
+    matches!(expected, Destination::Address(address) if address.ip().is_unspecified())
+}
+
+/// Who may connect; nobody in particular if the client does not know that yet.
+async fn addresses(session: &Session, expected: &Destination) -> Result<Vec<IpAddr>, Failure> {
+    if is_anyone(expected) {
+        return Ok(Vec::new());
+    }
+    let found = session.resolve(expected).await?.into_iter();
+    // A name may lead where its rule did not look.
+    let allowed = found.filter(|address| goes_straight(session, *address));
+    let allowed: Vec<_> = allowed.map(|address| address.ip()).collect();
+    match allowed.is_empty() {
+        true => Err(Failure::NotAllowed),
+        false => Ok(allowed),
+    }
+}
+
+fn goes_straight(session: &Session, address: SocketAddr) -> bool {
+    let address = Destination::from_ip(address.ip(), address.port());
+    matches!(session.straight_way(&address), Ok(Some(_)))
+}
+
+/// Listens where the expected peer can reach us; without one, where the client did.
+async fn listen(
+    session: &Session,
+    peers: &[IpAddr],
+    profile: &Profile,
+) -> Result<TcpListener, Failure> {
+    let listener = patiently(async || {
+        let ip = match peers.first() {
+            Some(peer) => local_address_towards(*peer).await?,
+            None => session.client.local_addr()?.ip(),
+        };
+        let mut listeners = socket::listen((ip, 0).into(), 1, &profile.options)?;
+        TcpListener::from_std(listeners.remove(0))
+    });
+    listener
+        .await
+        .map_err(|error| Failure::from_connect(&error))
+}
+
+/// A datagram socket's connect(2) asks the routing table and sends nothing.
+async fn local_address_towards(peer: IpAddr) -> io::Result<IpAddr> {
+    const DISCARD: u16 = 9;
+    let any: SocketAddr = match peer {
+        IpAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        IpAddr::V6(_) => ([0; 16], 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect((peer, DISCARD)).await?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// The first connection from an expected peer that the rules allow; others are reset. RFC 1928
+/// gives the peer's port no meaning: FTP servers come from port 20, others from any.
+async fn accept(
+    session: &Session,
+    listener: &TcpListener,
+    peers: &[IpAddr],
+) -> Result<(TcpStream, SocketAddr), Failure> {
+    loop {
+        let (stream, peer) = patiently(|| listener.accept())
+            .await
+            .map_err(|error| Failure::from_connect(&error))?;
+        let known = peers.is_empty() || peers.contains(&peer.ip().to_canonical());
+        if known && goes_straight(session, peer) {
+            return Ok((stream, peer));
+        }
+        turn_away(&stream);
+    }
+}
+
+/// Returns when the client has left; data that it sends ahead is for the peer and stays.
+async fn gone(client: &Carrier) {
+    if matches!(client.peeked().await, Ok(1..)) {
+        std::future::pending::<()>().await;
+    }
+}

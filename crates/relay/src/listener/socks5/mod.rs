@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SOCKS5 clients (RFC 1928, RFC 1929): CONNECT, BIND and UDP ASSOCIATE.
+
+mod bind;
+mod udp;
+
+use super::{Asked, Language, Rejected, connect, hear, reject};
+use crate::{
+    authentication::Verdict,
+    carrier::Carrier,
+    route,
+    session::Session,
+    stream::{Inbox, write_all},
+    transfer::End,
+    users::Users,
+};
+use longhaul_linux::socket::reset_on_close;
+use longhaul_protocol::failure::Failure;
+use longhaul_protocol::socks5::{
+    Command, MESSAGE_LEN_MAX, Method, PASSWORD_LEN_MAX, Reply, Request, Socks5Error,
+    parse_greeting, parse_password, parse_request, password_answer,
+};
+use std::net::SocketAddr;
+use tokio::net::TcpStream;
+
+/// Serves one client until its end.
+pub(crate) async fn serve(session: &Session) -> End {
+    let (request, early) = match hear(session, ask(session)).await {
+        Ok(asked) => asked,
+        Err(rejected) => return reject(session, rejected).await,
+    };
+    let Request {
+        command,
+        destination,
+    } = request;
+    match command {
+        Command::Connect => {
+            let request = route::Request::to(destination, early);
+            let language = Language::Socks5;
+            connect(session, Asked { request, language }).await
+        }
+        Command::Bind => bind::serve(session, &destination, &early).await,
+        Command::UdpAssociate => udp::serve(session, &destination).await,
+        Command::Unknown(_) => reject(session, unsupported()).await,
+    }
+}
+
+/// Reads what the client wants, once it has said who it is. Also returns what came behind it.
+async fn ask(session: &Session) -> Result<(Request, Vec<u8>), Rejected> {
+    let client = &session.client;
+    let mut inbox = Inbox::default();
+    authenticate(session, &mut inbox).await?;
+    let request = inbox
+        .message(client, MESSAGE_LEN_MAX, parse_request)
+        .await
+        .map_err(|unread| Rejected::unread(unread, answer))?;
+    Ok((request, inbox.into_rest()))
+}
+
+async fn authenticate(session: &Session, inbox: &mut Inbox) -> Result<(), Rejected> {
+    let (client, users) = (&session.client, session.listener.users.as_deref());
+    let wanted = users.map_or(Method::None, |_| Method::Password);
+    let method = inbox
+        .message(client, MESSAGE_LEN_MAX, |input| {
+            parse_greeting(input, wanted)
+        })
+        .await
+        .map_err(|unread| Rejected::unread(unread, answer))?;
+    if method == Method::NoneAcceptable {
+        return Err(Rejected::new(Failure::NotAllowed, method.encode()));
+    }
+    say(client, &method.encode()).await?;
+    match users {
+        Some(users) => check_password(session, inbox, users).await,
+        None => Ok(()),
+    }
+}
+
+async fn check_password(
+    session: &Session,
+    inbox: &mut Inbox,
+    users: &Users,
+) -> Result<(), Rejected> {
+    let client = &session.client;
+    let found = inbox
+        .message(client, PASSWORD_LEN_MAX, parse_password)
+        .await
+        .map_err(|unread| Rejected::unread(unread, answer))?;
+    let known = session.authenticate(users, &found.user, &found.password);
+    match known.await {
+        Verdict::Right => say(client, &password_answer(true)).await,
+        Verdict::Wrong => Err(Rejected::new(Failure::NotAllowed, password_answer(false))),
+        // No answer says so (RFC 1929 §2).
+        Verdict::Unseen => Err(Rejected::new(Failure::NotAllowed, [])),
+    }
+}
+
+async fn say(client: &Carrier, answer: &[u8]) -> Result<(), Rejected> {
+    let gone = |_| Rejected::new(Failure::ClientGone, []);
+    write_all(client, answer).await.map_err(gone)
+}
+
+/// The reply that carries the outgoing leg's own address (RFC 1928 §6).
+pub(super) fn success(bound: Option<SocketAddr>) -> Vec<u8> {
+    Reply::Succeeded.encode(bound)
+}
+
+fn answer(error: &Socks5Error) -> Vec<u8> {
+    let reply = error.reply().map(|reply| reply.encode(None));
+    reply.unwrap_or_default()
+}
+
+fn failed(failure: Failure) -> Rejected {
+    Rejected::new(failure, failure.socks5().encode(None))
+}
+
+fn unsupported() -> Rejected {
+    let reply = Reply::CommandNotSupported.encode(None);
+    Rejected::new(Failure::BadRequest, reply)
+}
+
+/// Returns when the client has closed its TCP connection. What it sends until then has no meaning.
+async fn closed(client: &Carrier) -> std::io::Result<()> {
+    let mut nonsense = Vec::new();
+    while crate::stream::read_some(client, &mut nonsense, 4096).await? > 0 {
+        nonsense.clear();
+    }
+    Ok(())
+}
+
+/// A stranger knocked: turn it away.
+fn turn_away(stranger: &TcpStream) {
+    // An error here means that the socket has lost its connection already.
+    let _ = reset_on_close(stranger);
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Addresses that lead to the host that connects to them, or no further than its link, and who may
+//! have a relay connect to them. Services there often ask nobody who they are: they take everyone who
+//! can reach them for a user of the host.
+
+use super::{
+    config::{Kind, Listener},
+    doors::Doors,
+};
+use longhaul_linux::socket::is_local_address;
+use longhaul_protocol::destination::Destination;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What a client may reach of the relay's own host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LocalAccess<'a> {
+    /// The client may be on another host, or speak for somebody who is.
+    pub(crate) from_elsewhere: bool,
+    /// The listeners that it may not reach, nor any local address; `None` is no such limit.
+    closed: Option<&'a Doors>,
+}
+
+impl<'a> LocalAccess<'a> {
+    /// `allowed` is for clients from elsewhere too.
+    pub(crate) fn new(from_elsewhere: bool, allowed: bool, doors: &'a Doors) -> Self {
+        let closed = from_elsewhere && !allowed;
+        Self {
+            from_elsewhere,
+            closed: closed.then_some(doors),
+        }
+    }
+
+    /// Whether the client may reach `to`.
+    pub(crate) fn permits(self, to: SocketAddr) -> bool {
+        let is_closed = |doors: &Doors| is_local(to.ip()) || doors.listen_at(to);
+        !self.closed.is_some_and(is_closed)
+    }
+}
+
+/// Whether `client`, which came through `listener`, may be on another host. Loopback is this host. So is an address of
+/// its own if the kernel diverted the connection: nobody else can have it there, whereas elsewhere a
+/// translator may give it to strangers.
+pub(crate) fn is_from_elsewhere(listener: &Listener, client: SocketAddr) -> bool {
+    let ip = client.ip().to_canonical();
+    let diverted = matches!(listener.kind, Kind::Transparent { .. });
+    let own = || diverted && is_local_address(ip).unwrap_or(false);
+    !ip.is_loopback() && !own()
+}
+
+/// Whether the listener's own configuration leads there, and no client's wish: an address, or a name that means this host.
+pub(crate) fn is_meant(kind: &Kind) -> bool {
+    match kind {
+        Kind::Forward(Destination::Address(_)) => true,
+        Kind::Forward(Destination::Name(name, _)) => {
+            let name = name.as_str().trim_end_matches('.').to_ascii_lowercase();
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        _ => false,
+    }
+}
+
+/// Where a connection to `address` leads: that to the unspecified address leads to this host (ip(7)).
+pub(crate) fn led_to(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip().to_canonical() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    match (ip, address) {
+        // It may have a scope.
+        (IpAddr::V6(_), SocketAddr::V6(_)) if ip == address.ip() => address,
+        _ => (ip, address.port()).into(),
+    }
+}
+
+/// Loopback, unspecified, and what no router would pass on (RFC 6890, RFC 4291 §2.5.6 and §2.7),
+/// also inside of an IPv6 address.
+fn is_local(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => is_local_v4(ip),
+        IpAddr::V6(ip) => is_local_v6(ip) || embedded(ip).is_some_and(is_local_v4),
+    }
+}
+
+fn is_local_v4(ip: Ipv4Addr) -> bool {
+    let [first, second, third, _] = ip.octets();
+    let multicast_on_link = [first, second, third] == [224, 0, 0];
+    first == 0 || ip.is_loopback() || ip.is_link_local() || ip.is_broadcast() || multicast_on_link
+}
+
+fn is_local_v6(ip: Ipv6Addr) -> bool {
+    const INTERFACE: u16 = 1;
+    const LINK: u16 = 2;
+    let scope = ip.segments()[0] & 0xf;
+    let multicast_on_link = ip.is_multicast() && [INTERFACE, LINK].contains(&scope);
+    ip.is_loopback()
+        || ip.is_unspecified()
+        || ip.is_unicast_link_local()
+        || multicast_on_link
+        || ip == METADATA
+}
+
+/// Where a cloud tells an instance its secrets, as 169.254.169.254 does; it is no link-local address.
+const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+/// The IPv4 address that a translator or a tunnel takes out of `ip`: NAT64 (RFC 6052, RFC 8215),
+/// IPv4-compatible (RFC 4291 §2.5.5.1) and -translated (RFC 2765 §2.1) addresses, 6to4 (RFC 3056).
+pub(super) fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let high_and_low =
+        |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match ip.segments() {
+        [0x64, 0xff9b, 0 | 1, .., high, low]
+        | [0, 0, 0, 0, 0, 0, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x2002, high, low, ..] => Some(high_and_low(high, low)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_a_local_address_is_local() {
+        for ip in [
+            "127.0.0.1",
+            "127.255.255.254",
+            "0.0.0.0",
+            "0.1.2.3",
+            "169.254.169.254",
+            "255.255.255.255",
+            "224.0.0.251",
+            "::1",
+            "::",
+            "::ffff:127.0.0.1",
+            "::ffff:0:0",
+            "::127.0.0.1",
+            "::ffff:0:127.0.0.1",
+            "64:ff9b::127.0.0.1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::7f00:1",
+            "2002:7f00:1::",
+            "2002:a9fe:a9fe::1",
+            "fe80::1",
+            "febf::1",
+            "ff02::1",
+            "ff12::1",
+            "ff01::1",
+            "fd00:ec2::254",
+        ] {
+            assert!(is_local(ip.parse().unwrap()), "{ip}");
+        }
+    }
+
+    #[test]
+    fn other_addresses_are_not() {
+        for ip in [
+            "10.0.0.1",
+            "128.0.0.1",
+            "126.255.255.255",
+            "169.253.255.255",
+            "224.0.1.1",
+            "192.0.2.1",
+            "2001:db8::1",
+            "fec0::1",
+            "fd00::1",
+            "64:ff9b::192.0.2.1",
+            "2002:c000:201::1",
+            "ff05::1",
+            "ff0e::1",
+        ] {
+            assert!(!is_local(ip.parse().unwrap()), "{ip}");
+        }
+    }
+
+    #[test]
+    fn the_unspecified_address_leads_to_this_host() {
+        let led_to = |text: &str| led_to(text.parse().unwrap()).to_string();
+        assert_eq!(led_to("0.0.0.0:1"), "127.0.0.1:1");
+        assert_eq!(led_to("[::]:1"), "[::1]:1");
+        assert_eq!(led_to("[::ffff:0.0.0.0]:1"), "127.0.0.1:1");
+        assert_eq!(led_to("192.0.2.1:1"), "192.0.2.1:1");
+        assert_eq!(led_to("[fe80::1%7]:1"), "[fe80::1%7]:1");
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the relay tells its admin endpoint.
+
+use super::{Relay, config::Config, counters, drain::Phase, peer::Peer, validity::Certificates};
+use jiff::{Timestamp, ToSpan as _};
+use longhaul_admin::{
+    Source,
+    record::{
+        Certificate, Health, HealthStatus, PeerState, PeerUsage, Process, Snapshot, Status,
+        Throughput,
+    },
+};
+use std::sync::Arc;
+
+/// The relay as its admin endpoint sees it.
+#[derive(Clone)]
+pub(crate) struct Overview(pub(crate) Arc<Relay>);
+
+impl Source for Overview {
+    fn health(&self) -> Health {
+        let is_steady = self.0.pulse.is_steady(std::time::Instant::now());
+        let config = self.0.config();
+        let is_down = |peer: &&Arc<Peer>| !peer.health.is_up();
+        let down = config.peers.values().filter(is_down);
+        Health {
+            status: status(self.0.drain.phase(), is_steady, is_cut_off(&config)),
+            peers_down: down.map(|peer| peer.name.clone()).collect(),
+            memory_exhausted: self.0.memory.is_exhausted(),
+        }
+    }
+
+    async fn status(&self) -> Status {
+        let legs = self.0.survey.latest().await.legs.clone();
+        let relay = counters(&self.0);
+        let peer = |counts: &longhaul_admin::relay_record::PeerCounts| PeerState {
+            usage: PeerUsage::of(&counts.name, &legs),
+            counts: counts.clone(),
+        };
+        let uptime = self.0.started.elapsed();
+        Status {
+            version: longhaul_command::release().to_owned(),
+            commit: commit().to_owned(),
+            started: Timestamp::now() - (uptime.as_millis() as i64).milliseconds(),
+            uptime_s: uptime.as_secs_f64(),
+            health: self.health(),
+            peers: relay.peers.iter().map(peer).collect(),
+            relay,
+            legs,
+            times: self.0.doors.times(),
+            reload: self.0.reloads.read(),
+            certificates: certificates(&self.0),
+            process: process(),
+        }
+    }
+
+    async fn connections(&self) -> Arc<Snapshot> {
+        self.0.survey.latest().await
+    }
+
+    fn throughput(&self) -> Throughput {
+        self.0.history.read()
+    }
+}
+
+/// Behind the version, if there is one (build.rs).
+fn commit() -> &'static str {
+    let whole = longhaul_command::version();
+    whole.split_once('+').map_or("", |(_, commit)| commit)
+}
+
+fn process() -> Option<Process> {
+    let usage = longhaul_linux::process_usage::own().ok()?;
+    Some(Process {
+        started: usage.started.try_into().ok()?,
+        cpu_s: usage.cpu_s,
+        resident_bytes: usage.resident_bytes,
+        virtual_bytes: usage.virtual_bytes,
+        threads: usage.threads,
+        open_fds: usage.descriptors,
+        max_fds: longhaul_linux::descriptors::limits().0,
+    })
+}
+
+fn certificates(relay: &Relay) -> Vec<Certificate> {
+    let config = relay.config();
+    let listeners = config.listeners.iter().filter_map(|listener| {
+        let tls = listener.tls.as_ref()?;
+        Some(both("listener", &listener.name, tls.certificates()))
+    });
+    let peers = config.peers.values().filter_map(|peer| {
+        let tls = peer.tls.as_ref()?;
+        Some(both("peer", &peer.name, tls.certificates()))
+    });
+    listeners.chain(peers).flatten().collect()
+}
+
+/// The own certificate and the authority's.
+fn both(user: &str, name: &str, of: &Certificates) -> Vec<Certificate> {
+    let own = ("own", &of.written.certificate, of.own_end());
+    let authority = ("authority", &of.written.ca, of.authority_end());
+    let certificate = |(role, file, end): (&str, &std::path::PathBuf, Option<Timestamp>)| {
+        Some(Certificate {
+            user: user.to_owned(),
+            name: name.to_owned(),
+            role: role.to_owned(),
+            file: file.display().to_string(),
+            not_after: end?,
+        })
+    };
+    [own, authority]
+        .into_iter()
+        .filter_map(certificate)
+        .collect()
+}
+
+/// A relay that is about to end is not waited for, whatever its workers do.
+fn status(phase: Phase, is_steady: bool, is_cut_off: bool) -> HealthStatus {
+    match (phase, is_steady) {
+        (Phase::Run, true) if is_cut_off => HealthStatus::CutOff,
+        (Phase::Run, true) => HealthStatus::Serving,
+        (Phase::Run, false) => HealthStatus::Stalled,
+        (Phase::Drain | Phase::Cut | Phase::Stop, _) => HealthStatus::Draining,
+    }
+}
+
+/// Whether no listener has a way on that does not lead through a peer that is down. One that only
+/// refuses, as it was told to, does not count.
+fn is_cut_off(config: &Config) -> bool {
+    let mut blocked = config.listeners.iter().filter_map(|listener| {
+        let ways = config.policy.ways_of(&listener.name);
+        let any = !ways.is_empty();
+        let open = listener.direct_fallback || ways.iter().any(|way| way.has_hope());
+        any.then_some(!open)
+    });
+    let first = blocked.next();
+    first.is_some_and(|first| first && blocked.all(|blocked| blocked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_welcome_while_all_workers_live_and_there_is_a_way_on() {
+        assert_eq!(status(Phase::Run, true, false), HealthStatus::Serving);
+        assert_eq!(status(Phase::Run, true, true), HealthStatus::CutOff);
+        assert_eq!(status(Phase::Run, false, true), HealthStatus::Stalled);
+        for phase in [Phase::Drain, Phase::Cut, Phase::Stop] {
+            assert_eq!(status(phase, true, true), HealthStatus::Draining);
+            assert_eq!(status(phase, false, false), HealthStatus::Draining);
+        }
+    }
+
+    /// A configuration whose peers `dead` are down.
+    fn cut_off(text: &str, dead: &[&str]) -> bool {
+        let listeners = "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:0'\nname = 'a'\n\
+                         [[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\nname = 'b'\n";
+        let peers = "[peer.x]\naddress = '192.0.2.1'\n[peer.y]\naddress = '192.0.2.2'\n";
+        let text = format!("{listeners}{peers}{text}");
+        let config = Config::new(&toml::from_str(&text).unwrap()).unwrap();
+        for name in dead {
+            config.peers[*name]
+                .health
+                .missed(std::time::Instant::now(), 0.5);
+        }
+        is_cut_off(&config)
+    }
+
+    #[test]
+    fn without_a_way_on_it_is_cut_off() {
+        let all = "[[route]]\nvia = ['x']\n";
+        assert!(!cut_off(all, &[]));
+        assert!(cut_off(all, &["x"]));
+        assert!(!cut_off(
+            "[[route]]\nvia = ['x']\nfallback = [['y']]\n",
+            &["x"]
+        ));
+        assert!(cut_off(
+            "[[route]]\nvia = ['x']\nfallback = [['y']]\n",
+            &["x", "y"]
+        ));
+        assert!(!cut_off(
+            "[[route]]\nvia = ['x']\nfallback = [[]]\n",
+            &["x"]
+        ));
+        // What no rule decides goes straight on, and so do the clients of the other listener.
+        assert!(!cut_off("[[route]]\nvia = ['x']\nports = [80]\n", &["x"]));
+        assert!(!cut_off(
+            "[[route]]\nvia = ['x']\nlistener = ['a']\n",
+            &["x"]
+        ));
+        let denied = "[[route]]\nlistener = ['b']\ndeny = true\n";
+        assert!(cut_off(&format!("{denied}{all}"), &["x"]));
+        assert!(!cut_off("[[route]]\ndeny = true\n", &["x", "y"]));
+    }
+}

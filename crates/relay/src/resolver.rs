@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Host names become addresses, without a thread that waits: by /etc/hosts, then by the name
+//! servers of /etc/resolv.conf, with its search domains and options (resolv.conf(5)). Both files are
+//! read again when they change. nsswitch.conf is not looked at.
+//!
+//! Each thread with an event loop has a resolver of its own, because the sockets of one belong to
+//! the event loop that opened them.
+
+use super::shortage;
+use futures_util::future::BoxFuture;
+use hickory_resolver::{
+    Hosts, TokioResolver,
+    config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
+    net::{DnsError, NetError, NoRecords, runtime::TokioRuntimeProvider},
+    proto::{
+        op::{Query, ResponseCode},
+        rr::{Name, RecordType},
+    },
+    system_conf::read_system_conf,
+};
+use longhaul_protocol::failure::Failure;
+use std::{
+    cell::RefCell,
+    fs, io,
+    net::{IpAddr, Ipv4Addr},
+    os::unix::fs::MetadataExt as _,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// The files that names are resolved by.
+const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
+
+/// Time between two looks at whether the files have changed.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Answers that a thread keeps for as long as their TTL says; about 1 KiB each.
+const CACHE_SIZE: u64 = 1024;
+
+/// Requests at a time over one TCP connection to a name server; more of them fail.
+const TCP_REQUESTS_MAX: usize = 1024;
+
+/// What the files said when they were read.
+pub(crate) struct Resolver {
+    hosts: Hosts,
+    dns: TokioResolver,
+    search: Vec<Name>,
+    ndots: usize,
+}
+
+/// A thread's resolver, and the state of the files that it was read from.
+struct Kept {
+    resolver: Arc<Resolver>,
+    files: Files,
+    looked: Instant,
+}
+
+type Files = [Option<(u64, i64, i64, u64)>; FILES.len()];
+
+thread_local! {
+    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+}
+
+/// Addresses of one family, or why there are none.
+pub(crate) type Addresses = Result<Vec<IpAddr>, Failure>;
+
+/// The addresses of one name, as they become known.
+pub(crate) struct Answers {
+    pub(crate) ipv6: BoxFuture<'static, Addresses>,
+    pub(crate) ipv4: BoxFuture<'static, Addresses>,
+}
+
+impl Resolver {
+    /// The calling thread's resolver, which has read the files as they are now.
+    pub(crate) fn of_this_thread() -> Result<Arc<Self>, Failure> {
+        KEPT.with_borrow_mut(|kept| {
+            let now = Instant::now();
+            if let Some(kept) = kept {
+                if now < kept.looked + PERIOD {
+                    return Ok(kept.resolver.clone());
+                }
+                kept.looked = now;
+                if kept.files == files() {
+                    return Ok(kept.resolver.clone());
+                }
+            }
+            let (files, looked) = (files(), now);
+            let resolver = Arc::new(Self::read().map_err(|_| Failure::Other)?);
+            *kept = Some(Kept {
+                resolver: resolver.clone(),
+                files,
+                looked,
+            });
+            Ok(resolver)
+        })
+    }
+
+    fn read() -> Result<Self, NetError> {
+        // Without a usable file, resolv.conf(5) has the name server of this host asked.
+        let (config, options) = read_system_conf().unwrap_or_else(|_| {
+            let here = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());
+            let config = ResolverConfig::from_parts(None, Vec::new(), vec![here]);
+            (config, ResolverOpts::default())
+        });
+        let mut search = config.search().to_vec();
+        if search.is_empty() {
+            search.extend(config.domain().cloned());
+        }
+        let ndots = options.ndots;
+        let servers = config.name_servers().to_vec();
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+        let mut builder =
+            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        let set = builder.options_mut();
+        *set = options;
+        set.cache_size = CACHE_SIZE;
+        set.max_active_requests = TCP_REQUESTS_MAX;
+        set.use_hosts_file = ResolveHosts::Never;
+        Ok(Self {
+            hosts: Hosts::from_system().unwrap_or_default(),
+            dns: builder.build()?,
+            search,
+            ndots,
+        })
+    }
+
+    /// The names that `text` may mean, in the order in which they are to be tried.
+    pub(crate) fn names(&self, text: &str) -> Result<Vec<Name>, Failure> {
+        let name = Name::from_str_relaxed(text).map_err(|_| Failure::NameNotFound)?;
+        let mut itself = name.clone();
+        itself.set_fqdn(true);
+        let mut names = vec![itself];
+        if name.is_fqdn() || self.is_in_hosts(&names[0]) || name.is_localhost() {
+            return Ok(names);
+        }
+        let below = |domain: &Name| name.clone().append_domain(domain).ok();
+        let searched = self.search.iter().filter_map(below);
+        let dots = text.matches('.').count();
+        let at = if dots >= self.ndots { names.len() } else { 0 };
+        names.splice(at..at, searched);
+        Ok(names)
+    }
+
+    fn is_in_hosts(&self, name: &Name) -> bool {
+        let found = |record| !self.in_hosts(name, record).is_empty();
+        found(RecordType::A) || found(RecordType::AAAA)
+    }
+
+    fn in_hosts(&self, name: &Name, record: RecordType) -> Vec<IpAddr> {
+        let query = Query::query(name.clone(), record);
+        let found = self.hosts.lookup_static_host(&query);
+        found.map_or_else(Vec::new, |lookup| addresses(&lookup))
+    }
+
+    /// Asks for the addresses of `name`, which is fully qualified. What /etc/hosts says is all that
+    /// there is.
+    pub(crate) fn ask(self: &Arc<Self>, name: &Name) -> Answers {
+        if self.is_in_hosts(name) {
+            let known = |record| -> BoxFuture<'static, Addresses> {
+                Box::pin(std::future::ready(Ok(self.in_hosts(name, record))))
+            };
+            return Answers {
+                ipv6: known(RecordType::AAAA),
+                ipv4: known(RecordType::A),
+            };
+        }
+        let asked = |record| -> BoxFuture<'static, Addresses> {
+            let (resolver, name) = (self.clone(), name.clone());
+            Box::pin(async move { resolver.ask_servers(&name, record).await })
+        };
+        Answers {
+            ipv6: asked(RecordType::AAAA),
+            ipv4: asked(RecordType::A),
+        }
+    }
+
+    async fn ask_servers(&self, name: &Name, record: RecordType) -> Addresses {
+        let found = shortage::patiently(async || {
+            let found = self.dns.lookup(name.clone(), record).await;
+            found.map_err(described)
+        });
+        match found.await {
+            Ok(lookup) => Ok(addresses(&lookup)),
+            Err(error) => Err(match error.kind() {
+                io::ErrorKind::TimedOut => Failure::TimedOut,
+                io::ErrorKind::NotFound => Failure::NameNotFound,
+                _ => Failure::NameServers,
+            }),
+        }
+    }
+}
+
+/// Without descriptors a resolver has errors of its own.
+fn described(error: NetError) -> io::Error {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) if says_there_is_none(&none) => {
+            io::ErrorKind::NotFound.into()
+        }
+        NetError::Dns(error) => io::Error::other(error),
+        NetError::Timeout => io::ErrorKind::TimedOut.into(),
+        error => shortage::missing().unwrap_or_else(|| io::Error::other(error)),
+    }
+}
+
+/// Unlike SERVFAIL or REFUSED, with which a server says nothing of the name (RFC 1035 §4.1.1).
+fn says_there_is_none(answer: &NoRecords) -> bool {
+    matches!(
+        answer.response_code,
+        ResponseCode::NoError | ResponseCode::NXDomain
+    )
+}
+
+/// IPv4 addresses are taken out of IPv4-mapped ones.
+fn addresses(lookup: &hickory_resolver::lookup::Lookup) -> Vec<IpAddr> {
+    let ip = |record: &hickory_resolver::proto::rr::Record| record.data.ip_addr();
+    let found = lookup.answers().iter().filter_map(ip);
+    found.map(|ip| ip.to_canonical()).collect()
+}
+
+/// What tells that a file is another, or has changed.
+fn files() -> Files {
+    FILES.map(|path| {
+        let file = fs::metadata(path).ok()?;
+        Some((file.ino(), file.mtime(), file.mtime_nsec(), file.size()))
+    })
+}

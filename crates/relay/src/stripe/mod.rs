@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One client's connection over several legs between two relays. `longhaul_protocol::stripe` decides who
+//! carries what; here bytes move.
+//!
+//! The relay that wants it makes a [`Group`]: the first leg carries the request, the others join
+//! once it is accepted. The relay that is asked enters the group's id into its [`Groups`], where
+//! those that join find the session, whichever worker accepts them. At both ends the legs are a
+//! [`Trunk`].
+
+mod gatherer;
+mod group;
+mod groups;
+mod run;
+mod spreader;
+mod trunk;
+
+pub(crate) use group::{Group, new_stripes};
+pub(crate) use groups::{Entry, Founder, Groups, Seat};
+pub(crate) use run::{Ends, run};
+pub(crate) use trunk::Trunk;

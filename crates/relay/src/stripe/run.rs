@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A connection of which at least one side is a trunk: what `transfer::run` is for two legs.
+
+use super::{
+    super::{
+        args::Mode,
+        counters::Direction,
+        leg::Leg,
+        ready::Ready,
+        route::Far,
+        stream::write_all,
+        transfer::{BULK_BYTES, Broken, End, Means, Side, report_shortfall},
+    },
+    gatherer::Gatherer,
+    group::{Group, Kept},
+    groups::Founder,
+    spreader::{Load, Spreader},
+    trunk::Trunk,
+};
+use longhaul_linux::{conduit::Conduit, pipe_pool};
+use longhaul_protocol::stripe::PIECE_LEN;
+use std::{
+    future::{pending, poll_fn},
+    io,
+    pin::pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Context, Poll},
+    time::Instant,
+};
+use tokio::{
+    select,
+    sync::{MutexGuard, Notify, watch},
+    task::yield_now,
+    time::sleep_until,
+};
+
+/// Both sides of a connection.
+pub(crate) struct Ends<'a> {
+    pub(crate) near: &'a Leg,
+    /// The group that the client's leg founded, if the client is a relay that wants several legs.
+    pub(crate) founder: Option<&'a Founder>,
+    pub(crate) far: &'a Far,
+    /// Legs that stand ready, for those that join.
+    pub(crate) ready: &'a Arc<Ready>,
+}
+
+/// One side.
+#[derive(Clone, Copy)]
+enum Party<'a> {
+    One(&'a Leg),
+    Many(&'a Trunk),
+}
+
+impl Ends<'_> {
+    fn near(&self) -> Party<'_> {
+        match self.founder {
+            Some(founder) => Party::Many(&founder.trunk),
+            None => Party::One(self.near),
+        }
+    }
+
+    fn far(&self) -> Party<'_> {
+        match self.group() {
+            Some(group) => Party::Many(&group.trunk),
+            None => Party::One(&self.far.stream),
+        }
+    }
+
+    fn group(&self) -> Option<&Group> {
+        self.far.group.as_deref()
+    }
+}
+
+/// Relays until both directions have ended, or something breaks; `on_success` is what the client is
+/// told, on its first leg, once the destination is reached.
+pub(crate) async fn run(ends: &Ends<'_>, on_success: &[u8], means: &Means<'_>) -> End {
+    let answered = Notify::new();
+    let (accept, accepted) = watch::channel(false);
+    let up = pin!(async {
+        let outcome = go_up(ends, means).await;
+        if let Err(End::Broken(Side::Far, _)) = outcome {
+            // The peer's answer says more than the error.
+            answered.notified().await;
+        }
+        outcome
+    });
+    let down = pin!(async {
+        ends.far.answer().await.map_err(End::Failed)?;
+        answered.notify_one();
+        let _ = accept.send(true);
+        if let Some(group) = ends.group() {
+            group.kept.settle();
+        }
+        let told = write_all(ends.near, on_success).await;
+        told.map_err(|error| End::Broken(Side::Near, error))?;
+        go_down(ends, means).await
+    });
+    let outcome = select! {
+        biased;
+        ended = async { tokio::try_join!(up, down).map(drop) } => ended,
+        end = breaks(ends, accepted.clone()) => Err(end),
+        () = join(ends, accepted) => unreachable!("legs join for ever"),
+    };
+    match outcome {
+        Ok(()) => End::Finished,
+        Err(end) => end,
+    }
+}
+
+/// Lets legs join on both sides, for ever.
+async fn join(ends: &Ends<'_>, accepted: watch::Receiver<bool>) {
+    let near = async {
+        match ends.founder {
+            Some(founder) => founder.welcome().await,
+            None => pending().await,
+        }
+    };
+    let far = async {
+        match ends.group() {
+            Some(group) => group.gather(ends.ready, accepted).await,
+            None => pending().await,
+        }
+    };
+    tokio::join!(near, far);
+}
+
+/// Returns when a leg has an error, whether or not somebody reads from it. Errors of the far side
+/// count from the answer on, which may come with one.
+async fn breaks(ends: &Ends<'_>, mut accepted: watch::Receiver<bool>) -> End {
+    let far = async {
+        if accepted.wait_for(|yes| *yes).await.is_err() {
+            return pending().await;
+        }
+        ends.far().broken().await
+    };
+    select! {
+        error = ends.near().broken() => End::Broken(Side::Near, error),
+        error = far => End::Broken(Side::Far, error),
+    }
+}
+
+async fn go_up(ends: &Ends<'_>, means: &Means<'_>) -> Result<(), End> {
+    let mut source = ends.near().source().await;
+    let outcome = match ends.group() {
+        Some(group) => {
+            let way = Spreading {
+                direction: Direction::Up,
+                means,
+                kept: Some(&group.kept),
+            };
+            let mut sink = Spreader::new(&group.trunk, group.ahead());
+            way.run(&mut source, &mut sink).await
+        }
+        None => deliver_all(Direction::Up, &mut source, &ends.far.stream, means).await,
+    };
+    outcome.map_err(|broken| broken.end(Direction::Up))?;
+    source.closed().await;
+    Ok(())
+}
+
+async fn go_down(ends: &Ends<'_>, means: &Means<'_>) -> Result<(), End> {
+    let mut source = ends.far().source().await;
+    let outcome = match ends.founder {
+        Some(founder) => {
+            let way = Spreading {
+                direction: Direction::Down,
+                means,
+                kept: None,
+            };
+            let mut sink = Spreader::new(&founder.trunk, 0);
+            way.run(&mut source, &mut sink).await
+        }
+        None => deliver_all(Direction::Down, &mut source, ends.near, means).await,
+    };
+    outcome.map_err(|broken| broken.end(Direction::Down))?;
+    source.closed().await;
+    Ok(())
+}
+
+impl<'a> Party<'a> {
+    async fn source(self) -> Source<'a> {
+        match self {
+            Self::One(leg) => Source::One(leg),
+            Self::Many(trunk) => Source::Many(trunk, trunk.receiving.lock().await),
+        }
+    }
+
+    async fn broken(self) -> io::Error {
+        match self {
+            Self::One(leg) => leg.carrier().broken().await,
+            Self::Many(trunk) => trunk.broken().await,
+        }
+    }
+}
+
+/// Where bytes come from.
+enum Source<'a> {
+    One(&'a Leg),
+    Many(&'a Trunk, MutexGuard<'a, Gatherer>),
+}
+
+impl Source<'_> {
+    fn fill(&mut self, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
+        match self {
+            Self::One(leg) => leg.fill(conduit, most),
+            Self::Many(trunk, gatherer) => gatherer.fill(trunk, conduit, most),
+        }
+    }
+
+    /// Ready when [`Source::fill`] is worth a try; it tells of errors.
+    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::One(leg) => leg.poll_read_ready(cx).map(drop),
+            Self::Many(trunk, gatherer) => gatherer.poll_ready(trunk, cx),
+        }
+    }
+
+    /// Waits until nothing more can come over any leg: the end of the stream is here already.
+    async fn closed(&mut self) {
+        if let Self::Many(_, gatherer) = self {
+            poll_fn(|cx| gatherer.poll_closed(cx)).await;
+        }
+    }
+
+    /// How the next bytes move; `bulk` if much is expected.
+    fn mode(&self, wanted: Mode, bulk: bool) -> pipe_pool::Mode {
+        match (self, wanted) {
+            (Self::Many(_, gatherer), _) if gatherer.wants_copy() => pipe_pool::Mode::Copy,
+            (_, Mode::Copy) => pipe_pool::Mode::Copy,
+            (_, Mode::Auto) if !bulk => pipe_pool::Mode::Copy,
+            _ => pipe_pool::Mode::Splice,
+        }
+    }
+}
+
+/// Fills before other connections of this thread have their turn: 16 MiB of full pieces.
+const FILLS_PER_TURN: usize = 256;
+
+/// Moves everything to one leg, then passes the end on.
+async fn deliver_all(
+    direction: Direction,
+    source: &mut Source<'_>,
+    to: &Leg,
+    means: &Means<'_>,
+) -> Result<(), Broken> {
+    let (mut fills, mut bulk) = (0, false);
+    loop {
+        let mut conduit = means.pool.lease(source.mode(means.mode, bulk));
+        report_shortfall(means.pool);
+        match source.fill(&mut conduit, means.limits.chunk(direction)) {
+            Ok(0) => break,
+            Ok(bytes) => {
+                bulk = bytes >= BULK_BYTES;
+                means.hear(direction);
+                deliver(direction, &mut conduit, to, means).await?;
+                means.rest(direction, bytes).await;
+                fills += 1;
+                if fills % FILLS_PER_TURN == 0 {
+                    yield_now().await;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                drop(conduit);
+                poll_fn(|cx| source.poll_ready(cx)).await;
+            }
+            Err(error) => return Err(Broken::Source(error)),
+        }
+    }
+    to.finish_sending().await.map_err(Broken::Sink)
+}
+
+async fn deliver(
+    direction: Direction,
+    conduit: &mut Conduit,
+    to: &Leg,
+    means: &Means<'_>,
+) -> Result<(), Broken> {
+    let _held = means.counters.hold(conduit.held());
+    while conduit.held() > 0 {
+        match to.drain(conduit) {
+            Ok(bytes) => means.delivered(direction, bytes),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let _paused = means.pauses.begin(direction, conduit.held());
+                let writable = poll_fn(|cx| to.poll_write_ready(cx)).await;
+                writable.map_err(Broken::Sink)?;
+            }
+            Err(error) => return Err(Broken::Sink(error)),
+        }
+    }
+    to.flush().await.map_err(Broken::Sink)
+}
+
+/// One direction towards a trunk.
+struct Spreading<'a> {
+    direction: Direction,
+    means: &'a Means<'a>,
+    /// What must be kept until the peer has answered.
+    kept: Option<&'a Kept>,
+}
+
+impl<'a> Spreading<'a> {
+    /// Moves everything, then passes the end on.
+    async fn run(&self, source: &mut Source<'_>, sink: &mut Spreader<'a>) -> Result<(), Broken> {
+        let (mut fills, mut bulk) = (0, false);
+        loop {
+            self.push(sink)?;
+            match self.fetch(source, sink, bulk)? {
+                Fetched::End => break,
+                Fetched::Piece(bytes) => {
+                    bulk = bytes >= BULK_BYTES;
+                    self.means.rest(self.direction, bytes).await;
+                    fills += 1;
+                    if fills % FILLS_PER_TURN == 0 {
+                        yield_now().await;
+                    }
+                }
+                wait => self.wait(wait, source, sink).await,
+            }
+        }
+        self.empty(sink).await?;
+        sink.end();
+        self.empty(sink).await?;
+        let finished = poll_fn(|cx| sink.poll_finish(cx)).await;
+        finished.map_err(Broken::Sink)
+    }
+
+    /// Takes a piece from the source if there is a leg that would take it.
+    fn fetch(
+        &self,
+        source: &mut Source<'_>,
+        sink: &mut Spreader<'a>,
+        bulk: bool,
+    ) -> Result<Fetched, Broken> {
+        let room = self.kept.and_then(Kept::room);
+        if room == Some(0) {
+            return Ok(Fetched::Unanswered);
+        }
+        let Some(leg) = sink.free().map_err(Broken::Sink)? else {
+            return Ok(Fetched::Blocked);
+        };
+        let mode = match room {
+            Some(_) => pipe_pool::Mode::Copy,
+            None => source.mode(self.means.mode, bulk),
+        };
+        let mut conduit = self.means.pool.lease(mode);
+        report_shortfall(self.means.pool);
+        let most = room.unwrap_or(PIECE_LEN).min(PIECE_LEN);
+        let most = most.min(self.means.limits.chunk(self.direction));
+        let bytes = match source.fill(&mut conduit, most) {
+            Ok(0) => return Ok(Fetched::End),
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Fetched::Dry),
+            Err(error) => return Err(Broken::Source(error)),
+        };
+        self.means.hear(self.direction);
+        if let (Some(_), Some(kept)) = (room, self.kept) {
+            kept.keep(conduit.held_bytes());
+        }
+        let _held = self.means.counters.hold(bytes);
+        sink.begin(leg, Load { conduit, _held });
+        self.push(sink)?;
+        Ok(Fetched::Piece(bytes))
+    }
+
+    fn push(&self, sink: &mut Spreader<'a>) -> Result<(), Broken> {
+        let pushed = sink.push().map_err(Broken::Sink)?;
+        self.means.delivered(self.direction, pushed);
+        Ok(())
+    }
+
+    async fn wait(&self, reason: Fetched, source: &Source<'_>, sink: &Spreader<'a>) {
+        let blocked = matches!(reason, Fetched::Blocked);
+        let _paused = blocked.then(|| self.means.pauses.begin(self.direction, 0));
+        poll_fn(|cx| {
+            let idle = matches!(reason, Fetched::Blocked);
+            let mut ready = sink.poll_ready(idle, cx).is_ready();
+            if let Fetched::Dry = reason {
+                ready |= source.poll_ready(cx).is_ready();
+            }
+            if let (Fetched::Unanswered, Some(kept)) = (&reason, self.kept) {
+                ready |= kept.poll_settled(cx).is_ready();
+            }
+            match ready {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    /// Waits until every leg has taken its piece.
+    async fn empty(&self, sink: &mut Spreader<'a>) -> Result<(), Broken> {
+        self.push(sink)?;
+        while sink.is_busy() {
+            poll_fn(|cx| sink.poll_ready(false, cx)).await;
+            self.push(sink)?;
+        }
+        Ok(())
+    }
+}
+
+/// What became of an attempt to take a piece from the source.
+enum Fetched {
+    Piece(usize),
+    /// The source has nothing now.
+    Dry,
+    /// No leg would take it.
+    Blocked,
+    /// No more may leave before the peer's answer.
+    Unanswered,
+    End,
+}
+
+impl Means<'_> {
+    fn hear(&self, direction: Direction) {
+        if direction == Direction::Up {
+            self.client_heard.store(true, Relaxed);
+        }
+    }
+
+    /// Waits as long as the rate limits ask for these bytes.
+    async fn rest(&self, direction: Direction, bytes: usize) {
+        if let Some(until) = self.limits.spend(direction, bytes, Instant::now) {
+            Box::pin(sleep_until(until.into())).await;
+        }
+    }
+}

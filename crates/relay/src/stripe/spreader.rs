@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The sending half of a trunk: each leg takes its pieces at its own pace.
+
+use super::{
+    super::{counters::Guard, stream::Channel},
+    trunk::{Strand, Trunk},
+};
+use longhaul_linux::pipe_pool::Lease;
+use longhaul_protocol::stripe::HEADER_LEN;
+use longhaul_protocol::stripe::Spread;
+use std::{
+    io,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+/// Sends one stream over the legs of a trunk. Memory: a pipe or a buffer for each leg that has not
+/// taken all of its piece, at most [`longhaul_protocol::stripe::PIECE_LEN`] bytes in it.
+pub(super) struct Spreader<'a> {
+    trunk: &'a Trunk,
+    spread: Spread,
+    lines: Vec<Line<'a>>,
+    version: usize,
+    /// Legs whose direction is closed.
+    closed: usize,
+}
+
+/// A leg, and what it has not taken yet.
+struct Line<'a> {
+    strand: Arc<Strand>,
+    header: [u8; HEADER_LEN],
+    /// Bytes of the header that have left.
+    said: usize,
+    load: Option<Load<'a>>,
+    busy: bool,
+}
+
+/// A piece on its way out.
+pub(super) struct Load<'a> {
+    pub(super) conduit: Lease<'a>,
+    pub(super) _held: Guard<'a>,
+}
+
+impl<'a> Spreader<'a> {
+    /// A sender of which the first `ahead` bytes have left already, over the first leg.
+    pub(super) fn new(trunk: &'a Trunk, ahead: usize) -> Self {
+        let mut spread = Spread::default();
+        if ahead > 0 {
+            spread.begin(0, ahead);
+            spread.finished(0);
+        }
+        Self {
+            trunk,
+            spread,
+            lines: Vec::new(),
+            version: 0,
+            closed: 0,
+        }
+    }
+
+    /// A leg that would take bytes at once.
+    pub(super) fn free(&mut self) -> io::Result<Option<usize>> {
+        self.look_for_joins();
+        let mut problem = None;
+        let lines = &self.lines;
+        let can_write = |n: usize| match lines[n].strand.has_room() {
+            Ok(room) => room,
+            Err(error) => {
+                problem = Some(error);
+                true
+            }
+        };
+        let free = self.spread.pick(can_write);
+        match problem {
+            Some(error) => Err(error),
+            None => Ok(free),
+        }
+    }
+
+    /// Gives a leg that is free the next piece.
+    pub(super) fn begin(&mut self, n: usize, load: Load<'a>) {
+        let line = &mut self.lines[n];
+        line.strand.use_it();
+        let header = self.spread.begin(n, load.conduit.held());
+        line.say(header, Some(load));
+    }
+
+    /// Lets all legs take what they can, and says how many bytes of the stream that were. Whoever
+    /// has all of its piece is free.
+    pub(super) fn push(&mut self) -> io::Result<usize> {
+        let mut pushed = 0;
+        for (n, line) in self.lines.iter_mut().enumerate().filter(|(_, l)| l.busy) {
+            pushed += line.push()?;
+            if !line.busy {
+                self.spread.finished(n);
+            }
+        }
+        Ok(pushed)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.lines.iter().any(|line| line.busy)
+    }
+
+    /// Ready when [`Spreader::push`] is worth a try, or, if `idle`, [`Spreader::free`].
+    pub(super) fn poll_ready(&self, idle: bool, cx: &mut Context<'_>) -> Poll<()> {
+        let mut ready = idle && self.trunk.poll_changed(self.version, cx).is_ready();
+        for line in self.lines.iter().filter(|line| line.waits(idle)) {
+            ready |= line.strand.leg.poll_write_ready(cx).is_ready();
+        }
+        match ready {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Says the end on every leg that carried something; [`Spreader::push`] takes it there.
+    pub(super) fn end(&mut self) {
+        self.look_for_joins();
+        for (n, header) in self.spread.end() {
+            self.lines[n].say(header, None);
+        }
+    }
+
+    /// Closes the direction of every leg that carried something, once nobody is busy.
+    /// None twice: once the other side has closed too, there is nothing left to close.
+    pub(super) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        for (n, _) in self.spread.end().into_iter().skip(self.closed) {
+            ready!(self.lines[n].strand.leg.poll_finish_sending(cx))?;
+            self.closed += 1;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn look_for_joins(&mut self) {
+        let view = self.trunk.look(self.lines.len());
+        for strand in view.new {
+            if !self.lines.is_empty() {
+                self.spread.join();
+            }
+            self.lines.push(Line::new(strand));
+        }
+        self.version = view.version;
+    }
+}
+
+impl<'a> Line<'a> {
+    fn new(strand: Arc<Strand>) -> Self {
+        Self {
+            strand,
+            header: [0; HEADER_LEN],
+            said: 0,
+            load: None,
+            busy: false,
+        }
+    }
+
+    fn say(&mut self, header: [u8; HEADER_LEN], load: Option<Load<'a>>) {
+        (self.header, self.said, self.load, self.busy) = (header, 0, load, true);
+    }
+
+    /// Whether it waits for room.
+    fn waits(&self, idle: bool) -> bool {
+        self.busy || (idle && !self.strand.is_dead())
+    }
+
+    /// Bytes of the stream that it took.
+    fn push(&mut self) -> io::Result<usize> {
+        let mut pushed = 0;
+        match self.push_all(&mut pushed) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(pushed),
+        }
+    }
+
+    fn push_all(&mut self, pushed: &mut usize) -> io::Result<()> {
+        let leg = &self.strand.leg;
+        while self.said < HEADER_LEN {
+            let rest = &self.header[self.said..];
+            self.said += match self.load {
+                Some(_) => leg.announce(rest)?,
+                None => leg.try_write_vectored(&[io::IoSlice::new(rest)])?,
+            };
+        }
+        if let Some(load) = &mut self.load {
+            while load.conduit.held() > 0 {
+                *pushed += leg.drain(&mut load.conduit)?;
+            }
+        }
+        self.load = None;
+        self.busy = !leg.try_flush()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The legs that carry one connection together.
+
+use super::{
+    super::{leg::Leg, profile::Profile},
+    gatherer::Gatherer,
+};
+use longhaul_linux::tcp_info::TcpInfo;
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Waker},
+};
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
+
+/// What a leg may hold unsent, in bytes, if its profile does not say: two pieces, so that there is
+/// work while the next one is fetched, and little that a slow leg keeps the others waiting for.
+const UNSENT_MAX: u32 = 2 * longhaul_protocol::stripe::PIECE_LEN as u32;
+
+/// One of the legs.
+#[derive(Debug)]
+pub(super) struct Strand {
+    pub(super) leg: Leg,
+    /// It has carried something, so that its failure is the connection's.
+    used: AtomicBool,
+    /// It failed before it had carried anything.
+    dead: AtomicBool,
+    /// Told, by its end, that the leg is needed no more.
+    _seat: Option<oneshot::Sender<()>>,
+}
+
+impl Strand {
+    pub(super) fn use_it(&self) {
+        self.used.store(true, Relaxed);
+    }
+
+    pub(super) fn is_used(&self) -> bool {
+        self.used.load(Relaxed)
+    }
+
+    pub(super) fn give_up(&self) {
+        self.dead.store(true, Relaxed);
+    }
+
+    /// Whether bytes written now would find room; one that has failed without use has none.
+    pub(super) fn has_room(&self) -> io::Result<bool> {
+        if self.is_dead() {
+            return Ok(false);
+        }
+        match self.leg.has_room() {
+            Err(_) if !self.is_used() => {
+                self.give_up();
+                Ok(false)
+            }
+            outcome => outcome,
+        }
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Relaxed)
+    }
+}
+
+/// Several legs to one relay.
+#[derive(Debug)]
+pub(crate) struct Trunk {
+    state: Mutex<State>,
+    /// The receiving half; kept here because one client may be served by several ways out in turn.
+    pub(super) receiving: AsyncMutex<Gatherer>,
+    legs_max: usize,
+    unsent_max: Option<u32>,
+}
+
+#[derive(Debug)]
+struct State {
+    strands: Vec<Arc<Strand>>,
+    /// More may come.
+    open: bool,
+    /// Counts changes.
+    version: usize,
+    /// Of the tasks that want to know of the next change: one, or two after a move.
+    wakers: Vec<Waker>,
+}
+
+/// What a half of the trunk sees at one moment.
+pub(super) struct View {
+    /// Those that it had not seen before.
+    pub(super) new: Vec<Arc<Strand>>,
+    pub(super) open: bool,
+    pub(super) version: usize,
+}
+
+impl Trunk {
+    /// A trunk with its first leg, of which `ahead` was read already. It may have `legs_max` legs,
+    /// all of them behaving as `profile` says.
+    pub(crate) fn new(first: Leg, ahead: Vec<u8>, legs_max: usize, profile: &Profile) -> Arc<Self> {
+        let trunk = Self {
+            state: Mutex::new(State {
+                strands: Vec::new(),
+                open: true,
+                version: 0,
+                wakers: Vec::new(),
+            }),
+            receiving: AsyncMutex::new(Gatherer::new(ahead)),
+            legs_max,
+            unsent_max: match profile.options.notsent_lowat {
+                Some(_) => None,
+                None => Some(UNSENT_MAX),
+            },
+        };
+        trunk.join(first, None);
+        trunk.first().use_it();
+        trunk.into()
+    }
+
+    /// A further leg. `seat` is dropped when the trunk no longer needs it.
+    pub(super) fn join(&self, leg: Leg, seat: Option<oneshot::Sender<()>>) {
+        if let Some(bytes) = self.unsent_max {
+            leg.carrier().limit_unsent(bytes);
+        }
+        // One that came as a connection of its own was to be closed cleanly.
+        leg.carrier().reset_unless_finished();
+        let mut state = self.state();
+        state.strands.push(Arc::new(Strand {
+            leg,
+            used: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+            _seat: seat,
+        }));
+        state.open &= state.strands.len() < self.legs_max;
+        state.changed();
+    }
+
+    /// No further leg will come.
+    pub(super) fn close_entry(&self) {
+        let mut state = self.state();
+        state.open = false;
+        state.changed();
+    }
+
+    /// The legs from number `seen` on.
+    pub(super) fn look(&self, seen: usize) -> View {
+        let state = self.state();
+        View {
+            new: state.strands[seen..].to_vec(),
+            open: state.open,
+            version: state.version,
+        }
+    }
+
+    /// Ready when something has changed since `version`.
+    pub(super) fn poll_changed(&self, version: usize, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if state.version != version {
+            return Poll::Ready(());
+        }
+        if !state.wakers.iter().any(|w| w.will_wake(cx.waker())) {
+            state.wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    pub(super) fn first(&self) -> Arc<Strand> {
+        self.state().strands[0].clone()
+    }
+
+    /// Returns when a leg that has carried something has an error. Others are given up.
+    pub(super) async fn broken(&self) -> io::Error {
+        type Watched = Pin<Box<dyn Future<Output = io::Error> + Send>>;
+        let mut watched: Vec<(Arc<Strand>, Watched)> = Vec::new();
+        let (mut seen, mut version) = (0, 0);
+        poll_fn(|cx| {
+            while self.poll_changed(version, cx).is_ready() {
+                let view = self.look(seen);
+                (seen, version) = (seen + view.new.len(), view.version);
+                watched.extend(view.new.into_iter().map(|strand| {
+                    let carrier = strand.leg.carrier().clone();
+                    let watch: Watched = Box::pin(async move { carrier.broken().await });
+                    (strand, watch)
+                }));
+            }
+            let mut outcome = Poll::Pending;
+            watched.retain_mut(|(strand, watch)| match watch.as_mut().poll(cx) {
+                Poll::Ready(error) if strand.is_used() => {
+                    outcome = Poll::Ready(error);
+                    false
+                }
+                Poll::Ready(_) => {
+                    strand.give_up();
+                    false
+                }
+                Poll::Pending => true,
+            });
+            outcome
+        })
+        .await
+    }
+
+    /// Makes the coming close of every leg an abnormal one.
+    pub(crate) fn reset_on_close(&self) {
+        for strand in &self.state().strands {
+            strand.leg.carrier().reset_on_close();
+        }
+    }
+
+    /// Makes the coming close of every leg a clean one.
+    pub(crate) fn fin_on_close(&self) {
+        for strand in &self.state().strands {
+            strand.leg.carrier().fin_on_close();
+        }
+    }
+
+    /// Kernel memory that the legs hold for data, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let each = self.strands().into_iter();
+        each.filter_map(|strand| strand.leg.carrier().memory())
+            .sum()
+    }
+
+    /// How each leg fares.
+    pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
+        let each = self.strands().into_iter();
+        each.filter_map(|strand| strand.leg.carrier().tcp_info())
+            .collect()
+    }
+
+    /// All of them, so that the kernel can be asked without holding a lock.
+    fn strands(&self) -> Vec<Arc<Strand>> {
+        self.state().strands.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn changed(&mut self) {
+        self.version += 1;
+        for waker in self.wakers.drain(..) {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What was seen of connections last, and the sums over groups of legs. Each look adds what is new
+//! since the one before, so that sums never shrink and nothing is counted twice.
+
+use super::glimpse::{Glimpse, LegGlimpse};
+use longhaul_admin::record::{Group, LegSums};
+use longhaul_linux::limiter::{Limiter, Look, limiter};
+use longhaul_linux::tcp_info::TcpInfo;
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    open: HashMap<u64, Glimpse>,
+    sums: BTreeMap<Group, LegSums>,
+}
+
+/// What two looks tell together.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) near: Option<Limiter>,
+    pub(super) far: Option<Limiter>,
+    pub(super) bytes_up_per_s: f64,
+    pub(super) bytes_down_per_s: f64,
+}
+
+impl Book {
+    /// Adds what is new to the sums, and judges the time since the last look.
+    pub(super) fn note(&mut self, now: Glimpse) -> Verdict {
+        let before = self.open.get(&now.number);
+        // Two threads may look at once; the later look has counted already.
+        if before.is_some_and(|before| before.at >= now.at) {
+            return Verdict::default();
+        }
+        for (group, sums) in news(before, &now) {
+            add(self.sums.entry(group.clone()).or_default(), &sums);
+        }
+        let verdict = before.map_or_else(Verdict::default, |before| judge(before, &now));
+        self.open.insert(now.number, now);
+        verdict
+    }
+
+    /// A connection is over.
+    pub(super) fn forget(&mut self, number: u64) {
+        self.open.remove(&number);
+    }
+
+    /// The sums of these listeners; those of others are forgotten.
+    pub(super) fn sums(&mut self, listeners: &[String]) -> BTreeMap<Group, LegSums> {
+        self.sums
+            .retain(|group, _| listeners.contains(&group.listener));
+        self.sums.clone()
+    }
+}
+
+/// What each leg adds to its group.
+fn news<'a>(before: Option<&Glimpse>, now: &'a Glimpse) -> Vec<(&'a Group, LegSums)> {
+    let counted = |of: fn(&Glimpse) -> u64| before.map_or(0, of);
+    let bytes_up = now.bytes_up.saturating_sub(counted(|b| b.bytes_up));
+    let bytes_down = now.bytes_down.saturating_sub(counted(|b| b.bytes_down));
+    let legs = [
+        (&now.near, before.and_then(|b| b.near.as_ref())),
+        (&now.far, before.and_then(|b| b.far.as_ref())),
+    ];
+    let new = |(leg, before): (&'a Option<LegGlimpse>, Option<&LegGlimpse>)| {
+        let leg = leg.as_ref()?;
+        let sums = LegSums {
+            bytes_up,
+            bytes_down,
+            ..since(before, leg)
+        };
+        Some((&leg.group, sums))
+    };
+    legs.into_iter().filter_map(new).collect()
+}
+
+/// What a leg's socket has counted since the look before, which may have been at another socket.
+fn since(before: Option<&LegGlimpse>, now: &LegGlimpse) -> LegSums {
+    let same = before.filter(|before| before.number == now.number);
+    let grown = |of: fn(&TcpInfo) -> u64| {
+        let counted = same.map_or(0, |before| before.sum(of));
+        now.sum(of).saturating_sub(counted)
+    };
+    LegSums {
+        opened: u64::from(same.is_none()),
+        // Pauses are the connection's, whichever sockets it had.
+        reading_pauses: now.pauses.saturating_sub(before.map_or(0, |b| b.pauses)),
+        retransmitted_segments: grown(|info| info.retransmits.into()),
+        retransmitted_bytes: grown(|info| info.retransmitted_bytes),
+        sent_bytes: grown(|info| info.sent_bytes),
+        busy_us: grown(|info| info.busy_us),
+        receive_window_limited_us: grown(|info| info.rwnd_limited_us),
+        send_buffer_limited_us: grown(|info| info.sndbuf_limited_us),
+        ..LegSums::default()
+    }
+}
+
+fn add(sum: &mut LegSums, new: &LegSums) {
+    sum.opened += new.opened;
+    sum.bytes_up += new.bytes_up;
+    sum.bytes_down += new.bytes_down;
+    sum.reading_pauses += new.reading_pauses;
+    sum.retransmitted_segments += new.retransmitted_segments;
+    sum.retransmitted_bytes += new.retransmitted_bytes;
+    sum.sent_bytes += new.sent_bytes;
+    sum.busy_us += new.busy_us;
+    sum.receive_window_limited_us += new.receive_window_limited_us;
+    sum.send_buffer_limited_us += new.send_buffer_limited_us;
+}
+
+fn judge(before: &Glimpse, now: &Glimpse) -> Verdict {
+    let elapsed = now.at - before.at;
+    let per_s = |bytes: u64| bytes as f64 / elapsed.as_secs_f64();
+    Verdict {
+        near: limited_by(before.near.as_ref(), now.near.as_ref(), elapsed),
+        far: limited_by(before.far.as_ref(), now.far.as_ref(), elapsed),
+        bytes_up_per_s: per_s(now.bytes_up.saturating_sub(before.bytes_up)),
+        bytes_down_per_s: per_s(now.bytes_down.saturating_sub(before.bytes_down)),
+    }
+}
+
+fn limited_by(
+    before: Option<&LegGlimpse>,
+    now: Option<&LegGlimpse>,
+    elapsed: Duration,
+) -> Option<Limiter> {
+    let (before, now) = (before?, now?);
+    let same = before.number == now.number;
+    let us = elapsed.as_micros() as u64;
+    same.then(|| limiter(&look(before), &look(now), us))
+}
+
+/// Streams count as one connection: the mean of their times, the sum of their windows.
+fn look(leg: &LegGlimpse) -> Look {
+    let mean = |of| leg.sum(of) / leg.streams.len().max(1) as u64;
+    let sum = |of| leg.sum(of).try_into().unwrap_or(u32::MAX);
+    Look {
+        busy_us: mean(|info| info.busy_us),
+        rwnd_limited_us: mean(|info| info.rwnd_limited_us),
+        sndbuf_limited_us: mean(|info| info.sndbuf_limited_us),
+        notsent_bytes: sum(|info| info.notsent_bytes.into()),
+        in_flight_segments: sum(|info| info.in_flight_segments.into()),
+        cwnd_segments: sum(|info| info.cwnd_segments.into()),
+        mss_bytes: leg.streams.first().map_or(0, |info| info.mss_bytes),
+        send_window_bytes: sum(|info| info.send_window_bytes.into()),
+        writer_waits: leg.writer_waits,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_admin::record::Leg;
+    use std::time::Instant;
+
+    fn info(sent: u64, retransmits: u32) -> TcpInfo {
+        let zero = serde_json::json!({
+            "rtt_us": 0, "rtt_min_us": 0, "cwnd_segments": 10, "mss_bytes": 1000,
+            "retransmits": retransmits, "delivery_rate_bytes_per_s": 0, "acked_bytes": 0,
+            "received_bytes": 0, "notsent_bytes": 0, "unacked_segments": 0, "busy_us": 0,
+            "rwnd_limited_us": 0, "sndbuf_limited_us": 0, "sent_bytes": sent,
+        });
+        serde_json::from_value(zero).unwrap()
+    }
+
+    fn leg(leg: Leg, number: u64, sent: u64, retransmits: u32, pauses: u64) -> LegGlimpse {
+        LegGlimpse {
+            group: group(leg),
+            number,
+            streams: vec![info(sent, retransmits)],
+            is_striped: false,
+            buffered_bytes: 0,
+            pauses,
+            is_paused: false,
+            writer_waits: false,
+        }
+    }
+
+    fn group(leg: Leg) -> Group {
+        Group {
+            listener: "web".into(),
+            leg,
+            peer: None,
+        }
+    }
+
+    struct Clock(Instant);
+
+    impl Clock {
+        fn glimpse(&self, ms: u64, bytes_up: u64, near: LegGlimpse, far: LegGlimpse) -> Glimpse {
+            Glimpse {
+                number: 7,
+                at: self.0 + Duration::from_millis(ms),
+                bytes_up,
+                bytes_down: 0,
+                near: Some(near),
+                far: Some(far),
+            }
+        }
+    }
+
+    fn sums(book: &mut Book, of: Leg) -> LegSums {
+        book.sums(&["web".to_owned()])[&group(of)]
+    }
+
+    #[test]
+    fn each_look_adds_what_is_new() {
+        let (mut book, clock) = (Book::default(), Clock(Instant::now()));
+        let near = |pauses| leg(Leg::Near, 0, 0, 0, pauses);
+        book.note(clock.glimpse(0, 100, near(1), leg(Leg::Far, 1, 100, 1, 0)));
+        let verdict = book.note(clock.glimpse(500, 150, near(3), leg(Leg::Far, 1, 170, 2, 0)));
+        assert_eq!(verdict.bytes_up_per_s, 100.0);
+        assert_eq!(verdict.far, Some(Limiter::Application));
+        let far = sums(&mut book, Leg::Far);
+        assert_eq!((far.opened, far.bytes_up, far.sent_bytes), (1, 150, 170));
+        assert_eq!(far.retransmitted_segments, 2);
+        assert_eq!(sums(&mut book, Leg::Near).reading_pauses, 3);
+    }
+
+    #[test]
+    fn a_leg_that_takes_another_s_place_counts_from_its_own_beginning() {
+        let (mut book, clock) = (Book::default(), Clock(Instant::now()));
+        let near = || leg(Leg::Near, 0, 0, 0, 0);
+        book.note(clock.glimpse(0, 100, near(), leg(Leg::Far, 1, 100, 5, 2)));
+        let verdict = book.note(clock.glimpse(9, 130, near(), leg(Leg::Far, 2, 30, 1, 2)));
+        assert_eq!(
+            (verdict.far, verdict.near),
+            (None, Some(Limiter::Application))
+        );
+        let far = sums(&mut book, Leg::Far);
+        assert_eq!((far.opened, far.bytes_up, far.sent_bytes), (2, 130, 130));
+        assert_eq!((far.retransmitted_segments, far.reading_pauses), (6, 2));
+    }
+
+    /// The second one may join between two looks.
+    #[test]
+    fn the_streams_of_a_leg_are_counted_together() {
+        let (mut book, clock) = (Book::default(), Clock(Instant::now()));
+        let near = || leg(Leg::Near, 0, 0, 0, 0);
+        let far = |streams: &[(u64, u32)]| LegGlimpse {
+            streams: streams
+                .iter()
+                .map(|&(sent, again)| info(sent, again))
+                .collect(),
+            is_striped: true,
+            ..leg(Leg::Far, 1, 0, 0, 0)
+        };
+        book.note(clock.glimpse(0, 100, near(), far(&[(100, 1)])));
+        book.note(clock.glimpse(9, 900, near(), far(&[(400, 2), (500, 7)])));
+        let sums = sums(&mut book, Leg::Far);
+        assert_eq!((sums.opened, sums.bytes_up, sums.sent_bytes), (1, 900, 900));
+        assert_eq!(sums.retransmitted_segments, 9);
+    }
+
+    #[test]
+    fn streams_are_judged_as_one_connection() {
+        let with = |busy_us, in_flight_segments| TcpInfo {
+            busy_us,
+            in_flight_segments,
+            notsent_bytes: 5000,
+            send_window_bytes: 1 << 20,
+            ..info(0, 0)
+        };
+        let at = |first, second| LegGlimpse {
+            streams: vec![first, second],
+            is_striped: true,
+            ..leg(Leg::Far, 1, 0, 0, 0)
+        };
+        let begin = at(with(0, 0), with(0, 0));
+        let judged = |now| limited_by(Some(&begin), Some(&now), Duration::from_millis(10));
+        let all_busy = at(with(10_000, 10), with(10_000, 10));
+        assert_eq!(judged(all_busy), Some(Limiter::CongestionWindow));
+        // One of them alone is not the leg.
+        let one_idle = at(with(9_000, 10), with(0, 0));
+        assert_eq!(judged(one_idle), Some(Limiter::Application));
+    }
+
+    #[test]
+    fn a_look_that_comes_late_counts_nothing() {
+        let (mut book, clock) = (Book::default(), Clock(Instant::now()));
+        let near = || leg(Leg::Near, 0, 0, 0, 0);
+        book.note(clock.glimpse(5, 100, near(), leg(Leg::Far, 1, 100, 0, 0)));
+        book.note(clock.glimpse(4, 90, near(), leg(Leg::Far, 1, 90, 0, 0)));
+        assert_eq!(sums(&mut book, Leg::Far).sent_bytes, 100);
+    }
+
+    #[test]
+    fn listeners_that_are_gone_are_forgotten() {
+        let (mut book, clock) = (Book::default(), Clock(Instant::now()));
+        let legs = || (leg(Leg::Near, 0, 0, 0, 0), leg(Leg::Far, 1, 0, 0, 0));
+        book.note(clock.glimpse(0, 0, legs().0, legs().1));
+        assert_eq!(book.sums(&["web".to_owned()]).len(), 2);
+        assert_eq!(book.sums(&[]).len(), 0);
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long a listener's connections take. Any thread adds, one reads.
+
+use longhaul_admin::record::{Distribution, ListenerTimes};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+/// Upper bounds in seconds, for paths from a local network to several hundred milliseconds.
+const SHORT: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 2.5, 5.0,
+    10.0, 30.0,
+];
+/// Upper bounds in seconds, up to a day.
+const LONG: &[f64] = &[
+    0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0,
+];
+
+/// The three distributions of one listener: about 400 bytes.
+#[derive(Debug)]
+pub(crate) struct Times {
+    /// From a request until its outgoing leg stands.
+    pub(crate) connect: Histogram,
+    /// From a request until the first byte of its answer.
+    pub(crate) first_byte: Histogram,
+    /// From accept to end.
+    pub(crate) duration: Histogram,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            connect: Histogram::new(SHORT),
+            first_byte: Histogram::new(SHORT),
+            duration: Histogram::new(LONG),
+        }
+    }
+}
+
+impl Times {
+    /// The distributions so far, under the listener's name.
+    pub(crate) fn read(&self, listener: String) -> ListenerTimes {
+        ListenerTimes {
+            listener,
+            connect: self.connect.read(),
+            first_byte: self.first_byte.read(),
+            duration: self.duration.read(),
+        }
+    }
+}
+
+/// Durations counted by the smallest bound that they do not exceed.
+#[derive(Debug)]
+pub(crate) struct Histogram {
+    bounds_s: &'static [f64],
+    /// One for each bound, and one for what is above all.
+    counts: Box<[AtomicU64]>,
+    sum_us: AtomicU64,
+}
+
+impl Histogram {
+    fn new(bounds_s: &'static [f64]) -> Self {
+        Self {
+            bounds_s,
+            counts: (0..=bounds_s.len()).map(|_| AtomicU64::new(0)).collect(),
+            sum_us: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn add(&self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        let place = self.bounds_s.partition_point(|bound| *bound < seconds);
+        self.counts[place].fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(time.as_micros() as u64, Relaxed);
+    }
+
+    fn read(&self) -> Distribution {
+        Distribution {
+            bounds_s: self.bounds_s.to_vec(),
+            counts: self
+                .counts
+                .iter()
+                .map(|count| count.load(Relaxed))
+                .collect(),
+            sum_s: self.sum_us.load(Relaxed) as f64 / 1e6,
+        }
+    }
+}
+
+/// One client's wait for the first byte of an answer.
+#[derive(Debug)]
+pub(crate) struct FirstByte {
+    begin: Instant,
+    /// Microseconds from `begin` to the request that is waited for, plus one; 0 is none.
+    asked: AtomicU64,
+}
+
+impl FirstByte {
+    pub(crate) fn new(begin: Instant) -> Self {
+        Self {
+            begin,
+            asked: AtomicU64::new(0),
+        }
+    }
+
+    /// A request begins.
+    pub(crate) fn asked(&self) {
+        let now = self.begin.elapsed().as_micros() as u64;
+        self.asked.store(now + 1, Relaxed);
+    }
+
+    /// A request begins, unless one is waited for: it takes several connections.
+    pub(crate) fn asked_unless_waiting(&self) {
+        if self.asked.load(Relaxed) == 0 {
+            self.asked();
+        }
+    }
+
+    /// Something of the answer has come. Counts the wait, once a request.
+    pub(crate) fn came(&self, times: &Times) {
+        // Each piece of an answer asks this: a load is cheaper than a swap.
+        if self.asked.load(Relaxed) == 0 {
+            return;
+        }
+        let asked = self.asked.swap(0, Relaxed);
+        if let Some(asked) = asked.checked_sub(1) {
+            let wait = self.begin.elapsed().as_micros() as u64;
+            let wait = Duration::from_micros(wait.saturating_sub(asked));
+            times.first_byte.add(wait);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_counts_below_the_bound_that_it_reaches() {
+        let histogram = Histogram::new(&[0.001, 1.0]);
+        for us in [0, 1000, 1001, 1_000_000, 1_000_001] {
+            histogram.add(Duration::from_micros(us));
+        }
+        let found = histogram.read();
+        assert_eq!(found.counts, [2, 2, 1]);
+        assert!((found.sum_s - 2.002_002).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_answer_is_counted_once_a_request() {
+        let (times, wait) = (Times::default(), FirstByte::new(Instant::now()));
+        let counted = || times.first_byte.read().counts.iter().sum::<u64>();
+        wait.came(&times);
+        assert_eq!(counted(), 0, "nobody has asked");
+        wait.asked();
+        wait.came(&times);
+        wait.came(&times);
+        assert_eq!(counted(), 1);
+        wait.asked();
+        wait.came(&times);
+        assert_eq!(counted(), 2);
+    }
+}
