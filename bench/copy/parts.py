@@ -32,11 +32,9 @@ def matrix(_):
             for job in ("large", "small", "tree") for tool in tools.OURS + tools.PEERS]
 
 
-def utilisation(options):
-    """How much of the link 16 and 32 streams fill at 350 ms, by who carries what."""
-    ways = [way for way in ("decp", "steal", "none") if way != "decp" or tools.knows(options, "decp")]
-    contenders = [tool(f"longhaul-{streams}-{way}", "--streams", str(streams), "--balance", way)
-                  for streams in (16, 32) for way in ways]
+def utilisation(_):
+    """How much of the link 16 and 32 streams fill at 350 ms."""
+    contenders = [tool(f"longhaul-{streams}", "--streams", str(streams)) for streams in (16, 32)]
     return [Cell("utilisation", Path(350, loss, buffers), "long", one)
             for loss in LOSSES for buffers in (*BUFFERS, "bursts") for one in contenders]
 

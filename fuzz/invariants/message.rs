@@ -2,7 +2,7 @@
 //! What an end of a copy hears from the other: a message is read to its last byte and not beyond, written again it says
 //! the same, and its paths lead nowhere else.
 
-use super::message::{Answer, Order, read, write};
+use longhaul_transfer::copy::message::{Answer, Order, read, write};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Debug, path::Component};
 use store::{entry::Kind, path::RelPath};

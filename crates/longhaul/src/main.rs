@@ -4,7 +4,6 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod cc;
-mod copy;
 #[cfg(test)]
 mod corpus;
 mod decp;
@@ -14,7 +13,6 @@ mod link;
 mod plan;
 mod probe;
 mod run;
-mod site;
 mod tap;
 
 use clap::{Parser, Subcommand};
@@ -35,9 +33,9 @@ enum Command {
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<longhaul_relay::Args>),
     /// Copy files over many connections at once, good to go on with after whatever befalls it
-    Copy(Box<copy::Args>),
+    Copy(Box<longhaul_transfer::copy::Args>),
     /// Offer directories to longhaul copy on other machines
-    Site(Box<site::Args>),
+    Site(Box<longhaul_transfer::site::Args>),
     /// List, load, watch, unload and simulate congestion controls
     Cc(cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
@@ -63,8 +61,8 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Link(args) => link::run(*args),
         Command::Relay(args) => longhaul_relay::run(&args),
-        Command::Copy(args) => copy::run(&args),
-        Command::Site(args) => site::run(&args),
+        Command::Copy(args) => longhaul_transfer::copy::run(&args),
+        Command::Site(args) => longhaul_transfer::site::run(&args),
         Command::Cc(args) => cc::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Decp(args) => decp::run(&args),

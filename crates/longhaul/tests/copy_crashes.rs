@@ -131,9 +131,9 @@ fn ssh(ground: &Ground) -> String {
     script.to_str().unwrap().to_owned()
 }
 
-fn start(ground: &Ground, victim: Victim, balance: &str, from: &Path, to: &Path) -> Child {
+fn start(ground: &Ground, victim: Victim, from: &Path, to: &Path) -> Child {
     let streams = STREAMS.to_string();
-    let mut options = vec!["--streams", &streams, "--balance", balance];
+    let mut options = vec!["--streams", &streams];
     let (mut from, mut to) = (from.to_owned(), to.to_owned());
     let script = ssh(ground);
     if let Victim::Ssh { pull } = victim {
@@ -184,7 +184,7 @@ fn kill_ssh(script: u32) {
 /// Runs a copy, kills at a moment, and waits until nobody of it is left.
 fn disturbed(ground: &Ground, victim: Victim, moment: Moment, from: &Path, to: &Path) -> Output {
     let begin = ground.wire_bytes();
-    let mut child = start(ground, victim, "steal", from, to);
+    let mut child = start(ground, victim, from, to);
     let since = Instant::now();
     while child.try_wait().unwrap().is_none() && since.elapsed() < PATIENCE {
         if moment.has_come(ground.wire_bytes() - begin, to) {
@@ -224,13 +224,7 @@ fn round(ground: &Ground, original: &Original, seed: u64) -> u64 {
         assert!(fine, "{what}: {said}");
     }
     let lacking = lacking(&original.path, &to);
-    let output = finish(start(
-        ground,
-        Victim::Driver,
-        "steal",
-        &original.contents(),
-        &to,
-    ));
+    let output = finish(start(ground, Victim::Driver, &original.contents(), &to));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{what}: {said}");
     let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -297,8 +291,7 @@ fn cut_to_pieces(ground: &Ground, original: &Original, seed: u64) -> u64 {
         .map(|_| random.next_u64() % original.bytes)
         .collect();
     moments.sort_unstable_by(|one, other| other.cmp(one));
-    let balance = ["steal", "none"][(seed % 2) as usize];
-    let mut child = start(ground, Victim::Driver, balance, &original.contents(), &to);
+    let mut child = start(ground, Victim::Driver, &original.contents(), &to);
     let since = Instant::now();
     while child.try_wait().unwrap().is_none() && since.elapsed() < PATIENCE {
         let wire = ground.wire_bytes() - begin;
@@ -363,19 +356,13 @@ fn a_tree_gets_another_name_once_however_often_it_is_begun() {
         disturbed(&ground, victim, moment, &original.path, &to);
     }
     for _ in 0..2 {
-        let output = finish(start(&ground, Victim::Driver, "steal", &original.path, &to));
+        let output = finish(start(&ground, Victim::Driver, &original.path, &to));
         assert!(output.status.success());
         tree::assert_same(&original.path, &to, "renamed");
     }
     // Another source goes into it.
     fs::create_dir(ground.path("x")).unwrap();
-    let output = finish(start(
-        &ground,
-        Victim::Driver,
-        "steal",
-        &ground.path("x"),
-        &to,
-    ));
+    let output = finish(start(&ground, Victim::Driver, &ground.path("x"), &to));
     assert!(output.status.success() && to.join("x").is_dir());
 }
 

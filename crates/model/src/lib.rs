@@ -4,5 +4,4 @@
 //! `now` is always an argument and the next deadline is always a return value, so that the same
 //! code runs behind real interfaces and under simulated time, deterministic for one seed.
 
-pub mod copy;
 pub mod decp;

@@ -14,7 +14,6 @@
 //! assert_eq!(to.to_string(), "example.org:80");
 //! ```
 
-pub mod block;
 pub mod convert;
 pub mod destination;
 pub mod failure;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fuzz targets of this crate, over their committed corpora.
 
-#[path = "../../../fuzz/invariants/block.rs"]
-mod block;
 #[path = "../../../fuzz/invariants/convert.rs"]
 mod convert;
 #[path = "../../../fuzz/invariants/http_head.rs"]
@@ -15,11 +13,6 @@ mod socks5;
 mod stripe;
 
 use replay::replay;
-
-#[test]
-fn headers_of_blocks_read_back() {
-    replay("block", block::check);
-}
 
 #[test]
 fn socks5_messages_end_where_they_say() {

@@ -9,7 +9,7 @@
 //!
 //! let goodput = Metric::of("goodput_bps");
 //! let rows = [["path".to_owned(), "goodput".to_owned()], ["Tokyo".to_owned(), goodput.print(94e6)]];
-//! assert_eq!(aligned(&rows.map(Vec::from))[1].trim_end(), "Tokyo   94.0 Mbit/s");
+//! assert_eq!(aligned(&rows.map(Vec::from))[1].trim_end(), "Tokyo   94 Mbit/s");
 //! assert!(page::head("Paths", "0.1.0", "").into_string().contains("<title>Paths"));
 //! ```
 

@@ -27,20 +27,6 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Connections of this network namespace, for as long as somebody looks.
-    pub(super) fn plain(filter: &str, interval: Time, settings: Settings) -> Result<Self> {
-        Ok(Self {
-            filter: filter.parse().map_err(Refusal::usage)?,
-            cgroup: None,
-            netns: None,
-            interval,
-            settings,
-            dry_run: false,
-            duration: None,
-            json: false,
-        })
-    }
-
     pub(super) fn check(args: &Args) -> Result<Self> {
         let filter = args.filter.parse();
         let headroom = args.headroom.get();

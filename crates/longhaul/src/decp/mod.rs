@@ -5,7 +5,6 @@
 mod account;
 mod args;
 mod config;
-mod cooperation;
 mod display;
 mod enforcer;
 mod filter;
@@ -16,7 +15,6 @@ use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use clap::{Args as _, FromArgMatches};
 use config::Config;
-pub(crate) use cooperation::Cooperation;
 use display::Display;
 use enforcer::Enforcer;
 use longhaul_command::exit::{self, Refusal};

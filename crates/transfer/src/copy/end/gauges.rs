@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an end measures of itself: the time of its threads, and the sockets of its streams.
+
+use super::stopwatch::{Course, Seen, Stopwatch, read};
+use crate::copy::connection::Handle;
+use longhaul_linux::{
+    limiter::{Limiter, Look, limiter},
+    tcp_info::TcpInfo,
+};
+use longhaul_scheduling::{Measured, Network, Stage};
+use rustix::net::sockopt::tcp_congestion;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// The kernel's stopwatches tick in jiffies: closer looks say little.
+const LOOKS_APART: Duration = Duration::from_millis(100);
+
+/// Shared by all threads of an end.
+#[derive(Debug, Clone)]
+pub(super) struct Gauges(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    began: Instant,
+    next: u64,
+    threads: BTreeMap<u64, Thread>,
+    /// Of threads that have ended, and of all sockets.
+    past: Measured,
+}
+
+#[derive(Debug)]
+struct Thread {
+    seen: Seen,
+    socket: Option<Socket>,
+}
+
+/// Of a stream that sends.
+#[derive(Debug)]
+struct Socket {
+    handle: Handle,
+    at: Instant,
+    last: TcpInfo,
+}
+
+/// A thread that is measured. Dropped, it has ended.
+#[derive(Debug)]
+pub(super) struct Gauge {
+    watch: Stopwatch,
+    number: u64,
+    of: Gauges,
+}
+
+impl Default for Gauges {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            began: Instant::now(),
+            next: 0,
+            threads: BTreeMap::new(),
+            past: Measured {
+                cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+                machine: machine(),
+                ..Measured::default()
+            },
+        })))
+    }
+}
+
+impl Gauges {
+    /// Measures the calling thread from now on; with the socket that it writes to, if it does.
+    pub(super) fn of_thread(&self, stage: Stage, socket: Option<Handle>) -> Gauge {
+        let watch = Stopwatch::start(stage);
+        let socket = socket.and_then(|handle| {
+            let last = handle.carrier().tcp_info()?;
+            let at = Instant::now();
+            Some(Socket { handle, at, last })
+        });
+        let tcp = socket.as_ref().and_then(|it| it.handle.carrier().tcp());
+        let control = tcp.map(tcp_congestion);
+        let mut state = self.lock();
+        if let Some(Ok(control)) = control {
+            state.past.network.shrugs_off_losses = control.starts_with("bbr");
+        }
+        let number = state.next;
+        state.next += 1;
+        let seen = watch.seen();
+        state.threads.insert(number, Thread { seen, socket });
+        Gauge {
+            watch,
+            number,
+            of: self.clone(),
+        }
+    }
+
+    /// All so far.
+    pub(super) fn read(&self) -> Measured {
+        self.lock().read()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gauge {
+    /// The thread does something else now.
+    pub(super) fn begin(&mut self, stage: Stage) {
+        self.watch.begin(stage);
+    }
+}
+
+impl Drop for Gauge {
+    fn drop(&mut self) {
+        let course = self.watch.stop();
+        let mut state = self.of.lock();
+        if let Some(Thread { socket, .. }) = state.threads.remove(&self.number)
+            && let Some(mut socket) = socket
+        {
+            socket.look(&course, &mut state.past.network);
+        }
+        add(&mut state.past, &course);
+    }
+}
+
+impl State {
+    fn read(&mut self) -> Measured {
+        let (mut threads, mut rtts) = (Measured::default(), Vec::new());
+        for thread in self.threads.values_mut() {
+            let Some(course) = thread.seen.upgrade() else {
+                continue;
+            };
+            let course = read(&course).now();
+            add(&mut threads, &course);
+            if let Some(socket) = &mut thread.socket {
+                socket.look(&course, &mut self.past.network);
+                rtts.push((socket.last.rtt_us, socket.last.rtt_min_us));
+            }
+        }
+        enter(&rtts, &mut self.past.network);
+        let mut all = self.past;
+        all.elapsed_us = self.began.elapsed().as_micros() as u64;
+        all.stages.add(&threads.stages);
+        all.crowded_us += threads.crowded_us;
+        all
+    }
+}
+
+fn add(to: &mut Measured, course: &Course) {
+    to.stages.add(&course.stages);
+    to.crowded_us += course.crowded_us;
+}
+
+/// RTT and the smallest RTT of each stream. They share a path: the smallest of all is that of the path without a queue. When
+/// all streams are done, what was last known of them stays.
+fn enter(rtts: &[(u32, u32)], network: &mut Network) {
+    network.streams = rtts.len() as u32;
+    let known: Vec<_> = rtts.iter().filter(|(_, min)| *min < u32::MAX).collect();
+    let Some(min) = known.iter().map(|(_, min)| *min).min() else {
+        return;
+    };
+    let sum: u64 = known.iter().map(|(rtt, _)| u64::from(*rtt)).sum();
+    network.rtt_us = (sum / known.len() as u64) as u32;
+    network.rtt_min_us = match network.rtt_min_us {
+        0 => min,
+        before => before.min(min),
+    };
+}
+
+impl Socket {
+    fn look(&mut self, course: &Course, to: &mut Network) {
+        let (now, elapsed) = (Instant::now(), self.at.elapsed());
+        if elapsed < LOOKS_APART {
+            return;
+        }
+        let Some(info) = self.handle.carrier().tcp_info() else {
+            return;
+        };
+        let elapsed_us = elapsed.as_micros() as u64;
+        let waits = course.is_in(Stage::Sending);
+        let more = |of: fn(&TcpInfo) -> u64| of(&info).saturating_sub(of(&self.last));
+        let busy = more(|info| info.busy_us).min(elapsed_us);
+        let window = more(|info| info.rwnd_limited_us);
+        let buffer = more(|info| info.sndbuf_limited_us);
+        to.limited(Limiter::ReceiveWindow, window);
+        to.limited(Limiter::SendBuffer, buffer);
+        let rest = busy.saturating_sub(window + buffer);
+        to.limited(rest_limiter(&info, waits), rest);
+        to.sent_bytes += more(|info| info.sent_bytes);
+        to.again_bytes += more(|info| info.retransmitted_bytes);
+        to.again_segments += more(|info| info.retransmits.into());
+        (self.at, self.last) = (now, info);
+    }
+}
+
+/// What limits it in the time for which the kernel has no stopwatch.
+fn rest_limiter(info: &TcpInfo, writer_waits: bool) -> Limiter {
+    let look = Look {
+        busy_us: 1,
+        notsent_bytes: info.notsent_bytes,
+        in_flight_segments: info.in_flight_segments,
+        cwnd_segments: info.cwnd_segments,
+        mss_bytes: info.mss_bytes,
+        send_window_bytes: info.send_window_bytes,
+        writer_waits,
+        ..Look::default()
+    };
+    let most = info.max_pacing_rate_bytes_per_s;
+    let asked_for = most < u64::MAX && info.pacing_rate_bytes_per_s >= most;
+    match limiter(&Look::default(), &look, 1) {
+        Limiter::Pacing if !asked_for => Limiter::CongestionWindow,
+        limiter => limiter,
+    }
+}
+
+/// The same number for all processes of one machine until it boots, containers included: they share its CPUs.
+fn machine() -> u64 {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = id
+        .chars()
+        .filter(char::is_ascii_hexdigit)
+        .take(16)
+        .collect();
+    u64::from_str_radix(&digits, 16).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_threads_that_ended_is_kept() {
+        let gauges = Gauges::default();
+        let waited = |gauges: &Gauges| gauges.read().stages[Stage::Reading].waited_us;
+        let gauge = gauges.of_thread(Stage::Reading, None);
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(waited(&gauges) >= 5_000, "under way");
+        drop(gauge);
+        assert!(waited(&gauges) >= 4_000, "ended");
+        assert!(gauges.lock().threads.is_empty());
+        assert!(gauges.read().elapsed_us >= 5_000);
+    }
+
+    #[test]
+    fn round_trips_are_of_streams_that_know_theirs() {
+        let mut network = Network::default();
+        enter(&[(10, 4), (30, 8), (0, u32::MAX)], &mut network);
+        assert_eq!(network.streams, 3);
+        assert_eq!((network.rtt_us, network.rtt_min_us), (20, 4));
+        enter(&[], &mut network);
+        assert_eq!((network.streams, network.rtt_us), (0, 20));
+    }
+}

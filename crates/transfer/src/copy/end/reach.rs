@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an end may touch: all that its user may, or, if a site started it for a client, one exported directory and
+//! nothing beyond it, whatever the client says.
+
+use crate::copy::{
+    args::{Ports, Switch},
+    location, message,
+    order::{Begin, Meeting, Options, Role},
+};
+use anyhow::{Context as _, Result};
+use longhaul_command::exit::Refusal;
+use serde::{Deserialize, Serialize};
+use std::{
+    ffi::OsStr,
+    io,
+    net::IpAddr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use store::{origin, path::RelPath, root::Root, scan::Source};
+
+/// What a site tells the end that it starts, before the client says anything.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    /// What the export is called: the first name of every path.
+    pub(crate) export: String,
+    /// Where it is.
+    pub(crate) directory: PathBuf,
+    pub(crate) writable: bool,
+    /// Where the client reached the site: there data comes in, and nowhere else.
+    pub(crate) at: IpAddr,
+    /// The site's ports for data; none is any.
+    pub(crate) ports: Option<Ports>,
+}
+
+/// What an end may touch.
+#[derive(Debug)]
+pub(super) enum Reach {
+    Everything,
+    Export(Confinement),
+}
+
+impl Reach {
+    /// As the site says that started this end.
+    pub(super) fn told() -> Result<Self> {
+        let told = message::read(&mut io::stdin().lock())?;
+        Ok(Self::Export(told.context("the site went away")?))
+    }
+
+    /// Refuses what the export does not allow.
+    pub(super) fn admit(&self, begin: &Begin) -> Result<()> {
+        let Self::Export(export) = self else {
+            return Ok(());
+        };
+        if begin.options.encrypt == Switch::Off {
+            return Err(Refusal::usage(
+                "a site encrypts what it sends and receives: leave --encrypt off out",
+            ));
+        }
+        if begin.role == Role::Target && !export.writable {
+            let name = &export.export;
+            return Err(Refusal::usage(format!("{name}: may only be read")));
+        }
+        Ok(())
+    }
+
+    /// Where a site listens is its own affair.
+    pub(super) fn confine(&self, meeting: &mut Meeting) {
+        if let (Self::Export(export), Meeting::Listen { at, ports }) = (self, meeting) {
+            (*at, *ports) = (export.at, export.ports);
+        }
+    }
+
+    /// What is to be copied.
+    pub(super) fn sources(&self, paths: &[Vec<u8>]) -> Result<Vec<Source>> {
+        let paths = paths.iter().map(|path| Path::new(OsStr::from_bytes(path)));
+        let Self::Export(export) = self else {
+            return Source::open_all(paths).map_err(Refusal::usage);
+        };
+        let root = Arc::new(export.open()?);
+        paths
+            .map(|path| {
+                let inside = export.inside(path)?;
+                Source::open_below(&root, inside, path).map_err(Refusal::usage)
+            })
+            .collect()
+    }
+
+    /// A path without symbolic links, as far as it is there.
+    pub(super) fn real(&self, path: &[u8]) -> Option<PathBuf> {
+        match self {
+            Self::Everything => location::real(Path::new(OsStr::from_bytes(path))),
+            Self::Export(_) => self.place(path),
+        }
+    }
+
+    /// The directory beyond which nothing is touched.
+    pub(super) fn top(&self) -> Option<PathBuf> {
+        match self {
+            Self::Everything => Some(PathBuf::from("/")),
+            Self::Export(export) => export.directory.canonicalize().ok(),
+        }
+    }
+
+    /// A path as it is given, on this machine.
+    pub(super) fn place(&self, path: &[u8]) -> Option<PathBuf> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let Self::Export(export) = self else {
+            return Some(path.to_owned());
+        };
+        let top = self.top()?;
+        let inside = export.inside(path).ok()?;
+        Some(inside.map_or_else(|| top.clone(), |inside| top.join(inside.as_path())))
+    }
+
+    /// The directory in which all happens, and what the copied thing is called there. As with cp: into a directory
+    /// that is there, or under the given name in the one around it.
+    pub(super) fn target(&self, path: &[u8], options: &Options) -> Result<(Root, Option<RelPath>)> {
+        let path = Path::new(OsStr::from_bytes(path));
+        match self {
+            Self::Everything => anywhere(path, options),
+            Self::Export(export) => export.target(path, options),
+        }
+    }
+}
+
+fn anywhere(path: &Path, options: &Options) -> Result<(Root, Option<RelPath>)> {
+    let failed =
+        |path: &Path, error: io::Error| Refusal::usage(format!("{}: {error}", path.display()));
+    let is_there = path.is_dir();
+    let is_its_copy = || {
+        let named = named(path, true);
+        named.is_ok_and(|(root, name)| is_its_copy(&root, &name, options))
+    };
+    if options.into_directory || is_there && !is_its_copy() {
+        let root = Root::open_or_create(path).map_err(|error| failed(path, error))?;
+        return Ok((root, None));
+    }
+    let (root, name) = named(path, options.dry_run)?;
+    Ok((root, Some(name)))
+}
+
+/// The directory around a path, and the path's name in it. With a dry run it is not made, and the nearest one that is there is as good.
+fn named(path: &Path, dry_run: bool) -> Result<(Root, RelPath)> {
+    let name = path
+        .file_name()
+        .ok_or_else(|| Refusal::usage(format!("{}: no name for what is copied", path.display())))?;
+    let name = RelPath::parse(name.as_bytes()).map_err(Refusal::usage)?;
+    let around = path
+        .parent()
+        .filter(|around| !around.as_os_str().is_empty());
+    let around = around.unwrap_or(Path::new("."));
+    let failed = |error| Refusal::usage(format!("{}: {error}", around.display()));
+    match dry_run {
+        false => Ok((Root::open_or_create(around).map_err(failed)?, name)),
+        true => match Root::open(around) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let (root, rest) = named(around, true)?;
+                Ok((root, rest.join_path(&name)?))
+            }
+            root => Ok((root.map_err(failed)?, name)),
+        },
+    }
+}
+
+/// Whether a directory is what an earlier run of the same command made and called so.
+fn is_its_copy(root: &Root, path: &RelPath, options: &Options) -> bool {
+    let known = || origin::is_copy(root, path, &options.origin);
+    !options.into_directory && root.is_dir(path) && known().is_ok_and(|known| known)
+}
+
+impl Confinement {
+    fn open(&self) -> Result<Root> {
+        let name = &self.export;
+        let opened = Root::open(&self.directory);
+        opened.with_context(|| format!("{name}: the site cannot open what it exports"))
+    }
+
+    /// The path below the export; none is the export itself.
+    fn inside(&self, path: &Path) -> Result<Option<RelPath>> {
+        let bytes = path.as_os_str().as_bytes();
+        let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
+        let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
+        let whole = RelPath::parse(bytes).map_err(Refusal::usage)?;
+        let export = RelPath::parse(self.export.as_bytes()).map_err(Refusal::usage)?;
+        if whole.is_own() {
+            let why = store::root::Refusal::OwnName;
+            return Err(Refusal::usage(format!("{whole}: {why}")));
+        }
+        match whole.below(&export) {
+            None if whole != export => Err(Refusal::usage(format!(
+                "{whole}: not in {export}, for which this end was started"
+            ))),
+            inside => Ok(inside),
+        }
+    }
+
+    fn target(&self, path: &Path, options: &Options) -> Result<(Root, Option<RelPath>)> {
+        let (root, inside) = (self.open()?, self.inside(path)?);
+        let into = |inside: Option<&RelPath>| {
+            let root = root.below_or_create(inside).map_err(Refusal::usage)?;
+            Ok((root, None))
+        };
+        match inside {
+            None => into(None),
+            Some(inside)
+                if options.into_directory
+                    || root.is_dir(&inside) && !is_its_copy(&root, &inside, options) =>
+            {
+                into(Some(&inside))
+            }
+            Some(inside) => {
+                if !options.dry_run {
+                    let around = inside.parent();
+                    let made = around.map(|around| root.below_or_create(Some(&around)));
+                    made.transpose().map_err(Refusal::usage)?;
+                }
+                let (around, name) = root.nearest(&inside).map_err(Refusal::usage)?;
+                Ok((around, Some(name)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::args::{Pace, Streams, Transport};
+    use std::{fs, os::unix::fs::symlink};
+    use tempfile::TempDir;
+
+    /// `in` is exported, `outside` is beside it, and links lead there.
+    fn export() -> (TempDir, Confinement) {
+        let temp = TempDir::new().unwrap();
+        let at = |name: &str| temp.path().join(name);
+        fs::create_dir_all(at("in/dir")).unwrap();
+        fs::create_dir(at("outside")).unwrap();
+        fs::write(at("outside/secret"), "x").unwrap();
+        fs::write(at("in/file"), "x").unwrap();
+        fs::write(at("in/.longhaul-x.part"), "x").unwrap();
+        symlink(at("outside"), at("in/link")).unwrap();
+        symlink("..", at("in/up")).unwrap();
+        let export = Confinement {
+            export: "data".to_owned(),
+            directory: at("in"),
+            writable: false,
+            at: [127, 0, 0, 1].into(),
+            ports: None,
+        };
+        (temp, export)
+    }
+
+    fn options(into_directory: bool) -> Options {
+        Options {
+            silence: 60_000,
+            streams: Streams::Auto,
+            pace: Pace::Auto,
+            congestion_control: None,
+            transport: Transport::Tcp,
+            encrypt: Switch::On,
+            hash: Switch::On,
+            limit: None,
+            dry_run: false,
+            checksum: false,
+            delete: false,
+            update: false,
+            one_file_system: false,
+            rules: Vec::new(),
+            preserve: store::preserve::Preserve::default(),
+            into_directory,
+            origin: [0; 32],
+        }
+    }
+
+    const BAD: [&str; 16] = [
+        "",
+        "/",
+        "..",
+        "/..",
+        "/data/..",
+        "/data/../outside/secret",
+        "/data/./file",
+        "/data//file",
+        "/data/dir//",
+        "/other",
+        "/database",
+        "/etc/passwd",
+        "/data/link/secret",
+        "/data/up/outside/secret",
+        "/data/.longhaul-x.part",
+        "/data/dir\0",
+    ];
+
+    #[test]
+    fn nothing_beyond_the_export_is_a_source() {
+        let (_temp, export) = export();
+        let reach = Reach::Export(export);
+        for path in BAD {
+            let sources = reach.sources(&[path.as_bytes().to_vec()]);
+            assert!(sources.is_err(), "{path:?}");
+        }
+        for path in ["/data", "/data/", "data", "/data/file", "/data/dir/"] {
+            let sources = reach.sources(&[path.as_bytes().to_vec()]);
+            assert!(sources.is_ok(), "{path:?}: {sources:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_beyond_the_export_is_a_target() {
+        let (temp, export) = export();
+        let reach = Reach::Export(export);
+        for into in [false, true] {
+            for path in BAD {
+                let target = reach.target(path.as_bytes(), &options(into));
+                assert!(target.is_err(), "{path:?}");
+            }
+        }
+        // A link is no directory: what is copied would take its place, not go where it leads.
+        let into = reach.target(b"/data/link", &options(true));
+        assert!(into.is_err());
+        let (_, name) = reach.target(b"/data/link", &options(false)).unwrap();
+        assert_eq!(name, RelPath::parse(b"link").ok());
+        let outside = fs::read_dir(temp.path().join("outside")).unwrap().count();
+        assert_eq!(outside, 1);
+    }
+
+    #[test]
+    fn names_in_an_export_are_cp_s() {
+        let (temp, export) = export();
+        let reach = Reach::Export(export);
+        let name = |path: &str, into| {
+            let (_, name) = reach.target(path.as_bytes(), &options(into)).unwrap();
+            name.map(|name| name.to_string())
+        };
+        assert_eq!(name("/data", false), None);
+        assert_eq!(name("/data/dir", false), None);
+        assert_eq!(name("/data/new", false).as_deref(), Some("new"));
+        assert_eq!(name("/data/made", true), None);
+        assert!(temp.path().join("in/made").is_dir());
+        // Directories around a target are made.
+        assert_eq!(name("/data/no/such", false).as_deref(), Some("such"));
+        assert!(temp.path().join("in/no").is_dir());
+    }
+
+    #[test]
+    fn the_site_says_where_data_comes_in() {
+        let (_temp, export) = export();
+        let anywhere = || Meeting::Listen {
+            at: [0, 0, 0, 0].into(),
+            ports: None,
+        };
+        let (mut free, mut confined) = (anywhere(), anywhere());
+        Reach::Everything.confine(&mut free);
+        assert_eq!(free, anywhere());
+        Reach::Export(export).confine(&mut confined);
+        assert!(matches!(confined, Meeting::Listen { at, .. } if at.is_loopback()));
+    }
+}

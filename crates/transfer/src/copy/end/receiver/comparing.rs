@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--checksum`: files that are there in the same size are the same if their hashes are. The source reads its file as
+//! soon as it was asked for the hash; this end, when that has come.
+
+use super::{
+    Target,
+    arriving::said,
+    state::{Shared, State},
+};
+use crate::copy::{
+    message::{Answer, Outcome, Share},
+    threads,
+};
+use anyhow::Result;
+use longhaul_scheduling::Stage;
+use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
+use store::{
+    blocks::{Blocks, FileHash},
+    entry::{Entry, Kind},
+    place::{Options, Placed, Placer},
+};
+
+/// A file, and the hash of the source's.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    number: u64,
+    entry: Entry,
+    hash: FileHash,
+}
+
+impl Target {
+    /// The threads that read files here, one a CPU; they end when all is over.
+    pub(super) fn begin_comparing(self: &Arc<Self>) -> Result<()> {
+        threads::begin_on_each_cpu(|| {
+            let target = self.clone();
+            move || target.compare_files()
+        })
+    }
+
+    /// Asks for the hash of a file.
+    pub(super) fn compare(&self, number: u64, entry: Entry) {
+        self.shared
+            .change(|state| state.comparing.insert(number, entry));
+        self.answers.put(Answer::Hash { file: number });
+    }
+
+    pub(super) fn hear_hash(&self, number: u64, hash: [u8; 32]) {
+        let hash = FileHash(hash);
+        self.shared.change(|state| {
+            if let Some(entry) = state.comparing.remove(&number) {
+                state.to_compare.push_back(Comparison {
+                    number,
+                    entry,
+                    hash,
+                });
+            }
+        });
+    }
+
+    fn compare_files(&self) {
+        let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
+        while let Some(next) = self.shared.next_to_compare() {
+            gauge.begin(Stage::Looking);
+            self.compare_one(next);
+            gauge.begin(Stage::Resting);
+        }
+    }
+
+    fn compare_one(&self, comparison: Comparison) {
+        let Comparison {
+            number,
+            entry,
+            hash,
+        } = comparison;
+        // What can't be read here is replaced.
+        if let Some((file, _)) = self.hash_here(&entry).filter(|(_, own)| *own == hash) {
+            let outcome = self.is_same(&entry, &file);
+            return self.settle(number, &entry.path, outcome);
+        }
+        match self.options.dry_run {
+            true => {
+                let outcome = self.plan(&entry, &Placed::Wanted);
+                self.settle(number, &entry.path, outcome);
+            }
+            false => self.want(number, entry, Share::Whole),
+        }
+    }
+
+    fn hash_here(&self, entry: &Entry) -> Option<(File, FileHash)> {
+        let Kind::File { version, .. } = entry.kind else {
+            return None;
+        };
+        let file = self.root.open_file(&entry.path).ok()?;
+        let blocks = Blocks::of(file.metadata().ok()?.len());
+        if blocks.file_len() != version.size {
+            return None;
+        }
+        let (mut buffer, mut hashes) = (Vec::new(), Vec::new());
+        for index in 0..blocks.count() {
+            let range = blocks.range(index).ok()?;
+            buffer.resize((range.end - range.start) as usize, 0);
+            file.read_exact_at(&mut buffer, range.start).ok()?;
+            hashes.push(blocks.hash(index, &buffer).ok()?);
+        }
+        blocks.file_hash(&hashes).map(|hash| (file, hash))
+    }
+
+    /// Its metadata may still be another.
+    fn is_same(&self, entry: &Entry, file: &File) -> Outcome {
+        let options = Options {
+            dry_run: self.options.dry_run,
+            ..Options::default()
+        };
+        match Placer::new(&self.root, options).settle(entry, file) {
+            Ok((Placed::Unchanged, _)) if self.options.dry_run => Outcome::Same,
+            Ok((Placed::Unchanged, _)) => self.is_there(entry),
+            Ok((placed, _)) if self.options.dry_run => self.plan(entry, &placed),
+            Ok((_, left_out)) if left_out.is_empty() => Outcome::Made,
+            Ok((_, left_out)) => Outcome::MadeWithout(said(&left_out)),
+            Err(failure) => Outcome::Failed(failure.to_string()),
+        }
+    }
+}
+
+impl Shared {
+    /// `None`: nothing more comes.
+    fn next_to_compare(&self) -> Option<Comparison> {
+        self.wait_for(|state| match state.over {
+            true => Some(None),
+            false => state.to_compare.pop_front().map(Some),
+        })
+    }
+}
+
+impl State {
+    /// A file that is compared, or will be, is withdrawn; whether there was one.
+    pub(super) fn forget_comparison(&mut self, file: u64) -> bool {
+        let before = self.to_compare.len();
+        self.to_compare.retain(|other| other.number != file);
+        self.comparing.remove(&file).is_some() || self.to_compare.len() < before
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread that makes durable what was written, in batches, and gives files their names.
+
+use super::{
+    Target,
+    arriving::{Large, Named, in_its_place},
+    state::{State, Written},
+};
+use crate::copy::{
+    args::Switch,
+    message::{Answer, Outcome},
+};
+use longhaul_scheduling::Stage;
+use std::{sync::Arc, time::Duration};
+use store::{
+    blocks::FileHash,
+    entry::{Entry, Kind},
+    manifest::{Manifest, Record},
+    medium::Dir,
+    part::Finished,
+    small,
+};
+
+/// How long written blocks may wait to become durable: a kill costs what a path carries in this time and while the
+/// disk syncs, at most [`super::state::AT_RISK_MAX`], and what is under way.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// A file that has its name.
+struct Done {
+    number: u64,
+    entry: Arc<Entry>,
+    left_out: Vec<String>,
+    finished: Option<Finished>,
+}
+
+impl Done {
+    fn of(number: u64, entry: Arc<Entry>, named: Named) -> Self {
+        let Named { finished, left_out } = named;
+        Self {
+            number,
+            entry,
+            left_out,
+            finished: Some(finished),
+        }
+    }
+}
+
+/// What the manifest is told of a file.
+type Noted = (Arc<Entry>, FileHash);
+
+impl Target {
+    pub(super) fn commit_all(&self) {
+        let mut manifest = self.manifest();
+        let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
+        while !self.shared.is_over() {
+            self.shared
+                .wait_some_time(INTERVAL, |state| state.over || state.wants_a_commit());
+            gauge.begin(Stage::Syncing);
+            for (stream, blocks) in self.shared.change(State::untold) {
+                self.answers.put(Answer::Received { stream, blocks });
+            }
+            let done = self.commit(manifest.as_mut());
+            if !done.is_empty() {
+                if self.options.hash == Switch::Off {
+                    self.forget_hashes(manifest.as_mut(), &done);
+                }
+                done.into_iter().for_each(|file| self.forget_journal(file));
+                self.open_waiting();
+            }
+            if self.shared.change(State::look_again) {
+                self.open_waiting();
+            }
+            gauge.begin(Stage::Resting);
+        }
+    }
+
+    /// First data, then the manifest, then names: no kill leaves a file under its name that the manifest does not know.
+    fn commit(&self, manifest: Option<&mut Manifest>) -> Vec<Done> {
+        let written = self.shared.look(State::begin_commit);
+        let complete = self.commit_large();
+        let renamed = self
+            .shared
+            .change(|state| std::mem::take(&mut state.renamed));
+        let mut noted: Vec<Noted> = complete
+            .iter()
+            .filter_map(|(_, large)| Some((large.entry.clone(), large.agreed_hash()?)))
+            .collect();
+        let renamed = renamed.into_iter().map(|(number, entry, named)| {
+            let entry = Arc::new(entry);
+            noted.extend(named.finished.hash.map(|hash| (entry.clone(), hash)));
+            Done::of(number, entry, named)
+        });
+        let mut done: Vec<Done> = renamed.collect();
+        done.extend(self.commit_small(manifest, noted));
+        self.shared.change(|state| state.end_commit(written));
+        done.extend(
+            complete
+                .into_iter()
+                .filter_map(|(number, large)| self.name_large(number, &large)),
+        );
+        done
+    }
+
+    /// Without one, files are copied all the same; they can't be verified later without the source.
+    pub(super) fn manifest(&self) -> Option<Manifest> {
+        let top = self.root.open_dir(None).map_err(|error| error.to_string());
+        let dir = top.and_then(|top| {
+            use std::os::fd::AsFd;
+            Dir::new(top.as_fd()).map_err(|error| error.to_string())
+        });
+        let loaded = dir.and_then(|dir| Manifest::load(&dir).map_err(|error| error.to_string()));
+        loaded
+            .map_err(|why| self.fail(format!("no record of hashes is kept: {why}")))
+            .ok()
+    }
+
+    /// Gives small files their names, once they and what else is to be noted are in the manifest.
+    fn commit_small(&self, manifest: Option<&mut Manifest>, mut noted: Vec<Noted>) -> Vec<Done> {
+        let batch = self.shared.change(|state| std::mem::take(&mut state.batch));
+        let (mut about, mut files) = (Vec::new(), Vec::new());
+        for Written {
+            number,
+            entry,
+            small,
+            left_out,
+        } in batch
+        {
+            about.push((number, entry, left_out));
+            files.push(small);
+        }
+        let outcomes = small::commit(files, |hashes| {
+            let small = about.iter().zip(hashes);
+            noted.extend(small.filter_map(|((_, entry, _), hash)| Some((entry.clone(), (*hash)?))));
+            self.note(manifest, &noted);
+        });
+        let mut done = Vec::new();
+        for ((number, entry, left_out), outcome) in about.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(_) => {
+                    self.durable(size(&entry));
+                    done.push(Done {
+                        number,
+                        entry,
+                        left_out,
+                        finished: None,
+                    });
+                }
+                Err(error) => {
+                    let why = in_its_place(&entry, &error);
+                    self.settle(number, &entry.path, Outcome::Failed(why));
+                }
+            }
+        }
+        done
+    }
+
+    /// Makes durable what was written of large files; those of which that is all.
+    fn commit_large(&self) -> Vec<(u64, Arc<Large>)> {
+        let open: Vec<(u64, Arc<Large>)> = self.shared.look(|state| {
+            let all = state.large.iter();
+            all.map(|(number, large)| (*number, large.clone()))
+                .collect()
+        });
+        let mut complete = Vec::new();
+        for (number, large) in open {
+            match large.commit() {
+                Ok(bytes) => self.durable(bytes),
+                Err(why) => {
+                    self.give_up(number, &large, why);
+                    continue;
+                }
+            }
+            if !large.is_complete() {
+                continue;
+            }
+            match large.assemble() {
+                Ok(()) => complete.push((number, large)),
+                Err(why) => self.give_up(number, &large, why),
+            }
+        }
+        complete
+    }
+
+    fn name_large(&self, number: u64, large: &Large) -> Option<Done> {
+        let finished = large.finish().and_then(|named| {
+            if large.is_kept() {
+                self.leave_no_name(&large.entry)?;
+            }
+            Ok(named)
+        });
+        match finished {
+            Ok(named) => {
+                self.shared.change(|state| state.large.remove(&number));
+                let Some(named) = named else {
+                    self.settle(number, &large.entry.path, Outcome::Made);
+                    self.open_waiting();
+                    return None;
+                };
+                Some(Done::of(number, large.entry.clone(), named))
+            }
+            Err(why) => {
+                self.give_up(number, large, why);
+                None
+            }
+        }
+    }
+
+    /// Unless somebody has already.
+    fn give_up(&self, number: u64, large: &Large, why: String) {
+        let known = self
+            .shared
+            .change(|state| state.large.remove(&number).is_some());
+        if known {
+            self.settle(number, &large.entry.path, Outcome::Failed(why));
+            self.open_waiting();
+        }
+    }
+
+    fn durable(&self, bytes: u64) {
+        if bytes > 0 {
+            self.tally.add(|now| now.durable += bytes);
+            self.answers.put(Answer::Durable { bytes });
+        }
+    }
+
+    /// Keeps the hashes.
+    fn note(&self, manifest: Option<&mut Manifest>, noted: &[Noted]) {
+        let records: Vec<(&[u8], Record)> = noted.iter().map(record).collect();
+        if let Some(manifest) = manifest
+            && let Err(error) = manifest.append(&records)
+        {
+            let count = records.len();
+            self.fail(format!("hashes of {count} files are not kept: {error}"));
+        }
+    }
+
+    /// What was known of files that nobody hashed this time is not known any more.
+    fn forget_hashes(&self, manifest: Option<&mut Manifest>, done: &[Done]) {
+        let Some(manifest) = manifest else { return };
+        let paths = done.iter().map(|done| done.entry.path.as_bytes());
+        let known = paths.filter(|path| manifest.lookup(path).is_some());
+        let gone: Vec<(&[u8], Record)> = known.map(|path| (path, Record::GONE)).collect();
+        if let Err(error) = manifest.append(&gone) {
+            self.fail(format!("hashes that are not known any more stay: {error}"));
+        }
+    }
+
+    fn forget_journal(&self, file: Done) {
+        let forgotten = file.finished.map_or(Ok(()), Finished::forget_journal);
+        if let Err(error) = forgotten {
+            self.problem(in_its_place(&file.entry, &error));
+        }
+        let outcome = match file.left_out.is_empty() {
+            true => Outcome::Made,
+            false => Outcome::MadeWithout(file.left_out),
+        };
+        self.settle(file.number, &file.entry.path, outcome);
+    }
+}
+
+fn size(entry: &Entry) -> u64 {
+    match entry.kind {
+        Kind::File { version, .. } => version.size,
+        _ => 0,
+    }
+}
+
+fn record((entry, hash): &Noted) -> (&[u8], Record) {
+    let modified = entry.metadata.modified;
+    let record = Record {
+        hash: *hash,
+        size: size(entry),
+        mtime: (modified.seconds, modified.nanos),
+    };
+    (entry.path.as_bytes(), record)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--checksum`: files are read for nothing but their hash, which the target compares with that of its own.
+
+use super::{
+    Source,
+    sending::{Lost, SourceFile},
+    state::{Shared, State},
+};
+use crate::copy::{message::Order, threads};
+use longhaul_scheduling::Stage;
+use std::sync::Arc;
+use store::blocks::FileHash;
+
+impl Source {
+    /// The threads that hash, one a CPU; they end when all is over.
+    pub(super) fn begin_hashing(self: &Arc<Self>) -> anyhow::Result<()> {
+        threads::begin_on_each_cpu(|| {
+            let source = self.clone();
+            move || source.hash_files()
+        })
+    }
+
+    fn hash_files(&self) {
+        let mut gauge = self.tally.gauges.of_thread(Stage::Resting, None);
+        while let Some((number, file)) = self.shared.next_to_hash() {
+            gauge.begin(Stage::Looking);
+            match hash_of(&file) {
+                Ok(hash) => self.tell_hash(number, hash),
+                Err(lost) => self.lose(number, &file, &lost),
+            }
+            gauge.begin(Stage::Resting);
+        }
+    }
+
+    fn tell_hash(&self, file: u64, FileHash(hash): FileHash) {
+        self.shared.change(|state| state.hashing.remove(&file));
+        self.orders.put(Order::Hashed { file, hash });
+    }
+}
+
+fn hash_of(file: &SourceFile) -> Result<FileHash, Lost> {
+    let (opened, blocks) = (file.open()?, file.blocks());
+    let (mut buffer, mut hashes) = (Vec::new(), Vec::new());
+    let nonsense = |error: store::blocks::NoSuchBlock| Lost::Unreadable(error.to_string());
+    for index in 0..blocks.count() {
+        file.read(&opened, index, &mut buffer)?;
+        hashes.push(blocks.hash(index, &buffer).map_err(nonsense)?);
+    }
+    blocks.file_hash(&hashes).ok_or(Lost::Changed)
+}
+
+impl Shared {
+    /// A file that the target wants the hash of; waits for one. `None`: nothing more comes.
+    fn next_to_hash(&self) -> Option<(u64, Arc<SourceFile>)> {
+        self.wait_for(|state| match state.over {
+            true => Some(None),
+            false => state.take_to_hash().map(Some),
+        })
+    }
+}
+
+impl State {
+    /// The target wants the hash of a file.
+    pub(super) fn hash(&mut self, file: u64) {
+        if let Some(Some(_)) = self.announced.get(&file)
+            && self.hashing.insert(file)
+        {
+            self.to_hash.push_back(file);
+        }
+    }
+
+    fn take_to_hash(&mut self) -> Option<(u64, Arc<SourceFile>)> {
+        while let Some(number) = self.to_hash.pop_front() {
+            if let Some(Some(file)) = self.announced.get(&number) {
+                return Some((number, file.clone()));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--limit`: what all copies of a user from this host send together. They share a file of eight bytes, which says when the
+//! line is free again; whoever wants to send takes it under a lock. A process that is killed leaves nothing that hurts.
+
+use anyhow::{Result, ensure};
+use longhaul_command::exit::Refusal;
+use longhaul_linux::clock;
+use longhaul_scheduling::limit;
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    thread::sleep,
+};
+use units::{BitRate, Time};
+
+/// In memory, on every Linux, and gone with the clock that it is about.
+const DIRECTORY: &str = "/dev/shm";
+
+/// A share of the line.
+#[derive(Debug)]
+pub(super) struct Limit {
+    file: Mutex<File>,
+    rate: BitRate,
+}
+
+impl Limit {
+    /// At most so many bits a second.
+    pub(super) fn open(bits_per_s: u64) -> Result<Self> {
+        let name = format!("longhaul-limit-{}", longhaul_linux::process::user());
+        Self::open_in(Path::new(DIRECTORY), &name, bits_per_s)
+    }
+
+    fn open_in(directory: &Path, name: &str, bits_per_s: u64) -> Result<Self> {
+        let path: PathBuf = directory.join(name);
+        let file = own(&path)
+            .map_err(|error| Refusal::usage(format!("--limit: {}: {error:#}", path.display())))?;
+        Ok(Self {
+            file: Mutex::new(file),
+            rate: BitRate::from_bits(bits_per_s),
+        })
+    }
+
+    /// Returns when so many bytes may be sent.
+    pub(super) fn wait_for(&self, bytes: u64) -> io::Result<()> {
+        let now = clock::now();
+        sleep(self.take(now, bytes)?.since(now).into());
+        Ok(())
+    }
+
+    /// When so many bytes may be sent. The lock of the file keeps other processes out, the mutex other threads.
+    fn take(&self, now: Time, bytes: u64) -> io::Result<Time> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        flock(&*file, FlockOperation::LockExclusive)?;
+        let taken = take(&file, now, self.rate, bytes);
+        flock(&*file, FlockOperation::Unlock)?;
+        taken
+    }
+}
+
+fn take(file: &File, now: Time, rate: BitRate, bytes: u64) -> io::Result<Time> {
+    let mut free = [0; 8];
+    // One that is new holds nothing: free since ever.
+    let _ = file.read_exact_at(&mut free, 0);
+    let free = Time::from_nanos(u64::from_le_bytes(free));
+    let (begins, free) = limit::take(now, free, rate, bytes);
+    file.write_all_at(&free.as_nanos().to_le_bytes(), 0)?;
+    Ok(begins)
+}
+
+/// A file that nobody else has put there.
+fn own(path: &Path) -> Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+        .open(path)?;
+    let owner = file.metadata()?.uid();
+    ensure!(
+        owner == longhaul_linux::process::user(),
+        "it belongs to user {owner}: remove it"
+    );
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_copies_share_the_line_and_go_on_from_what_the_other_took() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Limit::open_in(directory.path(), "line", 8_000_000).unwrap();
+        let (one, other) = (open(), open());
+        let now = Time::from_secs(50);
+        // A burst of 20 ms at 1 MB/s is free at first.
+        let begins = |limit: &Limit| limit.take(now, 10_000).unwrap();
+        let taken = [begins(&one), begins(&other), begins(&one), begins(&other)];
+        let late = taken.map(|begins| begins.since(now).as_nanos() / 1_000_000);
+        assert_eq!(late, [0, 0, 0, 10]);
+    }
+
+    #[test]
+    fn a_link_to_elsewhere_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("line");
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        let refused = Limit::open_in(directory.path(), "line", 8_000_000).unwrap_err();
+        assert!(refused.to_string().contains("--limit: "), "{refused}");
+    }
+}

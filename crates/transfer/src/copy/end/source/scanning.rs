@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread that finds what there is to copy and announces it.
+
+use super::{Source, refused, sending::SourceFile};
+use crate::copy::{
+    end::{filter, reach::Reach},
+    message::{Order, Share},
+    order::{Begin, Task},
+};
+use anyhow::Result;
+use longhaul_scheduling::Stage;
+use std::{fmt::Display, sync::Arc};
+use store::{
+    entry::{Entry, Kind},
+    metadata::LeftOut,
+    path::RelPath,
+    scan::{Item, Options, Scan, Source as Place},
+    spread::{Share as Spread, SpreadError},
+};
+
+/// A scan that may begin.
+#[derive(Debug)]
+pub(in crate::copy::end) struct Scanning(pub(in crate::copy::end) Scan);
+
+impl Scanning {
+    pub(in crate::copy::end) fn open(begin: &Begin, reach: &Reach) -> Result<Self> {
+        let places = reach.sources(&begin.paths)?;
+        let filter = filter(&begin.options)?;
+        let tops = places.iter().filter_map(Place::name);
+        let filter = filter.with_tops(tops);
+        let options = Options {
+            one_file_system: begin.options.one_file_system,
+        };
+        Ok(Self(Scan::new(places, filter, options).map_err(refused)?))
+    }
+
+    pub(super) fn sources(&self) -> &Arc<[Place]> {
+        self.0.sources()
+    }
+}
+
+impl Source {
+    pub(super) fn announce(&self, Scanning(mut scan): Scanning) {
+        let sources = scan.sources().clone();
+        let tops = sources.iter().filter_map(Place::name).cloned();
+        self.orders.put(Order::Tops(tops.collect()));
+        for why in &self.incomplete {
+            self.unread(why);
+        }
+        let mut gauge = self.tally.gauges.of_thread(Stage::Looking, None);
+        for item in &mut scan {
+            gauge.begin(Stage::Resting);
+            match item {
+                Item::Entry {
+                    source,
+                    entry,
+                    left_out,
+                } => {
+                    let Some(share) = self.share_of(&sources[source], &entry) else {
+                        continue;
+                    };
+                    self.leave_out(&entry.path, &left_out);
+                    let file = file_of(&entry, &sources, source);
+                    let file = file.map(|file| Arc::new(SourceFile { share, ..file }));
+                    self.announce_one(entry, file);
+                }
+                Item::Piece { entry, .. } if !self.takes_pieces() => {
+                    self.unread(&format!(
+                        "{}: only a piece of it is here: longhaul copy --apart source brings all of them together",
+                        entry.path
+                    ));
+                }
+                Item::Piece { entry, held, .. } if held.is_empty() => {
+                    self.unread(&format!("{}: nothing is left of its piece", entry.path));
+                }
+                Item::Piece {
+                    source,
+                    entry,
+                    held,
+                } => {
+                    let file = self.piece(&entry, held, &sources, source);
+                    self.announce_one(entry, file.map(Arc::new));
+                }
+                Item::Top { metadata, left_out } => {
+                    self.leave_out(".", &left_out);
+                    self.orders.put(Order::Top(metadata));
+                }
+                Item::Shares { path, shares } => self.lack(&path, shares),
+                Item::Skipped { path, why } => {
+                    let said = super::Report::Problem(format!("{path}: {why}"));
+                    self.reporter.say(&said);
+                    self.orders.put(Order::Spared(path));
+                }
+                Item::Failed(failure) => self.unread(&failure),
+                Item::SourceFailed { source, failure } => {
+                    self.unread(&format!("{}: {failure}", source.display()));
+                }
+            }
+            gauge.begin(Stage::Looking);
+        }
+        self.tally.add(|now| now.scanned = true);
+        self.orders.put(Order::ScanEnded);
+    }
+
+    /// Trees below the source that others have shares of, too.
+    fn lack(&self, dir: &RelPath, shares: Result<Vec<Spread>, SpreadError>) {
+        if !tells_what_lacks(self.task) {
+            return;
+        }
+        let shares = match shares {
+            Ok(shares) => shares,
+            Err(error) => return self.unread(&format!("{dir}: {error}")),
+        };
+        for share in shares {
+            let tree = share.top.as_ref().map(|top| dir.join_path(top));
+            let tree = tree.and_then(Result::ok).unwrap_or_else(|| dir.clone());
+            if let Some(why) = lacking(&share, self.task) {
+                self.unread(&format!("{tree}: {why}"));
+            }
+        }
+    }
+
+    fn unread(&self, why: &dyn Display) {
+        self.orders.put(Order::Unread);
+        self.problem(why.to_string());
+    }
+
+    fn leave_out(&self, path: impl Display, what: &[LeftOut]) {
+        for what in what {
+            let said = format!("{path}: could not read its {}", what.what);
+            self.reporter.say(&super::Report::Problem(said));
+        }
+    }
+
+    /// Waits while the target has much to settle.
+    pub(super) fn announce_one(&self, mut entry: Entry, file: Option<Arc<SourceFile>>) {
+        if matches!(entry.kind, Kind::HardLink { .. }) {
+            // They came with the file.
+            entry.metadata.xattrs.clear();
+        }
+        self.shared.has_room();
+        self.tally.add(|now| {
+            now.entries += 1;
+            now.bytes += file.as_ref().map_or(0, |file| file.bytes());
+        });
+        let number = self
+            .shared
+            .change(|state| state.announce(&entry, file.clone()));
+        let share = file.map_or(Share::Whole, |file| file.share.clone());
+        self.orders.put(Order::Entry {
+            number,
+            entry,
+            share,
+        });
+    }
+}
+
+/// Whether this conversation says that a tree is not whole: of several hosts' one does, and not where shares stay shares.
+pub(super) fn tells_what_lacks(task: Task) -> bool {
+    match task {
+        Task::Whole | Task::Gather(_) => true,
+        Task::Spread(placement) => placement.host == 0,
+        _ => false,
+    }
+}
+
+/// What is not here of a tree that was spread over several hosts.
+pub(super) fn lacking(share: &Spread, task: Task) -> Option<String> {
+    let hosts = share.hosts.join(", ");
+    (share.hosts.len() > 1).then(|| match task {
+        // Only of what is named itself are the shares counted.
+        Task::Gather(_) => format!(
+            "it was spread over {hosts}; longhaul copy --apart source of it alone finds out whether all of it is there"
+        ),
+        _ => format!(
+            "only one host's share of it is here: it was spread over {hosts}; longhaul copy --apart source brings all of them together"
+        ),
+    })
+}
+
+/// All of a file, if it is one.
+pub(super) fn file_of(entry: &Entry, sources: &Arc<[Place]>, source: usize) -> Option<SourceFile> {
+    let Kind::File { version, sparse } = entry.kind else {
+        return None;
+    };
+    Some(SourceFile {
+        sources: sources.clone(),
+        source,
+        path: entry.path.clone(),
+        version,
+        sparse,
+        tries: 1,
+        share: Share::Whole,
+        in_piece: false,
+        assignment: None,
+    })
+}

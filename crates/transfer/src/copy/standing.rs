@@ -1,0 +1,592 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a copy stands, from what both ends have told so far.
+
+use super::{
+    order::{Progress, Role, StreamFigures},
+    patience::Gain,
+    plan::Plan,
+};
+use longhaul_scheduling::{End, Measured, Verdict};
+use serde::Serialize;
+use std::{
+    collections::VecDeque,
+    fmt,
+    time::{Duration, Instant},
+};
+use units::{BitRate, Bytes, Time};
+
+/// Reports that *now* spans: some four seconds.
+const RECENT: usize = 8;
+
+/// An end that says nothing for so long is stuck, or its path is: it reports twice a second.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// What is known of a copy, over all its conversations.
+#[derive(Debug)]
+pub(super) struct Standing {
+    began: Instant,
+    source: Heard,
+    target: Heard,
+    /// Bytes sent, sent twice and made durable in conversations before this one.
+    sent_before: u64,
+    repeated_before: u64,
+    durable_before: u64,
+    /// Things made in the pass before this one, over what is the same.
+    made_before: u64,
+    /// The last reports of the conversation before this one, which finds anew what there is.
+    source_before: Progress,
+    target_before: Progress,
+    gain: Gain,
+    /// The most streams that were open at a time.
+    streams_max: u32,
+    brought: Option<Brought>,
+}
+
+/// What movers brought before the first conversation.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Brought {
+    /// Of this process.
+    pub(super) movers: usize,
+    /// By all of all processes: extents, those that were given up, and bytes.
+    pub(super) extents: u64,
+    pub(super) failed: u64,
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+}
+
+/// The last reports of one end.
+#[derive(Debug, Default)]
+struct Heard(VecDeque<(Instant, Progress)>);
+
+/// What is said of a copy, as JSON and in words.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Record {
+    /// Things found so far, and bytes in their files.
+    entries: u64,
+    bytes: u64,
+    /// Whether these are all.
+    scanned: bool,
+    same: u64,
+    made: u64,
+    /// Of a kind that the target does not take.
+    left_out: u64,
+    pub(super) failed: u64,
+    removed: u64,
+    /// Bytes that needed not be sent, that were sent, and that were made durable.
+    there_bytes: u64,
+    sent_bytes: u64,
+    durable_bytes: u64,
+    /// Sent on another stream, too, at the end.
+    repeated_bytes: u64,
+    seconds: f64,
+    average_bps: u64,
+    /// In the last seconds; not at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    now_bps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_s: Option<f64>,
+    /// Open now; at the end, the most that were.
+    open_streams: u32,
+    rtt_us: u32,
+    retransmitted_segments: u64,
+    retransmitted_bytes: u64,
+    limited_by: Option<Verdict>,
+    /// With a dry run, what would be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<Plan>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    brought: Option<Brought>,
+    /// What each stream carried; only at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    streams: Option<Vec<StreamFigures>>,
+    /// Bytes of all that are at the target.
+    #[serde(skip)]
+    at: u64,
+}
+
+impl Standing {
+    pub(super) fn new(began: Instant) -> Self {
+        Self {
+            began,
+            source: Heard::default(),
+            target: Heard::default(),
+            sent_before: 0,
+            repeated_before: 0,
+            durable_before: 0,
+            made_before: 0,
+            source_before: Progress::default(),
+            target_before: Progress::default(),
+            gain: Gain::default(),
+            streams_max: 0,
+            brought: None,
+        }
+    }
+
+    /// Movers brought something before the first conversation.
+    pub(super) fn brought(&mut self, brought: Brought, record: &Record) {
+        self.brought = Some(brought);
+        self.sent_before += record.sent_bytes;
+        self.repeated_before += record.repeated_bytes;
+        self.durable_before += record.durable_bytes;
+    }
+
+    /// Another conversation begins: both ends count from 0 again.
+    pub(super) fn again(&mut self) {
+        self.sent_before += self.source.last().sent;
+        self.repeated_before += self.source.last().repeated;
+        self.durable_before += self.target.last().durable;
+        self.gain.again();
+        // A conversation that broke before it began says nothing.
+        if !self.source.0.is_empty() {
+            let found = self.found(&self.source.last());
+            (self.source_before, self.target_before) = (found, self.target.last());
+        }
+        (self.source, self.target) = (Heard::default(), Heard::default());
+    }
+
+    /// All was brought, and another pass finds it.
+    pub(super) fn pass(&mut self) {
+        self.made_before += self.source.last().made;
+        self.again();
+        (self.source_before, self.target_before) = (Progress::default(), Progress::default());
+    }
+
+    pub(super) fn hear(&mut self, role: Role, progress: Progress, now: Instant) {
+        self.streams_max = self.streams_max.max(progress.measured.network.streams);
+        self.gain.hear(role, &progress);
+        match role {
+            Role::Source => self.source.hear(progress, now),
+            Role::Target => self.target.hear(progress, now),
+        }
+    }
+
+    /// What this conversation brought that those before it did not.
+    pub(super) fn gained(&self) -> u64 {
+        self.gain.so_far()
+    }
+
+    /// As it stands while it goes on.
+    pub(super) fn now(&self, now: Instant) -> Record {
+        let mut record = self.record(now);
+        let rate = self.target.rate();
+        record.now_bps = rate;
+        let left = record.left().filter(|_| record.scanned);
+        record.left_s = left
+            .zip(rate)
+            .and_then(|(bytes, rate)| (rate > 0).then(|| bytes as f64 * 8.0 / rate as f64));
+        let recent = || Verdict::of(&self.source.recent(), &self.target.recent());
+        record.limited_by = self.silent(now).or_else(recent);
+        record
+    }
+
+    /// All of it, when it is over.
+    pub(super) fn over(&self, now: Instant, streams: Vec<StreamFigures>) -> Record {
+        let mut record = self.record(now);
+        record.open_streams = self.streams_max;
+        record.streams = Some(streams);
+        let measured = |heard: &Heard| heard.last().measured;
+        record.limited_by = Verdict::of(&measured(&self.source), &measured(&self.target));
+        record
+    }
+
+    fn record(&self, now: Instant) -> Record {
+        let (source, target) = (self.source.last(), self.target.last());
+        let found = self.found(&source);
+        let network = source.measured.network;
+        let seconds = now.duration_since(self.began).as_secs_f64();
+        let durable = self.durable_before + target.durable;
+        Record {
+            entries: found.entries,
+            bytes: found.bytes,
+            scanned: found.scanned,
+            same: source.same.saturating_sub(self.made_before),
+            made: self.made_before + source.made,
+            left_out: source.left_out,
+            failed: source.failed.max(target.failed),
+            removed: source.removed,
+            there_bytes: source.there,
+            sent_bytes: self.sent_before + source.sent,
+            durable_bytes: durable,
+            repeated_bytes: self.repeated_before + source.repeated,
+            seconds,
+            average_bps: (durable as f64 * 8.0 / seconds.max(1e-9)) as u64,
+            now_bps: None,
+            left_s: None,
+            open_streams: network.streams,
+            rtt_us: network.rtt_us,
+            retransmitted_segments: network.again_segments,
+            retransmitted_bytes: network.again_bytes,
+            limited_by: None,
+            plan: None,
+            brought: self.brought.clone(),
+            streams: None,
+            // What came in earlier conversations the source counts as there.
+            at: found.there + target.durable,
+        }
+    }
+
+    /// What there is and what of it is there. Until this conversation has found everything again, that is what the
+    /// one before knew, if it is more.
+    fn found(&self, now: &Progress) -> Progress {
+        let (before, durable) = (&self.source_before, self.target_before.durable);
+        if now.scanned {
+            return *now;
+        }
+        Progress {
+            entries: now.entries.max(before.entries),
+            bytes: now.bytes.max(before.bytes),
+            scanned: before.scanned,
+            there: now.there.max(before.there + durable),
+            ..*now
+        }
+    }
+
+    fn silent(&self, now: Instant) -> Option<Verdict> {
+        let ends = [(End::Source, &self.source), (End::Target, &self.target)];
+        ends.into_iter().find_map(|(end, heard)| {
+            let (at, _) = heard.0.back()?;
+            let silence = now.saturating_duration_since(*at);
+            (silence >= SILENCE).then(|| Verdict::silent(end, silence.as_secs()))
+        })
+    }
+}
+
+impl Heard {
+    fn hear(&mut self, progress: Progress, now: Instant) {
+        if self.0.len() == RECENT {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, progress));
+    }
+
+    fn last(&self) -> Progress {
+        self.0.back().map(|(_, last)| *last).unwrap_or_default()
+    }
+
+    /// Bits a second that became durable; `None` before there are two reports.
+    fn rate(&self) -> Option<u64> {
+        let ((first_at, first), (last_at, last)) = (self.0.front()?, self.0.back()?);
+        let seconds = last_at.duration_since(*first_at).as_secs_f64();
+        let bytes = last.durable.saturating_sub(first.durable);
+        (seconds > 0.0).then(|| (bytes as f64 * 8.0 / seconds) as u64)
+    }
+
+    fn recent(&self) -> Measured {
+        let first = self.0.front().map(|(_, first)| first.measured);
+        self.last().measured.since(&first.unwrap_or_default())
+    }
+}
+
+impl Record {
+    /// What several movers do; `left` bytes of all extents are not done, `done` are, whoever did them.
+    pub(super) fn together(movers: Vec<Self>, left: u64, done: u64) -> Self {
+        let slowest = movers.iter().filter(|one| one.limited_by.is_some());
+        let slowest = slowest.min_by_key(|one| one.now_bps);
+        let limited_by = slowest.and_then(|one| one.limited_by.clone());
+        let mut all = Self {
+            limited_by,
+            bytes: left + done,
+            ..Self::default()
+        };
+        for one in movers {
+            all.add(&one);
+        }
+        all.at = all.at.max(done).min(all.bytes);
+        let rate = all.now_bps.filter(|rate| *rate > 0);
+        all.left_s = rate.map(|rate| (all.bytes - all.at) as f64 * 8.0 / rate as f64);
+        all
+    }
+
+    /// What several conversations do, each with things of its own.
+    pub(super) fn sum(each: Vec<Self>) -> Self {
+        let scanned = each.iter().all(|one| one.scanned);
+        let of_all = |what: fn(&Self) -> u64| each.iter().map(what).sum();
+        let (failed, removed) = (of_all(|one| one.failed), of_all(|one| one.removed));
+        let bytes = of_all(|one| one.bytes);
+        Self {
+            scanned,
+            failed,
+            removed,
+            ..Self::together(each, bytes, 0)
+        }
+    }
+
+    fn add(&mut self, one: &Self) {
+        self.same += one.same;
+        self.made += one.made;
+        self.left_out += one.left_out;
+        self.entries += one.entries;
+        self.there_bytes += one.there_bytes;
+        self.sent_bytes += one.sent_bytes;
+        self.repeated_bytes += one.repeated_bytes;
+        self.durable_bytes += one.durable_bytes;
+        self.seconds = self.seconds.max(one.seconds);
+        self.average_bps += one.average_bps;
+        self.now_bps = self
+            .now_bps
+            .into_iter()
+            .chain(one.now_bps)
+            .reduce(|a, b| a + b);
+        self.open_streams += one.open_streams;
+        self.rtt_us = self.rtt_us.max(one.rtt_us);
+        self.retransmitted_segments += one.retransmitted_segments;
+        self.retransmitted_bytes += one.retransmitted_bytes;
+        self.at += one.at;
+    }
+
+    /// Of a dry run: nothing was done of it.
+    pub(super) fn planned(self, plan: Plan) -> Self {
+        Self {
+            made: 0,
+            removed: 0,
+            limited_by: None,
+            plan: Some(plan),
+            ..self
+        }
+    }
+
+    /// Bytes that are still to come.
+    fn left(&self) -> Option<u64> {
+        self.bytes.checked_sub(self.at)
+    }
+
+    /// How far it is, from 0 to 1.
+    pub(super) fn share(&self) -> f64 {
+        (self.at as f64 / self.bytes.max(1) as f64).min(1.0)
+    }
+
+    /// How much is done of what.
+    pub(super) fn amount(&self) -> String {
+        let (at, all) = (Bytes::new(self.at.min(self.bytes)), Bytes::new(self.bytes));
+        let done = self.same + self.made + self.left_out + self.failed;
+        let more = if self.scanned { "" } else { " found so far" };
+        let left = self
+            .left_s
+            .filter(|left| *left > 0.0)
+            .map(|left| format!(", about {} left", Time::from_secs(left.ceil() as u64)));
+        format!(
+            "{at} of {all}, {done} of {}{more}{}",
+            count(self.entries, "thing"),
+            left.unwrap_or_default()
+        )
+    }
+
+    /// How fast it is.
+    pub(super) fn speed(&self) -> String {
+        let rate = BitRate::measured;
+        let now = self.now_bps.map(|now| format!("now {}, ", rate(now)));
+        let rtt = Time::from_micros(self.rtt_us.into());
+        let rtt = (self.rtt_us > 0).then(|| format!(", RTT {rtt}"));
+        format!(
+            "{}{} on average; {}{}, {} sent again",
+            now.unwrap_or_default(),
+            rate(self.average_bps),
+            count(self.open_streams.into(), "stream"),
+            rtt.unwrap_or_default(),
+            count(self.retransmitted_segments, "segment"),
+        )
+    }
+
+    /// What keeps it from being faster, if that is known.
+    pub(super) fn limit(&self) -> Option<String> {
+        let verdict = self.limited_by.as_ref()?;
+        Some(format!("limited by {verdict}"))
+    }
+}
+
+fn count(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
+impl Record {
+    fn sent(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, seconds) = (self.sent_bytes, self.seconds);
+        if bytes == 0 {
+            return write!(f, "no data sent in {seconds:.1} s");
+        }
+        let rate = (bytes as f64 * 8.0 / seconds.max(1e-9)) as u64;
+        let (bytes, rate) = (Bytes::new(bytes), BitRate::measured(rate));
+        write!(f, "{bytes} of data in {seconds:.1} s ({rate})")
+    }
+}
+
+/// What is said at the end.
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.plan {
+            Some(plan) => write!(f, "{plan}; {} there already", self.same)?,
+            None => {
+                write!(f, "{} copied, {} there already, ", self.made, self.same)?;
+                self.sent(f)?;
+            }
+        }
+        for (count, what) in [
+            (self.left_out, "left out"),
+            (self.failed, "failed"),
+            (self.removed, "removed"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        if let Some(brought) = &self.brought {
+            write!(
+                f,
+                "\n{}, {}, {:.1} s of it",
+                count(brought.movers as u64, "mover"),
+                count(brought.extents, "extent"),
+                brought.seconds
+            )?;
+        }
+        match self.limit() {
+            Some(limit) => write!(f, "\n{limit}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(bytes: u64, there: u64) -> Progress {
+        Progress {
+            entries: 40,
+            bytes,
+            scanned: true,
+            there,
+            ..Progress::default()
+        }
+    }
+
+    fn target(durable: u64) -> Progress {
+        Progress {
+            durable,
+            ..Progress::default()
+        }
+    }
+
+    #[test]
+    fn rate_and_time_left_are_of_what_became_durable() {
+        let began = Instant::now();
+        let after = |seconds| began + Duration::from_secs(seconds);
+        let mut standing = Standing::new(began);
+        standing.hear(Role::Source, source(10_000_000, 1_000_000), after(1));
+        standing.hear(Role::Target, target(1_000_000), after(1));
+        assert_eq!(standing.now(after(1)).now_bps, None);
+        standing.hear(Role::Target, target(3_000_000), after(2));
+        let now = standing.now(after(4));
+        assert_eq!(now.now_bps, Some(16_000_000));
+        assert_eq!(now.average_bps, 6_000_000);
+        assert_eq!(now.left_s, Some(3.0));
+        insta::assert_snapshot!(now.amount(), @"4 MB of 10 MB, 0 of 40 things, about 3 s left");
+        insta::assert_snapshot!(now.speed(), @"now 16 Mbit/s, 6 Mbit/s on average; 0 streams, 0 segments sent again");
+    }
+
+    #[test]
+    fn another_conversation_adds_to_the_ones_before() {
+        let began = Instant::now();
+        let mut standing = Standing::new(began);
+        standing.hear(Role::Target, target(5), began);
+        assert_eq!(standing.gained(), 5);
+        standing.again();
+        assert_eq!(standing.gained(), 0);
+        standing.hear(Role::Source, source(12, 5), began);
+        standing.hear(Role::Target, target(7), began);
+        let over = standing.over(began + Duration::from_secs(1), Vec::new());
+        assert_eq!((over.durable_bytes, over.there_bytes), (12, 5));
+        assert_eq!(over.left(), Some(0));
+    }
+
+    #[test]
+    fn broken_conversation_keeps_what_was_found() {
+        let began = Instant::now();
+        let mut standing = Standing::new(began);
+        standing.hear(Role::Source, source(10_000_000, 1_000_000), began);
+        standing.hear(Role::Target, target(3_000_000), began);
+        let amount = |standing: &Standing| standing.now(began).amount();
+        let before = amount(&standing);
+        assert_eq!(before, "4 MB of 10 MB, 0 of 40 things");
+        // Two that say nothing, and one that begins to scan.
+        for _ in 0..2 {
+            standing.again();
+            assert_eq!(amount(&standing), before);
+        }
+        let scanning = Progress {
+            entries: 2,
+            bytes: 7,
+            scanned: false,
+            ..Progress::default()
+        };
+        standing.hear(Role::Source, scanning, began);
+        assert_eq!(amount(&standing), before);
+        standing.hear(Role::Source, source(11_000_000, 4_000_000), began);
+        assert_eq!(amount(&standing), "4 MB of 11 MB, 0 of 40 things");
+    }
+
+    #[test]
+    fn nothing_left_has_no_time_left() {
+        let record = Record {
+            left_s: Some(0.0),
+            ..Record::default()
+        };
+        assert!(!record.amount().contains("left"), "{}", record.amount());
+    }
+
+    #[test]
+    fn shares_are_one_copy_and_a_last_pass_finds_what_the_first_made() {
+        let began = Instant::now();
+        let standing = |bytes, made| {
+            let mut standing = Standing::new(began);
+            let first = Progress {
+                made,
+                ..source(bytes, 0)
+            };
+            standing.hear(Role::Source, first, began);
+            standing.hear(Role::Target, target(bytes), began);
+            standing.pass();
+            let last = Progress {
+                same: made,
+                failed: 1,
+                ..source(bytes, bytes)
+            };
+            standing.hear(Role::Source, last, began);
+            standing.over(began + Duration::from_secs(2), Vec::new())
+        };
+        let all = Record::sum(vec![standing(100, 3), standing(50, 4)]);
+        assert_eq!((all.made, all.same, all.failed), (7, 0, 2));
+        assert_eq!(
+            (all.bytes, all.durable_bytes, all.left()),
+            (150, 150, Some(0))
+        );
+        assert!(all.scanned);
+    }
+
+    #[test]
+    fn a_copy_that_sent_nothing_has_no_rate() {
+        let standing = Standing::new(Instant::now());
+        let over = standing.over(standing.began, Vec::new());
+        assert_eq!(
+            over.to_string(),
+            "0 copied, 0 there already, no data sent in 0.0 s"
+        );
+    }
+
+    #[test]
+    fn an_end_that_is_silent_is_what_it_waits_for() {
+        let began = Instant::now();
+        let mut standing = Standing::new(began);
+        assert_eq!(standing.now(began + 2 * SILENCE).limited_by, None);
+        standing.hear(Role::Target, target(5), began);
+        let before = SILENCE - Duration::from_millis(1);
+        assert_eq!(standing.now(began + before).limited_by, None);
+        let said = standing.now(began + SILENCE).limit().unwrap();
+        assert!(
+            said.contains("the target has said nothing for 5 s"),
+            "{said}"
+        );
+    }
+}

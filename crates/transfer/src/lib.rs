@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files between hosts: `longhaul copy` ([`copy`]) and `longhaul site` ([`site`]), which offers directories to it.
+//!
+//! A copy starts its two ends as processes of the running program, so that program must give the arguments that it is
+//! started with to this crate, as the binary `longhaul` does.
+//!
+//! ```no_run
+//! use clap::Parser;
+//! use longhaul_transfer::copy;
+//!
+//! #[derive(Parser)]
+//! struct Cli {
+//!     #[command(flatten)]
+//!     copy: copy::Args,
+//! }
+//!
+//! let cli = Cli::parse_from(["copy", "/srv/data", "far.example:/srv/"]);
+//! copy::run(&cli.copy).unwrap();
+//! ```
+
+pub mod block;
+pub mod copy;
+pub mod site;

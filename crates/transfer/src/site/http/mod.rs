@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A site's exports over HTTP and WebDAV, for programs that know nothing of longhaul: `/EXPORT/PATH`.
+//!
+//! Each listener has a process of its own ([`process`]), so that what a request does to it takes no copy along. hyper
+//! speaks HTTP; who may is [`access`]; what a request is checked for before dav-server has it is [`dav`].
+
+mod access;
+mod audit;
+mod claims;
+mod dav;
+mod files;
+mod index;
+mod listing;
+mod process;
+mod ranges;
+mod reading;
+mod replacement;
+mod target;
+mod tree;
+mod upload;
+pub mod xml;
+
+pub(super) use process::{keep, run};
+
+use super::{
+    args::Scheme,
+    certificate::Certificate,
+    config::Config,
+    identity::Identity,
+    knock::PATIENCE,
+    record::{Record, Records},
+    refusals::{Cause, Refusals},
+    stop::Stopped,
+    vestibule::{self, Vestibule},
+};
+use crate::copy;
+use access::{Refusal, Visitor};
+use anyhow::Result;
+use audit::Entry;
+use dav_server::body::Body;
+use hyper::{
+    Request, Response, StatusCode,
+    body::Incoming,
+    header::{self, HeaderName, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use listing::{Held, Room};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+
+/// Connections at once to a listener: each costs some 200 KB while a body moves.
+const CONNECTIONS_MAX: usize = 128;
+
+/// Of them from one address to `--https`. All that come to `--http` may come from one: a proxy's, or a mount's.
+const CONNECTIONS_OF_ONE_MAX: usize = 32;
+
+/// On every answer. What somebody has put into an export is shown, but runs nothing in the name of who looks at it.
+const ALWAYS: [(HeaderName, &str); 3] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "sandbox allow-downloads; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
+
+type Answer = Response<Body>;
+
+/// What all connections of a listener have.
+struct Http {
+    config: Config,
+    identity: Identity,
+    records: Records,
+    places: Vestibule,
+    refusals: Refusals,
+    room: Room,
+    /// For HTTPS.
+    acceptor: Option<TlsAcceptor>,
+}
+
+impl Http {
+    fn new(config: Config, scheme: Scheme) -> Result<Self> {
+        let identity = Identity::of(&config.state)?;
+        let (acceptor, of_one) = match scheme {
+            Scheme::Http => (None, CONNECTIONS_MAX),
+            Scheme::Https => (Some(acceptor(&config, &identity)?), CONNECTIONS_OF_ONE_MAX),
+        };
+        Ok(Self {
+            // The site says it as its user wants it.
+            records: Records { json: true },
+            places: Vestibule::new(vestibule::Room {
+                all: CONNECTIONS_MAX,
+                of_one,
+            }),
+            refusals: Refusals::new(Instant::now()),
+            room: Room::default(),
+            config,
+            identity,
+            acceptor,
+        })
+    }
+
+    /// Serves a connection until it ends or the site does.
+    async fn visit(self: Arc<Self>, socket: TcpStream, client: SocketAddr, mut stopped: Stopped) {
+        let Some(_place) = self.places.enter(client.ip()) else {
+            self.refuse(client, Cause::Crowd, "too many connections");
+            return;
+        };
+        if copy::end_when_silent(&socket, copy::SILENCE).is_err() {
+            return;
+        }
+        tokio::select! {
+            () = self.shake_hands(socket, client) => {}
+            () = stopped.reached() => {}
+        }
+    }
+
+    async fn shake_hands(&self, socket: TcpStream, client: SocketAddr) {
+        let Some(acceptor) = &self.acceptor else {
+            return self.serve(socket, client).await;
+        };
+        // What goes wrong with a client is the client's affair.
+        if let Ok(Ok(tls)) = timeout(PATIENCE, acceptor.accept(socket)).await {
+            self.serve(tls, client).await;
+        }
+    }
+
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: SocketAddr) {
+        let answer =
+            async |request| Ok::<_, Infallible>(Held::of(self.answer(request, client).await));
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(PATIENCE)
+            .serve_connection(TokioIo::new(stream), service_fn(answer));
+        // What goes wrong with a client is the client's affair.
+        let _ = served.await;
+    }
+
+    async fn answer(&self, request: Request<Incoming>, client: SocketAddr) -> Answer {
+        let mut answer = match self.admitted(request, client).await {
+            Ok(answer) => answer,
+            Err(refusal) => {
+                if matches!(refusal, Refusal::WrongToken) {
+                    let why = "the token is not one of its";
+                    sleep(self.refuse(client, Cause::WrongToken, why)).await;
+                }
+                refusal.answer()
+            }
+        };
+        for (name, value) in ALWAYS {
+            let value = HeaderValue::from_static(value);
+            answer.headers_mut().insert(name, value);
+        }
+        answer
+    }
+
+    async fn admitted(
+        &self,
+        request: Request<Incoming>,
+        client: SocketAddr,
+    ) -> Result<Answer, Refusal> {
+        let config = &self.config;
+        let visitor = Visitor::of(&request, config, &self.identity.fingerprint)?;
+        if index::is_asked(&request) {
+            return Ok(index::page(&visitor.exports(config)));
+        }
+        let export = request.uri().path().split('/').nth(1).unwrap_or_default();
+        let who = (visitor.token(), export);
+        let entry = Entry::of(&request, client, who, self.records);
+        match visitor.enter(export, config, &self.room) {
+            Ok(access) => Ok(dav::answer(access, request, entry).await),
+            Err(refusal) => {
+                entry.end(refusal.status().as_u16());
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Says so, if it is not said already; how long the client waits.
+    fn refuse(&self, client: SocketAddr, cause: Cause, why: &str) -> Duration {
+        let verdict = self.refusals.refuse(client.ip(), cause, Instant::now());
+        if let Some(count) = verdict.line {
+            let why = why.to_owned();
+            self.records.say(&Record::Refused { client, why, count });
+        }
+        verdict.delay
+    }
+}
+
+/// For HTTPS.
+fn acceptor(config: &Config, identity: &Identity) -> Result<TlsAcceptor> {
+    let certificate: &Certificate = match &config.certificate {
+        Some(certificate) => certificate,
+        None => &identity.certificate,
+    };
+    certificate.acceptor(b"http/1.1")
+}
+
+fn said(status: StatusCode, text: &str) -> Answer {
+    let mut answer = Response::new(Body::from(format!("{text}\n")));
+    *answer.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(header::CONTENT_TYPE, plain);
+    answer
+}
