@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #![no_main]
 
-// The parser is part of a binary, which no other crate can use: it is compiled here again.
-#[allow(dead_code, reason = "what the lab uses beside what is checked here")]
-#[path = "../../crates/longhaul/src/lab/expression.rs"]
-mod expression;
-
 #[path = "../invariants/expression.rs"]
 mod invariants;
 

@@ -2,7 +2,7 @@
 //! The arithmetic of checks: what was read is no larger than its text, parentheses around it change
 //! nothing, and nothing may follow it.
 
-use super::expression::{Bound, Expression};
+use longhaul_lab::expression::{Bound, Expression};
 
 pub(crate) fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {

@@ -1,7 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What captured flows did, and what limited them.
+//! `longhaul tap`: takes the headers of TCP connections and says what their data streams and their
+//! ACK streams did (paper 001's TAPEE, in software).
 //!
-//! [`flow::Flows`] is shown one segment after the other and tells a [`flow::Sink`] of bins, and of each
-//! flow when it is over. It never reads a clock or a file, and takes no memory for a packet once it is warm.
+//! [`flow`] has the decisions: [`flow::Flows`] is shown one segment after the other and tells a [`flow::Sink`] of bins,
+//! and of each flow when it is over. It never reads a clock or a file, and takes no memory for a packet once it is
+//! warm. The other modules are threads, files and words; `longhaul_packet::capture` knows the files.
+//!
+//! ```no_run
+//! use clap::Parser;
+//!
+//! #[derive(Parser)]
+//! struct Cli {
+//!     #[command(flatten)]
+//!     tap: longhaul_analysis::Args,
+//! }
+//!
+//! let cli = Cli::parse_from(["tap", "analyze", "record.pcapng"]);
+//! longhaul_analysis::run(&cli.tap).unwrap();
+//! ```
 
+mod analyze;
+mod args;
+mod capture;
+mod diff;
 pub mod flow;
+mod live;
+mod report;
+mod series;
+
+pub use analyze::capture_with_bins;
+use anyhow::Result;
+pub use args::Args;
+use args::Command;
+pub use report::Finished;
+pub use series::Row;
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Command::Analyze(args) => analyze::run(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Capture(args) => capture::run(args),
+        Command::Live(args) => live::run(args),
+    }
+}

@@ -19,6 +19,7 @@ pub mod own_parameters;
 pub mod parameters;
 pub mod pins;
 pub mod profile;
+pub mod simulated;
 pub mod watch;
 pub mod window_cap;
 

@@ -3,18 +3,6 @@
 
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
-mod cc;
-#[cfg(test)]
-mod corpus;
-mod decp;
-mod doctor;
-mod lab;
-mod link;
-mod plan;
-mod probe;
-mod run;
-mod tap;
-
 use clap::{Parser, Subcommand};
 use longhaul_command::{console, exit};
 use std::process::ExitCode;
@@ -29,7 +17,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Emulate a long path between two interfaces or network namespaces
-    Link(Box<link::Args>),
+    Link(Box<longhaul_emulator::Args>),
     /// Relay TCP connections in legs, each with the TCP that suits it
     Relay(Box<longhaul_relay::Args>),
     /// Copy files over many connections at once, good to go on with after whatever befalls it
@@ -37,44 +25,44 @@ enum Command {
     /// Offer directories to longhaul copy on other machines
     Site(Box<longhaul_transfer::site::Args>),
     /// List, load, watch, unload and simulate congestion controls
-    Cc(cc::Args),
+    Cc(longhaul_tuning::cc::Args),
     /// Measure one-way delay and loss between two namespaces of this machine
-    Probe(probe::Args),
+    Probe(longhaul_probe::Args),
     /// Hold the fast ones of parallel connections back, so that the slow ones catch up
-    Decp(decp::Args),
+    Decp(longhaul_tuning::decp::Args),
     /// Check this host for what limits throughput on a long fat network
-    Doctor(doctor::Args),
+    Doctor(longhaul_tuning::doctor::Args),
     /// Predict throughput, choose where relays belong, measure paths for that
-    Plan(plan::Args),
+    Plan(longhaul_planner::Args),
     /// Run a program with a profile on its TCP sockets: congestion control, pacing, window cap
-    Run(Box<run::Args>),
+    Run(Box<longhaul_tuning::run::Args>),
     /// Capture TCP headers and say what limited each flow, its ACK stream included
-    Tap(Box<tap::Args>),
+    Tap(Box<longhaul_analysis::Args>),
     /// Send, receive and measure over UDT4
     Udt(Box<longhaul_transport::udt_command::Args>),
     /// Run experiments on an emulated testbed and report on them
-    Lab(lab::Args),
+    Lab(longhaul_lab::Args),
 }
 
 fn main() -> ExitCode {
     longhaul_command::set_version(env!("LONGHAUL_VERSION"));
     let outcome = match Cli::parse().command {
-        Command::Link(args) => link::run(*args),
+        Command::Link(args) => longhaul_emulator::run(*args),
         Command::Relay(args) => longhaul_relay::run(&args),
         Command::Copy(args) => longhaul_transfer::copy::run(&args),
         Command::Site(args) => longhaul_transfer::site::run(&args),
-        Command::Cc(args) => cc::run(&args),
-        Command::Probe(args) => probe::run(&args),
-        Command::Decp(args) => decp::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Plan(args) => plan::run(&args),
-        Command::Run(args) => match run::run(&args) {
+        Command::Cc(args) => longhaul_tuning::cc::run(&args),
+        Command::Probe(args) => longhaul_probe::run(&args),
+        Command::Decp(args) => longhaul_tuning::decp::run(&args),
+        Command::Doctor(args) => longhaul_tuning::doctor::run(&args),
+        Command::Plan(args) => longhaul_planner::run(&args),
+        Command::Run(args) => match longhaul_tuning::run::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
-        Command::Tap(args) => tap::run(&args),
+        Command::Tap(args) => longhaul_analysis::run(&args),
         Command::Udt(args) => longhaul_transport::udt_command::run(&args),
-        Command::Lab(args) => lab::run(args),
+        Command::Lab(args) => longhaul_lab::run(args),
     };
     exit::code(&console::checked(outcome))
 }

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul tap analyze`: capture files in, what each flow did out.
+//!
+//! `sources` reads files in order of time and cuts them into loads of whole records; the `crew` makes
+//! segments of them and gives them to shards, which run `crate::flow::Flows`; what those say is gathered
+//! in the order of the loads and written by `tap::report`.
+
+mod args;
+mod config;
+mod crew;
+mod folder;
+mod input;
+mod load;
+mod pairs;
+mod progress;
+mod shard;
+mod source;
+mod sources;
+mod summary;
+mod work;
+
+use crate::report::{Finished, Output, Plan, Sources as Told};
+use anyhow::{Context, Result};
+pub(crate) use args::Args;
+use config::Config;
+use crew::Crew;
+use folder::Folder;
+use load::Load;
+use longhaul_command::{console::escaped_lines, exit::Refusal};
+use progress::Progress;
+use shard::Shard;
+use sources::Sources;
+use std::{
+    io::{ErrorKind, Write},
+    path::Path,
+};
+use work::{Analyze, Gathered};
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let config = Config::check(args)?;
+    let sources = Sources::open(&args.files)?;
+    let folder = args.out.as_deref().map(Folder::open).transpose()?;
+    let output = Output::create(Plan {
+        directory: folder.as_ref().map(|folder| folder.unfinished().to_owned()),
+        widths: config.widths.clone(),
+        formats: config.formats.clone(),
+        ranks: config.ranks,
+        bins_kept: 0,
+        threads: config.threads,
+    })?;
+    let told = go(sources, &config, &output, !config.formats.is_empty())?;
+    refuse_ruins(&told)?;
+    let finished = output.finish(told)?;
+    folder.map_or(Ok(()), Folder::finish)?;
+    tell(args, &finished)
+}
+
+/// What is said of one capture without any flag; nothing is written.
+///
+/// # Errors
+/// As those of the command.
+pub(crate) fn capture(file: &Path) -> Result<Finished> {
+    capture_with_bins(file, 0)
+}
+
+/// The same with every bin of 1 ms, if there are not more than so many.
+///
+/// # Errors
+/// As those of the command.
+pub fn capture_with_bins(file: &Path, bins_kept: usize) -> Result<Finished> {
+    let args = Args::of(file);
+    let config = Config::check(&args)?;
+    let sources = Sources::open(&args.files)?;
+    let output = Output::create(Plan {
+        directory: None,
+        widths: config.widths.clone(),
+        formats: Vec::new(),
+        ranks: config.ranks,
+        bins_kept,
+        threads: config.threads,
+    })?;
+    let told = go(sources, &config, &output, bins_kept > 0)?;
+    refuse_ruins(&told)?;
+    output.finish(told)
+}
+
+/// Everything that is read, analysed and said, but for what is said last. `series`: bins go somewhere.
+fn go(sources: Sources, config: &Config, output: &Output, series: bool) -> Result<Told> {
+    let progress = Progress::new(sources.len());
+    let work = Analyze {
+        series,
+        progress: &progress,
+        output,
+    };
+    let gathered = Gathered::new(output);
+    let one_file = sources.is_one_file();
+    let shard = || Shard::new(config.settings.clone(), one_file);
+    let crew = Crew::new(&work, sources, gathered, Load::default, shard);
+    let outcome = crew.go(config.threads);
+    progress.end();
+    let (sources, gathered, _) = outcome?;
+    Ok(gathered.close(sources))
+}
+
+/// Damaged files are analysed as far as they are sound. If nothing is, there is nothing to tell.
+fn refuse_ruins(told: &Told) -> Result<()> {
+    let ruined = |file: &&crate::report::CaptureFile| file.packets == 0 && !file.damages.is_empty();
+    if told.files.iter().any(|file| file.packets > 0) {
+        return Ok(());
+    }
+    match told.files.iter().find(ruined) {
+        Some(file) => Err(Refusal::usage(format!(
+            "{}: nothing in it is sound: {}",
+            file.name, file.damages[0].what
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn tell(args: &Args, finished: &Finished) -> Result<()> {
+    let analysis = &finished.analysis;
+    let mut text = match args.json {
+        true => serde_json::to_string(analysis)? + "\n",
+        false => escaped_lines(&summary::summary(analysis, args.flows.into())),
+    };
+    if let (Some(place), false) = (&args.out, args.json) {
+        text += &format!("\nwritten to {}\n", place.display());
+    }
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome.context("cannot write to standard output"),
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a person reads on the terminal.
+
+use crate::flow::record::{Direction, Flow};
+use crate::report::{Analysis, CaptureFile};
+use longhaul_command::console::escaped;
+use std::fmt::Write as _;
+use units::{BitRate, Bytes, Time};
+
+/// Damages of a file that are told one by one; the result has more of them.
+const DAMAGES_TOLD: usize = 5;
+
+/// The largest `flows`, and what was not sound.
+pub(super) fn summary(analysis: &Analysis, flows: usize) -> String {
+    let mut text = headline(analysis);
+    for file in &analysis.files {
+        text += &unsound(file);
+    }
+    for flow in analysis.flows.iter().take(flows) {
+        text += &lines(analysis, flow);
+    }
+    let untold = analysis.flows.len().saturating_sub(flows) as u64 + analysis.others.flows;
+    if untold > 0 {
+        let _ = writeln!(text, "\nand {}", counted(untold, "smaller flow"));
+    }
+    text
+}
+
+fn headline(analysis: &Analysis) -> String {
+    let packets = analysis.files.iter().map(|file| file.packets).sum::<u64>();
+    let flows = analysis.flows.len() as u64 + analysis.others.flows;
+    let first = analysis.files.iter().filter_map(|file| file.first_ns).min();
+    let last = analysis.files.iter().filter_map(|file| file.last_ns).max();
+    let span = first.zip(last).map(|(first, last)| last - first);
+    let files = match analysis.files.as_slice() {
+        [file] => escaped(&file.name),
+        files => counted(files.len() as u64, "file"),
+    };
+    let mut text = format!("{files}: {}", counted(packets, "packet"));
+    if let Some(span) = span {
+        let _ = write!(text, " in {}", Time::from_nanos(span));
+    }
+    let _ = writeln!(text, ", {}", counted(flows, "flow"));
+    text
+}
+
+/// What of a file was not analysed, and why.
+fn unsound(file: &CaptureFile) -> String {
+    let mut text = String::new();
+    if file.packets == 0 && file.damages.is_empty() {
+        let _ = writeln!(text, "{}: an empty capture", file.name);
+    }
+    for damage in file.damages.iter().take(DAMAGES_TOLD) {
+        let _ = writeln!(text, "{}: {}", file.name, damage.what);
+    }
+    let told = file.damages.len().min(DAMAGES_TOLD) as u64;
+    let more = file.damages.len() as u64 + file.damages_more - told;
+    if more > 0 {
+        let _ = writeln!(text, "{}: and {}", file.name, counted(more, "more damage"));
+    }
+    if let Some(drops) = file.kernel_drops.filter(|drops| *drops > 0) {
+        let _ = writeln!(
+            text,
+            "{}: {} dropped while it was captured; what the flows lost is partly that",
+            file.name,
+            counted(drops, "packet")
+        );
+    }
+    for (reason, count) in &file.left_out {
+        let _ = writeln!(
+            text,
+            "{}: {} left out: {reason}",
+            file.name,
+            counted(*count, "packet")
+        );
+    }
+    text
+}
+
+/// A flow: a line for its ends, two for each direction that has data.
+fn lines(analysis: &Analysis, flow: &Flow) -> String {
+    let mut text = format!(
+        "\n{} {}:{} → {}:{}",
+        flow.number, flow.client.address, flow.client.port, flow.server.address, flow.server.port
+    );
+    if let Some(place) = analysis.place(flow.vantage) {
+        let _ = write!(text, ", seen at {}", escaped(place));
+    }
+    text.push('\n');
+    let ways = [("upload  ", &flow.upload), ("download", &flow.download)];
+    for (way, direction) in ways {
+        if direction.data.payload_bytes > 0 {
+            let _ = writeln!(text, "  {way} {}", figures(direction));
+            if !direction.verdict.is_empty() {
+                let _ = writeln!(text, "           {}", direction.verdict);
+            }
+        }
+    }
+    text
+}
+
+fn figures(direction: &Direction) -> String {
+    let data = &direction.data;
+    let bytes = Bytes::new(data.unique_bytes);
+    let mut parts = vec![bytes.to_string()];
+    if let Some(span) = data.first_data_ns.zip(data.last_data_ns) {
+        let span = Time::from_nanos(span.1 - span.0);
+        parts.push(format!("in {span}"));
+        parts.extend(BitRate::mean(bytes, span).map(|rate| rate.to_string()));
+    }
+    if direction.rtt_by_pairs.count > 0 {
+        let median = Time::from_nanos(direction.rtt_by_pairs.p50);
+        parts.push(format!("RTT {median}"));
+    }
+    if data.retransmitted_bytes > 0 {
+        let share = data.retransmitted_bytes as f64 / data.payload_bytes as f64;
+        parts.push(format!("{:.2} % sent again", share * 100.0));
+    }
+    if direction.packets_per_ack.count > 0 {
+        parts.push(format!(
+            "{:.1} packets an ACK",
+            direction.packets_per_ack.mean
+        ));
+    }
+    parts.join("  ")
+}
+
+/// `3 flows`, with thousands set apart.
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", grouped(count))
+}
+
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::VantagePoint;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let cases = [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (3_000_000, "3,000,000"),
+        ];
+        for (count, text) in cases {
+            assert_eq!(grouped(count), text);
+        }
+    }
+
+    #[test]
+    fn names_that_a_capture_brings_do_not_reach_the_terminal_raw() {
+        let file = CaptureFile {
+            name: "a\u{1b}[31m.pcap".to_owned(),
+            ..CaptureFile::default()
+        };
+        let place = |name: &str| VantagePoint {
+            name: name.to_owned(),
+            ..VantagePoint::default()
+        };
+        let analysis = Analysis {
+            files: vec![file],
+            vantages: vec![place("e\u{1b}[31m\n1 forged"), place("other")],
+            ..Analysis::default()
+        };
+        let flow: Flow = serde_json::from_value(serde_json::json!({
+            "number": 1, "vantage": 0, "client": { "address": "10.0.0.1", "port": 1 },
+            "server": { "address": "10.0.0.2", "port": 2 }, "first_ns": 0, "last_ns": 1,
+            "opening": { "syn_to_syn_ack_ns": null, "syn_ack_to_ack_ns": null,
+                         "syn_retransmissions": 0, "syn_ack_retransmissions": 0 },
+            "closing": "open", "upload": Direction::default(), "download": Direction::default(),
+        }))
+        .unwrap();
+        let said = headline(&analysis) + &lines(&analysis, &flow);
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+        assert!(!said.contains("\n1 forged"), "{said:?}");
+    }
+
+    #[test]
+    fn what_is_not_sound_is_said_in_words() {
+        let mut file = CaptureFile {
+            name: "a.pcap".to_owned(),
+            ..CaptureFile::default()
+        };
+        assert_eq!(unsound(&file), "a.pcap: an empty capture\n");
+        file.packets = 5;
+        assert_eq!(unsound(&file), "");
+        file.kernel_drops = Some(1);
+        file.left_out.insert("not TCP".to_owned(), 1200);
+        let said = unsound(&file);
+        assert!(said.contains("1 packet dropped"), "{said}");
+        assert!(said.contains("1,200 packets left out: not TCP"), "{said}");
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul tap` is told on the command line. Each subcommand has flags of its own.
+
+use super::{analyze, capture, diff, live};
+use clap::Subcommand;
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul tap capture -i eth0 --filter 'tcp port 5201' -w trace.pcapng
+      headers of every packet, until Ctrl-C
+  longhaul tap live -i eth0
+      flows with their data and ACK rates, each second
+  longhaul tap analyze trace.pcapng -o out/trace
+      every flow of a capture: result.json and a report that opens offline
+  longhaul tap diff out/before out/after -o out/both
+      two analyses beside each other
+
+docs/tap.md is the manual.";
+
+/// Arguments of `longhaul tap`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Say what limited each TCP flow of a capture, from its data and its ACK stream
+    Analyze(analyze::Args),
+    /// Compare two flows: figures, and charts on one scale
+    Diff(diff::Args),
+    /// Capture the headers of an interface's packets, super-packets with their segment size
+    Capture(capture::Args),
+    /// Show flows as they are: data rate, ACK rate, retransmissions and round trips each second
+    Live(live::Args),
+}

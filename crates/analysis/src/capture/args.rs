@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul tap capture` is told on the command line, and what every capture is told.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts are printed as they stand"
+)]
+
+use std::path::PathBuf;
+use units::{Bytes, Time};
+
+const EXAMPLES: &str = "\
+Examples:
+  The headers of an iperf3 transfer, until Ctrl-C:
+    longhaul tap capture -i eth0 --filter 'tcp port 5201' -w trace.pcapng
+  Both sides of a router for a minute, in files of 1 GB of which the last ten stay:
+    longhaul tap capture -i eth0 -i eth1 --duration 60s --rotate 1GB --files 10 -w trace.pcapng
+  In another network namespace, straight into the analysis:
+    longhaul tap capture --netns client -i wan0 -w - | longhaul tap analyze - -o out
+  A filter that needs the whole of tcpdump's language:
+    longhaul tap capture -i eth0 --filter-bpf \"$(tcpdump -i eth0 -ddd 'tcp[13] & 2 != 0')\" -w syn.pcapng
+
+Filters are those of pcap-filter(7) with: tcp, udp, sctp, icmp, icmp6, ip, ip6; host ADDRESS, net
+ADDRESS/PREFIX, port N, portrange N-M, each with src or dst; and, or, not, ( ). A capture that is sent
+away through the interface that it watches (ssh, NFS) needs a filter without that connection.
+Ctrl-C and SIGTERM end it with a complete file; after a kill everything up to a tenth of a second
+before is readable.";
+
+/// Arguments of `longhaul tap capture`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    /// Write pcapng there; - is standard output
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    pub(super) file: PathBuf,
+    /// Begin a new file before one gets larger than this: FILE-00001.pcapng …, each complete; 1MB or more
+    #[arg(long, value_name = "SIZE")]
+    pub(super) rotate: Option<Bytes>,
+    /// Keep only the last so many of them
+    #[arg(long, value_name = "N", requires = "rotate",
+          value_parser = clap::value_parser!(u32).range(1..=99_999))]
+    pub(super) files: Option<u32>,
+    /// End after so long
+    #[arg(long, value_name = "TIME")]
+    pub(super) duration: Option<Time>,
+    /// End after so many packets, a super-packet counted once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) count: Option<u64>,
+    /// Replace files that are there; without it they are left alone and nothing is captured
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Print what was captured as JSON on standard output
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Where packets come from, and which.
+#[derive(clap::Args)]
+pub(crate) struct SourceArgs {
+    /// Interface to capture on, both ways; repeatable
+    #[arg(short, long = "interface", value_name = "INTERFACE", required = true)]
+    pub(super) interfaces: Vec<String>,
+    /// Only packets that match, in the language of pcap-filter(7) as far as listed below
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(super) filter: Option<String>,
+    /// Only packets that match what `tcpdump -ddd EXPRESSION` prints, given as text
+    #[arg(long, value_name = "LISTING", conflicts_with = "filter")]
+    pub(super) filter_bpf: Option<String>,
+    /// Most bytes to keep of a packet, 64 to 65535
+    #[arg(long, value_name = "BYTES", default_value_t = 128,
+          value_parser = clap::value_parser!(u32).range(64..=65_535))]
+    pub(super) snap: u32,
+    /// Kernel memory for each interface, for packets not yet taken: 512KiB to 2GiB
+    #[arg(long, value_name = "SIZE", default_value = "256MB")]
+    pub(super) ring: Bytes,
+    /// Also packets that are for others, as on a mirror port
+    #[arg(long)]
+    pub(super) promiscuous: bool,
+    /// Network namespace of the interfaces [default: this one]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(super) netns: Option<String>,
+}

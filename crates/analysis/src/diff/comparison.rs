@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `diff.json`: both sides' figures, as `crate::flow::compare` has them.
+
+use super::side::Side;
+use crate::flow::compare::{self, Figure};
+use crate::report::SCHEMA;
+use serde::Serialize;
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Comparison {
+    /// As that of `result.json`.
+    pub(super) schema: u32,
+    pub(super) a: Named,
+    pub(super) b: Named,
+    /// Names of those that differ by more than chance, what differs most first.
+    pub(super) notable: Vec<&'static str>,
+    /// What either has.
+    pub(super) figures: Vec<Figure>,
+}
+
+/// Which direction of which flow of what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Named {
+    /// As on the command line.
+    pub(super) source: String,
+    /// The flow's number there.
+    pub(super) flow: u64,
+    /// Both ends, from and to, for people.
+    pub(super) name: String,
+    /// What limited it.
+    pub(super) verdict: String,
+}
+
+impl Comparison {
+    pub(super) fn of(a: &Side<'_>, b: &Side<'_>) -> Self {
+        let figures = compare::figures(a.direction(), b.direction());
+        Self {
+            schema: SCHEMA,
+            a: Named::of(a),
+            b: Named::of(b),
+            notable: compare::notable(&figures)
+                .iter()
+                .map(|figure| figure.name)
+                .collect(),
+            figures,
+        }
+    }
+
+    /// Whether the figure differs by more than chance.
+    pub(super) fn is_notable(&self, figure: &Figure) -> bool {
+        self.notable.contains(&figure.name)
+    }
+}
+
+impl Named {
+    fn of(side: &Side<'_>) -> Self {
+        Self {
+            source: side.source.clone(),
+            flow: side.flow.number,
+            name: side.name(),
+            verdict: side.direction().verdict.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::record::Direction;
+    use crate::report::made_up;
+    use std::path::Path;
+
+    fn compared(change: impl Fn(&mut Direction)) -> Comparison {
+        let a = made_up::finished();
+        let mut b = a.clone();
+        change(&mut b.analysis.flows[0].upload);
+        let side = |path, of| Side::of(Path::new(path), of, None).unwrap();
+        Comparison::of(&side("a", &a), &side("b", &b))
+    }
+
+    fn figure(comparison: &Comparison, name: &str) -> Figure {
+        let mut figures = comparison.figures.iter().copied();
+        figures.find(|figure| figure.name == name).unwrap()
+    }
+
+    #[test]
+    fn twice_the_bytes_in_the_same_time_is_notable() {
+        let found = compared(|upload| upload.data.unique_bytes *= 2);
+        assert_eq!(figure(&found, "goodput_bps").ratio, Some(2.0));
+        assert!(found.is_notable(&figure(&found, "goodput_bps")));
+        assert!(!found.is_notable(&figure(&found, "lasted_s")));
+        assert_eq!(found.notable, ["goodput_bps", "payload_bytes"]);
+    }
+
+    #[test]
+    fn a_flow_that_is_not_there_is_refused() {
+        let finished = made_up::finished();
+        let error = Side::of(Path::new("out"), &finished, Some(99))
+            .err()
+            .unwrap();
+        assert!(error.to_string().starts_with("out: no flow 99"), "{error}");
+        let second = Side::of(Path::new("out"), &finished, Some(7)).unwrap();
+        assert_eq!(second.flow.number, 7);
+    }
+}

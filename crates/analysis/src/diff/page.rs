@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `diff.html`: both flows' charts one above the other on the same axes, in one offline file.
+
+use super::{comparison::Comparison, side::Side, table::row};
+use crate::report::{STYLE, paired, script};
+use longhaul_report::{
+    metric::{Metric, times},
+    page,
+};
+use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+
+/// Figures that the heading names.
+const FOUND_MAX: usize = 3;
+
+/// The whole page.
+pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
+    let courses = sides.map(Side::course);
+    markup! {
+        (DOCTYPE)
+        html lang="en" {
+            (page::head(&title(comparison), longhaul_command::release(), STYLE))
+            body {
+                header { (heading(comparison)) }
+                main {
+                    (figures(comparison))
+                    @match courses {
+                        [Some(a), Some(b)] => { (paired::section([a, b])) }
+                        _ => { p { "No charts: not both flows are among those that are drawn. "
+                            "Analyse again with more " code { "--flows" } "." } }
+                    }
+                }
+                footer { p.note { "As data: " a href="diff.json" { "diff.json" } } }
+                @for (n, shown) in courses.iter().flatten().enumerate() {
+                    (page::data(&format!("course-{n}"), shown.course))
+                }
+                (page::data("charts", &[(); 0]))
+                (page::scripts())
+                script { (PreEscaped(script())) }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn title(comparison: &Comparison) -> String {
+    format!("{} and {}", comparison.a.source, comparison.b.source)
+}
+
+fn heading(comparison: &Comparison) -> Markup {
+    let goodput = comparison
+        .figures
+        .iter()
+        .find(|figure| figure.name == "goodput_bps");
+    markup! {
+        p.kicker { "longhaul tap diff" }
+        h1 { (title(comparison)) }
+        @if let Some(ratio) = goodput.and_then(|figure| figure.ratio).map(times) {
+            @if ratio == times(1.0) { p.answer { "B is " strong { "as fast" } " as A" } }
+            @else { p.answer { "B has " strong { (ratio) } " the goodput of A" } }
+        }
+        dl {
+            @for (side, named) in [("A", &comparison.a), ("B", &comparison.b)] {
+                dt { (side) } dd { (named.name) br; (named.verdict) }
+            }
+        }
+    }
+}
+
+fn figures(comparison: &Comparison) -> Markup {
+    markup! {
+        section id="figures" {
+            h2 { (finding(comparison)) }
+            p.note { "“Differs”: by more than chance, counts by three standard deviations as well." }
+            div.scroll tabindex="0" role="region" aria-label="Figures" {
+                table {
+                    thead { tr { td {} @for name in ["A", "B", "B/A"] { th scope="col" { (name) } } td {} } }
+                    tbody { @for figure in &comparison.figures {
+                        (line(&row(figure), comparison.is_notable(figure)))
+                    } }
+                }
+            }
+        }
+    }
+}
+
+/// What differs most.
+fn finding(comparison: &Comparison) -> String {
+    let label = |name: &&str| Metric::of(name).label;
+    let most: Vec<String> = comparison
+        .notable
+        .iter()
+        .take(FOUND_MAX)
+        .map(label)
+        .collect();
+    match most.is_empty() {
+        true => "No figure differs by more than chance".to_owned(),
+        false => format!("What differs most: {}", most.join(", ")),
+    }
+}
+
+fn line([name, a, b, ratio]: &[String; 4], is_notable: bool) -> Markup {
+    markup! {
+        tr {
+            th scope="row" { (name) } td.number { (a) } td.number { (b) } td.number { (ratio) }
+            td.notable { @if is_notable { "differs" } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Finished, in_browser, made_up};
+    use longhaul_testbed::browser::{assert_accessible, assert_fits};
+    use std::path::Path;
+
+    fn paged(a: &Finished, b: &Finished) -> String {
+        let [a, b] =
+            [("a", a), ("<b>", b)].map(|(path, of)| Side::of(Path::new(path), of, None).unwrap());
+        html(&Comparison::of(&a, &b), [&a, &b])
+    }
+
+    #[test]
+    fn each_chart_of_a_is_followed_by_the_same_of_b() {
+        let a = made_up::finished();
+        let mut b = a.clone();
+        // Nothing was queued on B's path.
+        b.courses[0].columns.remove("queue_max_bytes");
+        let page = paged(&a, &b);
+        let kinds: Vec<&str> = page
+            .split("data-chart=\"")
+            .skip(1)
+            .map(|rest| &rest[..rest.find('"').unwrap()])
+            .collect();
+        let pairs = kinds.chunks(2).filter(|pair| pair.len() == 2);
+        assert!(pairs.clone().all(|pair| pair[0] == pair[1]), "{kinds:?}");
+        assert_eq!((pairs.count(), kinds.last()), (8, Some(&"queue")));
+        assert!(page.contains("id=\"course-1\"") && page.contains("data-compare"));
+        assert!(!page.contains("<b>"), "a path is a text");
+    }
+
+    #[test]
+    fn without_both_courses_there_are_figures_and_the_way_out() {
+        let a = made_up::finished();
+        let mut b = a.clone();
+        b.courses.clear();
+        let page = paged(&a, &b);
+        assert!(page.contains("--flows") && page.contains("Goodput"));
+        assert!(!page.contains("data-chart=\""));
+    }
+
+    #[test]
+    fn both_have_the_same_axes_also_if_one_is_shorter() {
+        const STEPS: &str = r##"
+const heights = () => made.slice(0, 2).map((u) => `${u.scales.y.min.toFixed(0)}..${u.scales.y.max.toFixed(0)}`);
+const steps = [
+  () => dispatchEvent(new Event("beforeprint")),
+  () => tell(`first ${made.length} ${ranges()} ${new Set(heights()).size}`),
+  () => press("+"),
+  () => tell(`zoomed ${ranges()} ${new Set(heights()).size}`),
+  () => press("Escape"),
+  () => tell(`reset ${ranges()}`),
+];
+"##;
+        let a = made_up::finished();
+        let mut b = a.clone();
+        for column in b.courses[0].columns.values_mut() {
+            column.truncate(2000);
+        }
+        b.courses[0].bins = 2000;
+        let page = paged(&a, &b);
+        let Some(told) = in_browser::acted(&page, STEPS) else {
+            return;
+        };
+        let wanted = [
+            "first 18 0.000-29.992 1",
+            "zoomed 7.498-22.494 1",
+            "reset 0.000-29.992",
+        ];
+        assert_eq!(told, [wanted, wanted], "on a desk, on a phone");
+        assert_fits(&page);
+        assert_accessible(&page);
+    }
+}

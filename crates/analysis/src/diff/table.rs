@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The comparison on a terminal: plain text, aligned.
+
+use super::comparison::Comparison;
+use crate::flow::compare::Figure;
+use longhaul_report::columns::aligned;
+use longhaul_report::metric::{Metric, percent, times};
+
+/// Beside what differs by more than chance.
+const NOTABLE: &str = "*";
+
+/// Who A and B are, their figures, and both verdicts.
+pub(super) fn text(comparison: &Comparison) -> String {
+    let Comparison { a, b, figures, .. } = comparison;
+    let heading = ["", "A", "B", "B/A"].map(str::to_owned).to_vec();
+    let marked = |figure: &Figure| {
+        let mark = if comparison.is_notable(figure) {
+            NOTABLE
+        } else {
+            ""
+        };
+        row(figure).into_iter().chain([mark.to_owned()]).collect()
+    };
+    let rows: Vec<Vec<String>> = [heading]
+        .into_iter()
+        .chain(figures.iter().map(marked))
+        .collect();
+    let mut lines = vec![
+        format!("A  {}", a.name),
+        format!("B  {}", b.name),
+        String::new(),
+    ];
+    lines.extend(aligned(&rows));
+    if !comparison.notable.is_empty() {
+        lines.push(format!("{NOTABLE} differs by more than chance"));
+    }
+    lines.push(String::new());
+    for (side, named) in [("A", a), ("B", b)] {
+        if !named.verdict.is_empty() {
+            lines.push(format!("{side}  {}", named.verdict));
+        }
+    }
+    lines
+        .iter()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+/// Name, both values and their ratio in words.
+pub(super) fn row(figure: &Figure) -> [String; 4] {
+    let metric = Metric::of(figure.name);
+    let is_share = figure.name.starts_with("limited_by");
+    let print = |value: Option<f64>| match value {
+        // A share of the time.
+        Some(share) if is_share => percent(share),
+        Some(value) => metric.print(value),
+        None => "–".to_owned(),
+    };
+    let ratio = figure.ratio.filter(|_| !is_share);
+    [
+        metric.label.clone(),
+        print(figure.a),
+        print(figure.b),
+        ratio.map_or(String::new(), times),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(name: &'static str, a: Option<f64>, b: Option<f64>) -> [String; 4] {
+        row(&Figure {
+            name,
+            a,
+            b,
+            difference: None,
+            ratio: a.zip(b).map(|(a, b)| b / a),
+            weight: 0.0,
+        })
+    }
+
+    #[test]
+    fn a_figure_is_printed_in_its_unit() {
+        let goodput = words("goodput_bps", Some(1e9), Some(2.5e9));
+        assert_eq!(goodput, ["Goodput", "1 Gbit/s", "2.5 Gbit/s", "2.5×"]);
+        let rtt = words("rtt_median_s", Some(0.2), None);
+        assert_eq!(rtt, ["RTT median", "200 ms", "–", ""]);
+    }
+
+    #[test]
+    fn shares_of_the_time_are_percent_and_have_no_ratio() {
+        let share = words("limited_by_path_rate_ratio", Some(0.5), Some(0.25));
+        assert_eq!(share, ["Limited by path rate", "50 %", "25 %", ""]);
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul tap live` is told on the command line.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts are printed as they stand"
+)]
+
+use crate::capture::SourceArgs;
+use units::Time;
+
+const EXAMPLES: &str = "\
+Examples:
+  Flows of an interface, the fastest first:
+    longhaul tap live -i eth0
+  One service, as a JSON record for each flow and second:
+    longhaul tap live -i eth0 --filter 'tcp port 5201' --json | jq .upload.acks
+  Half a minute into a file, in plain lines:
+    longhaul tap live -i eth0 --duration 30s > flows.txt
+
+Keys: q quit, s sort by another column, p pause, up and down choose, enter one flow over time and back.
+ACKs are those for a flow's data, which travel the other way; packets are counted as on the wire.";
+
+/// Arguments of `longhaul tap live`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    /// Print a record for each flow and second as JSON lines
+    #[arg(long)]
+    pub(super) json: bool,
+    /// End after so long
+    #[arg(long, value_name = "TIME")]
+    pub(super) duration: Option<Time>,
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The last minute of every flow, in an order to be shown.
+
+use super::look::{Look, Seen};
+use crate::flow::{segment::Endpoint, series::Bin};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, VecDeque},
+};
+
+/// Seconds that are kept of a flow. One that has been silent so long is gone.
+pub(super) const MINUTE: usize = 60;
+
+/// What flows are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Rate,
+    Acks,
+    Retransmissions,
+    Rtt,
+    InFlight,
+}
+
+/// Which flow: interface, and number of its first packet there.
+pub(super) type Name = (usize, u64);
+
+/// All flows of the last minute: 16 KB each.
+#[derive(Debug, Clone)]
+pub(super) struct Board {
+    pub(super) interfaces: Vec<String>,
+    /// Seconds since 1970 of the last look.
+    pub(super) second: u64,
+    flows: BTreeMap<Name, Course>,
+    dropped: Vec<u64>,
+}
+
+/// A flow's last minute.
+#[derive(Debug, Clone)]
+pub(super) struct Course {
+    /// Client and server.
+    ends: [Endpoint; 2],
+    /// The last is that of `second`.
+    ways: VecDeque<[Bin; 2]>,
+    second: u64,
+}
+
+/// A flow as it is shown: the direction that carries the data.
+#[derive(Debug, Clone)]
+pub(super) struct Row<'a> {
+    pub(super) name: Name,
+    pub(super) interface: &'a str,
+    pub(super) sender: Endpoint,
+    pub(super) receiver: Endpoint,
+    /// The second of the board; empty if nothing was seen in it.
+    pub(super) now: Bin,
+    /// The last minute, the oldest first, all [`MINUTE`] of them.
+    pub(super) minute: Vec<Bin>,
+}
+
+impl Order {
+    /// The next one, in a circle.
+    pub(super) const fn next(self) -> Self {
+        match self {
+            Self::Rate => Self::Acks,
+            Self::Acks => Self::Retransmissions,
+            Self::Retransmissions => Self::Rtt,
+            Self::Rtt => Self::InFlight,
+            Self::InFlight => Self::Rate,
+        }
+    }
+
+    fn key(self, bin: &Bin) -> u64 {
+        match self {
+            Self::Rate => bin.data_bytes,
+            Self::Acks => bin.acks.into(),
+            Self::Retransmissions => bin.retransmissions.into(),
+            Self::Rtt => rtt_ns(bin).unwrap_or_default(),
+            Self::InFlight => bin.in_flight_max,
+        }
+    }
+}
+
+/// The mean round trip of a bin, in ns.
+pub(super) fn rtt_ns(bin: &Bin) -> Option<u64> {
+    bin.rtt_sum_ns.checked_div(bin.rtt_samples.into())
+}
+
+/// Data segments for each pure ACK.
+pub(super) fn packets_per_ack(bin: &Bin) -> Option<f64> {
+    (bin.acks > 0).then(|| f64::from(bin.data_segments) / f64::from(bin.acks))
+}
+
+impl Board {
+    pub(super) fn new(interfaces: &[String]) -> Self {
+        Self {
+            interfaces: interfaces.to_vec(),
+            second: 0,
+            flows: BTreeMap::new(),
+            dropped: vec![0; interfaces.len()],
+        }
+    }
+
+    pub(super) fn take(&mut self, look: Look) {
+        self.second = self.second.max(look.second);
+        self.dropped[look.interface] = look.dropped;
+        for seen in look.flows {
+            let name = (look.interface, seen.number);
+            let course = self.flows.entry(name).or_insert_with(|| Course::of(&seen));
+            course.take(look.second, seen.ways);
+        }
+        let silent_since = self.second.saturating_sub(MINUTE as u64);
+        self.flows.retain(|_, course| course.second > silent_since);
+    }
+
+    /// Packets that the kernel dropped on all interfaces.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// All flows, the greatest first, and of equals the one that was seen first.
+    pub(super) fn rows(&self, order: Order) -> Vec<Row<'_>> {
+        let mut rows: Vec<Row<'_>> = self.flows.iter().map(|flow| self.row(flow)).collect();
+        rows.sort_by(|a, b| compare(a, b, order));
+        rows
+    }
+
+    fn row<'a>(&'a self, (name, course): (&Name, &Course)) -> Row<'a> {
+        let way = course.carrier();
+        let [client, server] = course.ends;
+        let minute = course.minute(way, self.second);
+        Row {
+            name: *name,
+            interface: &self.interfaces[name.0],
+            sender: [client, server][way],
+            receiver: [server, client][way],
+            now: minute.last().copied().unwrap_or_default(),
+            minute,
+        }
+    }
+}
+
+fn compare(a: &Row<'_>, b: &Row<'_>, order: Order) -> Ordering {
+    let by = |order: Order| order.key(&b.now).cmp(&order.key(&a.now));
+    let recent = |row: &Row<'_>| row.minute.iter().rev().position(|bin| !bin.is_empty());
+    by(order)
+        .then_with(|| by(Order::Rate))
+        .then_with(|| recent(a).cmp(&recent(b)))
+        .then_with(|| a.name.cmp(&b.name))
+}
+
+impl Course {
+    fn of(seen: &Seen) -> Self {
+        Self {
+            ends: seen.ends,
+            ways: VecDeque::new(),
+            second: 0,
+        }
+    }
+
+    /// Seconds come in order; a look that is late goes into the last one.
+    fn take(&mut self, second: u64, ways: [Bin; 2]) {
+        let missed = second.saturating_sub(self.second).min(MINUTE as u64);
+        for _ in 0..missed {
+            self.ways.push_back(Default::default());
+        }
+        while self.ways.len() > MINUTE {
+            self.ways.pop_front();
+        }
+        self.second = self.second.max(second);
+        if let Some(last) = self.ways.back_mut() {
+            last[0].merge(&ways[0]);
+            last[1].merge(&ways[1]);
+        }
+    }
+
+    /// The direction that most of the data goes: 0 is upload.
+    fn carrier(&self) -> usize {
+        let bytes = |way: usize| -> u64 { self.ways.iter().map(|ways| ways[way].data_bytes).sum() };
+        usize::from(bytes(1) > bytes(0))
+    }
+
+    /// So many seconds up to `second`.
+    fn minute(&self, way: usize, second: u64) -> Vec<Bin> {
+        let silent = second.saturating_sub(self.second).min(MINUTE as u64) as usize;
+        let known = self.ways.iter().map(|ways| ways[way]);
+        let mut minute = vec![Bin::default(); MINUTE];
+        minute.extend(known);
+        minute.extend(vec![Bin::default(); silent]);
+        minute.split_off(minute.len() - MINUTE)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::live) fn end(last: u8, port: u16) -> Endpoint {
+        Endpoint {
+            address: [10, 9, 0, last].into(),
+            port,
+        }
+    }
+
+    pub(in crate::live) fn seen(number: u64, bytes: u64, acks: u32) -> Seen {
+        let upload = Bin {
+            data_bytes: bytes,
+            data_segments: (bytes / 1448) as u32,
+            acked_bytes: bytes,
+            acks,
+            rtt_sum_ns: 26_000_000 * u64::from(acks),
+            rtt_min_ns: if acks > 0 { 25_000_000 } else { 0 },
+            rtt_samples: acks,
+            ack_diff_max: if acks > 0 { 2_896 } else { 0 },
+            in_flight_max: bytes / 40,
+            ..Bin::default()
+        };
+        Seen {
+            number,
+            ends: [end(1, 40_000 + number as u16), end(2, 5201)],
+            ways: [upload, Bin::default()],
+        }
+    }
+
+    pub(in crate::live) fn look(second: u64, flows: Vec<Seen>) -> Look {
+        Look {
+            interface: 0,
+            second,
+            flows,
+            dropped: 0,
+        }
+    }
+
+    fn numbers(board: &Board, order: Order) -> Vec<u64> {
+        board.rows(order).iter().map(|row| row.name.1).collect()
+    }
+
+    #[test]
+    fn flows_are_sorted_by_what_is_asked_for() {
+        let mut board = Board::new(&["eth0".to_owned()]);
+        let flows = vec![seen(1, 500, 9), seen(2, 900, 3), seen(3, 500, 1)];
+        board.take(look(100, flows));
+        assert_eq!(numbers(&board, Order::Rate), [2, 1, 3]);
+        assert_eq!(numbers(&board, Order::Acks), [1, 2, 3]);
+        let mut order = Order::Rate;
+        for _ in 0..5 {
+            order = order.next();
+        }
+        assert_eq!(order, Order::Rate);
+    }
+
+    #[test]
+    fn the_direction_that_carries_data_is_shown() {
+        let mut board = Board::new(&["eth0".to_owned()]);
+        let mut download = seen(1, 5_000, 2);
+        download.ways.reverse();
+        board.take(look(100, vec![download]));
+        let rows = board.rows(Order::Rate);
+        assert_eq!(
+            (rows[0].sender, rows[0].now.data_bytes),
+            (end(2, 5201), 5_000)
+        );
+    }
+
+    #[test]
+    fn silence_is_empty_seconds_and_after_a_minute_the_end() {
+        let mut board = Board::new(&["eth0".to_owned()]);
+        board.take(look(100, vec![seen(1, 500, 1)]));
+        board.take(look(101, vec![]));
+        board.take(look(102, vec![seen(1, 700, 1)]));
+        board.take(look(103, vec![]));
+        let rates: Vec<u64> = board.rows(Order::Rate)[0]
+            .minute
+            .iter()
+            .map(|bin| bin.data_bytes)
+            .collect();
+        assert_eq!(rates.len(), MINUTE);
+        assert_eq!(rates[MINUTE - 5..], [0, 500, 0, 700, 0]);
+        board.take(look(161, vec![]));
+        assert_eq!(board.rows(Order::Rate).len(), 1);
+        board.take(look(162, vec![]));
+        assert_eq!(board.rows(Order::Rate).len(), 0);
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A look without a terminal: plain lines, or JSON.
+
+use super::{
+    board::{Board, Order, Row, packets_per_ack, rtt_ns},
+    look::{Look, Seen},
+    screen,
+};
+use crate::flow::series::Bin;
+use jiff::Timestamp;
+use serde::Serialize;
+use std::io::{self, Write};
+use units::Bytes;
+
+/// Flows that a second has lines for; with `--json` all have.
+const LINES_MAX: usize = 10;
+
+/// A flow's second. A direction without anything is left out.
+#[derive(Serialize)]
+struct Record<'a> {
+    at: String,
+    interface: &'a str,
+    client: String,
+    server: String,
+    upload: Option<Way>,
+    download: Option<Way>,
+}
+
+/// Data of one direction and the ACKs for it, in one second.
+#[derive(Serialize)]
+struct Way {
+    data_bps: u64,
+    data_segments: u32,
+    acked_bps: u64,
+    acks: u32,
+    packets_per_ack: Option<f64>,
+    duplicate_acks: u32,
+    ack_diff_max_bytes: u32,
+    retransmissions: u32,
+    retransmitted_bytes: u64,
+    rtt_ns: Option<u64>,
+    rtt_min_ns: Option<u64>,
+    in_flight_max_bytes: u64,
+    window_min_bytes: Option<u64>,
+}
+
+impl Way {
+    fn of(bin: &Bin) -> Option<Self> {
+        (!bin.is_empty()).then(|| Self {
+            data_bps: bin.data_bytes.saturating_mul(8),
+            data_segments: bin.data_segments,
+            acked_bps: bin.acked_bytes.saturating_mul(8),
+            acks: bin.acks,
+            packets_per_ack: packets_per_ack(bin),
+            duplicate_acks: bin.duplicate_acks,
+            ack_diff_max_bytes: bin.ack_diff_max,
+            retransmissions: bin.retransmissions,
+            retransmitted_bytes: bin.retransmitted_bytes,
+            rtt_ns: rtt_ns(bin),
+            rtt_min_ns: (bin.rtt_samples > 0).then_some(bin.rtt_min_ns),
+            in_flight_max_bytes: bin.in_flight_max,
+            window_min_bytes: bin.window_min,
+        })
+    }
+}
+
+/// Every flow of a look.
+pub(super) fn json(look: &Look, interfaces: &[String], out: &mut impl Write) -> io::Result<()> {
+    for seen in &look.flows {
+        let record = record(look, seen, &interfaces[look.interface]);
+        writeln!(out, "{}", serde_json::to_string(&record)?)?;
+    }
+    out.flush()
+}
+
+fn record<'a>(look: &Look, seen: &Seen, interface: &'a str) -> Record<'a> {
+    Record {
+        at: time(look.second),
+        interface,
+        client: screen::end(seen.ends[0]),
+        server: screen::end(seen.ends[1]),
+        upload: Way::of(&seen.ways[0]),
+        download: Way::of(&seen.ways[1]),
+    }
+}
+
+fn time(second: u64) -> String {
+    let at = Timestamp::from_second(second as i64);
+    at.map_or_else(|_| second.to_string(), |at| at.to_string())
+}
+
+/// The flows of one interface that carried most.
+pub(super) fn plain(look: &Look, board: &Board, out: &mut impl Write) -> io::Result<()> {
+    let rows = board.rows(Order::Rate);
+    let active = |row: &&Row<'_>| row.name.0 == look.interface && !row.now.is_empty();
+    for row in rows.iter().filter(active).take(LINES_MAX) {
+        writeln!(out, "{}", line(look, row))?;
+    }
+    out.flush()
+}
+
+fn line(look: &Look, row: &Row<'_>) -> String {
+    let now = &row.now;
+    format!(
+        "{} {} {} → {}: {}, {} ACK/s, {} packets per ACK, {} retransmissions, RTT {}, {} in flight",
+        time(look.second),
+        row.interface,
+        screen::end(row.sender),
+        screen::end(row.receiver),
+        screen::rate(now.data_bytes),
+        now.acks,
+        screen::per_ack(now),
+        now.retransmissions,
+        screen::rtt(now),
+        Bytes::new(now.in_flight_max),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::board::tests::{look, seen};
+    use super::*;
+
+    #[test]
+    fn a_second_in_lines_and_as_json() {
+        let names = ["eth0".to_owned()];
+        let look = look(1_700_000_000, vec![seen(1, 144_800, 50), seen(2, 1, 0)]);
+        let mut board = Board::new(&names);
+        board.take(look.clone());
+        let mut out = Vec::new();
+        plain(&look, &board, &mut out).unwrap();
+        json(&look, &names, &mut out).unwrap();
+        insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    }
+}

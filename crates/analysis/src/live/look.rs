@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an interface had in one second, flow by flow.
+
+use crate::flow::{
+    Flows, Settings, Sink,
+    record::Flow,
+    segment::{Endpoint, FlowKey, Segment, Vantage},
+    series::Bin,
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// A second, in ns.
+pub(super) const SECOND: u64 = 1_000_000_000;
+
+/// Flows that are followed on an interface: 40 MB.
+const FLOWS_MAX: usize = 4096;
+/// What is on the way of all of them together: half a million packets without their ACK.
+const TABLES_MAX: usize = 64 << 20;
+
+/// An interface's second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Look {
+    /// Its number among those that were named.
+    pub(super) interface: usize,
+    /// When it began, in seconds since 1970.
+    pub(super) second: u64,
+    /// Flows of which something was seen, in order of their first packets.
+    pub(super) flows: Vec<Seen>,
+    /// Packets that the kernel dropped so far.
+    pub(super) dropped: u64,
+}
+
+/// What was seen of a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) number: u64,
+    /// Client and server.
+    pub(super) ends: [Endpoint; 2],
+    /// Upload and download, each with the ACKs for it.
+    pub(super) ways: [Bin; 2],
+}
+
+/// Flows of an interface, and what they did since the last look.
+pub(super) struct Watch {
+    interface: usize,
+    flows: Flows,
+    segments: u64,
+    notes: Notes,
+}
+
+/// What the flows have to say, second by second.
+#[derive(Default)]
+struct Notes {
+    bins: BTreeMap<(u64, u64), [Bin; 2]>,
+    over: HashMap<u64, [Endpoint; 2]>,
+}
+
+impl Sink for Notes {
+    fn bin(&mut self, flow: u64, upload: bool, _width: usize, from_ns: u64, bin: &Bin) {
+        let ways = self.bins.entry((from_ns / SECOND, flow)).or_default();
+        ways[usize::from(!upload)].merge(bin);
+    }
+
+    fn flow(&mut self, flow: Flow) {
+        self.over.insert(flow.number, [flow.client, flow.server]);
+    }
+}
+
+impl Watch {
+    pub(super) fn of(interface: usize) -> Self {
+        let settings = Settings {
+            bin_widths_ns: vec![SECOND],
+            flows_max: FLOWS_MAX,
+            tables_max_bytes: TABLES_MAX,
+            // Nobody asks for it here.
+            course_width_ns: SECOND,
+            course_bins_max: 2,
+            excerpts_flows_max: 0,
+            ..Settings::default()
+        };
+        Self {
+            interface,
+            flows: Flows::new(settings),
+            segments: 0,
+            notes: Notes::default(),
+        }
+    }
+
+    pub(super) fn segment(&mut self, key: &FlowKey, segment: &Segment) {
+        let vantage = Vantage(self.interface as u32);
+        self.flows
+            .segment(self.segments, vantage, key, segment, &mut self.notes);
+        self.segments += 1;
+    }
+
+    /// All seconds up to `end`, in seconds since 1970, which are over: no segment of them will come.
+    pub(super) fn look(&mut self, end: u64, dropped: u64) -> Vec<Look> {
+        self.flows.close_bins(end * SECOND, &mut self.notes);
+        let later = self.notes.bins.split_off(&(end, 0));
+        let bins = std::mem::replace(&mut self.notes.bins, later);
+        let mut ends = std::mem::take(&mut self.notes.over);
+        ends.extend(self.flows.going().map(|flow| (flow.number, flow.ends)));
+        let mut looks: Vec<Look> = Vec::new();
+        for ((second, number), ways) in bins {
+            if looks.last().is_none_or(|look| look.second != second) {
+                looks.push(self.empty(second, dropped));
+            }
+            if let (Some(look), Some(ends)) = (looks.last_mut(), ends.get(&number)) {
+                let ends = *ends;
+                look.flows.push(Seen { number, ends, ways });
+            }
+        }
+        if looks.last().is_none_or(|look| look.second + 1 != end) {
+            looks.push(self.empty(end.saturating_sub(1), dropped));
+        }
+        looks
+    }
+
+    fn empty(&self, second: u64, dropped: u64) -> Look {
+        Look {
+            interface: self.interface,
+            second,
+            flows: Vec::new(),
+            dropped,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_packet::tcp::ACK;
+
+    fn end(port: u16) -> Endpoint {
+        Endpoint {
+            address: [10, 0, 0, 1].into(),
+            port,
+        }
+    }
+
+    fn data(at_ns: u64, seq: u32, from_low: bool) -> Segment {
+        Segment {
+            at_ns,
+            seq,
+            ack: 1,
+            payload: 1_000,
+            wire_bytes: 1_040,
+            wire_segments: 1,
+            window: 1_000,
+            flags: ACK,
+            sack_blocks: 0,
+            from_low,
+            window_scale: 0xff,
+            mss: 0,
+            sack_permitted: false,
+            has_timestamps: false,
+            tsval: 0,
+            tsecr: 0,
+            truth: None,
+            sack: [(0, 0); 4],
+        }
+    }
+
+    #[test]
+    fn each_second_is_told_once_also_of_flows_that_fall_silent() {
+        let key = FlowKey {
+            low: end(1),
+            high: end(2),
+        };
+        let mut watch = Watch::of(3);
+        watch.segment(&key, &data(10 * SECOND + 1, 1, false));
+        watch.segment(&key, &data(10 * SECOND + 2, 1_001, false));
+        watch.segment(&key, &data(11 * SECOND + 5, 2_001, false));
+        let looks = watch.look(11, 7);
+        let [look] = looks.as_slice() else {
+            panic!("{looks:?}");
+        };
+        assert_eq!((look.interface, look.second, look.dropped), (3, 10, 7));
+        let [flow] = look.flows.as_slice() else {
+            panic!("{look:?}");
+        };
+        // The high end sent first, so it is the client.
+        assert_eq!((flow.number, flow.ends), (0, [end(2), end(1)]));
+        assert_eq!(flow.ways.map(|way| way.data_bytes), [2_000, 0]);
+
+        let looks = watch.look(12, 7);
+        assert_eq!(looks[0].flows[0].ways[0].data_bytes, 1_000);
+        let looks = watch.look(13, 7);
+        assert_eq!((looks.len(), looks[0].second), (1, 12));
+        assert!(looks[0].flows.is_empty(), "{looks:?}");
+    }
+}

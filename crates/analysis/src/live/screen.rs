@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the terminal shows and what keys do to it. Nothing here knows a terminal.
+
+use super::board::{Board, MINUTE, Name, Order, Row, packets_per_ack, rtt_ns};
+use super::look::Look;
+use crate::flow::{segment::Endpoint, series::Bin};
+use ratatui::{
+    Frame,
+    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
+    layout::{Constraint, Layout, Rect},
+    style::{Modifier, Style},
+    text::{Line, Text},
+    widgets::{Block, Cell, Paragraph, Sparkline, Table, TableState},
+};
+use units::{BitRate, Bytes, Time};
+
+/// The state of the screen.
+pub(super) struct Screen {
+    board: Board,
+    /// What is shown while paused.
+    paused: Option<Board>,
+    filter: String,
+    order: Order,
+    chosen: Option<Name>,
+    /// Whether the chosen flow has the screen for itself.
+    alone: bool,
+}
+
+/// What a row has between the flow and its last minute, the most important first.
+const COLUMNS: [Column; 6] = [
+    Column::Data,
+    Column::Acks,
+    Column::PerAck,
+    Column::Retransmissions,
+    Column::Rtt,
+    Column::InFlight,
+];
+/// Room for a flow's ends: two of IPv4 without their ports at least, two of IPv6 at most.
+const FLOW_MIN: u16 = 20;
+const FLOW_MAX: u16 = 70;
+const KEYS: &str = "q quit  s sort  p pause  ↑↓ choose  enter one flow";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Data,
+    Acks,
+    PerAck,
+    Retransmissions,
+    Rtt,
+    InFlight,
+}
+
+impl Column {
+    const fn heading(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Acks => "ACK/s",
+            Self::PerAck => "per ACK",
+            Self::Retransmissions => "retr.",
+            Self::Rtt => "RTT",
+            Self::InFlight => "in flight",
+        }
+    }
+
+    /// With room for the mark of what is sorted by.
+    const fn width(self) -> u16 {
+        match self {
+            Self::Data => 11,
+            Self::Acks | Self::PerAck | Self::Retransmissions => 7,
+            Self::Rtt => 9,
+            Self::InFlight => 10,
+        }
+    }
+
+    /// By which rows are sorted when they are sorted by this.
+    const fn order(self) -> Option<Order> {
+        match self {
+            Self::Data => Some(Order::Rate),
+            Self::Acks => Some(Order::Acks),
+            Self::PerAck => None,
+            Self::Retransmissions => Some(Order::Retransmissions),
+            Self::Rtt => Some(Order::Rtt),
+            Self::InFlight => Some(Order::InFlight),
+        }
+    }
+
+    fn text(self, bin: &Bin) -> String {
+        match self {
+            Self::Data => rate(bin.data_bytes),
+            Self::Acks => bin.acks.to_string(),
+            Self::PerAck => per_ack(bin),
+            Self::Retransmissions => bin.retransmissions.to_string(),
+            Self::Rtt => rtt(bin),
+            Self::InFlight => Bytes::new(bin.in_flight_max).to_string(),
+        }
+    }
+}
+
+/// How a table fits its area: what does not, is left out.
+struct Fit {
+    flow: u16,
+    columns: Vec<Column>,
+    minute: u16,
+}
+
+impl Fit {
+    fn of(width: u16, flows: &[String]) -> Self {
+        let longest = flows.iter().map(|flow| flow.chars().count()).max();
+        let flow = (longest.unwrap_or(0) as u16).clamp(FLOW_MIN, FLOW_MAX);
+        let mut left = width.saturating_sub(flow);
+        let mut columns = Vec::new();
+        for column in COLUMNS {
+            let Some(rest) = left.checked_sub(1 + column.width()) else {
+                break;
+            };
+            left = rest;
+            columns.push(column);
+        }
+        Self {
+            flow,
+            columns,
+            minute: left.saturating_sub(1).min(MINUTE as u16),
+        }
+    }
+
+    fn widths(&self) -> impl Iterator<Item = Constraint> {
+        let columns = self.columns.iter().map(|column| column.width());
+        let all = std::iter::once(self.flow).chain(columns);
+        all.chain([self.minute]).map(Constraint::Length)
+    }
+}
+
+impl Screen {
+    pub(super) fn new(interfaces: &[String], filter: &str) -> Self {
+        Self {
+            board: Board::new(interfaces),
+            paused: None,
+            filter: filter.to_owned(),
+            order: Order::Rate,
+            chosen: None,
+            alone: false,
+        }
+    }
+
+    pub(super) fn take(&mut self, look: Look) {
+        self.board.take(look);
+    }
+
+    /// Does what a key says; false is the end.
+    pub(super) fn key(&mut self, key: KeyEvent) -> bool {
+        match key.code {
+            KeyCode::Char('q') => return false,
+            // In raw mode no signal comes from it.
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+            KeyCode::Char('s') => self.order = self.order.next(),
+            KeyCode::Char('p') => self.pause(),
+            KeyCode::Up | KeyCode::Char('k') => self.choose(|at| at.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.choose(|at| at + 1),
+            KeyCode::Enter => self.alone = !self.alone,
+            KeyCode::Esc => self.alone = false,
+            _ => {}
+        }
+        true
+    }
+
+    fn pause(&mut self) {
+        self.paused = match self.paused {
+            Some(_) => None,
+            None => Some(self.board.clone()),
+        };
+    }
+
+    fn shown(&self) -> &Board {
+        self.paused.as_ref().unwrap_or(&self.board)
+    }
+
+    fn choose(&mut self, to: impl FnOnce(usize) -> usize) {
+        let rows = self.shown().rows(self.order);
+        let at = to(self.place(&rows)).min(rows.len().saturating_sub(1));
+        self.chosen = rows.get(at).map(|row| row.name);
+    }
+
+    /// Where the chosen flow is; the first, if it is gone.
+    fn place(&self, rows: &[Row<'_>]) -> usize {
+        let is_chosen = |row: &Row<'_>| Some(row.name) == self.chosen;
+        rows.iter().position(is_chosen).unwrap_or(0)
+    }
+
+    pub(super) fn draw(&self, frame: &mut Frame<'_>) {
+        let lines = [
+            Constraint::Length(1),
+            Constraint::Min(0),
+            Constraint::Length(1),
+        ];
+        let [head, middle, foot] = Layout::vertical(lines).areas(frame.area());
+        let rows = self.shown().rows(self.order);
+        frame.render_widget(self.head(&rows), head);
+        match rows.get(self.place(&rows)) {
+            Some(row) if self.alone => draw_alone(frame, row, middle),
+            _ => self.draw_table(frame, &rows, middle),
+        }
+        frame.render_widget(Line::from(KEYS).style(dim()), foot);
+    }
+
+    fn head(&self, rows: &[Row<'_>]) -> Line<'static> {
+        let board = self.shown();
+        let bytes = rows.iter().map(|row| row.now.data_bytes).sum();
+        let acks: u64 = rows.iter().map(|row| u64::from(row.now.acks)).sum();
+        let filter = match self.filter.as_str() {
+            "" => String::new(),
+            filter => format!(" ({filter})"),
+        };
+        let dropped = match board.dropped() {
+            0 => String::new(),
+            dropped => format!("  {dropped} DROPPED by the kernel"),
+        };
+        let paused = if self.paused.is_some() {
+            "  PAUSED"
+        } else {
+            ""
+        };
+        Line::from(format!(
+            "{}{filter}  {} flows  {}  {acks} ACK/s{dropped}{paused}",
+            board.interfaces.join(" "),
+            rows.len(),
+            rate(bytes),
+        ))
+        .style(Style::new().add_modifier(Modifier::BOLD))
+    }
+
+    fn draw_table(&self, frame: &mut Frame<'_>, rows: &[Row<'_>], area: Rect) {
+        let several = self.board.interfaces.len() > 1;
+        let flows: Vec<String> = rows.iter().map(|row| flow(row, several)).collect();
+        let fit = Fit::of(area.width, &flows);
+        let lines = rows
+            .iter()
+            .zip(flows)
+            .map(|(row, flow)| line(row, flow, &fit));
+        let table = Table::new(lines, fit.widths())
+            .header(self.headings(&fit))
+            .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+        let chosen = (!rows.is_empty()).then(|| self.place(rows));
+        let mut state = TableState::default().with_selected(chosen);
+        frame.render_stateful_widget(table, area, &mut state);
+    }
+
+    fn headings(&self, fit: &Fit) -> ratatui::widgets::Row<'static> {
+        let mut headings = vec![Cell::from("flow")];
+        for column in &fit.columns {
+            let sorted = column.order() == Some(self.order);
+            let mark = if sorted { "▼" } else { "" };
+            headings.push(right(format!("{mark}{}", column.heading())));
+        }
+        let heading = "last minute";
+        if usize::from(fit.minute) >= heading.len() {
+            headings.push(Cell::from(heading));
+        }
+        ratatui::widgets::Row::new(headings).style(dim())
+    }
+}
+
+fn dim() -> Style {
+    Style::new().add_modifier(Modifier::DIM)
+}
+
+fn flow(row: &Row<'_>, several: bool) -> String {
+    let interface = match several {
+        true => format!("{} ", row.interface),
+        false => String::new(),
+    };
+    format!("{interface}{} → {}", end(row.sender), end(row.receiver))
+}
+
+fn line(row: &Row<'_>, flow: String, fit: &Fit) -> ratatui::widgets::Row<'static> {
+    let mut cells = vec![Cell::from(flow)];
+    let columns = fit.columns.iter().map(|column| column.text(&row.now));
+    cells.extend(columns.map(right));
+    cells.push(Cell::from(sparkline(&row.minute, fit.minute.into())));
+    ratatui::widgets::Row::new(cells)
+}
+
+fn right(text: String) -> Cell<'static> {
+    Cell::from(Text::from(text).right_aligned())
+}
+
+/// As it is written elsewhere: `10.9.0.1:5201`, `[fd00::1]:5201`.
+pub(super) fn end(end: Endpoint) -> String {
+    std::net::SocketAddr::new(end.address, end.port).to_string()
+}
+
+/// Bytes of one second as a rate.
+pub(super) fn rate(bytes: u64) -> String {
+    BitRate::measured(bytes.saturating_mul(8))
+}
+
+pub(super) fn per_ack(bin: &Bin) -> String {
+    packets_per_ack(bin).map_or("–".to_owned(), |count| format!("{count:.1}"))
+}
+
+pub(super) fn rtt(bin: &Bin) -> String {
+    rtt_ns(bin).map_or("–".to_owned(), |ns| Time::from_nanos(ns).to_string())
+}
+
+/// Eighths of a line's height, relative to the most; the last second is at the right.
+fn sparkline(minute: &[Bin], width: usize) -> String {
+    const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let from = minute.len().saturating_sub(width);
+    let most = minute
+        .iter()
+        .map(|bin| bin.data_bytes)
+        .max()
+        .unwrap_or(0)
+        .max(1);
+    let bar = |bin: &Bin| BARS[(u128::from(bin.data_bytes) * 8).div_ceil(most.into()) as usize];
+    minute[from..].iter().map(bar).collect()
+}
+
+/// One flow: its figures, and its data and ACK rates over time.
+fn draw_alone(frame: &mut Frame<'_>, row: &Row<'_>, area: Rect) {
+    let parts = [
+        Constraint::Length(5),
+        Constraint::Fill(1),
+        Constraint::Fill(1),
+    ];
+    let [figures, data, acks] = Layout::vertical(parts).areas(area);
+    frame.render_widget(Paragraph::new(self::figures(row)), figures);
+    let most = row
+        .minute
+        .iter()
+        .map(|bin| bin.data_bytes)
+        .max()
+        .unwrap_or(0);
+    let title = format!("data {}, at most {}", rate(row.now.data_bytes), rate(most));
+    draw_course(frame, &title, row, |bin| bin.data_bytes, data);
+    let most = row.minute.iter().map(|bin| bin.acks).max().unwrap_or(0);
+    let title = format!("ACKs {}/s, at most {most}/s", row.now.acks);
+    draw_course(frame, &title, row, |bin| bin.acks.into(), acks);
+}
+
+fn figures(row: &Row<'_>) -> Vec<Line<'static>> {
+    let now = &row.now;
+    let window = now
+        .window_min
+        .map_or("–".to_owned(), |window| Bytes::new(window).to_string());
+    let least = match now.rtt_samples {
+        0 => "–".to_owned(),
+        _ => Time::from_nanos(now.rtt_min_ns).to_string(),
+    };
+    vec![
+        Line::from(format!(
+            "{} → {} on {}",
+            end(row.sender),
+            end(row.receiver),
+            row.interface
+        )),
+        Line::from(format!(
+            "packets {}/s, acknowledged {}, packets per ACK {}, largest AckDiff {}",
+            now.data_segments,
+            rate(now.acked_bytes),
+            per_ack(now),
+            Bytes::new(now.ack_diff_max.into()),
+        )),
+        Line::from(format!(
+            "retransmissions {} ({}), duplicate ACKs {}, with SACK {}",
+            now.retransmissions,
+            Bytes::new(now.retransmitted_bytes),
+            now.duplicate_acks,
+            now.sacks,
+        )),
+        Line::from(format!(
+            "RTT {} (least {least}), in flight {}, window {window}",
+            rtt(now),
+            Bytes::new(now.in_flight_max),
+        )),
+    ]
+}
+
+/// A minute, each second as wide as there is room.
+fn draw_course(
+    frame: &mut Frame<'_>,
+    title: &str,
+    row: &Row<'_>,
+    value: impl Fn(&Bin) -> u64,
+    area: Rect,
+) {
+    let block = Block::bordered().title(title.to_owned());
+    let inside = block.inner(area).width as usize;
+    let wide = (inside / MINUTE).max(1);
+    let from = MINUTE.saturating_sub(inside / wide);
+    let seconds = row.minute.get(from..).unwrap_or_default();
+    let columns = seconds.iter().flat_map(|bin| vec![value(bin); wide]);
+    let course = Sparkline::default()
+        .data(columns.collect::<Vec<u64>>())
+        .block(block);
+    frame.render_widget(course, area);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::board::tests::{look, seen};
+    use super::*;
+    use ratatui::{Terminal, backend::TestBackend};
+
+    fn screen() -> Screen {
+        let mut screen = Screen::new(&["eth0".to_owned()], "tcp port 5201");
+        for second in 0..20 {
+            let mut flows = vec![seen(1, 125_000_000 + second * 5_000_000, 40_000)];
+            if second > 10 {
+                flows.push(seen(2, 250_000_000, 3_000));
+            }
+            screen.take(look(1_000 + second, flows));
+        }
+        screen
+    }
+
+    fn drawn(screen: &Screen, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    fn press(screen: &mut Screen, code: KeyCode) -> bool {
+        screen.key(KeyEvent::new(code, KeyModifiers::NONE))
+    }
+
+    #[test]
+    fn flows_by_rate() {
+        insta::assert_snapshot!(drawn(&screen(), 140, 7));
+    }
+
+    #[test]
+    fn flows_by_acks_on_a_narrow_terminal() {
+        let mut screen = screen();
+        press(&mut screen, KeyCode::Char('s'));
+        insta::assert_snapshot!(drawn(&screen, 80, 6));
+    }
+
+    #[test]
+    fn one_flow_over_time() {
+        let mut screen = screen();
+        press(&mut screen, KeyCode::Down);
+        press(&mut screen, KeyCode::Enter);
+        insta::assert_snapshot!(drawn(&screen, 100, 18));
+    }
+
+    #[test]
+    fn ipv6_and_several_interfaces() {
+        let mut screen = Screen::new(&["eth0".to_owned(), "eth1".to_owned()], "");
+        let mut flow = seen(1, 1_000_000, 7);
+        for (end, last) in flow.ends.iter_mut().zip([1, 2]) {
+            end.address = [0x2001, 0xdb8, 0, 0, 0, 0, 0, last].into();
+        }
+        screen.take(look(1_000, vec![flow]));
+        insta::assert_snapshot!(drawn(&screen, 120, 5));
+    }
+
+    #[test]
+    fn no_flow_yet() {
+        let mut screen = Screen::new(&["eth0".to_owned(), "eth1".to_owned()], "");
+        press(&mut screen, KeyCode::Enter);
+        press(&mut screen, KeyCode::Down);
+        insta::assert_snapshot!(drawn(&screen, 80, 5));
+    }
+
+    #[test]
+    fn any_size_can_be_drawn() {
+        let mut screen = screen();
+        for alone in [false, true] {
+            screen.alone = alone;
+            for (width, height) in [(1, 1), (2, 9), (30, 3), (400, 2), (500, 100)] {
+                assert!(!drawn(&screen, width, height).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_pause_holds_the_picture_and_loses_nothing() {
+        let mut screen = screen();
+        press(&mut screen, KeyCode::Char('p'));
+        let before = drawn(&screen, 140, 7);
+        assert!(before.contains("PAUSED"));
+        screen.take(look(1_020, vec![seen(1, 900_000_000, 9)]));
+        assert_eq!(drawn(&screen, 140, 7), before);
+        press(&mut screen, KeyCode::Char('p'));
+        assert!(drawn(&screen, 140, 7).contains("7.2 Gbit/s"));
+    }
+
+    #[test]
+    fn q_and_control_c_are_the_end() {
+        let mut screen = screen();
+        assert!(!press(&mut screen, KeyCode::Char('q')));
+        assert!(press(&mut screen, KeyCode::Char('c')));
+        let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert!(!screen.key(control_c));
+    }
+}

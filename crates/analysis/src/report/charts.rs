@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which charts over time a direction has, and what each finds. `tap.js` makes them of the course.
+
+use super::{course::Drawn, quantity};
+use crate::flow::record::Direction;
+use maud::{Markup, html};
+
+/// Place for one chart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chart {
+    /// As `tap.js` calls it.
+    pub(super) kind: &'static str,
+    /// The finding.
+    pub(super) title: String,
+    /// What is drawn.
+    pub(super) caption: String,
+    /// Spans the page instead of half of it.
+    pub(super) wide: bool,
+}
+
+impl Chart {
+    fn wide(kind: &'static str, title: String, caption: String) -> Self {
+        Self {
+            kind,
+            title,
+            caption,
+            wide: true,
+        }
+    }
+
+    fn half(kind: &'static str, title: String, caption: &str) -> Self {
+        Self {
+            kind,
+            title,
+            caption: caption.to_owned(),
+            wide: false,
+        }
+    }
+}
+
+/// The charts of a direction, the paper's figures 3 and 4 first. What did not happen has none.
+pub(super) fn charts(direction: &Direction, course: &Drawn) -> Vec<Chart> {
+    let some = [
+        Some(rates(direction, course)),
+        course.has("acks").then(|| acks(direction, course)),
+        course.has("acked_bytes").then(|| sequence(direction)),
+        course.has("acked_bytes").then(|| ack_diff(direction)),
+        course.has("rtt_max_ns").then(|| round_trip(direction)),
+        course.has("ack_way_ns").then(|| ack_way(course)),
+        course
+            .has("in_flight_max_bytes")
+            .then(|| in_flight(direction, course)),
+        again(direction, course),
+        course.has("queue_max_bytes").then(|| queue(course)),
+    ];
+    some.into_iter().flatten().collect()
+}
+
+fn rates(direction: &Direction, course: &Drawn) -> Chart {
+    let data = &direction.data;
+    let span = |(first, last): (u64, u64)| last.saturating_sub(first);
+    let lasted = data.first_data_ns.zip(data.last_data_ns).map_or(0, span);
+    let mean = quantity::bits_a_second(quantity::rate_bps(data.unique_bytes, lasted));
+    let [width, finest] = [course.width_ns, course.finest_ns].map(quantity::span);
+    let most = match course.finest_ns < course.width_ns {
+        true => format!(" with the most in {finest} of each"),
+        false => String::new(),
+    };
+    Chart::wide(
+        "rates",
+        format!("Data rate above, acknowledged rate below: {mean} on average"),
+        format!(
+            "Payload sent, and AckDiff, the bytes that ACKs newly acknowledge, in bins of {width}{most}; \
+             thick: mean. Single bins far above it leave the chart."
+        ),
+    )
+}
+
+fn acks(direction: &Direction, course: &Drawn) -> Chart {
+    let acks = &direction.acks;
+    let segments = direction.data.data_segments as f64 / acks.pure.max(1) as f64;
+    let width = quantity::span(course.width_ns);
+    Chart::wide(
+        "acks",
+        format!(
+            "{}, one for {} data segments",
+            quantity::of(acks.pure, "pure ACK"),
+            quantity::ratio(segments)
+        ),
+        format!("Pure ACKs a second, counted in bins of {width}; thick: mean."),
+    )
+}
+
+fn sequence(direction: &Direction) -> Chart {
+    Chart::wide(
+        "sequence",
+        format!("Sequence numbers: {} in all", quantity::bytes(direction.data.unique_bytes)),
+        "Bytes sent, acknowledged and allowed by the advertised window; what lies between the first \
+         two is in flight. Zoomed in to one of the moments below, each segment, ACK and SACK block."
+            .to_owned(),
+    )
+}
+
+fn ack_diff(direction: &Direction) -> Chart {
+    let found = &direction.ack_diff;
+    Chart::half(
+        "ack-diff",
+        format!(
+            "AckDiff: half are at most {}, the greatest {}",
+            quantity::bytes(found.p50),
+            quantity::bytes(found.max)
+        ),
+        "Bytes newly acknowledged by one ACK: mean and greatest of each bin.",
+    )
+}
+
+fn round_trip(direction: &Direction) -> Chart {
+    let (by, found) = (round_trips_by(direction), direction.round_trips());
+    Chart::half(
+        "round-trip",
+        format!(
+            "Round trip: {} at least, {} for half, {} at most",
+            quantity::span(found.min),
+            quantity::span(found.p50),
+            quantity::span(found.max)
+        ),
+        &format!("{by}: mean of each bin, and the range."),
+    )
+}
+
+/// How [`Direction::round_trips`] were measured.
+pub(super) fn round_trips_by(direction: &Direction) -> &'static str {
+    match direction.rtt_by_pairs.count >= direction.rtt_by_timestamps.count {
+        true => "From data to the ACK that covers it",
+        false => "By time stamps",
+    }
+}
+
+fn ack_way(course: &Drawn) -> Chart {
+    let ways = || course.column("ack_way_ns").iter().flatten();
+    let spread = ways()
+        .max()
+        .zip(ways().min())
+        .map_or(0, |(most, least)| most - least);
+    Chart::half(
+        "ack-way",
+        format!(
+            "The ACKs' way: {} more at its longest",
+            quantity::span(spread as u64)
+        ),
+        "How much longer than the first ACK the fastest of each bin travelled, by the receiver's time stamps.",
+    )
+}
+
+fn in_flight(direction: &Direction, course: &Drawn) -> Chart {
+    let window = course.column("window_min_bytes").iter().flatten().min();
+    let window = window.map_or(String::new(), |least| {
+        format!(
+            "; the window never below {}",
+            quantity::bytes(*least as u64)
+        )
+    });
+    let most = quantity::bytes(direction.in_flight_max_bytes);
+    Chart::half(
+        "in-flight",
+        format!("At most {most} in flight{window}"),
+        "Most bytes in flight and least advertised window of each bin. A window far above is not drawn.",
+    )
+}
+
+/// Retransmissions, duplicate ACKs and drops; none is the best news, and no chart.
+fn again(direction: &Direction, course: &Drawn) -> Option<Chart> {
+    let data = &direction.data;
+    let happened = ["retransmissions", "duplicate_acks", "drops"];
+    let packets = direction.data.retransmissions;
+    happened.iter().any(|name| course.has(name)).then(|| {
+        Chart::half(
+            "again",
+            match packets {
+                0 => "Nothing was sent again".to_owned(),
+                _ => format!(
+                    "{} sent again: {}",
+                    quantity::of(packets, "packet"),
+                    quantity::bytes(data.retransmitted_bytes)
+                ),
+            },
+            "Retransmissions, duplicate ACKs and, where the emulator tells, drops, counted in each bin.",
+        )
+    })
+}
+
+fn queue(course: &Drawn) -> Chart {
+    let most = quantity::bytes(course.max("queue_max_bytes") as u64);
+    Chart::half(
+        "queue",
+        format!("The link's queue: at most {most}"),
+        "Longest queue that the emulated link reported in each bin.",
+    )
+}
+
+/// The place of a chart that shows the course with this number.
+pub(super) fn place(chart: &Chart, course: usize, of: &str) -> Markup {
+    html! {
+        figure.chart.wide[chart.wide] data-chart=(chart.kind) data-course=(course) {
+            figcaption { h3 { (chart.title) } p { (chart.caption) } }
+            div.plot tabindex="0" role="group" aria-label={ (chart.title) ", " (of) } {}
+            output.readout {}
+            details { summary { "Data of this chart" } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::made_up;
+
+    fn kinds(flow: &crate::flow::record::Flow) -> Vec<&'static str> {
+        let course = Drawn::of((flow.number, true), &flow.upload.course, 1_000_000, 4096);
+        charts(&flow.upload, &course)
+            .iter()
+            .map(|chart| chart.kind)
+            .collect()
+    }
+
+    #[test]
+    fn what_did_not_happen_has_no_chart() {
+        let all = [
+            "rates",
+            "acks",
+            "sequence",
+            "ack-diff",
+            "round-trip",
+            "ack-way",
+            "in-flight",
+            "again",
+            "queue",
+        ];
+        assert_eq!(kinds(&made_up::long_flow(0)), all);
+        assert_eq!(kinds(&made_up::short_flow(0)), all[..4]);
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `courses.jsonl`: what the charts are made of, a direction a line. The page has the same inside.
+
+use super::excerpts::Packed;
+use crate::flow::{course::Course, series::Bin};
+use crate::series::column::{COLUMNS, Column, direction};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The course of a direction as columns: bins of equal width, one after the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Drawn {
+    /// The flow's number in `result.json`.
+    pub(crate) flow: u64,
+    /// `upload` or `download`.
+    pub(crate) direction: String,
+    /// Where the first bin begins, ns since 1970.
+    pub(crate) from_ns: u64,
+    /// Width of a bin, ns.
+    pub(crate) width_ns: u64,
+    /// How many there are.
+    pub(crate) bins: usize,
+    /// Width of the finest bins, which the columns `data_max_bytes` and `acked_max_bytes` are about, ns.
+    pub(crate) finest_ns: u64,
+    /// Named as in the series files; those with nothing but zeros are left out.
+    pub(crate) columns: BTreeMap<String, Vec<Option<i64>>>,
+    /// Single segments of some moments, in order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) excerpts: Vec<Packed>,
+}
+
+impl Drawn {
+    /// The course of a direction with at most `bins_max` bins, 1 or more: neighbours are taken together.
+    pub(crate) fn of(
+        (flow, upload): (u64, bool),
+        course: &Course,
+        finest_ns: u64,
+        bins_max: usize,
+    ) -> Self {
+        let together = course
+            .bins
+            .len()
+            .div_ceil(bins_max)
+            .max(1)
+            .next_power_of_two();
+        let bins: Vec<Bin> = course.bins.chunks(together).map(merged).collect();
+        Self {
+            flow,
+            direction: direction(upload).to_owned(),
+            from_ns: course.from_ns,
+            width_ns: course.width_ns * together as u64,
+            bins: bins.len(),
+            finest_ns: finest_ns.min(course.width_ns),
+            columns: COLUMNS
+                .iter()
+                .filter_map(|column| filled(column, &bins))
+                .collect(),
+            excerpts: Vec::new(),
+        }
+    }
+
+    /// Values of a column; none if it is all zero.
+    pub(crate) fn column(&self, name: &str) -> &[Option<i64>] {
+        self.columns.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The greatest value of a column.
+    pub(crate) fn max(&self, name: &str) -> i64 {
+        self.column(name)
+            .iter()
+            .flatten()
+            .copied()
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Whether any bin has something of this column.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        !self.column(name).is_empty()
+    }
+}
+
+fn merged(bins: &[Bin]) -> Bin {
+    let mut sum = Bin::default();
+    for bin in bins {
+        sum.merge(bin);
+    }
+    sum
+}
+
+fn filled(column: &Column, bins: &[Bin]) -> Option<(String, Vec<Option<i64>>)> {
+    let values: Vec<Option<i64>> = bins.iter().map(column.value).collect();
+    let something = values.iter().flatten().any(|value| *value != 0);
+    something.then(|| (column.name.to_owned(), values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course(bins: usize) -> Course {
+        let bin = |n: usize| Bin {
+            data_bytes: n as u64,
+            in_flight_max: n as u64,
+            window_min: n.is_multiple_of(2).then_some(100),
+            ..Bin::default()
+        };
+        Course {
+            width_ns: 1_000_000,
+            from_ns: 5_000_000,
+            bins: (0..bins).map(bin).collect(),
+        }
+    }
+
+    #[test]
+    fn columns_without_anything_are_left_out() {
+        let drawn = Drawn::of((3, true), &course(4), 1_000, 4096);
+        let names: Vec<&str> = drawn.columns.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            ["data_bytes", "in_flight_max_bytes", "window_min_bytes"]
+        );
+        assert_eq!(
+            drawn.column("window_min_bytes"),
+            [Some(100), None, Some(100), None]
+        );
+        assert_eq!((drawn.bins, drawn.width_ns), (4, 1_000_000));
+    }
+
+    #[test]
+    fn more_bins_than_asked_for_are_taken_together() {
+        let drawn = Drawn::of((3, true), &course(9), 1_000, 4);
+        assert_eq!((drawn.bins, drawn.width_ns), (3, 4_000_000));
+        assert_eq!(drawn.column("data_bytes"), [Some(6), Some(22), Some(8)]);
+        assert_eq!(
+            drawn.column("in_flight_max_bytes"),
+            [Some(3), Some(7), Some(8)]
+        );
+    }
+
+    #[test]
+    fn a_line_reads_back() {
+        let drawn = Drawn::of((3, false), &course(4), 1_000, 4096);
+        let line = serde_json::to_string(&drawn).unwrap();
+        assert_eq!(serde_json::from_str::<Drawn>(&line).unwrap(), drawn);
+    }
+}

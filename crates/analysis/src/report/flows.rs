@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of all flows that are told. `tap.js` sorts it; `data-value` is what it sorts by.
+
+use super::{
+    direction::{amount, closing, endpoint, id},
+    quantity,
+    result::Analysis,
+    strip::mostly,
+};
+use crate::flow::record::{Direction, Flow};
+use maud::{Markup, html};
+
+const NAMES: [&str; 11] = [
+    "From",
+    "To",
+    "At",
+    "Began",
+    "Data",
+    "Lasted",
+    "Rate",
+    "Round trip",
+    "Sent again",
+    "Mostly limited by",
+    "End",
+];
+
+/// The table, a row for each direction with data; `is_drawn` says whether a section has this id.
+pub(super) fn section(analysis: &Analysis, is_drawn: impl Fn(&str) -> bool) -> Markup {
+    let begin_ns = analysis
+        .flows
+        .iter()
+        .map(|flow| flow.first_ns)
+        .min()
+        .unwrap_or(0);
+    html! {
+        section id="flows" {
+            h2 { (title(analysis)) }
+            @if analysis.flows.is_empty() { p { "There is no TCP connection in it." } }
+            @else {
+                div.scroll tabindex="0" role="region" aria-label="Flows" {
+                    table.sortable {
+                        thead { tr { @for name in NAMES { th scope="col" { (name) } } } }
+                        tbody {
+                            @for flow in &analysis.flows { @for row in rows(analysis, flow, begin_ns) {
+                                (row.draw(&is_drawn))
+                            } }
+                        }
+                    }
+                }
+            }
+            (others(analysis))
+        }
+    }
+}
+
+/// "5 flows".
+pub(super) fn title(analysis: &Analysis) -> String {
+    let all = analysis.flows.len() as u64 + analysis.others.flows;
+    quantity::of(all, "flow")
+}
+
+fn others(analysis: &Analysis) -> Markup {
+    let others = &analysis.others;
+    html! {
+        @if others.flows > 0 {
+            p.note {
+                (quantity::of(others.flows, "more flow")) " with " (quantity::bytes(others.unique_bytes))
+                " in " (quantity::of(others.packets, "packet"))
+                @if analysis.raw.iter().any(|name| name == "flows.jsonl") {
+                    ": a line each in " a href="flows.jsonl" { "flows.jsonl" }
+                } "."
+            }
+        }
+    }
+}
+
+struct Row<'a> {
+    flow: &'a Flow,
+    upload: bool,
+    place: Option<&'a str>,
+    began_ns: u64,
+}
+
+/// Directions with data; of a flow without any, one row that says so.
+fn rows<'a>(analysis: &'a Analysis, flow: &'a Flow, begin_ns: u64) -> Vec<Row<'a>> {
+    let row = |upload| Row {
+        flow,
+        upload,
+        place: analysis.place(flow.vantage),
+        began_ns: flow.first_ns.saturating_sub(begin_ns),
+    };
+    let [up, down] = [&flow.upload, &flow.download].map(|one| one.data.unique_bytes);
+    let mut rows = vec![row(up >= down)];
+    if up.min(down) > 0 {
+        rows.push(row(up < down));
+    }
+    rows
+}
+
+impl Row<'_> {
+    fn direction(&self) -> &Direction {
+        match self.upload {
+            true => &self.flow.upload,
+            false => &self.flow.download,
+        }
+    }
+
+    fn draw(&self, is_drawn: impl Fn(&str) -> bool) -> Markup {
+        let Flow {
+            client,
+            server,
+            last_ns,
+            first_ns,
+            ..
+        } = self.flow;
+        let direction = self.direction();
+        let (from, to) = if self.upload {
+            (client, server)
+        } else {
+            (server, client)
+        };
+        let id = id(
+            self.flow.number,
+            crate::series::column::direction(self.upload),
+        );
+        let amount = amount(&direction.data);
+        let lasted = last_ns.saturating_sub(*first_ns);
+        let rtt = direction.round_trips();
+        let again = direction.data.retransmissions;
+        let limit = mostly(direction);
+        html! {
+            tr {
+                th scope="row" {
+                    @if is_drawn(&id) { a href={ "#" (id) } { (endpoint(from)) } }
+                    @else { (endpoint(from)) }
+                }
+                td { (endpoint(to)) }
+                td { (self.place.unwrap_or("–")) }
+                td.number data-value=(self.began_ns) { (quantity::span(self.began_ns)) }
+                td.number data-value=(direction.data.unique_bytes) { (amount.payload) }
+                td.number data-value=(lasted) { (quantity::span(lasted)) }
+                td.number data-value=(amount.rate_bps) { (amount.rate) }
+                td.number data-value=(rtt.p50) {
+                    @if rtt.count > 0 { (quantity::span(rtt.p50)) } @else { "–" }
+                }
+                td.number data-value=(again) { (quantity::count(again)) }
+                td { @match limit {
+                    Some((by, share)) => { (by) " " small { (format!("{:.0} %", share * 100.0)) } }
+                    None => { "–" }
+                } }
+                td { (closing(self.flow.closing)) }
+            }
+        }
+    }
+}

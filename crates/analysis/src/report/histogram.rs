@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A distribution as bars over a logarithmic axis, as SVG; its quantiles are a table below it.
+
+use crate::flow::record::Distribution;
+use maud::{Markup, html};
+
+const WIDTH: f64 = 480.0;
+const HEIGHT: f64 = 150.0;
+/// Room below the bars for the axis, and left of them for what is zero.
+const AXIS: f64 = 22.0;
+const ZERO: f64 = 30.0;
+const TOP: f64 = 20.0;
+/// Bars; a pixel or two each.
+const BARS_MAX: i32 = 120;
+/// Values that are labelled at most.
+const TICKS_MAX: usize = 7;
+
+/// What a histogram shows.
+pub(super) struct Histogram<'a> {
+    /// The finding.
+    pub(super) title: String,
+    /// What was counted.
+    pub(super) caption: &'a str,
+    pub(super) samples: &'a Distribution,
+    /// A value in words.
+    pub(super) print: fn(u64) -> String,
+}
+
+/// The figure, or nothing without samples.
+pub(super) fn figure(histogram: &Histogram<'_>) -> Markup {
+    html! {
+        @if let Some(bars) = Bars::of(histogram.samples) {
+            figure.chart.histogram {
+                figcaption { h3 { (histogram.title) } p { (histogram.caption) } }
+                (draw(&bars, histogram))
+                details { summary { "Quantiles" } (quantiles(histogram)) }
+            }
+        }
+    }
+}
+
+/// Shares of the samples: of zeros, and of each step of the logarithmic axis.
+struct Bars {
+    zero: f64,
+    /// Steps for each doubling of the value.
+    steps: f64,
+    first: i32,
+    shares: Vec<f64>,
+}
+
+impl Bars {
+    fn of(samples: &Distribution) -> Option<Self> {
+        let all: u64 = samples.buckets.iter().map(|(_, count)| count).sum();
+        let positive = || samples.buckets.iter().filter(|(edge, _)| *edge > 0);
+        let share = |count: u64| count as f64 / all as f64;
+        let (least, greatest) = (positive().next()?.0, positive().next_back()?.0);
+        let steps = [4.0, 2.0, 1.0]
+            .into_iter()
+            .find(|steps| step_of(greatest, *steps) - step_of(least, *steps) < BARS_MAX);
+        let steps = steps.unwrap_or(0.5);
+        let first = step_of(least, steps);
+        let mut shares = vec![0.0; (step_of(greatest, steps) - first + 1) as usize];
+        for (edge, count) in positive() {
+            shares[(step_of(*edge, steps) - first) as usize] += share(*count);
+        }
+        let zeros = samples.buckets.iter().filter(|(edge, _)| *edge == 0);
+        Some(Self {
+            zero: zeros.map(|(_, count)| share(*count)).sum(),
+            steps,
+            first,
+            shares,
+        })
+    }
+
+    fn highest(&self) -> f64 {
+        self.shares.iter().copied().fold(self.zero, f64::max)
+    }
+
+    /// Width of a bar.
+    fn pitch(&self) -> f64 {
+        ((WIDTH - ZERO) / self.shares.len() as f64).min(40.0)
+    }
+
+    fn x_of(&self, value: f64) -> f64 {
+        ZERO + (value.log2() * self.steps - f64::from(self.first)) * self.pitch()
+    }
+
+    fn right(&self) -> f64 {
+        ZERO + self.pitch() * self.shares.len() as f64
+    }
+}
+
+fn step_of(value: u64, steps: f64) -> i32 {
+    ((value as f64).log2() * steps).floor() as i32
+}
+
+fn draw(bars: &Bars, histogram: &Histogram<'_>) -> Markup {
+    let height = HEIGHT + AXIS;
+    html! {
+        svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(histogram.title) {
+            path.bars d=(path(bars)) {}
+            line.axis x1="0" x2=(WIDTH) y1=(HEIGHT) y2=(HEIGHT) {}
+            @if bars.zero > 0.0 { text.small x="0" y=(height - 4.0) { "0" } }
+            @for value in ticks(bars) { (tick(bars, value, histogram.print)) }
+            text.small x=(WIDTH) y="12" text-anchor="end" {
+                "highest bar " (percent(bars.highest()))
+            }
+        }
+    }
+}
+
+/// All bars in one path: a rectangle each.
+fn path(bars: &Bars) -> String {
+    let scale = (HEIGHT - TOP) / bars.highest();
+    let bar = |x: f64, width: f64, share: f64| {
+        let (tall, wide) = (share * scale, (width - 1.0).max(1.0));
+        format!("M{x:.1} {HEIGHT}v-{tall:.1}h{wide:.1}v{tall:.1}z")
+    };
+    let zero = (bars.zero > 0.0).then(|| bar(0.0, ZERO - 14.0, bars.zero));
+    let place = |n: usize| ZERO + n as f64 * bars.pitch();
+    let others = bars.shares.iter().enumerate();
+    let others = others.filter(|(_, share)| **share > 0.0);
+    let others = others.map(|(n, share)| bar(place(n), bars.pitch(), *share));
+    zero.into_iter().chain(others).collect()
+}
+
+/// Round values within the axis, not too many: powers of ten, or with 2 and 5 between them.
+fn ticks(bars: &Bars) -> Vec<u64> {
+    let in_view = |value: &u64| (ZERO..=bars.right()).contains(&bars.x_of(*value as f64));
+    let round = |factors: &'static [u64]| {
+        let powers = (0..19).map(|exponent| 10u64.pow(exponent));
+        let values = powers.flat_map(|power| factors.iter().map(move |factor| power * factor));
+        values.filter(in_view).collect::<Vec<u64>>()
+    };
+    let fine = round(&[1, 2, 5]);
+    if fine.len() <= TICKS_MAX {
+        return fine;
+    }
+    let coarse = round(&[1]);
+    let every = coarse.len().div_ceil(TICKS_MAX).max(1);
+    coarse.into_iter().step_by(every).collect()
+}
+
+fn tick(bars: &Bars, value: u64, print: fn(u64) -> String) -> Markup {
+    let x = format!("{:.1}", bars.x_of(value as f64));
+    html! {
+        line.axis x1=(x) x2=(x) y1=(HEIGHT) y2=(HEIGHT + 5.0) {}
+        text.small x=(x) y=(HEIGHT + AXIS - 4.0) text-anchor="middle" { (print(value)) }
+    }
+}
+
+fn percent(share: f64) -> String {
+    longhaul_report::metric::percent(share)
+}
+
+fn quantiles(histogram: &Histogram<'_>) -> Markup {
+    let Distribution {
+        count,
+        min,
+        mean,
+        p50,
+        p90,
+        p99,
+        max,
+        ..
+    } = histogram.samples;
+    let print = histogram.print;
+    let rows = [
+        ("Least", print(*min)),
+        ("Median", print(*p50)),
+        ("Mean", print(mean.round() as u64)),
+        ("90 %", print(*p90)),
+        ("99 %", print(*p99)),
+        ("Greatest", print(*max)),
+        ("Samples", super::quantity::count(*count)),
+    ];
+    html! {
+        table { tbody { @for (name, value) in rows {
+            tr { th scope="row" { (name) } td.number { (value) } }
+        } } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(buckets: &[(u64, u64)]) -> Distribution {
+        Distribution {
+            buckets: buckets.to_vec(),
+            ..Distribution::default()
+        }
+    }
+
+    #[test]
+    fn a_doubling_is_as_wide_everywhere() {
+        let bars = Bars::of(&samples(&[(1, 1), (2, 1), (1024, 2)])).unwrap();
+        assert_eq!(bars.shares.len(), 41);
+        assert_eq!(
+            (bars.shares[0], bars.shares[4], bars.shares[40]),
+            (0.25, 0.25, 0.5)
+        );
+        let width = |from: f64, to: f64| bars.x_of(to) - bars.x_of(from);
+        assert!((width(1.0, 2.0) - width(512.0, 1024.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn zeros_have_a_bar_of_their_own() {
+        let bars = Bars::of(&samples(&[(0, 3), (10, 1)])).unwrap();
+        assert_eq!(
+            (bars.zero, bars.shares.as_slice()),
+            (0.75, [0.25].as_slice())
+        );
+    }
+
+    #[test]
+    fn bars_stay_few_over_any_range() {
+        let bars = Bars::of(&samples(&[(1, 1), (u64::MAX, 1)])).unwrap();
+        assert!(
+            bars.shares.len() <= BARS_MAX as usize,
+            "{}",
+            bars.shares.len()
+        );
+        assert!(ticks(&bars).len() <= TICKS_MAX);
+    }
+
+    #[test]
+    fn without_a_sample_there_is_no_figure() {
+        assert!(Bars::of(&samples(&[])).is_none());
+    }
+}

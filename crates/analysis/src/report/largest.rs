@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The largest flows of a capture, found as flows end, in bounded memory: the first of them with their
+//! course, more without, and of all others a line each in `flows.jsonl` and their sum.
+
+use super::result::Others;
+use crate::flow::{
+    course::Course,
+    record::{Direction, Flow},
+};
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+/// How many flows are told how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ranks {
+    /// With their course, for charts: up to 2 MB each.
+    pub(crate) drawn: usize,
+    /// In `result.json`, those that are drawn included: up to 50 kB each.
+    pub(crate) told: usize,
+}
+
+/// Most payload first; of equals, that which began first.
+type Rank = (u64, Reverse<u64>);
+
+/// Flows in order of their rank, the largest last.
+#[derive(Default)]
+struct Places(BTreeMap<Rank, Box<Flow>>);
+
+impl Places {
+    /// Gives `flow` its place, and back what has none any more.
+    fn admit(&mut self, flow: Box<Flow>, most: usize) -> Option<Box<Flow>> {
+        self.0.insert(rank(&flow), flow);
+        let over = self.0.len() > most;
+        over.then(|| self.0.pop_first().map(|(_, least)| least))
+            .flatten()
+    }
+}
+
+/// Sorts flows out as they come.
+pub(super) struct Largest<W> {
+    ranks: Ranks,
+    drawn: Places,
+    told: Places,
+    others: Others,
+    /// Where a line for each of the others goes.
+    lines: Option<W>,
+}
+
+impl<W: Write> Largest<W> {
+    pub(super) fn new(ranks: Ranks, lines: Option<W>) -> Self {
+        Self {
+            ranks,
+            drawn: Places::default(),
+            told: Places::default(),
+            others: Others::default(),
+            lines,
+        }
+    }
+
+    /// Takes a flow that is over.
+    pub(super) fn flow(&mut self, flow: Box<Flow>) -> io::Result<()> {
+        let Ranks { drawn, told } = self.ranks;
+        let beaten = self.drawn.admit(flow, drawn).map(without_course);
+        let last = beaten.and_then(|flow| self.told.admit(flow, told.saturating_sub(drawn)));
+        last.map_or(Ok(()), |flow| self.other(&flow))
+    }
+
+    fn other(&mut self, flow: &Flow) -> io::Result<()> {
+        self.others.add(flow);
+        let Some(lines) = &mut self.lines else {
+            return Ok(());
+        };
+        serde_json::to_writer(&mut *lines, flow)?;
+        lines.write_all(b"\n")
+    }
+
+    /// Least payload of the flows that are drawn; 0 while there is room for any. One with less will never
+    /// be drawn, whatever comes.
+    pub(super) fn least_drawn(&self) -> u64 {
+        match self.drawn.0.first_key_value() {
+            Some((rank, _)) if self.drawn.0.len() >= self.ranks.drawn => rank.0,
+            _ => 0,
+        }
+    }
+
+    /// The flows that are told, largest first, and the sum of the others.
+    pub(super) fn finish(self) -> io::Result<(Vec<Flow>, Others)> {
+        if let Some(mut lines) = self.lines {
+            lines.flush()?;
+        }
+        let ascending = self.told.0.into_values().chain(self.drawn.0.into_values());
+        let mut flows: Vec<Flow> = ascending.map(|flow| *flow).collect();
+        flows.reverse();
+        Ok((flows, self.others))
+    }
+}
+
+impl Others {
+    fn add(&mut self, flow: &Flow) {
+        self.flows += 1;
+        for Direction { data, .. } in [&flow.upload, &flow.download] {
+            self.packets += data.packets;
+            self.wire_bytes += data.wire_bytes;
+            self.unique_bytes += data.unique_bytes;
+        }
+    }
+}
+
+fn rank(flow: &Flow) -> Rank {
+    (payload(flow), Reverse(flow.number))
+}
+
+/// Payload of both directions, counted once.
+pub(super) fn payload(flow: &Flow) -> u64 {
+    let Flow {
+        upload, download, ..
+    } = flow;
+    upload
+        .data
+        .unique_bytes
+        .saturating_add(download.data.unique_bytes)
+}
+
+fn without_course(mut flow: Box<Flow>) -> Box<Flow> {
+    drop_course(&mut flow);
+    flow
+}
+
+/// Leaves the course of a flow out.
+pub(super) fn drop_course(flow: &mut Flow) {
+    flow.upload.course = Course::default();
+    flow.download.course = Course::default();
+    flow.upload.excerpts = Vec::new();
+    flow.download.excerpts = Vec::new();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::made_up;
+
+    /// A flow of so many bytes with a course.
+    fn flow(number: u64, unique_bytes: u64) -> Flow {
+        let mut flow = made_up::short_flow(number);
+        flow.upload.data.unique_bytes = unique_bytes;
+        flow
+    }
+
+    fn sorted(flows: &[(u64, u64)]) -> (Vec<Flow>, Others, String) {
+        let mut lines = Vec::new();
+        let ranks = Ranks { drawn: 2, told: 3 };
+        let mut largest = Largest::new(ranks, Some(&mut lines));
+        for (number, bytes) in flows {
+            largest.flow(Box::new(flow(*number, *bytes))).unwrap();
+        }
+        let (flows, others) = largest.finish().unwrap();
+        (flows, others, String::from_utf8(lines).unwrap())
+    }
+
+    #[test]
+    fn the_largest_are_told_first_and_only_the_very_first_keep_their_course() {
+        let (flows, others, _) = sorted(&[(0, 10), (1, 40), (2, 20), (3, 30), (4, 40)]);
+        let numbers: Vec<u64> = flows.iter().map(|flow| flow.number).collect();
+        assert_eq!(numbers, [1, 4, 3]);
+        let drawn: Vec<bool> = flows
+            .iter()
+            .map(|f| !f.upload.course.bins.is_empty())
+            .collect();
+        assert_eq!(drawn, [true, true, false]);
+        assert_eq!((others.flows, others.unique_bytes), (2, 30));
+        assert_eq!(
+            others.packets,
+            2 * flows[0].upload.data.packets + 2 * flows[0].download.data.packets
+        );
+    }
+
+    #[test]
+    fn what_is_smaller_than_all_that_are_drawn_is_known_early() {
+        let mut largest = Largest::new(Ranks { drawn: 2, told: 3 }, None::<Vec<u8>>);
+        let least = [(0, 10), (1, 40), (2, 20), (3, 5)].map(|(number, bytes)| {
+            largest.flow(Box::new(flow(number, bytes))).unwrap();
+            largest.least_drawn()
+        });
+        assert_eq!(least, [0, 10, 20, 20]);
+    }
+
+    #[test]
+    fn the_order_in_which_they_end_changes_nothing() {
+        let (forth, ..) = sorted(&[(0, 10), (1, 40), (2, 20), (3, 30)]);
+        let (back, ..) = sorted(&[(3, 30), (2, 20), (1, 40), (0, 10)]);
+        assert_eq!(forth, back);
+    }
+
+    #[test]
+    fn the_others_are_a_line_each_that_reads_back() {
+        let (_, _, lines) = sorted(&[(0, 10), (1, 40), (2, 20), (3, 30), (4, 50)]);
+        let read: Vec<Flow> = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let numbers: Vec<u64> = read.iter().map(|flow| flow.number).collect();
+        assert_eq!(numbers, [0, 2]);
+        assert!(!lines.contains("course"));
+    }
+}

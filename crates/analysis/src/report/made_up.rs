@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Results whose figures are made up, for tests: a transfer as in paper 001 (200 ms, 24 s of growth, a
+//! peak, a loss, and then a steady rate), and small ones beside it.
+
+use super::{
+    course::Drawn,
+    excerpts,
+    output::Finished,
+    result::{Analysis, CaptureFile, Damage, Others, SCHEMA, VantagePoint},
+};
+use crate::flow::{
+    course::Course,
+    record::{
+        AckSpacing, Acks, BothEnds, Clocks, Closing, Data, DelayBin, DelayCourse, Direction,
+        Distribution, Excerpt, Flow, Limit, Limited, Mark, MarkKind, Missing, Occasion, Offer,
+        Opening, Phase, PhaseKind, Place, ReleasedBy, Releases, Standing, Way,
+    },
+    segment::{Endpoint, Vantage},
+    series::Bin,
+};
+
+const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
+const BIN_NS: u64 = 8_000_000;
+const BINS: u64 = 3_750;
+const SEGMENT_BYTES: u64 = 1448;
+const RTT_NS: u64 = 200_000_000;
+/// Growth, peak, recovery, steady: where each ends, in bins.
+const ENDS: [u64; 4] = [3_000, 3_250, 3_350, BINS];
+
+/// A capture with the large transfer and a short flow.
+pub(crate) fn finished() -> Finished {
+    let flows = vec![long_flow(0), short_flow(7)];
+    let courses = flows
+        .iter()
+        .map(|flow| Drawn {
+            excerpts: excerpts::packed(&flow.upload.excerpts, 8192),
+            ..Drawn::of((flow.number, true), &flow.upload.course, 1_000_000, 4096)
+        })
+        .collect();
+    Finished {
+        analysis: Analysis {
+            schema: SCHEMA,
+            longhaul: "0.0.0".to_owned(),
+            bins_ns: vec![1_000_000, 1_000_000_000],
+            files: vec![file()],
+            vantages: vec![place("left", 0), place("right", 1)],
+            flows: flows.into_iter().map(without_course).collect(),
+            both_ends: vec![pair()],
+            others: Others {
+                flows: 3,
+                packets: 60,
+                wire_bytes: 9_000,
+                unique_bytes: 5_000,
+            },
+            raw: vec!["series-1ms.parquet".to_owned(), "flows.jsonl".to_owned()],
+        },
+        courses,
+        bins: None,
+    }
+}
+
+/// The large transfer, seen at the left and at the right: its data were queued, and its ACKs were not. The
+/// right flow is the short one, which makes no difference to the page.
+pub(crate) fn pair() -> BothEnds {
+    let course = DelayCourse {
+        width_ns: 1_000_000,
+        from_ns: BEGIN_NS,
+        bins: (0..1_000).map(delay).collect(),
+    };
+    let way = |lost: u64, compressed| Way {
+        matched: 100_000,
+        matched_bytes: 144_800_000,
+        delay: spread(&[(100_000_000, 900), (136_000_000, 100)]),
+        course: course.clone(),
+        lost: Missing {
+            segments: lost,
+            bytes: lost * SEGMENT_BYTES,
+            acks: 0,
+        },
+        ack_spacing: AckSpacing {
+            sent: spread(&[(20_000, 300), (40_000, 100)]),
+            arrived: spread(&[(1_000, 100), (25_000, 300)]),
+            compressed,
+            stretched: 0,
+        },
+        ..Way::default()
+    };
+    BothEnds {
+        left: 0,
+        right: 7,
+        client_is_left: true,
+        clocks: Clocks::Same,
+        offset_ns: 0,
+        skew_ppm: 0.0,
+        from_client: way(40, 0),
+        from_server: way(0, 100),
+    }
+}
+
+fn delay(n: u64) -> DelayBin {
+    DelayBin {
+        count: n % 3,
+        min_ns: 100_000_000 + n * 1_000,
+        mean_ns: 101_000_000 + n * 2_000,
+        max_ns: 102_000_000 + n * 36_000,
+    }
+}
+
+fn without_course(mut flow: Flow) -> Flow {
+    flow.upload.course = Course::default();
+    flow.upload.excerpts = Vec::new();
+    flow
+}
+
+fn file() -> CaptureFile {
+    CaptureFile {
+        name: "trace.pcapng".to_owned(),
+        format: "pcapng".to_owned(),
+        bytes: 312_000_000,
+        packets: 3_100_000,
+        first_ns: Some(BEGIN_NS),
+        last_ns: Some(BEGIN_NS + BINS * BIN_NS),
+        kernel_drops: Some(12),
+        damages: vec![Damage {
+            at_byte: 311_999_940,
+            what: "the last packet is cut short".to_owned(),
+        }],
+        damages_more: 0,
+        left_out: [("not TCP".to_owned(), 31)].into(),
+    }
+}
+
+fn place(name: &str, interface: u32) -> VantagePoint {
+    VantagePoint {
+        name: name.to_owned(),
+        file: 0,
+        interface,
+        packets: 1_500_000,
+    }
+}
+
+fn endpoint(last: u8, port: u16) -> Endpoint {
+    Endpoint {
+        address: [10, 0, 0, last].into(),
+        port,
+    }
+}
+
+/// A request and its answer.
+pub(crate) fn short_flow(number: u64) -> Flow {
+    let mut course = Course::new(BEGIN_NS, 1_000_000);
+    for n in 0..20 {
+        let bin = Bin {
+            data_bytes: 1000,
+            data_segments: 1,
+            acked_bytes: 1000,
+            acks: 1,
+            ..Bin::default()
+        };
+        course.add(BEGIN_NS + n * 5_000_000, &bin, 64);
+    }
+    let data = Data {
+        packets: 10,
+        wire_bytes: 1_500,
+        unique_bytes: 20_000,
+        first_data_ns: Some(BEGIN_NS),
+        last_data_ns: Some(BEGIN_NS + 95_000_000),
+        ..Data::default()
+    };
+    let upload = Direction {
+        data,
+        course,
+        verdict: "The application had nothing to send for most of the time.".to_owned(),
+        ..Direction::default()
+    };
+    Flow {
+        number,
+        vantage: Vantage(1),
+        client: endpoint(1, 40_007),
+        server: endpoint(2, 80),
+        first_ns: BEGIN_NS,
+        last_ns: BEGIN_NS + 100_000_000,
+        opening: Opening {
+            syn_to_syn_ack_ns: Some(RTT_NS),
+            syn_ack_to_ack_ns: Some(10_000),
+            syn_retransmissions: 0,
+            syn_ack_retransmissions: 0,
+        },
+        closing: Closing::ResetByServer,
+        upload,
+        download: Direction::default(),
+    }
+}
+
+/// The transfer of the paper's figure 3, in shape.
+pub(crate) fn long_flow(number: u64) -> Flow {
+    let mut noise = Noise(7);
+    let mut course = Course::new(BEGIN_NS, BIN_NS);
+    for n in 0..BINS {
+        course.add(BEGIN_NS + n * BIN_NS, &bin(n, &mut noise), BINS as usize);
+    }
+    Flow {
+        client: endpoint(1, 40_000),
+        server: endpoint(2, 5201),
+        vantage: Vantage(0),
+        last_ns: BEGIN_NS + BINS * BIN_NS,
+        closing: Closing::Finished,
+        upload: upload(course),
+        ..short_flow(number)
+    }
+}
+
+fn upload(course: Course) -> Direction {
+    let sum = |of: fn(&Bin) -> u64| course.bins.iter().map(of).sum::<u64>();
+    let payload_bytes = sum(|bin| bin.data_bytes);
+    let retransmitted_bytes = sum(|bin| bin.retransmitted_bytes);
+    let data = Data {
+        packets: 1_000_000,
+        wire_segments: payload_bytes / SEGMENT_BYTES,
+        wire_bytes: payload_bytes / SEGMENT_BYTES * (SEGMENT_BYTES + 52),
+        data_packets: 1_000_000,
+        data_segments: payload_bytes / SEGMENT_BYTES,
+        payload_bytes,
+        unique_bytes: payload_bytes - retransmitted_bytes,
+        segment_max_bytes: SEGMENT_BYTES as u32,
+        retransmissions: retransmitted_bytes / SEGMENT_BYTES,
+        fast_retransmissions: retransmitted_bytes / SEGMENT_BYTES,
+        retransmitted_bytes,
+        first_data_ns: Some(BEGIN_NS),
+        last_data_ns: Some(BEGIN_NS + BINS * BIN_NS),
+        ..Data::default()
+    };
+    let acks = Acks {
+        pure: sum(|bin| bin.acks.into()),
+        duplicates: sum(|bin| bin.duplicate_acks.into()),
+        moving: sum(|bin| bin.moving_acks.into()),
+        acked_bytes: sum(|bin| bin.acked_bytes),
+        window_scale: Some(12),
+        window_min_bytes: 200 << 20,
+        window_max_bytes: 210 << 20,
+        ..Acks::default()
+    };
+    Direction {
+        offer: Offer {
+            mss: Some(1460),
+            window_scale: Some(12),
+            sack: true,
+            timestamps: true,
+            options_cut: false,
+        },
+        data,
+        acks,
+        rtt_by_timestamps: spread(&[(200_000_000, 900), (210_000_000, 400), (236_000_000, 100)]),
+        rtt_by_pairs: spread(&[(200_100_000, 80), (236_000_000, 20)]),
+        ack_diff: spread(&[(1448, 10), (2896, 500), (5792, 90), (65_160, 4)]),
+        packets_per_ack: spread(&[(1, 10), (2, 500), (4, 90), (45, 4)]),
+        gaps: spread(&[(0, 3000), (1_150, 4000), (12_000, 700), (900_000, 30)]),
+        bursts: spread(&[(1, 30), (44, 300), (90, 60)]),
+        in_flight_max_bytes: 196 << 20,
+        excerpts: vec![beginning(), loss()],
+        releases: releases(),
+        standing: Standing {
+            place: Place::NearSender,
+            to_sender_ns: Some(10_000),
+            to_receiver_ns: Some(RTT_NS),
+        },
+        phases: phases(),
+        limits: limits(),
+        verdict: "The congestion window limited it for 24 of 30 s, then the path's rate."
+            .to_owned(),
+        course,
+    }
+}
+
+fn bin(n: u64, noise: &mut Noise) -> Bin {
+    let peak_bytes = 7_220_000_000 / 8 * BIN_NS / 1_000_000_000;
+    let [ramp, peak, recovery, _] = ENDS;
+    let mean = match n {
+        _ if n < ramp => peak_bytes * n * n / (ramp * ramp),
+        _ if n < peak => peak_bytes,
+        _ if n < recovery => peak_bytes * (n - peak / 2) / (recovery - peak / 2),
+        _ => peak_bytes * 97 / 100,
+    };
+    let lost = n == peak;
+    let queue = if (ramp..peak).contains(&n) {
+        (n - ramp) * 12_000
+    } else {
+        0
+    };
+    let segments = noise.around(mean / SEGMENT_BYTES);
+    let acked_segments = noise.around(mean / SEGMENT_BYTES);
+    let acks = if n < ramp {
+        acked_segments.div_ceil(2)
+    } else {
+        acked_segments.div_ceil(9)
+    };
+    let rtt = RTT_NS + queue * 12;
+    Bin {
+        data_bytes: segments * SEGMENT_BYTES,
+        data_bytes_max: noise.around(segments * SEGMENT_BYTES / 4),
+        data_segments: segments as u32,
+        retransmitted_bytes: if lost { 40 * SEGMENT_BYTES } else { 0 },
+        retransmissions: if lost { 40 } else { 0 },
+        acked_bytes: acked_segments * SEGMENT_BYTES,
+        acked_bytes_max: noise.around(acked_segments * SEGMENT_BYTES / 5),
+        ack_way_ns: (acks > 0).then_some((queue * 3) as i64 - 4_000),
+        acks: acks as u32,
+        moving_acks: acks as u32,
+        duplicate_acks: if lost { 300 } else { 0 },
+        ack_diff_max: acked_segments
+            .checked_div(acks)
+            .map_or(0, |each| (each * 4 * SEGMENT_BYTES) as u32),
+        rtt_min_ns: if acks > 0 { rtt } else { 0 },
+        rtt_max_ns: if acks > 0 {
+            rtt + noise.around(900_000)
+        } else {
+            0
+        },
+        rtt_sum_ns: (rtt + 300_000) * acks,
+        rtt_samples: acks as u32,
+        in_flight_max: mean * RTT_NS / BIN_NS,
+        window_min: (acks > 0).then_some(200 << 20),
+        queue_max: queue as u32,
+        drops: if lost { 40 } else { 0 },
+        ..Bin::default()
+    }
+}
+
+/// Windows of 10, 20, 40 segments, a round trip apart.
+fn beginning() -> Excerpt {
+    let mut marks = Vec::new();
+    let mut sent = 0;
+    for (round, window) in (1..).zip([10, 20, 40]) {
+        let at_ns = BEGIN_NS + RTT_NS * round;
+        for n in 0..window {
+            let low = (sent + n) * SEGMENT_BYTES as i32;
+            marks.push(mark(at_ns + n as u64 * 12_000, low, 1, MarkKind::Sent));
+        }
+        sent += window;
+        let acked = sent * SEGMENT_BYTES as i32;
+        marks.push(mark(at_ns + RTT_NS, acked, 200, MarkKind::Ack));
+    }
+    Excerpt {
+        occasion: Occasion::Beginning,
+        base: 0,
+        marks,
+    }
+}
+
+/// One segment of 60 is lost, SACKed around and sent again.
+fn loss() -> Excerpt {
+    let from_ns = BEGIN_NS + ENDS[1] * BIN_NS;
+    let length = SEGMENT_BYTES as i32;
+    let sent = (0..60).map(|n| mark(from_ns + n as u64 * 12_000, n * length, 1, MarkKind::Sent));
+    let answers = (1..60).flat_map(|n| {
+        let at_ns = from_ns + RTT_NS + n as u64 * 12_000;
+        let ack = mark(at_ns, 10 * length, 150, MarkKind::Ack);
+        [ack, mark(at_ns, 11 * length, n, MarkKind::Sack)]
+    });
+    let again = mark(
+        from_ns + RTT_NS + 40_000,
+        10 * length,
+        1,
+        MarkKind::SentAgain,
+    );
+    let mut marks: Vec<Mark> = sent.chain(answers).chain([again]).collect();
+    marks.sort_by_key(|mark| mark.at_ns);
+    Excerpt {
+        occasion: Occasion::Loss,
+        base: 20_000_000_000,
+        marks,
+    }
+}
+
+fn mark(at_ns: u64, low: i32, segments: i32, kind: MarkKind) -> Mark {
+    Mark {
+        at_ns,
+        low,
+        high: low + segments * SEGMENT_BYTES as i32,
+        kind,
+    }
+}
+
+fn releases() -> Releases {
+    Releases {
+        within_ns: 100_000,
+        bytes: 97_000_000,
+        of_bytes: 100_000_000,
+        by_chance: 0.12,
+        by_ack_diff: vec![
+            ReleasedBy {
+                segments: (2, Some(2)),
+                acks: 50_000,
+                bursts: [500, 1_500, 40_000, 8_000, 0, 0, 0, 0, 0],
+            },
+            ReleasedBy {
+                segments: (5, Some(8)),
+                acks: 9_000,
+                bursts: [0, 0, 0, 0, 8_100, 900, 0, 0, 0],
+            },
+        ],
+    }
+}
+
+fn phases() -> Vec<Phase> {
+    let kinds = [
+        PhaseKind::RampUp,
+        PhaseKind::Peak,
+        PhaseKind::Recovery,
+        PhaseKind::Steady,
+    ];
+    let begins = [0, ENDS[0], ENDS[1], ENDS[2]];
+    let phase = |((kind, from), to): ((PhaseKind, u64), u64)| Phase {
+        kind,
+        from_ns: BEGIN_NS + from * BIN_NS,
+        to_ns: BEGIN_NS + to * BIN_NS,
+        data_bps: 7.0e9,
+        acked_bps: 6.9e9,
+        acks_per_s: 300_000.0,
+        packets_per_ack: 2.0,
+    };
+    kinds.into_iter().zip(begins).zip(ENDS).map(phase).collect()
+}
+
+fn limits() -> Vec<Limited> {
+    let limited = |by, from: u64, to: u64| Limited {
+        by,
+        from_ns: BEGIN_NS + from * BIN_NS,
+        to_ns: BEGIN_NS + to * BIN_NS,
+    };
+    vec![
+        limited(Limit::CongestionWindow, 0, ENDS[0]),
+        limited(Limit::PathRate, ENDS[0], ENDS[1]),
+        limited(Limit::AckStream, ENDS[1], ENDS[2]),
+        limited(Limit::PathRate, ENDS[2], BINS),
+    ]
+}
+
+/// A distribution of values with their counts, ascending.
+fn spread(values: &[(u64, u64)]) -> Distribution {
+    let count: u64 = values.iter().map(|(_, count)| count).sum();
+    let sum: u64 = values.iter().map(|(value, count)| value * count).sum();
+    let quantile = |share: f64| {
+        let mut left = (count as f64 * share).ceil() as u64;
+        let reached = |(_, count): &&(u64, u64)| {
+            let done = *count >= left;
+            left = left.saturating_sub(*count);
+            done
+        };
+        values.iter().find(reached).map_or(0, |(value, _)| *value)
+    };
+    Distribution {
+        count,
+        min: values[0].0,
+        mean: sum as f64 / count as f64,
+        p50: quantile(0.5),
+        p90: quantile(0.9),
+        p99: quantile(0.99),
+        max: values[values.len() - 1].0,
+        buckets: values.to_vec(),
+    }
+}
+
+/// Numbers that look random and are the same each time (Knuth's LCG).
+struct Noise(u64);
+
+impl Noise {
+    /// Within a fifth of `mean`.
+    fn around(&mut self, mean: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        mean * (80 + (self.0 >> 33) % 41) / 100
+    }
+}

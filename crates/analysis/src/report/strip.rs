@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Two strips above the charts, on their time axis: what limited the direction, and its phases.
+//! `tap.js` moves the parts when the charts are zoomed.
+
+use super::quantity;
+use crate::flow::record::{Direction, Limit, Limited, Phase, PhaseKind};
+use maud::{Markup, html};
+
+/// Parts of a strip; more nobody can tell apart.
+const PARTS_MAX: usize = 200;
+
+/// A stretch of the time axis, in ns from its beginning.
+struct Part {
+    class: &'static str,
+    name: &'static str,
+    from_ns: u64,
+    to_ns: u64,
+}
+
+impl Part {
+    fn length_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// The time axis: from a moment, in ns since 1970, for a while.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Axis {
+    pub(super) from_ns: u64,
+    pub(super) length_ns: u64,
+}
+
+impl Axis {
+    /// Where on the axis that moment is.
+    fn place(self, at_ns: u64) -> u64 {
+        at_ns.saturating_sub(self.from_ns).min(self.length_ns)
+    }
+}
+
+/// Both strips with the legend of the first; nothing where the judge had nothing to say.
+pub(super) fn strips(direction: &Direction, axis: Axis) -> Markup {
+    let limits: Vec<Part> = direction.limits.iter().map(|l| limit(l, axis)).collect();
+    let phases: Vec<Part> = direction.phases.iter().map(|p| phase(p, axis)).collect();
+    html! {
+        @if !limits.is_empty() { (strip("Limited by", &limits, axis)) (legend(&limits)) }
+        @if !phases.is_empty() { (strip("Phases", &phases, axis)) }
+    }
+}
+
+fn strip(title: &str, parts: &[Part], axis: Axis) -> Markup {
+    let shown = visible(parts);
+    let said: Vec<String> = shown.iter().map(|part| sentence(part)).collect();
+    html! {
+        div.strip role="img" aria-label={ (title) ": " (said.join(", ")) } {
+            span.title { (title) }
+            div.parts { @for part in shown { (draw(part, axis)) } }
+        }
+    }
+}
+
+/// The longest parts, in order of time.
+fn visible(parts: &[Part]) -> Vec<&Part> {
+    let mut lengths: Vec<u64> = parts.iter().map(Part::length_ns).collect();
+    lengths.sort_unstable_by(|a, b| b.cmp(a));
+    let least = lengths.get(PARTS_MAX).copied().unwrap_or(0);
+    let seen = parts.iter().filter(|part| part.length_ns() > least);
+    seen.collect()
+}
+
+fn draw(part: &Part, axis: Axis) -> Markup {
+    let percent = |ns: u64| format!("{:.3}%", share(ns, axis.length_ns) * 100.0);
+    let style = format!(
+        "left:{};width:{}",
+        percent(part.from_ns),
+        percent(part.length_ns())
+    );
+    html! {
+        span class=(part.class) style=(style) title=(sentence(part))
+            data-from=(seconds(part.from_ns)) data-to=(seconds(part.to_ns)) { (part.name) }
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn share(ns: u64, all_ns: u64) -> f64 {
+    ns as f64 / all_ns.max(1) as f64
+}
+
+/// "path rate from 24 s to 26 s".
+fn sentence(part: &Part) -> String {
+    let Part {
+        name,
+        from_ns,
+        to_ns,
+        ..
+    } = part;
+    let [from, to] = [*from_ns, *to_ns].map(quantity::span);
+    format!("{name} from {from} to {to}")
+}
+
+/// What limited it for which share of the time, most first.
+fn legend(parts: &[Part]) -> Markup {
+    let all: u64 = parts.iter().map(Part::length_ns).sum();
+    let mut sums: Vec<(&Part, u64)> = Vec::new();
+    for part in parts {
+        match sums.iter_mut().find(|(known, _)| known.class == part.class) {
+            Some((_, length)) => *length += part.length_ns(),
+            None => sums.push((part, part.length_ns())),
+        }
+    }
+    sums.sort_by_key(|(_, length)| std::cmp::Reverse(*length));
+    html! {
+        ul.legend {
+            @for (part, length) in sums {
+                li {
+                    span class={ "key " (part.class) } {} (part.name)
+                    (format!(" {:.0} %", share(length, all) * 100.0))
+                }
+            }
+        }
+    }
+}
+
+fn limit(limited: &Limited, axis: Axis) -> Part {
+    let (class, name) = limit_words(limited.by);
+    Part {
+        class,
+        name,
+        from_ns: axis.place(limited.from_ns),
+        to_ns: axis.place(limited.to_ns),
+    }
+}
+
+fn phase(phase: &Phase, axis: Axis) -> Part {
+    let (class, name) = phase_words(phase.kind);
+    Part {
+        class,
+        name,
+        from_ns: axis.place(phase.from_ns),
+        to_ns: axis.place(phase.to_ns),
+    }
+}
+
+/// Class of `tap.css`, and words.
+pub(super) fn limit_words(limit: Limit) -> (&'static str, &'static str) {
+    match limit {
+        Limit::Application => ("application", "sender"),
+        Limit::ReceiveWindow => ("receive-window", "receive window"),
+        Limit::CongestionWindow => ("congestion-window", "congestion window"),
+        Limit::PathRate => ("path-rate", "path rate"),
+        Limit::AckStream => ("ack-stream", "ACK stream"),
+    }
+}
+
+/// Likewise of a phase.
+pub(super) fn phase_words(kind: PhaseKind) -> (&'static str, &'static str) {
+    match kind {
+        PhaseKind::RampUp => ("ramp-up", "ramp-up"),
+        PhaseKind::Peak => ("peak", "peak"),
+        PhaseKind::Steady => ("steady", "steady"),
+        PhaseKind::Recovery => ("recovery", "recovery"),
+        PhaseKind::Idle => ("idle", "idle"),
+    }
+}
+
+/// What limited the direction longest, and for which share of the time that something did.
+pub(super) fn mostly(direction: &Direction) -> Option<(&'static str, f64)> {
+    let length = |l: &Limited| l.to_ns.saturating_sub(l.from_ns);
+    let all: u64 = direction.limits.iter().map(length).sum();
+    let of = |limit: Limit| -> u64 {
+        let same = direction.limits.iter().filter(|l| l.by == limit);
+        same.map(length).sum()
+    };
+    let most = direction.limits.iter().max_by_key(|l| of(l.by))?;
+    Some((
+        limit_words(most.by).1,
+        of(most.by) as f64 / all.max(1) as f64,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AXIS: Axis = Axis {
+        from_ns: 1_000,
+        length_ns: 10_000_000_000,
+    };
+
+    fn limited(by: Limit, from_s: u64, to_s: u64) -> Limited {
+        Limited {
+            by,
+            from_ns: 1_000 + from_s * 1_000_000_000,
+            to_ns: 1_000 + to_s * 1_000_000_000,
+        }
+    }
+
+    fn direction(limits: Vec<Limited>) -> Direction {
+        Direction {
+            limits,
+            ..Direction::default()
+        }
+    }
+
+    #[test]
+    fn a_part_stands_where_its_time_is() {
+        let direction = direction(vec![
+            limited(Limit::CongestionWindow, 0, 2),
+            limited(Limit::AckStream, 2, 5),
+        ]);
+        let page = strips(&direction, AXIS).into_string();
+        assert!(page.contains("left:20.000%;width:30.000%"), "{page}");
+        assert!(page.contains("ACK stream from 2 s to 5 s"), "{page}");
+        assert!(!page.contains("Phases"), "{page}");
+    }
+
+    #[test]
+    fn the_legend_sums_up_and_the_longest_is_said_to_limit_it_most() {
+        let direction = direction(vec![
+            limited(Limit::PathRate, 0, 2),
+            limited(Limit::Application, 2, 5),
+            limited(Limit::PathRate, 5, 7),
+        ]);
+        let page = strips(&direction, AXIS).into_string();
+        let (path, application) = (page.find("path rate 57 %"), page.find("sender 43 %"));
+        assert!(path.is_some() && path < application, "{page}");
+        let (by, share) = mostly(&direction).unwrap();
+        assert_eq!((by, (share * 7.0).round()), ("path rate", 4.0));
+    }
+
+    #[test]
+    fn of_very_many_parts_the_longest_are_drawn() {
+        let mut limits: Vec<Limited> = (0..1000)
+            .map(|n| Limited {
+                by: Limit::Application,
+                from_ns: 1_000 + n,
+                to_ns: 1_000 + n + 1,
+            })
+            .collect();
+        limits.push(limited(Limit::PathRate, 1, 9));
+        let page = strips(&direction(limits), AXIS).into_string();
+        assert_eq!(page.matches("data-from").count(), 1);
+    }
+}

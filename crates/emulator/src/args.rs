@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul link` is told on the command line.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts are printed as they stand"
+)]
+
+use longhaul_netem::Delivery;
+use std::path::PathBuf;
+use units::{Bytes, Time};
+
+const EXAMPLES: &str = "\
+Examples:
+  A 10 Gbit/s path with 26 ms RTT between two namespaces that exist:
+    longhaul link --left client:wan0:10.9.0.1/30 --right server:wan0:10.9.0.2/30 \\
+        --delay 13ms --rate 10gbit --queue 1bdp
+  Loss in one direction only, and a path switch after 30 s:
+    longhaul link --left client:wan0:10.9.0.1/30 --right server:wan0:10.9.0.2/30 \\
+        --delay 19ms --rate 1gbit --backward 'loss=0.1%' --at '30s: delay 40ms'
+  Several links from a file:
+    longhaul link --config path.toml
+  With a record of every segment at both ends:
+    longhaul link … --tap wan.pcapng
+  A change while it runs:
+    longhaul link set wan delay 40ms
+  Back to the default, and what is in force:
+    longhaul link set wan loss default; longhaul link show wan
+
+Settings apply to both directions; --forward (left to right) and --backward override them.
+Jitter keeps the order of segments unless it says reorder. At an unlimited rate there is no queue.";
+
+/// Arguments of `longhaul link`.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+    #[command(flatten)]
+    pub(super) start: Start,
+}
+
+#[derive(clap::Subcommand)]
+pub(super) enum Command {
+    /// Change a running link
+    Set {
+        /// The link's name
+        name: String,
+        /// What to change: delay, rate, loss …
+        key: String,
+        /// The new value
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+        /// Only this direction
+        #[arg(long, value_enum)]
+        direction: Option<Way>,
+    },
+    /// Print a running link's settings in force and its counters
+    Show {
+        /// The link's name
+        name: String,
+        /// As one JSON object a direction
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Way {
+    /// Left to right
+    Forward,
+    /// Right to left
+    Backward,
+}
+
+#[derive(clap::Args)]
+pub(super) struct Start {
+    /// Left end: [NAMESPACE:]INTERFACE:ADDRESS/PREFIX[,ADDRESS/PREFIX]
+    #[arg(long, value_name = "END", required_unless_present = "config")]
+    pub(super) left: Option<String>,
+    /// Right end, likewise
+    #[arg(long, value_name = "END", required_unless_present = "config")]
+    pub(super) right: Option<String>,
+    /// A TOML file with any number of links, instead of the flags
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["left", "right", "name", "shape"])]
+    pub(super) config: Option<PathBuf>,
+    /// Name in records and for `longhaul link set`
+    #[arg(long, default_value = "link")]
+    pub(super) name: String,
+    #[command(flatten)]
+    pub(super) shape: ShapeArgs,
+    /// Largest packet in bytes, 1280 to 9000
+    #[arg(long, default_value_t = 1500)]
+    pub(super) mtu: u32,
+    /// exact (segment by segment) or bulk[:QUANTUM] (neighbours within the quantum together)
+    #[arg(long, default_value = "bulk")]
+    pub(super) delivery: Delivery,
+    /// Refuse super-packets: the kernel cuts to MTU size before the link sees them. Slow
+    #[arg(long)]
+    pub(super) no_offload: bool,
+    /// Threads a link: 1, or 2 for one a direction where there are cores to spare
+    #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=2))]
+    pub(super) threads: usize,
+    /// Run before all ordinary threads (SCHED_RR): on busy cores delays err less, and less is carried
+    #[arg(long)]
+    pub(super) realtime: bool,
+    /// Every random decision follows from this number
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Most bytes that each direction holds [default: twice what delay, rate and queue need]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) memory: Option<Bytes>,
+    /// Write counters there as JSON lines; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(super) counters: Option<PathBuf>,
+    /// Record there, as pcapng, each segment's headers at both ends, with what became of it
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub(super) tap: Option<PathBuf>,
+    /// Most header bytes that --tap keeps of a segment, 40 to 256
+    #[arg(long, default_value_t = 128, value_name = "BYTES")]
+    pub(super) tap_snap: u32,
+    /// Most memory for what --tap has not written yet; beyond it records are missing, never segments
+    #[arg(long, default_value = "256MB", value_name = "SIZE")]
+    pub(super) tap_memory: Bytes,
+    /// How often counters are written and shown, at least 1ms
+    #[arg(long, default_value = "1s", value_name = "TIME")]
+    pub(super) interval: Time,
+    /// End after so long
+    #[arg(long, value_name = "TIME")]
+    pub(super) duration: Option<Time>,
+}
+
+/// One flag a setting; the values are read by the model's own grammar.
+#[derive(clap::Args)]
+#[group(id = "shape", multiple = true)]
+pub(super) struct ShapeArgs {
+    /// Propagation delay, one way
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    delay: Option<String>,
+    /// Random part of the delay: [normal:|uniform:|pareto:]TIME[,reorder]
+    #[arg(long, value_name = "JITTER", allow_hyphen_values = true)]
+    jitter: Option<String>,
+    /// What a change of delay does to segments in flight: keep (their order) or switch (paths)
+    #[arg(long, value_name = "ORDER")]
+    order: Option<String>,
+    /// Bits a second
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    rate: Option<String>,
+    /// Follow a packet-delivery trace in Mahimahi's format instead of a rate
+    #[arg(long, value_name = "FILE", conflicts_with = "rate")]
+    pub(super) trace: Option<PathBuf>,
+    /// Bytes added to each segment for its sending time: 38 makes it Ethernet
+    #[arg(long, value_name = "BYTES")]
+    overhead: Option<String>,
+    /// What may wait: 64KB, 1000p, 1bdp or default [default: 1bdp, but at least 1000p]
+    #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
+    queue: Option<String>,
+    /// Which of it is dropped: tail, codel[:target=5ms,interval=100ms], red[:min=100KB,max=300KB,p=10%]
+    #[arg(long, value_name = "RULE")]
+    rule: Option<String>,
+    /// Loss: 0.1%, gilbert:p=1%,r=30%[,good=0%,bad=100%], at:5,17,100-110 (counted from 1), none
+    #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
+    loss: Option<String>,
+    /// Share of segments that arrive twice
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    duplicate: Option<String>,
+    /// Share of segments with one wrong bit
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    corrupt: Option<String>,
+    /// Segments held back so that others overtake them: SHARE:TIME
+    #[arg(long, value_name = "REORDER", allow_hyphen_values = true)]
+    reorder: Option<String>,
+    /// Keep one pure ACK in 2^N, where that is safe
+    #[arg(long, value_name = "N")]
+    ack_thin: Option<String>,
+    /// The longest that thinning holds an ACK back
+    #[arg(long, value_name = "TIME")]
+    ack_hold: Option<String>,
+    /// Space pure ACKs to so many a second
+    #[arg(long, value_name = "N")]
+    ack_pace: Option<String>,
+    /// How many pure ACKs may wait for that
+    #[arg(long, value_name = "N")]
+    ack_buffer: Option<String>,
+    /// Left to right only: KEY=VALUE; repeatable
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(super) forward: Vec<String>,
+    /// Right to left only: KEY=VALUE; repeatable
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(super) backward: Vec<String>,
+    /// A change after the start, both directions: 'TIME: KEY VALUE'; repeatable
+    #[arg(long, value_name = "CHANGE")]
+    pub(super) at: Vec<String>,
+}
+
+impl ShapeArgs {
+    /// The settings that were given, as keys and values.
+    pub(super) fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        [
+            ("delay", &self.delay),
+            ("jitter", &self.jitter),
+            ("order", &self.order),
+            ("rate", &self.rate),
+            ("overhead", &self.overhead),
+            ("queue", &self.queue),
+            ("rule", &self.rule),
+            ("loss", &self.loss),
+            ("duplicate", &self.duplicate),
+            ("corrupt", &self.corrupt),
+            ("reorder", &self.reorder),
+            ("ack-thin", &self.ack_thin),
+            ("ack-hold", &self.ack_hold),
+            ("ack-pace", &self.ack_pace),
+            ("ack-buffer", &self.ack_buffer),
+        ]
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value.as_deref()?)))
+    }
+}

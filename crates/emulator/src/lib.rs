@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul link`: a long path between two interfaces, in user space.
+//!
+//! ```
+//! let flags = ["--rate", "1gbit", "--rtt", "100ms"].map(str::to_owned);
+//! let [there, back] = longhaul_emulator::shapes(&flags).unwrap();
+//! assert_eq!(there.delay + back.delay, units::Time::from_millis(100));
+//! ```
+
+mod args;
+mod config;
+mod control;
+mod counters;
+mod display;
+mod pump;
+mod run;
+mod store;
+mod tap;
+
+pub use args::Args;
+use args::Command;
+use clap::{Args as _, FromArgMatches};
+use longhaul_command::exit::{self, Refusal};
+use longhaul_netem::{Schedule, Shape};
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    match args.command {
+        None => run::run(&args.start),
+        Some(Command::Set {
+            name,
+            key,
+            value,
+            direction,
+        }) => control::set(&name, key, value, direction),
+        Some(Command::Show { name, json }) => control::show(&name, json),
+    }
+}
+
+/// The names of all options, as typed behind `--`.
+pub fn options() -> Vec<String> {
+    let command = Args::augment_args(clap::Command::new("link"));
+    let names = command.get_arguments().filter_map(clap::Arg::get_long);
+    names.map(str::to_owned).collect()
+}
+
+/// What these flags would make, from left to right and from right to left. Nothing is made: for
+/// those who write such flags for others, as `lab` does.
+pub fn shapes(flags: &[String]) -> anyhow::Result<[Shape; 2]> {
+    Ok(ways(flags)?.map(|(shape, _)| shape))
+}
+
+/// Likewise, with what changes later.
+pub fn ways(flags: &[String]) -> anyhow::Result<[(Shape, Schedule); 2]> {
+    let command = Args::augment_args(clap::Command::new("link").no_binary_name(true));
+    let args = command
+        .try_get_matches_from(flags)
+        .and_then(|found| Args::from_arg_matches(&found));
+    let start = args
+        .map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))?
+        .start;
+    let link = config::links(&start)?.remove(0);
+    link.tap.as_ref().map_or(Ok(()), tap::Plan::check)?;
+    Ok([link.forward, link.backward].map(|way| (way.shape, way.schedule)))
+}

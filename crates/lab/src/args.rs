@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command line of `longhaul lab`.
+
+use super::compare;
+use clap::Subcommand;
+use std::path::PathBuf;
+
+/// Arguments of `longhaul lab`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul lab run nec-dvd --out /tmp/dvd
+      one scenario, results and report in /tmp/dvd
+  longhaul lab run nec-dvd --out /tmp/dvd --set size=4.7GB
+      the same with the paper's own file size
+  longhaul lab run nec-dvd --out /tmp/dvd --quick --only relays=true
+      a short look at one cell
+  longhaul lab run today-fast --out /tmp/fast --only rate=100gbit
+      under simulated time, at a rate that no testbed has
+  longhaul lab run --all --out /tmp/lab --repetitions 1
+      every built-in scenario once, and a page over all; again, to go on with what is not done
+  longhaul lab check my-scenario.toml
+      is it written correctly, and can this machine run it?
+
+The lab runs in namespaces of its own, which the kernel removes when it ends, however it ends.
+docs/lab.md explains scenario files.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run scenarios; write result.json, report.html and raw records
+    Run(Run),
+    /// List the built-in scenarios
+    List,
+    /// Print a scenario's file
+    Show(Show),
+    /// Check a scenario and this machine without running it; refuses what a run would
+    Check(Named),
+    /// Two results side by side, with what differs beyond noise marked
+    Compare(Compare),
+    /// Write report.html anew from a directory's result.json, and index.html over many
+    Report(Rebuild),
+}
+
+/// A scenario.
+#[derive(Debug, clap::Args)]
+pub(super) struct Named {
+    /// Name of a built-in scenario, or path of a file
+    #[arg(value_name = "SCENARIO")]
+    pub(super) scenario: String,
+}
+
+/// `longhaul lab show`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    /// Name of a built-in scenario, or path of a file
+    #[arg(value_name = "SCENARIO")]
+    pub(super) scenario: String,
+    /// As it reads with everything that it takes from its base, and with ranges spelt out
+    #[arg(long)]
+    pub(super) resolved: bool,
+}
+
+/// `longhaul lab compare`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = compare_help())]
+pub(super) struct Compare {
+    /// Directory that a run wrote, or its result.json
+    #[arg(value_name = "FIRST")]
+    pub(super) first: PathBuf,
+    /// Another
+    #[arg(value_name = "SECOND")]
+    pub(super) second: PathBuf,
+    /// Every metric of every cell, not only the main one and what differs
+    #[arg(long)]
+    pub(super) all: bool,
+    /// The comparison as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Also write both side by side as one offline page
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+}
+
+fn compare_help() -> String {
+    let rule = compare::rule_of_noise();
+    format!(
+        "\
+FIRST is called A, SECOND B. A figure of B is marked as better or worse than A's when noise does not explain it:
+  {}
+
+Examples:
+  longhaul lab compare out/before out/after
+  longhaul lab compare out/before out/after --html compare.html",
+        rule.join("\n  ")
+    )
+}
+
+/// `longhaul lab report`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Rebuild {
+    /// Directories that runs wrote, or one that holds such directories
+    #[arg(value_name = "DIR", required = true)]
+    pub(super) directories: Vec<PathBuf>,
+    /// Where the page over several results goes [default: index.html in the one DIR, else here]
+    #[arg(long, value_name = "FILE")]
+    pub(super) index: Option<PathBuf>,
+}
+
+/// `longhaul lab run`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Run {
+    /// Name of a built-in scenario, or path of a file. Several run one after the other, each into
+    /// DIR/NAME, with a page over all of them; those whose result stands there are kept
+    #[arg(value_name = "SCENARIO", required_unless_present = "all")]
+    pub(super) scenarios: Vec<String>,
+    /// All built-in scenarios: some four hours with one repetition, twelve with the scenarios' own
+    #[arg(long, conflicts_with = "scenarios")]
+    pub(super) all: bool,
+    /// Where results go; made if absent. An interrupted run of the same goes on, a finished one is
+    /// replaced if it is alone
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: PathBuf,
+    /// The same cells, shortened as the scenario's `quick` table says
+    #[arg(long)]
+    pub(super) quick: bool,
+    /// Give a parameter of the scenario another value; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(super) set: Vec<(String, String)>,
+    /// Run only the cells with this varied value, or one of several (A|B); repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(super) only: Vec<(String, String)>,
+    /// Counted runs of each cell [default: the scenario's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) repetitions: Option<u32>,
+    /// Seed of the order, the contents and the links [default: the scenario's]
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+    /// Run all cells under simulated time instead of on a testbed: no root, no waiting, any rate
+    #[arg(long)]
+    pub(super) simulate: bool,
+    /// Begin anew, even if an interrupted run could go on or, of several, a result stands
+    #[arg(long)]
+    pub(super) fresh: bool,
+    /// Print result.json on standard output instead of the table
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("want NAME=VALUE, for example size=4.7GB")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Several scenarios, one after the other, each into a folder of its own, and a page over all of them. What stands
+//! is kept: hours of work go on where they ended.
+
+use super::{
+    args::Run,
+    library,
+    ready::Ready,
+    report::{self, experiment::Experiment},
+    result::LabResult,
+};
+use anyhow::Result;
+use longhaul_command::exit::{Refusal, UNDECIDED};
+use longhaul_command::{note, say};
+use longhaul_report::columns::aligned;
+use longhaul_report::metric::times;
+use std::{collections::BTreeSet, path::PathBuf};
+use units::Time;
+
+/// Exit codes with which the next scenario still makes sense: done, done but not as it should be, and not decided.
+const NEXT: [u8; 3] = [0, 1, UNDECIDED];
+
+/// Labs that may begin.
+#[derive(Debug)]
+pub(super) struct Batch {
+    labs: Vec<Ready>,
+    out: PathBuf,
+    fresh: bool,
+    json: bool,
+}
+
+impl Batch {
+    /// Reads and checks all of them, so that one that can't run is known before the first begins.
+    pub(super) fn read(args: &Run) -> Result<Self> {
+        let wanted: Vec<String> = match args.all {
+            true => library::names().map(str::to_owned).collect(),
+            false => args.scenarios.clone(),
+        };
+        let mut names = BTreeSet::new();
+        let mut labs = Vec::new();
+        for scenario in &wanted {
+            let mut lab = Ready::read(scenario, args)?;
+            if !names.insert(lab.book.name.clone()) {
+                return Err(twice(scenario, &lab.book.name));
+            }
+            lab.out = args.out.join(&lab.book.name);
+            labs.push(lab);
+        }
+        labs.iter().try_for_each(Ready::may_begin)?;
+        Ok(Self {
+            labs,
+            out: args.out.clone(),
+            fresh: args.fresh,
+            json: args.json,
+        })
+    }
+
+    /// Runs what does not stand yet, and returns the exit code: of the scenario that ended it all, else 1 if a run
+    /// failed or a check does not hold anywhere, else that of checks that were not decided.
+    pub(super) fn perform(self) -> Result<u8> {
+        let count = self.labs.len();
+        let folders: Vec<PathBuf> = self.labs.iter().map(|lab| lab.out.clone()).collect();
+        for (n, lab) in self.labs.into_iter().enumerate() {
+            let head = format!("({}/{count}) {}", n + 1, lab.book.name);
+            if !self.fresh && stands(&lab) {
+                note!("{head}: stands, kept (--fresh runs it anew)");
+                continue;
+            }
+            note!("{head}: {}", lab.book.base.title);
+            let code = lab.perform()?;
+            if !NEXT.contains(&code) {
+                return Ok(code);
+            }
+        }
+        let pages = report::pages(&[self.out], None)?;
+        let experiments = folders
+            .iter()
+            .map(|folder| LabResult::read(&folder.join("result.json")))
+            .map(|result| Ok(Experiment::of(&result?, String::new())))
+            .collect::<Result<Vec<_>>>()?;
+        if !self.json {
+            say!("\n{}", text(&experiments));
+            pages
+                .iter()
+                .for_each(|page| say!("All of them: {}", page.display()));
+        }
+        Ok(match () {
+            () if experiments.iter().any(Experiment::failed) => 1,
+            () if experiments.iter().all(Experiment::passed) => 0,
+            () => UNDECIDED,
+        })
+    }
+}
+
+fn twice(scenario: &str, name: &str) -> anyhow::Error {
+    Refusal::usage(format!(
+        "{scenario}: another scenario here is called {name} too, and both would go into the same folder; run them \
+         one by one, each with an --out of its own"
+    ))
+}
+
+/// The same was run here to its end, and no run failed.
+fn stands(lab: &Ready) -> bool {
+    LabResult::read(&lab.out.join("result.json")).is_ok_and(|result| {
+        let mut runs = result.cells.iter().flat_map(|cell| &cell.runs);
+        let good = runs.all(|run| run.failed.is_none());
+        good && result.identity.as_ref() == Some(&lab.identity)
+    })
+}
+
+/// A line an experiment, and the sum of it all.
+fn text(experiments: &[Experiment]) -> String {
+    let heading = ["experiment", "ours/paper", "checks", "took", "found"].map(str::to_owned);
+    let mut rows: Vec<Vec<String>> = std::iter::once(heading.to_vec())
+        .chain(experiments.iter().map(row))
+        .collect();
+    if !experiments.iter().any(Experiment::has_paper) {
+        rows.iter_mut().for_each(|row| drop(row.remove(1)));
+    }
+    let mut lines = aligned(&rows);
+    lines.push(String::new());
+    lines.push(sum(experiments));
+    lines
+        .iter()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+fn row(experiment: &Experiment) -> Vec<String> {
+    let ratio = experiment.ratio.map(|ratio| times(ratio.of.median));
+    let took = experiment
+        .took_s
+        .map(|s| Time::from_secs_f64(s).to_string());
+    vec![
+        experiment.scenario.clone(),
+        ratio.unwrap_or("–".to_owned()),
+        verdict(experiment),
+        took.unwrap_or_default(),
+        experiment.ours.clone(),
+    ]
+}
+
+fn verdict(experiment: &Experiment) -> String {
+    let ([passed, checks], [good, runs]) = (experiment.checks, experiment.runs);
+    let open = experiment.undecided;
+    let checks = match (checks - passed - open, open) {
+        _ if checks == 0 => "none".to_owned(),
+        (0, 0) => format!("all {checks}"),
+        (0, open) => format!("{open} of {checks} not decided"),
+        (missed, 0) => format!("{missed} of {checks} not met"),
+        (missed, open) => format!("{missed} of {checks} not met, {open} not decided"),
+    };
+    match runs - good {
+        0 => checks,
+        failed => format!("{checks}, {failed} of {runs} runs failed"),
+    }
+}
+
+fn sum(experiments: &[Experiment]) -> String {
+    let passed = experiments.iter().filter(|one| one.passed()).count();
+    let took = experiments.iter().filter_map(|one| one.took_s).sum::<f64>();
+    format!(
+        "{passed} of {} scenarios pass all their checks; their runs took {}",
+        experiments.len(),
+        Time::from_secs_f64(took.round())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment(checks: [usize; 2], runs: [usize; 2]) -> Experiment {
+        let result: LabResult =
+            serde_json::from_str(include_str!("../tests/fixtures/made-up-result.json")).unwrap();
+        Experiment {
+            checks,
+            runs,
+            took_s: Some(80.0),
+            ..Experiment::of(&result, String::new())
+        }
+    }
+
+    #[test]
+    fn a_line_an_experiment_and_the_sum() {
+        let all = [
+            experiment([3, 3], [6, 6]),
+            experiment([1, 3], [5, 6]),
+            experiment([0, 0], [6, 6]),
+        ];
+        insta::assert_snapshot!(text(&all));
+    }
+}

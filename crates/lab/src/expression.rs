@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The arithmetic of checks and derived metrics.
+//!
+//! ```text
+//! sum     = product (("+" | "-") product)*
+//! product = factor (("*" | "/") factor)*
+//! factor  = number | "(" sum ")" | ("min" | "max") "(" sum ("," sum)* ")"
+//!         | metric [ "{" key "=" value ("," key "=" value)* "}" ]
+//! ```
+//! A metric without braces belongs to whatever the expression is about; with braces it is the
+//! median over the runs of the one cell whose varied values match. `paper.` before it makes it the
+//! figure that the paper prints for that cell.
+
+use std::{iter::Peekable, str::Chars};
+
+/// A parsed expression.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expression {
+    /// A number.
+    Number(f64),
+    /// A metric of one cell.
+    Metric {
+        /// The name of the metric.
+        name: String,
+        /// The parameters that pick the cell, with their values.
+        cell: Vec<(String, String)>,
+    },
+    /// Two values that become one.
+    Operation(Operator, Box<Expression>, Box<Expression>),
+}
+
+/// What joins two values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`
+    Divide,
+    /// `min(a, b)`
+    Min,
+    /// `max(a, b)`
+    Max,
+}
+
+/// Why a text is no expression.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no expression: {problem} (for example: goodput_bps{{relays=true}} / goodput_bps{{relays=false}})"
+)]
+pub struct ExpressionError {
+    text: String,
+    problem: String,
+}
+
+impl Expression {
+    /// Reads an expression; nothing may follow it.
+    pub fn parse(text: &str) -> Result<Self, ExpressionError> {
+        let mut parser = Parser {
+            rest: text.chars().peekable(),
+            depth: 0,
+            operations: 0,
+        };
+        parser.whole().map_err(|problem| ExpressionError {
+            text: text.to_owned(),
+            problem,
+        })
+    }
+
+    /// The names of the metrics that it speaks of.
+    pub(crate) fn metrics(&self) -> Vec<&str> {
+        match self {
+            Self::Number(_) => Vec::new(),
+            Self::Metric { name, .. } => vec![name],
+            Self::Operation(_, left, right) => [left.metrics(), right.metrics()].concat(),
+        }
+    }
+
+    /// Its value, with the metrics that `look_up` finds.
+    pub fn value<E>(
+        &self,
+        look_up: &impl Fn(&str, &[(String, String)]) -> Result<f64, E>,
+    ) -> Result<f64, E> {
+        Ok(match self {
+            Self::Number(number) => *number,
+            Self::Metric { name, cell } => look_up(name, cell)?,
+            Self::Operation(operator, left, right) => {
+                operator.apply(left.value(look_up)?, right.value(look_up)?)
+            }
+        })
+    }
+}
+
+impl Operator {
+    fn apply(self, left: f64, right: f64) -> f64 {
+        match self {
+            Self::Add => left + right,
+            Self::Subtract => left - right,
+            Self::Multiply => left * right,
+            Self::Divide => left / right,
+            Self::Min => left.min(right),
+            Self::Max => left.max(right),
+        }
+    }
+}
+
+/// A bound that a value must keep: `>= 6`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bound {
+    relation: Relation,
+    limit: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Relation {
+    AtLeast,
+    Above,
+    AtMost,
+    Below,
+    Exactly,
+}
+
+impl Bound {
+    /// Reads `>= 6`, `> 6`, `<= 6`, `< 6` or `== 6`.
+    pub fn parse(text: &str) -> Option<Self> {
+        const RELATIONS: [(&str, Relation); 5] = [
+            ("==", Relation::Exactly),
+            (">=", Relation::AtLeast),
+            ("<=", Relation::AtMost),
+            (">", Relation::Above),
+            ("<", Relation::Below),
+        ];
+        let found = RELATIONS
+            .iter()
+            .find_map(|(sign, relation)| Some((text.trim().strip_prefix(sign)?, *relation)));
+        let (number, relation) = found?;
+        let limit = number
+            .trim()
+            .parse()
+            .ok()
+            .filter(|limit: &f64| limit.is_finite())?;
+        Some(Self { relation, limit })
+    }
+
+    /// By how much `value` keeps it; below zero if it does not.
+    pub(crate) fn margin(self, value: f64) -> f64 {
+        match self.relation {
+            Relation::AtLeast | Relation::Above => value - self.limit,
+            Relation::AtMost | Relation::Below => self.limit - value,
+            Relation::Exactly => -(value - self.limit).abs(),
+        }
+    }
+
+    /// Whether `value` keeps it; not-a-number keeps none.
+    pub fn holds(self, value: f64) -> bool {
+        match self.relation {
+            Relation::AtLeast => value >= self.limit,
+            Relation::Above => value > self.limit,
+            Relation::AtMost => value <= self.limit,
+            Relation::Below => value < self.limit,
+            Relation::Exactly => value == self.limit,
+        }
+    }
+}
+
+/// Parentheses within parentheses: more is no expression that a person wrote.
+const DEPTH_MAX: usize = 32;
+/// Operations of one expression. A sum is as deep a tree as it has terms, and its value is computed
+/// on the stack: 100 KB for so many.
+const OPERATIONS_MAX: usize = 1_000;
+
+struct Parser<'a> {
+    rest: Peekable<Chars<'a>>,
+    depth: usize,
+    operations: usize,
+}
+
+impl Parser<'_> {
+    fn whole(&mut self) -> Result<Expression, String> {
+        let sum = self.sum()?;
+        match self.next_sign() {
+            None => Ok(sum),
+            Some(extra) => Err(format!("unexpected {extra:?}")),
+        }
+    }
+
+    fn sum(&mut self) -> Result<Expression, String> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err("too many parentheses".to_owned());
+        }
+        let signs = [('+', Operator::Add), ('-', Operator::Subtract)];
+        let sum = self.chain(signs, Self::product);
+        self.depth -= 1;
+        sum
+    }
+
+    fn product(&mut self) -> Result<Expression, String> {
+        self.chain(
+            [('*', Operator::Multiply), ('/', Operator::Divide)],
+            Self::factor,
+        )
+    }
+
+    fn chain(
+        &mut self,
+        signs: [(char, Operator); 2],
+        operand: fn(&mut Self) -> Result<Expression, String>,
+    ) -> Result<Expression, String> {
+        let mut left = operand(self)?;
+        while let Some((_, operator)) = signs.iter().find(|(sign, _)| self.take(*sign)) {
+            let right = operand(self)?;
+            left = self.join(*operator, left, right)?;
+        }
+        Ok(left)
+    }
+
+    fn join(
+        &mut self,
+        operator: Operator,
+        left: Expression,
+        right: Expression,
+    ) -> Result<Expression, String> {
+        self.operations += 1;
+        if self.operations > OPERATIONS_MAX {
+            return Err(format!("more than {OPERATIONS_MAX} operations"));
+        }
+        let (left, right) = (Box::new(left), Box::new(right));
+        Ok(Expression::Operation(operator, left, right))
+    }
+
+    fn factor(&mut self) -> Result<Expression, String> {
+        if self.take('(') {
+            let inner = self.sum()?;
+            return self.expect(')').map(|()| inner);
+        }
+        match self.next_sign() {
+            Some(c) if c.is_ascii_digit() => self.number(),
+            Some(c) if c.is_alphabetic() => self.named(),
+            Some(c) => Err(format!("unexpected {c:?}")),
+            None => Err("it ends too early".to_owned()),
+        }
+    }
+
+    fn number(&mut self) -> Result<Expression, String> {
+        let text = self.word(|c| c.is_ascii_alphanumeric() || c == '.');
+        let number = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+        Ok(Expression::Number(number))
+    }
+
+    fn named(&mut self) -> Result<Expression, String> {
+        let name = self.word(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
+        match name.as_str() {
+            "min" => self.extreme(Operator::Min),
+            "max" => self.extreme(Operator::Max),
+            _ => Ok(Expression::Metric {
+                name,
+                cell: self.selector()?,
+            }),
+        }
+    }
+
+    fn extreme(&mut self, operator: Operator) -> Result<Expression, String> {
+        self.expect('(')?;
+        let mut least = self.sum()?;
+        while self.take(',') {
+            let next = self.sum()?;
+            least = self.join(operator, least, next)?;
+        }
+        self.expect(')').map(|()| least)
+    }
+
+    fn selector(&mut self) -> Result<Vec<(String, String)>, String> {
+        let mut cell = Vec::new();
+        if !self.take('{') {
+            return Ok(cell);
+        }
+        loop {
+            let key = self.word(|c| !matches!(c, '=' | ',' | '}'));
+            self.expect('=')?;
+            let value = self.word(|c| !matches!(c, ',' | '}'));
+            cell.push((key.trim().to_owned(), value.trim().to_owned()));
+            if !self.take(',') {
+                return self.expect('}').map(|()| cell);
+            }
+        }
+    }
+
+    fn word(&mut self, belongs: impl Fn(char) -> bool) -> String {
+        let mut word = String::new();
+        while let Some(c) = self.rest.next_if(|c| belongs(*c)) {
+            word.push(c);
+        }
+        word
+    }
+
+    fn next_sign(&mut self) -> Option<char> {
+        while self.rest.next_if(|c| c.is_whitespace()).is_some() {}
+        self.rest.peek().copied()
+    }
+
+    fn take(&mut self, sign: char) -> bool {
+        self.next_sign() == Some(sign) && self.rest.next().is_some()
+    }
+
+    fn expect(&mut self, sign: char) -> Result<(), String> {
+        if self.take(sign) {
+            Ok(())
+        } else {
+            Err(format!("{sign:?} is missing"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> f64 {
+        let look_up = |name: &str, cell: &[(String, String)]| match (name, cell) {
+            ("rate_bps", []) => Ok(8.0),
+            ("rate_bps", [(k, v)]) if k == "relays" => Ok(if v == "true" { 60.0 } else { 10.0 }),
+            _ => Err(name.to_owned()),
+        };
+        Expression::parse(text).unwrap().value(&look_up).unwrap()
+    }
+
+    #[test]
+    fn follows_the_rules_of_arithmetic() {
+        assert_eq!(value("1 + 2 * 3 - 4 / 2"), 5.0);
+        assert_eq!(value("(1 + 2) * 3"), 9.0);
+        assert_eq!(value("8 / 2 / 2"), 2.0);
+        assert_eq!(value("37.6e9 / rate_bps"), 4.7e9);
+        assert_eq!(value("min(3, 1, 2) + max(4, 5)"), 6.0);
+    }
+
+    #[test]
+    fn metrics_of_other_cells_are_chosen_in_braces() {
+        assert_eq!(
+            value("rate_bps{relays=true} / rate_bps{ relays = false }"),
+            6.0
+        );
+    }
+
+    #[test]
+    fn refuses_what_is_no_expression() {
+        for bad in ["", "1 +", "(1", "a{b}", "1 2", "min()", "1e", "$"] {
+            assert!(Expression::parse(bad).is_err(), "{bad}");
+        }
+        assert!(Expression::parse(&"(".repeat(1000)).is_err());
+    }
+
+    #[test]
+    fn a_sum_of_any_length_is_read_or_refused() {
+        let sum = |operations| format!("1{}", "+1".repeat(operations));
+        assert_eq!(value(&sum(OPERATIONS_MAX)), 1001.0);
+        assert!(Expression::parse(&sum(OPERATIONS_MAX + 1)).is_err());
+        assert!(Expression::parse(&sum(1_000_000)).is_err());
+        let least = format!("min(1{})", ",1".repeat(OPERATIONS_MAX + 1));
+        assert!(Expression::parse(&least).is_err());
+    }
+
+    #[test]
+    fn bounds_hold_exactly_at_their_limit_or_not() {
+        let holds = |text: &str, value| Bound::parse(text).unwrap().holds(value);
+        assert!(holds(">= 6", 6.0) && !holds(">= 6", 5.999));
+        assert!(!holds("> 6", 6.0) && holds("<= 6", 6.0) && !holds("<6", 6.0));
+        assert!(holds("== 6", 6.0) && !holds("== 6", 6.000_001));
+        assert!(!holds(">= 6", f64::NAN) && !holds("== 6", f64::NAN));
+        assert_eq!(Bound::parse("about 6"), None);
+        assert_eq!(Bound::parse(">= NaN"), None);
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The keys that tables of links, relays and decp may have: the lab's own, and the options of the command
+//! that stands behind the table. Looked for in the text, where a key still has a place.
+
+use super::{programs::ways::Ways, scenario::RelayProgram};
+use std::{collections::BTreeSet, sync::LazyLock};
+use toml::de::{DeTable, DeValue};
+
+/// Keys of `[[links]]` that are the lab's own.
+const LINK: [&str; 9] = [
+    "name",
+    "between",
+    "kind",
+    "addresses",
+    "mtu",
+    "like",
+    "tap",
+    "tap_keep",
+    "gso_max_segs",
+];
+/// Options of `longhaul link` that the lab sets itself, or with which it would end during a run.
+const SET_FOR_LINKS: [&str; 5] = ["left", "right", "config", "counters", "duration"];
+/// Keys of `[relays.HOST]` that are the lab's own.
+const RELAY: [&str; 3] = ["when", "host", "program"];
+/// Those of relays that are `longhaul relay`.
+const LONGHAUL: [&str; 2] = ["intercept", "config"];
+/// Options with which `longhaul relay` would not relay.
+const NOT_FOR_RELAYS: [&str; 2] = ["check-config", "make-certificates"];
+
+/// Keys of `[decp.HOST]` that are the lab's own.
+const DECP: [&str; 1] = ["when"];
+/// Options of `longhaul decp` that the lab sets itself, or with which it would not hold anything back.
+const NOT_FOR_DECP: [&str; 5] = ["netns", "json", "duration", "dry-run", "lift"];
+
+/// Asked once: a scenario is read for each of its cells.
+static OF_LINKS: LazyLock<BTreeSet<String>> =
+    LazyLock::new(|| known(&LINK, longhaul_emulator::options(), &SET_FOR_LINKS));
+static OF_DECP: LazyLock<BTreeSet<String>> =
+    LazyLock::new(|| known(&DECP, longhaul_tuning::decp::options(), &NOT_FOR_DECP));
+static OF_RELAYS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let own = [&RELAY[..], &LONGHAUL].concat();
+    let not = [&NOT_FOR_RELAYS[..], &["config"]].concat();
+    known(&own, longhaul_relay::options(), &not)
+});
+
+/// A key that its table does not have, or a value that its key does not have.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {kind} `{word}`, expected one of {}", listed(.known))]
+pub(crate) struct Unknown {
+    /// The byte where it begins.
+    pub(crate) at: usize,
+    kind: &'static str,
+    word: String,
+    known: BTreeSet<String>,
+}
+
+/// Checks every link, relay and decp of a scenario.
+pub(crate) fn check(scenario: &DeTable<'_>) -> Result<(), Unknown> {
+    let under = |key| scenario.get(key).map(toml::Spanned::get_ref);
+    tables(under("links")).try_for_each(|link| only(link, &OF_LINKS))?;
+    tables(under("decp")).try_for_each(|decp| only(decp, &OF_DECP))?;
+    tables(under("relays")).try_for_each(|relay| only(relay, &known_to(program(relay)?)))
+}
+
+/// What the relay says that it is; `longhaul` if nothing.
+fn program(relay: &DeTable<'_>) -> Result<RelayProgram, Unknown> {
+    let Some(value) = relay.get("program") else {
+        return Ok(RelayProgram::default());
+    };
+    let word = value.get_ref().as_str().unwrap_or_default();
+    let found = RelayProgram::ALL
+        .into_iter()
+        .find(|program| program.name() == word);
+    found.ok_or_else(|| Unknown {
+        at: value.span().start,
+        kind: "program",
+        word: word.to_owned(),
+        known: RelayProgram::ALL
+            .iter()
+            .map(|program| program.name().to_owned())
+            .collect(),
+    })
+}
+
+/// The keys of a relay that is this program.
+fn known_to(program: RelayProgram) -> BTreeSet<String> {
+    match program {
+        RelayProgram::Longhaul => OF_RELAYS.clone(),
+        other => {
+            let options = Ways::known_to(other).iter().map(|key| (*key).to_owned());
+            known(&RELAY, options.collect(), &[])
+        }
+    }
+}
+
+/// As a person writes them in TOML, with underscores.
+fn known(own: &[&str], options: Vec<String>, not: &[&str]) -> BTreeSet<String> {
+    let options = options.into_iter().filter(|name| !not.contains(&&**name));
+    let own = own.iter().map(|key| (*key).to_owned());
+    own.chain(options.map(|name| name.replace('-', "_")))
+        .collect()
+}
+
+/// The tables in an array, or those in a table.
+fn tables<'a>(value: Option<&'a DeValue<'a>>) -> impl Iterator<Item = &'a DeTable<'a>> {
+    let listed = value.and_then(DeValue::as_array).into_iter().flatten();
+    let named = value.and_then(DeValue::as_table).into_iter();
+    listed
+        .chain(named.flat_map(|table| table.values()))
+        .filter_map(|value| value.get_ref().as_table())
+}
+
+fn only(table: &DeTable<'_>, known: &BTreeSet<String>) -> Result<(), Unknown> {
+    let unknown = |key: &str| !known.contains(&key.replace('-', "_"));
+    let present = table.iter().filter(|(_, value)| !empty(value.get_ref()));
+    let keys = present
+        .map(|(key, _)| key)
+        .filter(|key| unknown(key.get_ref()));
+    match keys.min_by_key(|key| key.span().start) {
+        None => Ok(()),
+        Some(key) => Err(Unknown {
+            at: key.span().start,
+            kind: "field",
+            word: key.get_ref().to_string(),
+            known: known.clone(),
+        }),
+    }
+}
+
+/// An empty list is as if the key were not there, so that a parameter can leave it out.
+fn empty(value: &DeValue<'_>) -> bool {
+    value.as_array().is_some_and(|list| list.is_empty())
+}
+
+fn listed(known: &BTreeSet<String>) -> String {
+    let quoted: Vec<_> = known.iter().map(|key| format!("`{key}`")).collect();
+    quoted.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key_at(text: &str) -> Option<(String, usize)> {
+        let table = DeTable::parse(text).unwrap();
+        check(table.get_ref())
+            .err()
+            .map(|unknown| (unknown.word, unknown.at))
+    }
+
+    #[test]
+    fn options_pass_with_either_dash() {
+        let text = "[[links]]\nname = 'a'\nno-offload = true\nack_thin = 3\n\
+                    [relays.r]\nwhen = true\nallow_from = []\npipe-size = 1\n";
+        assert_eq!(key_at(text), None);
+    }
+
+    #[test]
+    fn the_first_unknown_key_is_found_where_it_stands() {
+        let text = "[[links]]\ndelay = 1\n[[links]]\n  dealy = 1\nlater = 2\n";
+        assert_eq!(key_at(text), Some(("dealy".to_owned(), 32)));
+        let text = "relays = { r = { peer = 'x', wehn = true } }";
+        assert_eq!(key_at(text), Some(("wehn".to_owned(), 29)));
+    }
+
+    #[test]
+    fn what_the_lab_sets_itself_is_no_key() {
+        assert!(key_at("[[links]]\nleft = 'a:b:10.0.0.1/30'\n").is_some());
+        assert!(key_at("[[links]]\ncounters = '-'\n").is_some());
+        assert!(key_at("[relays.r]\ncheck_config = true\n").is_some());
+    }
+
+    #[test]
+    fn decp_has_its_own_options() {
+        let decp = |key| key_at(&format!("[decp.left]\nwhen = true\n{key}"));
+        assert_eq!(decp("match = 'dport 5201'\nrefill = true"), None);
+        assert!(decp("netns = 'x'").is_some() && decp("delay = '1ms'").is_some());
+    }
+
+    #[test]
+    fn other_programs_know_other_keys() {
+        let relay = |text| key_at(&format!("[relays.r]\n{text}"));
+        assert_eq!(relay("program = 'haproxy'\nforward = []"), None);
+        assert_eq!(relay("program = 'dante'\nsocks5 = []\npeer = []"), None);
+        assert_eq!(relay("program = 'dante'\nforward = []"), None);
+        let unknown = relay("program = 'dante'\nforward = ['x']").unwrap();
+        assert_eq!(unknown, ("forward".to_owned(), 29));
+        assert!(relay("program = 'squid'\nconfig = {}").is_some());
+        assert_eq!(relay("program = 'nginx'"), Some(("nginx".to_owned(), 21)));
+    }
+}

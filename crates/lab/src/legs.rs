@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the report draws of TCP's windows and round trips: the legs of the flow that runs alone; of several flows the
+//! leg of each from its sender, for they may differ in their congestion control only.
+
+use super::{
+    flow_samples::Flows,
+    result::LegSeries,
+    sampler::{self, Recording, Sample},
+    scenario::{Flow, Scenario},
+    topology::Topology,
+};
+use std::collections::BTreeSet;
+
+/// Flows whose legs are kept, and drawn: each costs some 20 KB of `result.json` a run. Further ones are in the raw
+/// records.
+pub(crate) const FLOWS_MAX: usize = 8;
+
+/// The legs of one run, flow by flow, each along its path.
+pub(crate) fn of(
+    scenario: &Scenario,
+    topology: &Topology,
+    recording: &Recording,
+) -> Vec<LegSeries> {
+    let flows = Flows::of(scenario, topology);
+    let mut all = Vec::new();
+    let mut drawn = BTreeSet::new();
+    let mut seen: Vec<usize> = Vec::new();
+    let transfers = flows.chosen(None);
+    // Windows are TCP's.
+    let tcp = transfers
+        .iter()
+        .filter(|number| flows.all[**number].program.is_tcp());
+    for number in tcp.copied().take(FLOWS_MAX) {
+        let flow = flows.all[number];
+        let ends = ends(scenario, flow, topology);
+        let mut pairs = ends.windows(2);
+        let alike = |other: &usize| {
+            flows
+                .sending(number)
+                .is_mistaken_for(&flows.sending(*other))
+        };
+        if transfers.len() > 1 {
+            // Of flows that send alike from one host nobody can say which is which: one line for them.
+            let (true, Some(first)) = (!seen.iter().any(alike), pairs.next()) else {
+                continue;
+            };
+            let same = transfers.iter().copied().filter(|other| alike(other));
+            let name = name(
+                &same.map(|other| flows.all[other]).collect::<Vec<_>>(),
+                first,
+            );
+            let samples: Vec<Sample> = flows.sending(number).connections(recording).concat();
+            all.extend(sampler::leg(samples.iter(), name));
+            seen.push(number);
+        }
+        // What relays send on is nobody's flow to their kernels: the connection that carried most, once.
+        for pair in pairs.filter(|pair| drawn.insert([pair[0].clone(), pair[1].clone()])) {
+            all.extend(recording.leg(&pair[0], format!("{}–{}", pair[0], pair[1])));
+        }
+    }
+    all
+}
+
+/// "bulk (reno) a–b", or of several that send alike "get, put a–b".
+fn name(flows: &[&Flow], ends: &[String]) -> String {
+    let names: Vec<&str> = flows.iter().map(|flow| flow.name.as_str()).collect();
+    let control = flows.first().and_then(|flow| flow.cc.as_ref());
+    let control = control.map_or(String::new(), |control| format!(" ({control})"));
+    format!("{}{control} {}–{}", names.join(", "), ends[0], ends[1])
+}
+
+/// The hosts that end a TCP connection of `flow`, from where the data begins to where it ends.
+fn ends(scenario: &Scenario, flow: &Flow, topology: &Topology) -> Vec<String> {
+    let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
+    let ends = |host: &String| *host == flow.from || *host == flow.to || scenario.relays_on(host);
+    path.into_iter().filter(ends).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::course::tests::sample;
+
+    const LINKS: &str = "title = 't'\nquestion = 'q'\n\
+        [[links]]\nname = 'near'\nbetween = ['a', 'r']\n\
+        [[links]]\nname = 'far'\nbetween = ['r', 'b']\n";
+
+    fn scenario(flows: &[&str], relay: bool) -> Scenario {
+        let flow = |(n, keys): (usize, &&str)| {
+            format!("[[flows]]\nname = 'f{n}'\nfrom = 'a'\nto = 'b'\nsize = '1MB'\n{keys}\n")
+        };
+        let flows: String = flows.iter().enumerate().map(flow).collect();
+        let relay = if relay {
+            "[relays.r]\nwhen = true\n"
+        } else {
+            ""
+        };
+        toml::from_str(&[LINKS, relay, &flows].concat()).unwrap()
+    }
+
+    fn names(flows: &[&str], relay: bool, samples: Vec<Sample>) -> Vec<String> {
+        let scenario = scenario(flows, relay);
+        let legs = of(
+            &scenario,
+            &Topology::of(&scenario),
+            &Recording::new(samples),
+        );
+        legs.into_iter().map(|leg| leg.name).collect()
+    }
+
+    /// iperf3's server, which sends a download, has 5201 and so on.
+    fn sent(ports: &[u16]) -> Vec<Sample> {
+        let samples = ports.iter();
+        samples
+            .map(|port| sample(1.0, "a", *port, 40_000, 1000))
+            .collect()
+    }
+
+    #[test]
+    fn flows_between_the_same_hosts_have_a_leg_each() {
+        let (reno, bic) = (
+            "program = 'iperf3'\ncc = 'reno'",
+            "program = 'iperf3'\ncc = 'lh_bic'",
+        );
+        assert_eq!(
+            names(&[reno, bic], false, sent(&[5201, 5202])),
+            ["f0 (reno) a–b", "f1 (lh_bic) a–b"]
+        );
+        assert_eq!(names(&[reno], false, sent(&[5201])), ["a–b"]);
+    }
+
+    #[test]
+    fn flows_that_send_alike_share_a_leg() {
+        let curl = "program = 'curl'";
+        assert_eq!(names(&[curl, curl], false, sent(&[80])), ["f0, f1 a–b"]);
+    }
+
+    #[test]
+    fn a_relays_leg_is_drawn_once() {
+        let flow = "program = 'iperf3'";
+        let relayed = sample(1.0, "r", 50_000, 5201, 1000);
+        let samples = [sent(&[5201, 5202]), vec![relayed]].concat();
+        assert_eq!(
+            names(&[flow, flow], true, samples),
+            ["f0 a–r", "r–b", "f1 a–r"]
+        );
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul lab`: experiments on an emulated testbed, and reports on them.
+//!
+//! ```no_run
+//! use clap::Parser;
+//!
+//! #[derive(Parser)]
+//! struct Cli {
+//!     #[command(flatten)]
+//!     lab: longhaul_lab::Args,
+//! }
+//!
+//! let cli = Cli::parse_from(["lab", "list"]);
+//! longhaul_lab::run(cli.lab).unwrap();
+//! ```
+
+mod account;
+mod args;
+mod batch;
+mod board;
+mod book;
+pub(crate) mod compare;
+mod controls;
+mod course;
+mod disturbed;
+mod drawing;
+#[cfg(test)]
+mod every_refusal;
+#[cfg(test)]
+mod every_scenario;
+pub mod expression;
+mod fault;
+mod finding;
+mod flow_samples;
+mod flows;
+mod hosts;
+mod identity;
+mod inherit;
+mod keys;
+mod known;
+mod legs;
+mod library;
+mod listening;
+mod machine;
+mod matching;
+mod measure;
+mod paper;
+mod parameters;
+pub mod paths;
+mod payload;
+mod program_limits;
+mod programs;
+mod progress;
+mod range;
+mod raw;
+mod ready;
+pub(crate) mod report;
+pub mod result;
+mod resume;
+mod run;
+mod sampler;
+mod scenario;
+mod schedule;
+mod sending;
+mod simulated;
+pub(crate) mod summary;
+pub(crate) mod table;
+mod taps;
+mod testbed;
+mod topology;
+mod turns;
+mod twins;
+mod validate;
+mod verdict;
+pub(crate) mod view;
+mod view_plan;
+
+pub use args::Args;
+
+use anyhow::Result;
+use args::Command;
+use batch::Batch;
+use book::{Book, Choices};
+use longhaul_command::say;
+use ready::Ready;
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<()> {
+    match args.command {
+        Command::Run(args) => run_scenarios(&args),
+        Command::List => list(),
+        Command::Show(show) => match show.resolved {
+            true => show_resolved(&show.scenario),
+            false => self::show(&show.scenario),
+        },
+        Command::Check(named) => check(&named.scenario),
+        Command::Compare(args) => compare::run(&args),
+        Command::Report(rebuild) => {
+            for page in report::pages(&rebuild.directories, rebuild.index.as_deref())? {
+                say!("{}", page.display());
+            }
+            Ok(())
+        }
+    }
+}
+
+fn list() -> Result<()> {
+    for name in library::names() {
+        let book = Book::open(&library::find(name)?, &Choices::default())?;
+        say!("{name}\t{}", book.base.title);
+    }
+    Ok(())
+}
+
+fn show(scenario: &str) -> Result<()> {
+    say!("{}", library::find(scenario)?.text);
+    Ok(())
+}
+
+/// The scenario as it reads with all that it stands on, ranges spelt out.
+fn show_resolved(scenario: &str) -> Result<()> {
+    let source = library::find(scenario)?;
+    Book::open(&source, &Choices::default())?;
+    say!("{}", inherit::Family::gather(&source)?.resolved()?);
+    Ok(())
+}
+
+fn check(scenario: &str) -> Result<()> {
+    let book = Book::open(&library::find(scenario)?, &Choices::default())?;
+    ready::possible(&book)?;
+    say!(
+        "{}: {} cells, {} runs each",
+        book.name,
+        book.cells.len(),
+        book.base.repetitions
+    );
+    ready::prerequisites(&book).map(drop)
+}
+
+fn run_scenarios(args: &args::Run) -> Result<()> {
+    let code = match args.scenarios.as_slice() {
+        [one] => Ready::read(one, args)?.perform()?,
+        _ => Batch::read(args)?.perform()?,
+    };
+    match code {
+        0 => Ok(()),
+        code => std::process::exit(code.into()),
+    }
+}

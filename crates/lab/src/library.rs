@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where scenarios come from: those built into the binary, and files.
+
+use longhaul_command::exit::Refusal;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+macro_rules! files {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../scenarios/", $name, ".toml")))),*]
+    };
+}
+
+/// The files of `scenarios/`, so that an installed binary has them: the papers' experiments one after the
+/// other, then longhaul's own.
+const BUILT_IN: &[(&str, &str)] = files! {
+    "nec-dvd" "nec-clients" "nec-linux" "nec-winxp" "nec-aggregate" "nec-background"
+    "ack-ratio" "ack-pacing"
+    "reservoir-nic" "reservoir-ipg" "reservoir-spacing" "reservoir-24000km"
+    "split-position" "split-count" "split-internet" "split-osaka"
+    "jgn2-single" "jgn2-rtt-fairness" "jgn2-delay-switch" "jgn2-rate-switch" "jgn2-coexistence"
+    "today" "today-fast"
+    "relay-objects" "relay-efficiency" "striping"
+    "link-long-fat" "link-proofs" "link-beside-veth" "whole-path"
+};
+
+/// A scenario's text and where it was found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Source {
+    /// File name without `.toml`.
+    pub(crate) name: String,
+    /// For error messages: a path, or the name of the built-in one.
+    pub(crate) origin: String,
+    pub(crate) text: String,
+    /// The file; none if it is built in.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// The names of all built-in scenarios.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
+}
+
+/// The built-in scenario called `wanted`, or the file at that path.
+pub(crate) fn find(wanted: &str) -> anyhow::Result<Source> {
+    let found = built_in(wanted).map_or_else(|| read(Path::new(wanted)), Ok);
+    found.map_err(|error| Refusal::usage(no_such(wanted, &error)))
+}
+
+/// What `source` calls `wanted`: a built-in scenario, or a file beside it.
+///
+/// # Errors
+/// One line that says what was looked for.
+pub(crate) fn beside(source: &Source, wanted: &str) -> Result<Source, String> {
+    let folder = source.path.as_deref().and_then(Path::parent);
+    let found = match (built_in(wanted), folder) {
+        (Some(found), _) => Ok(found),
+        (None, Some(folder)) => read(&folder.join(wanted)),
+        (None, None) => Err(io::ErrorKind::NotFound.into()),
+    };
+    found.map_err(|error| no_such(wanted, &error))
+}
+
+fn built_in(wanted: &str) -> Option<Source> {
+    let (name, text) = BUILT_IN.iter().find(|(name, _)| *name == wanted)?;
+    Some(Source {
+        name: (*name).to_owned(),
+        origin: format!("{name} (built in)"),
+        text: (*text).to_owned(),
+        path: None,
+    })
+}
+
+fn read(path: &Path) -> io::Result<Source> {
+    let text = std::fs::read_to_string(path)?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    Ok(Source {
+        name: name.into_owned(),
+        origin: path.display().to_string(),
+        text,
+        path: Some(path.to_owned()),
+    })
+}
+
+fn no_such(wanted: &str, error: &io::Error) -> String {
+    let known: Vec<_> = names().collect();
+    format!(
+        "no scenario is called {wanted:?} and it is not a file that can be read ({error}); \
+         built in: {}",
+        known.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_under_scenarios_is_built_in() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+        let mut files: Vec<String> = std::fs::read_dir(directory)
+            .unwrap()
+            .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
+            .filter_map(|name| Some(name.strip_suffix(".toml")?.to_owned()))
+            .collect();
+        files.sort();
+        let mut built_in: Vec<&str> = names().collect();
+        built_in.sort_unstable();
+        assert_eq!(files, built_in);
+    }
+}

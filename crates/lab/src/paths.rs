@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a result's flows had before them: the legs of each, cell by cell, for those who predict
+//! (`longhaul plan check`). It reads the scenario again, because a result holds it resolved for one
+//! cell only.
+
+use super::{
+    book::{Book, Cell, Choices},
+    hosts, identity,
+    library::{self, Source},
+    programs,
+    result::{self, LabResult},
+    scenario::{Flow, LinkKind, Program, Scenario},
+    simulated,
+    topology::Topology,
+};
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
+use longhaul_netem::Shape;
+use units::{BitRate, Bytes, Time};
+
+/// One flow of one cell.
+#[derive(Debug, Clone)]
+pub struct FlowPath {
+    /// Index into the result's cells.
+    pub cell: usize,
+    /// Its goodput's name in the metrics.
+    pub metric: String,
+    /// As the data passes them.
+    pub legs: Vec<Leg>,
+    /// Connections.
+    pub streams: u32,
+    /// What of its time does not count.
+    pub omit: Time,
+    /// How long it is measured; `None`: until `size` is there.
+    pub duration: Option<Time>,
+    /// Payload.
+    pub size: Option<Bytes>,
+}
+
+/// One TCP connection's path, without wires that nothing limits.
+#[derive(Debug, Clone)]
+pub struct Leg {
+    /// The bottleneck's share that this flow's connections have, if all on it have the same.
+    pub rate: BitRate,
+    /// The round-trip time.
+    pub rtt: Time,
+    /// Share of data packets.
+    pub loss: f64,
+    /// The queue in front of the bottleneck.
+    pub queue: Bytes,
+    /// The largest packet, in bytes.
+    pub mtu: u32,
+    /// Largest receive and send buffer, `tcp_rmem` and `tcp_wmem`.
+    pub buffers: [Bytes; 2],
+    /// What the window's field and scaling can say.
+    pub window_max: Bytes,
+    /// The sender's congestion control.
+    pub control: String,
+}
+
+/// All flows of `result` that have such paths. `scenario` is a name or file, if the result's own name
+/// does not find it.
+///
+/// # Errors
+/// A usage refusal of a scenario that reads differently from the one that was run.
+pub fn of(
+    result: &LabResult,
+    scenario: Option<&str>,
+    set: Vec<(String, String)>,
+) -> Result<Vec<FlowPath>> {
+    let source = library::find(scenario.unwrap_or(&result.scenario))?;
+    let choices = Choices {
+        quick: result.quick,
+        set,
+        repetitions: repetitions(result),
+        ..Choices::default()
+    };
+    let mut book = Book::open(&source, &choices)?;
+    if result.cells.iter().all(|cell| cell.simulated) {
+        simulated::demand(&mut book);
+    }
+    book.cells
+        .retain(|cell| result.cells.iter().any(|measured| is_it(cell, measured)));
+    same(result, &book, &source)?;
+    let mut all = Vec::new();
+    for (index, measured) in result.cells.iter().enumerate() {
+        if let Some(cell) = book.cells.iter().find(|cell| is_it(cell, measured)) {
+            all.extend(flows(index, &cell.scenario));
+        }
+    }
+    Ok(all)
+}
+
+fn repetitions(result: &LabResult) -> Option<u32> {
+    let written = result.resolved.get("repetitions")?.as_u64()?;
+    u32::try_from(written).ok()
+}
+
+fn is_it(cell: &Cell, measured: &result::Cell) -> bool {
+    let varied = serde_json::to_value(&cell.vary).ok();
+    varied == serde_json::to_value(&measured.vary).ok() && cell.label == measured.label
+}
+
+/// What is predicted is what was run.
+fn same(result: &LabResult, book: &Book, source: &Source) -> Result<()> {
+    let Some(identity) = &result.identity else {
+        note!(
+            "{}: the result does not say what exactly was run; whether {} still reads so is not known",
+            result.scenario,
+            source.origin
+        );
+        return Ok(());
+    };
+    if identity.digest == identity::digest(book)? {
+        return Ok(());
+    }
+    let version = longhaul_command::version();
+    let by = match identity.longhaul == version {
+        true => String::new(),
+        false => format!(
+            ", or longhaul {} read it otherwise than {version} does",
+            identity.longhaul
+        ),
+    };
+    Err(Refusal::usage(format!(
+        "{} reads differently from what the result of {} was run with: it was changed since, --set says something \
+         else{by}; give the scenario as it was (--scenario) and each --set of the run",
+        source.origin, result.scenario
+    )))
+}
+
+fn flows(cell: usize, scenario: &Scenario) -> Vec<FlowPath> {
+    let topology = Topology::of(scenario);
+    let active: Vec<&Flow> = scenario
+        .flows
+        .iter()
+        .filter(|flow| flow.when && flow.program.transfers())
+        .collect();
+    let all = active.iter().filter(|flow| flow.program.is_tcp());
+    let all = all.filter_map(|flow| {
+        let legs = legs(flow, &active, scenario, &topology)?;
+        Some(FlowPath {
+            cell,
+            metric: match active.len() {
+                1 => "goodput_bps".to_owned(),
+                _ => format!("{}_goodput_bps", flow.name),
+            },
+            legs,
+            streams: flow.parallel,
+            omit: flow.omit.unwrap_or_default(),
+            duration: flow.duration.filter(|_| flow.program == Program::Iperf3),
+            size: flow.size,
+        })
+    });
+    all.filter(|flow| !flow.legs.is_empty()).collect()
+}
+
+/// The hosts on the way, cut where something relays.
+fn legs(
+    flow: &Flow,
+    active: &[&Flow],
+    scenario: &Scenario,
+    topology: &Topology,
+) -> Option<Vec<Leg>> {
+    let path = topology.path(&flow.from, &flow.to)?;
+    let mut legs = Vec::new();
+    let mut begin = 0;
+    for at in 1..path.len() {
+        if at == path.len() - 1 || scenario.relays_on(&path[at]) {
+            legs.extend(leg(&path[begin..=at], flow, active, scenario, topology)?);
+            begin = at;
+        }
+    }
+    Some(legs)
+}
+
+/// The wires between the hosts of one leg as one; inner `None`: nothing limits it.
+fn leg(
+    hosts: &[String],
+    flow: &Flow,
+    active: &[&Flow],
+    scenario: &Scenario,
+    topology: &Topology,
+) -> Option<Option<Leg>> {
+    let mut rtt = Time::ZERO;
+    let mut arrives = 1.0;
+    let mut mtu = 9000;
+    let mut narrowest: Option<(BitRate, Bytes)> = None;
+    for pair in hosts.windows(2) {
+        let index = topology.between(&pair[0], &pair[1])?;
+        let link = &scenario.links[index];
+        mtu = mtu.min(link.mtu);
+        if link.kind != LinkKind::Emulated {
+            continue;
+        }
+        let [right, left] = programs::link::shapes(link, &topology.wires[index]).ok()?;
+        rtt += right.delay + left.delay;
+        let shape = if link.between[0] == pair[0] {
+            right
+        } else {
+            left
+        };
+        arrives *= 1.0 - shape.loss.mean();
+        let share = share(&shape, pair, flow, active, topology);
+        if let Some(share) = share
+            && narrowest.as_ref().is_none_or(|(rate, _)| share < *rate)
+        {
+            narrowest = Some((share, queue(&shape, link.mtu)));
+        }
+    }
+    let [receiver, sender] = [hosts.last()?, hosts.first()?];
+    Some(narrowest.map(|(rate, queue)| Leg {
+        rate,
+        rtt,
+        loss: 1.0 - arrives,
+        queue,
+        mtu,
+        buffers: [
+            hosts::receive_buffer(scenario, receiver),
+            hosts::send_buffer(scenario, sender),
+        ],
+        window_max: hosts::largest_window(scenario, [sender, receiver]),
+        control: name_of(&hosts::sender_control(scenario, sender, flow)),
+    }))
+}
+
+/// Of a link's rate, by the number of connections on it.
+fn share(
+    shape: &Shape,
+    pair: &[String],
+    flow: &Flow,
+    active: &[&Flow],
+    topology: &Topology,
+) -> Option<BitRate> {
+    let passes = |other: &&&Flow| {
+        let path = topology.path(&other.from, &other.to).unwrap_or_default();
+        path.windows(2).any(|hop| hop == pair)
+    };
+    let all: u32 = active
+        .iter()
+        .filter(passes)
+        .map(|other| other.parallel)
+        .sum();
+    let rate = shape.rate.mean()?;
+    let own = u64::from(flow.parallel);
+    Some(BitRate::from_bits(
+        rate.bits() * own / u64::from(all.max(flow.parallel)),
+    ))
+}
+
+/// Without the parameters, for which there are no formulas.
+fn name_of(control: &str) -> String {
+    control.split(':').next().unwrap_or(control).to_owned()
+}
+
+/// What may wait before a transmitter. A limit in packets holds as many of the largest.
+fn queue(shape: &Shape, mtu: u32) -> Bytes {
+    let limit = shape.limit();
+    let packets = (limit.packets as u64).saturating_mul(mtu.into());
+    Bytes::new(limit.bytes.min(packets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result;
+
+    const SCENARIO: &str = r#"
+title = "t"
+question = "q"
+[parameters]
+loss = 0.0
+relayed = false
+[vary]
+loss = [0.0, 0.01]
+relayed = [false, true]
+[[links]]
+name = "edge"
+between = ["client", "relay"]
+delay = "5ms"
+loss = "${loss}"
+rate = "100mbit"
+queue = "100p"
+[[links]]
+name = "line"
+between = ["relay", "server"]
+delay = "20ms"
+rate = "50mbit"
+[relays.relay]
+when = "${relayed}"
+transparent = "0.0.0.0:3129"
+intercept = [5201]
+[sysctl]
+"net.ipv4.tcp_rmem" = "4096 131072 1000000"
+[hosts.client]
+congestion_control = "reno"
+[[flows]]
+name = "upload"
+program = "iperf3"
+direction = "upload"
+from = "client"
+to = "server"
+duration = "10s"
+parallel = 2
+"#;
+
+    fn result() -> LabResult {
+        let cell = |loss: f64, relayed: bool| result::Cell {
+            vary: [("loss", loss.into()), ("relayed", relayed.into())]
+                .map(|(key, value): (&str, serde_json::Value)| (key.to_owned(), value))
+                .into_iter()
+                .collect(),
+            ..result::Cell::default()
+        };
+        LabResult {
+            cells: vec![cell(0.01, true), cell(0.0, false)],
+            ..LabResult::default()
+        }
+    }
+
+    #[test]
+    fn a_path_is_cut_where_something_relays() {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(file.path(), SCENARIO).unwrap();
+        let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+        let [relayed, direct] = &flows[..] else {
+            panic!("{flows:?}")
+        };
+        let rtts = |flow: &FlowPath| flow.legs.iter().map(|leg| leg.rtt).collect::<Vec<_>>();
+        assert_eq!(rtts(relayed), [10, 40].map(Time::from_millis));
+        assert_eq!(rtts(direct), [Time::from_millis(50)]);
+        assert!((relayed.legs[0].loss - 0.01).abs() < 1e-9 && relayed.legs[1].loss < 1e-9);
+        let line = &direct.legs[0];
+        // 100 packets of 1,500 bytes.
+        assert_eq!(relayed.legs[0].queue, Bytes::new(150_000));
+        assert_eq!(
+            (line.rate.bits(), line.buffers),
+            (50_000_000, [1_000_000, 4 << 20].map(Bytes::new))
+        );
+        assert_eq!(
+            (line.control.as_str(), relayed.legs[1].control.as_str()),
+            ("reno", "cubic")
+        );
+        assert_eq!((direct.metric.as_str(), direct.streams), ("goodput_bps", 2));
+    }
+
+    #[test]
+    fn a_flow_that_chooses_its_control_has_it_where_it_is_sent() {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        let chosen = SCENARIO.replace("parallel = 2", "parallel = 2\ncc = 'lh_bic:ack_shift=3'");
+        std::fs::write(file.path(), chosen).unwrap();
+        let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+        let controls = |flow: &FlowPath| -> Vec<String> {
+            flow.legs.iter().map(|leg| leg.control.clone()).collect()
+        };
+        assert_eq!(controls(&flows[0]), ["lh_bic", "cubic"]);
+        assert_eq!(controls(&flows[1]), ["lh_bic"]);
+    }
+
+    #[test]
+    fn a_relay_sends_as_the_side_is_told_that_the_data_leaves_by() {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        let sends = |told: &str, scenario: &str| {
+            let told = format!("intercept = [5201]\n{told}");
+            let told = scenario.replace("intercept = [5201]", &told);
+            std::fs::write(file.path(), told).unwrap();
+            let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+            let legs = flows[0].legs.iter();
+            legs.map(|leg| leg.control.clone()).collect::<Vec<_>>()
+        };
+        let far = "cc_near = 'cubic'\ncc_far = 'reno'";
+        assert_eq!(sends(far, SCENARIO), ["reno", "reno"]);
+        let download = SCENARIO
+            .replace("upload", "download")
+            .replace("from = \"client\"", "from = \"server\"")
+            .replace("to = \"server\"", "to = \"client\"");
+        let near = "cc_near = 'reno'\ncc_far = 'cubic'";
+        assert_eq!(sends(near, &download), ["cubic", "reno"]);
+    }
+
+    #[test]
+    fn a_window_that_one_end_cannot_scale_ends_at_64_kb() {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        let old = SCENARIO.replace(
+            "congestion_control = \"reno\"",
+            "sysctl = { \"net.ipv4.tcp_window_scaling\" = 0 }",
+        );
+        std::fs::write(file.path(), old).unwrap();
+        let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+        let windows = |flow: &FlowPath| -> Vec<u64> {
+            flow.legs.iter().map(|leg| leg.window_max.get()).collect()
+        };
+        assert_eq!(windows(&flows[0]), [65_535, 1 << 30]);
+        assert_eq!(windows(&flows[1]), [65_535]);
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Dante's SOCKS server, leaving straight or through another one.
+
+use super::ways::Ways;
+use std::{fmt::Write as _, net::Ipv4Addr, path::Path, process::Command};
+
+/// Dante in the foreground with this configuration; `-N 2` is two servers, one a core here.
+pub(super) fn command(configuration: &Path, scratch: &Path) -> Command {
+    let mut command = Command::new("danted");
+    command.arg("-f").arg(configuration);
+    command.arg("-p").arg(scratch.join("pid")).args(["-N", "2"]);
+    command
+}
+
+/// `own` are the host's addresses: Dante binds what it opens to one of them. As root throughout,
+/// because no other user exists in a user namespace.
+pub(super) fn configuration(ways: &Ways, own: &[Ipv4Addr]) -> String {
+    let mut text = String::from(
+        "logoutput: stderr\n\
+         errorlog: stderr\n\
+         socksmethod: none\n\
+         clientmethod: none\n\
+         user.privileged: root\n\
+         user.unprivileged: root\n\
+         external.rotation: route\n",
+    );
+    for listen in &ways.socks5 {
+        let _ = writeln!(text, "internal: {} port = {}", listen.ip(), listen.port());
+    }
+    for address in own {
+        let _ = writeln!(text, "external: {address}");
+    }
+    for network in clients(ways) {
+        let _ = writeln!(
+            text,
+            "client pass {{ from: {network} to: 0.0.0.0/0 log: error }}"
+        );
+    }
+    text.push_str("socks pass { from: 0.0.0.0/0 to: 0.0.0.0/0 log: error }\n");
+    if let Some(peer) = ways.peer {
+        let (ip, port) = (peer.ip(), peer.port());
+        let _ = writeln!(
+            text,
+            "route {{\n\
+             \x20   from: 0.0.0.0/0 to: 0.0.0.0/0 via: {ip} port = {port}\n\
+             \x20   proxyprotocol: socks_v5\n\
+             \x20   command: connect\n\
+             }}"
+        );
+    }
+    text
+}
+
+fn clients(ways: &Ways) -> Vec<String> {
+    match ways.allow_from.is_empty() {
+        true => vec!["0.0.0.0/0".to_owned()],
+        false => ways.allow_from.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::RelayProgram;
+
+    #[test]
+    fn a_peer_is_a_route_and_without_one_it_leaves_straight() {
+        let text = |peer: &str| {
+            let options =
+                toml::from_str(&format!("socks5 = '0.0.0.0:1080'\npeer = {peer}")).unwrap();
+            let ways = Ways::of(RelayProgram::Dante, &options).unwrap();
+            configuration(
+                &ways,
+                &[Ipv4Addr::new(10, 9, 0, 2), Ipv4Addr::new(10, 9, 1, 1)],
+            )
+        };
+        let chained = text("'10.9.1.2'");
+        assert!(
+            chained.contains(
+                "internal: 0.0.0.0 port = 1080\nexternal: 10.9.0.2\nexternal: 10.9.1.1\n"
+            )
+        );
+        assert!(
+            chained.contains("via: 10.9.1.2 port = 1080\n    proxyprotocol: socks_v5\n"),
+            "{chained}"
+        );
+        assert!(!text("[]").contains("route {"));
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! HAProxy in TCP mode, set as its manual advises for bulk relaying: splicing wherever it pays,
+//! pipes of 1 MiB, buffers of 64 KiB.
+
+use super::ways::Ways;
+use std::{fmt::Write as _, path::Path, process::Command};
+
+/// HAProxy in the foreground with this configuration.
+pub(super) fn command(configuration: &Path) -> Command {
+    let mut command = Command::new("haproxy");
+    command.arg("-db").arg("-f").arg(configuration);
+    command
+}
+
+pub(super) fn configuration(ways: &Ways) -> String {
+    let mut text = String::from(
+        "global\n\
+         \x20   nbthread 2\n\
+         \x20   maxconn 2000\n\
+         \x20   maxpipes 64\n\
+         \x20   tune.bufsize 65536\n\
+         \x20   tune.pipesize 1048576\n\
+         defaults\n\
+         \x20   mode tcp\n\
+         \x20   option splice-auto\n\
+         \x20   timeout connect 10s\n\
+         \x20   timeout client 1h\n\
+         \x20   timeout server 1h\n",
+    );
+    let clients = ways.allow_from.join(" ");
+    for (number, (listen, destination)) in ways.forward.iter().enumerate() {
+        let _ = write!(text, "listen relay{number}\n    bind {listen}\n");
+        if !clients.is_empty() {
+            let _ = writeln!(
+                text,
+                "    tcp-request connection reject if !{{ src {clients} }}"
+            );
+        }
+        let _ = writeln!(text, "    server next {destination}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::RelayProgram;
+
+    #[test]
+    fn each_way_is_a_section_that_serves_whom_it_may() {
+        let options = "forward = ['10.9.0.2:80=10.9.1.2:81', '10.9.0.2:82=10.9.1.2:83']\n\
+                       allow_from = ['10.9.0.0/30', '10.9.5.0/30']";
+        let options = toml::from_str(options).unwrap();
+        let text = configuration(&Ways::of(RelayProgram::Haproxy, &options).unwrap());
+        assert!(text.contains("option splice-auto"));
+        let second = "listen relay1\n    bind 10.9.0.2:82\n    \
+                      tcp-request connection reject if !{ src 10.9.0.0/30 10.9.5.0/30 }\n    \
+                      server next 10.9.1.2:83\n";
+        assert!(text.ends_with(second), "{text}");
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! iperf3, one test at a time.
+
+use super::{Outcome, daemon::Daemon, finish, keep_json};
+use crate::{
+    result::Metrics,
+    scenario::{Direction, Flow},
+    sending::Sending,
+};
+use anyhow::{Context, Result, bail};
+use longhaul_linux::netns::Netns;
+use serde_json::Value;
+use std::{
+    net::SocketAddrV4,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// Where the server listens.
+pub(crate) const PORT: u16 = 5201;
+
+/// Starts the server for one test; ready on return.
+pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<Daemon> {
+    let mut command = Command::new("iperf3");
+    command.args(["--server", "--one-off", "--port", &port.to_string()]);
+    let name = format!("iperf3-{}-{port}", netns.name().unwrap_or("host"));
+    let mut daemon = Daemon::start(&name, command, netns, directory)?;
+    daemon.listening(netns, port).await?;
+    Ok(daemon)
+}
+
+/// Runs the test of `flow` against the server behind `target` from inside `netns`.
+pub(crate) async fn measure(
+    netns: &Netns,
+    target: SocketAddrV4,
+    flow: &Flow,
+    sending: &Sending,
+    record: &Path,
+) -> Result<Outcome> {
+    let mut command = Command::new("iperf3");
+    command.arg("--json").args(arguments(target, flow, sending));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let output = finish(command, "iperf3", netns).await?;
+    read(&keep_json(record, &output.stdout, "iperf3")?)
+}
+
+fn arguments(target: SocketAddrV4, flow: &Flow, sending: &Sending) -> Vec<String> {
+    let mut all = vec![
+        "--client".to_owned(),
+        target.ip().to_string(),
+        "--port".to_owned(),
+        target.port().to_string(),
+    ];
+    all.extend(["--parallel".to_owned(), flow.parallel.to_string()]);
+    if let Some(size) = flow.size {
+        // iperf3 splits nothing: --bytes counts all streams together.
+        all.extend(["--bytes".to_owned(), size.get().to_string()]);
+    }
+    if let Some(duration) = flow.duration {
+        all.extend([
+            "--time".to_owned(),
+            duration.as_secs_f64().ceil().to_string(),
+        ]);
+    }
+    if let Some(omit) = flow.omit {
+        all.extend(["--omit".to_owned(), omit.as_secs_f64().ceil().to_string()]);
+    }
+    if flow.direction == Direction::Download {
+        all.push("--reverse".to_owned());
+    }
+    all.extend(socket(flow, sending));
+    all
+}
+
+/// What both ends' sockets are told: the client tells the server.
+fn socket(flow: &Flow, sending: &Sending) -> Vec<String> {
+    let congestion_control = sending.congestion_control.clone();
+    let rate = sending.pacing_rate.map(|rate| rate.bits().to_string());
+    let window = flow.window.map(|window| window.get().to_string());
+    let all = [
+        ("--congestion", congestion_control),
+        ("--fq-rate", rate),
+        ("--window", window),
+    ];
+    let given = all
+        .into_iter()
+        .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+    let mut given: Vec<String> = given.flatten().collect();
+    if sending.pacing_rate.is_some() {
+        // A server that sends paces only where it had to make its socket anew, as for this
+        // (iperf_tcp_listen of iperf_tcp.c); bulk data never waits for Nagle's algorithm.
+        given.push("--no-delay".to_owned());
+    }
+    given
+}
+
+fn read(record: &Value) -> Result<Outcome> {
+    if let Some(error) = record["error"].as_str() {
+        bail!("iperf3: {error}");
+    }
+    let end = &record["end"];
+    let received = |key: &str| {
+        let number = end["sum_received"][key].as_f64();
+        number.with_context(|| format!("iperf3 reported no {key}"))
+    };
+    Ok(Outcome {
+        bytes: received("bytes")? as u64,
+        seconds: received("seconds")?,
+        retransmits: end["sum_sent"]["retransmits"].as_u64(),
+        connections_bps: connections(end),
+        extra: Metrics::new(),
+    })
+}
+
+/// What the receiver got over each connection.
+fn connections(end: &Value) -> Vec<f64> {
+    let streams = end["streams"].as_array().into_iter().flatten();
+    streams
+        .filter_map(|stream| stream["receiver"]["bits_per_second"].as_f64())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn reads_what_the_receiver_got_and_the_sender_repeated() {
+        let stream = |rate: f64| json!({"receiver": {"bits_per_second": rate}});
+        let record = json!({"end": {"streams": [stream(6e8), stream(4e8)],
+            "sum_received": {"bytes": 1e9, "seconds": 8.0},
+            "sum_sent": {"bytes": 1.1e9, "seconds": 8.0, "retransmits": 3}}});
+        let expected = Outcome {
+            bytes: 1_000_000_000,
+            seconds: 8.0,
+            retransmits: Some(3),
+            connections_bps: vec![6e8, 4e8],
+            extra: Metrics::new(),
+        };
+        assert_eq!(read(&record).unwrap(), expected);
+        assert!(read(&json!({"error": "connection refused", "end": {}})).is_err());
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! nginx, serving files from memory.
+
+use super::daemon::Daemon;
+use crate::sending::Sending;
+use anyhow::{Context, Result};
+use longhaul_linux::{netns::Netns, socket};
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::{
+    fs,
+    net::{Ipv4Addr, TcpListener},
+    os::fd::AsRawFd,
+    path::Path,
+    process::Command,
+};
+
+/// Where it listens first.
+const PORT: u16 = 80;
+/// And for each further way of sending, one port higher.
+const NEXT_PORT: u16 = 8081;
+
+/// Where connections of the `number`th way of sending are served, counted from 0.
+pub(crate) fn port(number: usize) -> u16 {
+    match number {
+        0 => PORT,
+        _ => NEXT_PORT.saturating_add(number as u16 - 1),
+    }
+}
+
+/// Starts nginx on every address of `netns`, serving `files` on a port for each way of sending; ready
+/// on return.
+pub(crate) async fn start(
+    netns: &Netns,
+    files: &Path,
+    ways: &[Sending],
+    directory: &Path,
+) -> Result<Daemon> {
+    let host = netns.name().unwrap_or("host");
+    let configuration = directory.join(format!("nginx-{host}.conf"));
+    let scratch = Path::new("/run").join(format!("nginx-{host}"));
+    fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
+    fs::write(&configuration, text(files, &scratch, ways.len()))?;
+    let sockets = netns.run(|| listeners(ways))?;
+    let mut command = Command::new("nginx");
+    command
+        .arg("-c")
+        .arg(fs::canonicalize(&configuration)?)
+        .arg("-e")
+        .arg("stderr")
+        .env("NGINX", handed_over(&sockets)?);
+    let mut daemon = Daemon::start(&format!("nginx-{host}"), command, netns, directory)?;
+    drop(sockets);
+    for number in 0..ways.len() {
+        daemon.listening(netns, port(number)).await?;
+    }
+    Ok(daemon)
+}
+
+/// Connections inherit what their listener was told, for which nginx has no words of its own.
+fn listeners(ways: &[Sending]) -> std::io::Result<Vec<TcpListener>> {
+    let special = ways.iter().enumerate();
+    let special = special.filter(|(_, sending)| **sending != Sending::default());
+    let listen = |(number, sending): (usize, &Sending)| {
+        let address = (Ipv4Addr::UNSPECIFIED, port(number)).into();
+        socket::listen(address, 1, &sending.options())
+    };
+    let sockets: Result<Vec<_>, _> = special.map(listen).collect();
+    Ok(sockets?.into_iter().flatten().collect())
+}
+
+/// nginx takes over listening sockets that this variable numbers, as when its program is replaced
+/// while it runs ("Upgrading Executable on the Fly" of its manual). They stay open across exec.
+fn handed_over(sockets: &[TcpListener]) -> std::io::Result<String> {
+    let mut numbers = String::new();
+    for socket in sockets {
+        fcntl_setfd(socket, FdFlags::empty())?;
+        numbers.push_str(&format!("{};", socket.as_raw_fd()));
+    }
+    Ok(numbers)
+}
+
+/// One worker, no access log: what an operator would set to serve one big file fast. `user root`
+/// because no other user exists in a user namespace; `tcp_nopush` fills segments under sendfile.
+fn text(files: &Path, scratch: &Path, ports: usize) -> String {
+    let (files, scratch) = (files.display(), scratch.display());
+    let ports: String = (0..ports)
+        .map(|number| format!("listen {}; ", port(number)))
+        .collect();
+    format!(
+        "daemon off;\n\
+         user root;\n\
+         worker_processes 1;\n\
+         pid \"{scratch}/pid\";\n\
+         error_log stderr;\n\
+         events {{ worker_connections 256; }}\n\
+         http {{\n\
+           access_log off;\n\
+           sendfile on;\n\
+           sendfile_max_chunk 2m;\n\
+           tcp_nopush on;\n\
+           client_body_temp_path \"{scratch}/body\";\n\
+           proxy_temp_path \"{scratch}/proxy\";\n\
+           fastcgi_temp_path \"{scratch}/fastcgi\";\n\
+           uwsgi_temp_path \"{scratch}/uwsgi\";\n\
+           scgi_temp_path \"{scratch}/scgi\";\n\
+           server {{ {ports}root \"{files}\"; }}\n\
+         }}\n"
+    )
+}

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A relay on a host of the testbed: `longhaul relay`, with the rules that a transparent listener
+//! needs, or another program beside it.
+
+use super::{daemon::Daemon, dante, flags, haproxy, longhaul, squid, ways::Ways};
+use crate::{
+    controls,
+    scenario::{Relay, RelayProgram},
+};
+use anyhow::{Context, Result, bail, ensure};
+use longhaul_linux::{interface, netns::Netns, process};
+use std::{
+    fs,
+    io::Write,
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+use toml::{Table, Value};
+
+/// Mark of packets that belong to the relay, and the routing table that hands them to it.
+const MARK: u32 = 1;
+const TABLE: u32 = 100;
+/// Where certificates are inside the sandbox: not among the records, because keys are.
+const CERTIFICATES: &str = "/run/longhaul/certificates";
+
+/// Checks the options of the relay on `host`, and tells where it will listen for TCP.
+pub(crate) fn check(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
+    match relay.program {
+        RelayProgram::Longhaul => check_longhaul(host, relay),
+        other => Ok(Ways::of(other, &relay.options)?.listeners().collect()),
+    }
+}
+
+/// What is wrong with the configuration file begins with `config: `: where the file is and has its lines nobody wrote.
+fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> {
+    let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let bare = controls::left_out(relay);
+    let arguments = arguments(host, &bare, scratch.path(), scratch.path());
+    let arguments = arguments.map_err(|error| format!("{error:#}"))?;
+    let file = format!("{}:", configuration(host, scratch.path()).display());
+    let of_config = |said: String| match said.strip_prefix(&file) {
+        Some(rest) => format!(
+            "config: {}",
+            rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ':')
+                .trim_start()
+        ),
+        None => said,
+    };
+    let listeners =
+        longhaul_relay::check(&arguments).map_err(|error| of_config(error.to_string()))?;
+    match (transparent(relay)?, relay.intercept.is_empty()) {
+        (Some(_), true) => Err("a transparent listener needs intercept = [ports]".to_owned()),
+        (None, false) => Err(
+            "intercept needs transparent = 'ADDRESS:PORT'; a listener in config has an intercept of its own"
+                .to_owned(),
+        ),
+        _ if takes_nothing(&relay.config) => Err(
+            "config: a transparent listener takes nothing without intercept = ['NETWORK:PORT']".to_owned(),
+        ),
+        _ => Ok(listeners),
+    }
+}
+
+fn configuration(host: &str, files: &Path) -> PathBuf {
+    files.join(format!("relay-{host}.toml"))
+}
+
+/// The relay's flags; writes its configuration file and certificates, if it is to have such.
+fn arguments(host: &str, relay: &Relay, files: &Path, certificates: &Path) -> Result<Vec<String>> {
+    let mut all = flags(&relay.options).map_err(anyhow::Error::msg)?;
+    if !relay.config.is_empty() {
+        let path = configuration(host, files);
+        let text = toml::to_string(&protected(host, &relay.config, certificates)?)?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        all.extend(["--config".to_owned(), path.display().to_string()]);
+    }
+    Ok(all)
+}
+
+/// `config` with every `tls = true` of a listener or peer replaced by the files of `host`'s
+/// certificate, which are made if they are not there.
+fn protected(host: &str, config: &Table, certificates: &Path) -> Result<Table> {
+    let mut config = config.clone();
+    let peers = config.get_mut("peer").and_then(Value::as_table_mut);
+    let peers: Vec<&mut Value> = peers
+        .into_iter()
+        .flat_map(|all| all.iter_mut())
+        .map(|(_, v)| v)
+        .collect();
+    protect(host, peers, certificates)?;
+    let listeners = config.get_mut("listener").and_then(Value::as_array_mut);
+    protect(
+        host,
+        listeners.into_iter().flatten().collect(),
+        certificates,
+    )?;
+    Ok(config)
+}
+
+fn protect(host: &str, all: Vec<&mut Value>, certificates: &Path) -> Result<()> {
+    for one in all.into_iter().filter_map(Value::as_table_mut) {
+        match one.get("tls").and_then(Value::as_bool) {
+            Some(true) => one.insert("tls".to_owned(), identity(host, certificates)?),
+            Some(false) => one.remove("tls"),
+            None => None,
+        };
+    }
+    Ok(())
+}
+
+/// The files with which `host` shows who it is.
+fn identity(host: &str, certificates: &Path) -> Result<Value> {
+    let file = |name: &str| certificates.join(name);
+    if !file(&format!("{host}.pem")).exists() {
+        longhaul_relay::make_certificates(certificates, &[host.to_owned()])?;
+    }
+    let text = |path: PathBuf| Value::String(path.display().to_string());
+    Ok(Value::Table(Table::from_iter([
+        ("ca".to_owned(), text(file("ca.pem"))),
+        ("certificate".to_owned(), text(file(&format!("{host}.pem")))),
+        ("key".to_owned(), text(file(&format!("{host}-key.pem")))),
+    ])))
+}
+
+/// Whether a transparent listener of the configuration file says nothing of what it is to take.
+fn takes_nothing(config: &Table) -> bool {
+    let listeners = config.get("listener").and_then(Value::as_array);
+    let mut listeners = listeners.into_iter().flatten();
+    listeners.any(|listener| {
+        let kind = listener.get("kind").and_then(Value::as_str);
+        kind == Some("transparent") && listener.get("intercept").is_none()
+    })
+}
+
+/// The transparent listener's address, if it has one.
+fn transparent(relay: &Relay) -> Result<Option<SocketAddr>, String> {
+    let Some(value) = relay.options.get("transparent") else {
+        return Ok(None);
+    };
+    let address = value.as_str().and_then(|text| text.parse().ok());
+    address
+        .map(Some)
+        .ok_or_else(|| format!("transparent = {value} is no ADDRESS:PORT"))
+}
+
+/// Where a relay runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// Its own name, for its records.
+    pub(crate) name: &'a str,
+    pub(crate) netns: &'a Netns,
+    /// Its host's addresses.
+    pub(crate) own: &'a [Ipv4Addr],
+    /// Where its records go.
+    pub(crate) directory: &'a Path,
+}
+
+impl Place<'_> {
+    fn host(&self) -> &str {
+        self.netns.name().unwrap_or("host")
+    }
+}
+
+/// Starts the relay; ready on return.
+pub(crate) async fn start(relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
+    match relay.program {
+        RelayProgram::Longhaul => start_longhaul(relay, place).await,
+        other => start_other(other, relay, place).await,
+    }
+}
+
+async fn start_longhaul(relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
+    let Place {
+        name,
+        netns,
+        directory,
+        ..
+    } = *place;
+    if let Some(listener) = transparent(relay).map_err(anyhow::Error::msg)? {
+        divert(netns, &relay.intercept, listener.port())?;
+    }
+    let flags = arguments(place.host(), relay, directory, Path::new(CERTIFICATES))?;
+    let mut command = longhaul()?;
+    command.arg("relay").args(flags);
+    if !relay.options.contains_key("counters") {
+        let counters = directory.join(format!("relay-{name}.jsonl"));
+        command.arg("--counters").arg(counters);
+    }
+    let mut daemon = Daemon::start(&format!("relay-{name}"), command, netns, directory)?;
+    daemon.printed("listening").await?;
+    Ok(daemon)
+}
+
+/// The program's own files go where they vanish with the sandbox, its configuration beside the
+/// records.
+async fn start_other(program: RelayProgram, relay: &Relay, place: &Place<'_>) -> Result<Daemon> {
+    let Place {
+        name,
+        netns,
+        directory,
+        ..
+    } = *place;
+    let ways = Ways::of(program, &relay.options).map_err(anyhow::Error::msg)?;
+    let scratch = Path::new("/run").join(format!("relay-{name}"));
+    fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
+    // Squid becomes an ordinary user.
+    fs::set_permissions(&scratch, fs::Permissions::from_mode(0o777))?;
+    let file = directory.join(format!("relay-{name}.conf"));
+    let (text, command) = match program {
+        RelayProgram::Haproxy => (haproxy::configuration(&ways), haproxy::command(&file)),
+        RelayProgram::Dante => (
+            dante::configuration(&ways, place.own),
+            dante::command(&file, &scratch),
+        ),
+        RelayProgram::Squid => (
+            squid::configuration(&ways, name, &scratch),
+            squid::command(&file, name),
+        ),
+        RelayProgram::Longhaul => bail!("longhaul is started as itself"),
+    };
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    let mut daemon = Daemon::start(&format!("relay-{name}"), command, netns, directory)?;
+    for listener in ways.listeners() {
+        daemon.listening(netns, listener.port()).await?;
+    }
+    Ok(daemon)
+}
+
+/// TPROXY as in Linux `Documentation/networking/tproxy.rst`: packets of sockets that exist are
+/// marked and so stay on this host, new connections to the ports go to the listener.
+fn divert(netns: &Netns, ports: &[u16], listener: u16) -> Result<()> {
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    let ports = ports.join(", ");
+    let rules = format!(
+        "table ip longhaul {{\n\
+           chain divert {{\n\
+             type filter hook prerouting priority mangle; policy accept;\n\
+             meta l4proto tcp socket transparent 1 meta mark set {MARK} accept\n\
+             tcp dport {{ {ports} }} tproxy to :{listener} meta mark set {MARK} accept\n\
+           }}\n\
+         }}\n"
+    );
+    nft(netns, &rules)?;
+    Ok(interface::deliver_marked_locally(netns, MARK, TABLE)?)
+}
+
+fn nft(netns: &Netns, rules: &str) -> Result<()> {
+    let mut command = Command::new("nft");
+    command
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = process::inside(&mut command, netns)
+        .spawn()
+        .context("cannot run nft")?;
+    child
+        .stdin
+        .take()
+        .context("nft has no input")?
+        .write_all(rules.as_bytes())?;
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "nft refused the TPROXY rules: {}",
+        said.trim()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relay(text: &str) -> Relay {
+        toml::from_str(text).unwrap()
+    }
+
+    fn check(relay: &Relay) -> Result<(), String> {
+        super::check("near", relay).map(drop)
+    }
+
+    #[test]
+    fn a_configuration_is_checked_as_the_relay_would() {
+        let wrong = "config.listener = [{ kind = 'forward', address = '127.0.0.1:1' }]";
+        assert!(check(&relay(wrong)).is_err());
+        let right = "forward = '127.0.0.1:1=127.0.0.1:2'\n\
+                     config.peer.far = { address = '127.0.0.1', pool = 2, tls = true }";
+        assert_eq!(check(&relay(right)), Ok(()));
+    }
+
+    /// They are provided when the lab runs, under names of its own.
+    #[test]
+    fn congestion_controls_are_not_looked_for_before_they_are_there() {
+        let relay = relay(
+            "forward = '127.0.0.1:1=127.0.0.1:2'\ncc_near = 'lh_bic:ack_shift=3'\n\
+             config.profile.wan = { congestion_control = 'lh_scalable:md_shift=2' }",
+        );
+        assert_eq!(check(&relay), Ok(()));
+    }
+
+    #[test]
+    fn tls_becomes_the_files_of_the_host_or_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let config: Table = toml::from_str(
+            "peer.far.tls = true\npeer.other.tls = false\nlistener = [{ tls = true }]",
+        )
+        .unwrap();
+        let config = protected("near", &config, directory.path()).unwrap();
+        let key = config["peer"]["far"]["tls"]["key"].as_str().unwrap();
+        assert!(Path::new(key).ends_with("near-key.pem") && Path::new(key).exists());
+        assert!(config["peer"]["other"].get("tls").is_none());
+        assert!(config["listener"][0]["tls"].is_table());
+    }
+
+    #[test]
+    fn a_transparent_listener_and_its_ports_go_together() {
+        assert_eq!(
+            check(&relay(
+                "transparent = '0.0.0.0:3129'\nintercept = [80]\nallow_from = '10.9.0.0/16'"
+            )),
+            Ok(())
+        );
+        assert!(check(&relay("transparent = '0.0.0.0:3129'")).is_err());
+        assert!(check(&relay("intercept = [80]")).is_err());
+        assert!(check(&relay("transparent = 'here'\nintercept = [80]")).is_err());
+    }
+}

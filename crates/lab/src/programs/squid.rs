@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Squid as a proxy that caches nothing, leaving straight or through another one.
+
+use super::ways::Ways;
+use std::{fmt::Write as _, path::Path, process::Command};
+
+/// Squid in the foreground with this configuration. Its service name must differ from host to host.
+pub(super) fn command(configuration: &Path, host: &str) -> Command {
+    let service: String = host.chars().filter(char::is_ascii_alphanumeric).collect();
+    let mut command = Command::new("squid");
+    command
+        .args(["-N", "-d", "1", "-n", &service, "-f"])
+        .arg(configuration);
+    command
+}
+
+/// Squid refuses to serve as root, so it needs to be started by the machine's: in a user namespace
+/// there is no other user.
+///
+/// It takes a request for one that comes round by its own name, `relay`: no two have the same.
+pub(super) fn configuration(ways: &Ways, relay: &str, scratch: &Path) -> String {
+    let scratch = scratch.display();
+    let mut text = format!(
+        "visible_hostname {relay}\n\
+         cache_effective_user nobody\n\
+         pid_filename {scratch}/pid\n\
+         coredump_dir {scratch}\n\
+         cache_log /dev/null\n\
+         access_log none\n\
+         cache_store_log none\n\
+         cache deny all\n\
+         read_ahead_gap 1 MB\n\
+         workers 1\n\
+         shutdown_lifetime 0 seconds\n\
+         pinger_enable off\n\
+         acl CONNECT method CONNECT\n"
+    );
+    for listen in &ways.http {
+        let _ = writeln!(text, "http_port {listen}");
+    }
+    let clients = match ways.allow_from.is_empty() {
+        true => "all".to_owned(),
+        false => ways.allow_from.join(" "),
+    };
+    let _ = writeln!(
+        text,
+        "acl clients src {clients}\nhttp_access allow clients\nhttp_access deny all"
+    );
+    if let Some(peer) = ways.peer {
+        let (ip, port) = (peer.ip(), peer.port());
+        let _ = writeln!(
+            text,
+            "cache_peer {ip} parent {port} 0 no-query no-digest default"
+        );
+        text.push_str("never_direct allow all\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::RelayProgram;
+
+    #[test]
+    fn a_peer_is_the_only_way_out() {
+        let text = |peer: &str| {
+            let options = toml::from_str(&format!("http = '0.0.0.0:3128'\npeer = {peer}")).unwrap();
+            let ways = Ways::of(RelayProgram::Squid, &options).unwrap();
+            configuration(&ways, "r1", Path::new("/run/relay-r1"))
+        };
+        let chained = text("'10.9.1.2'");
+        let end = "cache_peer 10.9.1.2 parent 3128 0 no-query no-digest default\nnever_direct allow all\n";
+        assert!(chained.ends_with(end), "{chained}");
+        assert!(text("[]").ends_with("http_access deny all\n"));
+        assert!(chained.contains("acl clients src all\n"));
+    }
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul udt bench`, one flow at a time. The kernel has no TCP_INFO of it, so the bench tells how it went, and samples
+//! are made of that.
+
+use super::{Outcome, daemon::Daemon, finish, keep_json, longhaul};
+use crate::{
+    result::Metrics,
+    sampler::{Sample, at_time},
+    scenario::{Direction, Flow},
+};
+use anyhow::{Context, Result, bail};
+use longhaul_linux::{netns::Netns, sock_diag::Connection};
+use serde::Deserialize;
+use std::{
+    net::{SocketAddr, SocketAddrV4},
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+/// UDT's own rate control, as a flow's `cc`.
+pub(crate) const CONTROL: &str = "udt";
+
+/// Time between two samples, as the sampler has it.
+const INTERVAL_S: f64 = 0.1;
+
+/// Starts the end that serves; ready on return.
+pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<Daemon> {
+    let mut command = longhaul()?;
+    command.args([
+        "udt",
+        "bench",
+        "--at",
+        &format!("0.0.0.0:{port}"),
+        "--control",
+        "native",
+    ]);
+    let name = format!("udt-{}-{port}", netns.name().unwrap_or("host"));
+    let mut daemon = Daemon::start(&name, command, netns, directory)?;
+    daemon.printed("longhaul udt: serving").await?;
+    Ok(daemon)
+}
+
+/// Runs the bench of `flow` against the end that serves at `target` from inside `netns`.
+pub(crate) async fn measure(
+    netns: &Netns,
+    target: SocketAddrV4,
+    flow: &Flow,
+    record: &Path,
+) -> Result<Outcome> {
+    let mut command = longhaul()?;
+    command.args(["udt", "bench", "--control", "native"]);
+    command.args(arguments(target, flow));
+    piped(&mut command);
+    let output = finish(command, "longhaul udt", netns).await?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    keep_json(record, &output.stdout, "longhaul udt")?;
+    Ok(Record::read(record)?.outcome(flow))
+}
+
+fn piped(command: &mut Command) {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+}
+
+fn arguments(target: SocketAddrV4, flow: &Flow) -> Vec<String> {
+    let mut all = vec![target.to_string(), "--json".to_owned()];
+    all.extend(["--interval".to_owned(), format!("{INTERVAL_S}s")]);
+    all.extend(["--parallel".to_owned(), flow.parallel.to_string()]);
+    if let Some(size) = flow.size {
+        all.extend(["--bytes".to_owned(), size.get().to_string()]);
+    }
+    if let Some([_, end]) = counted(flow) {
+        all.extend(["--time".to_owned(), format!("{end}s")]);
+    }
+    if flow.direction == Direction::Download {
+        all.push("--reverse".to_owned());
+    }
+    all
+}
+
+/// From when to when it counts, of a flow that lasts a time.
+fn counted(flow: &Flow) -> Option<[f64; 2]> {
+    let begin = flow.omit.unwrap_or_default().as_secs_f64();
+    Some([begin, begin + flow.duration?.as_secs_f64()])
+}
+
+/// What the bench told.
+#[derive(Debug, Deserialize)]
+struct Record {
+    sender: End,
+    receiver: End,
+}
+
+#[derive(Debug, Deserialize)]
+struct End {
+    began_s: f64,
+    bytes: u64,
+    seconds: f64,
+    packets_sent_again: u64,
+    #[serde(default)]
+    intervals: Vec<Interval>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Interval {
+    bytes: u64,
+    packets_sent_again: u64,
+    rtt_ms: f64,
+}
+
+impl Record {
+    fn read(path: &Path) -> Result<Self> {
+        let place = || format!("{}", path.display());
+        let text = std::fs::read(path).with_context(place)?;
+        serde_json::from_slice(&text).with_context(place)
+    }
+
+    /// What is in buffers when the time is over comes, too, and does not count.
+    fn outcome(&self, flow: &Flow) -> Outcome {
+        let (bytes, seconds) = match counted(flow) {
+            Some([begin, end]) => (self.received(begin, end), end - begin),
+            None => (self.receiver.bytes, self.receiver.seconds),
+        };
+        Outcome {
+            bytes,
+            seconds,
+            retransmits: Some(self.sender.packets_sent_again),
+            connections_bps: Vec::new(),
+            extra: Metrics::new(),
+        }
+    }
+
+    fn received(&self, begin: f64, end: f64) -> u64 {
+        let mut points = vec![(0.0, 0.0)];
+        for (number, interval) in self.receiver.intervals.iter().enumerate() {
+            let before = points[number].1;
+            points.push((ends_s(number), before + interval.bytes as f64));
+        }
+        (at_time(&points, end) - at_time(&points, begin)).round() as u64
+    }
+}
+
+/// When an interval is over, from the beginning on.
+fn ends_s(number: usize) -> f64 {
+    (number + 1) as f64 * INTERVAL_S
+}
+
+/// The hosts of a flow, with the addresses of their sockets: where the data leaves, and where it arrives.
+pub(crate) type Ends = [(Arc<str>, SocketAddr); 2];
+
+/// As if both ends had been sampled, in seconds since `began_s` of Unix's time; until the time of the flow is over.
+pub(crate) fn samples(
+    record: &Path,
+    flow: &Flow,
+    [from, to]: &Ends,
+    began_s: f64,
+) -> Result<Vec<Sample>> {
+    let Record { sender, receiver } = Record::read(record)?;
+    let until = counted(flow).map_or(f64::INFINITY, |[_, end]| end);
+    let mut samples = sender.samples((from, to.1), [began_s, until], |connection, one| {
+        connection.rtt_us = (one.rtt_ms * 1e3) as u32;
+        connection.retransmits += one.packets_sent_again as u32;
+        connection.bytes_acked += one.bytes;
+    });
+    samples.extend(
+        receiver.samples((to, from.1), [began_s, until], |connection, one| {
+            connection.bytes_received += one.bytes;
+        }),
+    );
+    Ok(samples)
+}
+
+impl End {
+    /// One at the end of each interval; `count` adds the interval to what was before.
+    fn samples(
+        &self,
+        ((host, local), remote): (&(Arc<str>, SocketAddr), SocketAddr),
+        [began_s, until]: [f64; 2],
+        count: fn(&mut Connection, &Interval),
+    ) -> Vec<Sample> {
+        let mut connection = Connection::between(*local, remote);
+        CONTROL.clone_into(&mut connection.congestion);
+        let intervals = self.intervals.iter().enumerate();
+        let counted =
+            intervals.take_while(|(number, _)| ends_s(*number) < until + INTERVAL_S / 2.0);
+        let sample = |(number, interval): (usize, &Interval)| {
+            count(&mut connection, interval);
+            Sample {
+                at_s: self.began_s - began_s + ends_s(number),
+                host: host.clone(),
+                connection: connection.clone(),
+            }
+        };
+        counted.map(sample).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A second of 10 MB/s, then one of 30, and half of one while buffers become empty.
+    fn record() -> String {
+        let interval = |n: u32| {
+            let megabytes = if n < 10 { 1 } else { 3 };
+            format!("{{\"bytes\":{megabytes}000000,\"packets_sent_again\":1,\"rtt_ms\":38.5}}")
+        };
+        let intervals: Vec<String> = (0..25).map(interval).collect();
+        let end = |began_s: f64| {
+            let intervals = intervals.join(",");
+            format!(
+                "{{\"began_s\":{began_s},\"bytes\":55000000,\"seconds\":2.5,\"packets_sent_again\":25,\"intervals\":[{intervals}]}}"
+            )
+        };
+        format!(
+            "{{\"sender\":{},\"receiver\":{}}}",
+            end(1000.5),
+            end(1000.6)
+        )
+    }
+
+    fn flow(keys: &str) -> Flow {
+        let flow = "name = 'f'\nprogram = 'udt'\nfrom = 'a'\nto = 'b'\n";
+        toml::from_str(&format!("{flow}{keys}")).unwrap()
+    }
+
+    #[test]
+    fn what_a_flow_omits_and_what_comes_late_does_not_count() {
+        let record: Record = serde_json::from_str(&record()).unwrap();
+        let timed = record.outcome(&flow("duration = '1s'\nomit = '1s'"));
+        assert_eq!((timed.bytes, timed.seconds), (30_000_000, 1.0));
+        assert_eq!(timed.retransmits, Some(25));
+        let sized = record.outcome(&flow("size = '55MB'"));
+        assert_eq!((sized.bytes, sized.seconds), (55_000_000, 2.5));
+    }
+
+    #[test]
+    fn a_bench_is_told_what_a_flow_is() {
+        let words = |keys| arguments("10.0.0.1:5201".parse().unwrap(), &flow(keys)).join(" ");
+        assert_eq!(
+            words("duration = '30s'\nomit = '10s'\ndirection = 'upload'"),
+            "10.0.0.1:5201 --json --interval 0.1s --parallel 1 --time 40s"
+        );
+        assert!(
+            words("size = '5MB'\nparallel = 2").ends_with("--parallel 2 --bytes 5000000 --reverse")
+        );
+    }
+
+    #[test]
+    fn both_ends_are_sampled_until_the_time_is_over() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), record()).unwrap();
+        let ends = [("a", "10.0.0.1:40000"), ("b", "10.0.0.2:5201")]
+            .map(|(host, at)| (Arc::from(host), at.parse().unwrap()));
+        let flow = flow("duration = '2s'");
+        let samples = samples(file.path(), &flow, &ends, 1000.0).unwrap();
+        assert_eq!(samples.len(), 40);
+        let (sent, received) = (&samples[19], &samples[39]);
+        assert!((sent.at_s - 2.5).abs() < 1e-6 && (received.at_s - 2.6).abs() < 1e-6);
+        assert_eq!(
+            (sent.connection.rtt_us, sent.connection.retransmits),
+            (38_500, 20)
+        );
+        assert_eq!(received.connection.bytes_received, 40_000_000);
+        assert_eq!(&*received.host, "b");
+        assert_eq!(received.connection.local.port(), 5201);
+    }
+}

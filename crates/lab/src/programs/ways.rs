@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What other relay programs are told, in the words of `longhaul relay`: ways in, the next relay,
+//! who may use it. Each program knows some of them and has its configuration written from them.
+
+use crate::scenario::RelayProgram;
+use std::{
+    fmt::Display,
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+};
+use toml::{Table, Value};
+
+/// Ways in and out of a relay. A key that is an empty list is not there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ways {
+    /// Where it listens, and where all that comes in there goes.
+    pub(crate) forward: Vec<(SocketAddrV4, SocketAddrV4)>,
+    pub(crate) socks5: Vec<SocketAddrV4>,
+    pub(crate) http: Vec<SocketAddrV4>,
+    /// The relay of the same kind that it leaves through.
+    pub(crate) peer: Option<SocketAddrV4>,
+    /// Networks whose clients are served.
+    pub(crate) allow_from: Vec<String>,
+}
+
+/// The ports of proxies by custom, for a peer that names none.
+const SOCKS_PORT: u16 = 1080;
+const HTTP_PORT: u16 = 3128;
+
+impl Ways {
+    /// The keys that a program knows.
+    pub(crate) fn known_to(program: RelayProgram) -> &'static [&'static str] {
+        match program {
+            RelayProgram::Longhaul => &[],
+            RelayProgram::Haproxy => &["forward", "allow_from"],
+            RelayProgram::Dante => &["socks5", "peer", "allow_from"],
+            RelayProgram::Squid => &["http", "peer", "allow_from"],
+        }
+    }
+
+    /// Reads a relay's options. An error is one line that names the key.
+    pub(crate) fn of(program: RelayProgram, options: &Table) -> Result<Self, String> {
+        let list = |key: &str| texts(options, key);
+        let listen = |key: &str| parsed(key, &list(key)?, address);
+        let port = if program == RelayProgram::Dante {
+            SOCKS_PORT
+        } else {
+            HTTP_PORT
+        };
+        let ways = Self {
+            forward: parsed("forward", &list("forward")?, forward)?,
+            socks5: listen("socks5")?,
+            http: listen("http")?,
+            peer: only(parsed("peer", &list("peer")?, |text| peer(text, port))?)?,
+            allow_from: list("allow_from")?,
+        };
+        let listens = ways.listeners().next().is_some();
+        match listens {
+            true => Ok(ways),
+            false => Err(format!("{} has no way in", program.name())),
+        }
+    }
+
+    /// Where it will listen.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = SocketAddr> {
+        let forward = self.forward.iter().map(|(listen, _)| listen);
+        let all = forward.chain(&self.socks5).chain(&self.http);
+        all.map(|listen| SocketAddr::V4(*listen))
+    }
+}
+
+/// The texts of a key that holds one or a list of them.
+fn texts(options: &Table, key: &str) -> Result<Vec<String>, String> {
+    let text = |value: &Value| {
+        let text = value.as_str().map(str::to_owned);
+        text.ok_or_else(|| format!("{key} must be a text or a list of texts"))
+    };
+    match options.get(key) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(all)) => all.iter().map(text).collect(),
+        Some(one) => Ok(vec![text(one)?]),
+    }
+}
+
+fn parsed<T>(
+    key: &str,
+    texts: &[String],
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, String> {
+    let wrong = |text: &dyn Display| {
+        let form = if key == "forward" {
+            "LISTEN:PORT=ADDRESS:PORT"
+        } else {
+            "ADDRESS:PORT"
+        };
+        format!("{key} = {text}: want {form} (IPv4)")
+    };
+    let each = |text: &String| parse(text).ok_or_else(|| wrong(text));
+    texts.iter().map(each).collect()
+}
+
+fn address(text: &str) -> Option<SocketAddrV4> {
+    text.parse().ok()
+}
+
+fn forward(text: &str) -> Option<(SocketAddrV4, SocketAddrV4)> {
+    let (listen, destination) = text.split_once('=')?;
+    Some((address(listen)?, address(destination)?))
+}
+
+fn peer(text: &str, port: u16) -> Option<SocketAddrV4> {
+    let alone = || Some(SocketAddrV4::new(text.parse::<Ipv4Addr>().ok()?, port));
+    address(text).or_else(alone)
+}
+
+fn only<T>(mut all: Vec<T>) -> Result<Option<T>, String> {
+    match all.len() {
+        0 | 1 => Ok(all.pop()),
+        _ => Err("peer: each relay of such a chain names the next one only".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(program: RelayProgram, text: &str) -> Result<Ways, String> {
+        Ways::of(program, &toml::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn the_words_of_the_relay_are_understood() {
+        let forward = of(
+            RelayProgram::Haproxy,
+            "forward = '0.0.0.0:80=10.9.1.2:8080'",
+        )
+        .unwrap();
+        assert_eq!(forward.forward[0].1, "10.9.1.2:8080".parse().unwrap());
+        let listens: Vec<_> = forward.listeners().collect();
+        assert_eq!(listens, ["0.0.0.0:80".parse().unwrap()]);
+        let socks = of(
+            RelayProgram::Dante,
+            "socks5 = ['0.0.0.0:1080']\npeer = '10.9.1.2'",
+        )
+        .unwrap();
+        assert_eq!(socks.peer, Some("10.9.1.2:1080".parse().unwrap()));
+        let last = of(RelayProgram::Squid, "http = ['0.0.0.0:3128']\npeer = []").unwrap();
+        assert_eq!(last.peer, None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |program, text| of(program, text).unwrap_err();
+        assert!(
+            error(RelayProgram::Haproxy, "forward = '80'").contains("LISTEN:PORT=ADDRESS:PORT")
+        );
+        assert!(error(RelayProgram::Squid, "http = 3128").contains("http must be"));
+        assert!(error(RelayProgram::Dante, "peer = '10.9.0.1'").contains("no way in"));
+        let two = "socks5 = '0.0.0.0:1'\npeer = ['10.9.0.1', '10.9.0.2']";
+        assert!(error(RelayProgram::Dante, two).contains("next one only"));
+    }
+}

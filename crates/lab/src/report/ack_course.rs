@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Data and ACK stream of flows that a tap saw, as figures 3 and 4 (and 6 and 7) of the ACK paper show
+//! them: the data's rate above and the rate by AckDiff below, and the ACK packets of each millisecond. One
+//! run of a cell, that nearest to its median; the same scale for all cells.
+
+use super::{
+    legs, over_time,
+    script::{Chart, Line},
+};
+use crate::{
+    result::{Cell, Event, LabResult, Spread, TapSeries},
+    view::Limit,
+};
+use longhaul_report::metric::Metric;
+
+/// Cells and flows in each that are drawn: two charts each.
+const CELLS_MAX: usize = 2;
+const FLOWS_MAX: usize = 2;
+/// What the thick line is the mean of.
+const MEAN_S: f64 = 1.0;
+/// Milliseconds so many times above the best second leave the chart.
+const SPIKE_TIMES: f64 = 2.5;
+
+/// A flow of a cell.
+struct Shown<'a> {
+    cell: &'a Cell,
+    flow: Option<&'a str>,
+    course: &'a TapSeries,
+}
+
+/// Two charts a flow, or none if no tap saw any.
+pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
+    let capacity = result.bottleneck().map(|(_, rate_bps)| rate_bps);
+    let all: Vec<Shown<'_>> = cells(result)
+        .into_iter()
+        .flat_map(|cell| flows(result, cell))
+        .collect();
+    let rate = reach(&all, |course| vec![&course.data_bps, &course.acked_bps]);
+    let rate = rate.max(capacity.unwrap_or(0.0)) * 1.12;
+    let acks = reach(&all, |course| vec![&course.acks]) * 1.12;
+    let both = |shown: &Shown<'_>| [rates(shown, capacity, rate), ack_packets(shown, acks)];
+    all.iter().flat_map(both).collect()
+}
+
+/// Those that the answer compares, the baseline first; else the first.
+fn cells(result: &LabResult) -> Vec<&Cell> {
+    let seen = |cell: &&Cell| {
+        cell.runs
+            .iter()
+            .any(|run| run.failed.is_none() && !taps(run).is_empty())
+    };
+    let answer = result.answer.as_ref();
+    let compared = answer.map(|answer| answer.baseline.into_iter().chain([answer.cell]));
+    let chosen: Vec<&Cell> = compared
+        .into_iter()
+        .flatten()
+        .filter_map(|n| result.cells.get(n))
+        .filter(seen)
+        .collect();
+    match chosen.is_empty() {
+        true => result.cells.iter().filter(seen).take(CELLS_MAX).collect(),
+        false => chosen,
+    }
+}
+
+fn taps(run: &crate::result::Run) -> &[TapSeries] {
+    run.series.as_ref().map_or(&[], |series| &series.taps)
+}
+
+fn flows<'a>(result: &'a LabResult, cell: &'a Cell) -> Vec<Shown<'a>> {
+    let seen = |run: &&crate::result::Run| !taps(run).is_empty();
+    let run = legs::typical(cell, result.main_metric()).filter(seen);
+    let good = || {
+        cell.runs
+            .iter()
+            .filter(|run| run.failed.is_none())
+            .find(seen)
+    };
+    let all = run.or_else(good).map_or(&[][..], taps);
+    let name = |course: &'a TapSeries| (all.len() > 1).then_some(course.flow.as_str());
+    all.iter()
+        .take(FLOWS_MAX)
+        .map(|course| Shown {
+            cell,
+            flow: name(course),
+            course,
+        })
+        .collect()
+}
+
+/// The greatest millisecond of any, but not far above the best second.
+fn reach(all: &[Shown<'_>], of: fn(&TapSeries) -> Vec<&Spread>) -> f64 {
+    let one = |course: &TapSeries, spread: &Spread| {
+        let most = spread.high.iter().copied().fold(0.0, f64::max);
+        most.min(best_second(&spread.mean, course.bin_ms) * SPIKE_TIMES)
+    };
+    let spreads = all.iter().flat_map(|shown| {
+        of(shown.course)
+            .into_iter()
+            .map(|spread| one(shown.course, spread))
+    });
+    spreads.fold(0.0, f64::max).max(f64::MIN_POSITIVE)
+}
+
+/// Figures 3 and 6.
+fn rates(shown: &Shown<'_>, capacity: Option<f64>, reach: f64) -> Chart {
+    let course = shown.course;
+    let data = lines("data", "--ours", &course.data_bps, course, 1.0);
+    let acked = lines("by AckDiff", "--third", &course.acked_bps, course, -1.0);
+    Chart {
+        title: format!(
+            "Data rate above, rate by AckDiff below, {}{}",
+            name(shown),
+            settled(shown)
+        ),
+        caption: format!(
+            "Payload sent and payload newly acknowledged at the sender’s end of {}, one run. Line: \
+             mean of a second; thin: of {}; band: from the 5th to the 95th percentile of each {} in it.",
+            course.link,
+            print_ms(course.bin_ms),
+            print_ms(course.fine_ms),
+        ),
+        unit: "bit/s",
+        wide: true,
+        mirrored: true,
+        range: Some([-reach, reach]),
+        x: x(course),
+        lines: [data, acked].concat(),
+        limits: capacity.map(limit).into_iter().collect(),
+        events: events(course),
+        ..Chart::default()
+    }
+}
+
+/// Figures 4 and 7.
+fn ack_packets(shown: &Shown<'_>, reach: f64) -> Chart {
+    let course = shown.course;
+    Chart {
+        title: format!(
+            "ACK packets each millisecond, {}{}",
+            name(shown),
+            ack_rates(shown)
+        ),
+        caption: format!(
+            "Pure ACKs that reached the sender, counted in {}. Line: mean of a second; thin: of {}; band: \
+             from the 5th to the 95th percentile in it.",
+            print_ms(course.fine_ms),
+            print_ms(course.bin_ms)
+        ),
+        unit: "",
+        wide: true,
+        range: Some([0.0, reach]),
+        x: x(course),
+        lines: lines("ACKs", "--third", &course.acks, course, 1.0),
+        events: events(course),
+        ..Chart::default()
+    }
+}
+
+fn name(shown: &Shown<'_>) -> String {
+    let flow = shown.flow.map(|flow| format!(", {flow}"));
+    format!("{}{}", shown.cell.name(), flow.unwrap_or_default())
+}
+
+/// The name of a flow's metric.
+fn metric(shown: &Shown<'_>, name: &str) -> Option<f64> {
+    let name = shown
+        .flow
+        .map_or(name.to_owned(), |flow| format!("{flow}_{name}"));
+    Some(shown.cell.metrics.get(&name)?.median)
+}
+
+/// ": 17.1 s of growth, then 385 Mbit/s".
+fn settled(shown: &Shown<'_>) -> String {
+    let rate = metric(shown, "data_steady_bps").map(|rate| Metric::of("x_bps").print(rate));
+    let first = shown.course.phases.first();
+    let growth = first.filter(|phase| phase.name == "ramp-up");
+    let growth = growth.map(|phase| Metric::of("x_s").print(phase.to_s - phase.from_s));
+    match (growth, rate) {
+        (Some(growth), Some(rate)) => format!(": {growth} of growth, then {rate}"),
+        (None, Some(rate)) => format!(": {rate}"),
+        _ => String::new(),
+    }
+}
+
+/// ": 16.6 k a second while it grows, 16.7 k after".
+fn ack_rates(shown: &Shown<'_>) -> String {
+    let print = |name| metric(shown, name).map(|rate| Metric::of("x_pps").print(rate));
+    match (print("ramp_up_acks_pps"), print("steady_acks_pps")) {
+        (Some(before), Some(after)) => format!(": {before} during growth, then {after}"),
+        (None, Some(after)) => format!(": {after}"),
+        _ => String::new(),
+    }
+}
+
+fn print_ms(ms: f64) -> String {
+    Metric::of("x_us").print(ms * 1e3)
+}
+
+fn x(course: &TapSeries) -> Vec<f64> {
+    let bins = course.data_bps.mean.len();
+    (0..bins)
+        .map(|bin| bin as f64 * course.bin_ms / 1e3)
+        .collect()
+}
+
+/// Each bin thin and with its band, and the mean of a second over it, where there are seconds.
+fn lines(
+    label: &str,
+    colour: &'static str,
+    spread: &Spread,
+    course: &TapSeries,
+    sign: f64,
+) -> Vec<Line> {
+    let signed = |values: &[f64]| values.iter().map(|value| Some(value * sign)).collect();
+    let (low, high) = match sign < 0.0 {
+        true => (&spread.high, &spread.low),
+        false => (&spread.low, &spread.high),
+    };
+    let fine = Line {
+        label: format!("{label}, {}", print_ms(course.bin_ms)),
+        colour,
+        thin: true,
+        values: signed(&spread.mean),
+        low: signed(low),
+        high: signed(high),
+        ..Line::default()
+    };
+    let mean = Line {
+        label: format!("{label}, mean of 1 s"),
+        colour,
+        values: smoothed(&spread.mean, course.bin_ms)
+            .into_iter()
+            .map(|value| value.map(|value| value * sign))
+            .collect(),
+        ..Line::default()
+    };
+    vec![fine, mean]
+}
+
+/// Steps: each value is the mean of its second. A second that is cut short at the end has none, unless it is the only one.
+fn smoothed(values: &[f64], bin_ms: f64) -> Vec<Option<f64>> {
+    let bins = second(bin_ms).min(values.len()).max(1);
+    let mean = |part: &[f64]| {
+        let whole = part.len() == bins;
+        whole.then(|| part.iter().sum::<f64>() / bins as f64)
+    };
+    let steps = values.chunks(bins);
+    steps
+        .flat_map(|part| std::iter::repeat_n(mean(part), part.len()))
+        .collect()
+}
+
+/// Of whole seconds; what is shorter counts as one.
+fn best_second(values: &[f64], bin_ms: f64) -> f64 {
+    let seconds = smoothed(values, bin_ms).into_iter().flatten();
+    seconds.fold(0.0, f64::max)
+}
+
+/// How many bins a second has.
+fn second(bin_ms: f64) -> usize {
+    ((MEAN_S * 1e3 / bin_ms).round() as usize).max(1)
+}
+
+/// Where each phase begins; one that follows its like is another level of the same.
+fn events(course: &TapSeries) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    for phase in &course.phases {
+        if events.last().is_none_or(|last| last.label != phase.name) {
+            events.push(Event {
+                at_s: phase.from_s,
+                label: phase.name.clone(),
+            });
+        }
+    }
+    events
+}
+
+fn limit(rate_bps: f64) -> Limit {
+    over_time::capacity((0, rate_bps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        result::{Answer, Run, Series, TapPhase, Testbed, TestbedLink},
+        summary::Summary,
+    };
+    use std::fmt::Write;
+
+    fn spread(mean: f64, high: f64) -> Spread {
+        Spread {
+            mean: vec![mean; 40],
+            low: vec![0.0; 40],
+            high: vec![high; 40],
+        }
+    }
+
+    fn phase(name: &str, from_s: f64, to_s: f64) -> TapPhase {
+        TapPhase {
+            name: name.to_owned(),
+            from_s,
+            to_s,
+        }
+    }
+
+    /// Four seconds of 1 Mbit/s in bins of 100 ms; one run failed.
+    fn cell(label: &str, high: f64) -> Cell {
+        let course = TapSeries {
+            flow: "bulk".to_owned(),
+            link: "line".to_owned(),
+            bin_ms: 100.0,
+            fine_ms: 1.0,
+            data_bps: spread(1e6, high),
+            acked_bps: spread(1e6, 2e6),
+            acks: spread(3.0, 6.0),
+            phases: vec![
+                phase("ramp-up", 0.0, 1.0),
+                phase("steady", 1.0, 3.0),
+                phase("steady", 3.0, 4.0),
+            ],
+        };
+        let run = Run {
+            series: Some(Series {
+                taps: vec![course],
+                ..Series::default()
+            }),
+            ..Run::default()
+        };
+        let failed = Run {
+            failed: Some("reset".to_owned()),
+            ..Run::default()
+        };
+        let figure = |name: &str, value| (name.to_owned(), Summary::of([value]).unwrap());
+        let metrics = [
+            figure("data_steady_bps", 1e6),
+            figure("ramp_up_s", 1.0),
+            figure("ramp_up_acks_pps", 500.0),
+            figure("steady_acks_pps", 600.0),
+        ];
+        Cell {
+            label: Some(label.to_owned()),
+            runs: vec![failed, run],
+            metrics: metrics.into_iter().collect(),
+            ..Cell::default()
+        }
+    }
+
+    fn result() -> LabResult {
+        let link = TestbedLink {
+            rate_bps: Some(1.1e6),
+            ..TestbedLink::default()
+        };
+        LabResult {
+            cells: vec![cell("a", 3e6), cell("b", 99e6), cell("c", 5e6)],
+            testbed: Some(Testbed {
+                links: vec![link],
+                ..Testbed::default()
+            }),
+            ..LabResult::default()
+        }
+    }
+
+    /// What is drawn, line by line.
+    fn outline(charts: &[Chart]) -> String {
+        let mut text = String::new();
+        for chart in charts {
+            let _ = writeln!(text, "{}\n  {}", chart.title, chart.caption);
+            let _ = writeln!(text, "  y: {:?} {}", chart.range, chart.unit);
+            for line in &chart.lines {
+                let band = (line.low.first(), line.high.first());
+                let first = line.values[0];
+                let _ = writeln!(
+                    text,
+                    "  {} {first:?} {band:?} thin {}",
+                    line.label, line.thin
+                );
+            }
+            let limit = chart.limits.first().map(|limit| &limit.label);
+            let events = chart.events.iter();
+            let events: Vec<_> = events
+                .map(|e| format!("{} at {} s", e.label, e.at_s))
+                .collect();
+            let _ = writeln!(text, "  limit {limit:?}, {}", events.join(", "));
+        }
+        text
+    }
+
+    #[test]
+    fn each_cell_has_the_papers_two_figures_on_one_scale() {
+        let mut result = result();
+        assert_eq!(charts(&result).len(), 4, "the first two of three cells");
+        result.answer = Some(Answer {
+            cell: 1,
+            baseline: Some(0),
+            ..Answer::default()
+        });
+        insta::assert_snapshot!(outline(&charts(&result)));
+    }
+
+    #[test]
+    fn what_no_tap_saw_has_no_chart() {
+        let mut result = result();
+        for cell in &mut result.cells {
+            cell.runs.truncate(1);
+        }
+        assert_eq!(charts(&result).len(), 0);
+    }
+
+    #[test]
+    fn several_flows_are_named() {
+        let mut result = result();
+        result.cells.truncate(1);
+        let series = result.cells[0].runs[1].series.as_mut().unwrap();
+        let other = TapSeries {
+            flow: "other".to_owned(),
+            ..series.taps[0].clone()
+        };
+        series.taps.push(other);
+        let charts = charts(&result);
+        assert!(charts[0].title.contains("a, bulk"), "{}", charts[0].title);
+        assert!(charts[2].title.contains("a, other"), "{}", charts[2].title);
+    }
+
+    #[test]
+    fn the_mean_of_a_second_is_a_step() {
+        let (two, none) = (Some(2.0), None);
+        assert_eq!(smoothed(&[1.0, 3.0, 5.0], 500.0), [two, two, none]);
+        assert_eq!(smoothed(&[1.0, 3.0], 3000.0), [Some(1.0), Some(3.0)]);
+        assert_eq!(
+            best_second(&[1.0, 3.0, 50.0], 500.0),
+            2.0,
+            "the last is no second"
+        );
+        assert_eq!(best_second(&[1.0, 3.0], 100.0), 2.0);
+    }
+}

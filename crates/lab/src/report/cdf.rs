@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Distributions: for each row the share of its values that are at most so large. The values are those
+//! of a metric over all runs, or of a course over all its bins.
+
+use super::{
+    cells::{Grid, grids, names},
+    figures::heading,
+    grouped::said,
+};
+use crate::{
+    result::{Cell, LabResult, Run},
+    view::{CourseName, Figure},
+};
+use longhaul_report::metric::{Metric, percent};
+use longhaul_report::{
+    lines::{Axis, Lines, Look, Point, Series, Tick},
+    scale::Scale,
+};
+use maud::{Markup, html};
+
+/// Steps of a drawn line; more than a page has pixels are not told apart.
+const STEPS_MAX: usize = 400;
+/// Shares that the table names.
+const QUANTILES: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
+
+pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
+    let panels: Vec<(String, Vec<Sample>)> = grids(result, &figure.panels)
+        .iter()
+        .map(|grid| (grid.name(), samples(figure, grid)))
+        .collect();
+    let all = panels
+        .iter()
+        .flat_map(|(_, samples)| samples)
+        .flat_map(|sample| sample.values.iter().copied());
+    let scale = match figure.log_x {
+        true => Scale::log(all),
+        false => Scale::tight(all),
+    };
+    let metric = Metric::of(quantity(figure));
+    html! {
+        figure.chart.wide {
+            (heading(figure))
+            @for (name, samples) in &panels {
+                @if !name.is_empty() { h4 { (name) } }
+                (lines(figure, samples, scale, &metric).drawn_with(&table(samples, &metric)))
+            }
+        }
+    }
+}
+
+/// The name whose ending is the unit of what is drawn.
+fn quantity(figure: &Figure) -> &str {
+    let course = figure.courses.first().map(|course| course.of.as_str());
+    course
+        .or(figure.metrics.first().map(String::as_str))
+        .unwrap_or("")
+}
+
+/// One row's values, in order of size; never empty.
+struct Sample {
+    name: String,
+    values: Vec<f64>,
+}
+
+fn samples(figure: &Figure, grid: &Grid<'_>) -> Vec<Sample> {
+    let rows = names(grid.rows());
+    let mut all = Vec::new();
+    for (row, name) in rows.iter().enumerate() {
+        for metric in &figure.metrics {
+            let name = said(name, metric, figure.metrics.len() > 1);
+            all.extend(Sample::of(
+                name,
+                grid.row(row).flat_map(|cell| of_runs(cell, metric)),
+            ));
+        }
+        for course in &figure.courses {
+            let flow = course.flow.as_deref().unwrap_or("").to_owned();
+            let name = [name.clone(), flow].join(" ").trim().to_owned();
+            all.extend(Sample::of(
+                name,
+                grid.row(row).flat_map(|cell| of_bins(cell, course)),
+            ));
+        }
+    }
+    all
+}
+
+fn good(cell: &Cell) -> impl Iterator<Item = &Run> {
+    cell.runs.iter().filter(|run| run.failed.is_none())
+}
+
+fn of_runs(cell: &Cell, metric: &str) -> impl Iterator<Item = f64> {
+    good(cell).filter_map(move |run| run.metrics.get(metric).copied())
+}
+
+fn of_bins(cell: &Cell, course: &CourseName) -> impl Iterator<Item = f64> {
+    let courses = good(cell)
+        .filter_map(|run| run.series.as_ref())
+        .flat_map(|series| &series.courses);
+    courses
+        .filter(move |found| found.name == *course)
+        .flat_map(|found| found.values.iter().flatten().copied())
+}
+
+impl Sample {
+    fn of(name: String, values: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.filter(|x| x.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        (!values.is_empty()).then_some(Self { name, values })
+    }
+
+    /// The least value that this share of all does not exceed.
+    fn quantile(&self, share: f64) -> f64 {
+        let rank = (share * self.values.len() as f64).ceil() as usize;
+        self.values[rank.clamp(1, self.values.len()) - 1]
+    }
+
+    /// Stairs: at each value the share rises by its weight.
+    fn stairs(&self, scale: Scale) -> Vec<Point> {
+        let count = self.values.len();
+        let steps = count.min(STEPS_MAX);
+        let mut points = Vec::with_capacity(2 * steps);
+        for step in 0..steps {
+            let (before, after) = (step as f64 / steps as f64, (step + 1) as f64 / steps as f64);
+            let x = scale.at(self.quantile(after));
+            let point = |y| Point {
+                x,
+                y,
+                ..Point::default()
+            };
+            points.extend([point(before), point(after)]);
+        }
+        points.retain(|point| point.x.is_finite());
+        points
+    }
+}
+
+fn lines(figure: &Figure, samples: &[Sample], scale: Scale, metric: &Metric) -> Lines {
+    let across = |value: f64| Tick {
+        at: scale.at(value),
+        text: metric.print(value),
+    };
+    let up = |share: f64| Tick {
+        at: share,
+        text: percent(share),
+    };
+    let series = |(n, sample): (usize, &Sample)| Series {
+        name: sample.name.clone(),
+        look: Look::Ours(n),
+        points: sample.stairs(scale),
+        marked: false,
+    };
+    Lines {
+        title: figure.title.clone(),
+        x: Axis {
+            name: format!("{}: at most", metric.label),
+            ticks: scale.ticks().into_iter().map(across).collect(),
+        },
+        y: Axis {
+            name: String::new(),
+            ticks: [0.0, 0.25, 0.5, 0.75, 1.0].map(up).to_vec(),
+        },
+        series: samples.iter().enumerate().map(series).collect(),
+        limits: Vec::new(),
+    }
+}
+
+fn table(samples: &[Sample], metric: &Metric) -> Markup {
+    let heading = |share: f64| match share {
+        0.0 => "Least".to_owned(),
+        0.5 => "Median".to_owned(),
+        1.0 => "Greatest".to_owned(),
+        share => percent(share),
+    };
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "Of" }
+                th scope="col" { "Values" }
+                @for share in QUANTILES { th scope="col" { (heading(share)) } }
+            } }
+            tbody { @for sample in samples { tr {
+                th scope="row" { (sample.name) }
+                td { (sample.values.len()) }
+                @for share in QUANTILES { td { (metric.print(sample.quantile(share))) } }
+            } } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(values: &[f64]) -> Sample {
+        Sample::of("s".to_owned(), values.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn a_quantile_is_one_of_the_values() {
+        let five = sample(&[5.0, 1.0, 4.0, 2.0, 3.0]);
+        assert_eq!(
+            [0.0, 0.1, 0.5, 0.9, 1.0].map(|share| five.quantile(share)),
+            [1.0, 1.0, 3.0, 5.0, 5.0]
+        );
+    }
+
+    #[test]
+    fn the_stairs_end_at_one_and_stay_few() {
+        let many = sample(&(0..10_000).map(f64::from).collect::<Vec<_>>());
+        let points = many.stairs(Scale::tight([0.0, 9999.0]));
+        assert_eq!(points.len(), 2 * STEPS_MAX);
+        assert_eq!((points[0].y, points[2 * STEPS_MAX - 1].y), (0.0, 1.0));
+        assert_eq!(points[2 * STEPS_MAX - 1].x, 1.0);
+        assert!(Sample::of(String::new(), [f64::NAN].into_iter()).is_none());
+    }
+}

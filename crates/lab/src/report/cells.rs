@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A panel of a view together with the cells that it points to, and the table that shows one.
+
+use crate::{
+    result::{Cell, LabResult, varied},
+    view::{Axis, Entry, Panel},
+};
+use maud::{Markup, html};
+use serde_json::Value;
+
+/// Rows and columns of cells.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grid<'a> {
+    panel: &'a Panel,
+    cells: &'a [Cell],
+}
+
+/// All panels of a view.
+pub(super) fn grids<'a>(result: &'a LabResult, panels: &'a [Panel]) -> Vec<Grid<'a>> {
+    let grid = |panel| Grid {
+        panel,
+        cells: &result.cells,
+    };
+    panels.iter().map(grid).collect()
+}
+
+impl<'a> Grid<'a> {
+    /// What its cells share; empty if there is only one panel.
+    pub(super) fn name(&self) -> String {
+        let words: Vec<String> = self
+            .panel
+            .of
+            .iter()
+            .map(|(key, value)| varied(key, value))
+            .collect();
+        words.join(", ")
+    }
+
+    pub(super) fn rows(&self) -> &'a Axis {
+        &self.panel.rows
+    }
+
+    pub(super) fn columns(&self) -> &'a Axis {
+        &self.panel.columns
+    }
+
+    /// The cell at a place, if it was run.
+    pub(super) fn at(&self, row: usize, column: usize) -> Option<&'a Cell> {
+        let index = *self.panel.cells.get(row)?.get(column)?;
+        self.cells.get(index?)
+    }
+
+    /// The cells of one row.
+    pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &'a Cell> {
+        (0..self.panel.columns.entries.len()).filter_map(move |column| self.at(row, column))
+    }
+
+    /// Every cell that is there.
+    pub(super) fn all(&self) -> impl Iterator<Item = &'a Cell> {
+        (0..self.panel.rows.entries.len()).flat_map(move |row| self.row(row))
+    }
+
+    /// As a table whose places `square` fills, with both axes as headings; `title` is that of its view.
+    pub(super) fn table(
+        &self,
+        class: &str,
+        title: &str,
+        caption: &str,
+        square: impl Fn(&Cell) -> Markup,
+    ) -> Markup {
+        let filled = |parts: &[&str]| {
+            let parts: Vec<&str> = parts
+                .iter()
+                .copied()
+                .filter(|part| !part.is_empty())
+                .collect();
+            parts.join(" · ")
+        };
+        let name = self.name();
+        let (label, caption) = (filled(&["Table", title, &name]), filled(&[&name, caption]));
+        let place = |row, column| match self.at(row, column) {
+            Some(cell) => square(cell),
+            None => html! { td { "–" } },
+        };
+        html! {
+            div.scroll tabindex="0" role="region" aria-label=(label) {
+                table class=(class) {
+                    @if !caption.is_empty() { caption { (caption) } }
+                    thead { tr {
+                        (self.corner())
+                        @for name in headings(self.columns()) { th scope="col" { (name) } }
+                    } }
+                    tbody {
+                        @for (row, name) in headings(self.rows()).iter().enumerate() { tr {
+                            th scope="row" { (name) }
+                            @for column in 0..self.columns().entries.len() { (place(row, column)) }
+                        } }
+                    }
+                }
+            }
+        }
+    }
+
+    /// "loss ↓ · delay →".
+    fn corner(&self) -> Markup {
+        let (down, across) = (self.rows().by.join(", "), self.columns().by.join(", "));
+        html! {
+            @match (down.is_empty(), across.is_empty()) {
+                (true, true) => { td {} }
+                (true, false) => { th scope="row" { (across) " →" } }
+                (false, true) => { th scope="col" { (down) } }
+                (false, false) => { th scope="col" { (down) " ↓ · " (across) " →" } }
+            }
+        }
+    }
+}
+
+/// The headings of an axis, in order, for a reader who sees the axis' name beside them.
+pub(super) fn headings(axis: &Axis) -> Vec<String> {
+    axis.entries
+        .iter()
+        .map(|entry| axis.heading(entry))
+        .collect()
+}
+
+/// The headings of an axis that has no name on the page: numbers with that of their parameter.
+pub(super) fn names(axis: &Axis) -> Vec<String> {
+    let name = |entry: &Entry| match (axis.by.as_slice(), entry.values.as_slice()) {
+        ([by], [Value::Number(_)]) if entry.label.is_none() => varied(by, &entry.values[0]),
+        _ => axis.heading(entry),
+    };
+    axis.entries.iter().map(name).collect()
+}

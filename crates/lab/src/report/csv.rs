@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The figures as comma-separated values (RFC 4180), for a spreadsheet: a line for each cell, or for
+//! each run. Values are in the units that the metrics' names end in.
+
+use crate::result::{Cell, LabResult, Run, plain};
+use indexmap::IndexSet;
+
+/// A line for each cell: what it varies, and of each metric median, least, greatest and the paper's.
+pub(super) fn cells(result: &LabResult) -> String {
+    let names = metrics(result);
+    let parts = |name: &str| ["", "_min", "_max", "_paper"].map(|part| format!("{name}{part}"));
+    let heading = keys(result)
+        .into_iter()
+        .map(str::to_owned)
+        .chain(names.iter().flat_map(|name| parts(name)));
+    let row = |cell: &Cell| {
+        let figures = names.iter().flat_map(|name| {
+            let ours = cell.metrics.get(*name);
+            [
+                ours.map(|s| s.median),
+                ours.map(|s| s.min),
+                ours.map(|s| s.max),
+                cell.paper.get(*name).copied(),
+            ]
+        });
+        line(
+            settings(result, cell)
+                .into_iter()
+                .chain(figures.map(number)),
+        )
+    };
+    line(heading) + &result.cells.iter().map(row).collect::<String>()
+}
+
+/// A line for each run, failed ones with the reason and without figures.
+pub(super) fn runs(result: &LabResult) -> String {
+    let names = metrics(result);
+    let own = |text: &str| text.to_owned();
+    let heading = keys(result)
+        .into_iter()
+        .chain(["run", "failed"])
+        .chain(names.iter().copied());
+    let row = |cell: &Cell, n: usize, run: &Run| {
+        let state = [(n + 1).to_string(), run.failed.clone().unwrap_or_default()];
+        let figures = names
+            .iter()
+            .map(|name| number(run.metrics.get(*name).copied()));
+        line(
+            settings(result, cell)
+                .into_iter()
+                .chain(state)
+                .chain(figures),
+        )
+    };
+    let of_cell = |cell: &Cell| {
+        let rows = cell
+            .runs
+            .iter()
+            .enumerate()
+            .map(|(n, run)| row(cell, n, run));
+        rows.collect::<String>()
+    };
+    line(heading.map(own)) + &result.cells.iter().map(of_cell).collect::<String>()
+}
+
+fn metrics(result: &LabResult) -> IndexSet<&str> {
+    result
+        .cells
+        .iter()
+        .flat_map(|cell| {
+            cell.metrics
+                .keys()
+                .chain(cell.paper.keys())
+                .map(String::as_str)
+        })
+        .collect()
+}
+
+/// The cell's name and every parameter that any cell varies.
+fn keys(result: &LabResult) -> IndexSet<&str> {
+    let varied = result
+        .cells
+        .iter()
+        .flat_map(|cell| cell.vary.keys().map(String::as_str));
+    ["cell"].into_iter().chain(varied).collect()
+}
+
+fn settings(result: &LabResult, cell: &Cell) -> Vec<String> {
+    let value = |key: &str| cell.vary.get(key).map(plain).unwrap_or_default();
+    let keys = keys(result);
+    let values = keys.iter().skip(1).map(|key| value(key));
+    [cell.name()].into_iter().chain(values).collect()
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
+fn line(fields: impl Iterator<Item = String>) -> String {
+    let fields: Vec<String> = fields.map(|field| quoted(&field)).collect();
+    fields.join(",") + "\r\n"
+}
+
+fn quoted(field: &str) -> String {
+    match field.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn result() -> LabResult {
+        let run: Run = serde_json::from_value(json!({"goodput_bps": 1e6})).unwrap();
+        let failed = Run {
+            failed: Some("reset, \"late\"".to_owned()),
+            ..Run::default()
+        };
+        let vary = serde_json::from_value(json!({"loss": 0.1})).unwrap();
+        let mut cell = Cell {
+            vary,
+            runs: vec![run, failed],
+            ..Cell::default()
+        };
+        cell.summarise();
+        cell.paper.insert("goodput_bps".to_owned(), 2e6);
+        LabResult {
+            cells: vec![cell],
+            ..LabResult::default()
+        }
+    }
+
+    #[test]
+    fn a_cell_has_its_settings_median_range_and_the_papers() {
+        assert_eq!(
+            cells(&result()),
+            "cell,loss,goodput_bps,goodput_bps_min,goodput_bps_max,goodput_bps_paper\r\n\
+             loss 10 %,0.1,1000000,1000000,1000000,2000000\r\n"
+        );
+    }
+
+    #[test]
+    fn a_failed_run_has_its_reason_quoted() {
+        assert_eq!(
+            runs(&result()),
+            "cell,loss,run,failed,goodput_bps\r\n\
+             loss 10 %,0.1,1,,1000000\r\n\
+             loss 10 %,0.1,2,\"reset, \"\"late\"\"\",\r\n"
+        );
+    }
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One page over many results: a row for each experiment, by paper, with the sum of it all on top.
+
+use super::{
+    experiment::{Experiment, Ratio},
+    href::relative,
+    rebuild_result,
+};
+use anyhow::{Context, Result};
+use indexmap::IndexMap;
+use longhaul_command::exit::Refusal;
+use longhaul_report::metric::times;
+use longhaul_report::page;
+use maud::{DOCTYPE, Markup, html as markup};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+use units::Time;
+
+/// Folders in folders that are searched for results.
+const DEPTH_MAX: usize = 3;
+/// How a page of ours begins, so that no other `index.html` is replaced.
+pub(crate) const OURS: &str = "<meta name=\"generator\" content=\"longhaul ";
+
+/// The directories with a result among `given`: themselves, or those below them.
+pub(super) fn results(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for directory in given {
+        let below = below(directory, DEPTH_MAX);
+        if below.is_empty() {
+            let none = format!(
+                "{}: no result.json here or below; give what 'longhaul lab run --out' wrote",
+                directory.display()
+            );
+            return Err(Refusal::usage(none));
+        }
+        found.extend(below);
+    }
+    Ok(found)
+}
+
+fn below(directory: &Path, depth: usize) -> Vec<PathBuf> {
+    if directory.join("result.json").is_file() {
+        return vec![directory.to_owned()];
+    }
+    let inside = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let mut folders: Vec<PathBuf> = inside.filter(|path| path.is_dir() && depth > 0).collect();
+    folders.sort();
+    folders
+        .iter()
+        .flat_map(|folder| below(folder, depth - 1))
+        .collect()
+}
+
+/// Writes every report anew, and the page over them at `index`.
+///
+/// # Errors
+/// A usage refusal if a result is not readable or `index` is not ours to replace; a failure if a
+/// page cannot be written.
+pub(super) fn write(results: &[PathBuf], index: &Path) -> Result<()> {
+    let from = folder(index)?;
+    if fs::read_to_string(index).is_ok_and(|page| !page.contains(OURS)) {
+        let foreign = format!(
+            "{}: longhaul did not write this file; name another with --index",
+            index.display()
+        );
+        return Err(Refusal::usage(foreign));
+    }
+    let rows: Vec<Experiment> = results
+        .iter()
+        .map(|directory| row(directory, &from))
+        .collect::<Result<_>>()?;
+    fs::write(index, html(&rows)).with_context(|| format!("cannot write {}", index.display()))
+}
+
+fn row(directory: &Path, from: &Path) -> Result<Experiment> {
+    let (result, page) = rebuild_result(directory)?;
+    let page = fs::canonicalize(page)?;
+    Ok(Experiment::of(&result, relative(from, &page)))
+}
+
+/// The canonical directory of a file that need not exist.
+fn folder(file: &Path) -> Result<PathBuf> {
+    let parent = file
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    fs::canonicalize(parent)
+        .map_err(|error| Refusal::usage(format!("{}: {error}", parent.display())))
+}
+
+fn html(rows: &[Experiment]) -> String {
+    let mut rows: Vec<&Experiment> = rows.iter().collect();
+    rows.sort_by_key(|row| {
+        (
+            row.source.is_none(),
+            row.source.clone(),
+            row.scenario.clone(),
+        )
+    });
+    let mut papers: IndexMap<&str, Vec<&Experiment>> = IndexMap::new();
+    rows.iter()
+        .for_each(|row| papers.entry(row.paper_name()).or_default().push(row));
+    markup! {
+        (DOCTYPE)
+        html lang="en" {
+            (page::head("Experiments", longhaul_command::version(), ""))
+            body {
+                (page::skip_link())
+                header { (summary(&rows)) }
+                main id="main" tabindex="-1" {
+                    @for (paper, rows) in &papers { (section(paper, rows)) }
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+/// The sum of it all.
+fn summary(rows: &[&Experiment]) -> Markup {
+    let judged = rows.iter().filter(|row| row.checks[1] > 0);
+    let passed = judged.clone().filter(|row| row.passed()).count();
+    let checks = |n: usize| rows.iter().map(|row| row.checks[n]).sum::<usize>();
+    let compared: Vec<f64> = rows
+        .iter()
+        .filter_map(|row| Some(row.ratio?.of.median))
+        .collect();
+    let reached = compared.iter().filter(|ratio| **ratio >= 1.0).count();
+    let took = rows.iter().filter_map(|row| row.took_s).sum::<f64>();
+    let quick = rows.iter().filter(|row| row.quick).count();
+    markup! {
+        p.kicker { "longhaul lab" }
+        h1 { (rows.len()) " experiments" }
+        p.answer { strong { (passed) " of " (judged.count()) } " pass all their checks" }
+        p.beside {
+            (checks(0)) " of " (checks(1)) " checks passed."
+            @if !compared.is_empty() {
+                " Ours is at least the paper’s figure in " (reached) " of " (compared.len()) " experiments that have one."
+            }
+            @if took > 0.0 { " All runs took " (Time::from_secs_f64(took)) "." }
+        }
+        @if quick > 0 { p.note { (quick) @if quick == 1 { " was" } @else { " were" } " shortened by " code { "--quick" } ": a first look." } }
+    }
+}
+
+fn section(paper: &str, rows: &[&Experiment]) -> Markup {
+    const HEADINGS: [&str; 6] = [
+        "Experiment",
+        "Ours",
+        "The paper",
+        "Ours / paper",
+        "Checks",
+        "Run",
+    ];
+    let compared = rows.iter().any(|row| row.has_paper());
+    let of_papers = |name: &&str| *name == HEADINGS[2] || *name == HEADINGS[3];
+    let headings = HEADINGS
+        .into_iter()
+        .filter(|name| compared || !of_papers(name));
+    markup! {
+        section {
+            h2 { (paper) }
+            div.scroll tabindex="0" role="region" aria-label=(paper) {
+                table.cards.experiments {
+                    thead { tr { @for name in headings { th scope="col" { (name) } } } }
+                    tbody { @for row in rows { (line(row, &HEADINGS, compared)) } }
+                }
+            }
+        }
+    }
+}
+
+fn line(row: &Experiment, headings: &[&str; 6], compared: bool) -> Markup {
+    markup! {
+        tr {
+            th scope="row" {
+                a href=(row.link) { (row.title) }
+                small { code { (row.scenario) } }
+                @if !row.question.is_empty() { small { (row.question) } }
+            }
+            td.words data-label=(headings[1]) { (row.ours) }
+            @if compared {
+                td.words data-label=(headings[2]) { (row.paper.as_deref().unwrap_or("–")) }
+                td data-label=(headings[3]) { (ratio(row.ratio)) }
+            }
+            td data-label=(headings[4]) { (checks(row)) }
+            td data-label=(headings[5]) { (run(row)) }
+        }
+    }
+}
+
+fn ratio(ratio: Option<Ratio>) -> Markup {
+    markup! {
+        @match ratio {
+            None => { "–" }
+            Some(Ratio { of, cells }) => {
+                strong.good[of.median >= 1.0] { (times(of.median)) }
+                @if cells > 1 { small { "median of " (cells) " cells [" (times(of.min)) " – " (times(of.max)) "]" } }
+            }
+        }
+    }
+}
+
+fn checks(row: &Experiment) -> Markup {
+    let ([passed, all], [good, runs], open) = (row.checks, row.runs, row.undecided);
+    let failed = all - passed - open;
+    markup! {
+        @if all == 0 { "none" }
+        @else if passed == all { span.pass { "✓ all " (all) } }
+        @else if failed > 0 { span.fail { "✗ " (failed) " of " (all) " failed" } }
+        @if open > 0 { small { "? " (open) " of " (all) " not decided" } }
+        @if good < runs { small.fail { (runs - good) " of " (runs) " runs failed" } }
+    }
+}
+
+fn run(row: &Experiment) -> Markup {
+    markup! {
+        time datetime=(row.began) { (row.began.strftime("%Y-%m-%d %H:%M")) }
+        @if let Some(took_s) = row.took_s { small { (Time::from_secs_f64(took_s)) } }
+        @if row.quick { small { "quick run" } }
+        @if let Some(cells) = &row.simulated { small { "simulated: " (cells) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::experiment::BEYOND, *};
+    use crate::result::LabResult;
+
+    fn fixture() -> LabResult {
+        serde_json::from_str(include_str!("../../tests/fixtures/made-up-result.json")).unwrap()
+    }
+
+    fn row(source: Option<&str>) -> Experiment {
+        Experiment {
+            source: source.map(str::to_owned),
+            ..Experiment::of(&fixture(), "a/report.html".to_owned())
+        }
+    }
+
+    #[test]
+    fn experiments_stand_under_the_authors_of_their_paper() {
+        let name = |source| row(source).paper_name().to_owned();
+        assert_eq!(
+            name(Some(
+                "Hiraki and Inaba (Data Reservoir, SC2003): 32 streams"
+            )),
+            "Hiraki and Inaba (Data Reservoir, SC2003)"
+        );
+        assert_eq!(
+            name(Some("Masuya (Kagoshima), dividing, table 1")),
+            "Masuya (Kagoshima)"
+        );
+        assert_eq!(name(None), BEYOND);
+        let page = html(&[row(None), row(Some("B, 2")), row(Some("A, 1"))]);
+        let headings: Vec<&str> = page
+            .split("<h2>")
+            .skip(1)
+            .map(|part| part.split('<').next().unwrap())
+            .collect();
+        assert_eq!(headings, ["A", "B", BEYOND]);
+    }
+
+    #[test]
+    fn a_directory_of_results_gets_an_index_and_a_stranger_keeps_its_own() {
+        let top = tempfile::tempdir().unwrap();
+        for name in ["one", "two words"] {
+            fs::create_dir(top.path().join(name)).unwrap();
+            fs::write(
+                top.path().join(name).join("result.json"),
+                serde_json::to_string(&fixture()).unwrap(),
+            )
+            .unwrap();
+        }
+        let found = results(&[top.path().to_owned()]).unwrap();
+        let index = top.path().join("index.html");
+        write(&found, &index).unwrap();
+        write(&found, &index).unwrap();
+        let page = fs::read_to_string(&index).unwrap();
+        assert!(
+            page.contains("href=\"./two%20words/report.html\""),
+            "{page}"
+        );
+        assert!(top.path().join("one/report.html").is_file());
+        fs::write(&index, "mine").unwrap();
+        let error = write(&found, &index).unwrap_err();
+        assert!(
+            matches!(error.downcast_ref(), Some(Refusal::Usage(_))),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(&index).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_directory_without_results_is_refused() {
+        let empty = tempfile::tempdir().unwrap();
+        let error = results(&[empty.path().to_owned()]).unwrap_err();
+        assert!(
+            matches!(error.downcast_ref(), Some(Refusal::Usage(_))),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_page_over_all_is_good_on_a_desk_and_on_a_phone() {
+        let failed = Experiment {
+            checks: [1, 2],
+            runs: [3, 4],
+            ratio: None,
+            ..row(None)
+        };
+        let quick = Experiment {
+            quick: true,
+            took_s: Some(80.0),
+            ratio: Ratio::of(&[0.5, 1.5]),
+            ..row(Some("A, 1"))
+        };
+        longhaul_testbed::browser::assert_good(&html(&[failed, quick, row(Some("B, 2"))]), 0);
+    }
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Congestion window and round-trip time of each leg, from the run nearest to the median of its
+//! cell. Logarithmic, since a short and a long leg differ by a factor of a hundred; the same scale
+//! for all cells.
+
+use super::{
+    events, over_time,
+    script::{Chart, Line, line_style},
+};
+use crate::result::{Cell, LabResult, LegSeries, Run};
+use longhaul_report::metric::Metric;
+
+/// What of a leg is drawn.
+struct Quantity {
+    title: &'static str,
+    caption: &'static str,
+    unit: &'static str,
+    /// Values in `unit`.
+    values: fn(&LegSeries) -> Vec<f64>,
+}
+
+const QUANTITIES: [Quantity; 2] = [
+    Quantity {
+        title: "Congestion window",
+        caption: "Congestion window of each sender (TCP_INFO), one run.",
+        unit: "B",
+        values: |leg| leg.cwnd_bytes.clone(),
+    },
+    Quantity {
+        title: "Round trip",
+        caption: "Smoothed RTT that each sender saw (TCP_INFO), one run.",
+        unit: "s",
+        values: |leg| leg.rtt_us.iter().map(|us| us / 1e6).collect(),
+    },
+];
+
+/// Two charts a cell, or none if no run sampled its legs.
+pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
+    let runs: Vec<(&Cell, &Run)> = over_time::shown(result)
+        .into_iter()
+        .filter_map(|n| {
+            Some((
+                &result.cells[n],
+                typical(&result.cells[n], result.main_metric())?,
+            ))
+        })
+        .collect();
+    QUANTITIES
+        .iter()
+        .flat_map(|quantity| row(quantity, &runs))
+        .collect()
+}
+
+/// One quantity of all cells, on one scale.
+fn row(quantity: &Quantity, runs: &[(&Cell, &Run)]) -> Vec<Chart> {
+    let all = runs
+        .iter()
+        .flat_map(|(_, run)| legs(run))
+        .flat_map(quantity.values);
+    let positive: Vec<f64> = all.filter(|x| *x > 0.0).collect();
+    let draw = |(cell, run): &(&Cell, &Run)| Chart {
+        range: Some(decades(&positive)),
+        ..chart(quantity, cell, run)
+    };
+    match positive.is_empty() {
+        true => Vec::new(),
+        false => runs.iter().map(draw).collect(),
+    }
+}
+
+/// The whole decades that hold `values`, which are positive.
+fn decades(values: &[f64]) -> [f64; 2] {
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(0.0, f64::max);
+    // Read from text, a power of ten is exact: 10f64.powi(-4) is not always 1e-4.
+    let power = |exponent: f64| format!("1e{exponent}").parse().unwrap_or(f64::NAN);
+    [
+        power(low.log10().floor()),
+        power(high.log10().floor() + 1.0),
+    ]
+}
+
+/// The run with legs whose main metric is nearest to the median.
+pub(super) fn typical<'a>(cell: &'a Cell, metric: Option<&str>) -> Option<&'a Run> {
+    nearest(cell, metric, |run| !legs(run).is_empty())
+}
+
+/// Of the runs that did not fail and that `has` chooses, the one whose `metric` is nearest to the median.
+pub(super) fn nearest<'a>(
+    cell: &'a Cell,
+    metric: Option<&str>,
+    has: impl Fn(&Run) -> bool,
+) -> Option<&'a Run> {
+    let distance = |run: &&Run| {
+        let found = metric.and_then(|name| Some((run.metrics.get(name)?, cell.metrics.get(name)?)));
+        found.map_or(0.0, |(value, summary)| (value - summary.median).abs())
+    };
+    let chosen = cell
+        .runs
+        .iter()
+        .filter(|run| run.failed.is_none() && has(run));
+    chosen.min_by(|a, b| distance(a).total_cmp(&distance(b)))
+}
+
+fn legs(run: &Run) -> &[LegSeries] {
+    run.series.as_ref().map_or(&[], |series| &series.legs)
+}
+
+fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
+    let samples = legs(run).iter().flat_map(|leg| leg.at_s.iter().copied());
+    let mut x: Vec<f64> = samples.chain([0.0]).collect();
+    x.sort_by(f64::total_cmp);
+    x.dedup();
+    let lines = legs(run)
+        .iter()
+        .enumerate()
+        .map(|(n, leg)| line(quantity, leg, n, &x))
+        .collect();
+    Chart {
+        title: format!(
+            "{}, {}{}",
+            quantity.title,
+            cell.name(),
+            finding(quantity, legs(run))
+        ),
+        caption: quantity.caption.to_owned(),
+        unit: quantity.unit,
+        log: true,
+        x,
+        lines,
+        events: events::of(run).to_vec(),
+        ..Chart::default()
+    }
+}
+
+/// The leg's values at the moments `x`, null where it has none.
+fn line(quantity: &Quantity, leg: &LegSeries, n: usize, x: &[f64]) -> Line {
+    let mut samples = leg.at_s.iter().zip((quantity.values)(leg)).peekable();
+    let values = x
+        .iter()
+        .map(|moment| {
+            let due = std::iter::from_fn(|| samples.next_if(|(at, _)| *at <= moment));
+            due.last().map(|(_, value)| value).filter(|v| *v > 0.0)
+        })
+        .collect();
+    let (colour, dash) = line_style(n);
+    Line {
+        label: leg.name.clone(),
+        colour,
+        dash,
+        values,
+        ..Line::default()
+    }
+}
+
+/// ": at most 31 ms, on relay2–relay1".
+fn finding(quantity: &Quantity, legs: &[LegSeries]) -> String {
+    let peak = |leg: &LegSeries| (quantity.values)(leg).into_iter().fold(0.0, f64::max);
+    let Some(top) = legs.iter().max_by(|a, b| peak(a).total_cmp(&peak(b))) else {
+        return String::new();
+    };
+    let metric = Metric::of(if quantity.unit == "B" {
+        "x_bytes"
+    } else {
+        "x_s"
+    });
+    format!(": at most {}, on {}", metric.print(peak(top)), top.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leg(at_s: &[f64], rtt_us: &[f64]) -> LegSeries {
+        LegSeries {
+            at_s: at_s.to_vec(),
+            rtt_us: rtt_us.to_vec(),
+            ..LegSeries::default()
+        }
+    }
+
+    #[test]
+    fn legs_sampled_at_different_moments_share_one_axis() {
+        let line = line(
+            &QUANTITIES[1],
+            &leg(&[0.1, 0.3], &[200.0, 300.0]),
+            0,
+            &[0.1, 0.2, 0.3],
+        );
+        assert_eq!(line.values, [Some(0.0002), None, Some(0.0003)]);
+    }
+
+    #[test]
+    fn two_samples_of_one_moment_do_not_delay_the_rest() {
+        let line = line(
+            &QUANTITIES[1],
+            &leg(&[0.1, 0.1, 0.2], &[1e3, 2e3, 3e3]),
+            0,
+            &[0.1, 0.2],
+        );
+        assert_eq!(line.values, [Some(0.002), Some(0.003)]);
+    }
+
+    #[test]
+    fn the_axis_holds_whole_decades() {
+        assert_eq!(decades(&[0.0004, 0.027]), [1e-4, 1e-1]);
+        assert_eq!(decades(&[10.0]), [10.0, 100.0]);
+    }
+
+    #[test]
+    fn zero_has_no_place_on_a_logarithmic_axis() {
+        let line = line(&QUANTITIES[1], &leg(&[0.1], &[0.0]), 0, &[0.1]);
+        assert_eq!(line.values, [None]);
+    }
+}

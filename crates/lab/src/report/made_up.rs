@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Results whose figures are made up, for tests.
+
+use crate::{
+    result::{Cell, Event, LabResult, Metrics, Run, Series, Testbed, TestbedHost, TestbedLink},
+    view::{Axis, Course, CourseName, Entry, Figure, FigureKind, Limit, Panel, Table},
+};
+use serde_json::{Value, json};
+
+const NS: [u64; 4] = [1, 2, 3, 4];
+const WAYS: [&str; 2] = ["cubic", "bbr"];
+
+/// A download over two relays, whose scenario asks for no figures.
+pub(crate) fn download() -> LabResult {
+    serde_json::from_str(include_str!("../../tests/fixtures/made-up-result.json")).unwrap()
+}
+
+/// A figure of each kind and a table, over n and ways.
+pub(crate) fn every_figure() -> LabResult {
+    let courses = |of: &[&str]| {
+        let name = |of: &&str| CourseName {
+            of: (*of).to_owned(),
+            flow: Some("a".to_owned()),
+        };
+        of.iter().map(name).collect::<Vec<_>>()
+    };
+    let two = figure("over-time", FigureKind::Series, &[]);
+    let figures = vec![
+        Figure {
+            limits: vec![Limit {
+                value: 5e8,
+                label: "line".to_owned(),
+            }],
+            ..figure("lines", FigureKind::Series, &["goodput_bps", "model_bps"])
+        },
+        figure("bars", FigureKind::Bars, &["goodput_bps"]),
+        figure("heat", FigureKind::Heatmap, &["goodput_bps"]),
+        Figure {
+            paper: false,
+            ..figure("by-value", FigureKind::Heatmap, &["other_bps"])
+        },
+        figure("matrix", FigureKind::Matrix, &["goodput_bps", "other_bps"]),
+        figure("runs", FigureKind::Cdf, &["goodput_bps"]),
+        Figure {
+            courses: courses(&["srtt_us"]),
+            ..figure("delays", FigureKind::Cdf, &[])
+        },
+        Figure {
+            courses: courses(&["goodput_bps", "cwnd_bytes", "srtt_us"]),
+            panels: vec![one_column()],
+            ..two
+        },
+    ];
+    let table = Table {
+        name: "all".to_owned(),
+        title: "Both metrics".to_owned(),
+        note: Some("Made up.".to_owned()),
+        metrics: ["goodput_bps", "other_bps"].map(str::to_owned).to_vec(),
+        paper: true,
+        panels: vec![all_cells()],
+    };
+    LabResult {
+        scenario: "every-figure".to_owned(),
+        cells: cells(),
+        figures,
+        tables: vec![table],
+        testbed: Some(dumbbell()),
+        took_s: Some(80.0),
+        ..download()
+    }
+}
+
+fn figure(name: &str, kind: FigureKind, metrics: &[&str]) -> Figure {
+    Figure {
+        name: name.to_owned(),
+        kind,
+        title: format!("What {name} shows"),
+        note: Some("Made up.".to_owned()),
+        metrics: metrics.iter().map(|name| (*name).to_owned()).collect(),
+        paper: true,
+        panels: vec![all_cells()],
+        ..Figure::default()
+    }
+}
+
+/// A row a way, a column an n.
+fn all_cells() -> Panel {
+    Panel {
+        rows: axis("way", &WAYS.map(Value::from)),
+        columns: axis("n", &NS.map(Value::from)),
+        cells: (0..WAYS.len())
+            .map(|row| {
+                (0..NS.len())
+                    .map(|column| Some(row * NS.len() + column))
+                    .collect()
+            })
+            .collect(),
+        ..Panel::default()
+    }
+}
+
+/// A row a way, as courses over time have them.
+pub(super) fn one_column() -> Panel {
+    Panel {
+        columns: Axis {
+            by: Vec::new(),
+            entries: vec![Entry::default()],
+        },
+        cells: (0..WAYS.len())
+            .map(|row| vec![Some(row * NS.len())])
+            .collect(),
+        ..all_cells()
+    }
+}
+
+fn axis(by: &str, values: &[Value]) -> Axis {
+    let entry = |value: &Value| Entry {
+        values: vec![value.clone()],
+        label: None,
+    };
+    Axis {
+        by: vec![by.to_owned()],
+        entries: values.iter().map(entry).collect(),
+    }
+}
+
+fn cells() -> Vec<Cell> {
+    let places = WAYS
+        .iter()
+        .enumerate()
+        .flat_map(|(w, way)| NS.map(|n| (w, *way, n)));
+    places.map(|(w, way, n)| cell(w, way, n)).collect()
+}
+
+fn cell(w: usize, way: &str, n: u64) -> Cell {
+    let base = (n as f64 * 1e8) * (1.0 + w as f64 * 0.2);
+    let runs = [0.95, 1.0, 1.1].map(|factor| run(base * factor, n));
+    let mut cell = Cell {
+        vary: serde_json::from_value(json!({"way": way, "n": n})).unwrap(),
+        runs: runs.to_vec(),
+        ..Cell::default()
+    };
+    cell.summarise();
+    if w == 0 {
+        cell.paper = Metrics::from([("goodput_bps".to_owned(), n as f64 * 0.9e8)]);
+    }
+    cell
+}
+
+fn run(goodput: f64, n: u64) -> Run {
+    let metrics = [
+        ("goodput_bps", goodput),
+        ("model_bps", n as f64 * 1.1e8),
+        ("other_bps", 5e8 - goodput),
+    ];
+    Run {
+        metrics: metrics.map(|(name, value)| (name.to_owned(), value)).into(),
+        series: Some(Series {
+            courses: ["goodput_bps", "cwnd_bytes", "srtt_us"]
+                .map(|of| course(of, goodput))
+                .to_vec(),
+            events: [(3.0, "delay 38 → 80 ms"), (9.5, "delay 80 → 38 ms")]
+                .map(|(at_s, label)| Event {
+                    at_s,
+                    label: label.to_owned(),
+                })
+                .to_vec(),
+            ..Series::default()
+        }),
+        ..Run::default()
+    }
+}
+
+fn course(of: &str, goodput: f64) -> Course {
+    let level = match of {
+        "goodput_bps" => goodput,
+        "cwnd_bytes" => 1e6,
+        _ => 38e3,
+    };
+    let value = |bin: u32| Some(level * (0.7 + 0.3 * (f64::from(bin) / 7.0).sin()));
+    Course {
+        name: CourseName {
+            of: of.to_owned(),
+            flow: Some("a".to_owned()),
+        },
+        bin_ms: 100.0,
+        values: (0..100).map(value).collect(),
+    }
+}
+
+/// Two senders, a line, two receivers.
+fn dumbbell() -> Testbed {
+    let way = |hosts: [&str; 4], links: [&str; 3]| Testbed {
+        hosts: hosts
+            .map(|name| TestbedHost {
+                name: name.to_owned(),
+                note: None,
+            })
+            .to_vec(),
+        links: links.map(link).to_vec(),
+        beside: Vec::new(),
+    };
+    Testbed {
+        beside: vec![way(["b", "left", "right", "y"], ["in-b", "line", "out-y"])],
+        ..way(["a", "left", "right", "x"], ["in-a", "line", "out-x"])
+    }
+}
+
+fn link(name: &str) -> TestbedLink {
+    TestbedLink {
+        name: name.to_owned(),
+        rate_bps: (name == "line").then_some(5e8),
+        rtt_us: 2e3,
+        rtt_us_max: (name == "line").then_some(18e4),
+        loss: 0.0,
+        ..TestbedLink::default()
+    }
+}

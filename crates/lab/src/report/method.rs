@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How it was measured: checks, the machine, the emulator's own account, and the raw data.
+
+use crate::result::{About, Check, Host, LabResult, LinkAccount};
+use longhaul_report::metric::{Metric, percent};
+use maud::{Markup, html};
+use std::collections::BTreeMap;
+
+pub(super) fn section(result: &LabResult) -> Markup {
+    html! {
+        (checks(&result.checks))
+        section {
+            h2 { "How it was measured" }
+            @if let Some(about) = &result.about { (origin(about)) }
+            (machine(result))
+            (links(&result.links))
+            (settings("Kernel settings", &result.host.sysctl))
+            (settings("Offloads of the emulated interfaces", &result.host.offloads))
+            details {
+                summary { "The scenario with every default" }
+                pre tabindex="0" { (serde_json::to_string_pretty(&result.resolved).unwrap_or_default()) }
+            }
+        }
+    }
+}
+
+fn checks(checks: &[Check]) -> Markup {
+    html! {
+        @if !checks.is_empty() {
+            section id="checks" {
+                h2 { "Checks" }
+                div.scroll tabindex="0" role="region" aria-label="Checks" {
+                    table {
+                        thead { tr { @for name in ["", "Claim", "Wanted", "Found"] {
+                            @if name.is_empty() { td {} } @else { th scope="col" { (name) } }
+                        } } }
+                        tbody { @for check in checks { (claim(check)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn claim(check: &Check) -> Markup {
+    html! {
+        tr {
+            td {
+                @if check.pass { span.pass { "✓ pass" } }
+                @else if check.failed() { span.fail { "✗ fail" } }
+                @else { span { "? not decided" } }
+            }
+            th scope="row" { (check.name) @if let Some(why) = &check.undecided { small { (why) } } }
+            td { (check.want) }
+            td { (check.found()) }
+        }
+    }
+}
+
+fn origin(about: &About) -> Markup {
+    html! {
+        @if let Some(paper) = &about.paper { p { "The paper: " (paper) "." } }
+        @if !about.notes.is_empty() {
+            p { @if about.paper.is_some() { "What differs from the paper:" } @else { "To be noted:" } }
+            ul { @for note in &about.notes { li { (note) } } }
+        }
+        @if let Some(command) = &about.command { p { "To repeat it: " code { (without_folder(command)) } } }
+    }
+}
+
+/// A command as one who has the program in the path would type it.
+fn without_folder(command: &str) -> &str {
+    let program = command.split(' ').next().unwrap_or(command);
+    &command[program.rfind('/').map_or(0, |slash| slash + 1)..]
+}
+
+fn machine(result: &LabResult) -> Markup {
+    let Host {
+        kernel,
+        cpus,
+        cpu,
+        programs,
+        ..
+    } = &result.host;
+    let programs: Vec<String> = programs
+        .iter()
+        .map(|(name, v)| format!("{name} {v}"))
+        .collect();
+    html! {
+        dl {
+            dt { "Machine" }
+            dd { (cpus) " CPUs" @if let Some(cpu) = cpu { ", " (cpu) } ", Linux " (kernel) }
+            dt { "Software" }
+            dd { "longhaul " (result.longhaul) @for program in &programs { ", " (program) } }
+            dt { "Began" }
+            dd { time datetime=(result.started) { (result.started.strftime("%Y-%m-%d %H:%M UTC")) } }
+            dt { "Seed" }
+            dd { (result.seed) }
+            @if result.retaken() > 0 {
+                dt { "Taken again" }
+                dd { (result.retaken()) " runs, because the machine was too busy for the emulator" }
+            }
+        }
+    }
+}
+
+fn links(links: &[LinkAccount]) -> Markup {
+    html! {
+        @if !links.is_empty() {
+            h3 { "What the emulator did" }
+            div.scroll tabindex="0" role="region" aria-label="What the emulator did" {
+                table {
+                    caption { "Delay error: actual minus planned departure of each packet." }
+                    thead { tr { @for name in
+                        ["Link", "Delivery", "Delay error median", "99 %", "Largest", "Packets", "Dropped"]
+                    { th scope="col" { (name) } } } }
+                    tbody { @for link in links { (account(link)) } }
+                }
+            }
+        }
+    }
+}
+
+fn account(link: &LinkAccount) -> Markup {
+    let micros = |value: f64| Metric::of("x_us").print(value);
+    html! {
+        tr {
+            th scope="row" { (link.name) }
+            td { (link.mode) }
+            td { (micros(link.delay_error_us.median)) }
+            td { (micros(link.delay_error_us.p99)) }
+            td { (micros(link.delay_error_us.max)) }
+            td { (link.packets.map_or("–".to_owned(), |n| Metric::of("packets").print(n as f64))) }
+            td { (dropped(link)) }
+        }
+    }
+}
+
+/// "1432 queue (0.1 %)", by cause.
+fn dropped(link: &LinkAccount) -> String {
+    let share = |n: u64| match link.packets {
+        Some(all) if all > 0 => format!(" ({})", percent(n as f64 / all as f64)),
+        _ => String::new(),
+    };
+    let causes = link.drops.iter().filter(|(_, n)| **n > 0);
+    let said: Vec<String> = causes
+        .map(|(cause, n)| format!("{n} {cause}{}", share(*n)))
+        .collect();
+    match said.is_empty() {
+        true => "none".to_owned(),
+        false => said.join(", "),
+    }
+}
+
+fn settings(title: &str, values: &BTreeMap<String, String>) -> Markup {
+    html! {
+        @if !values.is_empty() {
+            details {
+                summary { (title) }
+                div.scroll tabindex="0" role="region" aria-label=(title) {
+                    table {
+                        thead { tr { th scope="col" { "Name" } th scope="col" { "Value" } } }
+                        tbody {
+                            @for (name, value) in values {
+                                tr { th scope="row" { code { (name) } } td { code { (value) } } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_told_without_the_folder_of_the_program() {
+        assert_eq!(
+            without_folder("/usr/bin/longhaul lab run /x/y.toml"),
+            "longhaul lab run /x/y.toml"
+        );
+        assert_eq!(without_folder("longhaul lab run a"), "longhaul lab run a");
+    }
+}

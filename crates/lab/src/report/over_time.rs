@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Goodput over time of the cells that the answer compares, on one scale, with the capacity of
+//! the path. The line is the median over the runs of a cell, the band their range.
+
+use super::{
+    events,
+    script::{Chart, Line, line_style},
+};
+use crate::{
+    result::{Cell, Event, LabResult, Series},
+    summary::Summary,
+    view::Limit,
+};
+use longhaul_report::metric::Metric;
+
+/// A link that carries so many times what flowed would press the lines to the ground.
+const FAR_ABOVE: f64 = 5.0;
+/// Cells in one chart; more lines than this nobody can follow.
+const CELLS_MAX: usize = 4;
+
+/// The chart, or none if no run has a series.
+pub(super) fn charts(result: &LabResult) -> Vec<Chart> {
+    let cells = shown(result);
+    let Some(bin_s) = cells
+        .iter()
+        .flat_map(|n| series(&result.cells[*n]))
+        .map(bin_s)
+        .reduce(f64::max)
+    else {
+        return Vec::new();
+    };
+    let lines: Vec<Line> = cells
+        .iter()
+        .enumerate()
+        .map(|(place, n)| line(&result.cells[*n], bin_s, style(result, place, *n)))
+        .collect();
+    let bins = lines
+        .iter()
+        .map(|line| line.values.len())
+        .max()
+        .unwrap_or(0);
+    let most = lines
+        .iter()
+        .flat_map(|line| &line.values)
+        .flatten()
+        .copied()
+        .fold(0.0, f64::max);
+    let link = result.bottleneck().map(capacity);
+    let (near, far): (Vec<Limit>, Vec<Limit>) = link
+        .into_iter()
+        .partition(|link| link.value < most * FAR_ABOVE);
+    vec![Chart {
+        title: finding(result, &cells),
+        caption: caption(bin_s, cells.len(), result.cells.len(), far.first()),
+        unit: "bit/s",
+        wide: true,
+        x: (0..bins).map(|bin| bin as f64 * bin_s).collect(),
+        lines,
+        limits: near,
+        events: met(result, &cells, bin_s),
+        ..Chart::default()
+    }]
+}
+
+fn caption(bin_s: f64, drawn: usize, all: usize, far: Option<&Limit>) -> String {
+    let bin = Metric::of("bin_s").print(bin_s);
+    let left_out = match drawn < all {
+        true => format!(" Drawn: {drawn} of {all} cells."),
+        false => String::new(),
+    };
+    let far = far.map_or(String::new(), |link| {
+        format!(" Far above: the {}.", link.label)
+    });
+    format!(
+        "Goodput at the receiver in bins of {bin}; line: median of the runs, band: their range.{left_out}{far}"
+    )
+}
+
+/// Indices of the cells to draw: all that have series while they are few, else those that the
+/// answer compares, else the first ones.
+pub(super) fn shown(result: &LabResult) -> Vec<usize> {
+    let drawable = |n: &usize| {
+        result
+            .cells
+            .get(*n)
+            .is_some_and(|cell| series(cell).count() > 0)
+    };
+    let all: Vec<usize> = (0..result.cells.len()).filter(drawable).collect();
+    match &result.answer {
+        Some(answer) if all.len() > CELLS_MAX => {
+            let compared = answer.baseline.into_iter().chain([answer.cell]);
+            compared.filter(drawable).collect()
+        }
+        _ => all.into_iter().take(CELLS_MAX).collect(),
+    }
+}
+
+fn series(cell: &Cell) -> impl Iterator<Item = &Series> {
+    cell.runs
+        .iter()
+        .filter(|run| run.failed.is_none())
+        .filter_map(|run| run.series.as_ref())
+}
+
+fn bin_s(series: &Series) -> f64 {
+    series.bin_ms.max(1.0) / 1e3
+}
+
+/// Blue for the cell that the answer is about, quiet grey for its baseline.
+fn style(result: &LabResult, place: usize, n: usize) -> (&'static str, &'static [u8]) {
+    match &result.answer {
+        Some(answer) if answer.cell == n => line_style(0),
+        Some(answer) if answer.baseline == Some(n) => line_style(4),
+        Some(_) => line_style(1 + place % 3),
+        None => line_style(place),
+    }
+}
+
+fn line(cell: &Cell, step_s: f64, (colour, dash): (&'static str, &'static [u8])) -> Line {
+    let runs: Vec<&Series> = series(cell).collect();
+    let bins = runs
+        .iter()
+        .map(|run| length_s(run) / step_s)
+        .fold(0.0, f64::max)
+        .ceil() as usize;
+    let summaries: Vec<Option<Summary>> = (0..bins)
+        .map(|bin| Summary::of(runs.iter().map(|run| at(run, bin as f64 * step_s))))
+        .collect();
+    let pick = |part: fn(Summary) -> f64| summaries.iter().map(|s| s.map(part)).collect();
+    let band = runs.len() > 1;
+    Line {
+        label: cell.name(),
+        colour,
+        dash,
+        values: pick(|s| s.median),
+        low: if band { pick(|s| s.min) } else { Vec::new() },
+        high: if band { pick(|s| s.max) } else { Vec::new() },
+        ..Line::default()
+    }
+}
+
+fn length_s(series: &Series) -> f64 {
+    series.goodput_bps.len() as f64 * bin_s(series)
+}
+
+/// Goodput at `time_s`; a run that is over delivers nothing.
+fn at(series: &Series, time_s: f64) -> f64 {
+    // Half a bin keeps 0.3 / 0.1 from falling into the bin before.
+    let bin = (time_s / bin_s(series) + 0.5) as usize;
+    series.goodput_bps.get(bin).copied().unwrap_or(0.0)
+}
+
+pub(super) fn capacity((_, rate_bps): (usize, f64)) -> Limit {
+    Limit {
+        value: rate_bps,
+        label: format!("slowest link {}", Metric::of("rate_bps").print(rate_bps)),
+    }
+}
+
+fn met(result: &LabResult, cells: &[usize], bin_s: f64) -> Vec<Event> {
+    let own = |n: &usize| {
+        let cell = &result.cells[*n];
+        (
+            cell.name(),
+            series(cell).next().map_or(Vec::new(), from_begin),
+        )
+    };
+    let met: Vec<(String, Vec<Event>)> = cells.iter().map(own).collect();
+    let met: Vec<(&str, &[Event])> = met.iter().map(|(name, own)| (&**name, &**own)).collect();
+    events::together(&met, bin_s)
+}
+
+/// By the clock of the bins, which is not that of the run.
+fn from_begin(series: &Series) -> Vec<Event> {
+    let shifted = |event: &Event| Event {
+        at_s: event.at_s - series.begin_s,
+        label: event.label.clone(),
+    };
+    series.events.iter().map(shifted).collect()
+}
+
+/// "Goodput: 390 Mbit/s (no relays), 2.4 Gbit/s (two relays)".
+fn finding(result: &LabResult, cells: &[usize]) -> String {
+    let said = |n: &usize| {
+        let cell = &result.cells[*n];
+        let goodput = Metric::of("goodput_bps").print(goodput(cell)?);
+        Some(format!("{goodput} ({})", cell.name()))
+    };
+    let figures: Option<Vec<String>> = cells.iter().map(said).collect();
+    figures.map_or("Goodput".to_owned(), |figures| {
+        format!("Goodput: {}", figures.join(", "))
+    })
+}
+
+/// The cell's own figure, since bins at the end of a run are not full; of several flows, whose sum is
+/// not what one receiver got, the mean of the bins.
+fn goodput(cell: &Cell) -> Option<f64> {
+    let mean =
+        |series: &Series| series.goodput_bps.iter().sum::<f64>() / series.goodput_bps.len() as f64;
+    match cell
+        .metrics
+        .keys()
+        .any(|name| name.ends_with("_goodput_bps"))
+    {
+        true => Some(Summary::of(series(cell).map(mean))?.median),
+        false => Some(cell.metrics.get("goodput_bps")?.median),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Answer, Run};
+
+    fn run(goodput_bps: &[f64]) -> Run {
+        let goodput_bps = goodput_bps.to_vec();
+        Run {
+            series: Some(Series {
+                bin_ms: 100.0,
+                goodput_bps,
+                ..Series::default()
+            }),
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn the_line_is_the_median_and_the_band_the_range() {
+        let cell = Cell {
+            runs: vec![run(&[1.0, 5.0]), run(&[3.0, 6.0]), run(&[2.0])],
+            ..Cell::default()
+        };
+        let line = line(&cell, 0.1, line_style(0));
+        assert_eq!(line.values, [Some(2.0), Some(5.0)]);
+        assert_eq!(line.low, [Some(1.0), Some(0.0)]);
+        assert_eq!(line.high, [Some(3.0), Some(6.0)]);
+    }
+
+    #[test]
+    fn every_bin_is_read_once() {
+        let values: Vec<f64> = (0..1000).map(f64::from).collect();
+        let cell = Cell {
+            runs: vec![run(&values)],
+            ..Cell::default()
+        };
+        let line = line(&cell, 0.1, line_style(0));
+        assert_eq!(
+            line.values,
+            values.into_iter().map(Some).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn what_a_link_did_is_drawn_by_the_clock_of_the_bins() {
+        let mut switched = run(&[1.0; 100]);
+        let series = switched.series.as_mut().unwrap();
+        series.begin_s = 2.0;
+        series.events = vec![Event {
+            at_s: 5.0,
+            label: "delay 1 → 2 ms".to_owned(),
+        }];
+        let cell = |label: &str, run: Run| Cell {
+            label: Some(label.to_owned()),
+            runs: vec![run],
+            ..Cell::default()
+        };
+        let result = LabResult {
+            cells: vec![cell("still", run(&[1.0; 100])), cell("switched", switched)],
+            ..LabResult::default()
+        };
+        let events = &charts(&result)[0].events;
+        assert_eq!(events.len(), 1);
+        assert_eq!(
+            (events[0].at_s, &*events[0].label),
+            (3.0, "switched: delay 1 → 2 ms")
+        );
+    }
+
+    #[test]
+    fn many_cells_leave_the_two_that_the_answer_compares() {
+        let cell = Cell {
+            runs: vec![run(&[1.0])],
+            ..Cell::default()
+        };
+        let answer = Answer {
+            cell: 5,
+            baseline: Some(2),
+            ..Default::default()
+        };
+        let mut result = LabResult {
+            cells: vec![cell; 6],
+            answer: Some(answer),
+            ..LabResult::default()
+        };
+        assert_eq!(shown(&result), [2, 5]);
+        result.cells.truncate(3);
+        assert_eq!(shown(&result), [0, 1, 2]);
+    }
+}

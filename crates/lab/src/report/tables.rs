@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tables that a scenario asks for: cells in rows and columns, in each place its metrics with
+//! their range, the paper's figure and the ratio.
+
+use super::{
+    cells::{Grid, grids, headings},
+    heat::ratio,
+};
+use crate::{
+    result::{Cell, LabResult},
+    view::Table,
+};
+use longhaul_report::metric::{Metric, times};
+use maud::{Markup, html};
+
+pub(super) fn section(result: &LabResult) -> Markup {
+    html! {
+        @if !result.tables.is_empty() {
+            section.tables {
+                h2 { "As tables" }
+                @for table in &result.tables { (draw(result, table)) }
+            }
+        }
+    }
+}
+
+fn draw(result: &LabResult, table: &Table) -> Markup {
+    let caption = match table.metrics.as_slice() {
+        [only] => Metric::of(only).label,
+        _ => String::new(),
+    };
+    html! {
+        div.view id={ "table-" (table.name) } {
+            h3 { (table.title) }
+            @if let Some(note) = &table.note { p.note { (note) } }
+            @for grid in grids(result, &table.panels) {
+                @if table.metrics.len() > 1 && grid.columns().by.is_empty() { (by_metric(&grid, table)) }
+                @else { (grid.table("values", &table.title, &caption, |cell| place(cell, table))) }
+            }
+        }
+    }
+}
+
+/// Where no parameter goes across, metrics do.
+fn by_metric(grid: &Grid<'_>, table: &Table) -> Markup {
+    let name = grid.name();
+    html! {
+        div.scroll tabindex="0" role="region" aria-label={ "Table · " (table.title) " " (name) } {
+            table.values {
+                @if !name.is_empty() { caption { (name) } }
+                thead { tr {
+                    th scope="col" { (grid.rows().by.join(", ")) }
+                    @for name in &table.metrics { th scope="col" { (Metric::of(name).label) } }
+                } }
+                tbody { @for (row, name) in headings(grid.rows()).iter().enumerate() { tr {
+                    th scope="row" { (name) }
+                    @for name in &table.metrics { td {
+                        @match grid.at(row, 0) {
+                            Some(cell) => { (figure(cell, name, false, table.paper)) }
+                            None => { "–" }
+                        }
+                    } }
+                } } }
+            }
+        }
+    }
+}
+
+fn place(cell: &Cell, table: &Table) -> Markup {
+    let several = table.metrics.len() > 1;
+    html! { td { @for name in &table.metrics { (figure(cell, name, several, table.paper)) } } }
+}
+
+fn figure(cell: &Cell, name: &str, named: bool, paper: bool) -> Markup {
+    let metric = Metric::of(name);
+    let range = |min, max| format!("[{} – {}]", metric.print(min), metric.print(max));
+    html! {
+        div.figure {
+            @if named { small { (metric.label) } }
+            @match cell.metrics.get(name) {
+                Some(ours) => {
+                    strong { (metric.print(ours.median)) }
+                    @if ours.min < ours.max { small { (range(ours.min, ours.max)) } }
+                }
+                None => { "–" }
+            }
+            @if let Some(value) = cell.paper.get(name).filter(|_| paper) {
+                small.paper {
+                    "paper " (metric.print(*value))
+                    @if let Some(ratio) = ratio(cell, name) { " · " (times(ratio)) }
+                    @if cell.paper_figure(name).is_none() { " (misprint?)" }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::made_up;
+
+    #[test]
+    fn metrics_stand_beside_each_other_where_no_parameter_goes_across() {
+        let result = made_up::every_figure();
+        let table = |panels| Table {
+            panels,
+            ..result.tables[0].clone()
+        };
+        let drawn = |table: &Table| draw(&result, table).into_string();
+        let across = drawn(&table(vec![made_up::one_column()]));
+        let heads: Vec<&str> = across.split("<th scope=\"col\">").skip(1).collect();
+        assert_eq!(heads.len(), 3, "{across}");
+        assert!(heads[1].starts_with("Goodput<") && heads[2].starts_with("Other<"));
+        assert_eq!(across.matches("<td>").count(), 4);
+        let below = drawn(&result.tables[0]);
+        assert!(below.contains("<small>Other</small>"), "{below}");
+    }
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A scenario as a chain of simulated legs, or what of it can't be one.
+
+use super::route::{Route, Shared};
+use crate::{
+    fault::{Checked, Fault, at, each, ensure},
+    hosts::{receive_window, send_buffer, sender_control},
+    scenario::{Direction, Flow, Program, Relay, RelayProgram, Scenario},
+    sending::{Pace, Sending, segment},
+    topology::Topology,
+};
+use longhaul_congestion::simulated::algorithm;
+use longhaul_tcpsim::{
+    chain::Leg,
+    receiver::AckPolicy,
+    sender::Settings,
+    simulation::{FlowSettings, Path},
+};
+use units::{Bytes, Time};
+
+/// What is simulated: the flows that are on, each with its way, and the legs that all of them go over.
+pub(crate) struct Plan<'a> {
+    scenario: &'a Scenario,
+    pub(super) topology: Topology,
+    pub(super) flows: Vec<&'a Flow>,
+    routes: Vec<Route>,
+    legs: Vec<Shared>,
+}
+
+/// One simulated connection on one leg.
+pub(super) struct Connection<'a> {
+    /// Of [`Plan::flows`].
+    pub(super) flow: usize,
+    pub(super) leg: usize,
+    /// The hosts that send and receive.
+    pub(super) ends: [&'a str; 2],
+    /// As people write it.
+    pub(super) control: String,
+    pub(super) start: Time,
+    pub(super) round_trip: Time,
+    extra_rtt: Time,
+    sender: Settings,
+}
+
+impl Connection<'_> {
+    /// The largest window of its receiver, bytes.
+    pub(super) fn window(&self) -> u64 {
+        self.sender.receive_window.get()
+    }
+}
+
+/// What a relay of longhaul's keeps of a connection beside its sockets' buffers: a pipe.
+const PIPE: u64 = 1 << 20;
+
+impl<'a> Plan<'a> {
+    /// An error names what the scenario has that can't be simulated.
+    pub(crate) fn of(scenario: &'a Scenario) -> Result<Self, Fault> {
+        let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.when).collect();
+        let topology = Topology::of(scenario);
+        at("flows", each(&scenario.flows, simulable))?;
+        beyond(scenario)?;
+        let route = |flow: &&Flow| Route::of(scenario, &topology, flow);
+        let routes: Vec<Route> = flows.iter().map(route).collect();
+        let first = &routes.first().ok_or("no flow runs")?.ends;
+        if routes.iter().any(|route| {
+            route.ends.len() > 2 && route.ends != *first || route.ends.len() != first.len()
+        }) {
+            return Err("flows between different hosts, of which some go through relays".into());
+        }
+        on_the_way(scenario, &routes[0].relays)?;
+        let legs = 0..first.len() - 1;
+        let legs = legs.map(|leg| Shared::of(scenario, &topology, &routes, leg));
+        let plan = Self {
+            legs: legs.collect::<Result<_, _>>()?,
+            scenario,
+            topology,
+            flows,
+            routes,
+        };
+        // Names of congestion controls are known when they are looked up.
+        (0..plan.legs.len()).try_for_each(|leg| {
+            let mut all = plan.connections(leg);
+            all.try_for_each(|one| plan.known(&one))
+        })?;
+        Ok(plan)
+    }
+
+    /// The connection's congestion control is one.
+    fn known(&self, connection: &Connection<'_>) -> Checked {
+        let name = &self.flows[connection.flow].name;
+        let mut flows = self.scenario.flows.iter();
+        let number = flows.position(|flow| flow.name == *name);
+        let control = control(&connection.control, false).map(drop);
+        at("flows", at(number.unwrap_or_default(), at("cc", control)))
+    }
+
+    /// How many legs there are.
+    pub(super) fn legs(&self) -> usize {
+        self.legs.len()
+    }
+
+    /// All connections of one leg, flow by flow.
+    pub(super) fn connections(&self, leg: usize) -> impl Iterator<Item = Connection<'_>> {
+        let flows = self.flows.iter().enumerate();
+        flows.flat_map(move |(number, flow)| {
+            (0..flow.parallel).map(move |_| self.connection(leg, number, flow))
+        })
+    }
+
+    fn connection(&self, leg: usize, number: usize, flow: &'a Flow) -> Connection<'_> {
+        let ends = &self.routes[number].ends;
+        let control = sender_control(self.scenario, &ends[leg], flow);
+        Connection {
+            flow: number,
+            leg,
+            ends: [&ends[leg], &ends[leg + 1]],
+            start: self.start(leg, number, flow),
+            round_trip: self.round_trip(leg, number),
+            extra_rtt: self.legs[leg].extra_rtt[number],
+            sender: self.sender(leg, number, flow),
+            control,
+        }
+    }
+
+    /// The legs, ready to begin; random decisions follow from `seed`.
+    pub(super) fn chain(&self, seed: u64) -> Result<Vec<Leg>, String> {
+        (0..self.legs.len())
+            .map(|leg| self.leg(leg, seed))
+            .collect()
+    }
+
+    fn leg(&self, number: usize, seed: u64) -> Result<Leg, String> {
+        let Shared { link, wire, .. } = &self.legs[number];
+        let flows = self.connections(number).map(|one| settings(&one));
+        Ok(Leg {
+            path: Path {
+                forth: wire.forth.clone(),
+                back: wire.back.clone(),
+                forth_changes: wire.forth_changes.clone(),
+                back_changes: wire.back_changes.clone(),
+                seed: seed.wrapping_add(*link as u64),
+                exact: false,
+            },
+            flows: flows.collect::<Result<_, _>>()?,
+            store: self.store(number),
+        })
+    }
+
+    /// What a relay behind the leg can hold of a connection, in packets: the buffers of both its
+    /// sockets, and a pipe.
+    fn store(&self, leg: usize) -> u64 {
+        let ends = &self.routes[0].ends;
+        let Some(relay) = ends.get(leg + 1) else {
+            return 0;
+        };
+        let bytes = receive_window(self.scenario, [&ends[leg], relay]).get()
+            + send_buffer(self.scenario, relay).get()
+            + PIPE;
+        bytes / u64::from(self.mss())
+    }
+
+    /// Payload of a full packet: all legs' is the smallest.
+    pub(super) fn mss(&self) -> u32 {
+        let segments = self.flows.iter();
+        let segments = segments.map(|flow| segment(self.scenario, &self.topology, flow));
+        segments.min().unwrap_or(1448)
+    }
+
+    fn round_trip(&self, leg: usize, flow: usize) -> Time {
+        let shared = &self.legs[leg];
+        shared.wire.round_trip() + shared.extra_rtt[flow]
+    }
+
+    /// A relay connects onwards when the connection that came in stands: a round trip and a half
+    /// after its SYN.
+    fn start(&self, leg: usize, number: usize, flow: &Flow) -> Time {
+        let before = match flow.direction {
+            Direction::Download => leg + 1..self.legs.len(),
+            Direction::Upload => 0..leg,
+        };
+        let handshakes = before.map(|leg| {
+            let round = self.round_trip(leg, number);
+            round + Time::from_nanos(round.as_nanos() / 2)
+        });
+        handshakes.fold(flow.start, |sum, handshake| sum + handshake)
+    }
+
+    fn sender(&self, leg: usize, number: usize, flow: &Flow) -> Settings {
+        let route = &self.routes[number];
+        let (sends, receives) = (&route.ends[leg], &route.ends[leg + 1]);
+        let gso_max_segs = route.first_link(leg);
+        let gso_max_segs = gso_max_segs.and_then(|link| self.scenario.links[link].gso_max_segs);
+        let usual = Settings::default();
+        let own = *sends == flow.from;
+        let last = *receives == flow.to;
+        let mss = self.mss();
+        let window = flow.window.filter(|_| last);
+        let buffer = flow.window.filter(|_| own);
+        let sending = Sending::of(self.scenario, &self.topology, flow);
+        let rate = matches!(flow.pace, Some(Pace::Rate(_))) || flow.gap.is_some();
+        Settings {
+            mss,
+            receive_window: window
+                .unwrap_or_else(|| receive_window(self.scenario, [sends, receives])),
+            send_buffer: buffer.unwrap_or_else(|| send_buffer(self.scenario, sends)),
+            paced: own && sending.pacing_rate.is_some(),
+            pacing_rate_max: sending.pacing_rate.filter(|_| own && rate),
+            packets: flow.size.map(|size| packets(size, flow.parallel, mss)),
+            gso_max_segs: gso_max_segs.unwrap_or(usual.gso_max_segs),
+            ..usual
+        }
+    }
+}
+
+fn settings(connection: &Connection<'_>) -> Result<FlowSettings, String> {
+    Ok(FlowSettings {
+        start: connection.start,
+        extra_rtt: connection.extra_rtt,
+        control: control(&connection.control, connection.sender.paced)?,
+        sender: connection.sender,
+        acks: AckPolicy::default(),
+    })
+}
+
+fn control(
+    name: &str,
+    paced: bool,
+) -> Result<Box<dyn longhaul_tcpsim::congestion_control::CongestionControl>, String> {
+    algorithm(name, paced).map_err(|reason| format!("congestion control {name:?}: {reason}"))
+}
+
+/// Of one of so many connections that share `size`.
+fn packets(size: Bytes, connections: u32, mss: u32) -> u64 {
+    let each = size.get().div_ceil(u64::from(connections));
+    each.div_ceil(u64::from(mss)).max(1)
+}
+
+fn simulable(flow: &Flow) -> Checked {
+    let name = &flow.name;
+    match flow.program {
+        _ if !flow.when => Ok(()),
+        Program::Iperf3 => at(
+            "proxy",
+            ensure(flow.proxy.is_none(), || {
+                format!("flow {name:?} goes through a proxy")
+            }),
+        ),
+        other => at(
+            "program",
+            Err(format!(
+                "flow {name:?} is program {:?}: bulk flows of \"iperf3\" can be simulated",
+                other.name()
+            )),
+        ),
+    }
+}
+
+/// What stands beside flows, links and relays.
+fn beyond(scenario: &Scenario) -> Checked {
+    for (host, decp) in &scenario.decp {
+        let off = ensure(!decp.when, || format!("decp.{host} is on"));
+        at("decp", at(host, off))?;
+    }
+    let untapped = each(&scenario.links, |link| {
+        let untapped = ensure(!link.tap, || format!("link {:?} has a tap", link.name));
+        at("tap", untapped)
+    });
+    at("links", untapped)
+}
+
+/// Relays that are on split the connections on whose way they stand; another would have been there for
+/// something else.
+fn on_the_way(scenario: &Scenario, on_the_way: &[String]) -> Checked {
+    for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.when) {
+        let problem = match more_than_splitting(relay) {
+            _ if !on_the_way.contains(host) => "is not on the way of the flows".to_owned(),
+            Some(what) => format!("has {what}"),
+            None => continue,
+        };
+        let problem = format!("relay {name:?} {problem}");
+        return at("relays", at(name, Err(problem)));
+    }
+    Ok(())
+}
+
+fn more_than_splitting(relay: &Relay) -> Option<&'static str> {
+    let streams =
+        relay.options.contains_key("streams") || relay.config.to_string().contains("streams");
+    match relay.program {
+        _ if streams => Some("streams"),
+        _ if relay.config.contains_key("profile") => Some("profiles of its own"),
+        RelayProgram::Longhaul | RelayProgram::Haproxy => None,
+        RelayProgram::Dante | RelayProgram::Squid => Some("a program that iperf3 does not ask"),
+    }
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which links the data of a flow goes over, stretch by stretch between relays, and which link of a
+//! stretch all flows share and queue at.
+
+use crate::{
+    fault::{Checked, Fault, at, ensure},
+    programs,
+    scenario::{Flow, LinkKind, Scenario},
+    topology::Topology,
+};
+use longhaul_netem::{Rate, Schedule, Shape, TrainLine, loss::Loss};
+use units::{BitRate, Time};
+
+/// A link, in the direction of the data or against it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hop {
+    pub(super) link: usize,
+    /// From its left end to its right.
+    forward: bool,
+}
+
+/// The way of one flow.
+#[derive(Debug)]
+pub(super) struct Route {
+    /// The hosts that end a connection, from where the data begins to where it ends.
+    pub(super) ends: Vec<String>,
+    /// The hosts that relay on the way.
+    pub(super) relays: Vec<String>,
+    /// The links between each two of them.
+    stretches: Vec<Vec<Hop>>,
+}
+
+impl Route {
+    pub(super) fn of(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Self {
+        let path = topology.path(&flow.from, &flow.to).unwrap_or_default();
+        let mut route = Self {
+            ends: vec![flow.from.clone()],
+            relays: Vec::new(),
+            stretches: vec![Vec::new()],
+        };
+        for pair in path.windows(2) {
+            route.go(scenario, topology, pair);
+            if pair[1] != flow.to && scenario.relays_on(&pair[1]) {
+                route.ends.push(pair[1].clone());
+                route.relays.push(pair[1].clone());
+                route.stretches.push(Vec::new());
+            }
+        }
+        route.ends.push(flow.to.clone());
+        route.leave_out_plain_wires(scenario);
+        route
+    }
+
+    /// A leg of veth alone never holds anything up: its relay stands for the host beyond.
+    fn leave_out_plain_wires(&mut self, scenario: &Scenario) {
+        let plain = |hop: &Hop| scenario.links[hop.link].kind == LinkKind::Veth;
+        for leg in (0..self.stretches.len()).rev() {
+            let last = leg + 1 == self.stretches.len();
+            if self.stretches.len() > 1 && self.stretches[leg].iter().all(plain) {
+                self.stretches.remove(leg);
+                self.ends.remove(if last { leg + 1 } else { leg });
+            }
+        }
+    }
+
+    /// The link by which data leaves on the `leg`th stretch.
+    pub(super) fn first_link(&self, leg: usize) -> Option<usize> {
+        self.stretches[leg].first().map(|hop| hop.link)
+    }
+
+    fn go(&mut self, scenario: &Scenario, topology: &Topology, pair: &[String]) {
+        if let (Some(link), Some(stretch)) = (
+            topology.between(&pair[0], &pair[1]),
+            self.stretches.last_mut(),
+        ) {
+            let forward = scenario.links[link].between[0] == pair[0];
+            stretch.push(Hop { link, forward });
+        }
+    }
+}
+
+/// What a link does to data and to ACKs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wire {
+    pub(super) forth: Shape,
+    pub(super) forth_changes: Schedule,
+    pub(super) back: Shape,
+    pub(super) back_changes: Schedule,
+}
+
+impl Wire {
+    fn of(scenario: &Scenario, topology: &Topology, hop: Hop) -> Result<Self, String> {
+        let link = &scenario.links[hop.link];
+        if link.kind == LinkKind::Veth {
+            return Ok(Self::default());
+        }
+        let [left, right] = programs::link::ways(link, &topology.wires[hop.link])?;
+        let (forth, back) = if hop.forward {
+            (left, right)
+        } else {
+            (right, left)
+        };
+        Ok(Self {
+            forth: forth.0,
+            forth_changes: forth.1,
+            back: back.0,
+            back_changes: back.1,
+        })
+    }
+
+    pub(super) fn rate(&self) -> Option<BitRate> {
+        self.forth.rate.mean()
+    }
+
+    pub(super) fn round_trip(&self) -> Time {
+        self.forth.delay + self.back.delay
+    }
+
+    /// What of it goes beyond a delay, a rate and losses.
+    fn more_than_delay(&self) -> Option<&'static str> {
+        let changes = [&self.forth_changes, &self.back_changes];
+        if changes
+            .iter()
+            .any(|changes| changes.iter().next().is_some())
+        {
+            return Some("changes with time");
+        }
+        let shapes = [&self.forth, &self.back];
+        let plain = |shape: &&Shape| TrainLine::new((*shape).clone(), 0).is_ok();
+        (!shapes.iter().all(plain)).then_some("jitter, queue rules or the like")
+    }
+
+    /// Takes over what another link loses, if this one loses nothing the same way. Where on the way
+    /// a packet is lost matters to nobody but the queue that it did not stand in.
+    fn lose_as(&mut self, other: &Self) -> bool {
+        let ways = [
+            (&mut self.forth, &other.forth),
+            (&mut self.back, &other.back),
+        ];
+        ways.into_iter().all(|(own, other)| {
+            let free = other.loss == Loss::None || own.loss == Loss::None;
+            if free && other.loss != Loss::None {
+                own.loss = other.loss.clone();
+            }
+            free
+        })
+    }
+
+    fn loses(&self) -> bool {
+        [&self.forth, &self.back]
+            .iter()
+            .any(|shape| shape.loss != Loss::None)
+    }
+
+    /// Where ACKs are at most a tenth of what could go back, that way is a delay and nothing else: with it
+    /// they need not be moved one by one.
+    pub(super) fn with_simple_way_back(mut self) -> Self {
+        let wide = match (self.forth.rate.mean(), self.back.rate.mean()) {
+            (Some(forth), Some(back)) => back.bits() >= forth.bits() / 10,
+            _ => false,
+        };
+        if wide {
+            self.back.rate = Rate::Unlimited;
+        }
+        self
+    }
+}
+
+/// One leg of all flows: the link at which they queue, and what more round trip each of them has.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) link: usize,
+    pub(super) wire: Wire,
+    /// By flow.
+    pub(super) extra_rtt: Vec<Time>,
+}
+
+impl Shared {
+    /// Of the `leg`th stretch of all routes.
+    pub(super) fn of(
+        scenario: &Scenario,
+        topology: &Topology,
+        routes: &[Route],
+        leg: usize,
+    ) -> Result<Self, Fault> {
+        let stretches: Vec<&Vec<Hop>> = routes.iter().map(|route| &route.stretches[leg]).collect();
+        let (hop, wire) = bottleneck(scenario, topology, &stretches)?.ok_or_else(|| {
+            let ends = &routes[0].ends[leg..leg + 2];
+            format!(
+                "no emulated link with a rate is common to all flows, in the same direction, between {} and {}",
+                ends[0], ends[1]
+            )
+        })?;
+        let mut shared = wire.clone();
+        let mut lossy = Vec::new();
+        let mut extra = |stretch: &&Vec<Hop>| {
+            let mut others = stretch.iter().filter(|other| **other != hop);
+            others.try_fold(Time::ZERO, |sum, other| {
+                let other_wire = Wire::of(scenario, topology, *other)?;
+                beside(scenario, *other, &other_wire, hop, &wire)?;
+                if other_wire.loses() && !lossy.contains(other) {
+                    let common = stretches.iter().all(|stretch| stretch.contains(other));
+                    if !(common && shared.lose_as(&other_wire)) {
+                        return two_losses(scenario, *other, hop);
+                    }
+                    lossy.push(*other);
+                }
+                Ok::<_, Fault>(sum + other_wire.round_trip())
+            })
+        };
+        let extra_rtt = stretches.iter().map(&mut extra).collect::<Result<_, _>>()?;
+        Ok(Self {
+            link: hop.link,
+            wire: shared.with_simple_way_back(),
+            extra_rtt,
+        })
+    }
+}
+
+/// The slowest of the links that all go over; the first of equals.
+fn bottleneck(
+    scenario: &Scenario,
+    topology: &Topology,
+    stretches: &[&Vec<Hop>],
+) -> Result<Option<(Hop, Wire)>, String> {
+    let common = |hop: &&Hop| stretches.iter().all(|stretch| stretch.contains(hop));
+    let mut slowest: Option<(Hop, Wire)> = None;
+    for hop in stretches[0].iter().filter(common) {
+        let wire = Wire::of(scenario, topology, *hop)?;
+        let least = slowest.as_ref().and_then(|(_, wire)| wire.rate());
+        let slower = wire
+            .rate()
+            .is_some_and(|rate| least.is_none_or(|least| rate < least));
+        if slower {
+            slowest = Some((*hop, wire));
+        }
+    }
+    Ok(slowest)
+}
+
+fn two_losses<T>(scenario: &Scenario, hop: Hop, bottleneck: Hop) -> Result<T, Fault> {
+    let problem = format!(
+        "link {:?} has loss: beside the bottleneck {:?} one link may, if all flows go over it and the bottleneck has none",
+        scenario.links[hop.link].name, scenario.links[bottleneck.link].name
+    );
+    at("links", at(hop.link, at("loss", Err(problem))))
+}
+
+/// A link beside the bottleneck adds its delay: nothing may queue or be lost there.
+fn beside(scenario: &Scenario, hop: Hop, wire: &Wire, bottleneck: Hop, slowest: &Wire) -> Checked {
+    let name = &scenario.links[hop.link].name;
+    let bottleneck = &scenario.links[bottleneck.link].name;
+    let more = wire.more_than_delay();
+    let simple = ensure(more.is_none(), || {
+        let what = more.unwrap_or_default();
+        format!("link {name:?} has {what}, which only the bottleneck {bottleneck:?} may have")
+    });
+    at("links", at(hop.link, simple))?;
+    let faster = ensure(
+        wire.rate().is_none() || wire.rate() >= slowest.rate(),
+        || {
+            format!(
+                "link {name:?} is slower than {bottleneck:?}, the slowest that all flows share: data would queue at both"
+            )
+        },
+    );
+    at("links", at(hop.link, at("rate", faster)))
+}

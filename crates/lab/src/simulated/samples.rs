@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What TCP_INFO would say at both ends of each simulated connection, as on a testbed.
+
+use super::plan::{Connection, Plan};
+use crate::{
+    flows::{accepting, iperf_port},
+    sampler::{Recording, Sample},
+};
+use anyhow::{Context, Result};
+use longhaul_linux::sock_diag;
+use longhaul_tcpsim::{chain::Chain, sender::Sender};
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+};
+use units::Time;
+
+/// Both ends of one connection, as they were last.
+struct Ends {
+    leg: usize,
+    number: usize,
+    hosts: [Arc<str>; 2],
+    start: Time,
+    window: u64,
+    /// The sender's own record, and the receiver's.
+    sends: sock_diag::Connection,
+    receives: sock_diag::Connection,
+}
+
+/// Takes samples into a file, and keeps those that the report draws.
+pub(super) struct Samples {
+    ends: Vec<Ends>,
+    mss: u64,
+    last: Time,
+    file: BufWriter<File>,
+    kept: Vec<Sample>,
+}
+
+/// As on a testbed: beyond these they go to the file only.
+const KEPT_MAX: usize = 500_000;
+/// Ports of clients begin here.
+const CLIENT_PORT: u16 = 40_000;
+
+impl Samples {
+    pub(super) fn create(plan: &Plan<'_>, path: &Path) -> Result<Self> {
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let legs = 0..plan.legs();
+        let all = legs.flat_map(|leg| plan.connections(leg).enumerate());
+        Ok(Self {
+            ends: all
+                .map(|(number, connection)| Ends::of(plan, number, &connection))
+                .collect(),
+            mss: plan.mss().into(),
+            last: Time::ZERO,
+            file: BufWriter::new(file),
+            kept: Vec::new(),
+        })
+    }
+
+    /// One of each end that is there by now.
+    pub(super) fn take(&mut self, chain: &mut Chain) -> Result<()> {
+        let (now, mss) = (chain.now(), self.mss);
+        let span = now.since(self.last).as_secs_f64();
+        self.last = now;
+        for ends in self.ends.iter_mut().filter(|ends| ends.start <= now) {
+            let arrived = chain.arrived(ends.leg, ends.number) * mss;
+            ends.look(chain.sender(ends.leg, ends.number), mss, span);
+            ends.receives.bytes_received = arrived;
+            for (host, connection) in ends.hosts.iter().zip([&ends.sends, &ends.receives]) {
+                let sample = Sample {
+                    at_s: now.as_secs_f64(),
+                    host: host.clone(),
+                    connection: connection.clone(),
+                };
+                serde_json::to_writer(&mut self.file, &sample)?;
+                self.file.write_all(b"\n")?;
+                if self.kept.len() < KEPT_MAX {
+                    self.kept.push(sample);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<Recording> {
+        self.file.flush()?;
+        Ok(Recording::new(self.kept))
+    }
+}
+
+impl Ends {
+    fn of(plan: &Plan<'_>, number: usize, connection: &Connection<'_>) -> Self {
+        let [from, to] = connection.ends;
+        let flow = plan.flows[connection.flow];
+        let server = iperf_port(connection.flow);
+        let client = CLIENT_PORT.saturating_add(number as u16);
+        // The data's sender is where the server is, on every leg of a download.
+        let ports = match accepting(flow) == flow.from {
+            true => [server, client],
+            false => [client, server],
+        };
+        let address = |seen_from: &str, host: &str, port| -> SocketAddr {
+            let ip = plan.topology.address(seen_from, host);
+            (ip.unwrap_or(Ipv4Addr::UNSPECIFIED), port).into()
+        };
+        let (local, remote) = (address(to, from, ports[0]), address(from, to, ports[1]));
+        let control = &connection.control;
+        let last = connection.leg + 1 == plan.legs();
+        Self {
+            leg: connection.leg,
+            number,
+            // What came to the last of them is with the host that it was for.
+            hosts: [from.into(), if last { flow.to.as_str() } else { to }.into()],
+            start: connection.start + connection.round_trip,
+            window: connection.window(),
+            sends: blank(local, remote, control),
+            receives: blank(remote, local, control),
+        }
+    }
+
+    fn look(&mut self, sender: &Sender, mss: u64, span: f64) {
+        let window = sender.window();
+        let acked = sender.acked() * mss;
+        let micros = |time: Time| u32::try_from(time.as_nanos() / 1000).unwrap_or_default();
+        let record = &mut self.sends;
+        record.delivery_rate_bps = ((acked - record.bytes_acked) as f64 * 8.0 / span) as u64;
+        record.bytes_acked = acked;
+        record.cwnd_bytes = u64::from(window.cwnd) * mss;
+        // TCP_INFINITE_SSTHRESH of include/net/tcp.h.
+        record.ssthresh_bytes =
+            (window.ssthresh < 0x7fff_ffff).then(|| u64::from(window.ssthresh) * mss);
+        record.rtt_us = micros(sender.srtt());
+        record.min_rtt_us = micros(sender.rtt_min());
+        record.send_window_bytes = u32::try_from(self.window).unwrap_or(u32::MAX);
+        record.retransmits = u32::try_from(sender.counters().retransmitted).unwrap_or(u32::MAX);
+        record.pacing_rate_bps = sender.pacing_rate().bits();
+    }
+}
+
+fn blank(local: SocketAddr, remote: SocketAddr, control: &str) -> sock_diag::Connection {
+    sock_diag::Connection {
+        congestion: control.to_owned(),
+        ..sock_diag::Connection::between(local, remote)
+    }
+}

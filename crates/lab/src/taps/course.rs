@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A tapped flow's course, thinned to what a page can show: each bin with its mean, and with what nine in ten
+//! of the milliseconds in it keep to. Their extremes are no use: nearly every tenth of a second has a
+//! millisecond with nothing and one with a burst.
+
+use super::fine::{Fine, FineBins};
+use crate::result::{Spread, TapPhase, TapSeries};
+use longhaul_analysis::flow::record::{Direction, Phase, PhaseKind};
+
+/// Bins of a course at most: about two pixels each on a wide page.
+const BINS_MAX: usize = 512;
+/// How many fine bins become one, so that whole seconds are whole bins.
+const TOGETHER: [usize; 9] = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+
+/// Without the names of flow and link.
+pub(super) fn of(direction: &Direction, fine: &FineBins) -> TapSeries {
+    let together = together(fine.bins.len());
+    let spread = |of: &dyn Fn(&Fine) -> f64| spread(fine, together, of);
+    let bps = 8.0 / fine.width_s();
+    TapSeries {
+        bin_ms: together as f64 * fine.width_ns as f64 / 1e6,
+        fine_ms: fine.width_ns as f64 / 1e6,
+        data_bps: spread(&|bin| bin.data_bytes as f64 * bps),
+        acked_bps: spread(&|bin| bin.acked_bytes as f64 * bps),
+        acks: spread(&|bin| f64::from(bin.acks)),
+        phases: direction
+            .phases
+            .iter()
+            .map(|one| phase(one, fine.from_ns))
+            .collect(),
+        ..TapSeries::default()
+    }
+}
+
+fn together(bins: usize) -> usize {
+    let enough = |n: &usize| bins.div_ceil(*n) <= BINS_MAX;
+    let whole_seconds = || bins.div_ceil(BINS_MAX).div_ceil(1000) * 1000;
+    TOGETHER
+        .into_iter()
+        .find(enough)
+        .unwrap_or_else(whole_seconds)
+}
+
+fn spread(fine: &FineBins, together: usize, of: &dyn Fn(&Fine) -> f64) -> Spread {
+    let mut spread = Spread::default();
+    for bins in fine.bins.chunks(together) {
+        let mut values: Vec<f64> = bins.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        let at = |share: f64| rounded(values[(share * (values.len() - 1) as f64).round() as usize]);
+        spread.low.push(at(0.05));
+        spread.high.push(at(0.95));
+        spread
+            .mean
+            .push(rounded(values.iter().sum::<f64>() / values.len() as f64));
+    }
+    spread
+}
+
+/// Four digits: a chart shows three, and a result is a third as long.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+fn phase(phase: &Phase, zero_ns: u64) -> TapPhase {
+    let seconds = |at_ns: u64| at_ns.saturating_sub(zero_ns) as f64 / 1e9;
+    TapPhase {
+        name: name(phase.kind).to_owned(),
+        from_s: seconds(phase.from_ns),
+        to_s: seconds(phase.to_ns),
+    }
+}
+
+fn name(kind: PhaseKind) -> &'static str {
+    match kind {
+        PhaseKind::RampUp => "ramp-up",
+        PhaseKind::Peak => "peak",
+        PhaseKind::Steady => "steady",
+        PhaseKind::Recovery => "recovery",
+        PhaseKind::Idle => "idle",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fine(bins: usize) -> FineBins {
+        let bin = |n: usize| Fine {
+            data_bytes: (n % 10) as u64 * 1000,
+            acks: (n % 3) as u32,
+            ..Fine::default()
+        };
+        FineBins {
+            from_ns: 5_000_000,
+            width_ns: 1_000_000,
+            bins: (0..bins).map(bin).collect(),
+        }
+    }
+
+    #[test]
+    fn bins_have_the_mean_of_their_milliseconds_and_what_nine_in_ten_keep_to() {
+        let course = of(&Direction::default(), &fine(50_000));
+        assert_eq!((course.bin_ms, course.fine_ms), (100.0, 1.0));
+        assert_eq!(course.data_bps.mean, vec![36e6; 500]);
+        // Of ten equal steps from 0 to 72 Mbit/s the lowest and the highest are 10 % each.
+        assert_eq!(course.data_bps.low, vec![0.0; 500]);
+        assert_eq!(course.data_bps.high, vec![72e6; 500]);
+        let mut burst = fine(50_000);
+        burst.bins[7].data_bytes = 1_000_000;
+        let course = of(&Direction::default(), &burst);
+        assert_eq!(course.data_bps.high[0], 72e6, "one in a hundred");
+    }
+
+    #[test]
+    fn a_course_is_bounded_and_its_bins_divide_seconds() {
+        let cases = [
+            (1, 1),
+            (512, 1),
+            (513, 2),
+            (40_000, 100),
+            (256_000, 500),
+            (256_001, 1000),
+            (1 << 20, 3000),
+        ];
+        for (bins, expected) in cases {
+            assert_eq!(together(bins), expected, "{bins}");
+            assert!(bins.div_ceil(expected) <= BINS_MAX);
+        }
+    }
+
+    #[test]
+    fn phases_count_from_the_first_data() {
+        let one = Phase {
+            kind: PhaseKind::RampUp,
+            from_ns: 4_000_000,
+            to_ns: 1_005_000_000,
+            data_bps: 0.0,
+            acked_bps: 0.0,
+            acks_per_s: 0.0,
+            packets_per_ack: 0.0,
+        };
+        let found = phase(&one, 5_000_000);
+        assert_eq!((found.from_s, found.to_s), (0.0, 1.0));
+        assert_eq!(found.name, "ramp-up");
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Throughput by a short run of simulated TCP: the figure where closed forms are off.
+
+use anyhow::{Result, anyhow};
+use longhaul_congestion::simulated::algorithm;
+use longhaul_netem::{Rate, Setting, Shape};
+use longhaul_tcpsim::{
+    formulas::{Control, Path},
+    receiver::AckPolicy,
+    sender::Settings,
+    simulation::{FlowSettings, Path as SimulatedPath, Simulation},
+};
+use units::Time;
+
+/// What of a run counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    /// The beginning that does not.
+    pub(super) omit: Time,
+    /// What does, behind it.
+    pub(super) duration: Time,
+}
+
+/// Packets of one run: a second of one core, or less.
+const PACKETS_MAX: f64 = 1e8;
+/// Losses that a mean wants, and the fewest that make one.
+const LOSSES: f64 = 300.0;
+const LOSSES_MIN: f64 = 20.0;
+/// The shortest run that counts, seconds and round trips.
+const SECONDS_MIN: f64 = 20.0;
+const ROUNDS_MIN: f64 = 100.0;
+
+/// Whether `control` can be simulated.
+pub(super) fn can(control: Control) -> bool {
+    control != Control::Bbr
+}
+
+/// The span whose mean is the steady state where about `expected_bps` are reached; `None` if it would be
+/// too long to simulate.
+pub(super) fn steady(path: &Path, expected_bps: f64) -> Option<Span> {
+    let packets = (expected_bps / path.packet_bits()).max(1.0);
+    let for_losses = match path.loss > 0.0 {
+        true => LOSSES / (path.loss * packets),
+        false => 0.0,
+    };
+    let wanted = for_losses.max(SECONDS_MIN).max(ROUNDS_MIN * path.rtt_s());
+    let seconds = wanted.min(PACKETS_MAX / packets);
+    let enough = seconds >= SECONDS_MIN.min(wanted)
+        && (path.loss <= 0.0 || seconds * packets * path.loss >= LOSSES_MIN);
+    enough.then(|| Span {
+        omit: Time::from_secs_f64(seconds / 3.0),
+        duration: Time::from_secs_f64(seconds),
+    })
+}
+
+/// Payload bits a second of `streams` flows together, in the span.
+pub(super) fn goodput_bps(
+    control: Control,
+    path: &Path,
+    streams: u32,
+    span: Span,
+    seed: u64,
+) -> Result<f64> {
+    let flows = (0..streams)
+        .map(|_| flow(control, path))
+        .collect::<Result<Vec<_>>>()?;
+    let mut simulation = Simulation::new(shape(path, seed), flows);
+    simulation.run_until(span.omit);
+    let before = acked(&mut simulation);
+    simulation.run_until(span.omit + span.duration);
+    let packets = acked(&mut simulation) - before;
+    Ok(packets as f64 * path.packet_bits() / span.duration.as_secs_f64())
+}
+
+fn acked(simulation: &mut Simulation) -> u64 {
+    (0..simulation.flows())
+        .map(|flow| simulation.sender(flow).acked())
+        .sum()
+}
+
+fn flow(control: Control, path: &Path) -> Result<FlowSettings> {
+    let control = algorithm(control.name(), false).map_err(|reason| anyhow!(reason))?;
+    Ok(FlowSettings {
+        start: Time::ZERO,
+        extra_rtt: Time::ZERO,
+        sender: Settings {
+            mss: path.mss,
+            receive_window: path.window,
+            send_buffer: path.window,
+            ..Settings::default()
+        },
+        acks: AckPolicy::default(),
+        control,
+    })
+}
+
+fn shape(path: &Path, seed: u64) -> SimulatedPath {
+    let there = Time::from_nanos(path.rtt.as_nanos() / 2);
+    let mut forth = Shape::default();
+    forth.apply(Setting::Delay(there));
+    forth.rate = Rate::Constant(path.rate);
+    set(&mut forth, "queue", &path.queue.exact());
+    if path.loss > 0.0 {
+        set(
+            &mut forth,
+            "loss",
+            &longhaul_netem::grammar::share_text(path.loss),
+        );
+    }
+    let mut back = Shape::default();
+    back.apply(Setting::Delay(path.rtt - there));
+    SimulatedPath {
+        forth,
+        back,
+        seed,
+        ..SimulatedPath::default()
+    }
+}
+
+/// A setting whose value is known to be sound.
+fn set(shape: &mut Shape, key: &str, value: &str) {
+    let setting = Setting::parse(key, value);
+    shape.apply(setting.expect("a checked path has sound settings"));
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a path was to do, put against what its packets did.
+//!
+//! A p-value is the chance that a path that keeps its word looks at least this odd. Delays of the
+//! machine that carries the packets can only lower it: they make a true path fail, never a false one
+//! pass.
+
+use super::recording::{Packet, Recording, Timing, micros, quantile, sorted};
+use longhaul_netem::{Rate, Shape, loss::Loss};
+use longhaul_stats::fit;
+use serde::Serialize;
+use std::fmt;
+use units::{BitRate, Time};
+
+/// One figure for each promise that this probe could judge.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Verdict {
+    /// How far delays are from what they should be, in either direction: half of them by less.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) delay_error_median_us: Option<f64>,
+    /// 99 % of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) delay_error_p99_us: Option<f64>,
+    /// By how much the earliest packet was too early. A queue makes none early, so this can be said
+    /// whatever else is on the path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) delay_early_us: Option<f64>,
+    /// p-value of the delays under the declared distribution (Kolmogorov–Smirnov).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) jitter_p: Option<f64>,
+    /// p-value of the number of lost packets (binomial).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) losses_p: Option<f64>,
+    /// p-value of the lengths of bursts of losses (χ² against the geometric law).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bursts_p: Option<f64>,
+    /// p-value of the lengths of the gaps between them (likewise).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gaps_p: Option<f64>,
+    /// Rate at which a queue that was filled faster drained, in bits a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) drain_bps: Option<f64>,
+    /// How far that is from the declared rate, as a share of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) drain_error_ratio: Option<f64>,
+}
+
+/// Judges a recording against the wire that it crossed.
+pub fn judge(recording: &Recording, shape: &Shape) -> Verdict {
+    let mut verdict = Verdict::default();
+    let wire = Wire::new(shape, recording.timing);
+    let packets = &recording.packets;
+    if wire.queues {
+        verdict.drain(&wire, packets);
+    } else {
+        verdict.delay(&wire, packets);
+    }
+    verdict.loss(&shape.loss, packets);
+    verdict
+}
+
+/// The names of what [`judge`] can tell of a probe of this timing over this wire.
+pub fn figures(shape: &Shape, timing: Timing) -> Vec<&'static str> {
+    let wire = Wire::new(shape, timing);
+    let mut all = match wire.queues {
+        true if wire.rate.is_some() => vec!["drain_bps", "drain_error_ratio"],
+        true => vec!["drain_bps"],
+        false if wire.constant() => {
+            vec![
+                "delay_error_median_us",
+                "delay_error_p99_us",
+                "delay_early_us",
+            ]
+        }
+        false if shape.jitter.reorder => vec!["jitter_p"],
+        false => Vec::new(),
+    };
+    all.extend(match &shape.loss {
+        Loss::Independent(_) => ["losses_p", "gaps_p"].as_slice(),
+        loss if is_gilberts(loss) => &["bursts_p", "gaps_p"],
+        _ => &[],
+    });
+    all
+}
+
+/// Whether packets of this timing wait for each other.
+pub(super) fn queues(shape: &Shape, timing: Timing) -> bool {
+    Wire::new(shape, timing).queues
+}
+
+/// From end to end without queue and jitter, in nanoseconds.
+pub(super) fn transit_ns(shape: &Shape, timing: Timing) -> i64 {
+    Wire::new(shape, timing).transit
+}
+
+/// Whether every segment is lost in the bad state, and none in the good one.
+pub(super) fn is_gilberts(loss: &Loss) -> bool {
+    matches!(loss, Loss::GilbertElliott { loss_in_good, loss_in_bad, .. }
+        if (loss_in_good.get(), loss_in_bad.get()) == (0.0, 1.0))
+}
+
+/// The wire as these packets see it.
+struct Wire<'a> {
+    shape: &'a Shape,
+    rate: Option<BitRate>,
+    /// Bits that a packet takes at the transmitter.
+    bits: u64,
+    /// From end to end without queue and jitter, in nanoseconds.
+    transit: i64,
+    /// Whether packets wait for each other.
+    queues: bool,
+}
+
+impl<'a> Wire<'a> {
+    fn new(shape: &'a Shape, timing: Timing) -> Self {
+        let rate = match &shape.rate {
+            Rate::Constant(rate) => Some(*rate),
+            Rate::Unlimited | Rate::Trace(_) => None,
+        };
+        let bytes = u64::from(timing.length) + u64::from(shape.overhead);
+        let sending = rate.map_or(Time::ZERO, |rate| rate.time_for(bytes));
+        let crowded = timing.segments > 1 || sending.as_nanos() > timing.interval_ns;
+        Self {
+            shape,
+            rate,
+            bits: bytes * 8,
+            transit: (shape.delay + sending).as_nanos() as i64,
+            queues: !matches!(shape.rate, Rate::Unlimited) && crowded,
+        }
+    }
+
+    /// Whether a packet's delay is known beforehand.
+    fn constant(&self) -> bool {
+        self.shape.jitter.is_none() && self.shape.reorder.probability.get() == 0.0
+    }
+}
+
+impl Verdict {
+    fn delay(&mut self, wire: &Wire, packets: &[Packet]) {
+        let strays = packets.iter().filter_map(Packet::delay_ns);
+        let strays = sorted(strays.map(|delay| delay - wire.transit));
+        if wire.constant() {
+            let errors = sorted(strays.iter().map(|stray| stray.abs()));
+            self.delay_error_median_us = quantile(&errors, 0.5);
+            self.delay_error_p99_us = quantile(&errors, 0.99);
+            self.delay_early_us = strays.first().map(|stray| micros((-stray).max(0)));
+        } else if wire.shape.jitter.reorder && !strays.is_empty() {
+            // Without overtaking, a packet may wait for the one before it: another distribution.
+            let samples: Vec<f64> = strays.iter().map(|stray| *stray as f64).collect();
+            let law = |x| wire.shape.jitter.cdf(x);
+            self.jitter_p = Some(fit::kolmogorov_smirnov(&samples, law));
+        }
+    }
+
+    /// From the first arrival to the last, all but the first packet passed the transmitter.
+    fn drain(&mut self, wire: &Wire, packets: &[Packet]) {
+        let arrivals = sorted(packets.iter().filter_map(|packet| packet.received_ns));
+        let ends = arrivals.first().zip(arrivals.last());
+        let Some(span) = ends
+            .map(|(first, last)| last - first)
+            .filter(|span| *span > 0)
+        else {
+            return;
+        };
+        let bits = (arrivals.len() as u64 - 1) * wire.bits;
+        let drained = bits as f64 / (span as f64 / 1e9);
+        self.drain_bps = Some(drained);
+        self.drain_error_ratio = wire
+            .rate
+            .map(|rate| (drained / rate.bits() as f64 - 1.0).abs());
+    }
+
+    fn loss(&mut self, loss: &Loss, packets: &[Packet]) {
+        let pattern: Vec<bool> = packets.iter().map(|p| p.received_ns.is_none()).collect();
+        let lost = pattern.iter().filter(|lost| **lost).count() as u64;
+        match loss {
+            Loss::Independent(p) => {
+                self.losses_p = Some(fit::binomial(lost, pattern.len() as u64, p.get()));
+                self.gaps_p = fit::geometric(&runs(&pattern, false), p.get());
+            }
+            Loss::GilbertElliott {
+                good_to_bad,
+                bad_to_good,
+                ..
+            } if is_gilberts(loss) => {
+                self.bursts_p = fit::geometric(&runs(&pattern, true), bad_to_good.get());
+                self.gaps_p = fit::geometric(&runs(&pattern, false), good_to_bad.get());
+            }
+            // A mixture's runs are not geometric, and exact numbers are no statistics.
+            _ => {}
+        }
+    }
+}
+
+/// Lengths of the runs of `state`; the last run is cut by the end, so it is left out.
+fn runs(pattern: &[bool], state: bool) -> Vec<u64> {
+    let runs: Vec<&[bool]> = pattern.chunk_by(|a, b| a == b).collect();
+    let whole = runs.iter().take(runs.len().saturating_sub(1));
+    whole
+        .filter(|run| run[0] == state)
+        .map(|run| run.len() as u64)
+        .collect()
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figures = [
+            ("delay error, median", self.delay_error_median_us, "µs"),
+            ("delay error, p99", self.delay_error_p99_us, "µs"),
+            ("earliest packet too early by", self.delay_early_us, "µs"),
+            ("jitter, p-value", self.jitter_p, ""),
+            ("number of losses, p-value", self.losses_p, ""),
+            ("bursts of losses, p-value", self.bursts_p, ""),
+            ("gaps between losses, p-value", self.gaps_p, ""),
+            ("drained", self.drain_bps.map(|bps| bps / 1e6), "Mbit/s"),
+            (
+                "drain rate off by",
+                self.drain_error_ratio.map(|e| e * 100.0),
+                "%",
+            ),
+        ];
+        let known = figures.iter().filter_map(|(what, value, unit)| {
+            let value = (*value)?;
+            Some(format!("{what}: {value:.3} {unit}").trim_end().to_owned())
+        });
+        f.write_str(&known.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recording::{
+        Oddities,
+        tests::{TIMING, packets},
+    };
+    use super::*;
+    use longhaul_netem::{Setting, jitter::JitterProcess, loss::LossProcess, random::stream};
+
+    fn shape(settings: &[(&str, &str)]) -> Shape {
+        let mut shape = Shape::default();
+        for (key, value) in settings {
+            shape.apply(Setting::parse(key, value).unwrap());
+        }
+        shape
+    }
+
+    fn judged(delays: Vec<Option<i64>>, settings: &[(&str, &str)]) -> Verdict {
+        let recording = Recording::new(TIMING, packets(delays), Oddities::default());
+        judge(&recording, &shape(settings))
+    }
+
+    /// Of every kind of wire: what is told is what was announced.
+    #[test]
+    fn figures_are_those_that_a_verdict_has() {
+        let wires: [&[(&str, &str)]; 7] = [
+            &[("delay", "1ms")],
+            &[("rate", "0.5mbit")],
+            &[("rate", "1mbit"), ("loss", "40%")],
+            &[("loss", "gilbert:p=30%,r=40%")],
+            &[("loss", "gilbert:p=30%,r=40%,bad=50%")],
+            &[("jitter", "uniform:1ms")],
+            &[("jitter", "uniform:1ms,reorder"), ("loss", "at:2,5")],
+        ];
+        for settings in wires {
+            let rule = settings.iter().find(|(key, _)| *key == "loss");
+            let mut delays = losses(rule.map_or("0%", |(_, rule)| rule), 2000);
+            for (n, delay) in delays.iter_mut().flatten().enumerate() {
+                *delay = 1000 + (n as i64 * 7919) % 1000;
+            }
+            let verdict = serde_json::to_value(judged(delays, settings)).unwrap();
+            let told: Vec<&String> = verdict.as_object().unwrap().keys().collect();
+            let mut announced = figures(&shape(settings), TIMING);
+            announced.sort_unstable();
+            assert_eq!(told, announced, "{settings:?}");
+        }
+    }
+
+    #[test]
+    fn delays_are_judged_against_propagation_and_sending_time() {
+        // 100 bytes at 1 Mbit/s are 800 µs.
+        let settings = [("delay", "13ms"), ("rate", "1mbit")];
+        let delays = [13_800, 13_810, 13_790, 13_900].map(Some).to_vec();
+        let verdict = judged(delays, &settings);
+        assert_eq!(verdict.delay_error_median_us, Some(10.0));
+        assert_eq!(verdict.delay_error_p99_us, Some(100.0));
+        assert_eq!(verdict.delay_early_us, Some(10.0));
+        assert_eq!((verdict.jitter_p, verdict.drain_bps), (None, None));
+    }
+
+    #[test]
+    fn packets_closer_than_their_sending_time_show_the_rate_instead() {
+        // 100 bytes at 0.5 Mbit/s are 1.6 ms; a packet is sent every millisecond.
+        let delays = (0..4).map(|n| Some(1600 + 600 * n)).collect();
+        let verdict = judged(delays, &[("rate", "0.5mbit")]);
+        assert_eq!(verdict.delay_error_median_us, None);
+        assert!((verdict.drain_bps.unwrap() - 5e5).abs() < 1.0);
+        assert!(verdict.drain_error_ratio.unwrap() < 1e-6);
+    }
+
+    fn losses(rule: &str, count: usize) -> Vec<Option<i64>> {
+        let mut process = LossProcess::new(&rule.parse().unwrap(), stream(3, "loss"));
+        let delay = |lost| if lost { None } else { Some(0) };
+        (0..count).map(|_| delay(process.lose())).collect()
+    }
+
+    #[test]
+    fn losses_fit_their_own_law_and_no_other() {
+        let independent = judged(losses("1%", 50_000), &[("loss", "1%")]);
+        assert!(independent.losses_p.unwrap() > 0.01 && independent.gaps_p.unwrap() > 0.01);
+        let bursty = judged(
+            losses("gilbert:p=1%,r=25%", 50_000),
+            &[("loss", "gilbert:p=1%,r=25%")],
+        );
+        assert!(bursty.bursts_p.unwrap() > 0.01 && bursty.gaps_p.unwrap() > 0.01);
+
+        let wrong = judged(losses("1%", 50_000), &[("loss", "1.3%")]);
+        assert!(wrong.losses_p.unwrap() < 1e-6 && wrong.gaps_p.unwrap() < 1e-3);
+        // As many losses in the mean, but in bursts.
+        let bunched = judged(losses("gilbert:p=1%,r=25%", 50_000), &[("loss", "3.846%")]);
+        assert!(bunched.gaps_p.unwrap() < 1e-6);
+        let longer = judged(
+            losses("gilbert:p=1%,r=25%", 50_000),
+            &[("loss", "gilbert:p=1%,r=35%")],
+        );
+        assert!(longer.bursts_p.unwrap() < 1e-3);
+    }
+
+    fn jittered(rule: &str) -> Vec<Option<i64>> {
+        let mut process = JitterProcess::new(&rule.parse().unwrap(), stream(3, "jitter"));
+        let delay = |offset: i64| Some(300_000 + offset / 1000);
+        (0..10_000).map(|_| delay(process.offset())).collect()
+    }
+
+    #[test]
+    fn jitter_fits_its_own_law_and_no_other() {
+        let p = |rule: &str, declared: &str| {
+            let settings = [("delay", "300ms"), ("jitter", declared)];
+            judged(jittered(rule), &settings).jitter_p
+        };
+        for rule in [
+            "40ms,reorder",
+            "uniform:40ms,reorder",
+            "pareto:40ms,reorder",
+        ] {
+            assert!(p(rule, rule).unwrap() > 0.01, "{rule}");
+            assert!(p(rule, "44ms,reorder").unwrap() < 1e-3, "{rule}");
+        }
+        assert_eq!(p("40ms", "40ms"), None, "kept in order: not judged");
+    }
+
+    #[test]
+    fn nothing_received_is_no_verdict_but_on_loss() {
+        let verdict = judged(vec![None; 100], &[("delay", "1ms"), ("loss", "1%")]);
+        assert_eq!(
+            (verdict.delay_error_median_us, verdict.gaps_p),
+            (None, None)
+        );
+        assert!(verdict.losses_p.unwrap() < 1e-9);
+    }
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a probe saw: each packet's times, and what they come to. JSON lines in this order: what was
+//! sent and how, the packets, the summary.
+
+use serde::{Deserialize, Serialize};
+use std::{
+    fmt,
+    io::{self, BufRead, BufWriter, Write},
+};
+
+/// What is sent, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "record", rename = "timing")]
+pub struct Timing {
+    /// Packets.
+    pub count: u32,
+    /// From one message to the next, in nanoseconds; 0 sends back to back.
+    pub interval_ns: u64,
+    /// Bytes of a packet from its IP header on.
+    pub length: u16,
+    /// Packets of one message.
+    pub segments: u16,
+}
+
+/// Most packets of one probe: 24 bytes each while it runs, 70 in a file.
+const COUNT_MAX: u32 = 1_000_000;
+
+impl Timing {
+    /// Refuses what can't be sent.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |what: &str, value: u32, least: u32, most: u32| {
+            let good = (least..=most).contains(&value);
+            good.then_some(())
+                .ok_or_else(|| format!("probe: {what} is {value}, but must be {least} to {most}"))
+        };
+        within("count", self.count, 1, COUNT_MAX)?;
+        within("length", self.length.into(), 64, 9000)?;
+        let most = longhaul_linux::timestamps::SEGMENTS_MAX as u32;
+        within("segments", self.segments.into(), 1, most)?;
+        let message = u32::from(self.segments) * u32::from(self.length);
+        within("segments × length", message, 64, 65_000)?;
+        match self.count % u32::from(self.segments) {
+            0 => Ok(()),
+            _ => Err(format!(
+                "probe: {} packets do not fill messages of {}",
+                self.count, self.segments
+            )),
+        }
+    }
+}
+
+/// One packet. Times are nanoseconds since the first stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "record", rename = "packet")]
+pub(crate) struct Packet {
+    /// From 1.
+    pub(crate) sequence: u32,
+    /// When the kernel gave it to the device; `None` if it was dropped before.
+    pub(crate) sent_ns: Option<i64>,
+    /// When it first came in; `None` if it was lost.
+    pub(crate) received_ns: Option<i64>,
+}
+
+impl Packet {
+    /// Nanoseconds from end to end.
+    pub(crate) fn delay_ns(&self) -> Option<i64> {
+        Some(self.received_ns? - self.sent_ns?)
+    }
+}
+
+/// A whole probe.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recording {
+    pub(crate) timing: Timing,
+    /// By sequence.
+    pub(crate) packets: Vec<Packet>,
+    /// The sums over all packets.
+    pub summary: Summary,
+}
+
+/// What only the receiving end could count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Oddities {
+    /// Packets that came again.
+    pub(crate) duplicated: u32,
+    /// Packets that came after one that was sent later (RFC 4737, type-P-reordered).
+    pub(crate) reordered: u32,
+    /// Packets that the receiving socket did not keep.
+    pub(crate) dropped_at_receiver: u32,
+}
+
+/// What the packets come to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename = "probe")]
+pub struct Summary {
+    pub(crate) sent: u32,
+    pub(crate) received: u32,
+    pub(crate) lost: u32,
+    pub(crate) duplicated: u32,
+    pub(crate) reordered: u32,
+    /// Lost behind the path: the receiving socket was full, or the packet's checksum was wrong.
+    pub dropped_at_receiver: u32,
+    /// Sequence of the first that was lost, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_lost: Option<u32>,
+    /// A number that two probes share if, and in all likelihood only if, they lost the same packets.
+    /// `None` if nothing was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) loss_pattern: Option<u32>,
+    /// `None` if nothing came.
+    #[serde(flatten)]
+    pub(crate) delay: Option<Delay>,
+}
+
+/// One-way delay in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Delay {
+    pub(crate) delay_min_us: f64,
+    pub(crate) delay_median_us: f64,
+    pub(crate) delay_p99_us: f64,
+    pub(crate) delay_max_us: f64,
+}
+
+impl Recording {
+    /// Of packets in the order of their sequence.
+    pub(crate) fn new(timing: Timing, packets: Vec<Packet>, oddities: Oddities) -> Self {
+        let lost = || packets.iter().filter(|packet| packet.received_ns.is_none());
+        let (sent, lost_count) = (packets.len() as u32, lost().count() as u32);
+        let delays = sorted(packets.iter().filter_map(Packet::delay_ns));
+        let summary = Summary {
+            sent,
+            received: sent - lost_count,
+            lost: lost_count,
+            duplicated: oddities.duplicated,
+            reordered: oddities.reordered,
+            dropped_at_receiver: oddities.dropped_at_receiver,
+            first_lost: lost().map(|packet| packet.sequence).next(),
+            loss_pattern: (lost_count > 0)
+                .then(|| fingerprint(lost().map(|packet| packet.sequence))),
+            delay: Delay::of(&delays),
+        };
+        Self {
+            timing,
+            packets,
+            summary,
+        }
+    }
+
+    /// Writes the JSON lines.
+    pub(crate) fn write(&self, to: impl Write) -> io::Result<()> {
+        let mut to = BufWriter::new(to);
+        let mut line = |text: serde_json::Result<String>| writeln!(to, "{}", text?);
+        line(serde_json::to_string(&self.timing))?;
+        for packet in &self.packets {
+            line(serde_json::to_string(packet))?;
+        }
+        line(serde_json::to_string(&self.summary))?;
+        to.flush()
+    }
+
+    /// Reads what [`write`](Self::write) wrote.
+    pub fn read(from: impl BufRead) -> io::Result<Self> {
+        let mut lines = from.lines().take(COUNT_MAX as usize + 2);
+        let timing = serde_json::from_str(&lines.next().unwrap_or_else(|| Ok(String::new()))?)?;
+        let mut packets = Vec::new();
+        for line in lines {
+            let line = line?;
+            match serde_json::from_str(&line) {
+                Ok(packet) => packets.push(packet),
+                Err(_) => {
+                    return Ok(Self {
+                        timing,
+                        packets,
+                        summary: serde_json::from_str(&line)?,
+                    });
+                }
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::UnexpectedEof))
+    }
+}
+
+impl Delay {
+    fn of(sorted_ns: &[i64]) -> Option<Self> {
+        Some(Self {
+            delay_min_us: micros(*sorted_ns.first()?),
+            delay_median_us: quantile(sorted_ns, 0.5)?,
+            delay_p99_us: quantile(sorted_ns, 0.99)?,
+            delay_max_us: micros(*sorted_ns.last()?),
+        })
+    }
+}
+
+pub(super) fn sorted(times: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut times: Vec<i64> = times.collect();
+    times.sort_unstable();
+    times
+}
+
+/// The smallest of the sorted times that is not below a `share` of them, in microseconds.
+pub(super) fn quantile(sorted_ns: &[i64], share: f64) -> Option<f64> {
+    let rank = (sorted_ns.len() as f64 * share).ceil() as usize;
+    sorted_ns.get(rank.saturating_sub(1)).copied().map(micros)
+}
+
+pub(super) fn micros(nanos: i64) -> f64 {
+    nanos as f64 / 1e3
+}
+
+/// FNV-1a of 32 bits over the numbers' bytes.
+fn fingerprint(numbers: impl Iterator<Item = u32>) -> u32 {
+    let bytes = numbers.flat_map(u32::to_le_bytes);
+    bytes.fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} packets sent, {} received, {} lost, {} duplicated, {} reordered",
+            self.sent, self.received, self.lost, self.duplicated, self.reordered
+        )?;
+        if self.dropped_at_receiver > 0 {
+            let dropped = self.dropped_at_receiver;
+            write!(
+                f,
+                "\n{dropped} of the lost reached the receiving socket, which found no room for them or a wrong checksum"
+            )?;
+        }
+        let Some(delay) = self.delay else {
+            return Ok(());
+        };
+        write!(
+            f,
+            "\none-way delay: {:.3} ms min, {:.3} ms median, {:.3} ms p99, {:.3} ms max",
+            delay.delay_min_us / 1e3,
+            delay.delay_median_us / 1e3,
+            delay.delay_p99_us / 1e3,
+            delay.delay_max_us / 1e3
+        )
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) const TIMING: Timing = Timing {
+        count: 4,
+        interval_ns: 1_000_000,
+        length: 100,
+        segments: 1,
+    };
+
+    /// Packets sent every millisecond, each with its delay in microseconds, or lost.
+    pub(crate) fn packets(delays: impl IntoIterator<Item = Option<i64>>) -> Vec<Packet> {
+        let packet = |(sequence, delay): (u32, Option<i64>)| {
+            let sent_ns = i64::from(sequence - 1) * 1_000_000;
+            Packet {
+                sequence,
+                sent_ns: Some(sent_ns),
+                received_ns: delay.map(|us| sent_ns + us * 1000),
+            }
+        };
+        (1..).zip(delays).map(packet).collect()
+    }
+
+    #[test]
+    fn the_summary_counts_and_sorts() {
+        let packets = packets([Some(13_100), None, Some(13_000), Some(13_400)]);
+        let summary = Recording::new(TIMING, packets, Oddities::default()).summary;
+        let counts = (summary.sent, summary.received, summary.lost);
+        assert_eq!((counts, summary.first_lost), ((4, 3, 1), Some(2)));
+        let delay = summary.delay.unwrap();
+        assert_eq!(
+            (delay.delay_min_us, delay.delay_median_us),
+            (13_000.0, 13_100.0)
+        );
+        assert_eq!(
+            (delay.delay_p99_us, delay.delay_max_us),
+            (13_400.0, 13_400.0)
+        );
+    }
+
+    #[test]
+    fn records_read_back() {
+        for delays in [vec![Some(5), None], vec![None, None]] {
+            let recording = Recording::new(TIMING, packets(delays), Oddities::default());
+            let mut text = Vec::new();
+            recording.write(&mut text).unwrap();
+            assert_eq!(Recording::read(&text[..]).unwrap(), recording);
+            assert!(Recording::read(&text[..text.len() / 2]).is_err(), "cut off");
+        }
+    }
+
+    #[test]
+    fn the_same_losses_have_the_same_pattern_and_others_another() {
+        let pattern = |lost: [u32; 2]| fingerprint(lost.into_iter());
+        assert_eq!(pattern([3, 8]), pattern([3, 8]));
+        assert_ne!(pattern([3, 8]), pattern([3, 9]));
+        assert_ne!(fingerprint([3].into_iter()), pattern([3, 8]));
+    }
+
+    #[test]
+    fn what_can_not_be_sent_is_refused() {
+        let refused = |timing: Timing| timing.check().is_err();
+        assert!(!refused(TIMING));
+        assert!(refused(Timing { count: 0, ..TIMING }));
+        assert!(refused(Timing {
+            count: 1_000_001,
+            ..TIMING
+        }));
+        assert!(refused(Timing {
+            length: 63,
+            ..TIMING
+        }));
+        assert!(
+            refused(Timing {
+                segments: 3,
+                ..TIMING
+            }),
+            "4 packets"
+        );
+        assert!(refused(Timing {
+            segments: 65,
+            count: 65,
+            ..TIMING
+        }));
+    }
+}

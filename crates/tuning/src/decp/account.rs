@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a look and a whole run came to: records for programs and lines for people.
+
+use super::watch::Seen;
+use crate::decp::model::{Change, Outlook, Phase};
+use serde::Serialize;
+use std::{collections::HashMap, fmt, net::SocketAddr};
+use units::{BitRate, Time};
+
+/// One look, as a JSON line.
+#[derive(Debug, Serialize)]
+pub(super) struct Look {
+    /// Seconds since the start.
+    pub(super) at_s: f64,
+    /// Whether fast ones are held back.
+    pub(super) levelling: bool,
+    /// Connections that match, and how many of them send in bulk.
+    pub(super) connections: usize,
+    pub(super) bulk: usize,
+    /// Those that have a cap now.
+    pub(super) capped: usize,
+    /// What the link has been seen to carry, and carries now.
+    pub(super) capacity_bps: f64,
+    pub(super) delivered_bps: f64,
+    /// Rate that caps leave to each; absent where nobody is above it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) level_bps: Option<f64>,
+    /// Standing queue, and the one that caps aim at, as shares of what the wire holds.
+    pub(super) queue: f64,
+    pub(super) headroom: f64,
+    /// Fastest rate over slowest.
+    pub(super) spread: f64,
+    /// What the law wants changed at this look.
+    pub(super) changes: usize,
+    pub(super) windows: Vec<Window>,
+}
+
+/// One connection at a look.
+#[derive(Debug, Serialize)]
+pub(super) struct Window {
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    /// Segments; the receiver's window if that is smaller.
+    pub(super) window: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cap: Option<u32>,
+    pub(super) rtt_us: u32,
+    /// Payload that arrived since the look before.
+    pub(super) rate_bps: f64,
+    pub(super) retransmits: u32,
+    pub(super) bulk: bool,
+}
+
+/// The whole run.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) seconds: f64,
+    /// Connections that sent in bulk at least a tenth as long as the one that did longest.
+    pub(super) connections: usize,
+    /// Payload of all together, while they were seen.
+    pub(super) bytes: u64,
+    pub(super) rate_bps: f64,
+    /// Jain's index of, and ratio between, the rates of those connections over their time in bulk.
+    pub(super) jain: f64,
+    pub(super) slowest_to_fastest: f64,
+    pub(super) retransmits: u64,
+    pub(super) caps_set: u64,
+    pub(super) caps_lifted: u64,
+    pub(super) levelling_s: f64,
+}
+
+/// Sums up as looks come.
+#[derive(Default)]
+pub(super) struct Account {
+    known: HashMap<u64, Known>,
+    last: Time,
+    caps_set: u64,
+    caps_lifted: u64,
+    levelling: Time,
+}
+
+#[derive(Default)]
+struct Known {
+    delivered: u32,
+    retransmits: u32,
+    bytes: u64,
+    retransmitted: u64,
+    bulk: Time,
+    rate_bps: f64,
+    capped: bool,
+}
+
+impl Account {
+    /// Takes in one look and the changes that follow.
+    pub(super) fn enter(
+        &mut self,
+        now: Time,
+        seen: &[Seen],
+        outlook: Outlook,
+        changes: &[Change],
+    ) -> Look {
+        let passed = now.since(self.last);
+        self.last = now;
+        for one in seen {
+            let known = self
+                .known
+                .entry(one.observation.id)
+                .or_insert_with(|| Known::first(one));
+            known.learn(one, passed);
+            match (known.capped, one.observation.cap.is_some()) {
+                (false, true) => self.caps_set += 1,
+                (true, false) => self.caps_lifted += 1,
+                _ => {}
+            }
+            known.capped = one.observation.cap.is_some();
+        }
+        if outlook.phase == Phase::Level {
+            self.levelling += passed;
+        }
+        self.describe(now, seen, outlook, changes)
+    }
+
+    fn describe(&self, now: Time, seen: &[Seen], outlook: Outlook, changes: &[Change]) -> Look {
+        let windows = seen.iter().map(|one| Window {
+            local: one.connection.local,
+            remote: one.connection.remote,
+            window: one.observation.window_segments,
+            cap: one.observation.cap,
+            rtt_us: one.connection.rtt_us,
+            rate_bps: self.known[&one.observation.id].rate_bps,
+            retransmits: one.connection.retransmits,
+            bulk: one.observation.bulk,
+        });
+        let level_bps = outlook.level * 8.0;
+        Look {
+            at_s: now.as_secs_f64(),
+            levelling: outlook.phase == Phase::Level,
+            connections: seen.len(),
+            bulk: outlook.bulk,
+            capped: seen
+                .iter()
+                .filter(|one| one.observation.cap.is_some())
+                .count(),
+            capacity_bps: outlook.capacity * 8.0,
+            delivered_bps: outlook.delivered * 8.0,
+            level_bps: (level_bps.is_finite() && level_bps > 0.0).then_some(level_bps),
+            queue: outlook.queue,
+            headroom: outlook.headroom,
+            spread: outlook.spread,
+            changes: changes.len(),
+            windows: windows.collect(),
+        }
+    }
+
+    /// What it all came to.
+    pub(super) fn close(&self, now: Time) -> Summary {
+        let longest = self.known.values().map(|known| known.bulk).max();
+        // A connection that was busy for a moment is no stream.
+        let least = Time::from_nanos(longest.unwrap_or(Time::ZERO).as_nanos() / 10);
+        let is_stream = |known: &&Known| known.bulk > Time::ZERO && known.bulk >= least;
+        let bulk = || self.known.values().filter(is_stream);
+        let rates: Vec<f64> = bulk()
+            .map(|known| known.bytes as f64 / known.bulk.as_secs_f64())
+            .collect();
+        let bytes: u64 = self.known.values().map(|known| known.bytes).sum();
+        let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let fastest = rates.iter().copied().fold(0.0, f64::max);
+        Summary {
+            seconds: now.as_secs_f64(),
+            connections: rates.len(),
+            bytes,
+            rate_bps: bytes as f64 * 8.0 / now.as_secs_f64().max(1e-9),
+            jain: jain(&rates),
+            slowest_to_fastest: if fastest > 0.0 {
+                slowest / fastest
+            } else {
+                1.0
+            },
+            retransmits: self.known.values().map(|known| known.retransmitted).sum(),
+            caps_set: self.caps_set,
+            caps_lifted: self.caps_lifted,
+            levelling_s: self.levelling.as_secs_f64(),
+        }
+    }
+}
+
+impl Known {
+    fn first(one: &Seen) -> Self {
+        Self {
+            delivered: one.observation.delivered_segments,
+            retransmits: one.observation.retransmits,
+            ..Self::default()
+        }
+    }
+
+    fn learn(&mut self, one: &Seen, passed: Time) {
+        let seen = &one.observation;
+        let segments = seen.delivered_segments.wrapping_sub(self.delivered);
+        let bytes = u64::from(segments) * u64::from(seen.mss_bytes);
+        self.bytes += bytes;
+        self.retransmitted += u64::from(seen.retransmits.wrapping_sub(self.retransmits));
+        self.rate_bps = bytes as f64 * 8.0 / passed.as_secs_f64().max(1e-9);
+        (self.delivered, self.retransmits) = (seen.delivered_segments, seen.retransmits);
+        if seen.bulk {
+            self.bulk += passed;
+        }
+    }
+}
+
+/// (Σx)² / (n Σx²); 1 where there is nothing to compare (RFC 5166 §2.2.3).
+fn jain(rates: &[f64]) -> f64 {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    match squares > 0.0 {
+        true => sum * sum / squares / rates.len() as f64,
+        false => 1.0,
+    }
+}
+
+fn rate(bps: f64) -> String {
+    BitRate::measured(bps as u64)
+}
+
+impl fmt::Display for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:6.1} s  {} of {} connections capped, {} of {} seen, queue {:.0}%, fastest {:.1} × slowest",
+            self.at_s,
+            self.capped,
+            self.connections,
+            rate(self.delivered_bps),
+            rate(self.capacity_bps),
+            self.queue * 100.0,
+            self.spread,
+        )
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cap = self
+            .cap
+            .map_or_else(|| "-".to_owned(), |cap| cap.to_string());
+        write!(
+            f,
+            "{:>22} → {:<22} {:>8} {cap:>8} {:>7.1} ms {:>12}",
+            self.local.to_string(),
+            self.remote.to_string(),
+            self.window,
+            f64::from(self.rtt_us) / 1e3,
+            rate(self.rate_bps).to_string(),
+        )
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.1} s: {} over {} connections, Jain {:.3}, slowest/fastest {:.2}, {} retransmitted; \
+             {} caps set, {} of them lifted on the way, levelling for {:.1} s",
+            self.seconds,
+            rate(self.rate_bps),
+            self.connections,
+            self.jain,
+            self.slowest_to_fastest,
+            self.retransmits,
+            self.caps_set,
+            self.caps_lifted,
+            self.levelling_s,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::jain;
+
+    #[test]
+    fn jain_is_one_for_equals_and_one_over_n_for_one_of_n() {
+        assert_eq!(jain(&[5.0, 5.0, 5.0]), 1.0);
+        assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), 0.25);
+        assert_eq!(jain(&[]), 1.0);
+    }
+}

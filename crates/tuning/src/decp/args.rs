@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `longhaul decp` is told on the command line.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts are printed as they stand"
+)]
+
+use std::path::PathBuf;
+use units::{Ratio, Time};
+
+const EXAMPLES: &str = "\
+Examples:
+  32 streams of iperf3, while they run (as root, on the host that sends):
+    longhaul decp --match 'dport 5201'
+  What it would do, without touching anything or being root:
+    longhaul decp --match 'dst 10.9.0.0/16 and dport 50000-51000' --dry-run
+  GridFTP's data connections of one service, with records for a program:
+    longhaul decp --match 'sport 50000-51000' --cgroup /sys/fs/cgroup/system.slice/gridftp.service \\
+        --json > decp.jsonl
+  A light path that nobody else uses:
+    longhaul decp --match 'dport 5201' --refill
+  Caps that a power tool left behind:
+    longhaul decp --match 'dport 5201' --lift
+
+A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/PREFIX], src …, host …; and, or,
+not, ( ). dst and dport are the other end of the connection, as ss(8) has them.
+It caps the windows of this host's own sockets, so it belongs on the sending host.";
+
+/// Arguments of `longhaul decp`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Which connections belong together: 'dport 5201', 'dst 10.0.0.0/8 and not dport 22' …
+    #[arg(long = "match", value_name = "FILTER")]
+    pub(super) filter: String,
+    /// Only connections of this cgroup (a directory of a cgroup2 file system) and of those below it
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(super) cgroup: Option<PathBuf>,
+    /// Network namespace that the connections are in [default: this one]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(super) netns: Option<String>,
+    /// From one look at the windows to the next, 20ms to 10s; an eighth of a round trip is best
+    #[arg(long, value_name = "TIME", default_value = "50ms")]
+    pub(super) interval: Time,
+    /// The queue that capped connections leave standing, as a share of what the wire holds, 2% to 100%
+    #[arg(long, value_name = "SHARE", default_value = "10%")]
+    pub(super) headroom: Ratio,
+    /// No cap goes below so many segments, 2 to 100000
+    #[arg(long, value_name = "SEGMENTS", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    pub(super) floor: u32,
+    /// Keep caps also when all connections are even
+    #[arg(long)]
+    pub(super) hold: bool,
+    /// Fill windows that losses have made small by slow start, up to the equal share. Only for links
+    /// that nobody else uses
+    #[arg(long)]
+    pub(super) refill: bool,
+    /// Only look, and say what would be capped
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Lift what caps the connections have, whoever set them, and end
+    #[arg(long, conflicts_with_all = ["dry_run", "hold", "refill", "duration", "json"])]
+    pub(super) lift: bool,
+    /// End after so long [default: when told to]
+    #[arg(long, value_name = "TIME")]
+    pub(super) duration: Option<Time>,
+    /// Print every look and the summary as JSON lines
+    #[arg(long)]
+    pub(super) json: bool,
+}

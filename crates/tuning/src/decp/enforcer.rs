@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Puts the law's changes on real sockets, and sees to it that no cap outlives this process.
+
+use crate::decp::model::Change;
+use anyhow::{Context, Result};
+use longhaul_command::exit::Refusal;
+use longhaul_command::note;
+use longhaul_congestion::window_cap::{Caps, Error};
+use longhaul_linux::{executor::Executor, sock_diag::Connection};
+use std::{collections::HashSet, thread::sleep, time::Duration};
+use units::Time;
+
+/// A silence after which caps are lifted although this process is there: it is stopped or hangs.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two walks while the last caps are lifted, and how many there are at most: a connection in
+/// recovery is waited for, for 30 s.
+const PAUSE: Duration = Duration::from_millis(50);
+const WALKS_MAX: u32 = 600;
+
+/// The orders in force, and who lifts the caps if this process does not.
+pub(super) struct Enforcer {
+    caps: Caps,
+    executor: Executor,
+}
+
+impl Enforcer {
+    /// Must be called while this process has one thread.
+    pub(super) fn start(interval: Time) -> Result<Self> {
+        let caps = load()?;
+        let patience = PATIENCE + Duration::from(interval) * 2;
+        // A cap that can't be lifted has nobody left who could be told.
+        let lift = || drop(caps.lift_all(WALKS_MAX, || sleep(PAUSE)));
+        let executor = Executor::appoint(patience, lift).context("cannot start a process")?;
+        Ok(Self { caps, executor })
+    }
+
+    /// The cap that the connection has, segments.
+    pub(super) fn cap(&self, cookie: u64) -> Option<u32> {
+        self.caps.in_force(cookie).filter(|cap| *cap > 0)
+    }
+
+    /// Carries out the changes, and what earlier ones left to do.
+    pub(super) fn obey(&mut self, changes: &[Change]) -> Result<()> {
+        self.executor
+            .reassure()
+            .context("the process that would lift the caps is gone")?;
+        for change in changes {
+            self.caps
+                .order(change.id, change.cap.unwrap_or(0), change.fill)?;
+        }
+        if self.caps.ordered().is_empty() {
+            return Ok(());
+        }
+        self.caps.carry_out().context("cannot walk the sockets")
+    }
+
+    /// Forgets connections that are gone and orders that are done.
+    pub(super) fn tidy(&self, present: &HashSet<u64>) {
+        for cookie in self.caps.ordered() {
+            if !present.contains(&cookie) || self.caps.in_force(cookie) == Some(0) {
+                self.caps.forget(cookie);
+            }
+        }
+    }
+
+    /// Lifts all caps. If that fails, the executor tries.
+    pub(super) fn end(self) -> Result<()> {
+        let left = self.caps.lift_all(WALKS_MAX, || sleep(PAUSE));
+        let left = left.context("cannot lift the caps")?;
+        self.executor.dismiss();
+        anyhow::ensure!(
+            left == 0,
+            "{left} connections stayed in recovery and kept their caps"
+        );
+        Ok(())
+    }
+}
+
+fn load() -> Result<Caps> {
+    Caps::load().map_err(|error| match error {
+        Error::Denied(_) | Error::Kernel(_) => {
+            Refusal::unsupported(format!("{error}; --dry-run needs neither"))
+        }
+    })
+}
+
+/// Lifts whatever caps these connections have.
+pub(super) fn lift(connections: &[Connection]) -> Result<()> {
+    let caps = load()?;
+    for connection in connections {
+        caps.order(connection.sender.cookie, 0, false)?;
+    }
+    let left = caps
+        .lift_all(WALKS_MAX, || sleep(PAUSE))
+        .context("cannot walk the sockets")?;
+    anyhow::ensure!(
+        left == 0,
+        "{left} connections stayed in recovery and kept their caps"
+    );
+    note!("{} connections have no cap", connections.len());
+    Ok(())
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command line of `longhaul doctor`.
+
+use std::path::PathBuf;
+use units::{BitRate, Time};
+
+/// Arguments of `longhaul doctor`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Rate that the path should carry
+    #[arg(long, default_value = "10gbit")]
+    pub(super) rate: BitRate,
+    /// Its round-trip time
+    #[arg(long, default_value = "200ms")]
+    pub(super) rtt: Time,
+    /// Connections at once
+    #[arg(long, value_name = "N", default_value_t = 1000,
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(super) connections: u64,
+    /// Check, too, what a transparent relay needs
+    #[arg(long)]
+    pub(super) transparent: bool,
+    /// Print JSON: the findings and the facts that they rest on
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Judge another host: by the JSON that --json printed there ('-' is standard input)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fix", "undo", "clean"])]
+    pub(super) facts: Option<PathBuf>,
+
+    /// Apply the fixes that are kernel settings, having recorded the old values
+    #[arg(long, conflicts_with_all = ["undo", "clean"], help_heading = "Changes (root)")]
+    pub(super) fix: bool,
+    /// With --fix: only settings whose name begins so; repeatable
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        requires = "fix",
+        help_heading = "Changes (root)"
+    )]
+    pub(super) only: Vec<String>,
+    /// With --fix: write them to FILE too, for the next boot
+    /// [default FILE: /etc/sysctl.d/90-longhaul.conf]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, requires = "fix",
+          default_missing_value = "/etc/sysctl.d/90-longhaul.conf", help_heading = "Changes (root)")]
+    pub(super) persist: Option<PathBuf>,
+    /// Put back what --fix changed
+    #[arg(long, conflicts_with = "clean", help_heading = "Changes (root)")]
+    pub(super) undo: bool,
+    /// Remove what a killed longhaul left behind: a --fix cut short, nft tables, routing rules
+    #[arg(long, help_heading = "Changes (root)")]
+    pub(super) clean: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  longhaul doctor
+      what stands between this host and 10 Gbit/s at 200 ms?
+  longhaul doctor --rate 1gbit --rtt 26ms --connections 10000 --transparent
+      and for a transparent relay on a shorter path?
+  sudo longhaul doctor --fix --persist; sudo longhaul doctor --undo
+      apply the kernel settings, also for the next boot; put the old ones back
+  sudo longhaul doctor --fix --only net.ipv4.tcp_
+      apply TCP's only
+  ssh far longhaul doctor --json | longhaul doctor --facts - --rtt 350ms
+      judge another host
+
+Exit codes: 0 nothing limits that path, 1 something does, 2 usage, 3 --fix, --undo or --clean
+without root. docs/doctor.md explains each check.";

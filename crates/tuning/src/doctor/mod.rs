@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `longhaul doctor`: what of this host limits throughput on a long fat network, and how to fix it.
+//!
+//! `host_facts` reads, `checks` judge, `report` prints; `fix` changes kernel settings and `record`
+//! remembers the old ones; `leftovers` finds what killed relays left.
+
+mod args;
+mod checks;
+mod facts;
+mod finding;
+mod fix;
+mod host_facts;
+mod leftovers;
+mod path;
+mod record;
+mod report;
+
+pub use args::Args;
+
+use anyhow::{Context, Result, bail};
+use facts::Facts;
+use finding::{Finding, Severity};
+use longhaul_command::exit::Refusal;
+use longhaul_command::say;
+use path::Path;
+use std::io::{IsTerminal, Read};
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let path = Path {
+        rate: args.rate,
+        rtt: args.rtt,
+        connections: args.connections,
+        transparent: args.transparent,
+    };
+    let path = path.checked()?;
+    if args.fix || args.undo || args.clean {
+        return change(args, path);
+    }
+    let facts = match &args.facts {
+        Some(file) => read_facts(file)?,
+        None => host_facts::gather(),
+    };
+    let findings = checks::all(&facts, path);
+    match args.json {
+        true => say!("{}", report::json(path, &facts, &findings)?),
+        false => say!(
+            "{}",
+            report::text(path, &findings, std::io::stdout().is_terminal())
+        ),
+    }
+    verdict(path, &findings)
+}
+
+fn verdict(path: Path, findings: &[Finding]) -> Result<()> {
+    let limits = findings.iter().filter(|f| f.severity == Severity::Limit);
+    match limits.count() {
+        0 => Ok(()),
+        1 => bail!("1 finding limits {} at {}", path.rate, path.rtt),
+        n => bail!("{n} findings limit {} at {}", path.rate, path.rtt),
+    }
+}
+
+/// The facts in what `--json` printed.
+fn read_facts(file: &std::path::Path) -> Result<Facts> {
+    let mut text = String::new();
+    let read = match file.as_os_str() == "-" {
+        true => std::io::stdin().read_to_string(&mut text),
+        false => std::fs::File::open(file).and_then(|mut f| f.read_to_string(&mut text)),
+    };
+    read.map_err(|error| Refusal::usage(format!("--facts {}: {error}", file.display())))?;
+    report::facts_in(&text).map_err(|error| {
+        Refusal::usage(format!(
+            "--facts {}: {error}; it wants what 'longhaul doctor --json' printed",
+            file.display()
+        ))
+    })
+}
+
+fn change(args: &Args, path: Path) -> Result<()> {
+    let what = match (args.fix, args.undo) {
+        (true, _) => "--fix",
+        (_, true) => "--undo",
+        _ => "--clean",
+    };
+    if longhaul_linux::process::user() != 0 {
+        return Err(Refusal::unsupported(format!(
+            "doctor {what} needs root: run it with sudo"
+        )));
+    }
+    let open = || record::Store::open().context("cannot open the record of changes");
+    let outcome = match what {
+        "--fix" => {
+            // Before the store is locked: programs that are run for facts could inherit the lock.
+            let findings = checks::all(&host_facts::gather(), path);
+            fix::apply(&open()?, &findings, &args.only, args.persist.as_deref())?
+        }
+        "--undo" => fix::undo(&open()?)?,
+        _ => fix::clean(&open()?)?,
+    };
+    report::outcome(&outcome, args.json)
+}

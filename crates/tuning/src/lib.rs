@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The TCP of a host: congestion controls ([`cc`]), profiles for programs ([`run`]), cooperation of parallel streams
+//! ([`decp`]) and what limits throughput ([`doctor`]).
+//!
+//! ```
+//! use longhaul_tuning::decp::model::Settings;
+//!
+//! let settings = Settings::default();
+//! assert!(!settings.hold);
+//! ```
+
+pub mod cc;
+pub mod decp;
+pub mod doctor;
+pub mod run;

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Parallel streams of simulated TCP under DECP's law.
+//!
+//! What stands between the law and them is what stands between `longhaul decp` and a kernel: windows,
+//! round trips and counts go in, caps come out and are put on as the eBPF program puts them on.
+
+use longhaul_netem::{Schedule, Setting, Shape};
+use longhaul_tcpsim::{
+    congestion_control::{CongestionControl, State},
+    cubic::Cubic,
+    receiver::AckPolicy,
+    reno::Reno,
+    sender,
+    simulation::{FlowSettings, Path, Simulation},
+};
+use longhaul_tuning::decp::model::{Change, Law, Observation, Settings};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use units::Time;
+
+/// Payload of a packet, and the packet on the wire.
+const PAYLOAD: u32 = 1448;
+const PACKET: f64 = 1500.0;
+/// From look to look.
+const LOOK: Time = Time::from_millis(50);
+/// iperf3's streams begin within this, µs.
+const JITTER_US: u64 = 40_000;
+
+/// One experiment: streams side by side, and others that nobody tells the law of.
+#[derive(Debug, Clone)]
+pub(crate) struct Bed {
+    pub(crate) rate_mbit: u64,
+    /// In bandwidth–delay products.
+    pub(crate) queue: f64,
+    pub(crate) loss: f64,
+    /// When those losses end.
+    pub(crate) loss_ends: Option<Time>,
+    pub(crate) cubic: bool,
+    pub(crate) streams: Vec<Stream>,
+    pub(crate) strangers: Vec<Stream>,
+    pub(crate) seconds: u64,
+    pub(crate) seed: u64,
+}
+
+/// When it begins to send, and how many packets it has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stream {
+    pub(crate) at: Time,
+    pub(crate) packets: Option<u64>,
+}
+
+pub(crate) const RTT: Time = Time::from_millis(350);
+/// iperf3 opens stream after stream, and tells the other end of each.
+const OPENING: Time = RTT;
+
+impl Bed {
+    /// As iperf3 does it: all streams are opened first, then all begin within some milliseconds. Reno.
+    pub(crate) fn iperf3(rate_mbit: u64, queue: f64, streams: usize, seconds: u64) -> Self {
+        Self {
+            rate_mbit,
+            queue,
+            loss: 0.0,
+            loss_ends: None,
+            cubic: false,
+            streams: vec![Stream::at(OPENING * (streams as u64 + 1)); streams],
+            strangers: Vec::new(),
+            seconds,
+            seed: 7,
+        }
+    }
+
+    fn flows(&self) -> Vec<FlowSettings> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let mut flow = |stream: &Stream, cubic: bool| FlowSettings {
+            start: stream.at + Time::from_micros(random.random_range(0..JITTER_US)),
+            extra_rtt: Time::ZERO,
+            sender: sender::Settings {
+                mss: PAYLOAD,
+                packets: stream.packets,
+                ..sender::Settings::default()
+            },
+            acks: AckPolicy::default(),
+            control: control(cubic),
+        };
+        let streams = self.streams.iter().map(|one| (one, self.cubic));
+        let strangers = self.strangers.iter().map(|one| (one, false));
+        streams
+            .chain(strangers)
+            .map(|(one, cubic)| flow(one, cubic))
+            .collect()
+    }
+
+    fn path(&self) -> Path {
+        let rate = format!("{}mbit", self.rate_mbit);
+        let queue = format!("{}p", (self.bdp() * self.queue) as u64);
+        let loss = longhaul_netem::grammar::share_text(self.loss);
+        let shape = |settings: &[(&str, &str)]| {
+            let mut shape = Shape::default();
+            for (key, value) in settings {
+                shape.apply(Setting::parse(key, value).expect("a setting"));
+            }
+            shape
+        };
+        Path {
+            forth: shape(&[
+                ("delay", "175ms"),
+                ("rate", &rate),
+                ("queue", &queue),
+                ("loss", &loss),
+            ]),
+            back: shape(&[("delay", "175ms")]),
+            forth_changes: self.loss_ends(),
+            seed: self.seed,
+            ..Path::default()
+        }
+    }
+
+    /// Losses that no queue causes end some slow starts early.
+    fn loss_ends(&self) -> Schedule {
+        let mut schedule = Schedule::default();
+        if let Some(end) = self.loss_ends {
+            schedule.add(end, Setting::parse("loss", "0").expect("a setting"));
+        }
+        schedule
+    }
+
+    /// Packets that the wire holds.
+    pub(crate) fn bdp(&self) -> f64 {
+        self.rate_mbit as f64 * 1e6 / 8.0 / PACKET * RTT.as_secs_f64()
+    }
+
+    /// When the first has data to send.
+    pub(crate) fn begins(&self) -> Time {
+        let all = self.streams.iter().chain(&self.strangers);
+        all.map(|stream| stream.at).min().unwrap_or(Time::ZERO)
+    }
+
+    /// Runs it for so many seconds since the first had data to send, under a law if there is one; `after` sees every look.
+    pub(crate) fn run(
+        &self,
+        settings: Option<Settings>,
+        mut after: impl FnMut(&mut Running),
+    ) -> Outcome {
+        let mut running = Running {
+            simulation: Simulation::new(self.path(), self.flows()),
+            law: settings.map(Law::new),
+            caps: vec![None; self.streams.len()],
+            orders: vec![None; self.streams.len()],
+            bed: self.clone(),
+        };
+        let mut now = Time::ZERO;
+        while now < self.begins() + Time::from_secs(self.seconds) {
+            now += LOOK;
+            running.simulation.run_until(now);
+            running.look();
+            after(&mut running);
+        }
+        running.outcome()
+    }
+}
+
+impl Stream {
+    pub(crate) fn at(at: Time) -> Self {
+        Self { at, packets: None }
+    }
+}
+
+fn control(cubic: bool) -> Box<dyn CongestionControl> {
+    match cubic {
+        true => Box::new(Cubic::new(false)),
+        false => Box::new(Reno),
+    }
+}
+
+/// An experiment under way.
+pub(crate) struct Running {
+    pub(crate) simulation: Simulation,
+    pub(crate) law: Option<Law>,
+    pub(crate) caps: Vec<Option<u32>>,
+    /// What the sockets are still to be told.
+    orders: Vec<Option<Change>>,
+    bed: Bed,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    /// Of all that the link carries, strangers' too.
+    pub(crate) utilisation: f64,
+    pub(crate) jain: f64,
+    pub(crate) slowest_to_fastest: f64,
+    pub(crate) retransmitted: u64,
+    /// Packets that strangers got across.
+    pub(crate) strangers: u64,
+}
+
+impl Running {
+    fn look(&mut self) {
+        let now = self.simulation.now();
+        let seen: Vec<_> = (0..self.caps.len()).map(|at| self.observe(at)).collect();
+        let Some(law) = &mut self.law else { return };
+        for change in law.look(now, &seen) {
+            self.orders[change.id as usize] = Some(change);
+        }
+        for at in 0..self.caps.len() {
+            self.carry_out(at);
+        }
+    }
+
+    /// What the kernel says of a stream.
+    fn observe(&mut self, at: usize) -> Observation {
+        let (now, begins) = (self.simulation.now(), self.bed.streams[at].at + RTT);
+        let told = u32::from(now >= OPENING * (at as u64 + 1));
+        let sender = self.simulation.sender(at);
+        let window = sender.window();
+        let counters = sender.counters();
+        Observation {
+            id: at as u64,
+            window_segments: match sender.state() > State::Disorder {
+                true => window.ssthresh,
+                false => window.cwnd,
+            },
+            window_max_segments: u32::MAX,
+            slow_start: window.in_slow_start() && sender.state() <= State::Disorder,
+            mss_bytes: PAYLOAD,
+            delivered_segments: counters.delivered as u32 + told,
+            retransmits: counters.retransmitted as u32,
+            rtt: sender.srtt(),
+            rtt_min: sender.rtt_min(),
+            cap: self.caps[at],
+            // It is told of at the look after the first data.
+            bulk: now > begins + LOOK && !sender.is_done(),
+        }
+    }
+
+    /// As `window_cap.bpf.c` does.
+    fn carry_out(&mut self, at: usize) {
+        let now = self.simulation.now();
+        let Some(order) = self.orders[at] else { return };
+        let sender = self.simulation.sender(at);
+        if sender.state() > State::Disorder {
+            return;
+        }
+        let window = *sender.window();
+        match order.cap {
+            None => {
+                if self.caps[at].take().is_some() {
+                    sender.lift(now);
+                }
+                self.orders[at] = None;
+            }
+            Some(cap) => {
+                let clamp = self.caps[at].unwrap_or(u32::MAX);
+                let fills = order.fill && window.cwnd < cap && window.ssthresh < cap;
+                let lowers = cap < window.cwnd || (window.in_slow_start() && cap < window.ssthresh);
+                let raises = clamp < cap && window.cwnd >= clamp;
+                if fills || (cap != clamp && (lowers || raises)) {
+                    sender.cap(cap);
+                    self.caps[at] = Some(cap);
+                }
+                self.orders[at] = Some(Change {
+                    fill: false,
+                    ..order
+                });
+            }
+        }
+    }
+
+    pub(crate) fn windows(&mut self) -> Vec<u32> {
+        (0..self.caps.len())
+            .map(|at| self.simulation.sender(at).window().cwnd)
+            .collect()
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        let streams = self.caps.len();
+        let acked: Vec<f64> = (0..self.simulation.flows())
+            .map(|at| self.simulation.sender(at).acked() as f64)
+            .collect();
+        let (mine, others) = acked.split_at(streams);
+        let sum: f64 = mine.iter().sum();
+        let squares: f64 = mine.iter().map(|x| x * x).sum();
+        let carried = self.bed.rate_mbit as f64 * 1e6 / 8.0 / PACKET * self.bed.seconds as f64;
+        let strangers: f64 = others.iter().sum();
+        Outcome {
+            utilisation: (sum + strangers) / carried,
+            jain: sum * sum / squares / streams as f64,
+            slowest_to_fastest: mine.iter().copied().fold(f64::INFINITY, f64::min)
+                / mine.iter().copied().fold(0.0, f64::max),
+            retransmitted: (0..streams)
+                .map(|at| self.simulation.sender(at).counters().retransmitted)
+                .sum(),
+            strangers: strangers as u64,
+        }
+    }
+}
